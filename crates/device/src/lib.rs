@@ -1,0 +1,22 @@
+//! Where bytes live: a [`BlockDevice`] and what it promises.
+//!
+//! Guarantees: [`BlockDevice::submit`] starts a batch and returns a ticket; [`BlockDevice::wait`] returns when every
+//! operation of the batch is *complete*, which is not *durable*. Operations of one batch have no order among
+//! themselves. A flush makes durable what had completed before the flush was submitted. [`FlushGate`] turns
+//! that into epochs, so that concurrent callers share flushes and nobody flushes twice.
+//!
+//! This crate also holds the determinism facade: no code above it names `std::sync`, `std::thread` or a
+//! clock; it uses [`sync`] and [`Clock`].
+
+pub mod buf;
+pub mod clock;
+pub mod gate;
+pub mod io;
+pub mod mem;
+pub mod sync;
+
+pub use buf::Buf;
+pub use clock::{Clock, SystemClock};
+pub use gate::{Epoch, FlushGate};
+pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
+pub use mem::MemDevice;

@@ -1,0 +1,79 @@
+//! A device in memory, for tests and tools. Every write is durable at once.
+
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, Ticket};
+use crate::sync::{Mutex, lock};
+use std::collections::HashMap;
+
+/// A device in memory.
+pub struct MemDevice {
+    state: Mutex<State>,
+}
+
+struct State {
+    bytes: Vec<u8>,
+    done: HashMap<u64, Result<Done, DeviceError>>,
+    next: u64,
+}
+
+impl MemDevice {
+    /// A device with these contents; its size is theirs.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        MemDevice { state: Mutex::new(State { bytes, done: HashMap::new(), next: 0 }) }
+    }
+
+    /// A copy of the contents.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<u8> {
+        lock(&self.state).bytes.clone()
+    }
+}
+
+impl State {
+    fn apply(&mut self, io: Io, done: &mut Done) -> Result<(), DeviceError> {
+        let (at, len) = io.range();
+        let out_of_range = DeviceError { op: io.op(), at, len, kind: ErrorKind::OutOfRange, errno: 0 };
+        let range = at.checked_add(len).and_then(|end| {
+            let (start, end) = (usize::try_from(at).ok()?, usize::try_from(end).ok()?);
+            (end <= self.bytes.len()).then_some(start..end)
+        });
+        let Some(range) = range else { return Err(out_of_range) };
+        match io {
+            Io::Read { mut buf, .. } => {
+                buf.copy_from_slice(&self.bytes[range]);
+                done.reads.push(buf);
+            }
+            Io::Write { data, .. } => {
+                let mut pos = range.start;
+                for piece in &data {
+                    self.bytes[pos..pos + piece.len()].copy_from_slice(piece);
+                    pos += piece.len();
+                }
+            }
+            Io::Discard { .. } | Io::Zero { .. } => self.bytes[range].fill(0),
+            Io::Flush => {}
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for MemDevice {
+    fn info(&self) -> DeviceInfo {
+        let size = lock(&self.state).bytes.len() as u64;
+        DeviceInfo { size, logical_sector: 512, physical_sector: 512, read_only: false, discards: true }
+    }
+
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        let mut s = lock(&self.state);
+        let mut done = Done::default();
+        let result = batch.into_iter().try_for_each(|io| s.apply(io, &mut done));
+        s.next += 1;
+        let id = s.next;
+        s.done.insert(id, result.map(|()| done));
+        Ticket(id)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        lock(&self.state).done.remove(&ticket.0).expect("a ticket is waited for once")
+    }
+}

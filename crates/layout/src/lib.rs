@@ -1,0 +1,18 @@
+//! What bytes mean: the on-disk structures of ext4, jbd2 and Quire's own log records.
+//!
+//! Guarantees: no I/O, no `unsafe`, no panic on any input; every decoder checks bounds and checksums and
+//! names the structure that is wrong ([`Corrupt`]). Numbers that count or address something have a type
+//! ([`units`]). Kernel field names appear here and nowhere above.
+#![forbid(unsafe_code)]
+
+pub mod bytes;
+pub mod checksum;
+pub mod error;
+pub mod features;
+pub mod group_desc;
+pub mod inode;
+pub mod superblock;
+pub mod units;
+
+pub use error::{Corrupt, Structure, Unsupported};
+pub use units::{BlockNo, BlockSize, FileBlock, GroupNo, Ino, LogBlock, Tid};
