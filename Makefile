@@ -1,0 +1,34 @@
+# Quire: build, show, test. Every target sets itself up (scripts/setup.sh); see docs/testing.md.
+SHELL := /bin/bash
+CARGO ?= cargo
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin
+MINUTES ?= 30
+
+.PHONY: all build setup tools demo test unit accept soak bench lint doc clean
+.DEFAULT_GOAL := build
+
+all: build
+setup:            ## install what is missing, by the system's package manager
+	@scripts/setup.sh
+build: setup      ## build the release binaries
+	$(CARGO) build --release --workspace --bins
+demo: build       ## a bank on Quire, killed in mid-flight, and nothing lost (about a minute)
+	@scripts/demo.sh
+test: setup       ## every test: unit, integration, acceptance
+	@scripts/test.sh
+unit: setup       ## only what cargo test runs
+	$(CARGO) test --workspace
+accept: build     ## only the acceptance tests; ONLY=name picks some
+	@scripts/accept.sh $(ONLY)
+soak: build       ## long randomized runs: MINUTES=30
+	@scripts/soak.sh $(MINUTES)
+bench: build      ## speed against kernel ext4 and fuse2fs (docs/performance.md)
+	@scripts/bench.sh
+lint: setup       ## rustfmt, clippy and rustdoc with warnings as errors; cargo-deny when installed
+	@scripts/lint.sh
+doc:              ## API documentation
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+clean:            ## remove everything that was built
+	$(CARGO) clean
+help:             ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12

@@ -1,0 +1,34 @@
+#!/bin/bash
+# Every test, as root or as an ordinary user. What cannot run here is skipped by name and counted. The last line is
+# "N passed, N failed, N skipped".
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+scripts/setup.sh --tools
+out=$TARGET/test
+mkdir -p "$out"
+
+# 1. cargo test: unit, property and integration tests. A test that cannot run prints "skipped: NAME: WHY" and returns.
+say "== cargo test"
+status=0
+cargo test --workspace --no-fail-fast -- --show-output >"$out/cargo.log" 2>&1 || status=$?
+grep -aE '^(test .* (FAILED|ignored)|test result|error|skipped:)' "$out/cargo.log" | sort | uniq -c | sort -rn | sed -E 's/^ +1 //' || true
+[ $status = 0 ] || { say "-- the end of $out/cargo.log:"; tail -n 200 "$out/cargo.log"; }
+read -r passed failed skipped < <(awk '
+	/^test result:/ { passed += $4; failed += $6; skipped += $8 }
+	/^skipped: / { passed--; skipped++ }
+	END { print passed + 0, failed + 0, skipped + 0 }' "$out/cargo.log")
+[ $status = 0 ] || [ "$failed" -gt 0 ] || failed=1 # it did not compile, or was killed
+
+# 2. Acceptance: the built command on real images, against the kernel and e2fsprogs.
+if [ -x scripts/accept.sh ]; then
+	say "== acceptance"
+	cargo build --release --workspace --bins --quiet
+	status=0
+	scripts/accept.sh | tee "$out/accept.log" || status=$?
+	read -r p f s < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1; f = $3; s = $5 } END { print p + 0, f + 0, s + 0 }' "$out/accept.log")
+	[ $status = 0 ] || [ "$f" -gt 0 ] || f=1
+	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+fi
+
+say
+say "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
