@@ -1,1 +1,20 @@
-//! See docs/design.md.
+//! Files and directories over journaled blocks: the [`Volume`].
+//!
+//! A metadata operation is a function over an [`Op`], run under the one metadata mutex, in memory only; see
+//! docs/design.md, "An operation". File data lives in pages outside of it.
+#![forbid(unsafe_code)]
+
+pub mod attr;
+pub mod error;
+mod op;
+pub mod options;
+mod state;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod volume;
+
+pub use attr::Attr;
+pub use error::{Error, Result};
+pub use op::Op;
+pub use options::Options;
+pub use volume::Volume;

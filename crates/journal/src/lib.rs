@@ -1,1 +1,21 @@
-//! See docs/design.md.
+//! How a set of block changes becomes durable at once.
+//!
+//! A [`Handle`] changes block images in memory and either joins the running transaction whole or leaves no
+//! trace. [`Journal::commit`] makes a transaction durable; the caller that needs it does it. A checkpoint
+//! writes committed images home and moves the tail. This crate knows blocks; it knows no inode.
+//!
+//! ```text
+//! running ──close──> committing ──commit block durable──> live in the log ──home, flush, tail──> gone
+//! ```
+#![forbid(unsafe_code)]
+
+mod core;
+mod error;
+mod handle;
+mod journal;
+
+pub use crate::core::{CoreStats, InFlight};
+pub use crate::error::Error;
+pub use crate::handle::{Full, Handle, Touch};
+pub use crate::journal::{Journal, JournalConfig, Loaded, TxnHold};
+pub use quire_cache::Image;

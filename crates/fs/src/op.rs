@@ -1,0 +1,259 @@
+//! An operation: block images read and changed under the metadata mutex, all or nothing.
+//!
+//! Guarantees: no I/O; after [`Op::stop`] every change is part of one transaction; an operation that is dropped
+//! instead leaves no trace (J4). A block that is not in memory is [`Error::Miss`]: let it pass up with `?`, the
+//! operation is run again from its start when the block is there. So an operation is a function that can be called several
+//! times, and what it changes outside of images goes through [`Deferred`].
+
+use crate::error::{Error, Result};
+use crate::state::{Deferred, FsState};
+use crate::volume::Inner;
+use quire_device::Buf;
+use quire_device::sync::MutexGuard;
+use quire_journal::{Full, Handle, Image, Touch};
+use quire_layout::group_desc::GroupDesc;
+use quire_layout::inode::{Inode, Timestamp};
+use quire_layout::superblock::Superblock;
+use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure, Tid};
+
+/// Blocks of an inode table that a miss reads at once.
+const INODE_READAHEAD: u64 = 8;
+
+/// An operation on a volume's metadata.
+pub struct Op<'v> {
+    handle: Handle<'v>,
+    state: MutexGuard<'v, FsState>,
+    pub(crate) vol: &'v Inner,
+    pub(crate) deferred: Deferred,
+    now: Timestamp,
+}
+
+impl<'v> Op<'v> {
+    pub(crate) fn new(vol: &'v Inner, state: MutexGuard<'v, FsState>, handle: Handle<'v>, now: Timestamp) -> Self {
+        Op { handle, state, vol, deferred: Deferred::default(), now }
+    }
+
+    /// Geometry and features as they were at mount. Counts and lists: [`Op::superblock`].
+    #[must_use]
+    pub fn sb(&self) -> &'v Superblock {
+        &self.vol.sb
+    }
+
+    /// The time of this operation.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// State besides block images. Read it; change it only through [`Deferred`] or as a hint.
+    pub(crate) fn state(&self) -> &FsState {
+        &self.state
+    }
+
+    pub(crate) fn state_mut(&mut self) -> &mut FsState {
+        &mut self.state
+    }
+
+    /// The image of a metadata block. `check` runs once after the block came from disk.
+    ///
+    /// # Errors
+    /// Miss; or what `check` says, with the block named.
+    pub fn block(&mut self, b: BlockNo, check: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Image> {
+        let image = self.handle.read(b).ok_or_else(|| Error::Miss(vec![b]))?;
+        if !self.handle.is_verified(b) {
+            check(self.clip(&image)).map_err(|c| c.at(b))?;
+            self.handle.set_verified(b);
+        }
+        Ok(image)
+    }
+
+    /// The bytes of a block: an image may be padded to whole sectors, never for ext4's block sizes.
+    fn clip<'b>(&self, image: &'b Buf) -> &'b [u8] {
+        &image[..self.vol.sb.block_size().bytes()]
+    }
+
+    /// Writable bytes of a block that was read and checked in this operation. Keep its checksum right.
+    ///
+    /// # Errors
+    /// Miss; read-only or aborted.
+    pub fn block_mut(&mut self, b: BlockNo) -> Result<&mut [u8]> {
+        self.vol.check_writable()?;
+        match self.handle.write(b) {
+            Ok(buf) => Ok(&mut buf[..]),
+            Err(t) => Err(touch_error(t)),
+        }
+    }
+
+    /// Writable zeroes for a block that was just allocated; nothing is read.
+    ///
+    /// # Errors
+    /// Read-only or aborted.
+    pub fn block_new(&mut self, b: BlockNo) -> Result<&mut [u8]> {
+        self.vol.check_writable()?;
+        let len = self.vol.sb.block_size().bytes();
+        match self.handle.put_zeroed(b, len) {
+            Ok(buf) => Ok(&mut buf[..]),
+            Err(t) => Err(touch_error(t)),
+        }
+    }
+
+    /// Makes `image` the whole new content of a block (journaled file data).
+    ///
+    /// # Errors
+    /// Read-only or aborted.
+    pub fn block_put(&mut self, b: BlockNo, image: Image) -> Result<()> {
+        self.vol.check_writable()?;
+        self.handle.put(b, image).map_err(touch_error)
+    }
+
+    /// The image of a block if it is in memory, unchecked (journaled file data).
+    pub fn block_in_memory(&mut self, b: BlockNo) -> Option<Image> {
+        self.handle.read(b)
+    }
+
+    /// True if a record of this block is in the log, on its way, or in the open transaction.
+    #[must_use]
+    pub fn is_journaled(&self, b: BlockNo) -> bool {
+        self.handle.is_journaled(b)
+    }
+
+    /// Blocks were freed: they leave memory and, where a record is in the log, are revoked.
+    pub fn forget(&mut self, b: BlockNo, len: u32) {
+        for n in 0..u64::from(len) {
+            self.handle.forget(b.plus(n));
+        }
+    }
+
+    /// One miss for all of these that are not in memory.
+    ///
+    /// # Errors
+    /// Miss.
+    pub fn want(&mut self, blocks: impl IntoIterator<Item = BlockNo>) -> Result<()> {
+        let missing: Vec<_> = blocks.into_iter().filter(|b| self.handle.read(*b).is_none()).collect();
+        if missing.is_empty() { Ok(()) } else { Err(Error::Miss(missing)) }
+    }
+
+    /// The transaction that this operation joins.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.handle.tid()
+    }
+
+    /// Blocks changed so far; long work is split when this grows.
+    #[must_use]
+    pub fn touched(&self) -> usize {
+        self.handle.touched()
+    }
+
+    /// Where an inode's record is: block and byte offset. The group's descriptor must be in memory.
+    fn inode_at(&mut self, ino: Ino) -> Result<(BlockNo, usize)> {
+        let sb = self.sb();
+        if ino.0 == 0 || ino.0 > sb.inodes_count() {
+            return Err(Corrupt::new(Structure::Inode, "number out of range").of(ino.0).into());
+        }
+        let (group, index) = ((ino.0 - 1) / sb.inodes_per_group(), (ino.0 - 1) % sb.inodes_per_group());
+        let offset = u64::from(index) * u64::try_from(sb.inode_size()).expect("small");
+        let table = self.group(GroupNo(group))?.inode_table();
+        let at = usize::try_from(offset % sb.block_size().bytes64()).expect("within a block");
+        Ok((table.plus(offset / sb.block_size().bytes64()), at))
+    }
+
+    /// A copy of an inode's record, checked. It may be free: see its mode and links.
+    ///
+    /// # Errors
+    /// Miss, or corrupt.
+    pub fn inode(&mut self, ino: Ino) -> Result<Inode> {
+        let (b, at) = self.inode_at(ino)?;
+        if self.handle.read(b).is_none() {
+            let end = (b.0 / INODE_READAHEAD + 1) * INODE_READAHEAD;
+            let last = self.sb().blocks_count();
+            return Err(Error::Miss((b.0..end.min(last)).map(BlockNo).collect()));
+        }
+        let size = self.sb().inode_size();
+        let image = self.block(b, |_| Ok(()))?;
+        Inode::decode(ino, &image[at..at + size], self.vol.inode_seed).map_err(|c| c.at(b).into())
+    }
+
+    /// Writes an inode's record, sealed.
+    ///
+    /// # Errors
+    /// Miss; read-only or aborted.
+    pub fn put_inode(&mut self, ino: Ino, inode: &mut Inode) -> Result<()> {
+        let (b, at) = self.inode_at(ino)?;
+        let size = self.sb().inode_size();
+        let bytes = inode.sealed(ino, self.vol.inode_seed);
+        self.block_mut(b)?[at..at + size].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The descriptor of a group, checked.
+    ///
+    /// # Errors
+    /// Miss, or corrupt.
+    pub fn group(&mut self, g: GroupNo) -> Result<GroupDesc> {
+        if g.0 >= self.sb().group_count() {
+            return Err(Corrupt::new(Structure::GroupDescriptor, "number out of range").of(g.0).into());
+        }
+        let (b, at) = self.sb().descriptor_at(g);
+        let image = self.block(b, |_| Ok(()))?;
+        let sb = self.sb();
+        GroupDesc::decode(sb, self.vol.desc_sums, g, &image[at..]).map_err(|c| c.at(b).into())
+    }
+
+    /// Writes the descriptor of a group, sealed.
+    ///
+    /// # Errors
+    /// Miss; read-only or aborted.
+    pub fn put_group(&mut self, g: GroupNo, d: GroupDesc) -> Result<()> {
+        let (b, at) = self.sb().descriptor_at(g);
+        let bytes = d.encode(self.vol.desc_sums, g);
+        self.block_mut(b)?[at..at + bytes.len()].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// The superblock as it is now.
+    ///
+    /// # Errors
+    /// Miss, or corrupt.
+    pub fn superblock(&mut self) -> Result<Superblock> {
+        let (b, at) = self.vol.superblock_at();
+        let image = self.block(b, |_| Ok(()))?;
+        Superblock::decode(&image[at..]).map_err(|c| c.at(b).into())
+    }
+
+    /// Writes the superblock, sealed.
+    ///
+    /// # Errors
+    /// Miss; read-only or aborted.
+    pub fn put_superblock(&mut self, mut sb: Superblock) -> Result<()> {
+        let (b, at) = self.vol.superblock_at();
+        sb.seal();
+        self.block_mut(b)?[at..at + sb.bytes().len()].copy_from_slice(sb.bytes());
+        Ok(())
+    }
+
+    /// Gives the caller of the running API call a reference on an inode, when the operation succeeds.
+    pub fn add_ref(&mut self, ino: Ino) {
+        self.deferred.refs.push(ino);
+    }
+
+    /// References that users hold on an inode.
+    #[must_use]
+    pub fn refs(&self, ino: Ino) -> u64 {
+        self.state.refs.get(&ino).copied().unwrap_or(0)
+    }
+
+    /// Ends the operation: all its changes are part of the transaction returned.
+    pub(crate) fn stop(mut self) -> Result<Tid, Full> {
+        let tid = self.handle.stop()?;
+        self.state.apply(std::mem::take(&mut self.deferred), tid);
+        Ok(tid)
+    }
+}
+
+fn touch_error(t: Touch) -> Error {
+    match t {
+        Touch::Miss(b) => Error::Miss(vec![b]),
+        Touch::Aborted => Error::ReadOnly("the journal was aborted"),
+    }
+}

@@ -1,0 +1,70 @@
+//! Choices made at mount.
+
+use quire_layout::superblock::OnError;
+use std::time::Duration;
+
+/// Does a file-data update go through the journal, or in place? (`data=`)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route {
+    /// No journal at all.
+    None,
+    /// In place, in no order with the metadata.
+    Writeback,
+    /// In place, before the metadata that names it.
+    Ordered,
+    /// Through the journal, with the metadata.
+    Journal,
+}
+
+/// When reading counts as access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Atime {
+    No,
+    Relative,
+    Strict,
+}
+
+/// Choices made at mount. [`Options::default`] is read-write, `data=ordered`, what the superblock says about errors.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub read_only: bool,
+    /// Do not read or replay the journal; read-only.
+    pub no_load: bool,
+    pub route: Route,
+    /// `None`: what the superblock says.
+    pub on_error: Option<OnError>,
+    pub atime: Atime,
+    /// Commit what is open at least this often.
+    pub commit_interval: Duration,
+    /// Memory for block images and file pages, in bytes.
+    pub cache_bytes: u64,
+    /// New files take the group of their directory (`grpid`).
+    pub grpid: bool,
+    /// Discard freed blocks.
+    pub discard: bool,
+    /// `user.*` attributes are on (`nouser_xattr` turns them off).
+    pub user_xattr: bool,
+    /// POSIX ACLs are on.
+    pub acl: bool,
+    /// Where the image is mounted, for the superblock; may be empty.
+    pub mounted_on: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            read_only: false,
+            no_load: false,
+            route: Route::Ordered,
+            on_error: None,
+            atime: Atime::Relative,
+            commit_interval: Duration::from_secs(5),
+            cache_bytes: 64 << 20,
+            grpid: false,
+            discard: false,
+            user_xattr: true,
+            acl: true,
+            mounted_on: String::new(),
+        }
+    }
+}

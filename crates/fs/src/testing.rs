@@ -1,0 +1,79 @@
+//! For tests: images made by mke2fs, volumes in memory, and e2fsck as the judge.
+
+use crate::{Options, Volume};
+use quire_device::sync::Arc;
+use quire_device::{MemDevice, SystemClock};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// An image in memory with a volume on it.
+pub struct TestVolume {
+    pub device: Arc<MemDevice>,
+    pub volume: Volume,
+}
+
+/// Makes an image of `size` ("64M") with `mke2fs` and these further arguments.
+///
+/// # Panics
+/// If mke2fs is missing or fails.
+#[must_use]
+pub fn mke2fs(size: &str, args: &[&str]) -> Vec<u8> {
+    let file = tempfile::NamedTempFile::new().expect("temporary file");
+    run("mke2fs", &[&["-q", "-F"], args, &[file.path().to_str().expect("utf-8"), size]].concat());
+    std::fs::read(file.path()).expect("image")
+}
+
+impl TestVolume {
+    /// A volume on a fresh image.
+    ///
+    /// # Panics
+    /// If it cannot be mounted.
+    #[must_use]
+    pub fn new(size: &str, args: &[&str]) -> Self {
+        Self::on(mke2fs(size, args), Options::default())
+    }
+
+    /// A volume on an image.
+    ///
+    /// # Panics
+    /// If it cannot be mounted.
+    #[must_use]
+    pub fn on(image: Vec<u8>, options: Options) -> Self {
+        let device = Arc::new(MemDevice::new(image));
+        let volume = Volume::open(device.clone(), Arc::new(SystemClock), options).expect("mount");
+        TestVolume { device, volume }
+    }
+
+    /// Writes everything home and asks e2fsck.
+    ///
+    /// # Panics
+    /// With e2fsck's words, if the image is not clean.
+    pub fn check(&self) {
+        self.volume.sync_for_check();
+        fsck(&self.device.snapshot());
+    }
+}
+
+/// Asks `e2fsck -fn` about an image.
+///
+/// # Panics
+/// With e2fsck's words, if the image is not clean.
+pub fn fsck(image: &[u8]) {
+    let mut file = tempfile::NamedTempFile::new().expect("temporary file");
+    file.write_all(image).expect("write image");
+    let out = Command::new("e2fsck").arg("-fn").arg(file.path()).stdin(Stdio::null()).output().expect("run e2fsck");
+    if !out.status.success() {
+        let (_, path) = file.keep().expect("keep image");
+        panic!("e2fsck -fn {}: {}", path.display(), String::from_utf8_lossy(&out.stdout));
+    }
+}
+
+/// Runs a tool that must succeed; returns what it printed.
+///
+/// # Panics
+/// If it is missing or fails.
+pub fn run(tool: &str, args: &[&str]) -> String {
+    let out = Command::new(tool).args(args).stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{tool}: {e}"));
+    assert!(out.status.success(), "{tool} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}

@@ -1,0 +1,221 @@
+//! A mounted file system: what its operations share, and how one is run.
+
+use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::options::Options;
+use crate::state::FsState;
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{BlockDevice, Clock, FlushGate, Region};
+use quire_journal::{Journal, JournalConfig, TxnHold};
+use quire_layout::features::Access;
+use quire_layout::group_desc::DescChecksum;
+use quire_layout::inode::Timestamp;
+use quire_layout::superblock::{self, Superblock};
+use quire_layout::{BlockNo, BlockSize, Tid};
+
+/// A mounted file system. Clones share it.
+#[derive(Clone)]
+pub struct Volume {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    /// As it was at mount: geometry, features.
+    pub sb: Superblock,
+    pub desc_sums: DescChecksum,
+    /// Seed of inode and block checksums, with `metadata_csum`.
+    pub inode_seed: Option<u32>,
+    pub journal: Journal,
+    pub clock: Arc<dyn Clock>,
+    pub options: Options,
+    /// The metadata mutex. Memory only.
+    pub state: Mutex<FsState>,
+    /// Why nothing may be written, if so.
+    pub read_only: Mutex<Option<&'static str>>,
+}
+
+impl Inner {
+    /// Block and offset of the primary superblock.
+    pub(crate) fn superblock_at(&self) -> (BlockNo, usize) {
+        if self.sb.block_size() == BlockSize::K1 { (BlockNo(1), 0) } else { (BlockNo(0), superblock::SIZE) }
+    }
+
+    /// # Errors
+    /// The volume is read-only, and why.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match *lock(&self.read_only) {
+            Some(why) => Err(Error::ReadOnly(why)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let t = self.clock.realtime();
+        Timestamp { secs: i64::try_from(t.as_secs()).unwrap_or(Timestamp::MAX_SECS), nanos: t.subsec_nanos() }
+    }
+}
+
+impl Volume {
+    /// Mounts the file system on a device.
+    ///
+    /// # Errors
+    /// Corrupt superblock or descriptors, a feature that cannot be mounted, or an I/O error.
+    pub fn open(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
+        let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock)?;
+        let (sb, _mended) = Superblock::decode_torn(&raw)?;
+        let read_only = match sb.features().access()? {
+            Access::ReadOnly(_) => Some("the image has features that can only be read"),
+            Access::ReadWrite => options.read_only.then_some("mounted so"),
+        };
+        let gate = Arc::new(FlushGate::new(device));
+        let config = JournalConfig { block_size: sb.block_size(), cache_bytes: options.cache_bytes / 2 };
+        let inner = Inner {
+            desc_sums: DescChecksum::of(&sb),
+            inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),
+            journal: Journal::without_log(gate, config),
+            clock,
+            options,
+            state: Mutex::new(FsState::default()),
+            read_only: Mutex::new(read_only),
+            sb,
+        };
+        Ok(Volume { inner: Arc::new(inner) })
+    }
+
+    /// Runs an operation: again after each miss, after a commit where space or room must come from one.
+    ///
+    /// # Errors
+    /// What the operation says; nothing has then changed.
+    pub fn run<T>(&self, f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<T> {
+        self.run_tid(f).map(|(value, _)| value)
+    }
+
+    /// As [`Volume::run`]; also tells the transaction that the changes joined.
+    ///
+    /// # Errors
+    /// As [`Volume::run`].
+    pub fn run_tid<T>(&self, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+        let v = &*self.inner;
+        let mut waited_for_space = false;
+        loop {
+            let now = v.now();
+            let mut op = Op::new(v, lock(&v.state), v.journal.handle(), now);
+            let error = match f(&mut op) {
+                Ok(value) => match op.stop() {
+                    Ok(tid) => return Ok((value, tid)),
+                    Err(full) if full.never_fits => {
+                        let limit = v.journal.limit();
+                        return Err(quire_journal::Error::TooLarge { blocks: full.blocks, limit }.into());
+                    }
+                    Err(_) => {
+                        v.journal.commit_all()?;
+                        continue;
+                    }
+                },
+                Err(e) => {
+                    drop(op);
+                    e
+                }
+            };
+            match error {
+                Error::Miss(blocks) => {
+                    v.journal.load(&blocks)?;
+                }
+                Error::NoSpaceYet(tid) if !waited_for_space => {
+                    waited_for_space = true;
+                    v.journal.commit(tid)?;
+                }
+                Error::NoSpaceYet(_) => return Err(Error::NoSpace),
+                e => return Err(e),
+            }
+        }
+    }
+
+    /// Begins a batch: until it is dropped, operations share one transaction, which becomes durable as a whole.
+    /// Keep it short; commits wait for it.
+    #[must_use]
+    pub fn begin_batch(&self) -> Batch<'_> {
+        Batch { hold: self.inner.journal.hold() }
+    }
+
+    /// Makes everything durable that operations have changed so far.
+    ///
+    /// # Errors
+    /// The commit failed; the journal is then aborted.
+    pub fn commit_all(&self) -> Result<()> {
+        Ok(self.inner.journal.commit_all()?)
+    }
+
+    /// Commits, and writes everything home that is only in the log.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn sync_for_check(&self) {
+        self.commit_all().expect("commit");
+    }
+
+    /// The geometry and features as they were at mount.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.inner.sb
+    }
+}
+
+/// Operations that share one transaction.
+pub struct Batch<'v> {
+    hold: TxnHold<'v>,
+}
+
+impl Batch<'_> {
+    /// The transaction they share.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.hold.tid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::error::Error;
+    use crate::testing::TestVolume;
+    use quire_layout::Ino;
+    use quire_layout::inode::Time;
+
+    #[test]
+    fn an_operation_joins_or_leaves_no_trace() {
+        let t = TestVolume::new("16M", &["-t", "ext4"]);
+        let before = t.volume.run(|op| op.inode(Ino::ROOT)).unwrap();
+        let refused = t.volume.run(|op| {
+            let mut i = op.inode(Ino::ROOT)?;
+            i.set_mode(0o40_700);
+            op.put_inode(Ino::ROOT, &mut i)?;
+            Err::<(), _>(Error::NoSpace)
+        });
+        assert!(matches!(refused, Err(Error::NoSpace)));
+        assert_eq!(t.volume.run(|op| op.inode(Ino::ROOT)).unwrap(), before);
+        let at = t.volume.run(|op| {
+            let mut i = op.inode(Ino::ROOT)?;
+            i.set_mode(0o40_700);
+            i.set_time(Time::Change, op.now());
+            op.put_inode(Ino::ROOT, &mut i)?;
+            Ok(op.now())
+        });
+        t.check();
+        let again = TestVolume::on(t.device.snapshot(), crate::Options::default());
+        let i = again.volume.run(|op| op.inode(Ino::ROOT)).unwrap();
+        assert_eq!((i.mode(), i.time(Time::Change)), (0o40_700, Some(at.unwrap())));
+    }
+
+    #[test]
+    fn every_descriptor_and_inode_of_a_fresh_image_is_read() {
+        for args in [&["-t", "ext4"][..], &["-t", "ext3"], &["-t", "ext4", "-b", "1024", "-I", "128"], &["-t", "ext2"]]
+        {
+            let t = TestVolume::new("48M", args);
+            let sb = t.volume.superblock();
+            for g in 0..sb.group_count() {
+                t.volume.run(|op| op.group(quire_layout::GroupNo(g))).unwrap();
+            }
+            for n in 1..=sb.inodes_count().min(64) {
+                t.volume.run(|op| op.inode(Ino(n))).unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A handle: one atomic set of changes to block images.
+//!
+//! Guarantees: [`Handle::stop`] joins all changes to the running transaction; dropping the handle without it
+//! brings every image back (J4). No I/O happens inside: a block that is not in memory is `None`, and the caller
+//! unwinds, loads it and begins again. The handle holds the core's lock for its whole life.
+
+use crate::core::Core;
+use quire_cache::{Image, Saved};
+use quire_device::Buf;
+use quire_device::sync::{Arc, MutexGuard};
+use quire_layout::{BlockNo, Tid};
+use std::collections::BTreeMap;
+
+/// A block as it was before the handle first touched it.
+struct Undo {
+    saved: Option<Saved>,
+    in_running: bool,
+    revoked: bool,
+}
+
+/// Why a change was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touch {
+    /// The block is not in memory; load it and begin again.
+    Miss(BlockNo),
+    /// The journal has been aborted.
+    Aborted,
+}
+
+/// One atomic set of changes.
+pub struct Handle<'a> {
+    core: MutexGuard<'a, Core>,
+    undo: BTreeMap<BlockNo, Undo>,
+    /// Most blocks that a transaction may hold.
+    limit: usize,
+}
+
+/// The transaction has no room for this handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full {
+    /// The handle alone is larger than any transaction may be.
+    pub never_fits: bool,
+    pub blocks: usize,
+}
+
+impl<'a> Handle<'a> {
+    pub(crate) fn new(core: MutexGuard<'a, Core>, limit: usize) -> Self {
+        Handle { core, undo: BTreeMap::new(), limit }
+    }
+
+    /// The current image of a block; `None` if it is not in memory.
+    pub fn read(&mut self, b: BlockNo) -> Option<Image> {
+        self.core.image(b)
+    }
+
+    /// True if the current bytes have been checked since they came into memory.
+    #[must_use]
+    pub fn is_verified(&self, b: BlockNo) -> bool {
+        self.core.cache.is_verified(b)
+    }
+
+    pub fn set_verified(&mut self, b: BlockNo) {
+        self.core.cache.set_verified(b);
+    }
+
+    /// Writable bytes of a block that is in memory; joins the transaction.
+    ///
+    /// # Errors
+    /// The block is not in memory, or the journal is aborted.
+    pub fn write(&mut self, b: BlockNo) -> Result<&mut Buf, Touch> {
+        if self.core.aborted.is_some() {
+            return Err(Touch::Aborted);
+        }
+        if self.core.image(b).is_none() {
+            return Err(Touch::Miss(b));
+        }
+        self.remember(b);
+        self.core.join(b);
+        Ok(self.core.cache.make_mut(b).expect("in memory"))
+    }
+
+    /// Replaces a block's content whole; what it was need not be in memory. Joins the transaction.
+    ///
+    /// # Errors
+    /// The journal is aborted.
+    pub fn put(&mut self, b: BlockNo, image: Image) -> Result<(), Touch> {
+        if self.core.aborted.is_some() {
+            return Err(Touch::Aborted);
+        }
+        self.remember(b);
+        self.core.cache.set(b, image, true);
+        self.core.join(b);
+        Ok(())
+    }
+
+    /// As [`Handle::put`] with `len` zero bytes, writable.
+    ///
+    /// # Errors
+    /// The journal is aborted.
+    pub fn put_zeroed(&mut self, b: BlockNo, len: usize) -> Result<&mut Buf, Touch> {
+        self.put(b, Arc::new(Buf::zeroed(len)))?;
+        Ok(self.core.cache.make_mut(b).expect("just put"))
+    }
+
+    /// A block was freed: it leaves the transaction and the cache; if a record of it is in the log, or on its way
+    /// there, it is revoked.
+    pub fn forget(&mut self, b: BlockNo) {
+        let live = self.core.is_live(b);
+        if !live && !self.core.cache.contains(b) {
+            return;
+        }
+        self.remember(b);
+        if self.core.running.blocks.remove(&b) {
+            self.core.cache.unpin(b);
+        }
+        self.core.cache.remove(b);
+        if live {
+            self.core.running.revokes.insert(b);
+        }
+    }
+
+    /// True if a record of this block is in the log or will be, so that an in-place write must not happen.
+    #[must_use]
+    pub fn is_journaled(&self, b: BlockNo) -> bool {
+        self.core.is_live(b) || self.core.running.blocks.contains(&b)
+    }
+
+    /// The transaction that this handle will join.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.core.running.tid
+    }
+
+    /// Blocks that this handle has changed.
+    #[must_use]
+    pub fn touched(&self) -> usize {
+        self.undo.len()
+    }
+
+    fn remember(&mut self, b: BlockNo) {
+        let core = &self.core;
+        self.undo.entry(b).or_insert_with(|| Undo {
+            saved: core.cache.save(b),
+            in_running: core.running.blocks.contains(&b),
+            revoked: core.running.revokes.contains(&b),
+        });
+    }
+
+    /// Ends the handle; its changes are part of the transaction that is returned.
+    ///
+    /// # Errors
+    /// The transaction has no room; every image has been brought back.
+    pub fn stop(mut self) -> Result<Tid, Full> {
+        if self.undo.is_empty() {
+            return Ok(self.core.running.tid);
+        }
+        let (blocks, mine) = (self.core.running.blocks.len() + self.core.running.revokes.len() / 64, self.undo.len());
+        if blocks > self.limit {
+            return Err(Full { never_fits: mine > self.limit, blocks: mine });
+        }
+        self.undo.clear();
+        self.core.running.handles += 1;
+        Ok(self.core.running.tid)
+    }
+}
+
+impl Drop for Handle<'_> {
+    /// Brings back what was, unless [`Handle::stop`] has made it so.
+    fn drop(&mut self) {
+        let core = &mut *self.core;
+        for (b, u) in std::mem::take(&mut self.undo) {
+            core.cache.restore(b, u.saved);
+            if u.in_running {
+                core.running.blocks.insert(b);
+            } else {
+                core.running.blocks.remove(&b);
+            }
+            if u.revoked {
+                core.running.revokes.insert(b);
+            } else {
+                core.running.revokes.remove(&b);
+            }
+        }
+    }
+}

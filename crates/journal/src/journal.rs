@@ -1,0 +1,282 @@
+//! The journal as its users see it: handles, loads, commits.
+//!
+//! Guarantees: [`Journal::commit`] returns success only when the transaction is durable; a failure is final and every
+//! later commit reports it (J5). Commits are serial: n+1 is written only when n is durable or there is no log (J6).
+//!
+//! Locks, outer first: `commit` state (a short leaf, never held while committing), core. A leader is marked by
+//! `CommitState::leader`, holds no lock during I/O, and is the only one to close a transaction.
+
+use crate::core::{Core, CoreStats, InFlight};
+use crate::error::Error;
+use crate::handle::Handle;
+use quire_cache::Image;
+use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
+use quire_device::{Buf, FlushGate, Io, Region};
+use quire_layout::{BlockNo, BlockSize, Tid};
+
+/// How a journal works.
+#[derive(Clone, Copy, Debug)]
+pub struct JournalConfig {
+    pub block_size: BlockSize,
+    /// Clean images kept in memory, in bytes.
+    pub cache_bytes: u64,
+}
+
+/// What a load found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// Blocks read from the device.
+    pub blocks: usize,
+}
+
+/// Who commits, and what is durable.
+struct CommitState {
+    /// Some caller is committing now.
+    leader: bool,
+    /// The newest durable transaction.
+    durable: Tid,
+    failed: Option<Error>,
+}
+
+/// How changes become durable at once.
+pub struct Journal {
+    core: Mutex<Core>,
+    /// A hold on the running transaction ended.
+    released: Condvar,
+    commit: Mutex<CommitState>,
+    committed: Condvar,
+    gate: Arc<FlushGate>,
+    config: JournalConfig,
+    limit: usize,
+}
+
+/// Largest transaction without a log, in blocks.
+const LIMIT_WITHOUT_LOG: usize = 8192;
+/// Blocks to a device write, at most.
+const RUN: usize = 256;
+
+impl Journal {
+    /// A journal without a log: a commit writes home and flushes, and is not atomic (`data=none`).
+    #[must_use]
+    pub fn without_log(gate: Arc<FlushGate>, config: JournalConfig) -> Self {
+        let cache_blocks = usize::try_from(config.cache_bytes / config.block_size.bytes64()).unwrap_or(usize::MAX);
+        let first = Tid(1);
+        Journal {
+            core: Mutex::new(Core::new(cache_blocks, first.next())),
+            released: Condvar::new(),
+            commit: Mutex::new(CommitState { leader: false, durable: first, failed: None }),
+            committed: Condvar::new(),
+            gate,
+            config,
+            limit: LIMIT_WITHOUT_LOG,
+        }
+    }
+
+    /// Begins a set of changes. The handle holds the core's lock: no I/O until it ends.
+    pub fn handle(&self) -> Handle<'_> {
+        Handle::new(lock(&self.core), self.limit)
+    }
+
+    /// Reads blocks that are not in memory. Neighbours are read at once.
+    ///
+    /// # Errors
+    /// The device failed, or a block lies outside it.
+    pub fn load(&self, blocks: &[BlockNo]) -> Result<Loaded, Error> {
+        let mut wanted: Vec<BlockNo> = blocks.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut loaded = 0;
+        loop {
+            let epoch = {
+                let mut core = lock(&self.core);
+                wanted.retain(|b| core.image(*b).is_none());
+                core.home_epoch
+            };
+            if wanted.is_empty() {
+                return Ok(Loaded { blocks: loaded });
+            }
+            let images = self.read_home(&wanted)?;
+            let mut core = lock(&self.core);
+            if core.home_epoch != epoch {
+                continue; // J3: home may have changed under the read.
+            }
+            loaded += images.len();
+            for (b, image) in images {
+                core.cache.insert_clean(b, image);
+            }
+            return Ok(Loaded { blocks: loaded });
+        }
+    }
+
+    fn read_home(&self, sorted: &[BlockNo]) -> Result<Vec<(BlockNo, Image)>, Error> {
+        let bs = self.config.block_size;
+        let runs: Vec<&[BlockNo]> = sorted.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|r| r.chunks(RUN)).collect();
+        let batch = (runs.iter())
+            .map(|r| Io::Read { at: bs.offset(r[0]), buf: Buf::zeroed(r.len() * bs.bytes()), region: Region::Metadata })
+            .collect();
+        let done = self.gate.device().run(batch)?;
+        let mut images = Vec::with_capacity(sorted.len());
+        for (run, buf) in runs.iter().zip(&done.reads) {
+            for (b, bytes) in run.iter().zip(buf.chunks_exact(bs.bytes())) {
+                images.push((*b, Arc::new(Buf::copy_of(bytes))));
+            }
+        }
+        Ok(images)
+    }
+
+    /// The transaction that is open now.
+    #[must_use]
+    pub fn running(&self) -> Tid {
+        lock(&self.core).running.tid
+    }
+
+    /// True if the open transaction holds changes.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        !lock(&self.core).running.is_empty()
+    }
+
+    /// The newest durable transaction.
+    #[must_use]
+    pub fn durable(&self) -> Tid {
+        lock(&self.commit).durable
+    }
+
+    /// Keeps the running transaction open until the hold is dropped, so that several operations share it.
+    pub fn hold(&self) -> TxnHold<'_> {
+        let mut core = lock(&self.core);
+        core.running.holds += 1;
+        TxnHold { journal: self, tid: core.running.tid }
+    }
+
+    /// Returns when transaction `tid` is durable. The first caller commits, the others wait for it.
+    ///
+    /// # Errors
+    /// The commit failed, now or earlier; the journal is then aborted.
+    pub fn commit(&self, tid: Tid) -> Result<(), Error> {
+        let mut s = lock(&self.commit);
+        loop {
+            if s.durable.at_or_after(tid) {
+                return Ok(());
+            }
+            if let Some(e) = &s.failed {
+                return Err(Error::Aborted(Box::new(e.clone())));
+            }
+            if !s.leader {
+                break;
+            }
+            s = wait(&self.committed, s);
+        }
+        s.leader = true;
+        drop(s);
+        let result = self.commit_running();
+        let mut s = lock(&self.commit);
+        s.leader = false;
+        match &result {
+            Ok(tid) => s.durable = *tid,
+            Err(e) => s.failed = Some(e.clone()),
+        }
+        drop(s);
+        if let Err(e) = &result {
+            lock(&self.core).aborted.get_or_insert(e.clone());
+        }
+        self.committed.notify_all();
+        result.map(drop)
+    }
+
+    /// Commits what is open, if anything is.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub fn commit_all(&self) -> Result<(), Error> {
+        let (tid, changes) = {
+            let core = lock(&self.core);
+            (core.running.tid, !core.running.is_empty())
+        };
+        if changes {
+            return self.commit(tid);
+        }
+        // What an earlier transaction holds may still be on its way.
+        let mut s = lock(&self.commit);
+        while s.leader {
+            s = wait(&self.committed, s);
+        }
+        s.failed.clone().map_or(Ok(()), |e| Err(Error::Aborted(Box::new(e))))
+    }
+
+    /// As the leader: closes the running transaction and makes it durable.
+    fn commit_running(&self) -> Result<Tid, Error> {
+        let txn = {
+            let mut core = lock(&self.core);
+            while core.running.holds > 0 {
+                core = wait(&self.released, core);
+            }
+            core.close()
+        };
+        self.write_home_now(&txn)?;
+        lock(&self.core).written_home();
+        Ok(txn.tid)
+    }
+
+    fn write_home_now(&self, txn: &InFlight) -> Result<(), Error> {
+        self.write_home(&txn.blocks)?;
+        Ok(self.gate.flush()?)
+    }
+
+    /// Writes images to their homes, neighbours at once; complete, not durable.
+    pub(crate) fn write_home(&self, blocks: &[(BlockNo, Image)]) -> Result<(), Error> {
+        let bs = self.config.block_size;
+        let runs = blocks.chunk_by(|a, b| a.0.0 + 1 == b.0.0).flat_map(|r| r.chunks(RUN));
+        let batch: Vec<Io> = runs
+            .map(|r| Io::Write {
+                at: bs.offset(r[0].0),
+                data: r.iter().map(|(_, image)| image.clone()).collect(),
+                region: Region::Metadata,
+                fua: false,
+            })
+            .collect();
+        if !batch.is_empty() {
+            self.gate.device().run(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Most blocks that a transaction may hold.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Figures about memory and the log.
+    #[must_use]
+    pub fn stats(&self) -> CoreStats {
+        lock(&self.core).stats()
+    }
+
+    /// The flush gate of the file system's device.
+    #[must_use]
+    pub fn gate(&self) -> &Arc<FlushGate> {
+        &self.gate
+    }
+}
+
+/// Keeps a transaction open.
+pub struct TxnHold<'a> {
+    journal: &'a Journal,
+    tid: Tid,
+}
+
+impl TxnHold<'_> {
+    /// The transaction held.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+}
+
+impl Drop for TxnHold<'_> {
+    fn drop(&mut self) {
+        lock(&self.journal.core).running.holds -= 1;
+        self.journal.released.notify_all();
+    }
+}
