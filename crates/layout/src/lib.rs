@@ -5,11 +5,14 @@
 //! ([`units`]). Kernel field names appear here and nowhere above.
 #![forbid(unsafe_code)]
 
+pub mod bitmap;
 pub mod bytes;
 pub mod checksum;
 pub mod error;
+pub mod extent;
 pub mod features;
 pub mod group_desc;
+pub mod indirect;
 pub mod inode;
 pub mod superblock;
 pub mod units;

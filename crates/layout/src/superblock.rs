@@ -270,6 +270,13 @@ impl Superblock {
         le32(&*self.raw, 0x20)
     }
 
+    /// Bits of a block bitmap: blocks per group, without bigalloc.
+    #[must_use]
+    pub fn clusters_per_group(&self) -> u32 {
+        let per = u64::from(self.blocks_per_group()) / self.cluster_blocks();
+        u32::try_from(per).expect("no more than the blocks")
+    }
+
     #[must_use]
     pub fn inodes_per_group(&self) -> u32 {
         le32(&*self.raw, 0x28)
