@@ -8,6 +8,7 @@
 pub mod bitmap;
 pub mod bytes;
 pub mod checksum;
+pub mod dir;
 pub mod error;
 pub mod extent;
 pub mod features;
