@@ -198,4 +198,33 @@ pub trait BlockDevice: Send + Sync {
     fn write(&self, at: u64, data: Arc<Buf>, region: Region) -> Result<(), DeviceError> {
         self.run(vec![Io::Write { at, data: vec![data], region, fua: false }]).map(drop)
     }
+
+    /// Makes a range ready for fast writes: the holes of a sparse image are written out with zeros, so that later
+    /// writes there cost the host no metadata commit. What the range reads as does not change. Devices
+    /// without holes do nothing. Nobody may write to the range meanwhile.
+    ///
+    /// # Errors
+    /// The host has no space, or a write failed.
+    fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        let _ = (at, len);
+        Ok(())
+    }
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
+    fn info(&self) -> DeviceInfo {
+        (**self).info()
+    }
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        (**self).submit(batch)
+    }
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        (**self).wait(ticket)
+    }
+    fn run(&self, batch: Vec<Io>) -> Result<Done, DeviceError> {
+        (**self).run(batch)
+    }
+    fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        (**self).preallocate(at, len)
+    }
 }

@@ -10,13 +10,22 @@
 
 pub mod buf;
 pub mod clock;
+pub mod file;
 pub mod gate;
+pub mod holder;
+mod host;
 pub mod io;
 pub mod mem;
+pub mod open;
+mod segment;
 pub mod sync;
+mod uring;
 
 pub use buf::Buf;
 pub use clock::{Clock, SystemClock};
+pub use file::FileDevice;
 pub use gate::{Epoch, FlushGate};
+pub use holder::Holder;
 pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
 pub use mem::MemDevice;
+pub use open::{OpenError, OpenOptions};

@@ -1,0 +1,249 @@
+//! A device in an image file or on a disk of the host.
+//!
+//! Guarantees: one writer (see [`OpenOptions::lock`]); direct I/O where the host allows it; a batch of one small
+//! operation runs in the caller, without another thread; several are in flight together. Buffers of a batch
+//! belong to the device until the batch is complete.
+//!
+//! ```text
+//! batch ──Plan──> one segment  ──> pwritev2 / preadv2 in the caller
+//!             └─> several ───────> io_uring (or one call after the other where the host has none)
+//!             └─> flush, discard, zero, odd sizes ──> in the caller
+//! ```
+
+use crate::buf::Buf;
+use crate::host::{Host, device_error};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
+use crate::open::{self, OpenError, OpenOptions, Opened};
+use crate::segment::{Payload, Plan, Segment};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
+use crate::uring::{MAX_SEGMENTS, Ring};
+use rustix::fd::AsFd;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// A single segment up to this many bytes is transferred by `submit` itself.
+const SMALL: usize = 256 << 10;
+
+/// A device in an image file or on a disk.
+pub struct FileDevice {
+    /// Dropped before `host`: transfers in flight end while the file is open. Made when first needed.
+    ring: OnceLock<Option<Ring>>,
+    host: Host,
+    info: DeviceInfo,
+    direct: bool,
+    tickets: Mutex<HashMap<u64, Pending>>,
+    next: AtomicU64,
+}
+
+/// A batch that was submitted and not yet waited for.
+enum Pending {
+    Complete(Result<Done, DeviceError>),
+    /// The ring has its segments; this is what ran in the caller.
+    Flying(Reads, Result<(), DeviceError>),
+}
+
+/// Buffers of completed reads with their index in the batch.
+type Reads = Vec<(usize, Buf)>;
+
+impl FileDevice {
+    /// Opens an image file or a block device.
+    ///
+    /// # Errors
+    /// It is not there, not ours to use, in use, or no device.
+    pub fn open(path: impl AsRef<Path>, how: OpenOptions) -> Result<FileDevice, OpenError> {
+        let Opened { host, info, direct } = open::open(path.as_ref(), how)?;
+        Ok(FileDevice { ring: OnceLock::new(), host, info, direct, tickets: Mutex::default(), next: AtomicU64::new(0) })
+    }
+
+    /// True if transfers go past the host's page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Uses no io_uring from now on, as on a host that does not permit it. Only before the first batch.
+    #[must_use]
+    pub fn without_ring(self) -> FileDevice {
+        let _ = self.ring.set(None);
+        self
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        self.ring.get_or_init(Ring::new).as_ref()
+    }
+
+    /// Looks a batch over before anything of it happens.
+    fn check(&self, batch: &[Io]) -> Result<(), DeviceError> {
+        for io in batch {
+            let (at, len) = io.range();
+            let error = |kind| Err(DeviceError { op: io.op(), at, len, kind, errno: 0 });
+            if at.checked_add(len).is_none_or(|end| end > self.info.size) {
+                return error(ErrorKind::OutOfRange);
+            }
+            if self.info.read_only && !matches!(io, Io::Read { .. } | Io::Flush) {
+                return error(ErrorKind::ReadOnly);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs what is not a plain transfer.
+    fn run_rest(&self, rest: Vec<(usize, Io)>, reads: &mut Reads) -> Result<(), DeviceError> {
+        for (index, io) in rest {
+            match io {
+                Io::Read { at, mut buf, .. } => {
+                    self.host.read_narrow(at, &mut buf)?;
+                    reads.push((index, buf));
+                }
+                Io::Write { at, data, fua, .. } => {
+                    let bytes: Vec<u8> = data.iter().flat_map(|b| b.iter().copied()).collect();
+                    self.host.write_narrow(at, &bytes, fua)?;
+                }
+                Io::Flush if self.info.read_only => {}
+                Io::Flush => self.host.flush()?,
+                Io::Discard { at, len } => self.host.discard(at, len)?,
+                Io::Zero { at, len, region } => self.host.zero(at, len, region)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a whole plan in the caller.
+    fn run_here(&self, plan: Plan) -> Result<Done, DeviceError> {
+        let mut reads = Reads::new();
+        let mut result = Ok(());
+        for mut segment in plan.segments {
+            result = result.and(self.host.transfer(&mut segment, 0));
+            collect(segment, &mut reads);
+        }
+        result.and(self.run_rest(plan.rest, &mut reads))?;
+        Ok(done(reads))
+    }
+
+    /// Carries to its end what the ring has completed, whole, in part or not at all.
+    fn land(&self, landed: Vec<(Segment, i32)>, reads: &mut Reads) -> Result<(), DeviceError> {
+        let mut first = Ok(());
+        for (mut segment, result) in landed {
+            let moved = usize::try_from(result).unwrap_or(0);
+            // An error is told by the call that repeats it.
+            if moved < segment.len {
+                first = first.and(self.host.transfer(&mut segment, moved));
+            }
+            collect(segment, reads);
+        }
+        first
+    }
+
+    fn is_short(plan: &Plan, limit: usize) -> bool {
+        match plan.segments.as_slice() {
+            [] => true,
+            [one] => one.len <= limit,
+            many => many.len() >= MAX_SEGMENTS,
+        }
+    }
+
+    /// Writes out the holes (and unwritten extents) of a sparse image in a range, so that later writes there cost the
+    /// host no metadata commit. Does nothing on a block device. Nobody may write there meanwhile.
+    fn fill_holes(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        let failed = |e| device_error(IoOp::Write, at, len, e);
+        let (start, end) = (self.host.base + at, self.host.base + at + len);
+        let mut pos = start;
+        while pos < end {
+            let hole = match rustix::fs::seek(&self.host.fd, SeekFrom::Hole(pos)) {
+                Ok(hole) if hole < end => hole,
+                // A host without holes, or none in the range.
+                Ok(_) | Err(Errno::NXIO | Errno::INVAL) => break,
+                Err(e) => return Err(failed(e)),
+            };
+            let data = match rustix::fs::seek(&self.host.fd, SeekFrom::Data(hole)) {
+                Ok(data) => data.min(end),
+                Err(Errno::NXIO) => end,
+                Err(e) => return Err(failed(e)),
+            };
+            self.host.write_zeros(hole - self.host.base, data - hole)?;
+            pos = data;
+        }
+        self.host.flush()
+    }
+}
+
+fn collect(segment: Segment, reads: &mut Reads) {
+    if let Payload::Read(pieces) = segment.payload {
+        reads.extend(pieces);
+    }
+}
+
+fn done(mut reads: Reads) -> Done {
+    reads.sort_by_key(|(index, _)| *index);
+    Done { reads: reads.into_iter().map(|(_, buf)| buf).collect() }
+}
+
+impl BlockDevice for FileDevice {
+    fn info(&self) -> DeviceInfo {
+        let discards = self.host.discards.load(crate::sync::atomic::Ordering::Relaxed);
+        DeviceInfo { discards, ..self.info }
+    }
+
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let pending = match self.check(&batch) {
+            Err(e) => Pending::Complete(Err(e)),
+            Ok(()) => {
+                let mut plan = Plan::of(batch, self.host.sector);
+                match self.ring() {
+                    Some(ring) if !Self::is_short(&plan, SMALL) => {
+                        ring.launch(id, self.host.fd.as_fd(), self.host.base, std::mem::take(&mut plan.segments));
+                        let mut reads = Reads::new();
+                        let result = self.run_rest(plan.rest, &mut reads);
+                        Pending::Flying(reads, result)
+                    }
+                    _ => Pending::Complete(self.run_here(plan)),
+                }
+            }
+        };
+        lock(&self.tickets).insert(id, pending);
+        Ticket(id)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        let pending = lock(&self.tickets).remove(&ticket.0).expect("a ticket is waited for once");
+        match pending {
+            Pending::Complete(result) => result,
+            Pending::Flying(mut reads, rest) => {
+                let ring = self.ring().expect("the batch is on the ring");
+                let landed = self.land(ring.land(ticket.0), &mut reads);
+                landed.and(rest)?;
+                Ok(done(reads))
+            }
+        }
+    }
+
+    fn run(&self, batch: Vec<Io>) -> Result<Done, DeviceError> {
+        self.check(&batch)?;
+        let plan = Plan::of(batch, self.host.sector);
+        match self.ring.get() {
+            _ if Self::is_short(&plan, usize::MAX) => self.run_here(plan),
+            Some(None) => self.run_here(plan),
+            _ => match self.ring() {
+                None => self.run_here(plan),
+                Some(ring) => {
+                    let id = self.next.fetch_add(1, Ordering::Relaxed);
+                    ring.launch(id, self.host.fd.as_fd(), self.host.base, plan.segments);
+                    let mut reads = Reads::new();
+                    let rest = self.run_rest(plan.rest, &mut reads);
+                    self.land(ring.land(id), &mut reads).and(rest)?;
+                    Ok(done(reads))
+                }
+            },
+        }
+    }
+
+    fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.check(&[Io::Zero { at, len, region: crate::io::Region::Log }])?;
+        if self.host.block_device { Ok(()) } else { self.fill_holes(at, len) }
+    }
+}

@@ -1,0 +1,141 @@
+//! Who else uses an image or a disk, as far as the host tells.
+//!
+//! Only asked when something is in use (or, for loop devices, once at open): it reads `/proc` and `/sys`. What an
+//! ordinary user may not look at stays [`Holder::Unknown`].
+
+use rustix::fs::{Stat, makedev};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Who uses an image file or a block device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// A process that has it locked or open.
+    Process {
+        pid: u32,
+        name: String,
+    },
+    /// The kernel, through this loop device.
+    LoopDevice(PathBuf),
+    /// The kernel: it is mounted here.
+    Mount(PathBuf),
+    /// The kernel: it is swap space.
+    Swap,
+    /// A device built on top of it (device mapper, md).
+    Device(String),
+    Unknown,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Process { pid, name } => write!(f, "{name} (process {pid})"),
+            Holder::LoopDevice(dev) => write!(f, "the kernel, through {}", dev.display()),
+            Holder::Mount(at) => write!(f, "a mount at {}", at.display()),
+            Holder::Swap => f.write_str("the kernel, as swap space"),
+            Holder::Device(name) => write!(f, "the device {name}"),
+            Holder::Unknown => f.write_str("someone else"),
+        }
+    }
+}
+
+/// Who holds an flock on the file.
+pub(crate) fn lock_holder(file: &Stat) -> Holder {
+    let holds = |pid: &str, fd: &str| {
+        fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}"))
+            .is_ok_and(|info| info.lines().any(|l| l.starts_with("lock:") && l.contains("FLOCK")))
+    };
+    let same = |s: &Stat| (s.st_dev, s.st_ino) == (file.st_dev, file.st_ino);
+    open_files(same).find(|(pid, fd)| holds(pid, fd)).map_or_else(|| listed_lock(file), |(pid, _)| process(&pid))
+}
+
+/// The process that `/proc/locks` names for the file; it may have passed its lock on and gone.
+fn listed_lock(file: &Stat) -> Holder {
+    let place =
+        format!("{:02x}:{:02x}:{}", rustix::fs::major(file.st_dev), rustix::fs::minor(file.st_dev), file.st_ino);
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    // "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF"
+    locks
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|f| f.len() > 5 && f[1] == "FLOCK" && f[5] == place)
+        .map_or(Holder::Unknown, |f| process(f[4]))
+}
+
+fn process(pid: &str) -> Holder {
+    match (pid.parse(), fs::read_to_string(format!("/proc/{pid}/comm"))) {
+        (Ok(pid), Ok(name)) => Holder::Process { pid, name: name.trim_end().to_owned() },
+        _ => Holder::Unknown,
+    }
+}
+
+/// Open files of all processes (that we may look at) that `wanted` accepts: process and descriptor.
+fn open_files(wanted: impl Fn(&Stat) -> bool) -> impl Iterator<Item = (String, String)> {
+    let names = |dir: String| {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter_map(|e| e.file_name().into_string().ok())
+    };
+    names("/proc".to_owned())
+        .filter(|pid| pid.bytes().all(|b| b.is_ascii_digit()))
+        .flat_map(move |pid| names(format!("/proc/{pid}/fd")).map(move |fd| (pid.clone(), fd)))
+        .filter(move |(pid, fd)| rustix::fs::stat(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|s| wanted(&s)))
+}
+
+/// The loop device that the kernel has on this image file.
+pub(crate) fn loop_device(file: &Stat) -> Option<Holder> {
+    for entry in fs::read_dir("/sys/block").ok()?.flatten() {
+        let name = entry.file_name();
+        let Ok(backing) = fs::read(entry.path().join("loop/backing_file")) else { continue };
+        let backing = String::from_utf8_lossy(&backing);
+        let Ok(stat) = rustix::fs::stat(backing.trim_end_matches('\n')) else { continue };
+        if (stat.st_dev, stat.st_ino) == (file.st_dev, file.st_ino) {
+            return Some(Holder::LoopDevice(Path::new("/dev").join(name)));
+        }
+    }
+    None
+}
+
+/// Who has claimed the block device with device number `rdev`.
+pub(crate) fn device_holder(rdev: u64) -> Holder {
+    let sys = PathBuf::from(format!("/sys/dev/block/{}", numbers(rdev)));
+    let mut devices = vec![rdev];
+    // A claimed partition claims its disk, too.
+    devices.extend(fs::read_dir(&sys).into_iter().flatten().flatten().filter_map(|e| device_number(&e.path())));
+    if let Some(at) = devices.iter().find_map(|d| mount_point(*d)) {
+        return Holder::Mount(at);
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let swap = |path: &str| rustix::fs::stat(path).is_ok_and(|s| devices.contains(&s.st_rdev));
+    if swaps.lines().skip(1).filter_map(|l| l.split_whitespace().next()).any(swap) {
+        return Holder::Swap;
+    }
+    if let Some(above) = fs::read_dir(sys.join("holders")).into_iter().flatten().flatten().next() {
+        return Holder::Device(above.file_name().to_string_lossy().into_owned());
+    }
+    let own = std::process::id().to_string();
+    open_files(|s| s.st_rdev == rdev && rustix::fs::FileType::from_raw_mode(s.st_mode).is_block_device())
+        .find(|(pid, _)| *pid != own)
+        .map_or(Holder::Unknown, |(pid, _)| process(&pid))
+}
+
+fn numbers(dev: u64) -> String {
+    format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev))
+}
+
+/// The device number that a directory of `/sys` stands for.
+fn device_number(dir: &Path) -> Option<u64> {
+    let text = fs::read_to_string(dir.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Where a device is mounted, by our own `/proc/self/mountinfo`.
+fn mount_point(dev: u64) -> Option<PathBuf> {
+    let wanted = numbers(dev);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    // "36 35 98:0 /root /mount/point options ..."; blanks in names are \040.
+    let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = fields.find(|f| f.len() > 4 && f[2] == wanted)?;
+    Some(PathBuf::from(found[4].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")))
+}
