@@ -15,6 +15,7 @@ pub mod features;
 pub mod group_desc;
 pub mod indirect;
 pub mod inode;
+pub mod jbd2;
 pub mod superblock;
 pub mod units;
 
