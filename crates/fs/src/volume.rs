@@ -68,7 +68,8 @@ impl Volume {
             Access::ReadWrite => options.read_only.then_some("mounted so"),
         };
         let gate = Arc::new(FlushGate::new(device));
-        let config = JournalConfig { block_size: sb.block_size(), cache_bytes: options.cache_bytes / 2 };
+        let config =
+            JournalConfig { block_size: sb.block_size(), clock: clock.clone(), cache_bytes: options.cache_bytes / 2 };
         let inner = Inner {
             desc_sums: DescChecksum::of(&sb),
             inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),

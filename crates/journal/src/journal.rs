@@ -6,18 +6,22 @@
 //! Locks, outer first: `commit` state (a short leaf, never held while committing), core. A leader is marked by
 //! `CommitState::leader`, holds no lock during I/O, and is the only one to close a transaction.
 
-use crate::core::{Core, CoreStats, InFlight};
+use crate::core::{Core, InFlight};
+use crate::encode;
 use crate::error::Error;
 use crate::handle::Handle;
+use crate::log::Log;
+use crate::stats::Counters;
 use quire_cache::Image;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
-use quire_device::{Buf, FlushGate, Io, Region};
+use quire_device::{Buf, Clock, FlushGate, Io, Region};
 use quire_layout::{BlockNo, BlockSize, Tid};
 
 /// How a journal works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct JournalConfig {
     pub block_size: BlockSize,
+    pub clock: Arc<dyn Clock>,
     /// Clean images kept in memory, in bytes.
     pub cache_bytes: u64,
 }
@@ -30,45 +34,68 @@ pub struct Loaded {
 }
 
 /// Who commits, and what is durable.
-struct CommitState {
+pub(crate) struct CommitState {
     /// Some caller is committing now.
     leader: bool,
     /// The newest durable transaction.
-    durable: Tid,
+    pub durable: Tid,
+    /// While a checkpoint writes home: the newest transaction that was durable when it began. What was freed
+    /// later may be among its writes.
+    pub checkpoint_floor: Option<Tid>,
     failed: Option<Error>,
 }
 
 /// How changes become durable at once.
 pub struct Journal {
-    core: Mutex<Core>,
+    pub(crate) core: Mutex<Core>,
     /// A hold on the running transaction ended.
     released: Condvar,
-    commit: Mutex<CommitState>,
+    pub(crate) commit: Mutex<CommitState>,
     committed: Condvar,
-    gate: Arc<FlushGate>,
-    config: JournalConfig,
+    /// One checkpoint at a time. Held across I/O, taken before `commit` and `core`.
+    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) gate: Arc<FlushGate>,
+    pub(crate) log: Option<Log>,
+    pub(crate) config: JournalConfig,
+    pub(crate) counters: Mutex<Counters>,
     limit: usize,
 }
 
 /// Largest transaction without a log, in blocks.
 const LIMIT_WITHOUT_LOG: usize = 8192;
-/// Blocks to a device write, at most.
-const RUN: usize = 256;
+/// Blocks to a device read or write, at most.
+pub(crate) const RUN: usize = 256;
 
 impl Journal {
     /// A journal without a log: a commit writes home and flushes, and is not atomic (`data=none`).
     #[must_use]
     pub fn without_log(gate: Arc<FlushGate>, config: JournalConfig) -> Self {
+        Self::new(gate, None, Tid(2), LIMIT_WITHOUT_LOG, config)
+    }
+
+    /// A journal in a recovered, empty log.
+    #[must_use]
+    pub fn with_log(gate: Arc<FlushGate>, log: Log, config: JournalConfig) -> Self {
+        // As jbd2: a transaction takes a quarter of the log at most, so that commits need not wait for checkpoints.
+        let limit = encode::images_in(&log.format, usize::try_from(log.capacity() / 4).expect("fits"));
+        let first = log.sequence();
+        Self::new(gate, Some(log), first, limit, config)
+    }
+
+    fn new(gate: Arc<FlushGate>, log: Option<Log>, first: Tid, limit: usize, config: JournalConfig) -> Self {
         let cache_blocks = usize::try_from(config.cache_bytes / config.block_size.bytes64()).unwrap_or(usize::MAX);
-        let first = Tid(1);
+        let durable = Tid(first.0.wrapping_sub(1));
         Journal {
-            core: Mutex::new(Core::new(cache_blocks, first.next())),
+            core: Mutex::new(Core::new(cache_blocks, first)),
             released: Condvar::new(),
-            commit: Mutex::new(CommitState { leader: false, durable: first, failed: None }),
+            commit: Mutex::new(CommitState { leader: false, durable, checkpoint_floor: None, failed: None }),
             committed: Condvar::new(),
+            checkpointing: Mutex::new(()),
             gate,
+            log,
             config,
-            limit: LIMIT_WITHOUT_LOG,
+            counters: Mutex::new(Counters::default()),
+            limit,
         }
     }
 
@@ -173,15 +200,55 @@ impl Journal {
         let mut s = lock(&self.commit);
         s.leader = false;
         match &result {
-            Ok(tid) => s.durable = *tid,
+            Ok(Some(tid)) => s.durable = *tid,
+            Ok(None) => {}
             Err(e) => s.failed = Some(e.clone()),
         }
         drop(s);
         if let Err(e) = &result {
-            lock(&self.core).aborted.get_or_insert(e.clone());
+            self.abort(e);
         }
         self.committed.notify_all();
         result.map(drop)
+    }
+
+    /// Nothing may change any more; the log's superblock remembers why.
+    pub(crate) fn abort(&self, e: &Error) {
+        const EIO: i32 = 5;
+        let first = {
+            let mut core = lock(&self.core);
+            let first = core.aborted.is_none();
+            core.aborted.get_or_insert(e.clone());
+            first
+        };
+        if let (true, Some(log)) = (first, &self.log) {
+            // The device may be gone: what matters is in memory.
+            log.set_errno(EIO).ok();
+        }
+        lock(&self.commit).failed.get_or_insert(e.clone());
+    }
+
+    /// Why the journal was stopped, if it was.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        lock(&self.commit).failed.clone()
+    }
+
+    /// The newest transaction whose freed blocks may be used again: it is durable, and no checkpoint that began
+    /// before may still write them (J9).
+    #[must_use]
+    pub fn reusable(&self) -> Tid {
+        let s = lock(&self.commit);
+        s.checkpoint_floor.unwrap_or(s.durable)
+    }
+
+    /// As the leader: waits for holds and closes the running transaction. `None` if there is nothing in it.
+    pub(crate) fn close_running(&self) -> Option<InFlight> {
+        let mut core = lock(&self.core);
+        while core.running.holds > 0 {
+            core = wait(&self.released, core);
+        }
+        (!core.running.is_empty()).then(|| core.close())
     }
 
     /// Commits what is open, if anything is.
@@ -204,53 +271,10 @@ impl Journal {
         s.failed.clone().map_or(Ok(()), |e| Err(Error::Aborted(Box::new(e))))
     }
 
-    /// As the leader: closes the running transaction and makes it durable.
-    fn commit_running(&self) -> Result<Tid, Error> {
-        let txn = {
-            let mut core = lock(&self.core);
-            while core.running.holds > 0 {
-                core = wait(&self.released, core);
-            }
-            core.close()
-        };
-        self.write_home_now(&txn)?;
-        lock(&self.core).written_home();
-        Ok(txn.tid)
-    }
-
-    fn write_home_now(&self, txn: &InFlight) -> Result<(), Error> {
-        self.write_home(&txn.blocks)?;
-        Ok(self.gate.flush()?)
-    }
-
-    /// Writes images to their homes, neighbours at once; complete, not durable.
-    pub(crate) fn write_home(&self, blocks: &[(BlockNo, Image)]) -> Result<(), Error> {
-        let bs = self.config.block_size;
-        let runs = blocks.chunk_by(|a, b| a.0.0 + 1 == b.0.0).flat_map(|r| r.chunks(RUN));
-        let batch: Vec<Io> = runs
-            .map(|r| Io::Write {
-                at: bs.offset(r[0].0),
-                data: r.iter().map(|(_, image)| image.clone()).collect(),
-                region: Region::Metadata,
-                fua: false,
-            })
-            .collect();
-        if !batch.is_empty() {
-            self.gate.device().run(batch)?;
-        }
-        Ok(())
-    }
-
     /// Most blocks that a transaction may hold.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
-    }
-
-    /// Figures about memory and the log.
-    #[must_use]
-    pub fn stats(&self) -> CoreStats {
-        lock(&self.core).stats()
     }
 
     /// The flush gate of the file system's device.

@@ -9,13 +9,22 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod checkpoint;
+mod commit;
 mod core;
+mod encode;
 mod error;
 mod handle;
 mod journal;
+mod log;
+mod log_map;
+mod stats;
 
 pub use crate::core::{CoreStats, InFlight};
 pub use crate::error::Error;
 pub use crate::handle::{Full, Handle, Touch};
 pub use crate::journal::{Journal, JournalConfig, Loaded, TxnHold};
+pub use crate::log::{Log, MIN_LOG_BLOCKS};
+pub use crate::log_map::{LogMap, LogRun};
+pub use crate::stats::JournalStats;
 pub use quire_cache::Image;

@@ -1,0 +1,120 @@
+//! The lazy checkpoint: committed images go home, the tail moves, log space is free again.
+//!
+//! Guarantees: the tail passes a record only when a home image at least as new is durable, or a later record or a
+//! durable revoke makes it needless (J11); only committed images are written home (J2); a block freed by a transaction
+//! that became durable meanwhile is not reused before the checkpoint's writes are complete (J9).
+//!
+//! ```text
+//! choose the oldest transactions ──> newest committed images whose newest record is among them ──> home, sorted, merged
+//!                                ──> flush ──> log superblock with the new tail, FUA ──> records are dead
+//! ```
+
+use crate::error::Error;
+use crate::journal::{Journal, RUN};
+use crate::log::Log;
+use quire_cache::Image;
+use quire_device::sync::lock;
+use quire_device::{Io, Region};
+use quire_layout::{BlockNo, Tid};
+
+/// What a checkpoint is to pass: transactions up to `upto`, which occupy `blocks` of the log.
+struct Target {
+    upto: Tid,
+    blocks: u32,
+}
+
+impl Journal {
+    /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare.
+    pub(crate) fn make_room(&self, log: &Log, blocks: u32) -> Result<(), Error> {
+        while log.free() < blocks {
+            let want = blocks.saturating_sub(log.free()).max(log.capacity() / 4);
+            let moved = self.checkpoint(log, want)?;
+            assert!(moved || log.free() >= blocks, "a log without transactions has room for one");
+        }
+        Ok(())
+    }
+
+    /// One step of background work: checkpoints a quarter of the log if more than half of it is in use, or if the
+    /// images that it pins take more than the cache. True if it did something.
+    ///
+    /// # Errors
+    /// The device failed; the journal is then aborted.
+    pub fn checkpoint_step(&self) -> Result<bool, Error> {
+        let Some(log) = &self.log else { return Ok(false) };
+        let live = lock(&self.core).stats().live as u64 * self.config.block_size.bytes64();
+        if log.used() <= log.capacity() / 2 && live <= self.config.cache_bytes {
+            return Ok(false);
+        }
+        self.checkpoint(log, log.capacity() / 4).inspect_err(|e| self.abort(e))
+    }
+
+    /// Writes everything committed home and empties the log. The caller has committed what is open and lets nothing
+    /// new begin.
+    ///
+    /// # Errors
+    /// As [`Journal::checkpoint_step`].
+    pub fn checkpoint_all(&self) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(self.gate.flush()?) };
+        if let Some(e) = self.failure() {
+            return Err(Error::Aborted(Box::new(e)));
+        }
+        while self.checkpoint(log, u32::MAX).inspect_err(|e| self.abort(e))? {}
+        let next = lock(&self.core).running.tid;
+        log.set_empty(next).inspect_err(|e| self.abort(e))
+    }
+
+    /// Passes the oldest transactions until `want` log blocks are freed, or all. False if there were none.
+    fn checkpoint(&self, log: &Log, want: u32) -> Result<bool, Error> {
+        let _one_at_a_time = lock(&self.checkpointing);
+        let Some(target) = self.choose(want) else { return Ok(false) };
+        let homes = self.begin_home_writes(target.upto);
+        let written = self.write_home(&homes);
+        lock(&self.commit).checkpoint_floor = None;
+        written?;
+        self.gate.flush()?;
+        log.free_tail(target.blocks, target.upto.next())?;
+        lock(&self.core).tail_passed(target.upto);
+        lock(&self.counters).checkpointed(homes.len());
+        Ok(true)
+    }
+
+    fn choose(&self, want: u32) -> Option<Target> {
+        let core = lock(&self.core);
+        let mut target = None;
+        let mut blocks = 0;
+        for c in &core.committed {
+            blocks += c.log_blocks;
+            target = Some(Target { upto: c.tid, blocks });
+            if blocks >= want {
+                break;
+            }
+        }
+        target
+    }
+
+    /// The images to write, and the floor under which freed blocks may be reused meanwhile (J9). Both are taken at
+    /// one moment: commits finish under the core's lock, then raise `durable`.
+    fn begin_home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
+        let mut commit = lock(&self.commit);
+        commit.checkpoint_floor = Some(commit.durable);
+        lock(&self.core).home_writes(upto)
+    }
+
+    /// Writes images to their homes, neighbours at once; complete, not durable.
+    pub(crate) fn write_home(&self, blocks: &[(BlockNo, Image)]) -> Result<(), Error> {
+        let bs = self.config.block_size;
+        let runs = blocks.chunk_by(|a, b| a.0.0 + 1 == b.0.0).flat_map(|r| r.chunks(RUN));
+        let batch: Vec<Io> = runs
+            .map(|r| Io::Write {
+                at: bs.offset(r[0].0),
+                data: r.iter().map(|(_, image)| image.clone()).collect(),
+                region: Region::Metadata,
+                fua: false,
+            })
+            .collect();
+        if !batch.is_empty() {
+            self.gate.device().run(batch)?;
+        }
+        Ok(())
+    }
+}

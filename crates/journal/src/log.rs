@@ -1,0 +1,224 @@
+//! The log on its device: where it begins and ends, its superblock, and writes into it.
+//!
+//! Guarantees: space is used again only after the superblock that frees it is durable (J7); the superblock says
+//! that the log is not empty before the first transaction in it can be durable (J8).
+//!
+//! ```text
+//!        first          tail                       head              end
+//! jsb |    | free ...    | oldest txn ... newest txn | free ...        |
+//! ```
+
+use crate::error::Error;
+use crate::log_map::{LogMap, LogRun};
+use quire_cache::Image;
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{Buf, FlushGate, Io, Region};
+use quire_layout::jbd2::{JournalSuperblock, LogFormat};
+use quire_layout::{BlockSize, LogBlock, Tid};
+
+/// A log shorter than this cannot work: jbd2's own minimum.
+pub const MIN_LOG_BLOCKS: u32 = 1024;
+
+/// A log that holds nothing to recover, ready to be written.
+pub struct Log {
+    pub(crate) gate: Arc<FlushGate>,
+    pub(crate) format: LogFormat,
+    map: LogMap,
+    /// Where the superblock is: log block 0, or behind the label of a device of its own.
+    superblock_at: LogBlock,
+    first: LogBlock,
+    end: LogBlock,
+    position: Mutex<Position>,
+    superblock: Mutex<Super>,
+}
+
+/// What is used. Guarded by its own lock, a leaf.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    /// Next block to write.
+    head: LogBlock,
+    /// Oldest block that is still needed.
+    tail: LogBlock,
+    /// Blocks from tail to head.
+    used: u32,
+}
+
+/// The journal's superblock as it is on disk; its lock is held while it is written.
+struct Super {
+    sb: JournalSuperblock,
+    /// The whole block, for devices whose sector is larger than the superblock.
+    block: Buf,
+}
+
+impl Log {
+    /// Takes over a recovered, empty log. `block` is the whole block `superblock_at` that holds its superblock.
+    /// Sets the features that our logs have (64bit if `wide`), in memory; they reach the disk with the first write.
+    ///
+    /// # Errors
+    /// The log is not empty, too small, of another block size, or longer than its map.
+    pub fn open(
+        gate: Arc<FlushGate>,
+        map: LogMap,
+        superblock_at: LogBlock,
+        block: &[u8],
+        block_size: BlockSize,
+        wide: bool,
+    ) -> Result<Self, Error> {
+        let bad = |why| Error::Corrupt(quire_layout::Corrupt::new(quire_layout::Structure::JournalSuperblock, why));
+        let mut sb = JournalSuperblock::decode(block)?;
+        sb.log_format()?;
+        if sb.start().is_some() {
+            return Err(bad("the log has not been recovered"));
+        }
+        if sb.block_size() != block_size {
+            return Err(bad("block size is not the file system's"));
+        }
+        if sb.len() > map.len() {
+            return Err(bad("longer than its inode or device"));
+        }
+        sb.set_our_features(wide);
+        let (first, end) = (sb.first(), sb.end());
+        if end.0 - first.0 < MIN_LOG_BLOCKS / 2 {
+            return Err(Error::TooSmall { blocks: sb.len() });
+        }
+        let format = sb.log_format()?;
+        let position = Position { head: first, tail: first, used: 0 };
+        let block = Buf::copy_of(block);
+        Ok(Log {
+            gate,
+            format,
+            map,
+            superblock_at,
+            first,
+            end,
+            position: Mutex::new(position),
+            superblock: Mutex::new(Super { sb, block }),
+        })
+    }
+
+    /// Blocks that transactions may take in all. One stays free, so that a full log is not an empty one.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.end.0 - self.first.0 - 1
+    }
+
+    /// Blocks that are free now.
+    pub(crate) fn free(&self) -> u32 {
+        self.capacity() - self.used()
+    }
+
+    /// Blocks that hold transactions.
+    pub(crate) fn used(&self) -> u32 {
+        lock(&self.position).used
+    }
+
+    /// The next transaction this log expects.
+    pub(crate) fn sequence(&self) -> Tid {
+        lock(&self.superblock).sb.sequence()
+    }
+
+    /// Where `len` blocks from the head lie: one piece, or more where the log wraps or is fragmented.
+    pub(crate) fn at_head(&self, skip: u32, len: u32) -> Vec<LogRun> {
+        let p = *lock(&self.position);
+        let start = self.advance(p.head, skip);
+        let before_wrap = (self.end.0 - start.0).min(len);
+        let mut pieces = self.map.pieces(start, before_wrap);
+        if before_wrap < len {
+            pieces.extend(self.map.pieces(self.first, len - before_wrap));
+        }
+        pieces
+    }
+
+    fn advance(&self, b: LogBlock, n: u32) -> LogBlock {
+        let size = self.end.0 - self.first.0;
+        LogBlock(self.first.0 + (b.0 - self.first.0 + n) % size)
+    }
+
+    /// Writes blocks at `skip` blocks past the head, complete on return.
+    pub(crate) fn write(&self, skip: u32, blocks: &[Image], fua: bool) -> Result<(), Error> {
+        let mut rest = blocks;
+        let mut batch = Vec::new();
+        for piece in self.at_head(skip, u32::try_from(blocks.len()).expect("bounded by the log")) {
+            let (now, later) = rest.split_at(usize::try_from(piece.len).expect("small"));
+            let at = self.format.block_size.offset(piece.home);
+            batch.push(Io::Write { at, data: now.to_vec(), region: Region::Log, fua });
+            rest = later;
+        }
+        self.gate.device().run(batch)?;
+        Ok(())
+    }
+
+    /// A transaction of `blocks` log blocks is durable; the head moves.
+    pub(crate) fn took(&self, blocks: u32) {
+        let mut p = lock(&self.position);
+        p.head = self.advance(p.head, blocks);
+        p.used += blocks;
+        assert!(p.used <= self.capacity(), "the log was checked for room");
+    }
+
+    /// Before the first transaction in an empty log: the superblock says where it begins (J8). Complete on
+    /// return; the flush before the commit block makes it durable.
+    pub(crate) fn open_at_head(&self, tid: Tid) -> Result<(), Error> {
+        let (head, used) = {
+            let p = lock(&self.position);
+            (p.head, p.used)
+        };
+        let mut s = lock(&self.superblock);
+        if used > 0 || s.sb.start().is_some() {
+            return Ok(());
+        }
+        s.sb.set_start(Some(head));
+        s.sb.set_sequence(tid);
+        self.write_superblock(&mut s, false)
+    }
+
+    /// The records of `blocks` blocks from the tail are needed no more, transaction `oldest` is the next one.
+    /// Durable on return; only then is the space free (J7).
+    pub(crate) fn free_tail(&self, blocks: u32, oldest: Tid) -> Result<(), Error> {
+        let new_tail = {
+            let p = lock(&self.position);
+            self.advance(p.tail, blocks)
+        };
+        let mut s = lock(&self.superblock);
+        s.sb.set_start(Some(new_tail));
+        s.sb.set_sequence(oldest);
+        self.write_superblock(&mut s, true)?;
+        drop(s);
+        let mut p = lock(&self.position);
+        p.tail = new_tail;
+        p.used -= blocks;
+        Ok(())
+    }
+
+    /// Everything is at home: the superblock says that the log is empty. Durable on return.
+    pub(crate) fn set_empty(&self, next: Tid) -> Result<(), Error> {
+        let head = {
+            let mut p = lock(&self.position);
+            p.tail = p.head;
+            p.used = 0;
+            p.head
+        };
+        let mut s = lock(&self.superblock);
+        s.sb.set_start(None);
+        s.sb.set_sequence(next);
+        s.sb.set_head(head);
+        self.write_superblock(&mut s, true)
+    }
+
+    /// Notes that the journal was aborted; it stays until a file-system check.
+    pub(crate) fn set_errno(&self, errno: i32) -> Result<(), Error> {
+        let mut s = lock(&self.superblock);
+        s.sb.set_errno(-errno);
+        self.write_superblock(&mut s, true)
+    }
+
+    /// The sequence fields and the checksum share one 512-byte sector: the write is atomic.
+    fn write_superblock(&self, s: &mut Super, fua: bool) -> Result<(), Error> {
+        s.sb.seal();
+        s.block[..s.sb.bytes().len()].copy_from_slice(s.sb.bytes());
+        let at = self.format.block_size.offset(self.map.home(self.superblock_at));
+        let data = vec![Arc::new(s.block.clone())];
+        self.gate.device().run(vec![Io::Write { at, data, region: Region::LogSuperblock, fua }])?;
+        Ok(())
+    }
+}
