@@ -29,33 +29,22 @@ pub(crate) fn body(format: &LogFormat, txn: &InFlight) -> Vec<Image> {
     let size = format.block_size.bytes();
     let mut out = Vec::with_capacity(log_blocks(format, txn.blocks.len(), txn.revokes.len()));
     for some in txn.revokes.chunks(format.revokes_per_block()) {
-        let mut buf = Buf::zeroed(size);
-        let mut b = RevokeBuilder::new(format, txn.tid, &mut buf[..]);
+        let mut b = RevokeBuilder::new(format, txn.tid, Buf::zeroed(size));
         some.iter().for_each(|home| b.push(*home));
-        b.seal();
-        out.push(Arc::new(buf));
+        out.push(Arc::new(b.seal()));
     }
     for some in txn.blocks.chunks(format.tags_per_block()) {
-        let at = out.len();
-        let mut buf = Buf::zeroed(size);
-        let mut b = DescriptorBuilder::new(format, txn.tid, &mut buf[..]);
-        for (home, image) in some {
-            out.push(tagged(format, txn.tid, *home, image, &mut b));
-        }
-        b.seal();
-        out.insert(at, Arc::new(buf));
+        let mut b = DescriptorBuilder::new(format, txn.tid, Buf::zeroed(size));
+        let logged: Vec<Image> =
+            some.iter().map(|(home, image)| tagged(format, txn.tid, *home, image, &mut b)).collect();
+        out.push(Arc::new(b.seal()));
+        out.extend(logged);
     }
     out
 }
 
 /// Adds the tag of an image; returns the image as it is logged: itself, or an escaped copy.
-fn tagged(
-    format: &LogFormat,
-    tid: Tid,
-    home: BlockNo,
-    image: &Image,
-    b: &mut DescriptorBuilder<&mut [u8]>,
-) -> Image {
+fn tagged(format: &LogFormat, tid: Tid, home: BlockNo, image: &Image, b: &mut DescriptorBuilder<Buf>) -> Image {
     let escaped = needs_escape(image);
     let logged = if escaped {
         let mut copy = (**image).clone();
