@@ -10,22 +10,29 @@
 
 pub mod buf;
 pub mod clock;
+pub mod counted;
+pub mod fault;
 pub mod file;
 pub mod gate;
 pub mod holder;
 mod host;
 pub mod io;
 pub mod mem;
+pub mod model;
 pub mod open;
 mod segment;
 pub mod sync;
+mod tickets;
 mod uring;
 
 pub use buf::Buf;
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, VirtualClock};
+pub use counted::{Counted, DeviceStats};
+pub use fault::{Fault, FaultKind, Faulty};
 pub use file::FileDevice;
 pub use gate::{Epoch, FlushGate};
 pub use holder::Holder;
 pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
 pub use mem::MemDevice;
+pub use model::{Model, Modelled};
 pub use open::{OpenError, OpenOptions};

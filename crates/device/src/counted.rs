@@ -1,0 +1,331 @@
+//! Counts what goes to a device, by region.
+//!
+//! Operations are counted when they are submitted, their time when they have been waited for: the time of a batch is
+//! what its caller saw from submit to the return of wait, and counts for each of its operations.
+
+use crate::clock::{Clock, SystemClock};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, Ticket};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::tickets::Tickets;
+use std::time::Duration;
+
+/// How much of one kind of operation there was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpStats {
+    pub count: u64,
+    pub bytes: u64,
+    /// Sum of the time from submit to completion.
+    pub time: Duration,
+}
+
+impl OpStats {
+    fn since(self, earlier: OpStats) -> OpStats {
+        OpStats {
+            count: self.count - earlier.count,
+            bytes: self.bytes - earlier.bytes,
+            time: self.time.saturating_sub(earlier.time),
+        }
+    }
+}
+
+/// Operations of one region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegionStats {
+    pub reads: OpStats,
+    /// Writes, those with FUA included.
+    pub writes: OpStats,
+    /// Writes with FUA.
+    pub fua: OpStats,
+    pub zeroes: OpStats,
+}
+
+/// Everything that was counted up to a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeviceStats {
+    regions: [RegionStats; Region::ALL.len()],
+    pub flushes: OpStats,
+    pub discards: OpStats,
+    /// Batches that failed.
+    pub errors: u64,
+}
+
+impl DeviceStats {
+    #[must_use]
+    pub fn region(&self, region: Region) -> RegionStats {
+        self.regions[place(region)]
+    }
+
+    /// What has happened since an earlier snapshot of the same device.
+    #[must_use]
+    pub fn since(&self, earlier: &DeviceStats) -> DeviceStats {
+        let mut regions = self.regions;
+        for (now, then) in regions.iter_mut().zip(&earlier.regions) {
+            *now = RegionStats {
+                reads: now.reads.since(then.reads),
+                writes: now.writes.since(then.writes),
+                fua: now.fua.since(then.fua),
+                zeroes: now.zeroes.since(then.zeroes),
+            };
+        }
+        DeviceStats {
+            regions,
+            flushes: self.flushes.since(earlier.flushes),
+            discards: self.discards.since(earlier.discards),
+            errors: self.errors - earlier.errors,
+        }
+    }
+
+    /// Sum over the regions of what `which` picks, e.g. `stats.total(|r| r.writes)`.
+    #[must_use]
+    pub fn total(&self, which: impl Fn(&RegionStats) -> OpStats) -> OpStats {
+        self.regions.iter().map(which).fold(OpStats::default(), |sum, one| OpStats {
+            count: sum.count + one.count,
+            bytes: sum.bytes + one.bytes,
+            time: sum.time + one.time,
+        })
+    }
+}
+
+fn place(region: Region) -> usize {
+    Region::ALL.iter().position(|r| *r == region).expect("ALL has every region")
+}
+
+#[derive(Default)]
+struct Counter {
+    count: AtomicU64,
+    bytes: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl Counter {
+    fn count(&self, bytes: u64) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> OpStats {
+        OpStats {
+            count: self.count.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            time: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+#[derive(Default)]
+struct RegionCounters {
+    reads: Counter,
+    writes: Counter,
+    fua: Counter,
+    zeroes: Counter,
+}
+
+#[derive(Default)]
+struct Counters {
+    regions: [RegionCounters; Region::ALL.len()],
+    flushes: Counter,
+    discards: Counter,
+    errors: AtomicU64,
+}
+
+/// What the time of an operation is added to.
+#[derive(Clone, Copy)]
+enum Class {
+    Read(Region),
+    Write(Region, bool),
+    Zero(Region),
+    Flush,
+    Discard,
+}
+
+impl Class {
+    fn of(io: &Io) -> Class {
+        match io {
+            Io::Read { region, .. } => Class::Read(*region),
+            Io::Write { region, fua, .. } => Class::Write(*region, *fua),
+            Io::Zero { region, .. } => Class::Zero(*region),
+            Io::Flush => Class::Flush,
+            Io::Discard { .. } => Class::Discard,
+        }
+    }
+}
+
+impl Counters {
+    /// The counters of a class; a FUA write has two.
+    fn of(&self, class: Class) -> (&Counter, Option<&Counter>) {
+        let region = |r| &self.regions[place(r)];
+        match class {
+            Class::Read(r) => (&region(r).reads, None),
+            Class::Write(r, fua) => (&region(r).writes, fua.then_some(&region(r).fua)),
+            Class::Zero(r) => (&region(r).zeroes, None),
+            Class::Flush => (&self.flushes, None),
+            Class::Discard => (&self.discards, None),
+        }
+    }
+
+    fn count(&self, batch: &[Io]) {
+        for io in batch {
+            let (first, second) = self.of(Class::of(io));
+            let bytes = io.range().1;
+            first.count(bytes);
+            if let Some(second) = second {
+                second.count(bytes);
+            }
+        }
+    }
+
+    fn finish(&self, classes: &[Class], time: Duration, failed: bool) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        for class in classes {
+            let (first, second) = self.of(*class);
+            first.nanos.fetch_add(nanos, Ordering::Relaxed);
+            if let Some(second) = second {
+                second.nanos.fetch_add(nanos, Ordering::Relaxed);
+            }
+        }
+        if failed {
+            self.errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A device whose operations are counted.
+pub struct Counted<D> {
+    inner: D,
+    clock: Arc<dyn Clock>,
+    counters: Counters,
+    open: Tickets<(Ticket, Duration, Vec<Class>)>,
+}
+
+impl<D: BlockDevice> Counted<D> {
+    #[must_use]
+    pub fn new(inner: D) -> Self {
+        Self::with_clock(inner, Arc::new(SystemClock))
+    }
+
+    #[must_use]
+    pub fn with_clock(inner: D, clock: Arc<dyn Clock>) -> Self {
+        Counted { inner, clock, counters: Counters::default(), open: Tickets::default() }
+    }
+
+    #[must_use]
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn snapshot(&self) -> DeviceStats {
+        let c = &self.counters;
+        let mut regions = [RegionStats::default(); Region::ALL.len()];
+        for (to, from) in regions.iter_mut().zip(&c.regions) {
+            *to = RegionStats {
+                reads: from.reads.read(),
+                writes: from.writes.read(),
+                fua: from.fua.read(),
+                zeroes: from.zeroes.read(),
+            };
+        }
+        DeviceStats {
+            regions,
+            flushes: c.flushes.read(),
+            discards: c.discards.read(),
+            errors: c.errors.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Counted<D> {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        self.counters.count(&batch);
+        let classes = batch.iter().map(Class::of).collect();
+        let start = self.clock.monotonic();
+        self.open.put((self.inner.submit(batch), start, classes))
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        let (inner, start, classes) = self.open.take(&ticket);
+        let result = self.inner.wait(inner);
+        self.counters.finish(&classes, self.clock.monotonic() - start, result.is_err());
+        result
+    }
+
+    fn run(&self, batch: Vec<Io>) -> Result<Done, DeviceError> {
+        self.counters.count(&batch);
+        let start = self.clock.monotonic();
+        if let [only] = batch.as_slice() {
+            let class = Class::of(only);
+            let result = self.inner.run(batch);
+            self.counters.finish(&[class], self.clock.monotonic() - start, result.is_err());
+            return result;
+        }
+        let classes: Vec<Class> = batch.iter().map(Class::of).collect();
+        let result = self.inner.run(batch);
+        self.counters.finish(&classes, self.clock.monotonic() - start, result.is_err());
+        result
+    }
+
+    fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.preallocate(at, len)
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::buf::Buf;
+    use crate::mem::MemDevice;
+
+    fn write(at: u64, len: usize, region: Region, fua: bool) -> Io {
+        Io::Write { at, data: vec![Arc::new(Buf::zeroed(len))], region, fua }
+    }
+
+    #[test]
+    fn operations_are_counted_by_region_and_kind() {
+        let dev = Counted::new(MemDevice::new(vec![0; 1 << 20]));
+        dev.read(0, 1024, Region::Superblock).unwrap();
+        dev.run(vec![write(0, 4096, Region::Log, false), write(4096, 512, Region::Log, true)]).unwrap();
+        let before = dev.snapshot();
+        let t = dev.submit(vec![write(0, 8192, Region::Data, false)]);
+        dev.wait(t).unwrap();
+        dev.run(vec![Io::Flush]).unwrap();
+        dev.run(vec![Io::Discard { at: 0, len: 4096 }]).unwrap();
+        dev.run(vec![Io::Zero { at: 0, len: 2048, region: Region::Metadata }]).unwrap();
+        dev.read(1 << 20, 512, Region::Data).unwrap_err();
+
+        let all = dev.snapshot();
+        let count = |s: OpStats| (s.count, s.bytes);
+        assert_eq!(count(all.region(Region::Superblock).reads), (1, 1024));
+        assert_eq!(count(all.region(Region::Log).writes), (2, 4608));
+        assert_eq!(count(all.region(Region::Log).fua), (1, 512));
+        assert_eq!(count(all.region(Region::Metadata).zeroes), (1, 2048));
+        assert_eq!((count(all.flushes), count(all.discards), all.errors), ((1, 0), (1, 4096), 1));
+        assert_eq!(count(all.total(|r| r.writes)), (3, 12800));
+        let diff = all.since(&before);
+        assert_eq!(
+            (count(diff.region(Region::Log).writes), count(diff.region(Region::Data).writes)),
+            ((0, 0), (1, 8192))
+        );
+    }
+
+    #[test]
+    fn time_is_what_the_caller_waited() {
+        use crate::clock::VirtualClock;
+        use crate::model::{Model, Modelled};
+        let clock = Arc::new(VirtualClock::default());
+        let model = Model { write: Duration::from_micros(40), flush: Duration::from_micros(1500), ..Model::default() };
+        let slow = Modelled::new(MemDevice::new(vec![0; 1 << 20]), model, clock.clone());
+        let dev = Counted::with_clock(slow, clock);
+        dev.run(vec![write(0, 512, Region::Log, true)]).unwrap();
+        dev.run(vec![Io::Flush]).unwrap();
+        let s = dev.snapshot();
+        assert_eq!(s.flushes.time, Duration::from_micros(1500));
+        assert_eq!(s.region(Region::Log).fua.time, s.region(Region::Log).writes.time);
+        assert!(s.region(Region::Log).writes.time >= Duration::from_micros(40));
+    }
+}

@@ -1,0 +1,255 @@
+//! A device with modelled costs, on a real or a virtual clock.
+//!
+//! One bus carries one thing at a time: the bytes of reads and writes, flushes, and the movements of a disk's head.
+//! The latency of a write is its own: many writes wait for theirs together. A flush waits for the bus, not for
+//! writes that are under way. The same model as a modelled disk under the kernel's file systems, so that both are comparable.
+//!
+//! ```text
+//! write A: [seek][bytes on the bus]........latency........]
+//! write B:                         [bytes]........latency........]
+//! flush:                                  [flush + dirty bytes]
+//! ```
+
+use crate::clock::Clock;
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
+use crate::sync::{Arc, Mutex, lock};
+use crate::tickets::Tickets;
+use std::time::Duration;
+
+/// What operations cost. The default costs nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Model {
+    /// Latency of a write, a discard or a zeroing, beside the bus.
+    pub write: Duration,
+    /// Bus time per KiB written, in nanoseconds.
+    pub write_ns_per_kib: u64,
+    /// Latency of a read, beside the bus.
+    pub read: Duration,
+    /// Bus time per KiB read, in nanoseconds.
+    pub read_ns_per_kib: u64,
+    /// Bus time of a flush.
+    pub flush: Duration,
+    /// Bus time of a flush per KiB written since the last one, in nanoseconds.
+    pub flush_ns_per_dirty_kib: u64,
+    /// Bus time of a write with FUA, beside that of the write; without it: a flush.
+    pub fua: Option<Duration>,
+    /// Moving parts, if any.
+    pub head: Option<Head>,
+}
+
+/// A disk's head over a turning platter, which sets the speed of transfers. A transfer that does not start where the last one ended moves the head; each waits
+/// until its place comes by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Time to move from one track to any other.
+    pub seek: Duration,
+    /// Time of one turn.
+    pub turn: Duration,
+    /// Bytes on a track.
+    pub track: u64,
+}
+
+impl Model {
+    /// 40 us a write, 500 MB/s, 1.5 ms a flush.
+    #[must_use]
+    pub fn consumer_ssd() -> Model {
+        Model {
+            write: Duration::from_micros(40),
+            write_ns_per_kib: 2000,
+            flush: Duration::from_micros(1500),
+            ..Model::default()
+        }
+    }
+
+    /// A disk of 7200 turns a minute with its write cache off: 8 ms a seek, 126 MB/s; a flush costs nothing.
+    #[must_use]
+    pub fn disk() -> Model {
+        let head = Head { seek: Duration::from_millis(8), turn: Duration::from_nanos(8_333_333), track: 1 << 20 };
+        Model { fua: Some(Duration::ZERO), head: Some(head), ..Model::default() }
+    }
+}
+
+#[derive(Default)]
+struct Bus {
+    /// When it has carried all that was given to it.
+    free: Duration,
+    /// Bytes written since the last flush.
+    dirty: u64,
+    /// Where the last transfer ended.
+    head: u64,
+}
+
+/// A device with modelled costs.
+pub struct Modelled<D> {
+    inner: D,
+    model: Model,
+    clock: Arc<dyn Clock>,
+    bus: Mutex<Bus>,
+    /// The inner ticket, and when the batch is complete.
+    open: Tickets<(Ticket, Duration)>,
+}
+
+impl<D: BlockDevice> Modelled<D> {
+    #[must_use]
+    pub fn new(inner: D, model: Model, clock: Arc<dyn Clock>) -> Self {
+        Modelled { inner, model, clock, bus: Mutex::default(), open: Tickets::default() }
+    }
+
+    #[must_use]
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Puts an operation on the bus at `now`; returns when it is complete.
+    fn cost(&self, bus: &mut Bus, io: &Io, now: Duration) -> Duration {
+        let m = &self.model;
+        let (at, len) = io.range();
+        let start = now.max(bus.free);
+        match io {
+            Io::Flush => {
+                bus.free = start + m.flush + per_kib(m.flush_ns_per_dirty_kib, std::mem::take(&mut bus.dirty));
+                bus.free
+            }
+            Io::Read { .. } => {
+                let start = self.reach(bus, at, len, start);
+                bus.free = start + self.carry(m.read_ns_per_kib, len);
+                bus.free + m.read
+            }
+            Io::Write { fua, .. } => {
+                let start = self.reach(bus, at, len, start);
+                bus.free = start + self.carry(m.write_ns_per_kib, len);
+                bus.dirty += len;
+                let complete = bus.free + m.write;
+                match (fua, m.fua) {
+                    (false, _) => complete,
+                    (true, Some(fua)) => {
+                        bus.free += fua;
+                        complete + fua
+                    }
+                    (true, None) => self.cost(bus, &Io::Flush, complete),
+                }
+            }
+            Io::Discard { .. } | Io::Zero { .. } => start + m.write,
+        }
+    }
+
+    /// Bus time of a transfer: as fast as the platter turns, if there is one.
+    fn carry(&self, ns_per_kib: u64, len: u64) -> Duration {
+        match self.model.head {
+            None => per_kib(ns_per_kib, len),
+            Some(head) => nanos(u128::from(len) * head.turn.as_nanos() / u128::from(head.track)),
+        }
+    }
+
+    /// Moves the head, if there is one: returns when the transfer can start.
+    fn reach(&self, bus: &mut Bus, at: u64, len: u64, start: Duration) -> Duration {
+        let Some(head) = self.model.head else { return start };
+        let moved = if at / head.track == bus.head / head.track || at == bus.head { Duration::ZERO } else { head.seek };
+        bus.head = at + len;
+        let arrived = start + moved;
+        // Angles as time since the start of a track came by.
+        let turn = head.turn.as_nanos();
+        let now = arrived.as_nanos() % turn;
+        let place = u128::from(at % head.track) * turn / u128::from(head.track);
+        let turned = (place + turn - now) % turn;
+        // A transfer that goes on where the last one ended is there already but for rounding.
+        let turned = if turned + 1000 > turn { 0 } else { turned };
+        arrived + nanos(turned)
+    }
+}
+
+fn per_kib(ns: u64, bytes: u64) -> Duration {
+    nanos(u128::from(ns) * u128::from(bytes) / 1024)
+}
+
+fn nanos(ns: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+impl<D: BlockDevice> BlockDevice for Modelled<D> {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        let now = self.clock.monotonic();
+        let complete = {
+            let mut bus = lock(&self.bus);
+            batch.iter().map(|io| self.cost(&mut bus, io, now)).max().unwrap_or(now)
+        };
+        self.open.put((self.inner.submit(batch), complete))
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        let (inner, complete) = self.open.take(&ticket);
+        let result = self.inner.wait(inner);
+        self.clock.sleep_until(complete);
+        result
+    }
+
+    fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.preallocate(at, len)
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::buf::Buf;
+    use crate::clock::VirtualClock;
+    use crate::io::Region;
+    use crate::mem::MemDevice;
+
+    const US: fn(u64) -> Duration = Duration::from_micros;
+
+    fn device(model: Model) -> (Arc<VirtualClock>, Modelled<MemDevice>) {
+        let clock = Arc::new(VirtualClock::default());
+        (clock.clone(), Modelled::new(MemDevice::new(vec![0; 16 << 20]), model, clock))
+    }
+
+    fn write(at: u64, kib: usize, fua: bool) -> Io {
+        Io::Write { at, data: vec![Arc::new(Buf::zeroed(kib << 10))], region: Region::Data, fua }
+    }
+
+    fn took(clock: &VirtualClock, f: impl FnOnce()) -> Duration {
+        let start = clock.monotonic();
+        f();
+        clock.monotonic() - start
+    }
+
+    #[test]
+    fn writes_share_the_bus_but_not_their_latency() {
+        let (clock, dev) = device(Model { write: US(40), write_ns_per_kib: 2000, ..Model::default() });
+        assert_eq!(took(&clock, || drop(dev.run(vec![write(0, 4, false)]))), US(48));
+        let batch = || (0..10).map(|i| write(i << 20, 4, false)).collect();
+        assert_eq!(took(&clock, || drop(dev.run(batch()))), US(120));
+        let both = took(&clock, || {
+            let (a, b) = (dev.submit(batch()), dev.submit(batch()));
+            dev.wait(b).unwrap();
+            dev.wait(a).unwrap();
+        });
+        assert_eq!(both, US(200));
+    }
+
+    #[test]
+    fn a_flush_costs_by_what_is_dirty_once() {
+        let (clock, dev) = device(Model { flush: US(1500), flush_ns_per_dirty_kib: 1000, ..Model::default() });
+        dev.run(vec![write(0, 100, false)]).unwrap();
+        assert_eq!(took(&clock, || drop(dev.run(vec![Io::Flush]))), US(1600));
+        assert_eq!(took(&clock, || drop(dev.run(vec![Io::Flush]))), US(1500));
+        assert_eq!(took(&clock, || drop(dev.run(vec![write(0, 4, true)]))), US(1504));
+    }
+
+    #[test]
+    fn a_disk_streams_but_pays_for_places() {
+        let (clock, dev) = device(Model::disk());
+        dev.run(vec![write(0, 4, false)]).unwrap();
+        let stream = took(&clock, || drop(dev.run((1..100).map(|i| write(i * 4096, 4, false)).collect())));
+        assert!(stream < Duration::from_millis(4), "{stream:?}");
+        // The same place again comes by after one turn; another track takes a seek.
+        let again = took(&clock, || drop(dev.run(vec![write(99 * 4096, 4, false)])));
+        assert!(again > Duration::from_millis(8) && again < Duration::from_millis(9), "{again:?}");
+        let far = took(&clock, || drop(dev.run(vec![write(4 << 20, 4, false)])));
+        assert!(far >= Duration::from_millis(8), "{far:?}");
+    }
+}

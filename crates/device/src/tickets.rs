@@ -1,0 +1,28 @@
+//! Outcomes that wait to be collected.
+
+use crate::io::Ticket;
+use crate::sync::{Mutex, lock};
+use std::collections::HashMap;
+
+/// What each open ticket stands for.
+pub(crate) struct Tickets<T>(Mutex<(u64, HashMap<u64, T>)>);
+
+impl<T> Default for Tickets<T> {
+    fn default() -> Self {
+        Tickets(Mutex::new((0, HashMap::new())))
+    }
+}
+
+impl<T> Tickets<T> {
+    pub(crate) fn put(&self, value: T) -> Ticket {
+        let mut table = lock(&self.0);
+        table.0 += 1;
+        let id = table.0;
+        table.1.insert(id, value);
+        Ticket(id)
+    }
+
+    pub(crate) fn take(&self, ticket: &Ticket) -> T {
+        lock(&self.0).1.remove(&ticket.0).expect("a ticket is waited for once")
+    }
+}
