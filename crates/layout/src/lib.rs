@@ -5,6 +5,7 @@
 //! ([`units`]). Kernel field names appear here and nowhere above.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod bitmap;
 pub mod bytes;
 pub mod checksum;
@@ -16,8 +17,10 @@ pub mod group_desc;
 pub mod indirect;
 pub mod inode;
 pub mod jbd2;
+pub mod orphan_file;
 pub mod superblock;
 pub mod units;
+pub mod xattr;
 
 pub use error::{Corrupt, Structure, Unsupported};
 pub use units::{BlockNo, BlockSize, FileBlock, GroupNo, Ino, LogBlock, Tid};
