@@ -16,6 +16,10 @@ pub enum Error {
     #[error("no space before {0} is durable")]
     NoSpaceYet(Tid),
 
+    /// Internal: the volume is frozen; the operation is run again after the thaw.
+    #[error("the volume is frozen")]
+    Frozen,
+
     #[error("{0}")]
     Corrupt(#[from] Corrupt),
     #[error("{0}")]
@@ -102,7 +106,7 @@ impl Error {
             Error::Device(e) => device_errno(e),
             Error::Journal(e) => journal_errno(e),
             Error::NoSpace | Error::NoInodes | Error::NoSpaceYet(_) => errno::ENOSPC,
-            Error::Busy(_) => errno::EBUSY,
+            Error::Busy(_) | Error::Frozen => errno::EBUSY,
             Error::ReadOnly(_) => errno::EROFS,
             Error::NotFound => errno::ENOENT,
             Error::Exists => errno::EEXIST,

@@ -5,8 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod attr;
+mod close;
 pub mod error;
+mod fail;
+mod journal_open;
 mod op;
+mod open;
 pub mod options;
 mod state;
 #[cfg(any(test, feature = "testing"))]
@@ -16,5 +20,6 @@ mod volume;
 pub use attr::Attr;
 pub use error::{Error, Result};
 pub use op::Op;
+pub use open::Devices;
 pub use options::Options;
-pub use volume::Volume;
+pub use volume::{Batch, Volume};

@@ -26,11 +26,28 @@ pub struct Op<'v> {
     pub(crate) vol: &'v Inner,
     pub(crate) deferred: Deferred,
     now: Timestamp,
+    /// The volume's own work goes on while it is frozen.
+    even_frozen: bool,
 }
 
 impl<'v> Op<'v> {
-    pub(crate) fn new(vol: &'v Inner, state: MutexGuard<'v, FsState>, handle: Handle<'v>, now: Timestamp) -> Self {
-        Op { handle, state, vol, deferred: Deferred::default(), now }
+    pub(crate) fn new(
+        vol: &'v Inner,
+        state: MutexGuard<'v, FsState>,
+        handle: Handle<'v>,
+        now: Timestamp,
+        even_frozen: bool,
+    ) -> Self {
+        Op { handle, state, vol, deferred: Deferred::default(), now, even_frozen }
+    }
+
+    /// # Errors
+    /// The volume is read-only or frozen.
+    fn check_writable(&self) -> Result<()> {
+        match self.vol.check_writable() {
+            Err(Error::Frozen) if self.even_frozen => Ok(()),
+            other => other,
+        }
     }
 
     /// Geometry and features as they were at mount. Counts and lists: [`Op::superblock`].
@@ -77,7 +94,7 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Miss; read-only or aborted.
     pub fn block_mut(&mut self, b: BlockNo) -> Result<&mut [u8]> {
-        self.vol.check_writable()?;
+        self.check_writable()?;
         match self.handle.write(b) {
             Ok(buf) => Ok(&mut buf[..]),
             Err(t) => Err(touch_error(t)),
@@ -89,7 +106,7 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Read-only or aborted.
     pub fn block_new(&mut self, b: BlockNo) -> Result<&mut [u8]> {
-        self.vol.check_writable()?;
+        self.check_writable()?;
         let len = self.vol.sb.block_size().bytes();
         match self.handle.put_zeroed(b, len) {
             Ok(buf) => Ok(&mut buf[..]),
@@ -102,7 +119,7 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Read-only or aborted.
     pub fn block_put(&mut self, b: BlockNo, image: Image) -> Result<()> {
-        self.vol.check_writable()?;
+        self.check_writable()?;
         self.handle.put(b, image).map_err(touch_error)
     }
 

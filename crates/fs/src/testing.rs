@@ -1,6 +1,6 @@
 //! For tests: images made by mke2fs, volumes in memory, and e2fsck as the judge.
 
-use crate::{Options, Volume};
+use crate::{Devices, Options, Volume};
 use quire_device::sync::Arc;
 use quire_device::{MemDevice, SystemClock};
 use std::io::Write;
@@ -40,16 +40,16 @@ impl TestVolume {
     #[must_use]
     pub fn on(image: Vec<u8>, options: Options) -> Self {
         let device = Arc::new(MemDevice::new(image));
-        let volume = Volume::open(device.clone(), Arc::new(SystemClock), options).expect("mount");
+        let volume = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).expect("mount");
         TestVolume { device, volume }
     }
 
-    /// Writes everything home and asks e2fsck.
+    /// Unmounts and asks e2fsck. The volume cannot be changed afterwards.
     ///
     /// # Panics
     /// With e2fsck's words, if the image is not clean.
     pub fn check(&self) {
-        self.volume.sync_for_check();
+        self.volume.close().expect("unmount");
         fsck(&self.device.snapshot());
     }
 }

@@ -4,10 +4,10 @@ use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::options::Options;
 use crate::state::FsState;
-use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{BlockDevice, Clock, FlushGate, Region};
-use quire_journal::{Journal, JournalConfig, TxnHold};
-use quire_layout::features::Access;
+use quire_device::Clock;
+use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::{Arc, Condvar, Mutex, lock};
+use quire_journal::{Journal, TxnHold};
 use quire_layout::group_desc::DescChecksum;
 use quire_layout::inode::Timestamp;
 use quire_layout::superblock::{self, Superblock};
@@ -28,10 +28,17 @@ pub(crate) struct Inner {
     pub journal: Journal,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
+    /// The image was marked clean when it was mounted; without a log, unmount may mark it so again.
+    pub was_valid: bool,
     /// The metadata mutex. Memory only.
     pub state: Mutex<FsState>,
+    /// Set if [`Inner::read_only`] or [`Inner::frozen`] is, so that the usual case is one load.
+    pub stopped: AtomicBool,
     /// Why nothing may be written, if so.
     pub read_only: Mutex<Option<&'static str>>,
+    /// Operations that would change something wait for [`Inner::thawed`].
+    pub frozen: Mutex<bool>,
+    pub thawed: Condvar,
 }
 
 impl Inner {
@@ -41,10 +48,14 @@ impl Inner {
     }
 
     /// # Errors
-    /// The volume is read-only, and why.
+    /// The volume is read-only, and why; or frozen: wait ([`Inner::wait_thawed`]) and try again.
     pub(crate) fn check_writable(&self) -> Result<()> {
+        if !self.stopped.load(Ordering::Acquire) {
+            return Ok(());
+        }
         match *lock(&self.read_only) {
             Some(why) => Err(Error::ReadOnly(why)),
+            None if *lock(&self.frozen) => Err(Error::Frozen),
             None => Ok(()),
         }
     }
@@ -56,34 +67,8 @@ impl Inner {
 }
 
 impl Volume {
-    /// Mounts the file system on a device.
-    ///
-    /// # Errors
-    /// Corrupt superblock or descriptors, a feature that cannot be mounted, or an I/O error.
-    pub fn open(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
-        let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock)?;
-        let (sb, _mended) = Superblock::decode_torn(&raw)?;
-        let read_only = match sb.features().access()? {
-            Access::ReadOnly(_) => Some("the image has features that can only be read"),
-            Access::ReadWrite => options.read_only.then_some("mounted so"),
-        };
-        let gate = Arc::new(FlushGate::new(device));
-        let config =
-            JournalConfig { block_size: sb.block_size(), clock: clock.clone(), cache_bytes: options.cache_bytes / 2 };
-        let inner = Inner {
-            desc_sums: DescChecksum::of(&sb),
-            inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),
-            journal: Journal::without_log(gate, config),
-            clock,
-            options,
-            state: Mutex::new(FsState::default()),
-            read_only: Mutex::new(read_only),
-            sb,
-        };
-        Ok(Volume { inner: Arc::new(inner) })
-    }
-
-    /// Runs an operation: again after each miss, after a commit where space or room must come from one.
+    /// Runs an operation: again after each miss, after a commit where space or room must come from one, after a
+    /// thaw where the volume is frozen.
     ///
     /// # Errors
     /// What the operation says; nothing has then changed.
@@ -95,12 +80,25 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::run`].
-    pub fn run_tid<T>(&self, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+    pub fn run_tid<T>(&self, f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+        let done = self.run_with(false, f);
+        if let Err(e) = &done {
+            self.note_error(e);
+        }
+        done
+    }
+
+    /// As [`Volume::run`], for the volume's own work: even while it is frozen, and errors are not noted.
+    pub(crate) fn run_quietly<T>(&self, f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<T> {
+        self.run_with(true, f).map(|(value, _)| value)
+    }
+
+    fn run_with<T>(&self, even_frozen: bool, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
         let v = &*self.inner;
         let mut waited_for_space = false;
         loop {
             let now = v.now();
-            let mut op = Op::new(v, lock(&v.state), v.journal.handle(), now);
+            let mut op = Op::new(v, lock(&v.state), v.journal.handle(), now, even_frozen);
             let error = match f(&mut op) {
                 Ok(value) => match op.stop() {
                     Ok(tid) => return Ok((value, tid)),
@@ -122,6 +120,7 @@ impl Volume {
                 Error::Miss(blocks) => {
                     v.journal.load(&blocks)?;
                 }
+                Error::Frozen => v.wait_thawed(),
                 Error::NoSpaceYet(tid) if !waited_for_space => {
                     waited_for_space = true;
                     v.journal.commit(tid)?;
@@ -145,12 +144,6 @@ impl Volume {
     /// The commit failed; the journal is then aborted.
     pub fn commit_all(&self) -> Result<()> {
         Ok(self.inner.journal.commit_all()?)
-    }
-
-    /// Commits, and writes everything home that is only in the log.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn sync_for_check(&self) {
-        self.commit_all().expect("commit");
     }
 
     /// The geometry and features as they were at mount.

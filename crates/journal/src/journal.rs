@@ -271,6 +271,12 @@ impl Journal {
         s.failed.clone().map_or(Ok(()), |e| Err(Error::Aborted(Box::new(e))))
     }
 
+    /// True if commits go through a log.
+    #[must_use]
+    pub fn has_log(&self) -> bool {
+        self.log.is_some()
+    }
+
     /// Most blocks that a transaction may hold.
     #[must_use]
     pub fn limit(&self) -> usize {

@@ -1,0 +1,132 @@
+//! From a mounted volume to a clean image: unmount, freeze, thaw, sync.
+//!
+//! Guarantees: after a successful [`Volume::close`] or [`Volume::freeze`] the image is plain ext4 and needs no recovery: everything is at
+//! home and durable before the log is marked empty, and the log is empty before `needs_recovery` is cleared (O2).
+
+use crate::error::{Error, Result};
+use crate::open::{read_superblock, write_superblock};
+use crate::volume::{Inner, Volume};
+use quire_device::sync::atomic::Ordering;
+use quire_device::sync::{lock, wait};
+use quire_layout::features::{compat, incompat, ro_compat};
+use quire_layout::superblock::state;
+
+impl Volume {
+    /// Makes everything that was done so far durable.
+    ///
+    /// # Errors
+    /// Write-back or commit failed.
+    pub fn sync(&self) -> Result<()> {
+        self.commit_all()?;
+        Ok(self.inner.journal.gate().flush()?)
+    }
+
+    /// Unmounts: the image is clean afterwards. No other call may be under way, and none may follow.
+    ///
+    /// # Errors
+    /// Something could not be made durable; the image then needs recovery, as after a crash.
+    pub fn close(&self) -> Result<()> {
+        if self.inner.check_writable().is_err() {
+            return match self.inner.journal.failure() {
+                Some(e) => Err(e.into()),
+                None => Ok(()),
+            };
+        }
+        self.clean()?;
+        self.inner.turn_read_only("unmounted");
+        Ok(())
+    }
+
+    /// Brings the image into a clean, consistent state and keeps it there: operations that would change it wait for
+    /// [`Volume::thaw`].
+    ///
+    /// # Errors
+    /// As [`Volume::close`]; busy if frozen already.
+    pub fn freeze(&self) -> Result<()> {
+        self.inner.check_writable()?;
+        {
+            let mut frozen = lock(&self.inner.frozen);
+            if *frozen {
+                return Err(Error::Busy("the volume is frozen already".into()));
+            }
+            *frozen = true;
+            self.inner.stopped.store(true, Ordering::Release);
+        }
+        let done = self.clean();
+        if done.is_err() {
+            self.unfreeze();
+        }
+        done
+    }
+
+    /// Ends a freeze.
+    ///
+    /// # Errors
+    /// Invalid if the volume is not frozen; I/O.
+    pub fn thaw(&self) -> Result<()> {
+        if !*lock(&self.inner.frozen) {
+            return Err(Error::Invalid("the volume is not frozen"));
+        }
+        let gate = self.inner.journal.gate();
+        let mut sb = read_superblock(&**gate.device())?;
+        let mut f = sb.features();
+        if self.inner.journal.has_log() {
+            f.incompat |= incompat::RECOVER;
+        } else {
+            sb.set_state(sb.state() & !state::VALID);
+        }
+        if f.has_compat(compat::ORPHAN_FILE) {
+            f.ro_compat |= ro_compat::ORPHAN_PRESENT;
+        }
+        sb.set_features(f);
+        write_superblock(gate, &mut sb)?;
+        self.unfreeze();
+        Ok(())
+    }
+
+    fn unfreeze(&self) {
+        *lock(&self.inner.frozen) = false;
+        let read_only = lock(&self.inner.read_only).is_some();
+        self.inner.stopped.store(read_only, Ordering::Release);
+        self.inner.thawed.notify_all();
+    }
+
+    /// Commits, writes home, empties the log, and marks the superblock clean.
+    fn clean(&self) -> Result<()> {
+        self.update_superblock()?;
+        let journal = &self.inner.journal;
+        journal.commit_all()?;
+        journal.checkpoint_all()?;
+        // Nothing is in the log any more: the superblock at home is the newest.
+        let mut sb = read_superblock(&**journal.gate().device())?;
+        let mut f = sb.features();
+        f.incompat &= !incompat::RECOVER;
+        if f.has_compat(compat::ORPHAN_FILE) {
+            f.ro_compat &= !ro_compat::ORPHAN_PRESENT;
+        }
+        sb.set_features(f);
+        if !journal.has_log() && self.inner.was_valid {
+            sb.set_state(sb.state() | state::VALID);
+        }
+        write_superblock(journal.gate(), &mut sb)
+    }
+
+    /// Counts that are only kept in memory go into the superblock with the last transaction.
+    fn update_superblock(&self) -> Result<()> {
+        self.run_quietly(|op| {
+            let mut sb = op.superblock()?;
+            sb.set_write_time(u64::try_from(op.now().secs).unwrap_or(0));
+            op.put_superblock(sb)
+        })
+    }
+}
+
+impl Inner {
+    /// Waits while the volume is frozen.
+    pub(crate) fn wait_thawed(&self) {
+        let mut frozen = lock(&self.frozen);
+        while *frozen {
+            frozen = wait(&self.thawed, frozen);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! From a device to a mounted volume.
+//!
+//! Guarantees: nothing is written before the image is known to be supported, whole, and of blocks no smaller than the
+//! device's physical sector; the journal is replayed before anything else is believed; `needs_recovery` is durable before the
+//! first transaction (O1).
+//!
+//! ```text
+//! superblock ─> features, size ─> journal's map ─> recovery ─> superblock again ─> marked in use, flush ─> log, descriptors, orphans
+//! ```
+
+use crate::error::Result;
+use crate::options::{Options, Route};
+use crate::state::FsState;
+use crate::volume::{Inner, Volume};
+use quire_device::sync::atomic::AtomicBool;
+use quire_device::sync::{Arc, Condvar, Mutex};
+use quire_device::{BlockDevice, Buf, Clock, FlushGate, Region};
+use quire_journal::{Journal, JournalConfig, Log};
+use quire_layout::features::{Access, compat, incompat, ro_compat};
+use quire_layout::group_desc::DescChecksum;
+use quire_layout::superblock::{self, Superblock, state};
+use quire_layout::{Corrupt, Structure, Unsupported};
+
+/// The devices of a volume.
+#[derive(Clone)]
+pub struct Devices {
+    pub fs: Arc<dyn BlockDevice>,
+    /// The journal's, if it is on a device of its own.
+    pub journal: Option<Arc<dyn BlockDevice>>,
+}
+
+impl Devices {
+    #[must_use]
+    pub fn one(fs: Arc<dyn BlockDevice>) -> Self {
+        Devices { fs, journal: None }
+    }
+}
+
+impl Volume {
+    /// Mounts the file system on a device, or on two: replays its journal, marks it in use, finishes what orphans need.
+    ///
+    /// # Errors
+    /// Corrupt or unsupported structures, a truncated image, a journal that needs recovery on a device that cannot be
+    /// written, I/O.
+    pub fn open(devices: Devices, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
+        let gate = Arc::new(FlushGate::new(devices.fs.clone()));
+        let mut sb = read_superblock(&*devices.fs)?;
+        check_device(&sb, &*devices.fs)?;
+        let mut read_only = match sb.features().access()? {
+            Access::ReadOnly(names) => {
+                Some(leak(format!("the image has features that are only read: {}", names.join(", "))))
+            }
+            Access::ReadWrite => None,
+        };
+        if options.read_only || options.no_load {
+            read_only = Some("mounted read-only");
+        } else if devices.fs.info().read_only {
+            read_only = Some("the device is read-only");
+        }
+        let mut log = None;
+        if !options.no_load {
+            log = crate::journal_open::recover(&devices, &gate, &sb, &clock, &options)?;
+            sb = read_superblock(&*devices.fs)?;
+        }
+        let writable = read_only.is_none();
+        let was_valid = sb.state() & state::VALID != 0;
+        if writable {
+            mark_in_use(&gate, &mut sb, &*clock, &options, log.is_some())?;
+        }
+        let volume = Self::assemble(gate, sb, clock, options, log.filter(|_| writable), read_only, was_valid);
+        volume.start(writable)?;
+        Ok(volume)
+    }
+
+    /// A volume that is only read, without looking at the journal: for recovery, `info` and `dump`.
+    ///
+    /// # Errors
+    /// Corrupt or unsupported superblock, a truncated image, I/O.
+    pub fn peek(fs: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>) -> Result<Self> {
+        let sb = read_superblock(&*fs)?;
+        check_device(&sb, &*fs)?;
+        let gate = Arc::new(FlushGate::new(fs));
+        let options = Options { read_only: true, no_load: true, ..Options::default() };
+        Ok(Self::assemble(gate, sb, clock, options, None, Some("only looked at"), false))
+    }
+
+    fn assemble(
+        gate: Arc<FlushGate>,
+        sb: Superblock,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        log: Option<Log>,
+        read_only: Option<&'static str>,
+        was_valid: bool,
+    ) -> Self {
+        // Half for block images, half for file pages.
+        let config =
+            JournalConfig { block_size: sb.block_size(), clock: clock.clone(), cache_bytes: options.cache_bytes / 2 };
+        let journal = match log {
+            Some(log) if options.route != Route::None => Journal::with_log(gate, log, config),
+            _ => Journal::without_log(gate, config),
+        };
+        let inner = Inner {
+            desc_sums: DescChecksum::of(&sb),
+            inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),
+            journal,
+            clock,
+            options,
+            was_valid,
+            state: Mutex::new(FsState::default()),
+            stopped: AtomicBool::new(read_only.is_some()),
+            read_only: Mutex::new(read_only),
+            frozen: Mutex::new(false),
+            thawed: Condvar::new(),
+            sb,
+        };
+        Volume { inner: Arc::new(inner) }
+    }
+
+    /// Reads what must be known of every group, and finishes what orphans need.
+    fn start(&self, _writable: bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A message that lives as long as the process: made once a mount.
+fn leak(s: String) -> &'static str {
+    Box::leak(s.into_boxed_str())
+}
+
+/// Reads the primary superblock; a tear between its sectors is mended in memory.
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+    let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock)?;
+    let (sb, mended) = Superblock::decode_torn(&raw)?;
+    if mended {
+        tracing::warn!("the superblock was torn between its sectors; its flags are believed");
+    }
+    Ok(sb)
+}
+
+/// The image is whole, and no block is smaller than what the device writes at once.
+fn check_device(sb: &Superblock, device: &dyn BlockDevice) -> Result<()> {
+    let (info, bs) = (device.info(), sb.block_size());
+    if info.size >> bs.bits() < sb.blocks_count() {
+        let why = "the file system is larger than its device (truncated image?)";
+        return Err(Corrupt::new(Structure::Superblock, why).of(sb.blocks_count()).into());
+    }
+    if bs.bytes64() < u64::from(info.physical_sector) && !info.read_only {
+        let what =
+            format!("blocks of {} bytes on a device with physical sectors of {}", bs.bytes(), info.physical_sector);
+        return Err(Unsupported::new(what).into());
+    }
+    if u32::try_from(bs.bytes()).is_ok_and(|b| b < info.logical_sector) {
+        let what = format!("blocks of {} bytes on a device with sectors of {}", bs.bytes(), info.logical_sector);
+        return Err(Unsupported::new(what).into());
+    }
+    Ok(())
+}
+
+/// Writes the primary superblock at home and makes it durable.
+pub(crate) fn write_superblock(gate: &FlushGate, sb: &mut Superblock) -> Result<()> {
+    sb.seal();
+    let sector = u64::from(gate.device().info().logical_sector);
+    // The superblock lies in the middle of a larger sector: the rest is kept.
+    let (start, len) = if sector > 1024 { (0, sector.max(2048)) } else { (superblock::OFFSET, 1024) };
+    let mut buf = if start == 0 {
+        gate.device().read(0, usize::try_from(len).expect("small"), Region::Superblock)?
+    } else {
+        Buf::zeroed(superblock::SIZE)
+    };
+    let at = usize::try_from(superblock::OFFSET - start).expect("small");
+    buf[at..at + superblock::SIZE].copy_from_slice(sb.bytes());
+    gate.device().write(start, Arc::new(buf), Region::Superblock)?;
+    Ok(gate.flush()?)
+}
+
+/// Sets what says that the file system is in use (O1), and what the mount changes.
+fn mark_in_use(
+    gate: &FlushGate,
+    sb: &mut Superblock,
+    clock: &dyn Clock,
+    options: &Options,
+    has_log: bool,
+) -> Result<()> {
+    let mut f = sb.features();
+    if has_log && options.route != Route::None {
+        f.incompat |= incompat::RECOVER;
+    } else {
+        sb.set_state(sb.state() & !state::VALID);
+    }
+    if f.has_compat(compat::ORPHAN_FILE) {
+        f.ro_compat |= ro_compat::ORPHAN_PRESENT;
+    }
+    sb.set_features(f);
+    let now = clock.realtime().as_secs();
+    sb.set_mount_time(now);
+    sb.set_write_time(now);
+    sb.set_mount_count(sb.mount_count().wrapping_add(1));
+    if !options.mounted_on.is_empty() {
+        sb.set_last_mounted(options.mounted_on.as_bytes());
+    }
+    write_superblock(gate, sb)
+}
