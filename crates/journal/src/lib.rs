@@ -14,11 +14,13 @@ mod commit;
 mod core;
 mod encode;
 mod error;
+pub mod geometry;
 mod handle;
 mod journal;
 mod log;
 mod log_map;
 mod stats;
+pub mod recover;
 
 pub use crate::core::{CoreStats, InFlight};
 pub use crate::error::Error;

@@ -71,7 +71,7 @@ impl Superblock {
     /// Corrupt: no magic, impossible geometry, or a checksum that does not match. A superblock torn
     /// between its sectors is the business of [`Superblock::decode_torn`].
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
-        let sb = Self::decode_unchecked(bytes)?;
+        let sb = Self::decode_unverified(bytes)?;
         if !sb.checksum_matches() {
             return Err(bad("checksum does not match"));
         }
@@ -86,7 +86,7 @@ impl Superblock {
     /// # Errors
     /// As [`Superblock::decode`], where no toggling helps.
     pub fn decode_torn(bytes: &[u8]) -> Result<(Self, bool), Corrupt> {
-        let sb = Self::decode_unchecked(bytes)?;
+        let sb = Self::decode_unverified(bytes)?;
         if sb.checksum_matches() {
             return Ok((sb, false));
         }
@@ -115,8 +115,12 @@ impl Superblock {
         Err(bad("checksum does not match"))
     }
 
-    /// Decodes with every check but the checksum's.
-    fn decode_unchecked(bytes: &[u8]) -> Result<Self, Corrupt> {
+    /// Decodes with every check but the checksum's. Only to find the journal, whose copy of the superblock then
+    /// serves.
+    ///
+    /// # Errors
+    /// Corrupt: as [`Superblock::decode`], but for the checksum.
+    pub fn decode_unverified(bytes: &[u8]) -> Result<Self, Corrupt> {
         let raw: &[u8; SIZE] = bytes.get(..SIZE).and_then(|b| b.try_into().ok()).ok_or_else(|| bad("truncated"))?;
         if le16(raw, 0x38) != MAGIC {
             return Err(bad("no ext4 magic"));

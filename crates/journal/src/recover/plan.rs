@@ -1,0 +1,202 @@
+//! The second pass, and its outcome: what a replay would write.
+
+use super::scan::Found;
+use super::{Phase, UnrecoveredLog};
+use crate::error::Error;
+use crate::geometry::LogWindow;
+use quire_layout::jbd2::Revokes;
+use quire_layout::jbd2::fast_commit::FastCommitArea;
+use quire_layout::{BlockNo, Corrupt, LogBlock, Structure, Tid, Unsupported};
+
+/// An image that is to be written home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Planned {
+    pub home: BlockNo,
+    /// Where the log holds the image.
+    pub log: LogBlock,
+    pub tid: Tid,
+    /// The magic at its start was zeroed.
+    pub escaped: bool,
+    pub(super) revoked: bool,
+}
+
+/// Why an image is not replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadReason {
+    Checksum,
+    Unreadable,
+}
+
+/// An image of a committed transaction that cannot be replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadBlock {
+    pub home: BlockNo,
+    pub log: LogBlock,
+    pub tid: Tid,
+    pub why: BadReason,
+    pub(super) revoked: bool,
+}
+
+impl std::fmt::Display for BadBlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let why = match self.why {
+            BadReason::Checksum => "does not match its checksum",
+            BadReason::Unreadable => "cannot be read",
+        };
+        write!(f, "image of {} in {} ({}) {why}", self.home, self.log, self.tid)
+    }
+}
+
+/// What a replay would do. Nothing has been written.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// One image for each home block, sorted by home.
+    pub(super) images: Vec<Planned>,
+    /// Images that are skipped, sorted by home; a block whose last image is among them gets the last good one.
+    pub bad: Vec<BadBlock>,
+    /// First transaction in the log.
+    pub start: Tid,
+    /// The transaction after the last one that is replayed.
+    pub end: Tid,
+    /// One past the last commit block.
+    pub head: LogBlock,
+    /// Transactions that are replayed.
+    pub transactions: u32,
+    /// Images in them, superseded and revoked ones included.
+    pub logged: u64,
+    /// Revoke records in them.
+    pub revokes: u64,
+    /// Home blocks that are not written because they were revoked.
+    pub revoked: u64,
+    /// A commit block that does not match although it is not stale: the log was damaged there.
+    pub failed_commit: Option<Tid>,
+    /// Fast commits after the last transaction. A replay refuses them.
+    pub fast_commits: FastCommitArea,
+    /// Blocks in the log proper.
+    pub log_blocks: u32,
+}
+
+impl Plan {
+    pub(super) fn empty(sequence: Tid) -> Self {
+        Plan {
+            images: Vec::new(),
+            bad: Vec::new(),
+            start: sequence,
+            end: sequence,
+            head: LogBlock(0),
+            transactions: 0,
+            logged: 0,
+            revokes: 0,
+            revoked: 0,
+            failed_commit: None,
+            fast_commits: FastCommitArea::default(),
+            log_blocks: 0,
+        }
+    }
+
+    /// The images that a replay writes, sorted by home.
+    #[must_use]
+    pub fn images(&self) -> &[Planned] {
+        &self.images
+    }
+
+    /// The image of one home block.
+    #[must_use]
+    pub fn image_of(&self, home: BlockNo) -> Option<&Planned> {
+        self.images.binary_search_by_key(&home, |p| p.home).ok().map(|i| &self.images[i])
+    }
+
+    /// True if images are missing or the log broke off: the file system needs a full check after the replay. The
+    /// kernel refuses to mount; e2fsck replays the rest and checks.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        !self.bad.is_empty() || self.failed_commit.is_some()
+    }
+
+    /// Refuses what this version cannot replay.
+    ///
+    /// # Errors
+    /// Unsupported: fast commits.
+    pub fn check_supported(&self) -> Result<(), Unsupported> {
+        match self.fast_commits.commits {
+            0 => Ok(()),
+            n => Err(Unsupported::new(format!("fast_commit replay ({n} fast commits before {})", self.end))),
+        }
+    }
+}
+
+/// Makes the plan of what the scan found: the revoke pass.
+pub(super) fn make(log: &UnrecoveredLog, found: Found, home_blocks: u64) -> Result<Plan, Error> {
+    let mut plan = Plan {
+        logged: u64::try_from(found.images.len() + found.bad.len()).expect("bounded by the log"),
+        images: last_of_each(found.images),
+        bad: found.bad,
+        start: found.start,
+        end: found.end,
+        head: found.head,
+        transactions: found.transactions,
+        revokes: 0,
+        revoked: 0,
+        failed_commit: found.failed_commit,
+        fast_commits: found.fast_commits,
+        log_blocks: log.superblock.end().0 - log.superblock.first().0,
+    };
+    plan.bad.sort_by_key(|b| b.home);
+    apply_revokes(log, &found.revokes, &mut plan)?;
+    plan.revoked = plan.images.iter().filter(|p| p.revoked).count().try_into().expect("bounded by the log");
+    plan.images.retain(|p| !p.revoked);
+    plan.bad.retain(|b| !b.revoked);
+    for p in &plan.images {
+        let why = if p.home.0 >= home_blocks {
+            "the home of an image is outside the device"
+        } else if log.geometry.contains(p.home) {
+            "the home of an image is in the log"
+        } else {
+            continue;
+        };
+        return Err(Corrupt::new(Structure::JournalBlock, why).of(p.log.0).at(p.home).into());
+    }
+    Ok(plan)
+}
+
+/// Keeps the last image of each home block; sorted by home.
+fn last_of_each(mut images: Vec<Planned>) -> Vec<Planned> {
+    // Stable: of one home block, the log's order stays.
+    images.sort_by_key(|p| p.home);
+    // `dedup` keeps the first of each: look from the other end.
+    images.reverse();
+    images.dedup_by_key(|p| p.home);
+    images.reverse();
+    images.shrink_to_fit();
+    images
+}
+
+/// An image is revoked by a record of its own or of a later transaction. Only the last image of a block matters:
+/// what revokes it revokes the earlier ones.
+fn apply_revokes(log: &UnrecoveredLog, revokes: &[(LogBlock, Tid)], plan: &mut Plan) -> Result<(), Error> {
+    let mut window = LogWindow::new(&log.geometry, log.superblock.end());
+    for &(at, tid) in revokes {
+        let block = window.block(at)?;
+        let records = Revokes::new(&log.format, block).map_err(|e| log.geometry.locate_error(e, at))?;
+        for home in records {
+            plan.revokes += 1;
+            if let Ok(i) = plan.images.binary_search_by_key(&home, |p| p.home) {
+                plan.images[i].revoked |= tid.at_or_after(plan.images[i].tid);
+            }
+            let from = plan.bad.partition_point(|b| b.home < home);
+            for b in plan.bad[from..].iter_mut().take_while(|b| b.home == home) {
+                b.revoked |= tid.at_or_after(b.tid);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Phase::Scan => "reading the journal",
+            Phase::Replay => "replaying",
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! The third pass: images go home.
+
+use super::clean::{CleanLog, Damage, empty_log, superblock_place};
+use super::plan::{Plan, Planned};
+use super::{Phase, Progress, UnrecoveredLog, kernel_next};
+use crate::error::Error;
+use crate::geometry::LogWindow;
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, Buf, Io, Region};
+use quire_layout::jbd2::unescape;
+use quire_layout::superblock::Superblock;
+use quire_layout::{BlockNo, Tid};
+
+/// Bytes of images in memory at once.
+const BATCH: usize = 8 << 20;
+/// Blocks to one write, at most.
+const RUN: usize = 256;
+
+/// Which device old content was saved from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SavedFrom {
+    /// The file system's.
+    Home,
+    /// The log's, if it is on a device of its own.
+    Log,
+}
+
+/// Receives what is about to be overwritten.
+pub trait Undo {
+    /// Saves the old content of blocks. It must be durable when this returns.
+    ///
+    /// # Errors
+    /// Stops the replay before these blocks are overwritten.
+    fn save(&mut self, from: SavedFrom, old: &[(BlockNo, Buf)]) -> Result<(), Error>;
+}
+
+impl UnrecoveredLog {
+    /// Writes the plan's images home, flushes, and empties the log. Interrupted anywhere, it may be run again from
+    /// the start (R1). Damage that the plan reports does not stop it: the caller looks at [`Plan::is_damaged`] first.
+    ///
+    /// # Errors
+    /// Unsupported: fast commits; then nothing has been written. Device: the log is as it was.
+    pub fn replay(
+        self,
+        mut plan: Plan,
+        home: &Arc<dyn BlockDevice>,
+        mut undo: Option<&mut dyn Undo>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<CleanLog, Error> {
+        plan.check_supported()?;
+        if self.is_clean() {
+            return Ok(self.into_clean().expect("it is clean"));
+        }
+        let total = u64::try_from(plan.images.len()).expect("bounded by the log");
+        let mut done = 0;
+        plan.images.sort_unstable_by_key(|p| p.log);
+        let mut window = LogWindow::new(&self.geometry, self.superblock.end());
+        let bs = self.format.block_size;
+        for chunk in plan.images.chunks(BATCH >> bs.bits()) {
+            let mut blocks = chunk.iter().map(|p| load(&mut window, p)).collect::<Result<Vec<_>, _>>()?;
+            blocks.sort_unstable_by_key(|(at, _)| *at);
+            write_home(home, bs, &blocks, &mut undo)?;
+            done += u64::try_from(chunk.len()).expect("small");
+            progress(Progress { phase: Phase::Replay, done, total });
+        }
+        // R2: home first, then the log may forget.
+        home.run(vec![Io::Flush])?;
+        let damage = Damage { bad: plan.bad, failed_commit: plan.failed_commit };
+        let next = match kernel_next(plan.end) {
+            Tid(0) => Tid(1),
+            t => t,
+        };
+        empty_log(self, next, damage, &mut undo)
+    }
+
+    /// The file system's superblock as the log has it, if the plan writes it: what serves when the one at home is
+    /// torn beyond [`Superblock::decode_torn`] ([`Superblock::decode_unverified`] finds the journal then).
+    ///
+    /// # Errors
+    /// Device; corrupt: the log's copy is no superblock.
+    pub fn superblock_image(&self, plan: &Plan) -> Result<Option<Superblock>, Error> {
+        let (at, offset) = superblock_place(self.format.block_size);
+        let Some(p) = plan.image_of(at) else { return Ok(None) };
+        let image = self.image(p)?;
+        let (sb, _) = Superblock::decode_torn(&image[offset..]).map_err(|e| e.at(at))?;
+        Ok(Some(sb))
+    }
+
+    /// The content that a replay would give a block.
+    ///
+    /// # Errors
+    /// Device.
+    pub fn image(&self, p: &Planned) -> Result<Buf, Error> {
+        let mut window = LogWindow::new(&self.geometry, p.log.plus(1));
+        load(&mut window, p).map(|(_, image)| Buf::copy_of(&image))
+    }
+}
+
+fn load(window: &mut LogWindow<'_>, p: &Planned) -> Result<(BlockNo, Arc<Buf>), Error> {
+    let mut image = Buf::copy_of(window.block(p.log)?);
+    if p.escaped {
+        unescape(&mut image);
+    }
+    Ok((p.home, Arc::new(image)))
+}
+
+/// Writes blocks that are sorted by place, neighbours together.
+fn write_home(
+    home: &Arc<dyn BlockDevice>,
+    bs: quire_layout::BlockSize,
+    blocks: &[(BlockNo, Arc<Buf>)],
+    undo: &mut Option<&mut dyn Undo>,
+) -> Result<(), Error> {
+    let runs: Vec<&[(BlockNo, Arc<Buf>)]> =
+        blocks.chunk_by(|a, b| a.0.0 + 1 == b.0.0).flat_map(|run| run.chunks(RUN)).collect();
+    if let Some(undo) = undo {
+        let reads = runs.iter().map(|run| Io::Read {
+            at: bs.offset(run[0].0),
+            buf: Buf::zeroed(run.len() * bs.bytes()),
+            region: Region::Metadata,
+        });
+        let old = home.run(reads.collect())?.reads;
+        let split = |(run, old): (&&[(BlockNo, Arc<Buf>)], &Buf)| -> Vec<(BlockNo, Buf)> {
+            run.iter().map(|(at, _)| *at).zip(old.chunks_exact(bs.bytes()).map(Buf::copy_of)).collect()
+        };
+        let old: Vec<_> = runs.iter().zip(&old).flat_map(split).collect();
+        undo.save(SavedFrom::Home, &old)?;
+    }
+    let writes = runs.iter().map(|run| Io::Write {
+        at: bs.offset(run[0].0),
+        data: run.iter().map(|(_, image)| Arc::clone(image)).collect(),
+        region: Region::Metadata,
+        fua: false,
+    });
+    home.run(writes.collect())?;
+    Ok(())
+}
