@@ -4,6 +4,7 @@
 //! docs/design.md, "An operation". File data lives in pages outside of it.
 #![forbid(unsafe_code)]
 
+pub mod alloc;
 pub mod attr;
 mod close;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod options;
 mod state;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod trim;
 mod volume;
 
 pub use attr::Attr;

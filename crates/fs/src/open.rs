@@ -119,7 +119,7 @@ impl Volume {
 
     /// Reads what must be known of every group, and finishes what orphans need.
     fn start(&self, _writable: bool) -> Result<()> {
-        Ok(())
+        self.load_space()
     }
 }
 

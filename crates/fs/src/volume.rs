@@ -1,5 +1,6 @@
 //! A mounted file system: what its operations share, and how one is run.
 
+use crate::alloc::{self, AllocState};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::options::Options;
@@ -67,6 +68,16 @@ impl Inner {
 }
 
 impl Volume {
+    /// Reads the descriptors of all groups into the allocator's memory. Before any other operation, and after recovery.
+    ///
+    /// # Errors
+    /// A descriptor is corrupt, or cannot be read.
+    pub(crate) fn load_space(&self) -> Result<()> {
+        let state = AllocState::load(&self.inner.sb, |groups| self.run(|op| alloc::read_groups(op, groups)))?;
+        lock(&self.inner.state).alloc = state;
+        Ok(())
+    }
+
     /// Runs an operation: again after each miss, after a commit where space or room must come from one, after a
     /// thaw where the volume is frozen.
     ///

@@ -543,6 +543,13 @@ impl Superblock {
         self.set_state(self.state() | state::ERROR);
     }
 
+    /// Clusters that hold the file system itself, if the image tells.
+    #[must_use]
+    pub fn overhead_clusters(&self) -> Option<u64> {
+        let n = u64::from(le32(&*self.raw, 0x248));
+        (n != 0 && n <= self.blocks_count() / self.cluster_blocks()).then_some(n)
+    }
+
     /// The two groups with backups under `sparse_super2`.
     #[must_use]
     pub fn backup_groups(&self) -> [u32; 2] {

@@ -1,0 +1,329 @@
+//! What the allocator knows besides the bitmaps: hints by group, busy blocks, counts, reservations.
+//!
+//! Nothing here changes inside an operation; what an operation does is collected in its [`Delta`], which is applied when
+//! the operation succeeds and forgotten when it fails. Hints may be wrong only in the direction that costs time.
+
+use super::{Run, Zones};
+use crate::error::Result;
+use crate::op::Op;
+use crate::volume::Inner;
+use quire_device::sync::Arc;
+use quire_layout::features::ro_compat;
+use quire_layout::group_desc::GroupDesc;
+use quire_layout::superblock::Superblock;
+use quire_layout::{BlockNo, GroupNo, Tid};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What is known of a group without reading its bitmaps. Free counts are the descriptor's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Group {
+    pub free: u32,
+    pub free_inodes: u32,
+    pub dirs: u32,
+    /// No run of available blocks is longer than this.
+    pub longest: u32,
+    /// Where the last allocation ended: small files go there.
+    pub next: u32,
+}
+
+/// Blocks of a group that are free in its bitmap, but not available.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Busy {
+    pub words: Vec<u64>,
+    pub count: u32,
+}
+
+impl Busy {
+    pub(super) fn new(bits: u32) -> Self {
+        Busy { words: vec![0; usize::try_from(bits.div_ceil(64)).expect("small")], count: 0 }
+    }
+
+    pub(super) fn set(&mut self, from: u32, len: u32, busy: bool) {
+        for i in from..from + len {
+            let (w, bit) = (usize::try_from(i / 64).expect("small"), 1u64 << (i % 64));
+            let was = self.words[w] & bit != 0;
+            assert_ne!(was, busy, "a block is claimed or freed twice");
+            self.words[w] ^= bit;
+        }
+        self.count = if busy { self.count + len } else { self.count - len };
+    }
+}
+
+/// How full a file system is, in blocks and inodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    /// Blocks that files and directories can use, overhead taken off (as `statfs` wants it).
+    pub blocks: u64,
+    /// Blocks nobody uses or has reserved.
+    pub free: u64,
+    /// Of these, what a user without privilege may take.
+    pub available: u64,
+    pub inodes: u64,
+    pub free_inodes: u64,
+}
+
+/// The allocator's memory. Guarded by the metadata mutex.
+#[derive(Default)]
+pub struct AllocState {
+    zones: Arc<Zones>,
+    pub(super) groups: Vec<Group>,
+    pub(super) busy: BTreeMap<GroupNo, Busy>,
+    busy_blocks: u64,
+    /// Freed runs whose transaction is not known to be durable, oldest first.
+    freed: VecDeque<(Tid, Vec<Run>)>,
+    free: u64,
+    free_inodes: u64,
+    reserved: u64,
+    root_reserve: u64,
+    metadata_reserve: u64,
+    overhead: u64,
+    blocks_per_group: u32,
+    first: u64,
+    /// Directories made at the top so far: the next one starts its search elsewhere.
+    pub(super) spread: u32,
+}
+
+/// What one operation does to the allocator's memory.
+#[derive(Default)]
+pub(crate) struct Delta {
+    /// Change of available blocks.
+    pub(super) available: i64,
+    pub(super) reserved: i64,
+    pub(super) freed: Vec<Run>,
+    pub(super) claimed: Vec<Run>,
+    pub(super) unclaimed: Vec<Run>,
+    pub(super) groups: BTreeMap<GroupNo, GroupDelta>,
+    pub(super) spread: u32,
+}
+
+#[derive(Default, Clone, Copy)]
+pub(super) struct GroupDelta {
+    pub free: i64,
+    pub free_inodes: i64,
+    pub dirs: i64,
+    pub longest: Option<u32>,
+    pub next: Option<u32>,
+}
+
+impl Delta {
+    pub(super) fn group(&mut self, g: GroupNo) -> &mut GroupDelta {
+        self.groups.entry(g).or_default()
+    }
+}
+
+impl AllocState {
+    /// Reads the descriptors of all groups, before the volume is used.
+    ///
+    /// # Errors
+    /// A descriptor is corrupt, or cannot be read.
+    pub(crate) fn load(
+        sb: &Superblock,
+        mut read: impl FnMut(&[GroupNo]) -> Result<Vec<GroupDesc>>,
+    ) -> Result<AllocState> {
+        let all: Vec<GroupNo> = (0..sb.group_count()).map(GroupNo).collect();
+        let mut descs = Vec::with_capacity(all.len());
+        for part in all.chunks(4096) {
+            descs.extend(read(part)?);
+        }
+        let zones = Zones::collect(sb, &descs);
+        let groups = descs.iter().map(|d| Group {
+            free: d.free_blocks(),
+            free_inodes: d.free_inodes(),
+            dirs: d.used_dirs(),
+            longest: d.free_blocks(),
+            next: 0,
+        });
+        let clusters = sb.cluster_blocks();
+        let free = descs.iter().map(|d| u64::from(d.free_blocks())).sum::<u64>() * clusters;
+        let computed = sb.first_data_block().0 + zones.total();
+        // As the kernel: room for extent blocks of delayed allocations and conversions.
+        let metadata_reserve = (sb.blocks_count() / 50).min(4096);
+        Ok(AllocState {
+            groups: groups.collect(),
+            free,
+            free_inodes: descs.iter().map(|d| u64::from(d.free_inodes())).sum(),
+            root_reserve: sb.reserved_blocks(),
+            metadata_reserve,
+            overhead: sb.overhead_clusters().map_or(computed, |n| n * clusters),
+            blocks_per_group: sb.blocks_per_group(),
+            first: sb.first_data_block().0,
+            zones: Arc::new(zones),
+            ..AllocState::default()
+        })
+    }
+
+    /// The blocks that hold the file system itself.
+    #[must_use]
+    pub fn zones(&self) -> Arc<Zones> {
+        self.zones.clone()
+    }
+
+    /// Adds the journal's blocks to the file system's own.
+    pub fn protect(&mut self, runs: impl IntoIterator<Item = (BlockNo, u32)>) {
+        let mut zones = (*self.zones).clone();
+        zones.protect(runs);
+        self.zones = Arc::new(zones);
+    }
+
+    /// Free blocks as the bitmaps say: what the superblock's count must be.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        self.free
+    }
+
+    /// Free inodes as the bitmaps say.
+    #[must_use]
+    pub fn free_inodes(&self) -> u64 {
+        self.free_inodes
+    }
+
+    /// Puts the sums over the groups into the superblock, as at unmount. In between they may lag behind: the
+    /// descriptors are what counts.
+    pub(crate) fn put_totals(&self, sb: &mut Superblock) {
+        sb.set_free_blocks(self.free);
+        sb.set_free_inodes(u32::try_from(self.free_inodes).unwrap_or(u32::MAX));
+    }
+
+    /// Free blocks that are neither claimed nor freed too recently.
+    #[must_use]
+    pub(super) fn available(&self) -> u64 {
+        self.free.saturating_sub(self.busy_blocks)
+    }
+
+    pub(super) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Blocks kept from users, and blocks kept from everything but metadata.
+    pub(super) fn reserves(&self) -> (u64, u64) {
+        (self.root_reserve, self.metadata_reserve)
+    }
+
+    /// What `statfs` tells (`minix_df`: overhead counts as space, as with that mount option).
+    #[must_use]
+    pub fn space(&self, sb: &Superblock, minix_df: bool) -> Space {
+        let overhead = if minix_df { 0 } else { self.overhead };
+        let free = self.free.saturating_sub(self.reserved + self.claimed());
+        Space {
+            blocks: sb.blocks_count().saturating_sub(overhead),
+            free,
+            available: free.saturating_sub(self.root_reserve + self.metadata_reserve),
+            inodes: u64::from(sb.inodes_count()),
+            free_inodes: self.free_inodes,
+        }
+    }
+
+    fn claimed(&self) -> u64 {
+        let freed: u64 = self.freed.iter().flat_map(|(_, runs)| runs).map(|r| u64::from(r.len)).sum();
+        self.busy_blocks.saturating_sub(freed)
+    }
+
+    pub(super) fn oldest_freed(&self) -> Option<Tid> {
+        self.freed.front().map(|(tid, _)| *tid)
+    }
+
+    /// The newest transaction whose freed blocks are not available yet.
+    #[must_use]
+    pub fn newest_freed(&self) -> Option<Tid> {
+        self.freed.back().map(|(tid, _)| *tid)
+    }
+
+    /// Takes the runs freed by transactions up to `durable`, for discarding. They stay unavailable until
+    /// [`AllocState::release`].
+    #[must_use]
+    pub fn take_durable(&mut self, durable: Tid) -> Vec<Run> {
+        let mut out = Vec::new();
+        while self.freed.front().is_some_and(|(tid, _)| durable.at_or_after(*tid)) {
+            out.extend(self.freed.pop_front().expect("looked at").1);
+        }
+        out
+    }
+
+    /// Makes runs from [`AllocState::take_durable`] available again.
+    pub fn release(&mut self, runs: &[Run]) {
+        for r in runs {
+            self.set_busy(*r, false);
+        }
+    }
+
+    /// Makes all blocks available that transactions up to `durable` have freed (A2).
+    pub fn release_up_to(&mut self, durable: Tid) {
+        let runs = self.take_durable(durable);
+        self.release(&runs);
+    }
+
+    pub(super) fn group_of(&self, b: BlockNo) -> (GroupNo, u32) {
+        let rel = b.0 - self.first;
+        let per = u64::from(self.blocks_per_group);
+        let g = u32::try_from(rel / per).expect("inside the file system");
+        (GroupNo(g), u32::try_from(rel % per).expect("less than a group"))
+    }
+
+    /// Runs handed out lie in one group.
+    fn set_busy(&mut self, run: Run, on: bool) {
+        let (g, at) = self.group_of(run.start);
+        let bits = self.blocks_per_group;
+        let busy = self.busy.entry(g).or_insert_with(|| Busy::new(bits));
+        busy.set(at, run.len, on);
+        if busy.count == 0 {
+            self.busy.remove(&g);
+        }
+        let n = u64::from(run.len);
+        if on {
+            self.busy_blocks += n;
+        } else {
+            self.busy_blocks -= n;
+            let hint = &mut self.groups[usize::try_from(g.0).expect("small")];
+            hint.longest = hint.free;
+        }
+    }
+
+    /// Applies what an operation did that has joined `tid`.
+    pub(crate) fn apply(&mut self, d: Delta, tid: Tid) {
+        for (g, x) in d.groups {
+            let hint = &mut self.groups[usize::try_from(g.0).expect("small")];
+            hint.free = hint.free.saturating_add_signed(i32::try_from(x.free).expect("less than a group"));
+            hint.free_inodes =
+                hint.free_inodes.saturating_add_signed(i32::try_from(x.free_inodes).expect("less than a group"));
+            hint.dirs = hint.dirs.saturating_add_signed(i32::try_from(x.dirs).expect("less than a group"));
+            hint.longest = x.longest.unwrap_or(hint.longest).min(hint.free);
+            hint.next = x.next.unwrap_or(hint.next);
+            self.free = self.free.saturating_add_signed(x.free);
+            self.free_inodes = self.free_inodes.saturating_add_signed(x.free_inodes);
+        }
+        // In this order, so that one operation may claim, mark and free.
+        for r in &d.claimed {
+            self.set_busy(*r, true);
+        }
+        for r in &d.unclaimed {
+            self.set_busy(*r, false);
+        }
+        for r in &d.freed {
+            self.set_busy(*r, true);
+        }
+        if !d.freed.is_empty() {
+            match self.freed.back_mut() {
+                Some((last, runs)) if *last == tid => runs.extend(d.freed),
+                _ => self.freed.push_back((tid, d.freed)),
+            }
+        }
+        self.reserved = self.reserved.saturating_add_signed(d.reserved);
+        self.spread = self.spread.wrapping_add(d.spread);
+    }
+}
+
+impl Inner {
+    /// True if the group descriptors have checksums, and with them flags for what was never initialised.
+    pub(crate) fn has_lazy_groups(&self) -> bool {
+        self.sb.features().metadata_csum() || self.sb.features().has_ro_compat(ro_compat::GDT_CSUM)
+    }
+}
+
+/// Reads descriptors of groups, for [`AllocState::load`].
+pub(crate) fn read_groups(op: &mut Op<'_>, groups: &[GroupNo]) -> Result<Vec<GroupDesc>> {
+    let sb = op.sb();
+    let mut blocks: Vec<BlockNo> = groups.iter().map(|g| sb.descriptor_at(*g).0).collect();
+    blocks.dedup();
+    op.want(blocks)?;
+    groups.iter().map(|g| op.group(*g)).collect()
+}
