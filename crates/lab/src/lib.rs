@@ -1,1 +1,17 @@
-//! See docs/design.md.
+//! The laboratory: workloads that know what they were promised, crash campaigns, comparisons with the kernel and with
+//! e2fsprogs, and benchmarks. It uses Quire only as its users do, through the `quire` command and the mount; the judges are
+//! `e2fsck`, `debugfs` and the kernel's own ext4.
+//!
+//! - [`mounter`]: one way to mount an image with the kernel, with fuse2fs or with Quire, and to kill it.
+//! - [`work`]: the bank (SQLite), the storm (names), the appenders (bytes); each logs, outside of the mount, what was acknowledged.
+//! - [`tree`], [`walk`]: make a tree from a seed; compare two trees.
+//! - [`accept`]: the acceptance tests, each skipped by name where it cannot run.
+
+pub mod accept;
+pub mod cmd;
+pub mod image;
+pub mod mounter;
+pub mod rng;
+pub mod tree;
+pub mod walk;
+pub mod work;

@@ -1,0 +1,111 @@
+//! Journals that others left: Quire's recovery and e2fsck's must give the same image, outside of the fields that carry the time of
+//! recovery.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{Context, Outcome};
+use crate::cmd::{quire, run};
+use crate::image::Image;
+use crate::mounter::{Mounter, Who};
+use crate::rng::{Rng, content};
+use crate::work::{end, storm};
+
+/// mke2fs options of the corpus: block sizes, checksums, widths, ext3.
+const SHAPES: &[&[&str]] = &[
+    &["-b", "4096"],
+    &["-b", "1024"],
+    &["-b", "2048", "-O", "^metadata_csum"],
+    &["-b", "4096", "-O", "^64bit"],
+    &["-b", "1024", "-O", "^64bit,^metadata_csum"],
+    &["-b", "4096", "-O", "orphan_file,metadata_csum_seed"],
+    &["-b", "1024", "-t", "ext3"],
+];
+
+/// Every dirty image of the corpus, recovered by both.
+pub fn corpus(context: &Context) -> Result<Outcome> {
+    if context.mounter.who != Who::Quire {
+        return Ok(Outcome::Skipped("speaks of quire recover".into()));
+    }
+    let mut compared = 0;
+    for (n, shape) in SHAPES.iter().enumerate() {
+        let seed = Rng::new(&[context.seed, n as u64]).bits();
+        let named = |what: &str| format!("{what}, mke2fs {}; seed {}", shape.join(" "), context.seed);
+        let image = Image::make(&context.dir.join("corpus.img"), 64 << 20, shape)?;
+        by_debugfs(&image, seed)?;
+        agree(&image).with_context(|| named("written by debugfs"))?;
+        compared += 1;
+        if Mounter::kernel("").unavailable().is_none() {
+            for options in ["data=ordered", "data=journal", "data=ordered,journal_async_commit"] {
+                let image = Image::make(&context.dir.join("corpus.img"), 64 << 20, shape)?;
+                by_kernel(context, &image, options, seed).with_context(|| named(options))?;
+                agree(&image).with_context(|| named(&format!("left by the kernel with {options}")))?;
+                compared += 1;
+            }
+        }
+    }
+    println!("        {compared} dirty images: quire recover and e2fsck agree");
+    Ok(Outcome::Passed)
+}
+
+/// Transactions with blocks, escapes and revokes, by `debugfs jw`.
+fn by_debugfs(image: &Image, seed: u64) -> Result<()> {
+    let mut rng = Rng::new(&[seed, 9]);
+    let block = usize::try_from(image.block_size()?)?;
+    let free = 40_000 * 1024 / block as u64;
+    let checksum = if rng.one_in(2) { "jo -c" } else { "jo" };
+    let mut requests = vec![checksum.to_owned()];
+    for transaction in 0..1 + rng.below(6) {
+        let count = 1 + rng.below(20);
+        let numbers: Vec<String> = (0..count).map(|_| (free + rng.below(300)).to_string()).collect();
+        if transaction > 0 && rng.one_in(3) {
+            requests.push(format!("jw -r {} /dev/null", numbers.join(",")));
+            continue;
+        }
+        let data = image.path().with_extension(format!("data{transaction}"));
+        let mut bytes = content(seed ^ transaction, 0, block * usize::try_from(count)?);
+        if rng.one_in(2) {
+            bytes[..4].copy_from_slice(&[0xc0, 0x3b, 0x39, 0x98]); // the jbd2 magic: must be escaped
+        }
+        fs::write(&data, bytes)?;
+        requests.push(format!("jw -b {} {}", numbers.join(","), data.display()));
+    }
+    requests.push("jc".to_owned());
+    image.debugfs(true, &requests)?;
+    ensure!(image.needs_recovery()?, "debugfs left nothing to recover: {requests:?}");
+    Ok(())
+}
+
+/// A storm under the kernel's ext4, stopped dead.
+fn by_kernel(context: &Context, image: &Image, options: &str, seed: u64) -> Result<()> {
+    let mut mounted = Mounter::kernel(options).mount(image.path(), &context.dir.join("mnt"))?;
+    end(storm::work(mounted.dir(), &context.dir, 0, seed, Duration::from_millis(300)))?;
+    mounted.kill()?;
+    mounted.detach()?;
+    ensure!(image.needs_recovery()?, "the kernel left nothing to recover");
+    Ok(())
+}
+
+/// Two copies, two recoveries, no difference, and e2fsck calls both clean.
+fn agree(image: &Image) -> Result<()> {
+    let (ours, theirs) = (image.copy("ours.img")?, image.copy("theirs.img")?);
+    theirs.replay_with_e2fsck()?;
+    let untouched = image.copy("untouched.img")?;
+    recover(untouched.path(), &["--dry-run"]).context("quire recover --dry-run")?;
+    ensure!(untouched.differing_blocks(image, &[])?.is_empty(), "quire recover --dry-run changed the image");
+    recover(ours.path(), &[])?;
+    let differ = ours.differing_blocks(&theirs, &[])?;
+    ensure!(differ.is_empty(), "quire recover and e2fsck -E journal_only differ in blocks {differ:?}");
+    recover(ours.path(), &[]).context("a second recovery")?;
+    ensure!(ours.differing_blocks(&theirs, &[])?.is_empty(), "a second recovery changed the image");
+    Ok(())
+}
+
+fn recover(image: &Path, options: &[&str]) -> Result<()> {
+    run(Command::new(quire()?).arg("recover").args(options).arg(image))?;
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! The acceptance tests: what Quire must show, judged by e2fsck, debugfs, pjdfstest, fsx and the kernel.
+//!
+//! A test is a name and a function; it passes, fails with an error, or is skipped with the reason. Each works in a directory of
+//! its own, which goes when it is over (kept on failure with `--keep`). Every random choice follows from `--seed`.
+
+pub mod bad_input;
+pub mod big;
+pub mod crash;
+pub mod journals;
+pub mod suites;
+pub mod trees;
+pub mod user;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::mounter::{Mounter, Who, describe_tools};
+
+/// How a test ended, when it did not fail.
+#[derive(Debug)]
+pub enum Outcome {
+    Passed,
+    Skipped(String),
+}
+
+/// What a test gets.
+#[derive(Debug)]
+pub struct Context {
+    pub dir: PathBuf,
+    pub seed: u64,
+    /// All that the acceptance asks for, rather than what fits into a CI run.
+    pub full: bool,
+    /// The mounter under test.
+    pub mounter: Mounter,
+}
+
+type Run = fn(&Context) -> Result<Outcome>;
+
+/// A test; run once for each mounter, or once for the first when it chooses the options itself.
+struct Test {
+    name: &'static str,
+    each: bool,
+    run: Run,
+}
+
+const TESTS: &[Test] = &[
+    Test { name: "bad-input", each: false, run: bad_input::run },
+    Test { name: "user-mount", each: false, run: user::run },
+    Test { name: "journal-corpus", each: false, run: journals::corpus },
+    Test { name: "tree-to-kernel", each: true, run: trees::to_kernel },
+    Test { name: "tree-from-kernel", each: true, run: trees::from_kernel },
+    Test { name: "crash", each: true, run: crash::run },
+    Test { name: "fsx-mmap", each: true, run: suites::fsx_mmap },
+    Test { name: "fsx-direct", each: true, run: suites::fsx_direct },
+    Test { name: "pjdfstest", each: false, run: suites::pjdfstest },
+    Test { name: "big-directory", each: false, run: big::directory },
+    Test { name: "big-extents", each: false, run: big::extents },
+    Test { name: "big-sparse", each: false, run: big::sparse },
+];
+
+/// What Quire is tested with when nothing else is said: each route, strict requests too.
+pub const MOUNTERS: [&str; 4] =
+    ["quire:data=ordered", "quire:data=journal", "quire:data=writeback", "quire:data=ordered,writethrough"];
+
+/// What to run.
+#[derive(Debug)]
+pub struct Selection {
+    /// Tests whose name (`crash[quire:data=ordered]`) contains one of these; all when empty.
+    pub only: Vec<String>,
+    pub mounters: Vec<Mounter>,
+    pub seed: u64,
+    pub full: bool,
+    pub keep: bool,
+    pub work: PathBuf,
+}
+
+/// Numbers of tests.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Tally {
+    pub passed: u32,
+    pub failed: u32,
+    pub skipped: u32,
+}
+
+/// Runs the selection and prints a line for each test, and the tally.
+pub fn run(selection: &Selection) -> Result<Tally> {
+    println!("seed {}; {}", selection.seed, describe_tools());
+    let mut tally = Tally::default();
+    for test in TESTS {
+        for (n, mounter) in selection.mounters.iter().enumerate() {
+            if n > 0 && !test.each {
+                continue;
+            }
+            let name = format!("{}[{mounter}]", test.name);
+            if !selection.only.is_empty() && !selection.only.iter().any(|only| name.contains(only.as_str())) {
+                continue;
+            }
+            one(test, &name, mounter, selection, &mut tally)?;
+        }
+    }
+    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
+    Ok(tally)
+}
+
+fn one(test: &Test, name: &str, mounter: &Mounter, selection: &Selection, tally: &mut Tally) -> Result<()> {
+    let mut dir = tempfile::Builder::new().prefix(&format!("quire-{}-", test.name)).tempdir_in(&selection.work)?;
+    open_to_all(dir.path())?;
+    let context =
+        Context { dir: dir.path().to_owned(), seed: selection.seed, full: selection.full, mounter: mounter.clone() };
+    let start = Instant::now();
+    let outcome = match mounter.unavailable() {
+        Some(why) if mounter.who != Who::Quire => Ok(Outcome::Skipped(why)),
+        Some(why) if why.starts_with("no quire") => Err(anyhow::anyhow!(why)),
+        Some(why) => Ok(Outcome::Skipped(why)),
+        None => (test.run)(&context),
+    };
+    let seconds = start.elapsed().as_secs_f32();
+    match outcome {
+        Ok(Outcome::Passed) => {
+            tally.passed += 1;
+            println!("ok      {name} ({seconds:.1} s)");
+        }
+        Ok(Outcome::Skipped(why)) => {
+            tally.skipped += 1;
+            println!("skipped {name}: {why}");
+        }
+        Err(error) => {
+            tally.failed += 1;
+            println!("FAILED  {name} ({seconds:.1} s): {error:#}");
+            println!("        again: make accept ONLY='{name}' SEED={}", selection.seed);
+            if selection.keep {
+                dir.disable_cleanup(true);
+                println!("        kept: {}", dir.path().display());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Other users must reach the mounts below.
+fn open_to_all(dir: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755))?)
+}

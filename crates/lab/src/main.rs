@@ -1,0 +1,151 @@
+//! `quire-lab`: the laboratory's command. Scripts and the Makefile call it; its help says what each part does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+use quire_lab::accept::{self, MOUNTERS, Selection, crash};
+use quire_lab::mounter::Mounter;
+use quire_lab::tree::{self, Flavour};
+use quire_lab::walk;
+use quire_lab::work::{append, bank, end, storm};
+
+#[derive(Parser)]
+#[command(name = "quire-lab", version, about = "Workloads, acceptance tests and benchmarks for Quire")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Run the acceptance tests; the last line is "N passed, N failed, N skipped"
+    Accept {
+        /// Only tests whose name contains one of these
+        only: Vec<String>,
+        /// Test this instead of Quire's routes: kernel, fuse2fs or quire, with :OPTIONS; may be repeated
+        #[arg(long)]
+        mounter: Vec<Mounter>,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Everything in its full size
+        #[arg(long)]
+        full: bool,
+        /// Keep the directory of a failed test
+        #[arg(long)]
+        keep: bool,
+        /// Where images are made
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        work: PathBuf,
+    },
+    /// One crash round with the seed that a failure printed
+    Crash {
+        #[arg(long)]
+        mounter: Mounter,
+        #[arg(long)]
+        round_seed: u64,
+        #[arg(long, default_value_t = 1)]
+        times: u32,
+    },
+    /// The bank: make it, or check it against the logs of its workers
+    Bank {
+        what: BankWhat,
+        #[arg(long)]
+        dir: PathBuf,
+        #[arg(long)]
+        log: PathBuf,
+        #[arg(long, default_value = "wal")]
+        journal: bank::Journal,
+        #[arg(long, default_value_t = 4)]
+        workers: u64,
+    },
+    /// Be one worker: until the time is over, or the mount dies under it
+    Work {
+        kind: Kind,
+        #[arg(long)]
+        dir: PathBuf,
+        /// Where acknowledged steps are written, outside of the mount
+        #[arg(long)]
+        log: PathBuf,
+        #[arg(long, default_value_t = 0)]
+        worker: u64,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
+    /// Make a tree from a seed
+    Tree {
+        dir: PathBuf,
+        #[arg(long, default_value_t = 50_000)]
+        files: u64,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Links, devices, xattrs, odd times and names, too
+        #[arg(long)]
+        everything: bool,
+    },
+    /// Compare two trees: types, modes, owners, links, sizes, blocks, times, xattrs, contents
+    Diff { left: PathBuf, right: PathBuf },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum BankWhat {
+    Create,
+    Check,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    Bank,
+    Storm,
+    Append,
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().what {
+        What::Accept { only, mut mounter, seed, full, keep, work } => {
+            if mounter.is_empty() {
+                mounter = MOUNTERS.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+            }
+            let tally = accept::run(&Selection { only, mounters: mounter, seed, full, keep, work })?;
+            if tally.failed > 0 {
+                std::process::exit(1);
+            }
+        }
+        What::Crash { mounter, round_seed, times } => {
+            for _ in 0..times {
+                let dir = tempfile::tempdir()?;
+                println!("{:?}", crash::one(dir.path(), &mounter, round_seed)?);
+            }
+        }
+        What::Bank { what: BankWhat::Create, dir, journal, .. } => bank::create(&dir.join("bank.db"), journal)?,
+        What::Bank { what: BankWhat::Check, dir, log, workers, .. } => {
+            let report = bank::check(&dir.join("bank.db"), &log, workers)?;
+            println!("integrity_check:        ok");
+            println!("sum of {} balances:    {} (as it was)", report.accounts, report.sum);
+            println!("transfers there:        {}", report.transfers);
+            println!("transfers acknowledged: {}, every one of them there", report.acknowledged);
+        }
+        What::Work { kind, dir, log, worker, seed, seconds } => {
+            let limit = Duration::from_secs(seconds);
+            end(match kind {
+                Kind::Bank => bank::work(&dir.join("bank.db"), &log, worker, seed, limit),
+                Kind::Storm => storm::work(&dir, &log, worker, seed, limit),
+                Kind::Append => append::work(&dir, &log, worker, seed, limit),
+            })?;
+        }
+        What::Tree { dir, files, seed, everything } => {
+            tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;
+        }
+        What::Diff { left, right } => {
+            let found = walk::differences(&walk::look(&left)?, &walk::look(&right)?, 100);
+            if !found.is_empty() {
+                bail!("the trees differ:\n{}", found.join("\n"));
+            }
+            println!("the same");
+        }
+    }
+    Ok(())
+}

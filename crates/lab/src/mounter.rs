@@ -1,0 +1,318 @@
+//! One way to mount an image, whoever does it: the kernel's ext4 on a loop device, fuse2fs, or Quire. And one way to kill
+//! it, which leaves the image as a crash of the file system leaves it.
+//!
+//! Written `kernel`, `fuse2fs` or `quire`, with options after a colon: `quire:data=ordered,writethrough`.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cmd::{command, find, have, is_root, quire, run, say, wait_until};
+
+/// Who mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Kernel,
+    Fuse2fs,
+    Quire,
+}
+
+/// Who mounts, with what options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounter {
+    pub who: Who,
+    pub options: String,
+}
+
+impl FromStr for Mounter {
+    type Err = anyhow::Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let (who, options) = text.split_once(':').unwrap_or((text, ""));
+        let who = match who {
+            "kernel" => Who::Kernel,
+            "fuse2fs" => Who::Fuse2fs,
+            "quire" => Who::Quire,
+            _ => bail!("{text}: want kernel, fuse2fs or quire, with :OPTIONS"),
+        };
+        Ok(Self { who, options: options.to_owned() })
+    }
+}
+
+impl fmt::Display for Mounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = match self.who {
+            Who::Kernel => "kernel",
+            Who::Fuse2fs => "fuse2fs",
+            Who::Quire => "quire",
+        };
+        if self.options.is_empty() { f.write_str(who) } else { write!(f, "{who}:{}", self.options) }
+    }
+}
+
+/// A mounted image. Dropping it kills and unmounts whatever is left.
+#[derive(Debug)]
+pub struct Mounted {
+    who: Who,
+    dir: PathBuf,
+    log: PathBuf,
+    daemon: Option<Child>,
+    gone: bool,
+}
+
+impl Mounter {
+    /// The kernel with `options`.
+    #[must_use]
+    pub fn kernel(options: &str) -> Self {
+        Self { who: Who::Kernel, options: options.to_owned() }
+    }
+
+    /// Quire with `options`.
+    #[must_use]
+    pub fn quire(options: &str) -> Self {
+        Self { who: Who::Quire, options: options.to_owned() }
+    }
+
+    /// The same with one option more.
+    #[must_use]
+    pub fn with(&self, option: &str) -> Self {
+        let options = if self.options.is_empty() { option.to_owned() } else { format!("{},{option}", self.options) };
+        Self { who: self.who, options }
+    }
+
+    /// Why it cannot work here, if so.
+    #[must_use]
+    pub fn unavailable(&self) -> Option<String> {
+        match self.who {
+            Who::Kernel if !is_root() => Some("the kernel's ext4 needs root".into()),
+            Who::Kernel if !fs::read_to_string("/proc/filesystems").is_ok_and(|all| all.contains("ext4")) => {
+                Some("the kernel has no ext4".into())
+            }
+            Who::Kernel if !Path::new("/dev/loop-control").exists() => Some("no loop devices".into()),
+            Who::Kernel => None,
+            Who::Fuse2fs if !have("fuse2fs") => Some("no fuse2fs".into()),
+            _ if File::options().read(true).write(true).open("/dev/fuse").is_err() => Some("no /dev/fuse".into()),
+            _ if !is_root() && !have("fusermount3") => Some("no fusermount3".into()),
+            Who::Fuse2fs => None,
+            Who::Quire => quire().err().map(|error| error.to_string()),
+        }
+    }
+
+    fn daemon(&self, image: &Path, dir: &Path) -> Result<Command> {
+        let mut options: Vec<&str> = self.options.split(',').filter(|option| !option.is_empty()).collect();
+        if is_root() {
+            options.push("allow_other");
+        }
+        let mut command = match self.who {
+            Who::Quire => {
+                let mut command = Command::new(quire()?);
+                command.arg("mount").arg(image).arg(dir).arg("-f");
+                command
+            }
+            _ => {
+                let mut command = command("fuse2fs");
+                command.arg("-f").arg(image).arg(dir);
+                options.push("default_permissions");
+                command
+            }
+        };
+        if !options.is_empty() {
+            command.arg("-o").arg(options.join(","));
+        }
+        Ok(command)
+    }
+
+    /// Mounts `image` (a file or a block device) on `dir`, which is made when it is not there.
+    pub fn mount(&self, image: &Path, dir: &Path) -> Result<Mounted> {
+        fs::create_dir_all(dir)?;
+        let log = dir.with_extension("log");
+        let mut mounted = Mounted { who: self.who, dir: dir.to_owned(), log: log.clone(), daemon: None, gone: false };
+        if self.who == Who::Kernel {
+            let looped = if fs::metadata(image)?.is_file() { "loop" } else { "rw" };
+            let options = if self.options.is_empty() { looped.into() } else { format!("{looped},{}", self.options) };
+            if let Err(error) = run(command("mount").args(["-t", "ext4", "-o", &options]).arg(image).arg(dir)) {
+                mounted.gone = true;
+                return Err(error);
+            }
+            return Ok(mounted);
+        }
+        let mut command = self.daemon(image, dir)?;
+        let out = File::options().create(true).append(true).open(&log)?;
+        let daemon = command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).spawn();
+        let mut daemon = daemon.with_context(|| format!("cannot start {command:?}"))?;
+        let mut ended = None;
+        let up = wait_until(Duration::from_secs(120), || {
+            ended = daemon.try_wait().ok().flatten();
+            ended.is_some() || is_mount_point(dir)
+        });
+        mounted.daemon = Some(daemon);
+        if let Some(status) = ended {
+            mounted.gone = true;
+            bail!("{command:?} ended with {status}:\n{}", mounted.log_tail());
+        }
+        ensure!(up, "{command:?} did not mount in 120 s:\n{}", mounted.log_tail());
+        Ok(mounted)
+    }
+}
+
+/// Whether something is mounted on `dir`; a mount whose daemon is dead counts.
+#[must_use]
+pub fn is_mount_point(dir: &Path) -> bool {
+    let parent = dir.parent().and_then(|parent| fs::metadata(parent).ok());
+    match (fs::metadata(dir), parent) {
+        (Ok(here), Some(parent)) => here.dev() != parent.dev(),
+        (Err(error), Some(_)) => error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()),
+        _ => false,
+    }
+}
+
+impl Mounted {
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The daemon's process, if there is one.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Child::id)
+    }
+
+    /// The largest resident set of the daemon so far, in bytes (VmHWM).
+    #[must_use]
+    pub fn peak_memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+    }
+
+    /// The end of what the daemon printed.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&log).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+
+    /// Unmounts; when it returns, the image is clean and nobody holds it.
+    pub fn unmount(mut self) -> Result<()> {
+        self.gone = true;
+        match self.who {
+            Who::Kernel => drop(run(command("umount").arg(&self.dir))?),
+            Who::Quire => drop(run(Command::new(quire()?).arg("umount").arg(&self.dir))?),
+            Who::Fuse2fs if is_root() => drop(run(command("umount").arg(&self.dir))?),
+            Who::Fuse2fs => drop(run(command("fusermount3").arg("-u").arg(&self.dir))?),
+        }
+        if let Some(mut daemon) = self.daemon.take() {
+            let mut status = None;
+            wait_until(Duration::from_secs(120), || {
+                status = daemon.try_wait().ok().flatten();
+                status.is_some()
+            });
+            match status {
+                None => {
+                    daemon.kill()?;
+                    daemon.wait()?;
+                    bail!("the daemon did not end within 120 s of the unmount:\n{}", self.log_tail());
+                }
+                Some(status) => ensure!(status.success(), "the daemon ended with {status}:\n{}", self.log_tail()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the file system dead: SIGKILL to the daemon; for the kernel, a shutdown without flushing the log. Everything that
+    /// uses the mount fails from now on. `detach` follows.
+    pub fn kill(&mut self) -> Result<()> {
+        match &mut self.daemon {
+            Some(daemon) => {
+                ensure!(
+                    daemon.try_wait()?.is_none(),
+                    "the daemon had ended before it was killed:\n{}",
+                    self.log_tail()
+                );
+                let daemon = self.daemon.as_mut().expect("seen above");
+                daemon.kill()?;
+                daemon.wait()?;
+            }
+            None => shut_down(&self.dir)?,
+        }
+        Ok(())
+    }
+
+    /// Takes a killed mount off its directory, once nobody uses it.
+    pub fn detach(mut self) -> Result<()> {
+        self.gone = true;
+        detach(&self.dir, self.who)
+    }
+
+    /// Asks the daemon to end (SIGTERM): it syncs and unmounts.
+    pub fn terminate(mut self) -> Result<()> {
+        let mut daemon = self.daemon.take().context("no daemon")?;
+        kill_process(Pid::from_child(&daemon), Signal::TERM)?;
+        let mut status = None;
+        let ended = wait_until(Duration::from_secs(60), || {
+            status = daemon.try_wait().ok().flatten();
+            status.is_some()
+        });
+        self.gone = ended && !is_mount_point(&self.dir);
+        ensure!(ended, "the daemon did not end within 60 s of SIGTERM");
+        ensure!(self.gone, "still mounted after SIGTERM");
+        let status = status.expect("ended");
+        ensure!(status.success(), "the daemon ended with {status}:\n{}", self.log_tail());
+        Ok(())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            // Nothing to report to: we are cleaning up after a failure.
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        if !self.gone {
+            let _ = detach(&self.dir, self.who);
+        }
+    }
+}
+
+fn detach(dir: &Path, who: Who) -> Result<()> {
+    if who == Who::Kernel {
+        // Not lazily: the image must be free when we return. A process that was just killed may hold it for a moment.
+        let freed = wait_until(Duration::from_secs(20), || {
+            say(command("umount").arg(dir)).is_ok_and(|said| said.code == 0) || !is_mount_point(dir)
+        });
+        ensure!(freed, "{} cannot be unmounted", dir.display());
+    } else if is_root() {
+        run(command("umount").arg("-l").arg(dir))?;
+    } else {
+        run(command("fusermount3").args(["-u", "-z"]).arg(dir))?;
+    }
+    Ok(())
+}
+
+/// EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH: the file system stops at once, as if it had lost power.
+fn shut_down(dir: &Path) -> Result<()> {
+    const SHUTDOWN: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(b'X', 125);
+    const WITHOUT_LOG_FLUSH: u32 = 2;
+    let dir = File::open(dir)?;
+    // SAFETY: the opcode takes a pointer to a u32 that it only reads (fs/ext4 documentation; the same as XFS_IOC_GOINGDOWN).
+    unsafe { rustix::ioctl::ioctl(&dir, rustix::ioctl::Setter::<SHUTDOWN, u32>::new(WITHOUT_LOG_FLUSH))? };
+    Ok(())
+}
+
+/// Which of these mounters work here, and for the others why not.
+#[must_use]
+pub fn describe_tools() -> String {
+    ["mke2fs", "e2fsck", "debugfs", "fuse2fs", "fusermount3", "pjdfstest", "fsx"]
+        .map(|tool| format!("{tool}: {}", find(tool).map_or("missing".into(), |path| path.display().to_string())))
+        .join(", ")
+}
