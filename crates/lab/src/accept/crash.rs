@@ -160,8 +160,8 @@ fn recover_and_check(image: &Image, mounter: &Mounter, mount: &Path, logs: &Path
 /// Mounts (which recovers what needs it), checks all that was acknowledged, unmounts, asks e2fsck.
 fn check_on(image: &Image, mounter: &Mounter, mount: &Path, logs: &Path, seed: u64) -> Result<Acknowledged> {
     let mounted = mounter.mount(image.path(), mount)?;
-    let mut found = Acknowledged::default();
-    found.transfers = bank::check(&mount.join("bank.db"), logs, BANKERS)?.acknowledged;
+    let transfers = bank::check(&mount.join("bank.db"), logs, BANKERS)?.acknowledged;
+    let mut found = Acknowledged { transfers, ..Acknowledged::default() };
     for worker in 0..STORMS {
         found.steps += storm::check(mount, logs, worker, seed)?;
     }

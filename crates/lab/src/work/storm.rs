@@ -281,16 +281,16 @@ mod tests {
 
     #[test]
     fn the_last_state_passes_and_a_lost_name_does_not() {
-        let dir = tempfile::tempdir().unwrap();
-        crate::work::end(work(dir.path(), dir.path(), 0, 1, Duration::from_millis(700))).unwrap();
-        check(dir.path(), dir.path(), 0, 1).unwrap();
+        let (dir, log) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        crate::work::end(work(dir.path(), log.path(), 0, 1, Duration::from_millis(700))).unwrap();
+        check(dir.path(), log.path(), 0, 1).unwrap();
         let side = dir.path().join("storm-0/left");
         File::create(side.join("extra")).unwrap();
-        assert!(check(dir.path(), dir.path(), 0, 1).unwrap_err().to_string().contains("should not be there"));
+        assert!(check(dir.path(), log.path(), 0, 1).unwrap_err().to_string().contains("should not be there"));
         fs::remove_file(side.join("extra")).unwrap();
         let entries = SIDES.into_iter().flat_map(|side| fs::read_dir(dir.path().join("storm-0").join(side)).unwrap());
         let one = entries.filter_map(Result::ok).find(|entry| entry.file_type().unwrap().is_file()).unwrap();
         fs::write(one.path(), "somebody else's bytes").unwrap();
-        assert!(check(dir.path(), dir.path(), 0, 1).is_err());
+        assert!(check(dir.path(), log.path(), 0, 1).is_err());
     }
 }
