@@ -9,28 +9,19 @@
 //! device operation for each piece that lies together, a window of up to 1 MiB at a time.
 
 use crate::error::Error;
+use crate::log_map::{LogMap, LogRun};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Io, Region};
 use quire_layout::{BlockNo, BlockSize, Corrupt, LogBlock, Structure};
-
-/// Log blocks that lie together on the device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LogRun {
-    pub log: LogBlock,
-    pub block: BlockNo,
-    pub len: u32,
-}
 
 /// Where the log's blocks are.
 #[derive(Clone)]
 pub struct LogGeometry {
     device: Arc<dyn BlockDevice>,
     block_size: BlockSize,
-    /// In log order, without gaps, from log block 0.
-    runs: Vec<LogRun>,
+    map: LogMap,
     /// Start and end of each run on the device, in device order; empty for a device of its own.
     at_home: Vec<(u64, u64)>,
-    len: u32,
     superblock: LogBlock,
 }
 
@@ -42,24 +33,20 @@ impl LogGeometry {
     pub fn internal(device: Arc<dyn BlockDevice>, block_size: BlockSize, runs: Vec<LogRun>) -> Result<Self, Error> {
         let bad = |why| Corrupt::new(Structure::JournalInode, why);
         let blocks = device.info().size >> block_size.bits();
-        let mut len = 0u32;
+        let end_of = |r: &LogRun| r.home.0.checked_add(u64::from(r.len)).filter(|e| *e <= blocks);
         let mut at_home = Vec::with_capacity(runs.len());
         for r in &runs {
-            if r.log.0 != len || r.len == 0 {
-                return Err(bad("the journal has a hole").at(r.block).into());
-            }
-            len = len.checked_add(r.len).ok_or_else(|| bad("the journal is too long"))?;
-            let end = r.block.0.checked_add(u64::from(r.len)).filter(|e| *e <= blocks);
-            at_home.push((r.block.0, end.ok_or_else(|| bad("the journal leaves the device").at(r.block))?));
+            at_home.push((r.home.0, end_of(r).ok_or_else(|| bad("the journal leaves the device").at(r.home))?));
         }
-        if len < 2 {
+        let map = LogMap::new(runs)?;
+        if map.len() < 2 {
             return Err(bad("the journal has no blocks").into());
         }
         at_home.sort_unstable();
         if let Some(w) = at_home.windows(2).find(|w| w[0].1 > w[1].0) {
             return Err(bad("a block of the journal is mapped twice").at(BlockNo(w[1].0)).into());
         }
-        Ok(LogGeometry { device, block_size, runs, at_home, len, superblock: LogBlock(0) })
+        Ok(LogGeometry { device, block_size, map, at_home, superblock: LogBlock(0) })
     }
 
     /// A log of `len` blocks that fills a device of its own. See [`crate::recover::open_external`] for its checks.
@@ -71,8 +58,8 @@ impl LogGeometry {
         if u64::from(len) > device.info().size >> block_size.bits() || len <= superblock.0 + 1 {
             return Err(Corrupt::new(Structure::JournalSuperblock, "length does not fit the device").into());
         }
-        let runs = vec![LogRun { log: LogBlock(0), block: BlockNo(0), len }];
-        Ok(LogGeometry { device, block_size, runs, at_home: Vec::new(), len, superblock })
+        let map = LogMap::new(vec![LogRun { log: LogBlock(0), home: BlockNo(0), len }])?;
+        Ok(LogGeometry { device, block_size, map, at_home: Vec::new(), superblock })
     }
 
     #[must_use]
@@ -88,7 +75,7 @@ impl LogGeometry {
     /// Blocks of the journal inode, or of the device.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.len
+        self.map.len()
     }
 
     /// Never: a journal has blocks.
@@ -109,13 +96,15 @@ impl LogGeometry {
         self.at_home.is_empty()
     }
 
-    /// The block of the device that holds log block `n`, and how many log blocks lie together from there.
     #[must_use]
-    pub fn locate(&self, n: LogBlock) -> Option<(BlockNo, u32)> {
-        let run = self.runs.get(self.runs.partition_point(|r| r.log <= n).checked_sub(1)?)?;
-        let skip = n.0 - run.log.0;
-        let left = run.len.checked_sub(skip).filter(|l| *l > 0)?;
-        Some((run.block.plus(u64::from(skip)), left))
+    pub fn map(&self) -> &LogMap {
+        &self.map
+    }
+
+    /// The block of the device that holds log block `n`; `None` outside the log.
+    #[must_use]
+    pub fn locate(&self, n: LogBlock) -> Option<BlockNo> {
+        (n.0 < self.map.len()).then(|| self.map.home(n))
     }
 
     /// True if `b` of the file system's device is a block of the log.
@@ -125,25 +114,10 @@ impl LogGeometry {
         i > 0 && b.0 < self.at_home[i - 1].1
     }
 
-    /// The pieces of the device that hold the log blocks `from .. from + count`; `None` outside the log.
-    #[must_use]
-    pub fn pieces(&self, from: LogBlock, count: u32) -> Option<Vec<LogRun>> {
-        let mut out = Vec::new();
-        let end = from.checked_add(count)?;
-        let mut at = from;
-        while at < end {
-            let (block, left) = self.locate(at)?;
-            let len = left.min(end.0 - at.0);
-            out.push(LogRun { log: at, block, len });
-            at = at.plus(len);
-        }
-        Some(out)
-    }
-
     /// Adds to an error about a log block where that block is.
     pub(crate) fn locate_error(&self, e: Corrupt, n: LogBlock) -> Corrupt {
         match self.locate(n) {
-            Some((block, _)) => e.of(n.0).at(block),
+            Some(block) => e.of(n.0).at(block),
             None => e.of(n.0),
         }
     }
@@ -151,7 +125,7 @@ impl LogGeometry {
 
 impl std::fmt::Debug for LogGeometry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LogGeometry({} blocks in {} runs, external: {})", self.len, self.runs.len(), self.is_external())
+        write!(f, "LogGeometry({} blocks, external: {})", self.len(), self.is_external())
     }
 }
 
@@ -203,12 +177,14 @@ impl<'a> LogWindow<'a> {
 
     fn try_load(&mut self, n: LogBlock, count: u32) -> Result<(), Error> {
         self.pieces.clear();
-        let runs = self.geometry.pieces(n, count);
-        let runs = runs.ok_or_else(|| Corrupt::new(Structure::JournalBlock, "outside the journal").of(n.0))?;
+        if n.0.checked_add(count).is_none_or(|end| end > self.geometry.len()) {
+            return Err(Corrupt::new(Structure::JournalBlock, "outside the journal").of(n.0).into());
+        }
+        let runs = self.geometry.map.pieces(n, count);
         let bs = self.geometry.block_size;
         let bytes = |r: &LogRun| usize::try_from(r.len).expect("a window") * bs.bytes();
         let batch =
-            runs.iter().map(|r| Io::Read { at: bs.offset(r.block), buf: Buf::zeroed(bytes(r)), region: Region::Log });
+            runs.iter().map(|r| Io::Read { at: bs.offset(r.home), buf: Buf::zeroed(bytes(r)), region: Region::Log });
         let done = self.geometry.device.run(batch.collect())?;
         self.pieces = runs.into_iter().zip(done.reads).collect();
         Ok(())
@@ -220,8 +196,8 @@ mod tests {
     use super::*;
     use quire_device::MemDevice;
 
-    fn run(log: u32, block: u64, len: u32) -> LogRun {
-        LogRun { log: LogBlock(log), block: BlockNo(block), len }
+    fn run(log: u32, home: u64, len: u32) -> LogRun {
+        LogRun { log: LogBlock(log), home: BlockNo(home), len }
     }
 
     fn device() -> Arc<dyn BlockDevice> {
@@ -234,7 +210,7 @@ mod tests {
     fn blocks_are_found_in_order_and_across_runs() {
         let g =
             LogGeometry::internal(device(), BlockSize::K1, vec![run(0, 40, 3), run(3, 10, 5), run(8, 2, 1)]).unwrap();
-        assert_eq!(g.locate(LogBlock(4)), Some((BlockNo(11), 4)));
+        assert_eq!(g.locate(LogBlock(4)), Some(BlockNo(11)));
         assert_eq!(g.locate(LogBlock(9)), None);
         assert!(
             g.contains(BlockNo(42)) && !g.contains(BlockNo(43)) && !g.contains(BlockNo(1)) && g.contains(BlockNo(2))

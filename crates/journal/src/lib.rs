@@ -19,8 +19,8 @@ mod handle;
 mod journal;
 mod log;
 mod log_map;
-mod stats;
 pub mod recover;
+mod stats;
 
 pub use crate::core::{CoreStats, InFlight};
 pub use crate::error::Error;

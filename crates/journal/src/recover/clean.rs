@@ -5,8 +5,9 @@ use super::plan::BadBlock;
 use super::replay::{SavedFrom, Undo};
 use crate::error::Error;
 use crate::geometry::LogGeometry;
+use crate::log::Log;
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Buf, Io, Region};
+use quire_device::{BlockDevice, Buf, FlushGate, Io, Region};
 use quire_layout::features::incompat;
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
 use quire_layout::superblock::{OFFSET, SIZE, Superblock, state};
@@ -93,6 +94,16 @@ impl CleanLog {
         write_superblock(&self.geometry, &self.superblock, &mut self.block)
     }
 
+    /// Makes it the log that the engine writes, and gives the number of its first transaction. `gate` flushes the
+    /// log's device; `wide` says that block numbers may need more than 32 bits. Call [`CleanLog::finish`] before.
+    ///
+    /// # Errors
+    /// The log is too small to work with.
+    pub fn into_log(self, gate: Arc<FlushGate>, wide: bool) -> Result<(Log, Tid), Error> {
+        let (map, at, bs) = (self.geometry.map().clone(), self.geometry.superblock(), self.geometry.block_size());
+        Ok((Log::open(gate, map, at, &self.block, bs, wide)?, self.next))
+    }
+
     /// Tells the file system's superblock that it was recovered: clears `needs_recovery`, takes over the journal's
     /// error and the damage, flushes, and only then clears the error in the journal. A superblock torn between its
     /// sectors is mended. Returns it as it is now.
@@ -150,7 +161,7 @@ pub(super) fn empty_log(
 ) -> Result<CleanLog, Error> {
     if let Some(undo) = undo {
         let from = if log.geometry.is_external() { SavedFrom::Log } else { SavedFrom::Home };
-        let (at, _) = log.geometry.locate(log.geometry.superblock()).expect("it was read");
+        let at = log.geometry.locate(log.geometry.superblock()).expect("it was read");
         undo.save(from, &[(at, log.block.clone())])?;
     }
     log.superblock.set_start(None);
@@ -166,7 +177,7 @@ pub(super) fn empty_log(
 
 fn write_superblock(geometry: &LogGeometry, sb: &JournalSuperblock, block: &mut Buf) -> Result<(), Error> {
     block[..sb.bytes().len()].copy_from_slice(sb.bytes());
-    let (at, _) = geometry.locate(geometry.superblock()).expect("it was read");
+    let at = geometry.locate(geometry.superblock()).expect("it was read");
     let at = geometry.block_size().offset(at);
     geometry.device().write(at, Arc::new(block.clone()), Region::LogSuperblock)?;
     geometry.device().run(vec![Io::Flush])?;

@@ -69,7 +69,7 @@ impl UnrecoveredLog {
     /// several file systems share.
     pub fn open(geometry: LogGeometry) -> Result<Self, Error> {
         let at = geometry.superblock();
-        let (home, _) = geometry.locate(at).ok_or_else(|| Corrupt::new(Structure::JournalInode, "no first block"))?;
+        let home = geometry.locate(at).ok_or_else(|| Corrupt::new(Structure::JournalInode, "no first block"))?;
         let bs = geometry.block_size();
         let block = geometry.device().read(bs.offset(home), bs.bytes(), Region::LogSuperblock)?;
         let bad = |why| Error::Corrupt(Corrupt::new(Structure::JournalSuperblock, why).at(home));
