@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use quire_lab::accept::{self, MOUNTERS, Selection, crash};
+use quire_lab::bench;
 use quire_lab::mounter::Mounter;
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
@@ -75,6 +76,22 @@ enum What {
         #[arg(long, default_value_t = 10)]
         seconds: u64,
     },
+    /// Measure the kernel's ext4, fuse2fs and Quire on one loop device (root); prints a table
+    Bench {
+        /// Instead of kernel, fuse2fs and quire: any of them with :OPTIONS; the first is what the others are compared with
+        #[arg(long)]
+        mounter: Vec<Mounter>,
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        #[arg(long, default_value_t = 50_000)]
+        files: u64,
+        #[arg(long, default_value_t = 1024)]
+        mib: u64,
+        #[arg(long, default_value_t = 2000)]
+        writes: u32,
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        work: PathBuf,
+    },
     /// Make a tree from a seed
     Tree {
         dir: PathBuf,
@@ -135,6 +152,13 @@ fn main() -> Result<()> {
                 Kind::Storm => storm::work(&dir, &log, worker, seed, limit),
                 Kind::Append => append::work(&dir, &log, worker, seed, limit),
             })?;
+        }
+        What::Bench { mut mounter, rounds, files, mib, writes, work } => {
+            if mounter.is_empty() {
+                let all = ["kernel:data=ordered", "fuse2fs", "quire:data=ordered", "quire:data=journal"];
+                mounter = all.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+            }
+            bench::run(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
         }
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;

@@ -1,0 +1,203 @@
+//! Speed, side by side: the kernel's ext4, fuse2fs and Quire on the same loop device in the same run. The order rotates from round
+//! to round, each gets a fresh file system, and the medians are printed with the ratio to the first.
+//!
+//! Not a test: nothing here fails because something is slow.
+
+mod work;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cmd::{is_root, run_tool, text};
+use crate::mounter::Mounter;
+
+/// What to measure.
+#[derive(Debug)]
+pub struct Plan {
+    pub mounters: Vec<Mounter>,
+    pub rounds: usize,
+    /// Files of the tree.
+    pub files: u64,
+    /// MiB of the sequential file.
+    pub mib: u64,
+    /// Durable 4 KiB writes.
+    pub writes: u32,
+    /// Where the image under the loop device is made.
+    pub work: PathBuf,
+}
+
+/// A line of the table, and its unit.
+const FIGURES: [(&str, &str); 8] = [
+    ("overwrite 4 KiB + fdatasync", "us"),
+    ("append 4 KiB + fdatasync", "us"),
+    ("unpack the tree + sync", "s"),
+    ("delete the tree + sync", "s"),
+    ("sequential write", "MiB/s"),
+    ("sequential read", "MiB/s"),
+    ("daemon, peak resident", "MiB"),
+    ("unmount", "s"),
+];
+
+/// Figures of one round, by the index in `FIGURES`.
+type Round = [Option<f64>; FIGURES.len()];
+
+/// A loop device over a file that is fully allocated, so that no write costs the host's file system an allocation.
+struct Loop {
+    device: PathBuf,
+}
+
+impl Loop {
+    fn over(image: &Path, bytes: u64) -> Result<Self> {
+        let mut file = File::create(image)?;
+        let zeros = vec![0; 1 << 20];
+        for _ in 0..bytes >> 20 {
+            file.write_all(&zeros)?;
+        }
+        file.sync_all()?;
+        drop(file);
+        let said = run_tool("losetup", ["--find", "--show", "--direct-io=on", text(image)])?;
+        Ok(Self { device: PathBuf::from(said.trim()) })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(error) = run_tool("losetup", ["--detach", text(&self.device)]) {
+            eprintln!("cannot detach the loop device: {error:#}");
+        }
+    }
+}
+
+/// Measures and prints the table.
+pub fn run(plan: &Plan) -> Result<()> {
+    if !is_root() {
+        bail!("the benchmark needs root, for the loop device and the kernel's ext4");
+    }
+    let mut mounters = Vec::new();
+    for mounter in &plan.mounters {
+        match mounter.unavailable() {
+            Some(why) => println!("skipped {mounter}: {why}"),
+            None => mounters.push(mounter.clone()),
+        }
+    }
+    ensure!(!mounters.is_empty(), "nobody to measure");
+    let dir = tempfile::Builder::new().prefix("quire-bench-").tempdir_in(&plan.work)?;
+    let tar = work::archive(dir.path(), plan.files)?;
+    let size = (plan.mib << 20) * 2 + plan.files * 24 * 1024 + (512 << 20);
+    let disk = Loop::over(&dir.path().join("disk.img"), size >> 20 << 20)?;
+    println!(
+        "{} rounds on {} ({} MiB); {} files; {} MiB sequential",
+        plan.rounds,
+        disk.device.display(),
+        size >> 20,
+        plan.files,
+        plan.mib
+    );
+
+    let mut raw = Vec::new();
+    let mut rounds: BTreeMap<usize, Vec<Round>> = BTreeMap::new();
+    for round in 0..plan.rounds {
+        raw.push(work::raw_write(&disk.device, plan.writes)?);
+        for turn in 0..mounters.len() {
+            let who = (turn + round) % mounters.len();
+            let mounter = &mounters[who];
+            eprintln!("round {}: {mounter}", round + 1);
+            let figures = one(plan, mounter, &disk.device, dir.path(), &tar).with_context(|| format!("{mounter}"))?;
+            rounds.entry(who).or_default().push(figures);
+        }
+    }
+    println!("\nraw device, 4 KiB O_DIRECT write + fdatasync: {:.0} us\n", median(raw));
+    print_table(&mounters, &rounds);
+    Ok(())
+}
+
+fn one(plan: &Plan, mounter: &Mounter, device: &Path, dir: &Path, tar: &Path) -> Result<Round> {
+    run_tool(
+        "mke2fs",
+        [
+            "-q",
+            "-F",
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-i",
+            "12288",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+            text(device),
+        ],
+    )?;
+    let mut figures = Round::default();
+    let mounted = mounter.mount(device, &dir.join("mnt"))?;
+    let mnt = mounted.dir();
+    figures[0] = Some(work::overwrite(mnt, plan.writes)?);
+    figures[1] = Some(work::append(mnt, plan.writes)?);
+    figures[2] = Some(work::unpack(mnt, tar)?);
+    figures[3] = Some(work::delete(mnt)?);
+    figures[4] = Some(work::stream_write(mnt, plan.mib)?);
+    let written = mounted.peak_memory();
+    let start = std::time::Instant::now();
+    mounted.unmount()?;
+    figures[7] = Some(start.elapsed().as_secs_f64());
+    // A fresh mount has nothing of the file in memory, neither the kernel nor a daemon.
+    let mounted = mounter.mount(device, &dir.join("mnt"))?;
+    figures[5] = Some(work::stream_read(mounted.dir(), plan.mib)?);
+    figures[6] = written.max(mounted.peak_memory()).map(mib);
+    mounted.unmount()?;
+    Ok(figures)
+}
+
+fn mib(bytes: u64) -> f64 {
+    // Far below 2^53: exact.
+    #[expect(clippy::cast_precision_loss)]
+    let mib = (bytes >> 10) as f64 / 1024.0;
+    mib
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
+    }
+}
+
+/// Medians, and in brackets the ratio to the first column.
+fn print_table(mounters: &[Mounter], rounds: &BTreeMap<usize, Vec<Round>>) {
+    let names: Vec<String> = mounters.iter().map(ToString::to_string).collect();
+    println!("| | unit | {} |", names.join(" | "));
+    println!("|---|---|{}", "---|".repeat(names.len()));
+    for (n, (figure, unit)) in FIGURES.iter().enumerate() {
+        let medians: Vec<Option<f64>> = (0..mounters.len())
+            .map(|who| {
+                let values: Vec<f64> = rounds.get(&who)?.iter().filter_map(|round| round[n]).collect();
+                (!values.is_empty()).then(|| median(values))
+            })
+            .collect();
+        let base = medians[0];
+        let cells: Vec<String> = medians
+            .iter()
+            .map(|value| match (value, base) {
+                (None, _) => "-".to_owned(),
+                (Some(value), Some(base)) if base > 0.0 => format!("{value:.2} ({:.2})", value / base),
+                (Some(value), _) => format!("{value:.2}"),
+            })
+            .collect();
+        println!("| {figure} | {unit} | {} |", cells.join(" | "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert!((super::median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((super::median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,17 @@
+#!/bin/bash
+# Long randomized runs with a new seed each time, until MINUTES are over: scripts/soak.sh [MINUTES]. A failure prints its seed and
+# the command that repeats it, and ends the run.
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+scripts/setup.sh --tools
+minutes=${1:-30}
+end=$((SECONDS + minutes * 60)) seed=${SEED:-$RANDOM} runs=0
+export FULL=1 KEEP=1
+while [ $SECONDS -lt $end ]; do
+	say "== soak: run $((runs + 1)), seed $seed, $(((end - SECONDS) / 60)) minutes left"
+	for tests in crash fsx tree journal-corpus; do
+		SEED=$seed scripts/accept.sh $tests || die "failed with SEED=$seed FULL=1 scripts/accept.sh $tests"
+		[ $SECONDS -lt $end ] || break
+	done
+	seed=$((seed + 1)) runs=$((runs + 1))
+done
+say "soak: $runs runs in $minutes minutes, no failure"
