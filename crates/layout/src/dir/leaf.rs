@@ -97,21 +97,32 @@ impl DirFormat {
         self.seal_leaf(block);
     }
 
+    /// The first gap that holds a name: its record's byte, length, and bytes that stay with the record.
+    fn gap(&self, block: &[u8], name_len: usize) -> Result<Option<(usize, usize, usize)>, Corrupt> {
+        let need = Self::record_len(name_len);
+        for e in self.entries(block) {
+            let e = e?;
+            if e.rec_len - e.needs() >= need {
+                return Ok(Some((e.offset, e.rec_len, e.needs())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// True if a name of so many bytes fits in.
+    ///
+    /// # Errors
+    /// Corrupt: a record breaks the rules.
+    pub fn has_room(&self, block: &[u8], name_len: usize) -> Result<bool, Corrupt> {
+        Ok(self.gap(block, name_len)?.is_some())
+    }
+
     /// Puts a name into the first gap that holds it; `false` if there is none, and nothing has changed.
     ///
     /// # Errors
     /// Corrupt: a record breaks the rules.
     pub fn insert(&self, block: &mut [u8], name: &[u8], ino: Ino, ft: FileType) -> Result<bool, Corrupt> {
-        let need = Self::record_len(name.len());
-        let mut gap = None;
-        for e in self.entries(block) {
-            let e = e?;
-            if e.rec_len - e.needs() >= need {
-                gap = Some((e.offset, e.rec_len, e.needs()));
-                break;
-            }
-        }
-        let Some((at, rec_len, used)) = gap else { return Ok(false) };
+        let Some((at, rec_len, used)) = self.gap(block, name.len())? else { return Ok(false) };
         if used > 0 {
             self.put_rec_len(block, at, used);
         }
