@@ -10,6 +10,7 @@ mod close;
 pub mod error;
 mod fail;
 mod journal_open;
+pub mod map;
 mod op;
 mod open;
 pub mod options;

@@ -103,6 +103,13 @@ fn no_space(op: &Op<'_>) -> Error {
     op.state().alloc.newest_freed().map_or(Error::NoSpace, Error::NoSpaceYet)
 }
 
+/// Where the last allocation in a group ended: small files that are written one after the other lie so, too.
+pub(crate) fn next_in(op: &Op<'_>, g: GroupNo) -> BlockNo {
+    let pending = op.deferred.alloc.groups.get(&g).and_then(|d| d.next);
+    let hint = op.state().alloc.groups.get(usize::try_from(g.0).expect("small")).map_or(0, |h| h.next);
+    op.sb().group_start(g).plus(u64::from(pending.unwrap_or(hint)))
+}
+
 /// Free blocks that are neither claimed nor freed too recently, as this operation leaves them.
 pub(crate) fn available(op: &Op<'_>) -> u64 {
     op.state().alloc.available().saturating_add_signed(op.deferred.alloc.available)
@@ -153,7 +160,7 @@ fn search(op: &mut Op<'_>, r: &Request, want: u32) -> Result<Option<Run>> {
             }
             let from = if n == 0 { at } else { 0 };
             let found = group::with_free(op, g, r.below, |free| free.find(from, target))?;
-            if found.is_none_or(|f| f.len < target) && r.below.0 == u64::MAX {
+            if found.is_none_or(|f| f.len < target) && r.below.0 >= sb.blocks_count() {
                 op.deferred.alloc.group(g).longest = Some(found.map_or(0, |f| f.len));
             }
             let Some(run) = found.map(|f| run_of(g, f)) else { continue };

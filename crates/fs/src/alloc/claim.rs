@@ -43,6 +43,8 @@ impl Claim {
 /// As [`super::alloc_blocks`].
 pub fn claim(op: &mut Op<'_>, r: &Request) -> Result<Claim> {
     let run = blocks::find(op, r)?;
+    let (g, at) = op.state().alloc.group_of(run.start);
+    op.deferred.alloc.group(g).next = Some(at + run.len);
     Ok(claim_free(op, run))
 }
 

@@ -31,6 +31,12 @@ impl Zones {
         zones
     }
 
+    /// False before the groups of the image have been read.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.blocks > 0
+    }
+
     /// Adds more runs: the journal's.
     pub(crate) fn protect(&mut self, more: impl IntoIterator<Item = (BlockNo, u32)>) {
         let mut all = std::mem::take(&mut self.runs);

@@ -1,0 +1,523 @@
+//! Map tests: random changes against a model that maps block by block, on images of mke2fs, judged by e2fsck.
+
+use super::*;
+use crate::alloc::{Run, alloc_blocks, free_blocks};
+use crate::testing::{TestVolume, fsck, mke2fs, run as tool};
+use crate::{Options, alloc::Pool};
+use std::collections::BTreeMap;
+
+/// A volume with one empty file.
+fn with_file(size: &str, args: &[&str]) -> (TestVolume, Ino) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), b"").unwrap();
+    let from = dir.path().to_str().unwrap();
+    let image = mke2fs(size, &[args, &["-d", from]].concat());
+    (TestVolume::on(image, Options::default()), Ino(12))
+}
+
+fn check(t: &TestVolume) {
+    t.volume.freeze().unwrap();
+    fsck(&t.device.snapshot());
+    t.volume.thaw().unwrap();
+}
+
+/// Changes the file in one operation.
+fn change<T>(t: &TestVolume, ino: Ino, mut f: impl FnMut(&mut Op<'_>, &mut Inode) -> Result<T>) -> Result<T> {
+    t.volume.run(|op| {
+        let mut inode = op.inode(ino)?;
+        let r = f(op, &mut inode)?;
+        let bs = op.sb().block_size().bytes64();
+        let last = extents(op, ino, &inode, FileBlock(0), usize::MAX)?.last().map_or(0, |e| u64::from(e.end().0));
+        inode.set_size(last * bs);
+        op.put_inode(ino, &mut inode)?;
+        Ok(r)
+    })
+}
+
+/// Blocks where the file would have them next.
+fn alloc_near(op: &mut Op<'_>, ino: Ino, inode: &Inode, at: FileBlock, n: u32) -> Result<Run> {
+    let goal = goal(op, ino, inode, at)?;
+    alloc_blocks(op, goal, n, Pool::User)
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        u32::try_from((self.0 >> 11) % u64::from(n)).unwrap()
+    }
+}
+
+/// Names the seed of a test that fails, and how to run it again.
+struct Seed(u64, &'static str);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("repeat: QUIRE_SEED={} cargo test -p quire-fs --lib {}", self.0, self.1);
+        }
+    }
+}
+
+fn seeds(n: u64) -> Vec<u64> {
+    match std::env::var("QUIRE_SEED") {
+        Ok(s) => vec![s.parse().expect("QUIRE_SEED is a number")],
+        Err(_) => (1..=n).collect(),
+    }
+}
+
+/// Each mapped file block: disk block, unwritten.
+type Model = BTreeMap<u32, (u64, bool)>;
+
+fn read_back(t: &TestVolume, ino: Ino) -> Model {
+    let mut m = Model::new();
+    let found = t.volume.run(|op| {
+        let inode = op.inode(ino)?;
+        extents(op, ino, &inode, FileBlock(0), usize::MAX)
+    });
+    for e in found.unwrap() {
+        for n in 0..e.len {
+            assert!(m.insert(e.at.0 + n, (e.phys.0 + u64::from(n), e.unwritten)).is_none(), "M1");
+        }
+    }
+    m
+}
+
+/// Lookup says the same as the model, block by block and in runs.
+fn check_lookups(t: &TestVolume, ino: Ino, m: &Model, rng: &mut Rng, space: u32) {
+    for _ in 0..20 {
+        let at = rng.below(space);
+        let got = t
+            .volume
+            .run(|op| {
+                let inode = op.inode(ino)?;
+                lookup(op, ino, &inode, FileBlock(at), 50)
+            })
+            .unwrap();
+        match got {
+            Mapping::Hole { len } => assert!((at..at + len).all(|b| !m.contains_key(&b)), "hole at {at}"),
+            Mapping::Mapped { phys, len, unwritten } => {
+                for n in 0..len {
+                    assert_eq!(m.get(&(at + n)), Some(&(phys.0 + u64::from(n), unwritten)), "at {at}+{n}");
+                }
+            }
+        }
+    }
+}
+
+/// Removes a range in as many operations as the budget wants.
+fn remove_in_steps(t: &TestVolume, ino: Ino, from: u32, to: u32, budget: usize) {
+    let mut to = FileBlock(to);
+    let mut steps = 0;
+    loop {
+        let done = change(t, ino, |op, i| remove(op, ino, i, FileBlock(from), to, budget)).unwrap();
+        let Some(next) = done.next else { return };
+        assert!(next < to, "a step makes progress");
+        to = next;
+        steps += 1;
+        assert!(steps < 10_000);
+    }
+}
+
+fn one_step(t: &TestVolume, ino: Ino, m: &mut Model, rng: &mut Rng, space: u32, unwritten_ok: bool) {
+    let at = rng.below(space);
+    let longest = if rng.below(8) == 0 { 300 } else { 12 };
+    let len = 1 + rng.below(longest);
+    let end = (at + len).min(space);
+    match rng.below(if unwritten_ok { 10 } else { 6 }) {
+        0..=3 => {
+            // Fill the holes of a range, piece by piece.
+            let unwritten = unwritten_ok && rng.below(2) == 0;
+            let mut b = at;
+            while b < end {
+                let hole = u32::try_from((b..end).take_while(|x| !m.contains_key(x)).count()).unwrap();
+                if hole == 0 {
+                    b += 1;
+                    continue;
+                }
+                let run = change(t, ino, |op, i| {
+                    let goal = goal(op, ino, i, FileBlock(b))?;
+                    let run = alloc_blocks(op, goal, hole, Pool::User)?;
+                    insert(op, ino, i, FileBlock(b), run.start, run.len, unwritten)?;
+                    Ok(run)
+                })
+                .unwrap();
+                for n in 0..run.len {
+                    m.insert(b + n, (run.start.0 + u64::from(n), unwritten));
+                }
+                b += run.len;
+            }
+        }
+        4 | 5 => {
+            let budget = [1, 3, 1000][usize::try_from(rng.below(3)).unwrap()];
+            remove_in_steps(t, ino, at, end, budget);
+            m.retain(|b, _| *b < at || *b >= end);
+        }
+        6 | 7 => {
+            let kind = rng.below(2) == 0;
+            change(t, ino, |op, i| {
+                let f = if kind { mark_unwritten } else { convert_written };
+                f(op, ino, i, FileBlock(at), end - at)
+            })
+            .unwrap();
+            for (_, v) in m.range_mut(at..end) {
+                v.1 = kind;
+            }
+        }
+        8 => {
+            remove_in_steps(t, ino, at, end, 1000);
+            let budget = [1, 1000][usize::try_from(rng.below(2)).unwrap()];
+            let mut from = Some(FileBlock(end));
+            while let Some(f) = from {
+                from = change(t, ino, |op, i| shift_left(op, ino, i, f, end - at, budget)).unwrap();
+            }
+            m.retain(|b, _| *b < at || *b >= end);
+            *m = std::mem::take(m).into_iter().map(|(b, v)| (if b >= end { b - (end - at) } else { b }, v)).collect();
+        }
+        _ => {
+            let by = 1 + rng.below(5);
+            let budget = [1, 1000][usize::try_from(rng.below(2)).unwrap()];
+            let mut to = None;
+            loop {
+                to = change(t, ino, |op, i| shift_right(op, ino, i, FileBlock(at), by, to, budget)).unwrap();
+                if to.is_none() {
+                    break;
+                }
+            }
+            *m = std::mem::take(m).into_iter().map(|(b, v)| (if b >= at { b + by } else { b }, v)).collect();
+        }
+    }
+}
+
+fn random_changes(args: &[&str], seed: u64, steps: u32, unwritten_ok: bool, name: &'static str) {
+    let _named = Seed(seed, name);
+    let (t, ino) = with_file("24M", args);
+    let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let free = t.volume.run(|op| Ok(op.state().alloc.free_blocks())).unwrap();
+    let mut m = Model::new();
+    let space = 4000;
+    for step in 0..steps {
+        one_step(&t, ino, &mut m, &mut rng, space, unwritten_ok);
+        if step % 16 == 0 {
+            assert_eq!(read_back(&t, ino), m, "{args:?} seed {seed} step {step}");
+            check_lookups(&t, ino, &m, &mut rng, space);
+        }
+    }
+    assert_eq!(read_back(&t, ino), m);
+    check(&t);
+    // A fresh mount reads the same; then everything goes.
+    let again = TestVolume::on(t.device.snapshot(), Options::default());
+    assert_eq!(read_back(&again, ino), m);
+    remove_in_steps(&again, ino, 0, u32::MAX, 40);
+    assert_eq!(read_back(&again, ino), Model::new());
+    let left = again.volume.run(|op| {
+        let i = op.inode(ino)?;
+        Ok((i.sectors(op.sb().features(), 4096), op.state().alloc.free_blocks()))
+    });
+    assert_eq!(left.unwrap(), (0, free), "M3, M4");
+    again.check();
+}
+
+#[test]
+fn extents_agree_with_a_model() {
+    const KINDS: &[&[&str]] = &[
+        &["-t", "ext4", "-b", "1024"],
+        &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^64bit,uninit_bg"],
+        &["-t", "ext4", "-b", "2048", "-O", "^flex_bg,meta_bg,^resize_inode"],
+        &["-t", "ext4", "-b", "1024", "-O", "^huge_file,^metadata_csum", "-I", "128"],
+    ];
+    for seed in seeds(3) {
+        for args in KINDS {
+            random_changes(args, seed, 250, true, "extents_agree_with_a_model");
+        }
+    }
+}
+
+#[test]
+fn indirect_maps_agree_with_a_model() {
+    for seed in seeds(2) {
+        for args in [&["-t", "ext3", "-b", "1024"][..], &["-t", "ext2", "-b", "4096"]] {
+            random_changes(args, seed, 250, false, "indirect_maps_agree_with_a_model");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_a_clean_image_and_the_map_as_it_was() {
+    for seed in seeds(3) {
+        for args in [&["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal"][..], &["-t", "ext2", "-b", "1024"]]
+        {
+            let _named = Seed(seed, "a_full_disk_leaves_a_clean_image");
+            let (t, ino) = with_file("1M", args);
+            let mut rng = Rng(seed | 1);
+            let (mut full, mut tries) = (0, 0);
+            while full < 60 && tries < 5000 {
+                tries += 1;
+                let before = read_back(&t, ino);
+                let at = FileBlock(rng.below(100_000));
+                let cut = rng.below(4) == 0;
+                let r = change(&t, ino, |op, i| {
+                    if cut && i.uses_extents() {
+                        // Cutting extents may need blocks for the tree, too.
+                        return convert_written(op, ino, i, FileBlock(at.0 % 50), 1);
+                    }
+                    if let Mapping::Mapped { .. } = lookup(op, ino, i, at, 1)? {
+                        return Ok(());
+                    }
+                    let run = alloc_blocks(op, BlockNo(u64::from(at.0) % 1024), 1, Pool::Reserved)?;
+                    insert(op, ino, i, at, run.start, 1, i.uses_extents() && at.0 % 3 == 0)
+                });
+                match r {
+                    Ok(()) => {}
+                    Err(Error::NoSpace) => {
+                        full += 1;
+                        assert_eq!(read_back(&t, ino), before);
+                        if full % 20 == 1 {
+                            check(&t);
+                        }
+                        // Make a little room, so that it fills up at another point.
+                        let some: Vec<_> = before
+                            .keys()
+                            .copied()
+                            .skip(usize::try_from(rng.below(9)).unwrap())
+                            .take(1 + full % 3)
+                            .collect();
+                        for b in some {
+                            remove_in_steps(&t, ino, b, b + 1, 100);
+                        }
+                    }
+                    Err(e) => panic!("{e}"),
+                }
+            }
+            assert!(full >= 60);
+            check(&t);
+        }
+    }
+}
+
+#[test]
+fn long_runs_are_cut_into_extents_of_legal_length() {
+    let (t, ino) = with_file("300M", &["-t", "ext4", "-b", "1024", "-O", "^has_journal", "-g", "8192"]);
+    let run = Run::new(BlockNo(20_000), 1);
+    // One extent of 32768 written blocks, made from pieces that touch; then all of it unwritten.
+    let start = change(&t, ino, |op, i| {
+        let first = alloc_blocks(op, run.start, 6000, Pool::User)?;
+        insert(op, ino, i, FileBlock(0), first.start, first.len, false)?;
+        let mut at = first.len;
+        while at < 40_000 {
+            let n = alloc_near(op, ino, i, FileBlock(at), 40_000 - at)?;
+            insert(op, ino, i, FileBlock(at), n.start, n.len, false)?;
+            at += n.len;
+        }
+        Ok(first.start)
+    })
+    .unwrap();
+    assert!(start.0 > 0);
+    let written = read_back(&t, ino);
+    assert_eq!(written.len(), 40_000);
+    change(&t, ino, |op, i| mark_unwritten(op, ino, i, FileBlock(0), 40_000)).unwrap();
+    assert!(read_back(&t, ino).values().all(|v| v.1));
+    check(&t);
+    change(&t, ino, |op, i| convert_written(op, ino, i, FileBlock(0), 40_000)).unwrap();
+    assert_eq!(read_back(&t, ino), written);
+    check(&t);
+}
+
+#[test]
+fn an_extent_of_32768_blocks_becomes_unwritten_in_two() {
+    let (t, ino) = with_file("200M", &["-t", "ext4", "-b", "4096", "-O", "^has_journal"]);
+    // The group is smaller than that, so the extent is put together; flex_bg leaves long free runs.
+    change(&t, ino, |op, i| {
+        let mut at = 0;
+        while at < 32768 {
+            let n = alloc_near(op, ino, i, FileBlock(at), 32768 - at)?;
+            insert(op, ino, i, FileBlock(at), n.start, n.len, false)?;
+            at += n.len;
+        }
+        mark_unwritten(op, ino, i, FileBlock(0), 32768)?;
+        convert_written(op, ino, i, FileBlock(100), 5)
+    })
+    .unwrap();
+    let m = read_back(&t, ino);
+    assert_eq!(m.values().filter(|v| !v.1).count(), 5);
+    check(&t);
+}
+
+#[test]
+fn limits_of_the_file_are_typed() {
+    let (t, ino) = with_file("24M", &["-t", "ext4"]);
+    let last = FileBlock(u32::MAX - 1);
+    change(&t, ino, |op, i| allocate(op, ino, i, last, 1, Pool::User)).unwrap();
+    assert!(matches!(change(&t, ino, |op, i| allocate(op, ino, i, last, 2, Pool::User)), Err(Error::TooLarge)));
+    let far = change(&t, ino, |op, i| shift_right(op, ino, i, FileBlock(5), 1, None, 100));
+    assert!(matches!(far, Err(Error::TooLarge)));
+    let (t, ino) = with_file("24M", &["-t", "ext3", "-b", "1024"]);
+    let end = FileBlock(u32::try_from(imap::file_blocks(BlockSize::K1)).unwrap());
+    change(&t, ino, |op, i| allocate(op, ino, i, FileBlock(end.0 - 1), 1, Pool::User)).unwrap();
+    assert!(matches!(change(&t, ino, |op, i| allocate(op, ino, i, end, 1, Pool::User)), Err(Error::TooLarge)));
+    let shift = change(&t, ino, |op, i| shift_left(op, ino, i, FileBlock(5), 1, 100));
+    assert!(matches!(shift, Err(Error::NotSupported(_))));
+    check(&t);
+}
+
+/// A file whose every block is an extent of its own: `n` of them.
+fn many_extents(n: u32, size: &str) -> (TestVolume, Ino) {
+    let (t, ino) = with_file(size, &["-t", "ext4", "-b", "1024", "-O", "^has_journal", "-m", "0"]);
+    let mut at = 0;
+    while at < n {
+        let upto = n.min(at + 2000);
+        t.volume
+            .run(|op| {
+                let mut i = op.inode(ino)?;
+                let mut b = at;
+                while b < upto {
+                    let run = alloc_near(op, ino, &i, FileBlock(b * 2), upto - b)?;
+                    for k in 0..run.len {
+                        let phys = run.start.plus(u64::from(k));
+                        insert(op, ino, &mut i, FileBlock((b + k) * 2), phys, 1, false)?;
+                    }
+                    b += run.len;
+                }
+                i.set_size(u64::from(upto) * 2 * 1024);
+                op.put_inode(ino, &mut i)
+            })
+            .unwrap();
+        at = upto;
+    }
+    (t, ino)
+}
+
+#[test]
+fn many_extents_are_found_cut_and_removed_within_budgets_m5() {
+    let n = 30_000;
+    let (t, ino) = many_extents(n, "64M");
+    check(&t);
+    let m = read_back(&t, ino);
+    assert_eq!(m.len(), usize::try_from(n).unwrap());
+    let touched = t.volume.run(|op| {
+        let mut i = op.inode(ino)?;
+        lookup(op, ino, &i, FileBlock(31_111), 1)?;
+        convert_written(op, ino, &mut i, FileBlock(0), 10)?;
+        remove(op, ino, &mut i, FileBlock(31_000), FileBlock(31_010), 1000)?;
+        op.put_inode(ino, &mut i)?;
+        Ok(op.touched())
+    });
+    assert!(touched.unwrap() < 16);
+    let mut to = FileBlock(u32::MAX);
+    let mut steps = 0;
+    loop {
+        let (done, touched) = t
+            .volume
+            .run(|op| {
+                let mut i = op.inode(ino)?;
+                let r = remove(op, ino, &mut i, FileBlock(0), to, 64)?;
+                i.set_size(u64::from(r.next.map_or(0, |b| b.0)) * 1024);
+                op.put_inode(ino, &mut i)?;
+                Ok((r, op.touched()))
+            })
+            .unwrap();
+        assert!(touched <= 64 + STEP_BLOCKS, "{touched}");
+        steps += 1;
+        if steps % 5 == 1 {
+            check(&t);
+        }
+        match done.next {
+            Some(next) => to = next,
+            None => break,
+        }
+    }
+    assert!(steps > 3, "{steps}");
+    check(&t);
+}
+
+#[test]
+#[ignore = "200,000 extents: minutes of memory traffic; run by hand"]
+fn two_hundred_thousand_extents() {
+    let begin = std::time::Instant::now();
+    let (t, ino) = many_extents(200_000, "512M");
+    println!("inserted in {:?}", begin.elapsed());
+    check(&t);
+    assert_eq!(read_back(&t, ino).len(), 200_000);
+    let begin = std::time::Instant::now();
+    let mut to = FileBlock(u32::MAX);
+    while let Some(next) = change(&t, ino, |op, i| remove(op, ino, i, FileBlock(0), to, 500)).unwrap().next {
+        to = next;
+    }
+    println!("removed in {:?}", begin.elapsed());
+    check(&t);
+}
+
+/// A tree block with one rule broken is refused by name and block, and nothing panics.
+#[test]
+fn a_spoiled_tree_block_is_refused() {
+    let (t, ino) = with_file("24M", &["-t", "ext4", "-b", "1024"]);
+    for n in 0..200 {
+        change(&t, ino, |op, i| allocate(op, ino, i, FileBlock(n * 2), 1, Pool::User)).unwrap();
+    }
+    check(&t);
+    let root = t.volume.run(|op| op.inode(ino)).unwrap();
+    let child = quire_layout::extent::Node::new(root.block_area()).index(0).child;
+    let image = t.device.snapshot();
+    let at = usize::try_from(child.0 * 1024).unwrap();
+    for (offset, why) in [(0, "magic"), (40, "key"), (1020, "checksum")] {
+        let mut bad = image.clone();
+        bad[at + offset] ^= 0x40;
+        let t = TestVolume::on(bad, Options::default());
+        let e = t.volume.run(|op| {
+            let i = op.inode(ino)?;
+            lookup(op, ino, &i, FileBlock(0), 1)
+        });
+        let Err(Error::Corrupt(c)) = e else { panic!("{why}: {e:?}") };
+        assert_eq!((c.structure, c.block, c.object), (Structure::ExtentNode, Some(child), Some(12)), "{why}");
+    }
+}
+
+#[test]
+fn blocks_that_two_files_share_are_not_freed_twice() {
+    let (t, ino) = with_file("24M", &["-t", "ext4"]);
+    let phys = change(&t, ino, |op, i| allocate(op, ino, i, FileBlock(0), 1, Pool::User)).unwrap().0;
+    t.volume.run(|op| free_blocks(op, phys, 1)).unwrap();
+    let e = change(&t, ino, |op, i| remove_all(op, ino, i, FileBlock(0), 100)).unwrap_err();
+    assert!(matches!(&e, Error::Corrupt(c) if c.structure == Structure::BlockBitmap), "{e}");
+}
+
+/// Runs of a file as debugfs sees them: logical, physical, unwritten.
+fn as_debugfs_sees(image: &[u8], path: &str) -> Model {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), image).unwrap();
+    let out = tool("debugfs", &["-R", &format!("dump_extents -l {path}"), file.path().to_str().unwrap()]);
+    let mut m = Model::new();
+    for line in out.lines().filter(|l| l.contains('/') && l.contains('-') && !l.contains("Level")) {
+        let nums: Vec<u64> =
+            line.split(|c: char| !c.is_ascii_digit()).filter(|s| !s.is_empty()).map(|s| s.parse().unwrap()).collect();
+        // level/depth entry/entries logical-logical physical-physical length
+        for (n, b) in (nums[4]..=nums[5]).enumerate() {
+            m.insert(u32::try_from(b).unwrap(), (nums[6] + u64::try_from(n).unwrap(), line.contains("Uninit")));
+        }
+    }
+    m
+}
+
+#[test]
+fn debugfs_sees_the_same_tree() {
+    let (t, ino) = with_file("24M", &["-t", "ext4", "-b", "1024"]);
+    let mut rng = Rng(99);
+    for _ in 0..300 {
+        let at = FileBlock(rng.below(3000));
+        let unwritten = rng.below(2) == 0;
+        change(&t, ino, |op, i| match lookup(op, ino, i, at, 1)? {
+            Mapping::Mapped { .. } => Ok(()),
+            Mapping::Hole { .. } => {
+                let run = alloc_near(op, ino, i, at, 1)?;
+                insert(op, ino, i, at, run.start, 1, unwritten)
+            }
+        })
+        .unwrap();
+    }
+    let m = read_back(&t, ino);
+    t.volume.close().unwrap();
+    assert_eq!(as_debugfs_sees(&t.device.snapshot(), "/f"), m);
+}
