@@ -79,7 +79,7 @@ impl Superblock {
     }
 
     /// As [`Superblock::decode`], but accepts a tear between the sector of the flags (0x200..) and that of
-    /// the checksum: if toggling some of `VALID`, `needs_recovery`, `orphan_present` and Quire's bit makes
+    /// the checksum: if toggling some of `VALID`, `ERROR`, `needs_recovery`, `orphan_present` and Quire's bit makes
     /// the checksum match, the bytes as they are on disk are right and only the checksum's sector is old
     /// or new. Returns the superblock with its checksum mended, and whether it had to be.
     ///
@@ -90,7 +90,7 @@ impl Superblock {
         if sb.checksum_matches() {
             return Ok((sb, false));
         }
-        for mask in 1u32..16 {
+        for mask in 1u32..32 {
             let mut other = sb.clone();
             let mut f = other.features();
             if mask & 1 != 0 {
@@ -104,6 +104,9 @@ impl Superblock {
             }
             if mask & 8 != 0 {
                 f.incompat ^= incompat::QUIRE_LOG;
+            }
+            if mask & 16 != 0 {
+                other.set_state(other.state() ^ state::ERROR);
             }
             other.set_features(f);
             if other.checksum_matches() {

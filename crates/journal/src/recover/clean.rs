@@ -110,7 +110,7 @@ impl CleanLog {
     ///
     /// # Errors
     /// Device; corrupt: the superblock, even taken as torn.
-    pub fn finish(&mut self, home: &Arc<dyn BlockDevice>, now: u64) -> Result<Superblock, Error> {
+    pub fn finish(&mut self, home: &Arc<dyn BlockDevice>) -> Result<Superblock, Error> {
         let (at, offset) = superblock_place(self.geometry.block_size());
         let start = self.geometry.block_size().offset(at);
         let mut block = home.read(start, self.geometry.block_size().bytes(), Region::Superblock)?;
@@ -118,7 +118,7 @@ impl CleanLog {
         let before = sb.clone();
         mark_recovered(&mut sb, self.errno(), &self.damage);
         if sb != before || torn {
-            sb.set_write_time(now);
+            // Only flags may change, or a tear between them and the checksum could not be mended (R5).
             sb.seal();
             block[offset..offset + SIZE].copy_from_slice(sb.bytes());
             home.write(start, Arc::new(block), Region::Superblock)?;

@@ -96,7 +96,7 @@ pub(crate) fn recover_with_ours(d: &Dirty) -> Ours {
     let plan = o.log.and_then(|log| {
         let plan = log.scan(home_blocks(&*home, bs), &mut |_| {})?;
         let mut clean = log.replay(plan.clone(), &o.home, None, &mut |_| {})?;
-        clean.finish(&o.home, 1_700_000_000)?;
+        clean.finish(&o.home)?;
         Ok(plan)
     });
     Ours { after: Dirty { image: home.snapshot(), external: external.map(|e| e.snapshot()) }, plan }
