@@ -7,6 +7,7 @@
 pub mod alloc;
 pub mod attr;
 mod close;
+pub mod dir;
 pub mod error;
 mod fail;
 mod journal_open;

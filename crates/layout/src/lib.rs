@@ -15,6 +15,7 @@ pub mod extent;
 pub mod features;
 pub mod group_desc;
 pub mod indirect;
+pub mod inline_data;
 pub mod inode;
 pub mod jbd2;
 pub mod orphan_file;

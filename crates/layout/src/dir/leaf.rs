@@ -33,6 +33,12 @@ impl DirFormat {
         self.walk(block, 0, self.leaf_end())
     }
 
+    /// The records of a directory in its inode, in one of the two places where they are.
+    #[must_use]
+    pub fn inline_entries<'a>(&self, area: &'a [u8]) -> Entries<'a> {
+        self.walk(area, 0, area.len())
+    }
+
     /// Checks a leaf that came from disk: checksum, then every record and name.
     ///
     /// # Errors

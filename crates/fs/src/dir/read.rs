@@ -1,0 +1,213 @@
+//! Listing a directory, in an order that survives changes.
+//!
+//! ```text
+//! cookie, linear directory:   the byte after the entry
+//! cookie, dir_index:          0 start   1 after .   2 after ..   else 3 + key
+//! key                         hash / 2 (31 bits) | tie break (24 bits) | number among equals (8 bits)
+//! ```
+//! With `dir_index` the order is that of the hashes also while the directory has only one block, because it may become an
+//! htree in the middle of a listing, and a name's hash stays what it is when leaves are split. Names never move in a
+//! linear directory. Names that agree in 55 bits of hash are numbered in the order of their bytes.
+
+use super::blocks::Dir;
+use super::tree::Path;
+use super::{corrupt, inline};
+use crate::error::Result;
+use crate::op::Op;
+use quire_journal::Image;
+use quire_layout::dir::{DirEntry, FileType, Hasher, is_name};
+use quire_layout::inline_data::is_inline;
+use quire_layout::inode::Inode;
+use quire_layout::{BlockNo, Corrupt, Ino};
+
+/// Leaves full of one and the same hash that are taken together.
+const MAX_CHAIN: usize = 1024;
+const AFTER_DOT: u64 = 1;
+const AFTER_DOTDOT: u64 = 2;
+
+/// One name of a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct DirItem<'a> {
+    pub ino: Ino,
+    pub name: &'a [u8],
+    /// `Unknown` on file systems without `filetype`: the inode knows.
+    pub file_type: FileType,
+    /// Where a listing goes on that has taken this item. Never 0, below 2^63.
+    pub next_cookie: u64,
+}
+
+pub(super) type Sink<'s> = dyn FnMut(DirItem<'_>) -> bool + 's;
+
+/// Gives the names from `cookie` on (0: from the start) to `sink`, until that refuses one by `false` or there are no more.
+/// An operation may be run several times: let the sink begin anew whenever this is called.
+///
+/// # Errors
+/// Corrupt; not a directory. Names given before stay valid.
+pub fn read(op: &mut Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<()> {
+    if is_inline(inode) {
+        return inline::read(op, ino, inode, cookie, sink);
+    }
+    let dir = Dir::new(op, ino, inode)?;
+    if dir.blocks == 0 {
+        return Ok(());
+    }
+    if !dir.indexed && (dir.blocks > 1 || !dir.may_index) {
+        return read_linear(op, &dir, inode, cookie, sink);
+    }
+    if !read_dots(op, &dir, inode, cookie, sink)? {
+        return Ok(());
+    }
+    let from = cookie.saturating_sub(AFTER_DOTDOT);
+    if dir.indexed { read_indexed(op, &dir, inode, from, sink) } else { read_one_block(op, &dir, inode, from, sink) }
+}
+
+fn read_linear(op: &mut Op<'_>, dir: &Dir, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<()> {
+    let bs = op.sb().block_size().bytes64();
+    let Ok(first) = u32::try_from(cookie / bs) else { return Ok(()) };
+    for n in first..dir.blocks {
+        let (block, image) = dir.linear(op, inode, n)?;
+        let start = u64::from(n) * bs;
+        for e in dir.format.entries(&image) {
+            let e = usable(e, dir, block)?;
+            let offset = start + u64::try_from(e.offset).expect("in a block");
+            if !e.is_used() || offset < cookie {
+                continue;
+            }
+            let next_cookie = offset + u64::try_from(e.rec_len).expect("in a block");
+            if !sink(DirItem { ino: e.ino, name: e.name, file_type: e.file_type, next_cookie }) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An entry that may be shown.
+fn usable<'a>(e: Result<DirEntry<'a>, Corrupt>, dir: &Dir, block: BlockNo) -> Result<DirEntry<'a>> {
+    match e {
+        Ok(e) if e.is_used() && !is_name(e.name) => {
+            Err(corrupt("name holds a NUL or a slash", dir.ino).at(block).into())
+        }
+        Ok(e) => Ok(e),
+        Err(c) => Err(c.at(block).of(dir.ino.0).into()),
+    }
+}
+
+/// `.` and `..`; `false` if the sink refused one.
+fn read_dots(op: &mut Op<'_>, dir: &Dir, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<bool> {
+    for (name, next_cookie) in [(&b"."[..], AFTER_DOT), (b"..", AFTER_DOTDOT)] {
+        if cookie < next_cookie {
+            let e = dir.dot(op, inode, name)?;
+            if !sink(DirItem { ino: e.ino, name, file_type: e.file_type, next_cookie }) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn read_one_block(op: &mut Op<'_>, dir: &Dir, inode: &Inode, from: u64, sink: &mut Sink<'_>) -> Result<()> {
+    let hasher = Hasher::for_new(op.sb())?;
+    let (block, image) = dir.linear(op, inode, 0)?;
+    let mut list = Vec::new();
+    for e in dir.format.entries(&image) {
+        let e = usable(e, dir, block)?;
+        if e.is_used() && e.name != b"." && e.name != b".." {
+            list.push(Keyed::new(&hasher, e));
+        }
+    }
+    emit(list, from, sink);
+    Ok(())
+}
+
+fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, from: u64, sink: &mut Sink<'_>) -> Result<()> {
+    let start = u32::try_from((from >> 32).min(0x7FFF_FFFF)).expect("31 bits") << 1;
+    let mut path = Path::to(op, dir, inode, |_| start)?;
+    loop {
+        // Leaves that one hash runs through are taken together, so that its names are numbered as one group.
+        let mut chain: Vec<Leaf> = Vec::new();
+        let more = loop {
+            let (block, image) = path.leaf_ahead(op, dir, inode)?;
+            let next = path.next_hash();
+            chain.push(Leaf { block, image, first: path.first_hash(), next });
+            if chain.len() > MAX_CHAIN {
+                return Err(corrupt("too many names of one hash", dir.ino).at(block).into());
+            }
+            if !path.advance(op, dir, inode)? {
+                break false;
+            }
+            if next.is_none_or(|h| h & 1 == 0) {
+                break true;
+            }
+        };
+        let mut list = Vec::new();
+        for leaf in &chain {
+            for e in dir.format.entries(&leaf.image) {
+                let e = usable(e, dir, leaf.block)?;
+                if e.is_used() {
+                    let k = Keyed::new(&path.hasher, e);
+                    if !leaf.may_hold(k.major) {
+                        return Err(corrupt("name outside of its leaf's hashes", dir.ino).at(leaf.block).into());
+                    }
+                    list.push(k);
+                }
+            }
+        }
+        if !emit(list, from, sink) || !more {
+            return Ok(());
+        }
+    }
+}
+
+/// A leaf and the range of its hashes, as index pairs give it.
+struct Leaf {
+    block: BlockNo,
+    image: Image,
+    first: u32,
+    next: Option<u32>,
+}
+
+impl Leaf {
+    fn may_hold(&self, major: u32) -> bool {
+        // An odd bound is the hash itself and belongs to both neighbours.
+        major >= self.first & !1 && self.next.is_none_or(|next| major < next)
+    }
+}
+
+/// An entry and its key with the number 0.
+struct Keyed<'a> {
+    key: u64,
+    major: u32,
+    entry: DirEntry<'a>,
+}
+
+impl<'a> Keyed<'a> {
+    fn new(hasher: &Hasher, entry: DirEntry<'a>) -> Self {
+        let hash = hasher.hash(entry.name);
+        let tie = hasher.tie_break(entry.name, hash);
+        let key = u64::from(hash.major >> 1) << 32 | u64::from(tie & !0xFF);
+        Keyed { key, major: hash.major, entry }
+    }
+}
+
+/// Gives the entries whose key is at least `from`, in order; `false` if the sink refused one.
+fn emit(mut list: Vec<Keyed<'_>>, from: u64, sink: &mut Sink<'_>) -> bool {
+    list.retain(|k| k.key | 0xFF >= from);
+    list.sort_by(|a, b| (a.key, a.entry.name).cmp(&(b.key, b.entry.name)));
+    let mut number = 0;
+    let mut before = None;
+    for k in &list {
+        number = if before == Some(k.key) { (number + 1).min(0xFF) } else { 0 };
+        before = Some(k.key);
+        let key = k.key | number;
+        if key < from {
+            continue;
+        }
+        let next_cookie = key + 1 + AFTER_DOTDOT;
+        let e = &k.entry;
+        if !sink(DirItem { ino: e.ino, name: e.name, file_type: e.file_type, next_cookie }) {
+            return false;
+        }
+    }
+    true
+}

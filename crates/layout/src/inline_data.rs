@@ -1,0 +1,48 @@
+//! Small files and directories inside their inode (`inline_data`).
+//!
+//! ```text
+//! file       i_block[60]: bytes 0..60     | attribute system.data: bytes 60.. up to the size
+//! directory  i_block[60]: parent u32, entries (56 bytes) | system.data: more entries
+//! ```
+//! Read, never written: the feature makes a mount read-only.
+//! Source: kernel documentation, "ext4: inline data".
+
+use crate::error::{Corrupt, Structure};
+use crate::inode::{Inode, flags};
+use crate::units::Ino;
+use crate::xattr::{self, Namespace, Value};
+
+/// True if the inode's content is in the inode.
+#[must_use]
+pub fn is_inline(inode: &Inode) -> bool {
+    inode.has(flags::INLINE_DATA)
+}
+
+/// The part that is in the attribute; empty if there is none.
+///
+/// # Errors
+/// Corrupt: the inode's attributes are, or the value is not in the inode.
+pub fn tail(ino: Ino, inode: &Inode) -> Result<Vec<u8>, Corrupt> {
+    let attrs = xattr::decode_inline(ino, inode)?;
+    match attrs.into_iter().find(|a| a.is(Namespace::SYSTEM, b"data")).map(|a| a.value) {
+        None => Ok(Vec::new()),
+        Some(Value::Here(bytes)) => Ok(bytes),
+        Some(_) => Err(Corrupt::new(Structure::InlineData, "value is not in the inode").of(ino.0)),
+    }
+}
+
+/// The bytes of an inline file or symbolic link.
+///
+/// # Errors
+/// Corrupt: as [`tail`], or the size is more than there is.
+pub fn content(ino: Ino, inode: &Inode) -> Result<Vec<u8>, Corrupt> {
+    let mut bytes = inode.block_area().to_vec();
+    bytes.extend(tail(ino, inode)?);
+    match usize::try_from(inode.size()) {
+        Ok(size) if size <= bytes.len() => {
+            bytes.truncate(size);
+            Ok(bytes)
+        }
+        _ => Err(Corrupt::new(Structure::InlineData, "size is more than the inode holds").of(ino.0)),
+    }
+}
