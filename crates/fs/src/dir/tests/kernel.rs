@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// An image file, mounted by the kernel while this lives.
-struct Mounted {
-    at: tempfile::TempDir,
+pub(super) struct Mounted {
+    pub at: tempfile::TempDir,
 }
 
 impl Mounted {
     /// `None`, with a word about it, if loop mounts are not possible here.
-    fn new(test: &str, file: &Path, options: &str) -> Option<Self> {
+    pub(super) fn new(test: &str, file: &Path, options: &str) -> Option<Self> {
         let at = tempfile::tempdir().unwrap();
         let out = Command::new("mount").args(["-t", "ext4", "-o", options]).arg(file).arg(at.path()).output();
         match out {
