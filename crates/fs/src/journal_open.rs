@@ -1,20 +1,121 @@
 //! Finds the journal of a file system, replays it, and opens it for writing.
+//!
+//! Guarantees: nothing else of the image is believed before the log has been replayed; `needs_recovery` is cleared only when
+//! everything is home (R2). A log that the superblock says is not needed is emptied, as the kernel does.
+//!
+//! ```text
+//! journal inode ─> its map ─> LogGeometry ─┐
+//! s_journal_uuid ─> the other device ──────┴─> UnrecoveredLog ─> Plan ─> CleanLog ─> Log
+//! ```
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::map;
 use crate::open::Devices;
-use crate::options::Options;
+use crate::volume::Volume;
 use quire_device::sync::Arc;
 use quire_device::{Clock, FlushGate};
-use quire_journal::Log;
+use quire_journal::geometry::LogGeometry;
+use quire_journal::recover::{CleanLog, Plan, Progress, UnrecoveredLog, open_external};
+use quire_journal::{Log, LogRun};
+use quire_layout::features::{compat, incompat};
 use quire_layout::superblock::Superblock;
+use quire_layout::{Corrupt, FileBlock, Ino, LogBlock, Structure};
 
-/// Replays the journal and opens it. `None`: the file system has none.
-pub(crate) fn recover(
-    _devices: &Devices,
-    _gate: &Arc<FlushGate>,
-    _sb: &Superblock,
-    _clock: &Arc<dyn Clock>,
-    _options: &Options,
-) -> Result<Option<Log>> {
-    Ok(None)
+/// Most pieces that a journal inode may have: more is no journal.
+const MAX_RUNS: usize = 65_536;
+
+/// The journal of a file system as it was found.
+pub struct FoundJournal {
+    pub log: UnrecoveredLog,
+    /// The file system's superblock says that the log must be replayed.
+    pub needed: bool,
+}
+
+/// Finds the journal. `None`: the file system has none.
+///
+/// # Errors
+/// Corrupt journal inode or superblock, a journal device that is missing or another's, unsupported features, I/O.
+pub fn find_journal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock) -> Result<Option<FoundJournal>> {
+    let f = sb.features();
+    if !f.has_compat(compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    let geometry = match (&devices.journal, sb.journal_ino()) {
+        (Some(device), Ino(0)) => open_external(device.clone(), sb.block_size(), sb.journal_uuid())?,
+        (None, Ino(0)) => return Err(Error::Invalid("the journal is on a device of its own: name it (journal_path=)")),
+        (Some(_), _) => return Err(Error::Invalid("the journal is inside the image: no journal_path= is needed")),
+        (None, ino) => internal(devices, clock, sb, ino)?,
+    };
+    let log = UnrecoveredLog::open(geometry)?;
+    Ok(Some(FoundJournal { log, needed: f.has_incompat(incompat::RECOVER) }))
+}
+
+/// The map of the journal's inode, read without its log: the inode itself is never in the log.
+fn internal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock, ino: Ino) -> Result<LogGeometry> {
+    let look = Volume::look(devices.fs.clone(), clock.clone(), sb.clone());
+    let extents = look.run(|op| {
+        let inode = op.inode(ino)?;
+        if !inode.is_file() || inode.links() == 0 {
+            return Err(Corrupt::new(Structure::JournalInode, "not a file in use").of(ino.0).into());
+        }
+        map::extents(op, ino, &inode, FileBlock(0), MAX_RUNS)
+    })?;
+    let mut runs: Vec<LogRun> = Vec::with_capacity(extents.len());
+    for e in extents {
+        if e.unwritten {
+            return Err(Corrupt::new(Structure::JournalInode, "the journal has unwritten blocks").of(ino.0).into());
+        }
+        runs.push(LogRun { log: LogBlock(e.at.0), home: e.phys, len: e.len });
+    }
+    Ok(LogGeometry::internal(devices.fs.clone(), sb.block_size(), runs)?)
+}
+
+/// Replays the journal, if there is one that needs it, and tells the file system's superblock. `None`: there is none.
+///
+/// # Errors
+/// As [`find_journal`]; a damaged or unsupported log; a device that cannot be written.
+pub fn recover(
+    devices: &Devices,
+    clock: &Arc<dyn Clock>,
+    sb: &Superblock,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Option<CleanLog>> {
+    let Some(found) = find_journal(devices, clock, sb)? else { return Ok(None) };
+    let written = found.needed || !found.log.is_clean();
+    if written && devices.fs.info().read_only {
+        return Err(Error::ReadOnly("the journal must be replayed, but the device cannot be written"));
+    }
+    let mut clean = if found.needed {
+        let plan = scan(&found.log, sb, progress)?;
+        found.log.replay(plan, &devices.fs, None, progress)?
+    } else {
+        found.log.discard(progress)?
+    };
+    if !devices.fs.info().read_only {
+        clean.finish(&devices.fs, clock.realtime().as_secs())?;
+    }
+    if !clean.damage().is_none() {
+        tracing::error!(damage = ?clean.damage(), "the journal was damaged: run a file-system check");
+    }
+    Ok(Some(clean))
+}
+
+/// What a replay of the log would do.
+///
+/// # Errors
+/// As [`UnrecoveredLog::scan`].
+pub fn scan(log: &UnrecoveredLog, sb: &Superblock, progress: &mut dyn FnMut(Progress)) -> Result<Plan> {
+    Ok(log.scan(sb.blocks_count(), progress)?)
+}
+
+/// Opens a recovered log for writing.
+///
+/// # Errors
+/// The log is too small.
+pub(crate) fn open_log(clean: CleanLog, gate: &Arc<FlushGate>, sb: &Superblock) -> Result<Log> {
+    let external = clean.geometry().is_external();
+    let log_gate =
+        if external { Arc::new(FlushGate::new(clean.geometry().device().clone())) } else { gate.clone() };
+    let (log, _) = clean.into_log(log_gate, sb.features().has_incompat(incompat::BIT64))?;
+    Ok(log)
 }

@@ -8,7 +8,8 @@
 //! superblock ─> features, size ─> journal's map ─> recovery ─> superblock again ─> marked in use, flush ─> log, descriptors, orphans
 //! ```
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::journal_open;
 use crate::options::{Options, Route};
 use crate::state::FsState;
 use crate::volume::{Inner, Volume};
@@ -44,7 +45,7 @@ impl Volume {
     /// written, I/O.
     pub fn open(devices: Devices, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
         let gate = Arc::new(FlushGate::new(devices.fs.clone()));
-        let mut sb = read_superblock(&*devices.fs)?;
+        let mut sb = first_superblock(&devices, &clock)?;
         check_device(&sb, &*devices.fs)?;
         let mut read_only = match sb.features().access()? {
             Access::ReadOnly(names) => {
@@ -57,17 +58,18 @@ impl Volume {
         } else if devices.fs.info().read_only {
             read_only = Some("the device is read-only");
         }
+        let writable = read_only.is_none();
         let mut log = None;
         if !options.no_load {
-            log = crate::journal_open::recover(&devices, &gate, &sb, &clock, &options)?;
+            let clean = journal_open::recover(&devices, &clock, &sb, &mut |_| {})?;
             sb = read_superblock(&*devices.fs)?;
+            log = clean.filter(|_| writable).map(|c| journal_open::open_log(c, &gate, &sb)).transpose()?;
         }
-        let writable = read_only.is_none();
         let was_valid = sb.state() & state::VALID != 0;
         if writable {
             mark_in_use(&gate, &mut sb, &*clock, &options, log.is_some())?;
         }
-        let volume = Self::assemble(gate, sb, clock, options, log.filter(|_| writable), read_only, was_valid);
+        let volume = Self::assemble(gate, sb, clock, options, log, read_only, was_valid);
         volume.start(writable)?;
         Ok(volume)
     }
@@ -79,9 +81,13 @@ impl Volume {
     pub fn peek(fs: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>) -> Result<Self> {
         let sb = read_superblock(&*fs)?;
         check_device(&sb, &*fs)?;
-        let gate = Arc::new(FlushGate::new(fs));
+        Ok(Self::look(fs, clock, sb))
+    }
+
+    /// As [`Volume::peek`], with a superblock that was read already.
+    pub(crate) fn look(fs: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, sb: Superblock) -> Self {
         let options = Options { read_only: true, no_load: true, ..Options::default() };
-        Ok(Self::assemble(gate, sb, clock, options, None, Some("only looked at"), false))
+        Self::assemble(Arc::new(FlushGate::new(fs)), sb, clock, options, None, Some("only looked at"), false)
     }
 
     fn assemble(
@@ -126,6 +132,29 @@ impl Volume {
 /// A message that lives as long as the process: made once a mount.
 fn leak(s: String) -> &'static str {
     Box::leak(s.into_boxed_str())
+}
+
+/// The primary superblock as a mount first sees it. If it is torn beyond what its flags explain, the journal's copy serves: its
+/// replay will bring it home.
+fn first_superblock(devices: &Devices, clock: &Arc<dyn Clock>) -> Result<Superblock> {
+    let torn = match read_superblock(&*devices.fs) {
+        Err(Error::Corrupt(c)) => c,
+        other => return other,
+    };
+    let raw = devices.fs.read(superblock::OFFSET, superblock::SIZE, Region::Superblock)?;
+    let Ok(guess) = Superblock::decode_unverified(&raw) else { return Err(torn.into()) };
+    let from_log = || -> Result<Option<Superblock>> {
+        let Some(found) = journal_open::find_journal(devices, clock, &guess)? else { return Ok(None) };
+        let plan = journal_open::scan(&found.log, &guess, &mut |_| {})?;
+        Ok(found.log.superblock_image(&plan)?)
+    };
+    match from_log() {
+        Ok(Some(sb)) => {
+            tracing::warn!("the superblock was torn; the journal's copy serves");
+            Ok(sb)
+        }
+        _ => Err(torn.into()),
+    }
 }
 
 /// Reads the primary superblock; a tear between its sectors is mended in memory.

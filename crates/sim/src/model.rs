@@ -220,7 +220,7 @@ impl History {
                 }
                 _ => Outcome::Refused,
             },
-            SimOp::Chmod(p, mode) => s.find(p).map_or(Outcome::Refused, |id| {
+            SimOp::Chmod(p, mode) => s.find_file(p).map_or(Outcome::Refused, |id| {
                 s.node_mut(id).mode = mode;
                 done(id)
             }),
