@@ -114,8 +114,7 @@ pub fn scan(log: &UnrecoveredLog, sb: &Superblock, progress: &mut dyn FnMut(Prog
 /// The log is too small.
 pub(crate) fn open_log(clean: CleanLog, gate: &Arc<FlushGate>, sb: &Superblock) -> Result<Log> {
     let external = clean.geometry().is_external();
-    let log_gate =
-        if external { Arc::new(FlushGate::new(clean.geometry().device().clone())) } else { gate.clone() };
+    let log_gate = if external { Arc::new(FlushGate::new(clean.geometry().device().clone())) } else { gate.clone() };
     let (log, _) = clean.into_log(log_gate, sb.features().has_incompat(incompat::BIT64))?;
     Ok(log)
 }

@@ -10,7 +10,7 @@ mod close;
 pub mod dir;
 pub mod error;
 mod fail;
-mod journal_open;
+pub mod journal_open;
 pub mod map;
 mod op;
 mod open;
