@@ -92,7 +92,7 @@ pub fn recover(
         found.log.discard(progress)?
     };
     if !devices.fs.info().read_only {
-        clean.finish(&devices.fs, clock.realtime().as_secs())?;
+        clean.finish(&devices.fs)?;
     }
     if !clean.damage().is_none() {
         tracing::error!(damage = ?clean.damage(), "the journal was damaged: run a file-system check");

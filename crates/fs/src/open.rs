@@ -67,7 +67,7 @@ impl Volume {
         }
         let was_valid = sb.state() & state::VALID != 0;
         if writable {
-            mark_in_use(&gate, &mut sb, &*clock, &options, log.is_some())?;
+            mark_in_use(&gate, &mut sb, log.is_some() && options.route != Route::None)?;
         }
         let volume = Self::assemble(gate, sb, clock, options, log, read_only, was_valid);
         volume.start(writable)?;
@@ -124,8 +124,28 @@ impl Volume {
     }
 
     /// Reads what must be known of every group, and finishes what orphans need.
-    fn start(&self, _writable: bool) -> Result<()> {
-        self.load_space()
+    fn start(&self, writable: bool) -> Result<()> {
+        self.load_space()?;
+        if writable {
+            self.note_mount()?;
+        }
+        Ok(())
+    }
+
+    /// Notes in the superblock when and where it was mounted.
+    fn note_mount(&self) -> Result<()> {
+        self.run(|op| {
+            let mut sb = op.superblock()?;
+            let now = u64::try_from(op.now().secs).unwrap_or(0);
+            sb.set_mount_time(now);
+            sb.set_write_time(now);
+            sb.set_mount_count(sb.mount_count().wrapping_add(1));
+            let place = &self.inner.options.mounted_on;
+            if !place.is_empty() {
+                sb.set_last_mounted(place.as_bytes());
+            }
+            op.put_superblock(sb)
+        })
     }
 }
 
@@ -203,16 +223,11 @@ pub(crate) fn write_superblock(gate: &FlushGate, sb: &mut Superblock) -> Result<
     Ok(gate.flush()?)
 }
 
-/// Sets what says that the file system is in use (O1), and what the mount changes.
-fn mark_in_use(
-    gate: &FlushGate,
-    sb: &mut Superblock,
-    clock: &dyn Clock,
-    options: &Options,
-    has_log: bool,
-) -> Result<()> {
+/// Sets what says that the file system is in use (O1). Only flags may change here: then a tear between them and the checksum
+/// can be told from damage. The rest goes through a transaction ([`Volume::note_mount`]).
+fn mark_in_use(gate: &FlushGate, sb: &mut Superblock, has_log: bool) -> Result<()> {
     let mut f = sb.features();
-    if has_log && options.route != Route::None {
+    if has_log {
         f.incompat |= incompat::RECOVER;
     } else {
         sb.set_state(sb.state() & !state::VALID);
@@ -221,12 +236,5 @@ fn mark_in_use(
         f.ro_compat |= ro_compat::ORPHAN_PRESENT;
     }
     sb.set_features(f);
-    let now = clock.realtime().as_secs();
-    sb.set_mount_time(now);
-    sb.set_write_time(now);
-    sb.set_mount_count(sb.mount_count().wrapping_add(1));
-    if !options.mounted_on.is_empty() {
-        sb.set_last_mounted(options.mounted_on.as_bytes());
-    }
     write_superblock(gate, sb)
 }
