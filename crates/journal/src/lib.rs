@@ -12,6 +12,7 @@
 mod checkpoint;
 mod commit;
 mod core;
+pub mod dump;
 mod encode;
 mod error;
 pub mod geometry;

@@ -6,6 +6,7 @@
 
 mod damaged;
 mod debugfs_made;
+mod dumped;
 mod forge;
 mod forged;
 mod interrupted;
