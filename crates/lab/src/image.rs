@@ -27,7 +27,8 @@ impl Image {
         file.set_len(size)?;
         drop(file);
         let owner = format!("root_owner={}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        run(command("mke2fs").args(["-q", "-F", "-t", "ext4", "-E", &owner]).args(args).arg(path))?;
+        let kind: &[&str] = if args.contains(&"-t") { &[] } else { &["-t", "ext4"] };
+        run(command("mke2fs").args(["-q", "-F", "-E", &owner]).args(kind).args(args).arg(path))?;
         Ok(Self { path: path.to_owned() })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use quire_lab::accept::{self, MOUNTERS, Selection, crash};
+use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::mounter::Mounter;
 use quire_lab::tree::{self, Flavour};
@@ -25,7 +25,7 @@ enum What {
     Accept {
         /// Only tests whose name contains one of these
         only: Vec<String>,
-        /// Test this instead of Quire's routes: kernel, fuse2fs or quire, with :OPTIONS; may be repeated
+        /// On these mounters instead of each test's own: kernel, fuse2fs or quire, with :OPTIONS; may be repeated
         #[arg(long)]
         mounter: Vec<Mounter>,
         #[arg(long, default_value_t = 1)]
@@ -122,10 +122,7 @@ enum Kind {
 
 fn main() -> Result<()> {
     match Arguments::parse().what {
-        What::Accept { only, mut mounter, seed, full, keep, work } => {
-            if mounter.is_empty() {
-                mounter = MOUNTERS.iter().map(|text| text.parse()).collect::<Result<_>>()?;
-            }
+        What::Accept { only, mounter, seed, full, keep, work } => {
             let tally = accept::run(&Selection { only, mounters: mounter, seed, full, keep, work })?;
             if tally.failed > 0 {
                 std::process::exit(1);

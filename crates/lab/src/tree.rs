@@ -97,8 +97,8 @@ fn make_one(path: &Path, rng: &mut Rng, n: u64, made: &[PathBuf], flavour: Flavo
     }
     if rng.one_in(10) {
         for i in 0..=rng.below(3) {
-            // All of a file's attributes must fit into its inode and one block.
-            let value = content(n ^ i, 9, if i == 0 && rng.one_in(5) { rng.index(3000) } else { rng.index(60) });
+            // All of a file's attributes must fit into one block of 1 KiB.
+            let value = content(n ^ i, 9, if i == 0 && rng.one_in(5) { rng.index(600) } else { rng.index(60) });
             rustix::fs::setxattr(path, format!("user.attribute{i}"), &value, XattrFlags::empty())?;
         }
     }

@@ -18,8 +18,8 @@ pub struct Seen {
     pub owner: (u32, u32),
     pub links: u64,
     pub size: u64,
-    /// In units of 512 bytes.
-    pub blocks: u64,
+    /// In units of 512 bytes; compared when both sides say. While data awaits its allocation the number is not settled.
+    pub blocks: Option<u64>,
     pub device: u64,
     /// Modified and changed: seconds, nanoseconds.
     pub times: [(i64, i64); 2],
@@ -62,6 +62,13 @@ pub fn look(root: &Path) -> Result<Tree> {
     Ok(tree)
 }
 
+/// `look` at a mount that was just written to: the numbers of blocks are left out.
+pub fn look_unsettled(root: &Path) -> Result<Tree> {
+    let mut tree = look(root)?;
+    tree.values_mut().for_each(|seen| seen.blocks = None);
+    Ok(tree)
+}
+
 fn see(full: &Path, meta: &fs::Metadata, same_as: PathBuf) -> Result<Seen> {
     let kind = meta.file_type();
     let name = match () {
@@ -80,7 +87,7 @@ fn see(full: &Path, meta: &fs::Metadata, same_as: PathBuf) -> Result<Seen> {
         owner: (meta.uid(), meta.gid()),
         links: meta.nlink(),
         size: meta.size(),
-        blocks: meta.blocks(),
+        blocks: Some(meta.blocks()),
         device: if kind.is_char_device() || kind.is_block_device() { meta.rdev() } else { 0 },
         times: [(meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec())],
         target: if kind.is_symlink() { fs::read_link(full)?.as_os_str().as_bytes().to_vec() } else { Vec::new() },
@@ -132,8 +139,12 @@ pub fn differences(left: &Tree, right: &Tree, limit: usize) -> Vec<String> {
             break;
         }
         match (left.get(path), right.get(path)) {
-            (Some(l), Some(r)) if l == r => {}
-            (Some(l), Some(r)) => found.push(format!("{}: {}", path.display(), fields(l, r))),
+            (Some(l), Some(r)) => {
+                let differ = fields(l, r);
+                if !differ.is_empty() {
+                    found.push(format!("{}: {}", path.display(), differ.join("; ")));
+                }
+            }
             (Some(_), None) => found.push(format!("{}: only in the first", path.display())),
             (None, _) => found.push(format!("{}: only in the second", path.display())),
         }
@@ -141,15 +152,18 @@ pub fn differences(left: &Tree, right: &Tree, limit: usize) -> Vec<String> {
     found
 }
 
-fn fields(l: &Seen, r: &Seen) -> String {
+fn fields(l: &Seen, r: &Seen) -> Vec<String> {
     let mut differ = Vec::new();
     macro_rules! field {
         ($($name:ident),*) => { $(if l.$name != r.$name {
             differ.push(format!("{} {:?} / {:?}", stringify!($name), l.$name, r.$name));
         })* };
     }
-    field!(kind, mode, owner, links, size, blocks, device, times, target, content, attributes, same_as);
-    differ.join("; ")
+    field!(kind, mode, owner, links, size, device, times, target, content, attributes, same_as);
+    if l.blocks.is_some() && r.blocks.is_some() {
+        field!(blocks);
+    }
+    differ
 }
 
 /// An error that shows the differences, when there are any.

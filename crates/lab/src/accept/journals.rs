@@ -39,10 +39,16 @@ pub fn corpus(context: &Context) -> Result<Outcome> {
         by_debugfs(&image, seed)?;
         agree(&image).with_context(|| named("written by debugfs"))?;
         compared += 1;
+        for options in ["data=ordered", "data=journal", "data=writeback"] {
+            let image = Image::make(&context.dir.join("corpus.img"), 64 << 20, shape)?;
+            killed(context, &image, &Mounter::quire(options), seed).with_context(|| named(options))?;
+            agree(&image).with_context(|| named(&format!("left by Quire with {options}")))?;
+            compared += 1;
+        }
         if Mounter::kernel("").unavailable().is_none() {
             for options in ["data=ordered", "data=journal", "data=ordered,journal_async_commit"] {
                 let image = Image::make(&context.dir.join("corpus.img"), 64 << 20, shape)?;
-                by_kernel(context, &image, options, seed).with_context(|| named(options))?;
+                killed(context, &image, &Mounter::kernel(options), seed).with_context(|| named(options))?;
                 agree(&image).with_context(|| named(&format!("left by the kernel with {options}")))?;
                 compared += 1;
             }
@@ -57,8 +63,8 @@ fn by_debugfs(image: &Image, seed: u64) -> Result<()> {
     let mut rng = Rng::new(&[seed, 9]);
     let block = usize::try_from(image.block_size()?)?;
     let free = 40_000 * 1024 / block as u64;
-    let checksum = if rng.one_in(2) { "jo -c" } else { "jo" };
-    let mut requests = vec![checksum.to_owned()];
+    let open = ["jo", "jo -c", "jo -c -v 2", "jo -c -v 3"][rng.index(4)];
+    let mut requests = vec![open.to_owned()];
     for transaction in 0..1 + rng.below(6) {
         let count = 1 + rng.below(20);
         let numbers: Vec<String> = (0..count).map(|_| (free + rng.below(300)).to_string()).collect();
@@ -80,13 +86,14 @@ fn by_debugfs(image: &Image, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// A storm under the kernel's ext4, stopped dead.
-fn by_kernel(context: &Context, image: &Image, options: &str, seed: u64) -> Result<()> {
-    let mut mounted = Mounter::kernel(options).mount(image.path(), &context.dir.join("mnt"))?;
-    end(storm::work(mounted.dir(), &context.dir, 0, seed, Duration::from_millis(300)))?;
+/// A storm, stopped dead.
+fn killed(context: &Context, image: &Image, mounter: &Mounter, seed: u64) -> Result<()> {
+    let mut mounted = mounter.mount(image.path(), &context.dir.join("mnt"))?;
+    let log = tempfile::tempdir_in(&context.dir)?;
+    end(storm::work(mounted.dir(), log.path(), 0, seed, Duration::from_millis(300)))?;
     mounted.kill()?;
     mounted.detach()?;
-    ensure!(image.needs_recovery()?, "the kernel left nothing to recover");
+    ensure!(image.needs_recovery()?, "{mounter} left nothing to recover");
     Ok(())
 }
 

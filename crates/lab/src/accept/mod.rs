@@ -5,8 +5,12 @@
 
 pub mod bad_input;
 pub mod big;
+pub mod commands;
 pub mod crash;
+pub mod full;
 pub mod journals;
+pub mod posix;
+pub mod shapes;
 pub mod suites;
 pub mod trees;
 pub mod user;
@@ -14,7 +18,7 @@ pub mod user;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::mounter::{Mounter, Who, describe_tools};
 
@@ -38,37 +42,54 @@ pub struct Context {
 
 type Run = fn(&Context) -> Result<Outcome>;
 
-/// A test; run once for each mounter, or once for the first when it chooses the options itself.
+/// A test, and what it is run on when nothing else is said.
 struct Test {
     name: &'static str,
-    each: bool,
+    on: &'static [&'static str],
     run: Run,
 }
 
+const ONCE: &[&str] = &["quire"];
+const ROUTES: &[&str] = &["quire:data=ordered", "quire:data=journal", "quire:data=writeback", "quire:data=none"];
+const JOURNALED: &[&str] = &["quire:data=ordered", "quire:data=journal"];
+const KILLED: &[&str] =
+    &["quire:data=ordered", "quire:data=journal", "quire:data=ordered,writethrough", "quire:data=journal,writethrough"];
+
 const TESTS: &[Test] = &[
-    Test { name: "bad-input", each: false, run: bad_input::run },
-    Test { name: "user-mount", each: false, run: user::run },
-    Test { name: "journal-corpus", each: false, run: journals::corpus },
-    Test { name: "tree-to-kernel", each: true, run: trees::to_kernel },
-    Test { name: "tree-from-kernel", each: true, run: trees::from_kernel },
-    Test { name: "crash", each: true, run: crash::run },
-    Test { name: "fsx-mmap", each: true, run: suites::fsx_mmap },
-    Test { name: "fsx-direct", each: true, run: suites::fsx_direct },
-    Test { name: "pjdfstest", each: false, run: suites::pjdfstest },
-    Test { name: "big-directory", each: false, run: big::directory },
-    Test { name: "big-extents", each: false, run: big::extents },
-    Test { name: "big-sparse", each: false, run: big::sparse },
+    Test { name: "bad-input", on: ONCE, run: bad_input::run },
+    Test { name: "commands", on: ONCE, run: commands::run },
+    Test { name: "user-mount", on: ONCE, run: user::run },
+    Test { name: "posix", on: JOURNALED, run: posix::run },
+    Test { name: "full-disk", on: ROUTES, run: full::run },
+    Test { name: "shapes", on: JOURNALED, run: shapes::run },
+    Test { name: "tree-to-kernel", on: JOURNALED, run: trees::to_kernel },
+    Test { name: "tree-from-kernel", on: ONCE, run: trees::from_kernel },
+    Test { name: "journal-corpus", on: ONCE, run: journals::corpus },
+    Test { name: "crash", on: KILLED, run: crash::run },
+    Test { name: "fsx-mmap", on: ROUTES, run: suites::fsx_mmap },
+    Test { name: "fsx-direct", on: ROUTES, run: suites::fsx_direct },
+    Test { name: "pjdfstest", on: ONCE, run: suites::pjdfstest },
+    Test { name: "big-directory", on: ONCE, run: big::directory },
+    Test { name: "big-extents", on: ONCE, run: big::extents },
+    Test { name: "big-sparse", on: ONCE, run: big::sparse },
 ];
 
-/// What Quire is tested with when nothing else is said: each route, strict requests too.
-pub const MOUNTERS: [&str; 4] =
-    ["quire:data=ordered", "quire:data=journal", "quire:data=writeback", "quire:data=ordered,writethrough"];
+impl Test {
+    /// The mounters that were asked for: all of them when the test has several of its own, else the first.
+    fn mounters(&self, asked: &[Mounter]) -> Result<Vec<Mounter>> {
+        if asked.is_empty() {
+            return self.on.iter().map(|text| text.parse()).collect();
+        }
+        Ok(asked[..if self.on.len() > 1 { asked.len() } else { 1 }].to_vec())
+    }
+}
 
 /// What to run.
 #[derive(Debug)]
 pub struct Selection {
     /// Tests whose name (`crash[quire:data=ordered]`) contains one of these; all when empty.
     pub only: Vec<String>,
+    /// Instead of each test's own.
     pub mounters: Vec<Mounter>,
     pub seed: u64,
     pub full: bool,
@@ -89,10 +110,7 @@ pub fn run(selection: &Selection) -> Result<Tally> {
     println!("seed {}; {}", selection.seed, describe_tools());
     let mut tally = Tally::default();
     for test in TESTS {
-        for (n, mounter) in selection.mounters.iter().enumerate() {
-            if n > 0 && !test.each {
-                continue;
-            }
+        for mounter in &test.mounters(&selection.mounters)? {
             let name = format!("{}[{mounter}]", test.name);
             if !selection.only.is_empty() && !selection.only.iter().any(|only| name.contains(only.as_str())) {
                 continue;
@@ -100,6 +118,7 @@ pub fn run(selection: &Selection) -> Result<Tally> {
             one(test, &name, mounter, selection, &mut tally)?;
         }
     }
+    ensure!(tally.passed + tally.failed + tally.skipped > 0, "no test has such a name: {}", selection.only.join(" "));
     println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     Ok(tally)
 }
