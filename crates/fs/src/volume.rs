@@ -134,7 +134,7 @@ impl Volume {
                 Error::Frozen => v.wait_thawed(),
                 Error::NoSpaceYet(tid) if !waited_for_space => {
                     waited_for_space = true;
-                    v.journal.commit(tid)?;
+                    v.journal.make_reusable(tid)?;
                 }
                 Error::NoSpaceYet(_) => return Err(Error::NoSpace),
                 e => return Err(e),

@@ -92,12 +92,13 @@ impl Journal {
         target
     }
 
-    /// The images to write, and the floor under which freed blocks may be reused meanwhile (J9). Both are taken at
-    /// one moment: commits finish under the core's lock, then raise `durable`.
+    /// The images to write, and the floor under which freed blocks may be reused meanwhile (J9), taken at one moment: a
+    /// commit takes out what it revokes under the core's lock before it raises `durable`.
     fn begin_home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
+        let core = lock(&self.core);
         let mut commit = lock(&self.commit);
         commit.checkpoint_floor = Some(commit.durable);
-        lock(&self.core).home_writes(upto)
+        core.home_writes(upto)
     }
 
     /// Writes images to their homes, neighbours at once; complete, not durable.

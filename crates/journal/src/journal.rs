@@ -3,7 +3,7 @@
 //! Guarantees: [`Journal::commit`] returns success only when the transaction is durable; a failure is final and every
 //! later commit reports it (J5). Commits are serial: n+1 is written only when n is durable or there is no log (J6).
 //!
-//! Locks, outer first: `commit` state (a short leaf, never held while committing), core. A leader is marked by
+//! Locks, outer first: `checkpointing`, core, `commit` (a leaf: handles ask what is durable). A leader is marked by
 //! `CommitState::leader`, holds no lock during I/O, and is the only one to close a transaction.
 
 use crate::core::{Core, InFlight};
@@ -52,7 +52,7 @@ pub struct Journal {
     released: Condvar,
     pub(crate) commit: Mutex<CommitState>,
     committed: Condvar,
-    /// One checkpoint at a time. Held across I/O, taken before `commit` and `core`.
+    /// One checkpoint at a time. Held across I/O, taken before `core`.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) gate: Arc<FlushGate>,
     pub(crate) log: Option<Log>,
@@ -240,6 +240,17 @@ impl Journal {
     pub fn reusable(&self) -> Tid {
         let s = lock(&self.commit);
         s.checkpoint_floor.unwrap_or(s.durable)
+    }
+
+    /// Returns when what was freed up to transaction `tid` may be used again: it is durable, and a checkpoint that may
+    /// still write those blocks has ended.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub fn make_reusable(&self, tid: Tid) -> Result<(), Error> {
+        self.commit(tid)?;
+        drop(lock(&self.checkpointing));
+        Ok(())
     }
 
     /// As the leader: waits for holds and closes the running transaction. `None` if there is nothing in it.

@@ -92,7 +92,7 @@ pub(super) fn find(op: &mut Op<'_>, r: &Request) -> Result<Run> {
 /// Makes sure that `blocks` may be taken from a pool; returns how many could be.
 pub(super) fn ensure(op: &mut Op<'_>, blocks: u64, pool: Pool) -> Result<u64> {
     if op.state().alloc.oldest_freed().is_some() && !op.vol.options.discard {
-        let durable = op.vol.journal.durable();
+        let durable = op.vol.journal.reusable();
         op.state_mut().alloc.release_up_to(durable);
     }
     let room = room(op, pool);
