@@ -176,16 +176,21 @@ impl<'a> LogWindow<'a> {
     }
 
     fn try_load(&mut self, n: LogBlock, count: u32) -> Result<(), Error> {
-        self.pieces.clear();
+        // Buffers go round: freeing and allocating large aligned ones fragments the heap.
+        let mut spare: Vec<Buf> = self.pieces.drain(..).map(|(_, buf)| buf).collect();
         if n.0.checked_add(count).is_none_or(|end| end > self.geometry.len()) {
             return Err(Corrupt::new(Structure::JournalBlock, "outside the journal").of(n.0).into());
         }
         let runs = self.geometry.map.pieces(n, count);
         let bs = self.geometry.block_size;
         let bytes = |r: &LogRun| usize::try_from(r.len).expect("a window") * bs.bytes();
-        let batch =
-            runs.iter().map(|r| Io::Read { at: bs.offset(r.home), buf: Buf::zeroed(bytes(r)), region: Region::Log });
-        let done = self.geometry.device.run(batch.collect())?;
+        let mut buffer = |len: usize| match spare.iter().position(|b| b.len() == len) {
+            Some(i) => spare.swap_remove(i),
+            None => Buf::zeroed(len),
+        };
+        let read = |r: &LogRun| Io::Read { at: bs.offset(r.home), buf: buffer(bytes(r)), region: Region::Log };
+        let batch = runs.iter().map(read).collect();
+        let done = self.geometry.device.run(batch)?;
         self.pieces = runs.into_iter().zip(done.reads).collect();
         Ok(())
     }
