@@ -113,9 +113,8 @@ pub(crate) fn device_holder(rdev: u64) -> Holder {
     if let Some(above) = fs::read_dir(sys.join("holders")).into_iter().flatten().flatten().next() {
         return Holder::Device(above.file_name().to_string_lossy().into_owned());
     }
-    let own = std::process::id().to_string();
     open_files(|s| s.st_rdev == rdev && rustix::fs::FileType::from_raw_mode(s.st_mode).is_block_device())
-        .find(|(pid, _)| *pid != own)
+        .next()
         .map_or(Holder::Unknown, |(pid, _)| process(&pid))
 }
 

@@ -27,7 +27,9 @@ impl Held {
 
     fn wait_started(&self, n: u64) {
         let state = self.state.lock().unwrap();
-        drop(self.changed.wait_while(state, |s| s.0 < n).unwrap());
+        let patience = std::time::Duration::from_secs(20);
+        let late = self.changed.wait_timeout_while(state, patience, |s| s.0 < n).unwrap().1;
+        assert!(!late.timed_out(), "flush {n} never started");
     }
 
     fn let_go(&self, n: u64) {

@@ -74,6 +74,8 @@ fn a_failure_is_seen_by_all_who_come_later() {
                 })
                 .collect();
             threads.into_iter().for_each(|t| t.join().unwrap());
+            let late = gate.ensure(gate.stamp());
+            assert!(late.is_err() || !*lock(&failed), "a flush after the failed one is believed");
         },
         5000,
     );
