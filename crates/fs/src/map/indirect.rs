@@ -75,26 +75,32 @@ fn around(bs: BlockSize, at: FileBlock, levels: u32) -> (u64, u64) {
     (span - rel % span, rel % span)
 }
 
-/// See [`super::lookup`].
+/// See [`super::lookup`]. A run ends at the end of its block of pointers.
 pub(super) fn lookup(op: &mut Op<'_>, ino: Ino, inode: &Inode, at: FileBlock, max: u32) -> Result<Mapping> {
+    let bs = op.sb().block_size();
     let steps = walk(op, ino, inode, at)?;
     let last = steps.last().expect("at least the inode's pointer");
-    let Some(phys) = last.to else {
-        let (left, _) = around(op.sb().block_size(), at, last.levels);
-        return Ok(Mapping::Hole { len: u32::try_from(left).unwrap_or(u32::MAX).min(max) });
-    };
-    let run = |b: &[u8], slots: usize| {
-        (last.slot..slots).zip(0u64..).take_while(|(s, n)| map::get(b, *s) == Some(phys.plus(*n))).count()
-    };
-    let len = match last.block {
-        None => run(inode.block_area(), 12),
+    let image;
+    let (bytes, slots): (&[u8], usize) = match last.block {
+        None if last.levels == 0 => (inode.block_area(), 12),
+        None => (inode.block_area(), last.slot + 1),
         Some(b) => {
-            let image = pointers(op, ino, b)?;
-            run(&image, map::per_block(op.sb().block_size()))
+            image = pointers(op, ino, b)?;
+            (&image, map::per_block(bs))
         }
     };
-    let len = u32::try_from(len).expect("at most a block of pointers");
-    Ok(Mapping::Mapped { phys, len: len.min(max), unwritten: false })
+    let alike = |n: u64, slot: usize| match last.to {
+        None => map::get(bytes, slot).is_none(),
+        Some(phys) => map::get(bytes, slot) == Some(phys.plus(n)),
+    };
+    let same = (0u64..).zip(last.slot..slots).take_while(|(n, slot)| alike(*n, *slot)).map(|(n, _)| n + 1).last();
+    let (left, _) = around(bs, at, last.levels);
+    let len = left + (same.unwrap_or(1) - 1) * map::span(bs, last.levels);
+    let len = u32::try_from(len).unwrap_or(u32::MAX).min(max);
+    Ok(match last.to {
+        None => Mapping::Hole { len },
+        Some(phys) => Mapping::Mapped { phys, len, unwritten: false },
+    })
 }
 
 /// See [`super::extents`].
