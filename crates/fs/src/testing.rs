@@ -4,6 +4,7 @@ use crate::{Devices, Options, Volume};
 use quire_device::sync::Arc;
 use quire_device::{MemDevice, SystemClock};
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// An image in memory with a volume on it.
@@ -76,4 +77,40 @@ pub fn run(tool: &str, args: &[&str]) -> String {
     let out = Command::new(tool).args(args).stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{tool}: {e}"));
     assert!(out.status.success(), "{tool} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// An image file, mounted by the kernel while this lives.
+#[derive(Debug)]
+pub struct Mounted {
+    pub at: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Mounts with `-t ext4 -o options`. `None`, with a word about it, if loop mounts are not possible here.
+    ///
+    /// # Panics
+    /// If there is no temporary directory.
+    #[must_use]
+    pub fn new(test: &str, file: &Path, options: &str) -> Option<Self> {
+        let at = tempfile::tempdir().expect("temporary directory");
+        let out = Command::new("mount").args(["-t", "ext4", "-o", options]).arg(file).arg(at.path()).output();
+        match out {
+            Ok(o) if o.status.success() => Some(Mounted { at }),
+            Ok(o) => {
+                println!("skipped: {test}: no loop mount: {}", String::from_utf8_lossy(&o.stderr).trim());
+                None
+            }
+            Err(e) => {
+                println!("skipped: {test}: mount: {e}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let done = Command::new("umount").arg(self.at.path()).status().is_ok_and(|s| s.success());
+        assert!(done || std::thread::panicking(), "umount");
+    }
 }

@@ -1,8 +1,8 @@
 //! Directories and files that are in their inode.
 
-use super::kernel::Mounted;
 use super::*;
 use crate::error::Error;
+use crate::testing::Mounted;
 use quire_layout::inline_data;
 
 type Names = BTreeMap<Vec<u8>, Ino>;

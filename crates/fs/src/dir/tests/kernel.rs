@@ -2,39 +2,8 @@
 
 use super::listing::with_hash;
 use super::*;
+use crate::testing::Mounted;
 use std::path::Path;
-use std::process::Command;
-
-/// An image file, mounted by the kernel while this lives.
-pub(super) struct Mounted {
-    pub at: tempfile::TempDir,
-}
-
-impl Mounted {
-    /// `None`, with a word about it, if loop mounts are not possible here.
-    pub(super) fn new(test: &str, file: &Path, options: &str) -> Option<Self> {
-        let at = tempfile::tempdir().unwrap();
-        let out = Command::new("mount").args(["-t", "ext4", "-o", options]).arg(file).arg(at.path()).output();
-        match out {
-            Ok(o) if o.status.success() => Some(Mounted { at }),
-            Ok(o) => {
-                println!("skipped: {test}: no loop mount: {}", String::from_utf8_lossy(&o.stderr).trim());
-                None
-            }
-            Err(e) => {
-                println!("skipped: {test}: mount: {e}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let done = Command::new("umount").arg(self.at.path()).status().is_ok_and(|s| s.success());
-        assert!(done || std::thread::panicking(), "umount");
-    }
-}
 
 fn path_of(dir: &Path, name: &[u8]) -> std::path::PathBuf {
     use std::os::unix::ffi::OsStrExt;
