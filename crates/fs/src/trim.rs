@@ -40,7 +40,6 @@ pub fn next(op: &mut Op<'_>, from: BlockNo, to: BlockNo, min: u32) -> Result<Ste
     }
     let g = sb.group_of(from).expect("inside the file system");
     let group_end = sb.group_start(g).plus(u64::from(sb.blocks_in(g)));
-    alloc::settle(op, false);
     let budget = STEP.min(alloc::available(op) / 4).max(u64::from(min).max(1));
     let mut step = Step { claims: Vec::new(), next: (group_end < to).then_some(group_end) };
     let mut taken = 0;

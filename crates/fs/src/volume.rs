@@ -109,7 +109,12 @@ impl Volume {
         let mut waited_for_space = false;
         loop {
             let now = v.now();
-            let mut op = Op::new(v, lock(&v.state), v.journal.handle(), now, even_frozen);
+            let reusable = v.journal.reusable();
+            let mut state = lock(&v.state);
+            if !v.options.discard {
+                state.alloc.release_up_to(reusable);
+            }
+            let mut op = Op::new(v, state, v.journal.handle(), now, even_frozen);
             let error = match f(&mut op) {
                 Ok(value) => match op.stop() {
                     Ok(tid) => return Ok((value, tid)),
@@ -135,6 +140,7 @@ impl Volume {
                 Error::NoSpaceYet(tid) if !waited_for_space => {
                     waited_for_space = true;
                     v.journal.make_reusable(tid)?;
+                    self.discard_freed()?;
                 }
                 Error::NoSpaceYet(_) => return Err(Error::NoSpace),
                 e => return Err(e),

@@ -89,22 +89,8 @@ pub(super) fn find(op: &mut Op<'_>, r: &Request) -> Result<Run> {
     }
 }
 
-/// Makes available what transactions freed that are durable by now (A2). With `discard`, that is for
-/// [`crate::Volume::discard_freed`] to do.
-pub(crate) fn settle(op: &mut Op<'_>, even_undiscarded: bool) {
-    if op.state().alloc.oldest_freed().is_some() && (even_undiscarded || !op.vol.options.discard) {
-        let reusable = op.vol.journal.reusable();
-        op.state_mut().alloc.release_up_to(reusable);
-    }
-}
-
 /// Makes sure that `blocks` may be taken from a pool; returns how many could be.
 pub(super) fn ensure(op: &mut Op<'_>, blocks: u64, pool: Pool) -> Result<u64> {
-    settle(op, false);
-    if room(op, pool) < blocks {
-        // Rather not discarded than a full disk.
-        settle(op, true);
-    }
     let room = room(op, pool);
     if room >= blocks { Ok(room) } else { Err(no_space(op)) }
 }

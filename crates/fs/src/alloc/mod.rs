@@ -26,7 +26,7 @@ mod tests;
 mod zones;
 
 pub use blocks::{Request, alloc_blocks, alloc_with, free_blocks};
-pub(crate) use blocks::{available, next_in, settle};
+pub(crate) use blocks::{available, next_in};
 pub(crate) use claim::claim_free;
 pub use claim::{Claim, claim, drop_claim, mark_claimed};
 pub(crate) use group::free_runs;

@@ -218,10 +218,6 @@ impl AllocState {
         self.busy_blocks.saturating_sub(freed)
     }
 
-    pub(super) fn oldest_freed(&self) -> Option<Tid> {
-        self.freed.front().map(|(tid, _)| *tid)
-    }
-
     /// The newest transaction whose freed blocks are not available yet.
     #[must_use]
     pub fn newest_freed(&self) -> Option<Tid> {

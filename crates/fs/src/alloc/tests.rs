@@ -297,6 +297,35 @@ fn trim_covers_what_is_free_and_nothing_else() {
     assert!(!seen.contains(&held.run().start.0) && !seen.contains(&gone.start.0));
     let step = t.volume.run(|op| crate::trim::next(op, BlockNo(0), BIG, 100_000)).unwrap();
     assert!(step.claims.is_empty());
+    t.volume
+        .run(|op| {
+            drop_claim(op, &held);
+            Ok(())
+        })
+        .unwrap();
+    // What is in use is untouched by a discard, which the memory device does with zeros.
+    t.volume.commit_all().unwrap();
+    let bytes = t.volume.trim(0, u64::MAX, 0).unwrap();
+    assert_eq!(bytes, free * 1024);
+    check(&t);
+    assert!(matches!(t.volume.trim(u64::MAX - 4096, 8192, 0), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn freed_blocks_are_discarded_when_their_freeing_is_durable() {
+    let t =
+        TestVolume::on(crate::testing::mke2fs("16M", &["-t", "ext4"]), Options { discard: true, ..Options::default() });
+    let run = t.volume.run(|op| alloc_blocks(op, BlockNo(2000), 50, Pool::User)).unwrap();
+    t.volume.commit_all().unwrap();
+    t.volume.run(|op| free_blocks(op, run.start, run.len)).unwrap();
+    assert_eq!(t.volume.discard_freed().unwrap(), 0, "not durable yet");
+    t.volume.commit_all().unwrap();
+    assert_eq!(t.volume.discard_freed().unwrap(), 50 * 1024);
+    assert_eq!(t.volume.run(|op| alloc_blocks(op, run.start, 50, Pool::User)).unwrap(), run);
+    t.volume.run(|op| free_blocks(op, run.start, run.len)).unwrap();
+    // A disk that is full but for undiscarded blocks is not full.
+    let runs = take_all(&t, 100_000, Pool::Reserved);
+    assert!(runs.iter().any(|r| (r.start..r.end()).contains(&run.start)));
 }
 
 #[test]

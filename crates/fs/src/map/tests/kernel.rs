@@ -39,16 +39,16 @@ fn kernel_writes(dir: &std::path::Path, bs: usize) -> Vec<BTreeMap<u32, bool>> {
             }
         }
     }
-    for n in 0..2 {
+    for (n, map) in maps.iter_mut().enumerate() {
         let path = dir.join(format!("f{n}"));
         let at = |b: u32| (u64::from(b) * bs as u64).to_string();
         let run = |args: &[&str]| Command::new("fallocate").args(args).arg(&path).status().unwrap().success();
         if run(&["-p", "-o", &at(1000), "-l", &at(500)]) {
-            maps[n].retain(|b, _| !(1000..1500).contains(b));
+            map.retain(|b, _| !(1000..1500).contains(b));
         }
         // Unwritten where nothing was; indirect maps refuse.
         if run(&["-n", "-o", &at(7000), "-l", &at(64)]) {
-            maps[n].extend((7000..7064).map(|b| (b, false)));
+            map.extend((7000..7064).map(|b| (b, false)));
         }
     }
     maps
