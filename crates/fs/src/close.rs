@@ -32,6 +32,7 @@ impl Volume {
                 None => Ok(()),
             };
         }
+        self.forget_all();
         self.clean()?;
         self.inner.turn_read_only("unmounted");
         Ok(())
@@ -101,7 +102,8 @@ impl Volume {
         let mut sb = read_superblock(&**journal.gate().device())?;
         let mut f = sb.features();
         f.incompat &= !incompat::RECOVER;
-        if f.has_compat(compat::ORPHAN_FILE) {
+        // A freeze keeps files that are unlinked but open.
+        if f.has_compat(compat::ORPHAN_FILE) && lock(&self.inner.state).orphans.file_is_empty() {
             f.ro_compat &= !ro_compat::ORPHAN_PRESENT;
         }
         sb.set_features(f);

@@ -62,6 +62,8 @@ pub enum Error {
     NoData,
     #[error("result too large for the buffer")]
     Range,
+    #[error("argument too long")]
+    TooBig,
     #[error("no such device or address")]
     NoSuchRange,
     #[error("stale file handle: {0}")]
@@ -76,6 +78,7 @@ mod errno {
     pub(super) const ENOENT: i32 = 2;
     pub(super) const EIO: i32 = 5;
     pub(super) const ENXIO: i32 = 6;
+    pub(super) const E2BIG: i32 = 7;
     pub(super) const EACCES: i32 = 13;
     pub(super) const EBUSY: i32 = 16;
     pub(super) const EEXIST: i32 = 17;
@@ -121,6 +124,7 @@ impl Error {
             Error::Access => errno::EACCES,
             Error::NoData => errno::ENODATA,
             Error::Range => errno::ERANGE,
+            Error::TooBig => errno::E2BIG,
             Error::NoSuchRange => errno::ENXIO,
             Error::Stale(_) => errno::ESTALE,
             Error::Miss(_) => errno::EIO,

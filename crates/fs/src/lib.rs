@@ -4,26 +4,39 @@
 //! docs/design.md, "An operation". File data lives in pages outside of it.
 #![forbid(unsafe_code)]
 
+mod acl;
 pub mod alloc;
 pub mod attr;
 mod close;
 pub mod dir;
 pub mod error;
+mod evict;
 mod fail;
+pub mod flags;
+pub mod inode_ops;
 pub mod journal_open;
 pub mod map;
+pub mod namei;
 mod op;
 mod open;
 pub mod options;
+pub mod orphan;
+mod pending;
 mod state;
+pub mod statfs;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trim;
 mod volume;
+pub mod xattr;
 
 pub use attr::Attr;
 pub use error::{Error, Result};
+pub use inode_ops::{Cred, New, NewKind, SetAttr, SetTime};
+pub use namei::RenameFlags;
 pub use op::Op;
 pub use open::Devices;
 pub use options::Options;
+pub use statfs::StatFs;
 pub use volume::{Batch, Volume};
+pub use xattr::XattrFlags;

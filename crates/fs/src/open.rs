@@ -128,6 +128,7 @@ impl Volume {
         self.load_space()?;
         if writable {
             self.note_mount()?;
+            self.start_orphans()?;
         }
         Ok(())
     }
@@ -146,6 +147,23 @@ impl Volume {
             }
             op.put_superblock(sb)
         })
+    }
+
+    /// Frees what the last mount left unlinked, and ends its truncates.
+    fn start_orphans(&self) -> Result<()> {
+        match self.process_orphans() {
+            Ok(done) if done.deleted + done.truncated > 0 => {
+                tracing::info!(done.deleted, done.truncated, "orphans of the last mount are gone");
+            }
+            Ok(_) => {}
+            // Who cannot trust the list must not add to it.
+            Err(e @ Error::Corrupt(_)) => {
+                self.note_error(&e);
+                self.inner.turn_read_only("the record of orphans is corrupt");
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,9 @@
 //! follow an operation's success is collected in [`Deferred`] and applied by `Op::stop`.
 
 use crate::alloc::{AllocState, Delta};
-use quire_layout::{Ino, Tid};
+use crate::orphan::{Orphans, Place};
+use crate::xattr::SharedBlocks;
+use quire_layout::{BlockNo, Ino, Tid};
 use std::collections::HashMap;
 
 /// In-memory state of a volume. Guarded by the metadata mutex (lock 2 of docs/design.md).
@@ -14,6 +16,10 @@ pub(crate) struct FsState {
     pub refs: HashMap<Ino, u64>,
     /// Free space, and who has claimed or reserved some of it.
     pub alloc: AllocState,
+    /// Inodes that are unlinked but in use, or being truncated.
+    pub orphans: Orphans,
+    /// Attribute blocks that further inodes may share. Hints.
+    pub xattr_blocks: SharedBlocks,
 }
 
 /// What an operation does beyond block images, applied when it succeeds.
@@ -23,12 +29,18 @@ pub(crate) struct Deferred {
     pub alloc: Delta,
     /// References to add to inodes.
     pub refs: Vec<Ino>,
+    /// Where orphans are recorded now; `None`: no longer.
+    pub orphans: Vec<(Ino, Option<Place>)>,
+    /// Attribute blocks written, by hash.
+    pub xattr_blocks: Vec<(u32, BlockNo)>,
 }
 
 impl FsState {
     /// Applies what an operation that joined `tid` has collected.
     pub(crate) fn apply(&mut self, d: Deferred, tid: Tid) {
         self.alloc.apply(d.alloc, tid);
+        self.orphans.apply(d.orphans);
+        self.xattr_blocks.apply(d.xattr_blocks);
         for ino in d.refs {
             *self.refs.entry(ino).or_default() += 1;
         }

@@ -1,0 +1,154 @@
+//! The end of an inode: references given back, blocks freed, the record cleared.
+//!
+//! ```text
+//! last link gone ──> orphan ──last reference gone──> drop pages ──> free blocks, some per operation ──> free inode, not an orphan
+//! ```
+//! Guarantees: an inode is freed once, and only without links and references (N3); it stays an orphan until the operation
+//! that frees it (N1), so that an eviction that ends early, for whatever reason, is continued at the next mount.
+
+use crate::alloc;
+use crate::error::{Error, Result};
+use crate::map;
+use crate::op::Op;
+use crate::orphan;
+use crate::volume::Volume;
+use crate::xattr;
+use quire_device::sync::lock;
+use quire_layout::inode::{Inode, flags};
+use quire_layout::{FileBlock, Ino};
+
+/// Metadata blocks that one operation of an eviction or truncate changes, roughly.
+const BUDGET: usize = 256;
+
+impl Volume {
+    /// At unmount nobody uses anything any more: all references go, and with them what has no links.
+    pub(crate) fn forget_all(&self) {
+        let unused = {
+            let mut state = lock(&self.inner.state);
+            state.refs.clear();
+            state.orphans.all()
+        };
+        for ino in unused {
+            self.evict(ino);
+        }
+    }
+
+    /// Gives back `n` references on an inode. When none is left and it has no links, it is freed.
+    pub fn forget(&self, ino: Ino, n: u64) {
+        let unused = {
+            let mut state = lock(&self.inner.state);
+            let Some(refs) = state.refs.get_mut(&ino) else { return };
+            *refs = refs.saturating_sub(n);
+            if *refs > 0 {
+                return;
+            }
+            state.refs.remove(&ino);
+            state.orphans.contains(ino)
+        };
+        if unused {
+            self.evict(ino);
+        }
+    }
+
+    /// Frees an inode that has neither links nor references. An error leaves it an orphan for the next mount.
+    pub(crate) fn evict(&self, ino: Ino) {
+        match self.free_unlinked(ino) {
+            Ok(()) | Err(Error::ReadOnly(_)) => {}
+            Err(error) => {
+                tracing::warn!(%ino, %error, "an unlinked inode could not be freed; the next mount will try again")
+            }
+        }
+    }
+
+    /// As [`Volume::evict`].
+    ///
+    /// # Errors
+    /// Corrupt, I/O, read-only.
+    pub(crate) fn free_unlinked(&self, ino: Ino) -> Result<()> {
+        // A file being truncated is an orphan with links: it is not ours.
+        let doomed = self.run(|op| {
+            let inode = op.inode(ino)?;
+            Ok(is_doomed(op, ino, &inode))
+        })?;
+        if !doomed {
+            return Ok(());
+        }
+        self.drop_pages(ino);
+        while self.run(|op| evict_some(op, ino))? {}
+        Ok(())
+    }
+
+    /// Ends a truncate that a crash interrupted: nothing is mapped behind the file's size.
+    ///
+    /// # Errors
+    /// Corrupt, I/O, read-only.
+    pub(crate) fn finish_truncate(&self, ino: Ino) -> Result<()> {
+        let mut done = false;
+        while !done {
+            done = self.run(|op| {
+                let mut inode = op.inode(ino)?;
+                let from = op.sb().block_size().blocks_for(inode.size());
+                if inode.is_file() && has_map(&inode) && !remove_blocks(op, ino, &mut inode, from)? {
+                    op.put_inode(ino, &mut inode)?;
+                    return Ok(false);
+                }
+                orphan::remove(op, ino, &mut inode)?;
+                op.put_inode(ino, &mut inode)?;
+                Ok(true)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// N3: no links, no references, and not freed yet.
+fn is_doomed(op: &Op<'_>, ino: Ino, inode: &Inode) -> bool {
+    inode.links() == 0 && op.refs(ino) == 0 && orphan::is_orphan(op, ino)
+}
+
+/// True if `i_block` is a block map.
+pub(crate) fn has_map(inode: &Inode) -> bool {
+    if inode.has(flags::INLINE_DATA) {
+        return false;
+    }
+    inode.is_file() || inode.is_dir() || (inode.is_symlink() && !crate::inode_ops::is_fast_symlink(inode))
+}
+
+/// Unmaps what lies at `from` and after, some of it; true if nothing is left.
+fn remove_blocks(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, from: u64) -> Result<bool> {
+    let Ok(from) = u32::try_from(from) else { return Ok(true) };
+    Ok(map::remove(op, ino, inode, FileBlock(from), FileBlock(u32::MAX), BUDGET)?.next.is_none())
+}
+
+/// One operation of an eviction; true if there is more to do.
+fn evict_some(op: &mut Op<'_>, ino: Ino) -> Result<bool> {
+    let mut inode = op.inode(ino)?;
+    if !is_doomed(op, ino, &inode) {
+        return Ok(false);
+    }
+    let mapped = has_map(&inode);
+    if mapped {
+        // What a symbolic link says with its size would be a fast one's.
+        let whole = remove_blocks(op, ino, &mut inode, 0)?;
+        if !inode.is_symlink() {
+            inode.set_size(0);
+        }
+        if !whole {
+            op.put_inode(ino, &mut inode)?;
+            return Ok(true);
+        }
+    }
+    xattr::release(op, ino, &mut inode)?;
+    orphan::remove(op, ino, &mut inode)?;
+    alloc::free_inode(op, ino, inode.is_dir())?;
+    inode.set_size(0);
+    inode.set_dtime(deletion_time(op));
+    op.put_inode(ino, &mut inode)?;
+    Ok(false)
+}
+
+/// Seconds, but never what could be taken for an inode number of the orphan list.
+fn deletion_time(op: &Op<'_>) -> u32 {
+    let now = u32::try_from(op.now().secs).unwrap_or(u32::MAX);
+    now.max(op.sb().inodes_count().saturating_add(1))
+}

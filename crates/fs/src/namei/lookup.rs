@@ -1,0 +1,33 @@
+//! From a name to an inode.
+
+use super::{directory, pointed_to};
+use crate::attr::Attr;
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+use quire_layout::Ino;
+
+impl Volume {
+    /// What a name in a directory names. The caller gets a reference on it.
+    ///
+    /// # Errors
+    /// Not found; not a directory; name too long; corrupt, I/O.
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
+        let attr = self.run(|op| {
+            let inode = directory(op, parent)?;
+            let entry = dir::lookup(op, parent, &inode, name)?.ok_or(Error::NotFound)?;
+            let found = pointed_to(op, parent, entry.ino)?;
+            op.add_ref(entry.ino);
+            Ok(Attr::of(op.sb(), entry.ino, &found))
+        })?;
+        Ok(self.with_pending(attr))
+    }
+
+    /// The inode that a name stands for now, without a reference.
+    pub(super) fn resolve(&self, parent: Ino, name: &[u8]) -> Result<Ino> {
+        self.run(|op| {
+            let inode = directory(op, parent)?;
+            Ok(dir::lookup(op, parent, &inode, name)?.ok_or(Error::NotFound)?.ino)
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Listings of directories.
+//!
+//! Names are collected in an operation, some at a time, and given to the caller outside of it.
+
+use super::{live, pointed_to};
+use crate::attr::Attr;
+use crate::dir::{self, DirItem};
+use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::volume::Volume;
+use quire_layout::Ino;
+use quire_layout::dir::FileType;
+
+/// Names that one operation collects.
+const BATCH: usize = 128;
+
+struct Item {
+    ino: Ino,
+    name: Vec<u8>,
+    file_type: FileType,
+    next_cookie: u64,
+    attr: Option<Attr>,
+}
+
+impl Item {
+    fn borrowed(&self) -> DirItem<'_> {
+        DirItem { ino: self.ino, name: &self.name, file_type: self.file_type, next_cookie: self.next_cookie }
+    }
+
+    fn is_dot(&self) -> bool {
+        matches!(&self.name[..], b"." | b"..")
+    }
+}
+
+impl Volume {
+    /// Gives the names of a directory to `sink`, from `cookie` on (0: all), until it refuses one by `false`. A name that is
+    /// there all the while is given once, whatever else is added or removed.
+    ///
+    /// # Errors
+    /// Not a directory; corrupt, I/O. What was given is valid.
+    pub fn readdir(&self, dir: Ino, cookie: u64, sink: &mut dyn FnMut(DirItem<'_>) -> bool) -> Result<()> {
+        self.list(dir, cookie, false, &mut |item| sink(item.borrowed()))
+    }
+
+    /// As [`Volume::readdir`], with attributes: for each item taken, except `.` and `..`, the caller gets a reference. `None`:
+    /// they cannot be read; a lookup says why.
+    ///
+    /// # Errors
+    /// As [`Volume::readdir`].
+    pub fn readdir_plus(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
+    ) -> Result<()> {
+        self.list(dir, cookie, true, &mut |item| {
+            let attr = item.attr.map(|a| self.with_pending(a));
+            let taken = sink(item.borrowed(), attr);
+            if !taken && attr.is_some() && !item.is_dot() {
+                self.forget(item.ino, 1);
+            }
+            taken
+        })
+    }
+
+    fn list(&self, dir: Ino, mut cookie: u64, plus: bool, sink: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
+        loop {
+            let batch = self.run(|op| collect(op, dir, cookie, plus))?;
+            let mut taken = true;
+            for item in &batch {
+                if taken {
+                    taken = sink(item);
+                } else if item.attr.is_some() && !item.is_dot() {
+                    self.forget(item.ino, 1);
+                }
+            }
+            match batch.last() {
+                Some(last) if taken && batch.len() == BATCH => cookie = last.next_cookie,
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Names from `cookie` on, with attributes and references if asked for.
+fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<Vec<Item>> {
+    let inode = live(op, dir)?;
+    if !inode.is_dir() {
+        return Err(Error::NotDir);
+    }
+    if inode.links() == 0 {
+        return Ok(Vec::new());
+    }
+    let mut items = Vec::new();
+    dir::read(op, dir, &inode, cookie, &mut |i| {
+        let DirItem { ino, name, file_type, next_cookie } = i;
+        items.push(Item { ino, name: name.to_vec(), file_type, next_cookie, attr: None });
+        items.len() < BATCH
+    })?;
+    if !plus {
+        return Ok(items);
+    }
+    let mut missing = Vec::new();
+    for item in &mut items {
+        let found = if item.is_dot() { op.inode(item.ino) } else { pointed_to(op, dir, item.ino) };
+        match found {
+            Ok(inode) => item.attr = Some(Attr::of(op.sb(), item.ino, &inode)),
+            Err(Error::Miss(blocks)) => missing.extend(blocks),
+            // The listing goes on; a lookup of this name says what is wrong.
+            Err(_) => {}
+        }
+    }
+    if !missing.is_empty() {
+        missing.sort_unstable();
+        missing.dedup();
+        return Err(Error::Miss(missing));
+    }
+    for item in items.iter().filter(|i| i.attr.is_some() && !i.is_dot()) {
+        op.add_ref(item.ino);
+    }
+    Ok(items)
+}

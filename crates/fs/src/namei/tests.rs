@@ -1,0 +1,355 @@
+//! Names and inodes, call by call; e2fsck is asked after each test.
+
+use crate::testing::{TestVolume, mke2fs};
+use crate::{Attr, Cred, Error, New, NewKind, Options, RenameFlags, SetAttr, SetTime, Volume, XattrFlags};
+use quire_layout::Ino;
+use quire_layout::inode::{Timestamp, flags};
+
+/// Kinds of images that everything must work on: size and arguments of mke2fs.
+pub(super) const IMAGES: &[&[&str]] = &[
+    &["-t", "ext4", "-b", "4096"],
+    &["-t", "ext4", "-b", "1024"],
+    &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"],
+    &["-t", "ext4", "-b", "4096", "-O", "orphan_file,metadata_csum_seed"],
+    &["-t", "ext4", "-b", "1024", "-O", "orphan_file,^metadata_csum", "-I", "128"],
+    &["-t", "ext4", "-b", "2048", "-I", "128"],
+    &["-t", "ext3", "-b", "1024"],
+    &["-t", "ext3", "-b", "4096", "-I", "128"],
+    &["-t", "ext2", "-b", "1024", "-I", "512"],
+];
+
+pub(super) fn each_image(f: impl Fn(&TestVolume)) {
+    for args in IMAGES {
+        println!("mke2fs {args:?}");
+        let t = TestVolume::new("24M", args);
+        f(&t);
+        t.check();
+    }
+}
+
+pub(super) fn new(kind: NewKind<'_>, mode: u16) -> New<'_> {
+    New { kind, mode, umask: 0o022, cred: Cred { uid: 1000, gid: 100 } }
+}
+
+pub(super) fn file(v: &Volume, parent: Ino, name: &str) -> Attr {
+    v.create(parent, name.as_bytes(), &new(NewKind::File, 0o666)).unwrap()
+}
+
+pub(super) fn dir(v: &Volume, parent: Ino, name: &str) -> Attr {
+    v.create(parent, name.as_bytes(), &new(NewKind::Dir, 0o777)).unwrap()
+}
+
+fn links(v: &Volume, ino: Ino) -> u32 {
+    v.getattr(ino).unwrap().links
+}
+
+fn names(v: &Volume, dir: Ino) -> Vec<String> {
+    let mut out = Vec::new();
+    v.readdir(dir, 0, &mut |i| {
+        out.push(String::from_utf8_lossy(i.name).into_owned());
+        true
+    })
+    .unwrap();
+    out.sort();
+    out
+}
+
+#[test]
+fn objects_of_every_kind_are_made_found_and_removed() {
+    each_image(|t| {
+        let v = &t.volume;
+        let root = Ino::ROOT;
+        let before = v.statfs().unwrap();
+        let long = vec![b'x'; 800];
+        let kinds: [(&str, NewKind<'_>, u16); 8] = [
+            ("file", NewKind::File, 0o100_644),
+            ("dir", NewKind::Dir, 0o040_755),
+            ("fast", NewKind::Symlink(b"target"), 0o120_777),
+            ("slow", NewKind::Symlink(&long), 0o120_777),
+            ("pipe", NewKind::Node { file_type: 0x1000, device: (0, 0) }, 0o010_644),
+            ("socket", NewKind::Node { file_type: 0xC000, device: (0, 0) }, 0o140_644),
+            ("char", NewKind::Node { file_type: 0x2000, device: (5, 1) }, 0o020_644),
+            ("block", NewKind::Node { file_type: 0x6000, device: (259, 70000) }, 0o060_644),
+        ];
+        for (name, kind, mode) in kinds {
+            let made = v.create(root, name.as_bytes(), &new(kind, 0o777 & mode | 0o022)).unwrap();
+            assert_eq!(made.mode, mode, "{name}");
+            assert_eq!((made.uid, made.gid), (1000, 100));
+            let found = v.lookup(root, name.as_bytes()).unwrap();
+            assert_eq!(found, made);
+            assert!(matches!(v.create(root, name.as_bytes(), &new(kind, 0o600)), Err(Error::Exists)));
+            v.forget(made.ino, 2);
+        }
+        assert_eq!(v.readlink(v.lookup(root, b"fast").unwrap().ino).unwrap(), b"target");
+        assert_eq!(v.readlink(v.lookup(root, b"slow").unwrap().ino).unwrap(), long);
+        assert_eq!(v.lookup(root, b"block").unwrap().device, (259, 70000));
+        assert_eq!(v.lookup(root, b"char").unwrap().device, (5, 1));
+        assert_eq!(links(v, root), 4, "root, lost+found, dir");
+        for (name, kind, _) in kinds {
+            if kind == NewKind::Dir {
+                assert!(matches!(v.unlink(root, name.as_bytes()), Err(Error::IsDir)));
+                v.rmdir(root, name.as_bytes()).unwrap();
+            } else {
+                assert!(matches!(v.rmdir(root, name.as_bytes()), Err(Error::NotDir)));
+                v.unlink(root, name.as_bytes()).unwrap();
+            }
+            assert!(matches!(v.lookup(root, name.as_bytes()), Err(Error::NotFound)));
+        }
+        for (name, n) in [("fast", 1), ("slow", 1), ("block", 1), ("char", 1)] {
+            let _ = (name, n);
+        }
+        assert_eq!(links(v, root), 3);
+        assert_eq!(names(v, root), [".", "..", "lost+found"]);
+        give_back_all(v);
+        assert_eq!(v.statfs().unwrap().free_inodes, before.free_inodes);
+        assert_eq!(v.statfs().unwrap().free, before.free);
+    });
+}
+
+/// Gives back every reference that a test has taken.
+pub(super) fn give_back_all(v: &Volume) {
+    let held: Vec<(Ino, u64)> =
+        quire_device::sync::lock(&v.inner.state).refs.iter().map(|(ino, n)| (*ino, *n)).collect();
+    for (ino, n) in held {
+        v.forget(ino, n);
+    }
+}
+
+#[test]
+fn names_that_cannot_be_are_refused() {
+    each_image(|t| {
+        let v = &t.volume;
+        let f = file(v, Ino::ROOT, "f");
+        let long = [b'n'; 256];
+        assert!(matches!(v.create(Ino::ROOT, &long, &new(NewKind::File, 0)), Err(Error::NameTooLong)));
+        assert!(v.create(Ino::ROOT, &long[..255], &new(NewKind::File, 0)).is_ok());
+        assert!(matches!(v.create(Ino::ROOT, b".", &new(NewKind::Dir, 0)), Err(Error::Exists)));
+        assert!(matches!(v.create(Ino::ROOT, b"..", &new(NewKind::Dir, 0)), Err(Error::Exists)));
+        assert!(matches!(v.rmdir(Ino::ROOT, b"."), Err(Error::Invalid(_))));
+        assert!(matches!(v.rmdir(Ino::ROOT, b".."), Err(Error::NotEmpty)));
+        assert!(matches!(v.lookup(f.ino, b"x"), Err(Error::NotDir)));
+        assert!(matches!(v.getattr(Ino(8)), Err(Error::Stale(_))), "the journal has no number for users");
+        let too_long = vec![b't'; v.superblock().block_size().bytes()];
+        assert!(matches!(v.create(Ino::ROOT, b"l", &new(NewKind::Symlink(&too_long), 0)), Err(Error::NameTooLong)));
+        let most = &too_long[1..];
+        let l = v.create(Ino::ROOT, b"l", &new(NewKind::Symlink(most), 0)).unwrap();
+        assert_eq!(v.readlink(l.ino).unwrap(), most);
+        assert_eq!(v.lookup(Ino::ROOT, b"..").unwrap().ino, Ino::ROOT);
+    });
+}
+
+#[test]
+fn links_are_counted_and_the_last_one_waits_for_the_last_reference() {
+    each_image(|t| {
+        let v = &t.volume;
+        let d = dir(v, Ino::ROOT, "d");
+        let f = file(v, Ino::ROOT, "f");
+        let free = v.statfs().unwrap().free_inodes;
+        assert_eq!(v.link(f.ino, d.ino, b"g").unwrap().links, 2);
+        assert!(matches!(v.link(d.ino, Ino::ROOT, b"e"), Err(Error::NotPermitted(_))));
+        v.unlink(Ino::ROOT, b"f").unwrap();
+        assert_eq!(links(v, f.ino), 1);
+        v.unlink(d.ino, b"g").unwrap();
+        assert_eq!(links(v, f.ino), 0, "still open");
+        assert!(matches!(v.link(f.ino, d.ino, b"again"), Err(Error::NotFound)));
+        assert_eq!(v.statfs().unwrap().free_inodes, free);
+        v.forget(f.ino, 2);
+        assert_eq!(v.statfs().unwrap().free_inodes, free + 1);
+        assert!(matches!(v.getattr(f.ino), Err(Error::Stale(_))));
+        v.rmdir(Ino::ROOT, b"d").unwrap();
+        assert!(matches!(v.create(d.ino, b"x", &new(NewKind::File, 0)), Err(Error::NotFound)));
+        assert!(matches!(v.lookup(d.ino, b".."), Err(Error::NotFound)));
+        assert!(names(v, d.ino).is_empty());
+        v.forget(d.ino, 1);
+        assert_eq!(v.statfs().unwrap().free_inodes, free + 2);
+    });
+}
+
+#[test]
+fn rename_moves_replaces_and_exchanges() {
+    each_image(|t| {
+        let v = &t.volume;
+        let root = Ino::ROOT;
+        let plain = RenameFlags::default();
+        let (a, b) = (dir(v, root, "a"), dir(v, root, "b"));
+        let c = dir(v, a.ino, "c");
+        let f = file(v, root, "f");
+        assert!(matches!(v.rename(root, b"a", c.ino, b"x", plain), Err(Error::Invalid(_))));
+        assert!(matches!(v.rename(root, b"a", a.ino, b"x", plain), Err(Error::Invalid(_))));
+        assert!(matches!(v.rename(root, b"f", root, b"a", plain), Err(Error::IsDir)));
+        assert!(matches!(v.rename(root, b"a", root, b"f", plain), Err(Error::NotDir)));
+        assert!(matches!(v.rename(root, b"b", root, b"a", plain), Err(Error::NotEmpty)));
+        let no_replace = RenameFlags { no_replace: true, ..plain };
+        assert!(matches!(v.rename(root, b"f", root, b"a", no_replace), Err(Error::Exists)));
+        // A directory to another one: "..", and both counts.
+        v.rename(a.ino, b"c", b.ino, b"c", plain).unwrap();
+        assert_eq!((links(v, a.ino), links(v, b.ino)), (2, 3));
+        assert_eq!(v.lookup(c.ino, b"..").unwrap().ino, b.ino);
+        // Over an empty directory.
+        v.rename(b.ino, b"c", root, b"a", plain).unwrap();
+        assert_eq!((links(v, a.ino), links(v, b.ino), links(v, root)), (0, 2, 5));
+        assert_eq!(v.lookup(root, b"a").unwrap().ino, c.ino);
+        // A directory and a file change places.
+        let exchange = RenameFlags { exchange: true, ..plain };
+        v.rename(root, b"f", b.ino, b"none", exchange).unwrap_err();
+        let g = file(v, b.ino, "g");
+        v.rename(root, b"a", b.ino, b"g", exchange).unwrap();
+        assert_eq!((links(v, b.ino), links(v, root)), (3, 4));
+        assert_eq!(v.lookup(root, b"a").unwrap().ino, g.ino);
+        assert_eq!(v.lookup(c.ino, b"..").unwrap().ino, b.ino);
+        assert!(matches!(v.rename(b.ino, b"g", root, b"b", exchange), Err(Error::Invalid(_))));
+        // Two names of one inode.
+        v.link(f.ino, root, b"f2").unwrap();
+        v.rename(root, b"f", root, b"f2", plain).unwrap();
+        assert_eq!((links(v, f.ino), names(v, root).len()), (2, 7));
+        v.rename(root, b"f", root, b"f", plain).unwrap();
+        // A file over a file.
+        v.rename(root, b"f", root, b"a", plain).unwrap();
+        assert_eq!((links(v, g.ino), links(v, f.ino)), (0, 2));
+        give_back_all(v);
+        assert!(matches!(v.getattr(g.ino), Err(Error::Stale(_))));
+    });
+}
+
+#[test]
+fn group_and_flags_come_from_the_directory() {
+    let t = TestVolume::new("24M", IMAGES[0]);
+    let v = &t.volume;
+    let d = dir(v, Ino::ROOT, "d");
+    v.setattr(d.ino, &SetAttr { gid: Some(77), mode: Some(0o2775), ..SetAttr::default() }).unwrap();
+    v.set_flags(d.ino, flags::NODUMP | flags::NOATIME | flags::DIRSYNC | flags::TOPDIR | flags::EXTENTS).unwrap();
+    let sub = dir(v, d.ino, "sub");
+    assert_eq!((sub.gid, sub.mode), (77, 0o042_755));
+    let inherited = flags::NODUMP | flags::NOATIME;
+    assert_eq!(v.get_flags(sub.ino).unwrap(), inherited | flags::DIRSYNC | flags::EXTENTS);
+    let f = file(v, d.ino, "f");
+    assert_eq!((f.gid, f.mode), (77, 0o100_644));
+    assert_eq!(v.get_flags(f.ino).unwrap(), inherited | flags::EXTENTS);
+    let l = v.create(d.ino, b"l", &new(NewKind::Symlink(b"x"), 0)).unwrap();
+    assert_eq!(v.get_flags(l.ino).unwrap(), inherited);
+    t.check();
+    let grpid = TestVolume::on(t.device.snapshot(), Options { grpid: true, ..Options::default() });
+    let v = &grpid.volume;
+    v.setattr(d.ino, &SetAttr { mode: Some(0o775), ..SetAttr::default() }).unwrap();
+    assert_eq!((dir(v, d.ino, "sub2").gid, dir(v, d.ino, "sub3").mode), (77, 0o040_755));
+    grpid.check();
+}
+
+#[test]
+fn immutable_and_append_only_are_kept() {
+    let t = TestVolume::new("24M", IMAGES[0]);
+    let v = &t.volume;
+    let (d, e) = (dir(v, Ino::ROOT, "d"), dir(v, Ino::ROOT, "e"));
+    let f = file(v, d.ino, "f");
+    let denied = |r: crate::Result<()>| assert!(matches!(r, Err(Error::NotPermitted(_))), "{r:?}");
+    let chmod = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let plain = RenameFlags::default();
+    for flag in [flags::IMMUTABLE, flags::APPEND] {
+        v.set_flags(f.ino, flag | flags::EXTENTS).unwrap();
+        denied(v.unlink(d.ino, b"f"));
+        denied(v.rename(d.ino, b"f", e.ino, b"f", plain));
+        denied(v.link(f.ino, e.ino, b"f").map(drop));
+        denied(v.setattr(f.ino, &chmod).map(drop));
+        denied(v.setxattr(f.ino, b"user.a", b"1", XattrFlags::Any));
+        let now = v.setattr(f.ino, &SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() });
+        assert_eq!(now.is_ok(), flag == flags::APPEND);
+        if flag == flags::IMMUTABLE {
+            denied(v.set_flags(f.ino, flag | flags::NODUMP | flags::EXTENTS));
+        }
+        v.set_flags(f.ino, flags::EXTENTS).unwrap();
+    }
+    v.set_flags(d.ino, flags::APPEND | flags::EXTENTS).unwrap();
+    denied(v.unlink(d.ino, b"f"));
+    denied(v.rename(d.ino, b"f", e.ino, b"f", plain));
+    file(v, d.ino, "g");
+    v.set_flags(d.ino, flags::IMMUTABLE | flags::EXTENTS).unwrap();
+    denied(v.create(d.ino, b"h", &new(NewKind::File, 0)).map(drop));
+    denied(v.unlink(d.ino, b"g"));
+    denied(v.link(f.ino, d.ino, b"h").map(drop));
+    v.set_flags(d.ino, flags::EXTENTS).unwrap();
+    assert!(matches!(v.set_flags(f.ino, 0), Err(Error::NotSupported(_))), "no conversion of the map");
+    v.unlink(d.ino, b"f").unwrap();
+    t.check();
+}
+
+#[test]
+fn attributes_are_set_and_privileges_fall() {
+    each_image(|t| {
+        let v = &t.volume;
+        let f = file(v, Ino::ROOT, "f");
+        let set = |s: SetAttr| v.setattr(f.ino, &s).unwrap();
+        assert_eq!(set(SetAttr { mode: Some(0o6755), ..SetAttr::default() }).mode, 0o106_755);
+        v.setxattr(f.ino, b"security.capability", b"caps", XattrFlags::Any).unwrap();
+        let a = set(SetAttr { uid: Some(70_000), gid: Some(80_000), ..SetAttr::default() });
+        assert_eq!((a.uid, a.gid, a.mode), (70_000, 80_000, 0o100_755));
+        assert!(matches!(v.getxattr(f.ino, b"security.capability"), Err(Error::NoData)));
+        set(SetAttr { mode: Some(0o6644), ..SetAttr::default() });
+        let a = set(SetAttr { kill_suidgid: true, ..SetAttr::default() });
+        assert_eq!(a.mode, 0o102_644, "set-group-id without execution is something else");
+        let wide = v.superblock().inode_size() > 128;
+        let at = Timestamp { secs: 0x1_8000_0000, nanos: 123_456_789 };
+        let a = set(SetAttr { atime: Some(SetTime::At(at)), mtime: Some(SetTime::At(at)), ..SetAttr::default() });
+        let kept = if wide { at } else { Timestamp { secs: 0x7FFF_FFFF, nanos: 0 } };
+        assert_eq!((a.atime, a.mtime, a.crtime.is_some()), (kept, kept, wide));
+        assert!(a.ctime.secs < 0x7FFF_FFFF);
+        assert_eq!(v.getattr(f.ino).unwrap(), a);
+    });
+}
+
+#[test]
+fn access_times_follow_relatime() {
+    let t = TestVolume::new("24M", IMAGES[0]);
+    let v = &t.volume;
+    let f = file(v, Ino::ROOT, "f");
+    let at = |secs| Some(SetTime::At(Timestamp { secs, nanos: 0 }));
+    let atime = || v.getattr(f.ino).unwrap().atime.secs;
+    let now = v.inner.now().secs;
+    // Newer than both others, and not a day old: stays.
+    v.setattr(f.ino, &SetAttr { atime: at(now + 100), mtime: at(1), ..SetAttr::default() }).unwrap();
+    v.touch_atime(f.ino).unwrap();
+    assert_eq!(atime(), now + 100);
+    v.setattr(f.ino, &SetAttr { atime: at(5), mtime: at(6), ..SetAttr::default() }).unwrap();
+    v.touch_atime(f.ino).unwrap();
+    assert!(atime() >= now);
+    v.setattr(f.ino, &SetAttr { atime: at(5), mtime: at(6), ..SetAttr::default() }).unwrap();
+    v.set_flags(f.ino, flags::NOATIME | flags::EXTENTS).unwrap();
+    v.touch_atime(f.ino).unwrap();
+    assert_eq!(atime(), 5);
+    t.check();
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_half_done() {
+    for args in [IMAGES[0], IMAGES[1], IMAGES[4], IMAGES[6]] {
+        // Few inodes: they run out first. Many: the blocks do.
+        for inodes in ["40", "3000"] {
+            let t = TestVolume::on(mke2fs("4M", &[args, &["-N", inodes]].concat()), Options::default());
+            let v = &t.volume;
+            let (root, before) = (Ino::ROOT, v.statfs().unwrap());
+            let long = [b'x'; 900];
+            let mut made = 0;
+            let refused = loop {
+                let kind = if made % 3 == 0 { NewKind::Dir } else { NewKind::Symlink(&long) };
+                let name = format!("{made:0200}");
+                let full = v.statfs().unwrap();
+                match v.create(root, name.as_bytes(), &new(kind, 0o755)) {
+                    Ok(_) => made += 1,
+                    Err(e) => {
+                        assert_eq!(v.statfs().unwrap(), full, "N8");
+                        break e;
+                    }
+                }
+            };
+            assert!(matches!(refused, Error::NoSpace | Error::NoInodes), "{refused:?}");
+            assert_eq!(names(v, root).len(), made + 3);
+            give_back_all(v);
+            for n in 0..made {
+                let name = format!("{n:0200}");
+                if n % 3 == 0 { v.rmdir(root, name.as_bytes()) } else { v.unlink(root, name.as_bytes()) }.unwrap();
+            }
+            let after = v.statfs().unwrap();
+            assert_eq!(after.free_inodes, before.free_inodes);
+            t.check();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The block of attributes: shared where equal, copied on write (N4).
+
+use crate::alloc::{self, Pool, Request};
+use crate::error::{Error, Result};
+use crate::op::Op;
+use quire_journal::Image;
+use quire_layout::features::compat;
+use quire_layout::inode::Inode;
+use quire_layout::xattr::{self, Xattr};
+use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure};
+use std::collections::HashMap;
+
+/// Blocks that are remembered for sharing.
+const REMEMBERED: usize = 4096;
+
+/// Attribute blocks by hash. Hints: what is found must be compared. A block that is freed is forgotten at once, so what is
+/// found is an attribute block.
+#[derive(Default)]
+pub(crate) struct SharedBlocks {
+    by_hash: HashMap<u32, BlockNo>,
+    hash_of: HashMap<BlockNo, u32>,
+}
+
+impl SharedBlocks {
+    fn find(&self, hash: u32) -> Option<BlockNo> {
+        self.by_hash.get(&hash).copied()
+    }
+
+    fn forget(&mut self, b: BlockNo) {
+        if let Some(hash) = self.hash_of.remove(&b) {
+            self.by_hash.remove(&hash);
+        }
+    }
+
+    pub(crate) fn apply(&mut self, written: Vec<(u32, BlockNo)>) {
+        for (hash, b) in written {
+            self.forget(b);
+            if self.hash_of.len() >= REMEMBERED {
+                *self = SharedBlocks::default();
+            }
+            if let Some(before) = self.by_hash.insert(hash, b) {
+                self.hash_of.remove(&before);
+            }
+            self.hash_of.insert(b, hash);
+        }
+    }
+}
+
+/// The checked image of an attribute block.
+pub(super) fn image(op: &mut Op<'_>, b: BlockNo) -> Result<Image> {
+    if !op.state().alloc.zones().legal(b, 1) {
+        let why = "an inode's block lies in the file system's own, or outside of it";
+        return Err(Corrupt::new(Structure::XattrBlock, why).at(b).into());
+    }
+    let seed = op.vol.inode_seed;
+    op.block(b, |bytes| xattr::check_block(bytes, b, seed))
+}
+
+/// Gives an inode a block with these attributes: none, an equal one that exists, its own if nobody shares it, or a new
+/// one. Block and space count of `inode` change; the caller writes it.
+pub(super) fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, attrs: &[Xattr]) -> Result<()> {
+    if attrs.is_empty() {
+        return release(op, ino, inode);
+    }
+    let bytes = op.sb().block_size().bytes();
+    let content = xattr::encode_block(attrs, bytes).ok_or(Error::NoSpace)?;
+    let (old, hash) = (inode.xattr_block(), xattr::block_hash(&content));
+    if let Some(b) = shareable(op, inode, &content)? {
+        if Some(b) == old {
+            return Ok(());
+        }
+        let count = xattr::refcount(&image(op, b)?) + 1;
+        set_count(op, b, count)?;
+        release(op, ino, inode)?;
+        return attach(op, ino, inode, b);
+    }
+    let own = match old {
+        Some(b) if xattr::refcount(&image(op, b)?) == 1 => b,
+        _ => {
+            let b = allocate(op, ino, inode)?;
+            release(op, ino, inode)?;
+            attach(op, ino, inode, b)?;
+            op.block_new(b)?;
+            b
+        }
+    };
+    let seed = op.vol.inode_seed;
+    let block = op.block_mut(own)?;
+    block[..bytes].copy_from_slice(&content);
+    xattr::seal_block(&mut block[..bytes], own, seed);
+    if hash != 0 {
+        op.deferred.xattr_blocks.push((hash, own));
+    }
+    note_feature(op)
+}
+
+/// A block that holds exactly this and takes one more inode.
+fn shareable(op: &mut Op<'_>, inode: &Inode, content: &[u8]) -> Result<Option<BlockNo>> {
+    let hash = xattr::block_hash(content);
+    let Some(b) = (if hash == 0 { None } else { op.state().xattr_blocks.find(hash) }) else { return Ok(None) };
+    if b >= limit(inode) {
+        return Ok(None);
+    }
+    let image = image(op, b)?;
+    let room = xattr::refcount(&image) < xattr::MAX_REFCOUNT || inode.xattr_block() == Some(b);
+    Ok((room && xattr::same_block(&image[..content.len()], content)).then_some(b))
+}
+
+/// Blocks of an inode without extents have 32-bit numbers.
+fn limit(inode: &Inode) -> BlockNo {
+    BlockNo(if inode.uses_extents() { 1 << 48 } else { 1 << 32 })
+}
+
+fn allocate(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<BlockNo> {
+    let group = GroupNo((ino.0 - 1) / op.sb().inodes_per_group());
+    let goal = op.sb().group_start(group);
+    let request = Request { below: limit(inode), ..Request::new(goal, 1, Pool::User) };
+    Ok(alloc::alloc_with(op, &request)?.start)
+}
+
+fn attach(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, b: BlockNo) -> Result<()> {
+    inode.set_xattr_block(Some(b));
+    count_sectors(op, ino, inode, true)
+}
+
+/// Every inode counts the whole block, shared or not.
+fn count_sectors(op: &Op<'_>, ino: Ino, inode: &mut Inode, more: bool) -> Result<()> {
+    let (f, bs) = (op.sb().features(), op.sb().block_size().bytes64());
+    let now = inode.sectors(f, bs);
+    let then = if more { now.checked_add(bs / 512) } else { now.checked_sub(bs / 512) };
+    match then {
+        Some(n) if inode.set_sectors(f, bs, n) => Ok(()),
+        _ if more => Err(Error::TooLarge),
+        _ => Err(Corrupt::new(Structure::Inode, "counts less space than it uses").of(ino.0).into()),
+    }
+}
+
+fn set_count(op: &mut Op<'_>, b: BlockNo, count: u32) -> Result<()> {
+    let (seed, bytes) = (op.vol.inode_seed, op.sb().block_size().bytes());
+    let block = &mut op.block_mut(b)?[..bytes];
+    xattr::set_refcount(block, count);
+    xattr::seal_block(block, b, seed);
+    Ok(())
+}
+
+/// Takes an inode's block away; the last inode frees it. The caller writes the inode.
+///
+/// # Errors
+/// Corrupt; miss.
+pub(crate) fn release(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
+    let Some(b) = inode.xattr_block() else { return Ok(()) };
+    let count = xattr::refcount(&image(op, b)?);
+    if count > 1 {
+        set_count(op, b, count - 1)?;
+    } else {
+        op.state_mut().xattr_blocks.forget(b);
+        op.deferred.xattr_blocks.retain(|(_, written)| *written != b);
+        alloc::free_blocks(op, b, 1)?;
+    }
+    inode.set_xattr_block(None);
+    count_sectors(op, ino, inode, false)
+}
+
+/// The first attribute block of a file system sets its feature.
+fn note_feature(op: &mut Op<'_>) -> Result<()> {
+    if op.sb().features().has_compat(compat::EXT_ATTR) {
+        return Ok(());
+    }
+    let mut sb = op.superblock()?;
+    let mut f = sb.features();
+    if f.has_compat(compat::EXT_ATTR) {
+        return Ok(());
+    }
+    f.compat |= compat::EXT_ATTR;
+    sb.set_features(f);
+    op.put_superblock(sb)
+}
