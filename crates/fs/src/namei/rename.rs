@@ -44,11 +44,11 @@ impl Dirs {
         Ok(Dirs { old: (old, first), new: second })
     }
 
-    fn old(&mut self) -> &mut Inode {
+    fn source(&mut self) -> &mut Inode {
         &mut self.old.1
     }
 
-    fn new(&mut self) -> &mut Inode {
+    fn target(&mut self) -> &mut Inode {
         match &mut self.new {
             Some((_, inode)) => inode,
             None => &mut self.old.1,
@@ -97,8 +97,8 @@ impl Volume {
         }
         let ((evict, sync), tid) = self.run_tid(|op| {
             let mut dirs = Dirs::read(op, parent, new_parent)?;
-            let source = find(op, parent, dirs.old(), name)?.ok_or(Error::NotFound)?;
-            let target = find(op, new_parent, dirs.new(), new_name)?;
+            let source = find(op, parent, dirs.source(), name)?.ok_or(Error::NotFound)?;
+            let target = find(op, new_parent, dirs.target(), new_name)?;
             match target {
                 Some(_) if flags.no_replace => Err(Error::Exists),
                 None if flags.exchange => Err(Error::NotFound),
@@ -125,18 +125,18 @@ fn replace(
     new_parent: Ino,
     new_name: &[u8],
 ) -> Result<(Option<Ino>, bool)> {
-    may_remove(dirs.old(), &source.inode)?;
+    may_remove(dirs.source(), &source.inode)?;
     check_not_below(op, &dirs, new_parent, &source)?;
     match &target {
-        Some(t) => check_replaceable(op, &source, t, dirs.new())?,
-        None => may_add(dirs.new())?,
+        Some(t) => check_replaceable(op, &source, t, dirs.target())?,
+        None => may_add(dirs.target())?,
     }
     let is_dir = source.inode.is_dir();
     if is_dir {
-        remove_child(dirs.old());
+        remove_child(dirs.source());
         // One that is replaced made its directory count already.
         if target.is_none() {
-            add_child(op, dirs.new())?;
+            add_child(op, dirs.target())?;
         }
         if dirs.differ() {
             move_dotdot(op, &mut source, new_parent)?;
@@ -146,27 +146,27 @@ fn replace(
     let mut evict = None;
     match target {
         Some(mut t) => {
-            dir::replace(op, new_parent, dirs.new(), new_name, ino, file_type)?;
+            dir::replace(op, new_parent, dirs.target(), new_name, ino, file_type)?;
             if drop_link(op, t.entry.ino, &mut t.inode)? {
                 evict = Some(t.entry.ino);
             }
         }
-        None => dir::add(op, new_parent, dirs.new(), new_name, ino, file_type, Pool::User)?,
+        None => dir::add(op, new_parent, dirs.target(), new_name, ino, file_type, Pool::User)?,
     }
-    dir::remove(op, source.dir, dirs.old(), source.name)?;
+    dir::remove(op, source.dir, dirs.source(), source.name)?;
     moved(op, &mut source)?;
     Ok((evict, dirs.write(op)?))
 }
 
 /// Lets two names mean each other's inode.
 fn exchange(op: &mut Op<'_>, mut dirs: Dirs, mut a: Side<'_>, mut b: Side<'_>) -> Result<bool> {
-    may_remove(dirs.old(), &a.inode)?;
-    may_remove(dirs.new(), &b.inode)?;
+    may_remove(dirs.source(), &a.inode)?;
+    may_remove(dirs.target(), &b.inode)?;
     check_not_below(op, &dirs, b.dir, &a)?;
     check_not_below(op, &dirs, a.dir, &b)?;
     let types = [&a, &b].map(|s| FileType::from_mode(s.inode.mode()));
-    dir::replace(op, a.dir, dirs.old(), a.name, b.entry.ino, types[1])?;
-    dir::replace(op, b.dir, dirs.new(), b.name, a.entry.ino, types[0])?;
+    dir::replace(op, a.dir, dirs.source(), a.name, b.entry.ino, types[1])?;
+    dir::replace(op, b.dir, dirs.target(), b.name, a.entry.ino, types[0])?;
     if dirs.differ() {
         if a.inode.is_dir() {
             move_dotdot(op, &mut a, b.dir)?;
@@ -176,12 +176,12 @@ fn exchange(op: &mut Op<'_>, mut dirs: Dirs, mut a: Side<'_>, mut b: Side<'_>) -
         }
         match (a.inode.is_dir(), b.inode.is_dir()) {
             (true, false) => {
-                remove_child(dirs.old());
-                add_child(op, dirs.new())?;
+                remove_child(dirs.source());
+                add_child(op, dirs.target())?;
             }
             (false, true) => {
-                remove_child(dirs.new());
-                add_child(op, dirs.old())?;
+                remove_child(dirs.target());
+                add_child(op, dirs.source())?;
             }
             _ => {}
         }
