@@ -4,12 +4,12 @@
 //! inode i_block ─┬─ extents:  root (4 entries) ─> index nodes ─> leaves of (file block, length, disk block, unwritten?)
 //!                └─ indirect: 12 pointers, and blocks of pointers one, two, three levels deep
 //! ```
-//! Guarantees (docs/invariants.md, M1 to M5):
-//! - M1: no two mappings of a file overlap, and a file maps only blocks that a file may own;
-//! - M2: in an extent tree an index entry's key is its child's first key; only an empty file has an empty node;
-//! - M3: blocks that leave the map are freed in the same operation, blocks of the tree included;
-//! - M4: `i_blocks` is the data and tree blocks of the map (and what others charge: an xattr block);
-//! - M5: every step costs O(depth) blocks; what may be long (`remove`, `shift`) stops at a budget and says where.
+//! Guarantees (docs/invariants.md, E1 to E5):
+//! - E1: no two mappings of a file overlap, and a file maps only blocks that a file may own;
+//! - E2: in an extent tree an index entry's key is its child's first key; only an empty file has an empty node;
+//! - E3: blocks that leave the map are freed in the same operation, blocks of the tree included;
+//! - E4: `i_blocks` is the data and tree blocks of the map (and what others charge: an xattr block);
+//! - E5: every step costs O(depth) blocks; what may be long (`remove`, `shift`) stops at a budget and says where.
 //!
 //! All functions change the caller's [`Inode`]; write it with [`Op::put_inode`] before the operation ends, and forget it if one
 //! fails: it may be half changed then, and the operation must fail, too.
@@ -111,7 +111,7 @@ fn seed(op: &Op<'_>, ino: Ino, inode: &Inode) -> Option<u32> {
     op.vol.inode_seed.map(|fs| inode.checksum_seed(ino, fs))
 }
 
-/// Adds blocks to `i_blocks` (M4).
+/// Adds blocks to `i_blocks` (E4).
 fn charge(op: &Op<'_>, ino: Ino, inode: &mut Inode, blocks: i64) -> Result<()> {
     let (f, bs) = (op.sb().features(), op.sb().block_size().bytes64());
     let sectors = i128::from(inode.sectors(f, bs)) + i128::from(blocks) * i128::from(bs / 512);

@@ -147,7 +147,7 @@ pub(super) fn descend(op: &mut Op<'_>, ino: Ino, inode: &Inode, at: FileBlock) -
     }
 }
 
-/// The first key of a node has changed: the entries above follow (M2).
+/// The first key of a node has changed: the entries above follow (E2).
 pub(super) fn fix_keys(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, path: &Path, key: FileBlock) -> Result<()> {
     fix_keys_above(op, ino, inode, path, path.levels.len() - 1, key)
 }
@@ -249,7 +249,7 @@ fn split(
     edit(op, ino, inode, parent.block, |n| n.insert(parent.slot + 1, &Index { at, child: b }.encode()))
 }
 
-/// Removes extent `slot` of the path's leaf, nodes that become empty with it, and levels that are not needed (M2, M3).
+/// Removes extent `slot` of the path's leaf, nodes that become empty with it, and levels that are not needed (E2, E3).
 pub(super) fn remove_entry(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, path: &Path, slot: usize) -> Result<()> {
     let mut slot = slot;
     for (depth, level) in path.levels.iter().enumerate().rev() {

@@ -83,7 +83,7 @@ fn read_back(t: &TestVolume, ino: Ino) -> Model {
     });
     for e in found.unwrap() {
         for n in 0..e.len {
-            assert!(m.insert(e.at.0 + n, (e.phys.0 + u64::from(n), e.unwritten)).is_none(), "M1");
+            assert!(m.insert(e.at.0 + n, (e.phys.0 + u64::from(n), e.unwritten)).is_none(), "E1");
         }
     }
     m
@@ -220,7 +220,7 @@ fn random_changes(args: &[&str], seed: u64, steps: u32, unwritten_ok: bool, name
         let i = op.inode(ino)?;
         Ok((i.sectors(op.sb().features(), 4096), op.state().alloc.free_blocks()))
     });
-    assert_eq!(left.unwrap(), (0, free), "M3, M4");
+    assert_eq!(left.unwrap(), (0, free), "E3, E4");
     again.check();
 }
 

@@ -1,4 +1,4 @@
-//! Long maps and large images: the cost of a step does not grow with the file or the file system (M5).
+//! Long maps and large images: the cost of a step does not grow with the file or the file system (E5).
 
 use super::*;
 use crate::{Devices, Volume};
@@ -34,7 +34,7 @@ fn many_extents(n: u32, size: &str) -> (TestVolume, Ino) {
 }
 
 #[test]
-fn many_extents_are_found_cut_and_removed_within_budgets_m5() {
+fn many_extents_are_found_cut_and_removed_within_budgets_e5() {
     let n = 30_000;
     let (t, ino) = many_extents(n, "64M");
     check(&t);
