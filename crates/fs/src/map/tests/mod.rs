@@ -89,6 +89,29 @@ fn read_back(t: &TestVolume, ino: Ino) -> Model {
     m
 }
 
+/// Walks the whole tree: every node has entries (but the root of an empty file), and every index entry has its child's
+/// first key (E2). Returns the nodes.
+fn check_tree(t: &TestVolume, ino: Ino) -> u32 {
+    fn walk(op: &mut Op<'_>, ino: Ino, inode: &Inode, node: Option<BlockNo>, key: Option<FileBlock>) -> Result<u32> {
+        let (first, children) = tree::view(op, ino, inode, node, |n| {
+            let first = (n.entries() > 0).then(|| n.key(0));
+            let children = if n.depth() == 0 { 0 } else { n.entries() };
+            (first, (0..children).map(|i| n.index(i)).collect::<Vec<_>>())
+        })?;
+        assert!(key.is_none() || first == key, "E2: {key:?} leads to {first:?}");
+        let mut nodes = 1;
+        for c in children {
+            nodes += walk(op, ino, inode, Some(c.child), Some(c.at))?;
+        }
+        Ok(nodes)
+    }
+    let nodes = t.volume.run(|op| {
+        let inode = op.inode(ino)?;
+        if inode.uses_extents() { walk(op, ino, &inode, None, None) } else { Ok(0) }
+    });
+    nodes.unwrap()
+}
+
 /// Lookup says the same as the model, block by block and in runs.
 fn check_lookups(t: &TestVolume, ino: Ino, m: &Model, rng: &mut Rng, space: u32) {
     for _ in 0..20 {
@@ -141,9 +164,12 @@ fn one_step(t: &TestVolume, ino: Ino, m: &mut Model, rng: &mut Rng, space: u32, 
                     b += 1;
                     continue;
                 }
+                // Half of the time from anywhere, so that extents do not merge.
+                let (far, n) = (rng.below(2) == 0, 1 + rng.below(3).min(hole - 1));
+                let from = BlockNo(u64::from(rng.below(24_000)));
                 let run = change(t, ino, |op, i| {
-                    let goal = goal(op, ino, i, FileBlock(b))?;
-                    let run = alloc_blocks(op, goal, hole, Pool::User)?;
+                    let goal = if far { from } else { goal(op, ino, i, FileBlock(b))? };
+                    let run = alloc_blocks(op, goal, if far { n } else { hole }, Pool::User)?;
                     insert(op, ino, i, FileBlock(b), run.start, run.len, unwritten)?;
                     Ok(run)
                 })
@@ -195,6 +221,29 @@ fn one_step(t: &TestVolume, ino: Ino, m: &mut Model, rng: &mut Rng, space: u32, 
     }
 }
 
+/// Every second file block, from all over the disk: more extents than a root of leaves holds.
+fn fragment(t: &TestVolume, ino: Ino, m: &mut Model, rng: &mut Rng) {
+    let mut left: Vec<u32> = (0..2000).map(|n| n * 2).collect();
+    while !left.is_empty() {
+        let part: Vec<(u32, u64)> = (0..100.min(left.len()))
+            .map(|_| {
+                let n = rng.below(u32::try_from(left.len()).unwrap());
+                (left.swap_remove(usize::try_from(n).unwrap()), u64::from(rng.below(24_000)))
+            })
+            .collect();
+        let made = change(t, ino, |op, i| {
+            part.iter()
+                .map(|(b, from)| {
+                    let run = alloc_blocks(op, BlockNo(*from), 1, Pool::User)?;
+                    insert(op, ino, i, FileBlock(*b), run.start, 1, b % 8 == 0)?;
+                    Ok((*b, (run.start.0, b % 8 == 0)))
+                })
+                .collect::<Result<Vec<_>>>()
+        });
+        m.extend(made.unwrap());
+    }
+}
+
 fn random_changes(args: &[&str], seed: u64, steps: u32, unwritten_ok: bool, name: &'static str) {
     let _named = Seed(seed, name);
     let (t, ino) = with_file("24M", args);
@@ -202,13 +251,19 @@ fn random_changes(args: &[&str], seed: u64, steps: u32, unwritten_ok: bool, name
     let free = t.volume.run(|op| Ok(op.state().alloc.free_blocks())).unwrap();
     let mut m = Model::new();
     let space = 4000;
+    let mut most = 0;
+    if unwritten_ok {
+        fragment(&t, ino, &mut m, &mut rng);
+    }
     for step in 0..steps {
         one_step(&t, ino, &mut m, &mut rng, space, unwritten_ok);
         if step % 16 == 0 {
             assert_eq!(read_back(&t, ino), m, "{args:?} seed {seed} step {step}");
             check_lookups(&t, ino, &m, &mut rng, space);
+            most = most.max(check_tree(&t, ino));
         }
     }
+    assert!(most > 6 || !unwritten_ok, "{args:?}: a tree of {most} nodes tries nothing");
     assert_eq!(read_back(&t, ino), m);
     check(&t);
     // A fresh mount reads the same; then everything goes.
