@@ -10,6 +10,7 @@ mkdir -p "$out"
 say "== cargo test"
 status=0
 cargo test --workspace --no-fail-fast -- --show-output >"$out/cargo.log" 2>&1 || status=$?
+cargo test -p quire-device --features shuttle --test gate_shuttle -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
 grep -aE '^(test .* (FAILED|ignored)|test result|error|skipped:)' "$out/cargo.log" | sort | uniq -c | sort -rn | sed -E 's/^ +1 //' || true
 [ $status = 0 ] || { say "-- the end of $out/cargo.log:"; tail -n 200 "$out/cargo.log"; }
 read -r passed failed skipped < <(awk '

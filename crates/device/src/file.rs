@@ -76,7 +76,7 @@ impl FileDevice {
         self.ring.get_or_init(Ring::new).as_ref()
     }
 
-    /// Looks a batch over before anything of it happens.
+    /// Looks a batch over before anything of it happens (M4).
     fn check(&self, batch: &[Io]) -> Result<(), DeviceError> {
         for io in batch {
             let (at, len) = io.range();

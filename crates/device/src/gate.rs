@@ -2,8 +2,8 @@
 //!
 //! A write that has completed takes a stamp: the number of flushes *started* so far. It is durable when a flush
 //! with a higher number has returned. `ensure` waits for such a flush, joins one that is already bound to
-//! start, or starts it. A flush that failed once fails every later `ensure`: after it nobody knows what the
-//! device still holds.
+//! start, or starts it (M1). A flush that failed once fails every later `ensure`: after it nobody knows what the
+//! device still holds (M2).
 //!
 //! ```text
 //!   write done, stamp = 3 ──┐             ensure(3): flush 4 returned ─> durable

@@ -159,7 +159,7 @@ impl fmt::Display for DeviceError {
 
 impl std::error::Error for DeviceError {}
 
-/// A device of bytes with a volatile write cache.
+/// A device of bytes with a volatile write cache. All of them agree on what they do (M6).
 pub trait BlockDevice: Send + Sync {
     fn info(&self) -> DeviceInfo;
 

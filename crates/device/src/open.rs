@@ -1,6 +1,6 @@
 //! Opening an image file or a block device, once: how, with which lock, and why not.
 //!
-//! An image has one writer. A file is locked with flock (shared for read-only), a block device is claimed with
+//! An image has one writer (M3). A file is locked with flock (shared for read-only), a block device is claimed with
 //! `O_EXCL`, and a file that the kernel uses through a loop device is not opened for writing.
 
 use crate::buf::{Buf, SECTOR};

@@ -1,7 +1,7 @@
 //! A simulated device with a volatile write cache, whose power can go at any step.
 //!
 //! Guarantees: what a flush covered, and what was written with FUA, survives. Of everything else any set of
-//! sectors may survive ([`crate::crash`]). A flush covers what had *completed* when it was submitted; with
+//! sectors may survive ([`crate::crash`], M7). A flush covers what had *completed* when it was submitted; with
 //! [`Completion::AtWait`] a write that nobody has waited for has not. All outcomes follow from the operations and a seed.
 //!
 //! ```text

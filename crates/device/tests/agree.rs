@@ -1,4 +1,4 @@
-//! All devices give the same answers to the same operations.
+//! All devices give the same answers to the same operations (M6).
 #![cfg(not(feature = "shuttle"))]
 
 use proptest::prelude::*;

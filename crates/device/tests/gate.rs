@@ -59,6 +59,7 @@ impl BlockDevice for Held {
     }
 }
 
+/// M1.
 #[test]
 fn all_who_come_during_a_flush_share_the_next_one() {
     let dev = Arc::new(Held::new());
@@ -101,6 +102,7 @@ fn what_is_durable_costs_no_flush() {
     assert_eq!(dev.snapshot().flushes.count, 2);
 }
 
+/// M2.
 #[test]
 fn a_failed_flush_fails_for_ever_but_not_what_was_durable() {
     let dev = Arc::new(Faulty::new(Counted::new(MemDevice::new(vec![0; 4096]))));

@@ -1,4 +1,4 @@
-//! The flush gate under explored interleavings:
+//! The flush gate under explored interleavings (M1, M2):
 //! `cargo test -p quire-device --features shuttle --test gate_shuttle`.
 #![cfg(feature = "shuttle")]
 

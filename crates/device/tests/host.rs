@@ -96,6 +96,7 @@ fn filled(len: usize, byte: u8) -> Arc<Buf> {
     Arc::new(b)
 }
 
+/// M3.
 #[test]
 fn an_image_that_the_kernel_uses_is_not_written_to() {
     if skip("an_image_that_the_kernel_uses_is_not_written_to") {
@@ -109,6 +110,7 @@ fn an_image_that_the_kernel_uses_is_not_written_to() {
     FileDevice::open(&path, OpenOptions::default()).unwrap();
 }
 
+/// M3.
 #[test]
 fn a_disk_has_one_owner() {
     if skip("a_disk_has_one_owner") {

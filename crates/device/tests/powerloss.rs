@@ -1,4 +1,4 @@
-//! What may and what must survive a power cut of the simulated device.
+//! What may and what must survive a power cut of the simulated device (M7).
 #![cfg(not(feature = "shuttle"))]
 
 use proptest::prelude::*;
