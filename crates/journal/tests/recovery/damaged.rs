@@ -17,13 +17,19 @@ struct Wound {
     what: What,
 }
 
-/// Damages one block of the log. In logs without checksums only headers, whose loss shows.
-fn damage(f: &mut Forge, kind: &Kind, rng: &mut Rng) -> Wound {
+/// Damages one block of the log; `None` if the damage could not be seen. In logs without checksums only headers.
+fn damage(f: &mut Forge, kind: &Kind, rng: &mut Rng) -> Option<Wound> {
+    // Most blocks are images, most rules are about the others; and about the last transaction.
+    let (others, last) = (rng.one_in(2), rng.one_in(2));
+    let last_tid = f.written.last().unwrap().1;
     loop {
         let (at, tid, what) = f.written[usize::try_from(rng.below(f.written.len() as u64)).unwrap()];
+        if (others && matches!(what, What::Image(_))) || (last && others && tid != last_tid) {
+            continue;
+        }
         let seen = match (kind.checksums, what) {
             (Checksums::None, What::Descriptor | What::Commit | What::Revoke) => 12,
-            (Checksums::None, What::Image(_)) | (Checksums::V1, What::Revoke) => continue,
+            (Checksums::None, What::Image(_)) | (Checksums::V1, What::Revoke) => return None,
             // e2fsck 1.47.0 does not know that the end of a commit block may be torn.
             (_, What::Commit) => 0x3C,
             _ => 1024,
@@ -37,7 +43,7 @@ fn damage(f: &mut Forge, kind: &Kind, rng: &mut Rng) -> Wound {
                 block[usize::try_from(rng.below(seen)).unwrap()] ^= 1 << bit;
             }
         }
-        return Wound { at, tid, what };
+        return Some(Wound { at, tid, what });
     }
 }
 
@@ -53,7 +59,7 @@ fn homes_differ(a: &Dirty, b: &Dirty) -> Vec<u64> {
 fn damaged_logs_are_judged_as_e2fsck_does() {
     use std::sync::atomic::{AtomicU32, Ordering};
     let outcomes: [AtomicU32; 4] = Default::default();
-    seeds("damaged_logs_are_judged_as_e2fsck_does", 150, |seed| {
+    seeds("damaged_logs_are_judged_as_e2fsck_does", 80, |seed| {
         let mut rng = Rng::new(seed);
         let kind = Kind { async_commit: false, ..Kind::any(&mut rng) };
         let mut f = Forge::new(kind, if rng.one_in(3) { 1015 } else { 0 }, Tid(40));
@@ -62,7 +68,7 @@ fn damaged_logs_are_judged_as_e2fsck_does() {
             f.make_stale();
             f.random_transaction(&mut rng);
         }
-        let wound = damage(&mut f, &kind, &mut rng);
+        let Some(wound) = damage(&mut f, &kind, &mut rng) else { return };
         let d = f.dirty();
         let ours = recover_with_ours(&d);
         let (theirs, said) = recover_with_e2fsck(&d);
