@@ -23,3 +23,9 @@ pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn wait<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     cv.wait(guard).expect("a holder of this lock panicked")
 }
+
+/// Waits on a condition for at most `d`; panics if another holder panicked. For threads that also have something else
+/// to do, never for correctness: `shuttle` has no time.
+pub fn wait_timeout<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>, d: std::time::Duration) -> MutexGuard<'a, T> {
+    cv.wait_timeout(guard, d).expect("a holder of this lock panicked").0
+}

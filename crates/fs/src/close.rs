@@ -12,15 +12,6 @@ use quire_layout::features::{compat, incompat, ro_compat};
 use quire_layout::superblock::state;
 
 impl Volume {
-    /// Makes everything that was done so far durable.
-    ///
-    /// # Errors
-    /// Write-back or commit failed.
-    pub fn sync(&self) -> Result<()> {
-        self.commit_all()?;
-        Ok(self.inner.journal.gate().flush()?)
-    }
-
     /// Unmounts: the image is clean afterwards. No other call may be under way, and none may follow.
     ///
     /// # Errors
@@ -33,9 +24,11 @@ impl Volume {
             };
         }
         self.forget_all();
+        // Data that was lost is told, and does not keep the rest from being clean.
+        let synced = self.sync();
         self.clean()?;
         self.inner.turn_read_only("unmounted");
-        Ok(())
+        synced
     }
 
     /// Brings the image into a clean, consistent state and keeps it there: operations that would change it wait for
@@ -45,6 +38,7 @@ impl Volume {
     /// As [`Volume::close`]; busy if frozen already.
     pub fn freeze(&self) -> Result<()> {
         self.inner.check_writable()?;
+        self.write_back_all();
         {
             let mut frozen = lock(&self.inner.frozen);
             if *frozen {
@@ -53,6 +47,7 @@ impl Volume {
             *frozen = true;
             self.inner.stopped.store(true, Ordering::Release);
         }
+        self.inner.files.wait_for_rounds();
         let done = self.clean();
         if done.is_err() {
             self.unfreeze();

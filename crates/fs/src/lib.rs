@@ -7,11 +7,13 @@
 mod acl;
 pub mod alloc;
 pub mod attr;
+mod changes;
 mod close;
 pub mod dir;
 pub mod error;
 mod evict;
 mod fail;
+pub mod file;
 pub mod flags;
 pub mod inode_ops;
 pub mod journal_open;
@@ -21,7 +23,6 @@ mod op;
 mod open;
 pub mod options;
 pub mod orphan;
-mod pending;
 mod state;
 pub mod statfs;
 #[cfg(any(test, feature = "testing"))]

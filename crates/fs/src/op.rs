@@ -198,9 +198,17 @@ impl<'v> Op<'v> {
     pub fn put_inode(&mut self, ino: Ino, inode: &mut Inode) -> Result<()> {
         let (b, at) = self.inode_at(ino)?;
         let size = self.sb().inode_size();
-        let bytes = inode.sealed(ino, self.vol.inode_seed);
-        self.block_mut(b)?[at..at + size].copy_from_slice(bytes);
+        let seed = self.vol.inode_seed;
+        let place = &mut self.block_mut(b)?[at..at + size];
+        let only_times = inode.same_but_for_times(place);
+        place.copy_from_slice(inode.sealed(ino, seed));
+        self.note_change(ino, !only_times);
         Ok(())
+    }
+
+    /// An fsync of this inode waits for the transaction of this operation; with `data`, an fdatasync as well.
+    pub fn note_change(&mut self, ino: Ino, data: bool) {
+        self.deferred.changed.push((ino, data));
     }
 
     /// The descriptor of a group, checked.
@@ -264,6 +272,9 @@ impl<'v> Op<'v> {
     pub(crate) fn stop(mut self) -> Result<Tid, Full> {
         let tid = self.handle.stop()?;
         self.state.apply(std::mem::take(&mut self.deferred), tid);
+        if self.state.changes.is_long() {
+            self.state.changes.prune(self.vol.journal.durable());
+        }
         Ok(tid)
     }
 }

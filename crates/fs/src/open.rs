@@ -9,6 +9,7 @@
 //! ```
 
 use crate::error::{Error, Result};
+use crate::file::{Files, Ticks};
 use crate::journal_open;
 use crate::options::{Options, Route};
 use crate::state::FsState;
@@ -111,13 +112,15 @@ impl Volume {
             inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),
             journal,
             clock,
-            options,
             was_valid,
             state: Mutex::new(FsState::default()),
             stopped: AtomicBool::new(read_only.is_some()),
             read_only: Mutex::new(read_only),
             frozen: Mutex::new(false),
             thawed: Condvar::new(),
+            files: Files::new(options.cache_bytes, sb.block_size().bytes()),
+            ticks: Mutex::new(Ticks::default()),
+            options,
             sb,
         };
         Volume { inner: Arc::new(inner) }

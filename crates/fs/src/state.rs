@@ -4,6 +4,7 @@
 //! follow an operation's success is collected in [`Deferred`] and applied by `Op::stop`.
 
 use crate::alloc::{AllocState, Delta};
+use crate::changes::Changes;
 use crate::orphan::{Orphans, Place};
 use crate::xattr::SharedBlocks;
 use quire_layout::{BlockNo, Ino, Tid};
@@ -20,6 +21,8 @@ pub(crate) struct FsState {
     pub orphans: Orphans,
     /// Attribute blocks that further inodes may share. Hints.
     pub xattr_blocks: SharedBlocks,
+    /// What fsync waits for.
+    pub changes: Changes,
 }
 
 /// What an operation does beyond block images, applied when it succeeds.
@@ -33,6 +36,8 @@ pub(crate) struct Deferred {
     pub orphans: Vec<(Ino, Option<Place>)>,
     /// Attribute blocks written, by hash.
     pub xattr_blocks: Vec<(u32, BlockNo)>,
+    /// Inodes changed, and whether in more than times.
+    pub changed: Vec<(Ino, bool)>,
 }
 
 impl FsState {
@@ -41,6 +46,9 @@ impl FsState {
         self.alloc.apply(d.alloc, tid);
         self.orphans.apply(d.orphans);
         self.xattr_blocks.apply(d.xattr_blocks);
+        for (ino, data) in d.changed {
+            self.changes.note(ino, data, tid);
+        }
         for ino in d.refs {
             *self.refs.entry(ino).or_default() += 1;
         }

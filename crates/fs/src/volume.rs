@@ -2,6 +2,7 @@
 
 use crate::alloc::{self, AllocState};
 use crate::error::{Error, Result};
+use crate::file::{Files, Ticks};
 use crate::op::Op;
 use crate::options::Options;
 use crate::state::FsState;
@@ -40,6 +41,10 @@ pub(crate) struct Inner {
     /// Operations that would change something wait for [`Inner::thawed`].
     pub frozen: Mutex<bool>,
     pub thawed: Condvar,
+    /// Pending file data.
+    pub files: Files,
+    /// When the running transaction is due.
+    pub ticks: Mutex<Ticks>,
 }
 
 impl Inner {
@@ -104,7 +109,11 @@ impl Volume {
         self.run_with(true, f).map(|(value, _)| value)
     }
 
-    fn run_with<T>(&self, even_frozen: bool, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+    pub(crate) fn run_with<T>(
+        &self,
+        even_frozen: bool,
+        mut f: impl FnMut(&mut Op<'_>) -> Result<T>,
+    ) -> Result<(T, Tid)> {
         let v = &*self.inner;
         let mut waited_for_space = false;
         loop {

@@ -166,6 +166,17 @@ impl Inode {
         &self.raw
     }
 
+    /// True if `other`, a record of the same size, differs at most in access, modification and change times,
+    /// `i_version` and checksum.
+    #[must_use]
+    pub fn same_but_for_times(&self, other: &[u8]) -> bool {
+        const KEPT: [std::ops::Range<usize>; 4] = [0..0x08, 0x14..0x24, 0x28..CSUM_LO, CSUM_LO + 2..GOOD_OLD_SIZE];
+        let same = |r: std::ops::Range<usize>| self.raw.get(r.clone()) == other.get(r);
+        let wide = self.raw.len().min(0x9C);
+        let extra = self.raw.len() <= GOOD_OLD_SIZE || (same(0x80..CSUM_HI) && same(0x90..wide.min(0x98)));
+        KEPT.into_iter().all(same) && extra && self.raw[wide..] == other[wide.min(other.len())..]
+    }
+
     /// The whole record, for xattrs in its tail.
     #[must_use]
     pub fn raw(&self) -> &[u8] {
@@ -479,6 +490,28 @@ mod tests {
         old.set_time(Time::Modify, Timestamp { secs: 0x1_0000_0000, nanos: 5 });
         assert_eq!(old.time(Time::Modify), Some(Timestamp { secs: 0x7FFF_FFFF, nanos: 0 }));
         assert_eq!(old.time(Time::Create), None);
+    }
+
+    #[test]
+    fn times_versions_and_checksums_do_not_make_a_difference() {
+        for size in [128, 256, 512] {
+            let mut i = Inode::new(size, 32);
+            i.set_mode(0o100_644);
+            let old = i.sealed(Ino(12), Some(7)).to_vec();
+            i.set_version(0x1_0000_0001);
+            for t in [Time::Access, Time::Change, Time::Modify] {
+                i.set_time(t, Timestamp { secs: 0x1_0000_0005, nanos: 7 });
+            }
+            i.sealed(Ino(12), Some(7));
+            assert!(i.same_but_for_times(&old));
+            for change in [0x00, 0x14, 0x28, 0x64, 0x7F, 0x81, 0x90, 0x9C, 0xA0, size - 1] {
+                let mut j = i.clone();
+                if change < size {
+                    j.raw_mut()[change] ^= 1;
+                    assert!(!j.same_but_for_times(&old), "byte {change:#x} of {size}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! Work that nobody waits for, as steps: write-back of what is old, commits in their interval, checkpoints.
+//!
+//! A step does one thing and says what comes next. A thread calls it ([`Volume::spawn_background`]), or a simulator that
+//! owns the clock.
+
+use crate::error::Result;
+use crate::volume::Volume;
+use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait_timeout};
+use std::time::Duration;
+
+/// What a step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Something; there may be more.
+    Did,
+    /// Nothing: there is nothing to do for so long, unless something changes.
+    Idle(Duration),
+}
+
+/// When the running transaction is committed at the latest.
+#[derive(Default)]
+pub(crate) struct Ticks {
+    /// The transaction seen running with changes, and when it was first seen.
+    open: Option<(quire_layout::Tid, Duration)>,
+}
+
+impl Volume {
+    /// One piece of background work: writes back the oldest data if it is as old as the commit interval or takes half
+    /// of what may be dirty, commits what has been open for that long, or checkpoints if the log asks for it.
+    ///
+    /// # Errors
+    /// A commit or checkpoint failed. Errors of write-back stay with their files.
+    pub fn step(&self) -> Result<Step> {
+        if self.inner.check_writable().is_err() {
+            return Ok(Step::Idle(self.inner.options.commit_interval));
+        }
+        let (files, interval) = (&self.inner.files, self.inner.options.commit_interval);
+        let now = self.inner.clock.monotonic();
+        if files.pages() > files.limit / 2 && self.write_back_oldest(u64::MAX, Duration::MAX) {
+            return Ok(Step::Did);
+        }
+        let old = now.checked_sub(interval);
+        if old.is_some_and(|old| self.write_back_oldest(u64::MAX, old)) {
+            return Ok(Step::Did);
+        }
+        if self.commit_due(now)? || self.inner.journal.checkpoint_step()? {
+            return Ok(Step::Did);
+        }
+        let due = [files.oldest_since(), lock(&self.inner.ticks).open.map(|(_, since)| since)];
+        let next = due.into_iter().flatten().min().map_or(interval, |since| (since + interval).saturating_sub(now));
+        Ok(Step::Idle(next.min(interval)))
+    }
+
+    /// Commits the running transaction if it has been open for the interval.
+    fn commit_due(&self, now: Duration) -> Result<bool> {
+        let journal = &self.inner.journal;
+        let open = journal.has_changes().then(|| journal.running());
+        let due = {
+            let mut ticks = lock(&self.inner.ticks);
+            match (open, ticks.open) {
+                (Some(tid), Some((seen, since))) if tid == seen => {
+                    now.saturating_sub(since) >= self.inner.options.commit_interval
+                }
+                (open, _) => {
+                    ticks.open = open.map(|tid| (tid, now));
+                    false
+                }
+            }
+        };
+        if due {
+            self.commit_all()?;
+            lock(&self.inner.ticks).open = None;
+        }
+        Ok(due)
+    }
+
+    /// Starts a thread that calls [`Volume::step`] until what is returned is dropped.
+    #[must_use]
+    pub fn spawn_background(&self) -> Background {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (volume, theirs) = (self.clone(), stop.clone());
+        let thread = thread::spawn(move || {
+            loop {
+                let idle = match volume.step() {
+                    Ok(Step::Did) => Duration::ZERO,
+                    Ok(Step::Idle(d)) => d,
+                    Err(e) => {
+                        volume.note_error(&e);
+                        volume.inner.options.commit_interval
+                    }
+                };
+                let stopped = lock(&theirs.0);
+                let stopped = if *stopped || idle.is_zero() {
+                    stopped
+                } else {
+                    wait_timeout(&theirs.1, stopped, idle.min(PAUSE))
+                };
+                if *stopped {
+                    return;
+                }
+            }
+        });
+        Background { stop, thread: Some(thread) }
+    }
+}
+
+/// Longest pause of the thread: how late it may notice that much has become dirty.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The thread of [`Volume::spawn_background`]; ends when dropped.
+pub struct Background {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        if let Some(t) = self.thread.take() {
+            t.join().ok();
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! A round of write-back: dirty pages of one file or many, from memory to the transaction that names them.
+//!
+//! ```text
+//! take      file lock      dirty pages are cloned, they count as under write-back
+//! plan      an operation   pages without a block get claims; live blocks are told apart
+//! transfer  no lock        one batch in the order of the disk; complete
+//! record    operations     bitmap, extents, size, times join the running transaction
+//! finish    file lock      what was not changed meanwhile is clean
+//! ```
+//! Guarantees (docs/invariants.md):
+//! - F8: extents and size join a transaction only when the data they uncover is complete, so that the flush before the
+//!   commit block makes the data durable first: nobody ever reads what a block held before;
+//! - F9: a block whose record is in the log is not written in place: its page joins the transaction instead.
+//!
+//! No file's lock is needed between take and finish; whoever changes the map under pages waits for the round (F2).
+
+use super::state::{FileState, Times};
+use crate::alloc::{self, Claim, Pool, Request};
+use crate::error::{Error, Result};
+use crate::map::{self, Mapping};
+use crate::op::Op;
+use crate::volume::Volume;
+use quire_cache::Image;
+use quire_device::sync::lock;
+use quire_device::{Io, Region};
+use quire_layout::inode::Time;
+use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, Structure};
+
+/// Files in one operation.
+const FILES: usize = 32;
+/// What one operation may record: a claim or a run counts 1, a journaled block 1.
+const COST: usize = 256;
+/// Journaled blocks in one piece.
+const LOG_RUN: u32 = 64;
+/// Blocks in one device write, and writes in one batch.
+const RUN: usize = 256;
+const BATCH: usize = 16;
+/// Rounds of at most so many pages leave them in memory, clean.
+const KEEP: usize = 8;
+
+/// Where a run of pages goes.
+enum To {
+    /// Their blocks, which are mapped and hold data.
+    Home(BlockNo),
+    /// Blocks that are mapped but unwritten.
+    Unwritten(BlockNo),
+    /// Blocks chosen for them.
+    Claimed(Claim),
+    /// The log, because their blocks have records there.
+    Log(BlockNo),
+}
+
+impl To {
+    fn start(&self) -> BlockNo {
+        match self {
+            To::Home(b) | To::Unwritten(b) | To::Log(b) => *b,
+            To::Claimed(c) => c.run().start,
+        }
+    }
+}
+
+/// A run of pages that go to one place.
+struct Piece {
+    at: FileBlock,
+    /// Index of its first page, and how many.
+    first: usize,
+    len: usize,
+    to: To,
+}
+
+impl Piece {
+    fn blocks(&self) -> u32 {
+        u32::try_from(self.len).expect("a round is smaller")
+    }
+
+    fn cost(&self) -> usize {
+        if matches!(self.to, To::Log(_)) { self.len } else { 1 }
+    }
+}
+
+/// What a round took of one file.
+pub(super) struct Taken {
+    pub ino: Ino,
+    pages: Vec<(FileBlock, Image)>,
+    reserved: u64,
+    /// Size and times that the inode gets with these pages.
+    size: Option<u64>,
+    times: Option<Times>,
+    pieces: Vec<Piece>,
+    error: Option<Error>,
+}
+
+impl Taken {
+    /// The page after the last that was taken.
+    pub(super) fn end(&self) -> FileBlock {
+        self.pages.last().map_or(FileBlock(0), |(b, _)| b.plus(1))
+    }
+
+    pub(super) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// True if an operation has to follow the data.
+    fn needs_record(&self) -> bool {
+        self.size.is_some() || self.times.is_some() || self.pieces.iter().any(|p| !matches!(p.to, To::Home(_)))
+    }
+}
+
+impl Volume {
+    /// Takes up to `max` dirty pages of a file from `from` on. With `times`, a round without pages is not nothing.
+    pub(super) fn take(&self, ino: Ino, s: &mut FileState, from: FileBlock, max: usize, times: bool) -> Option<Taken> {
+        let (pages, reserved) = s.take_dirty(from, max);
+        let times = if times { s.times } else { None };
+        let whole = !s.has_dirty_pages();
+        let size = match (s.size, pages.last()) {
+            (Some(size), _) if whole => Some(size),
+            (Some(size), Some((last, _))) => {
+                let bs = self.inner.sb.block_size();
+                Some(size.min((u64::from(last.0) + 1) << bs.bits()))
+            }
+            _ => None,
+        };
+        if whole && (s.times.is_none() || times.is_some()) {
+            self.inner.files.unqueue(s);
+        }
+        let any = !pages.is_empty() || times.is_some() || (whole && size.is_some());
+        any.then_some(Taken { ino, pages, reserved, size, times, pieces: Vec::new(), error: None })
+    }
+
+    /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken.
+    pub(super) fn transfer_and_record(&self, batch: &mut [Taken]) {
+        batch.chunks_mut(FILES).for_each(|group| self.plan(group));
+        self.transfer(batch);
+        batch.chunks_mut(FILES).for_each(|group| self.record(group));
+    }
+
+    /// The round is over for this file: unchanged pages are clean.
+    pub(super) fn finish(&self, s: &mut FileState, t: Taken) -> Result<()> {
+        let files = &self.inner.files;
+        let keep = t.error.is_none() && t.pages.len() <= KEEP;
+        let mut gone = 0;
+        for (b, image) in t.pages {
+            if s.written(b) {
+                gone += 1;
+                if keep {
+                    lock(&files.clean).insert(t.ino, b, image);
+                }
+            }
+        }
+        files.count_pages(-gone);
+        if s.times == t.times {
+            s.times = None;
+        }
+        match t.error {
+            None => {
+                if s.size == t.size {
+                    s.size = None;
+                }
+                Ok(())
+            }
+            Some(e) => {
+                self.data_failed(t.ino, &e);
+                Err(e)
+            }
+        }
+    }
+
+    /// Chooses where each page goes. The reservations become claims.
+    fn plan(&self, group: &mut [Taken]) {
+        match self.run_in_round(|op| group.iter().map(|t| plan_file(op, t)).collect::<Result<Vec<_>>>()) {
+            Ok(plans) => {
+                for (t, pieces) in group.iter_mut().zip(plans) {
+                    (t.pieces, t.reserved) = (pieces, 0);
+                }
+            }
+            Err(e) => match group {
+                [t] => {
+                    let reserved = std::mem::take(&mut t.reserved);
+                    self.unreserve(reserved);
+                    t.error = Some(e);
+                }
+                group => group.chunks_mut(1).for_each(|one| self.plan(one)),
+            },
+        }
+    }
+
+    /// Gives reserved blocks back.
+    pub(super) fn unreserve(&self, blocks: u64) {
+        if blocks > 0 {
+            let given = self.run(|op| {
+                alloc::unreserve(op, blocks);
+                Ok(())
+            });
+            given.expect("changes no block");
+        }
+    }
+
+    /// Writes all pages that go in place, merged where their blocks are neighbours, and waits.
+    fn transfer(&self, batch: &mut [Taken]) {
+        let mut runs: Vec<(BlockNo, usize, &[(FileBlock, Image)])> = Vec::new();
+        for (i, t) in batch.iter().enumerate() {
+            for p in t.pieces.iter().filter(|p| !matches!(p.to, To::Log(_))) {
+                runs.push((p.to.start(), i, &t.pages[p.first..p.first + p.len]));
+            }
+        }
+        if runs.is_empty() {
+            return;
+        }
+        runs.sort_unstable_by_key(|(b, ..)| *b);
+        let mut writes = Writes { bs: self.inner.sb.block_size(), ios: Vec::new() };
+        for (b, i, pages) in &runs {
+            writes.add(*b, *i, pages);
+        }
+        let gate = self.inner.journal.gate();
+        let batches: Vec<_> = writes.ios.chunks(BATCH).collect();
+        let submit = |ios: &[(Io, Vec<usize>)]| gate.device().submit(ios.iter().map(|(io, _)| io.clone()).collect());
+        let tickets: Vec<_> = batches.iter().map(|ios| submit(ios)).collect();
+        let mut failed: Vec<(usize, Error)> = Vec::new();
+        for (ticket, ios) in tickets.into_iter().zip(batches) {
+            if gate.device().wait(ticket).is_err() {
+                // Which files it hit is told by each write alone.
+                for (io, owners) in ios {
+                    if let Err(e) = gate.device().run(vec![io.clone()]) {
+                        failed.extend(owners.iter().map(|i| (*i, Error::from(e.clone()))));
+                    }
+                }
+            }
+        }
+        let stamp = gate.stamp();
+        let mut written: Vec<usize> = runs.iter().map(|(_, i, _)| *i).collect();
+        written.sort_unstable();
+        written.dedup();
+        for i in written {
+            self.inner.files.written(batch[i].ino, stamp, gate);
+        }
+        for (i, e) in failed {
+            batch[i].error.get_or_insert(e);
+        }
+    }
+
+    /// Puts what was written into the running transaction.
+    fn record(&self, group: &mut [Taken]) {
+        for t in group.iter_mut().filter(|t| t.error.is_some()) {
+            self.drop_claims(t, 0);
+        }
+        let todo: Vec<&mut Taken> = group.iter_mut().filter(|t| t.error.is_none() && t.needs_record()).collect();
+        if todo.iter().map(|t| t.pieces.iter().map(Piece::cost).sum::<usize>() + 1).sum::<usize>() <= COST {
+            let done = self.run_in_round(|op| todo.iter().try_for_each(|t| record_file(op, t, 0, t.pieces.len())));
+            if done.is_ok() {
+                return;
+            }
+        }
+        for t in todo {
+            self.record_in_parts(t);
+        }
+    }
+
+    /// As many operations as one file takes; the size moves with the last.
+    fn record_in_parts(&self, t: &mut Taken) {
+        let most = COST.min(self.inner.journal.limit() / 4).max(1);
+        let mut from = 0;
+        while t.error.is_none() {
+            let mut cost = 0;
+            let mut to = from;
+            while to < t.pieces.len() && (to == from || cost + t.pieces[to].cost() <= most) {
+                cost += t.pieces[to].cost();
+                to += 1;
+            }
+            if let Err(e) = self.run_in_round(|op| record_file(op, t, from, to)) {
+                t.error = Some(e);
+                self.drop_claims(t, from);
+            }
+            from = to;
+            if from == t.pieces.len() {
+                break;
+            }
+        }
+    }
+
+    fn drop_claims(&self, t: &Taken, from: usize) {
+        let claims = t.pieces[from..].iter().filter_map(|p| if let To::Claimed(c) = &p.to { Some(c) } else { None });
+        let claims: Vec<&Claim> = claims.collect();
+        if claims.is_empty() {
+            return;
+        }
+        let dropped = self.run(|op| {
+            claims.iter().for_each(|c| alloc::drop_claim(op, c));
+            Ok(())
+        });
+        dropped.expect("changes no block");
+    }
+}
+
+/// Chooses the places of one file's pages.
+fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    if t.pages.is_empty() {
+        return Ok(pieces);
+    }
+    let inode = op.inode(t.ino)?;
+    let mut next_goal = None;
+    let mut first = 0;
+    while let Some((at, _)) = t.pages.get(first) {
+        let run = (t.pages[first..].iter().zip(at.0..)).take_while(|((b, _), n)| b.0 == *n).count();
+        let (to, len) = match map::lookup(op, t.ino, &inode, *at, u32::try_from(run).expect("a round is smaller"))? {
+            Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten)?,
+            Mapping::Hole { len } => {
+                let goal = match next_goal {
+                    Some(goal) => goal,
+                    None => map::goal(op, t.ino, &inode, *at)?,
+                };
+                let below = map::below(&inode);
+                let claim = alloc::claim(op, &Request { goal, want: len, pool: Pool::Reserved, below })?;
+                let run = claim.run();
+                next_goal = Some(run.end());
+                (To::Claimed(claim), run.len)
+            }
+        };
+        // An image that a file with journaled data, or an earlier owner, left in memory ends here.
+        if !matches!(to, To::Log(_)) {
+            op.forget(to.start(), len);
+        }
+        let len = usize::try_from(len).expect("a round is smaller");
+        pieces.push(Piece { at: *at, first, len, to });
+        first += len;
+    }
+    alloc::unreserve(op, t.reserved);
+    Ok(pieces)
+}
+
+/// How a run of mapped blocks is written, and for how many of them that holds (F9).
+fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool) -> Result<(To, u32)> {
+    let live = op.is_journaled(phys);
+    let same = |n: &u64| op.is_journaled(phys.plus(*n)) == live;
+    let run = u32::try_from((0..u64::from(len)).take_while(same).count()).expect("at most len");
+    match (live, unwritten) {
+        (false, false) => Ok((To::Home(phys), run)),
+        (false, true) => Ok((To::Unwritten(phys), run)),
+        (true, false) => Ok((To::Log(phys), run.min(LOG_RUN))),
+        (true, true) => {
+            let why = "an unwritten block of a file is also part of something else";
+            Err(Corrupt::new(Structure::ExtentNode, why).at(phys).into())
+        }
+    }
+}
+
+/// Records some of the pieces of a file; with the last of them, its size and times.
+fn record_file(op: &mut Op<'_>, t: &Taken, from: usize, to: usize) -> Result<()> {
+    let mut inode = op.inode(t.ino)?;
+    for p in &t.pieces[from..to] {
+        match &p.to {
+            To::Home(_) => {}
+            To::Unwritten(_) => map::convert_written(op, t.ino, &mut inode, p.at, p.blocks())?,
+            To::Claimed(claim) => {
+                alloc::mark_claimed(op, claim)?;
+                map::insert(op, t.ino, &mut inode, p.at, claim.run().start, p.blocks(), false)?;
+            }
+            To::Log(phys) => {
+                for (n, (_, image)) in (0..).zip(&t.pages[p.first..p.first + p.len]) {
+                    op.block_put(phys.plus(n), image.clone())?;
+                }
+            }
+        }
+    }
+    if to == t.pieces.len() {
+        if let Some(size) = t.size.filter(|size| *size > inode.size()) {
+            inode.set_size(size);
+        }
+        if let Some(times) = t.times {
+            inode.set_time(Time::Modify, times.mtime);
+            let ctime = inode.time(Time::Change).unwrap_or_default().max(times.ctime);
+            inode.set_time(Time::Change, ctime);
+        }
+    }
+    op.put_inode(t.ino, &mut inode)?;
+    op.note_change(t.ino, true);
+    Ok(())
+}
+
+/// Device writes with, for each, the files (by index) whose pages it holds.
+struct Writes {
+    bs: BlockSize,
+    ios: Vec<(Io, Vec<usize>)>,
+}
+
+impl Writes {
+    /// Adds a run; runs come in the order of the disk.
+    fn add(&mut self, start: BlockNo, owner: usize, pages: &[(FileBlock, Image)]) {
+        let mut at = self.bs.offset(start);
+        for (_, image) in pages {
+            match self.ios.last_mut() {
+                Some((io @ Io::Write { .. }, owners)) if joins(io, at) => {
+                    if let Io::Write { data, .. } = io {
+                        data.push(image.clone());
+                    }
+                    if owners.last() != Some(&owner) {
+                        owners.push(owner);
+                    }
+                }
+                _ => {
+                    let io = Io::Write { at, data: vec![image.clone()], region: Region::Data, fua: false };
+                    self.ios.push((io, vec![owner]));
+                }
+            }
+            at += self.bs.bytes64();
+        }
+    }
+}
+
+/// True if a write that begins at `at` can be part of this one.
+fn joins(io: &Io, at: u64) -> bool {
+    let (start, len) = io.range();
+    matches!(io, Io::Write { data, .. } if data.len() < RUN) && start + len == at
+}

@@ -1,0 +1,220 @@
+//! One file's pending data, and who may do what to the file at the same time.
+//!
+//! ```text
+//! clean ──write──> dirty ──taken by a round──> under write-back ──round ends──> clean
+//!                    ^                               │
+//!                    └────────── write (copies) ─────┘
+//! ```
+//! Guarantees (docs/invariants.md):
+//! - F1: a page that is here is newer than what the disk holds; a reader sees it;
+//! - F2: one round at a time writes a file back; what changes the block map under pages (truncate, punch, collapse,
+//!   insert) runs while no round and no reader is on the file;
+//! - F3: bytes of a page past the end of the file are zero.
+
+use quire_cache::Image;
+use quire_device::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
+use quire_layout::inode::Timestamp;
+use quire_layout::{FileBlock, Ino};
+use std::collections::BTreeMap;
+
+/// One block of a file that is newer than the disk.
+#[derive(Clone)]
+pub(super) struct Page {
+    pub image: Image,
+    /// Changed since a round last took it; otherwise it is under write-back.
+    pub dirty: bool,
+    /// A block is reserved for it: it has none on disk yet.
+    pub reserved: bool,
+}
+
+/// Times that the inode on disk is to get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Times {
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+}
+
+/// What is pending of one file.
+#[derive(Default)]
+pub(super) struct FileState {
+    pages: BTreeMap<FileBlock, Page>,
+    /// Pages that are `dirty`.
+    dirty: usize,
+    /// Size in bytes, if the inode on disk does not have it yet.
+    pub size: Option<u64>,
+    pub times: Option<Times>,
+    /// Place in the queue of files that have something to write back.
+    pub mark: Option<u64>,
+    /// A round writes this file back.
+    writing: bool,
+    readers: u32,
+    /// Callers that wait for rounds and readers to leave.
+    waiting: u32,
+}
+
+impl FileState {
+    /// True if nothing is pending and nobody is at work.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pages.is_empty()
+            && self.size.is_none()
+            && self.times.is_none()
+            && !self.writing
+            && self.readers == 0
+            && self.waiting == 0
+    }
+
+    pub(super) fn has_pages(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// True if there are pages that no round has taken.
+    pub(super) fn has_dirty_pages(&self) -> bool {
+        self.dirty > 0
+    }
+
+    /// Blocks reserved for pages that no round has taken.
+    pub(super) fn reserved(&self) -> u64 {
+        self.pages.values().filter(|p| p.reserved).count() as u64
+    }
+
+    pub(super) fn page(&self, b: FileBlock) -> Option<&Page> {
+        self.pages.get(&b)
+    }
+
+    /// The pages from `from` to before `to`.
+    pub(super) fn range(&self, from: FileBlock, to: FileBlock) -> impl Iterator<Item = (FileBlock, &Page)> {
+        self.pages.range(from..to.max(from)).map(|(b, p)| (*b, p))
+    }
+
+    /// The bytes of a page, to be changed; it becomes dirty. A round that holds it keeps what it took.
+    pub(super) fn page_mut(&mut self, b: FileBlock) -> Option<&mut Image> {
+        let p = self.pages.get_mut(&b)?;
+        self.dirty += usize::from(!p.dirty);
+        p.dirty = true;
+        Some(&mut p.image)
+    }
+
+    /// Adds a dirty page where there is none.
+    pub(super) fn add_page(&mut self, b: FileBlock, image: Image, reserved: bool) {
+        let old = self.pages.insert(b, Page { image, dirty: true, reserved });
+        assert!(old.is_none(), "{b} has a page already");
+        self.dirty += 1;
+    }
+
+    /// Takes up to `max` dirty pages from `from` on for a round; their reservations go with them.
+    pub(super) fn take_dirty(&mut self, from: FileBlock, max: usize) -> (Vec<(FileBlock, Image)>, u64) {
+        let mut reserved = 0;
+        let mut taken = Vec::with_capacity(max.min(self.dirty));
+        for (b, p) in self.pages.range_mut(from..).filter(|(_, p)| p.dirty).take(max) {
+            taken.push((*b, p.image.clone()));
+            p.dirty = false;
+            reserved += u64::from(std::mem::take(&mut p.reserved));
+        }
+        self.dirty -= taken.len();
+        (taken, reserved)
+    }
+
+    /// A round is done with a page: it is clean, unless it was changed meanwhile. True if it is gone from here.
+    pub(super) fn written(&mut self, b: FileBlock) -> bool {
+        let clean = self.pages.get(&b).is_some_and(|p| !p.dirty);
+        if clean {
+            self.pages.remove(&b);
+        }
+        clean
+    }
+
+    /// Drops the pages from `from` to before `to`. Returns how many, and the reservations they had.
+    pub(super) fn drop_range(&mut self, from: FileBlock, to: FileBlock) -> (usize, u64) {
+        let gone: Vec<_> = self.range(from, to).map(|(b, p)| (b, p.dirty, p.reserved)).collect();
+        for (b, dirty, _) in &gone {
+            self.pages.remove(b);
+            self.dirty -= usize::from(*dirty);
+        }
+        (gone.len(), gone.iter().filter(|(_, _, reserved)| *reserved).count() as u64)
+    }
+}
+
+/// A file with pending data, or in use.
+pub(crate) struct File {
+    pub(super) ino: Ino,
+    state: Mutex<FileState>,
+    /// A round or a reader left.
+    left: Condvar,
+}
+
+impl File {
+    pub(super) fn new(ino: Ino) -> Self {
+        File { ino, state: Mutex::new(FileState::default()), left: Condvar::new() }
+    }
+
+    /// Locks the file: no other writer. Rounds and readers may be under way.
+    pub(super) fn lock(&self) -> MutexGuard<'_, FileState> {
+        lock(&self.state)
+    }
+
+    /// Locks the file when no round and no reader is on it: nobody else looks at its blocks (F2).
+    pub(super) fn exclusive(&self) -> MutexGuard<'_, FileState> {
+        let mut s = self.lock();
+        s.waiting += 1;
+        while s.writing || s.readers > 0 {
+            s = wait(&self.left, s);
+        }
+        s.waiting -= 1;
+        self.left.notify_all();
+        s
+    }
+
+    /// Locks the file to begin a round: waits for the one under way.
+    pub(super) fn next_round(&self) -> MutexGuard<'_, FileState> {
+        let mut s = self.lock();
+        while s.writing || s.waiting > 0 {
+            s = wait(&self.left, s);
+        }
+        s
+    }
+
+    /// As [`File::next_round`] if that needs no wait for others.
+    pub(super) fn try_round(&self) -> Option<MutexGuard<'_, FileState>> {
+        let s = self.lock();
+        (!s.writing && s.waiting == 0).then_some(s)
+    }
+
+    /// Says that a round is under way; it ends with [`File::end_round`].
+    pub(super) fn begin_round(s: &mut FileState) {
+        assert!(!s.writing, "one round at a time");
+        s.writing = true;
+    }
+
+    pub(super) fn end_round(&self, mut s: MutexGuard<'_, FileState>) {
+        s.writing = false;
+        drop(s);
+        self.left.notify_all();
+    }
+
+    /// Registers a reader of the file's blocks.
+    pub(super) fn reader(self: &Arc<Self>) -> (Reader, MutexGuard<'_, FileState>) {
+        let mut s = self.lock();
+        while s.waiting > 0 {
+            s = wait(&self.left, s);
+        }
+        s.readers += 1;
+        (Reader { file: self.clone() }, s)
+    }
+}
+
+/// While this lives, the file's blocks stay its own.
+pub(super) struct Reader {
+    file: Arc<File>,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut s = self.file.lock();
+        s.readers -= 1;
+        let last = s.readers == 0;
+        drop(s);
+        if last {
+            self.file.left.notify_all();
+        }
+    }
+}

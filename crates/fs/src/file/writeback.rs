@@ -1,0 +1,153 @@
+//! Who writes back, when: one file for fsync and friends, the oldest files for everybody else.
+//!
+//! A round never waits for another while it is under way, so rounds cannot wait for each other in a circle: a round over
+//! many files skips those that are being written, and whoever must have them waits afterwards.
+
+use super::round::Taken;
+use super::state::{File, FileState};
+use super::table::{FileRef, Round};
+use crate::error::Result;
+use crate::op::Op;
+use crate::volume::Volume;
+use quire_device::sync::lock;
+use quire_layout::{FileBlock, Ino};
+use std::time::Duration;
+
+/// Bytes that one round takes at most.
+const ROUND_BYTES: usize = 16 << 20;
+/// Files that one round takes at most.
+const ROUND_FILES: usize = 1024;
+
+impl Volume {
+    /// Pages that one round takes at most.
+    fn round_pages(&self) -> usize {
+        (ROUND_BYTES / self.inner.sb.block_size().bytes()).min(self.inner.files.limit / 2)
+    }
+
+    /// Writes back everything of a file that was dirty when this was called: its data is complete and its metadata
+    /// part of a transaction. With `times`, pending times as well.
+    ///
+    /// # Errors
+    /// The data or its metadata could not be written; the error stays with the file (F6).
+    pub(super) fn write_back(&self, ino: Ino, times: bool) -> Result<()> {
+        let Some(file) = self.inner.files.find(ino) else { return Ok(()) };
+        let mut from = FileBlock(0);
+        let mut result = Ok(());
+        loop {
+            let _round = self.begin_round();
+            let mut s = file.next_round();
+            let Some(t) = self.take(ino, &mut s, from, self.round_pages(), times) else { return result };
+            let last = t.pages() < self.round_pages();
+            from = t.end();
+            File::begin_round(&mut s);
+            drop(s);
+            let mut batch = [t];
+            self.transfer_and_record(&mut batch);
+            let [t] = batch;
+            let mut s = file.lock();
+            result = result.and(self.finish(&mut s, t));
+            file.end_round(s);
+            if last {
+                return result;
+            }
+        }
+    }
+
+    /// As [`Volume::write_back`] by a caller that holds the file exclusively: afterwards no page is left.
+    ///
+    /// # Errors
+    /// As [`Volume::write_back`].
+    pub(super) fn settle_pages(&self, ino: Ino, s: &mut FileState) -> Result<()> {
+        let mut result = Ok(());
+        if !s.has_pages() && s.times.is_none() {
+            return result;
+        }
+        let _round = self.begin_round();
+        while let Some(t) = self.take(ino, s, FileBlock(0), self.round_pages(), true) {
+            let mut batch = [t];
+            self.transfer_and_record(&mut batch);
+            let [t] = batch;
+            result = result.and(self.finish(s, t));
+        }
+        result
+    }
+
+    /// A round that a freeze waits for, and which waits for a thaw.
+    fn begin_round(&self) -> Round<'_> {
+        loop {
+            let round = self.inner.files.begin_round();
+            if !*lock(&self.inner.frozen) {
+                return round;
+            }
+            drop(round);
+            self.inner.wait_thawed();
+        }
+    }
+
+    /// As [`Volume::run`], for what has to come after data that is on its way: even while the volume is being frozen.
+    pub(super) fn run_in_round<T>(&self, f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<T> {
+        let done = self.run_with(true, f);
+        if let Err(e) = &done {
+            self.note_error(e);
+        }
+        done.map(|(value, _)| value)
+    }
+
+    /// One round over the oldest files queued before `mark` and by `since`. False if nobody had anything to take.
+    pub(super) fn write_back_oldest(&self, mark: u64, since: Duration) -> bool {
+        let files = &self.inner.files;
+        let _round = self.begin_round();
+        let mut room = self.round_pages();
+        let mut taken: Vec<(FileRef<'_>, Taken)> = Vec::new();
+        for file in files.oldest(ROUND_FILES, mark, since) {
+            if room == 0 {
+                break;
+            }
+            let Some(mut s) = file.try_round() else { continue };
+            let Some(t) = self.take(file.ino, &mut s, FileBlock(0), room, true) else { continue };
+            File::begin_round(&mut s);
+            drop(s);
+            room -= t.pages();
+            taken.push((file, t));
+        }
+        if taken.is_empty() {
+            return false;
+        }
+        let (users, mut batch): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+        self.transfer_and_record(&mut batch);
+        for (file, t) in users.iter().zip(batch) {
+            let mut s = file.lock();
+            // The file remembers what went wrong.
+            self.finish(&mut s, t).ok();
+            file.end_round(s);
+        }
+        true
+    }
+
+    /// Makes a writer wait, or rather work, while too many pages are not clean (F5).
+    pub(super) fn throttle(&self) {
+        let files = &self.inner.files;
+        while files.pages() > files.limit {
+            if self.write_back_oldest(u64::MAX, Duration::MAX) || files.wait_for_a_round() {
+                continue;
+            }
+            // Everything is with somebody who is about to change it; the oldest will do.
+            match files.oldest(1, u64::MAX, Duration::MAX).first() {
+                Some(file) => drop(self.write_back(file.ino, true)),
+                None => return,
+            }
+        }
+    }
+
+    /// Writes back all files that are dirty now.
+    pub(crate) fn write_back_all(&self) {
+        let files = &self.inner.files;
+        let mark = files.next_mark();
+        while self.write_back_oldest(mark, Duration::MAX) {}
+        for file in files.oldest(usize::MAX, mark, Duration::MAX) {
+            // The file remembers what went wrong.
+            self.write_back(file.ino, true).ok();
+        }
+        files.wait_for_rounds();
+    }
+}
