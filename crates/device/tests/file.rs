@@ -91,6 +91,24 @@ fn tickets_may_be_waited_for_in_any_order_and_from_any_thread() {
     }
 }
 
+#[test]
+fn a_batch_outlives_the_thread_that_submitted_it() {
+    for direct in [true, false] {
+        let f = image(64 << 20);
+        let dev = FileDevice::open(f.path(), OpenOptions { direct, ..rw() }).unwrap();
+        for round in 1..=10u8 {
+            // More than may be in flight: some of it has not even been handed over when the thread ends.
+            let submit = || dev.submit((0..300u64).map(|i| write(i * 131_072, 65536, round)).collect());
+            let ticket = std::thread::scope(|s| s.spawn(submit).join().unwrap());
+            dev.wait(ticket).unwrap();
+            let submit = || dev.submit((0..300u64).map(|i| read(i * 131_072, 65536)).collect());
+            let ticket = std::thread::scope(|s| s.spawn(submit).join().unwrap());
+            let done = dev.wait(ticket).unwrap();
+            assert!(done.reads.iter().all(|b| b.iter().all(|x| *x == round)), "round {round}, direct {direct}");
+        }
+    }
+}
+
 /// M5. Memory that the kernel still reads into would change under its next owner.
 #[test]
 fn a_device_that_is_dropped_ends_what_is_in_flight() {
