@@ -233,3 +233,22 @@ fn the_logs_copy_of_the_superblock() {
     let mut clean = log.replay(plan, &home, None, &mut |_| {}).unwrap();
     assert_eq!(clean.finish(&home).unwrap().mount_count(), 77);
 }
+
+/// The same with real metadata, the file system's superblock among it.
+#[test]
+fn power_may_fail_while_a_kernel_log_is_recovered() {
+    let Some(d) = super::kernel_made::small("power_may_fail_while_a_kernel_log_is_recovered") else { return };
+    let want = recover_with_ours(&d).after.image;
+    let mut rng = Rng::new(1);
+    for left in 0.. {
+        let device = Arc::new(Failing::new(d.image.clone(), left));
+        let ended = recover_until(&d, &device);
+        let again = Arc::new(Failing::new(device.survivors(&mut rng), u64::MAX));
+        assert!(recover_until(&d, &again), "after a crash at operation {left}");
+        let differ = differing_blocks(&again.survivors(&mut rng), &want);
+        assert!(differ.is_empty(), "crash at operation {left}: blocks {differ:?}");
+        if ended {
+            break;
+        }
+    }
+}

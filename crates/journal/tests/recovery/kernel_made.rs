@@ -105,6 +105,11 @@ fn left_by_kernel(mkfs: &[&str], mount: &str, seed: u64, rounds: u64) -> Dirty {
     Dirty { image: fs::read(f.path()).unwrap(), external: None }
 }
 
+/// A small image, for tests that recover it many times; `None` if the kernel cannot be asked.
+pub(crate) fn small(test: &str) -> Option<Dirty> {
+    can_mount(test).then(|| left_by_kernel(&["-b", "1024", "-J", "size=1"], "commit=600", 4, 25))
+}
+
 fn log_format(d: &Dirty) -> quire_layout::jbd2::LogFormat {
     let home = std::sync::Arc::new(quire_device::MemDevice::new(d.image.clone()));
     *super::judge::open_on(d, home, None).log.unwrap().format()

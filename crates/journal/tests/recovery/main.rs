@@ -4,11 +4,13 @@
 //! The dirty images come from three sources: forged by this test with every feature and position of the log
 //! (`forge`), written by debugfs (`debugfs_made`), and copied from under a live kernel mount (`kernel_made`).
 
+mod continued;
 mod damaged;
 mod debugfs_made;
 mod dumped;
 mod forge;
 mod forged;
+mod hostile;
 mod interrupted;
 mod judge;
 mod kernel_made;
