@@ -34,7 +34,7 @@ pub(crate) struct Deferred {
     pub refs: Vec<Ino>,
     /// Where orphans are recorded now; `None`: no longer.
     pub orphans: Vec<(Ino, Option<Place>)>,
-    /// Attribute blocks written, by hash.
+    /// Attribute blocks written or read, by what they hold.
     pub xattr_blocks: Vec<(u32, BlockNo)>,
     /// Inodes changed, and whether in more than times.
     pub changed: Vec<(Ino, bool)>,

@@ -1,6 +1,6 @@
 //! From a name to an inode.
 
-use super::{directory, pointed_to};
+use super::{directory, live, pointed_to};
 use crate::attr::Attr;
 use crate::dir;
 use crate::error::{Error, Result};
@@ -19,6 +19,22 @@ impl Volume {
             let found = pointed_to(op, parent, entry.ino)?;
             op.add_ref(entry.ino);
             Ok(Attr::of(op.sb(), entry.ino, &found))
+        })?;
+        Ok(self.with_pending(attr))
+    }
+
+    /// An inode by its number, for file handles that outlive names. The caller gets a reference on it.
+    ///
+    /// # Errors
+    /// Stale: it was freed, or has no name any more; corrupt, I/O.
+    pub fn lookup_ino(&self, ino: Ino) -> Result<Attr> {
+        let attr = self.run(|op| {
+            let inode = live(op, ino)?;
+            if inode.links() == 0 {
+                return Err(Error::Stale(ino));
+            }
+            op.add_ref(ino);
+            Ok(Attr::of(op.sb(), ino, &inode))
         })?;
         Ok(self.with_pending(attr))
     }

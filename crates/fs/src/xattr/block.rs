@@ -4,6 +4,7 @@ use crate::alloc::{self, Pool, Request};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use quire_journal::Image;
+use quire_layout::checksum::crc32c;
 use quire_layout::features::compat;
 use quire_layout::inode::Inode;
 use quire_layout::xattr::{self, Xattr};
@@ -13,35 +14,40 @@ use std::collections::HashMap;
 /// Blocks that are remembered for sharing.
 const REMEMBERED: usize = 4096;
 
-/// Attribute blocks by hash. Hints: what is found must be compared. A block that is freed is forgotten at once, so what is
+/// Attribute blocks by content. Hints: what is found must be compared. A block that is freed is forgotten at once, so what is
 /// found is an attribute block.
 #[derive(Default)]
 pub(crate) struct SharedBlocks {
-    by_hash: HashMap<u32, BlockNo>,
-    hash_of: HashMap<BlockNo, u32>,
+    by_key: HashMap<u32, BlockNo>,
+    key_of: HashMap<BlockNo, u32>,
+}
+
+/// What equal blocks have in common: ext4's own hash is the same for too many that differ.
+fn key(content: &[u8]) -> u32 {
+    crc32c(!0, &content[xattr::HEADER..])
 }
 
 impl SharedBlocks {
-    fn find(&self, hash: u32) -> Option<BlockNo> {
-        self.by_hash.get(&hash).copied()
+    fn find(&self, key: u32) -> Option<BlockNo> {
+        self.by_key.get(&key).copied()
     }
 
     fn forget(&mut self, b: BlockNo) {
-        if let Some(hash) = self.hash_of.remove(&b) {
-            self.by_hash.remove(&hash);
+        if let Some(key) = self.key_of.remove(&b) {
+            self.by_key.remove(&key);
         }
     }
 
     pub(crate) fn apply(&mut self, written: Vec<(u32, BlockNo)>) {
-        for (hash, b) in written {
+        for (key, b) in written {
             self.forget(b);
-            if self.hash_of.len() >= REMEMBERED {
+            if self.key_of.len() >= REMEMBERED {
                 *self = SharedBlocks::default();
             }
-            if let Some(before) = self.by_hash.insert(hash, b) {
-                self.hash_of.remove(&before);
+            if let Some(before) = self.by_key.insert(key, b) {
+                self.key_of.remove(&before);
             }
-            self.hash_of.insert(b, hash);
+            self.key_of.insert(b, key);
         }
     }
 }
@@ -52,8 +58,12 @@ pub(super) fn image(op: &mut Op<'_>, b: BlockNo) -> Result<Image> {
         let why = "an inode's block lies in the file system's own, or outside of it";
         return Err(Corrupt::new(Structure::XattrBlock, why).at(b).into());
     }
-    let seed = op.vol.inode_seed;
-    op.block(b, |bytes| xattr::check_block(bytes, b, seed))
+    let (seed, len) = (op.vol.inode_seed, op.sb().block_size().bytes());
+    let image = op.block(b, |bytes| xattr::check_block(bytes, b, seed))?;
+    if !op.state().xattr_blocks.key_of.contains_key(&b) && xattr::block_hash(&image) != 0 {
+        op.deferred.xattr_blocks.push((key(&image[..len]), b));
+    }
+    Ok(image)
 }
 
 /// Gives an inode a block with these attributes: none, an equal one that exists, its own if nobody shares it, or a new
@@ -64,7 +74,7 @@ pub(super) fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, attrs: &[Xattr
     }
     let bytes = op.sb().block_size().bytes();
     let content = xattr::encode_block(attrs, bytes).ok_or(Error::NoSpace)?;
-    let (old, hash) = (inode.xattr_block(), xattr::block_hash(&content));
+    let old = inode.xattr_block();
     if let Some(b) = shareable(op, inode, &content)? {
         if Some(b) == old {
             return Ok(());
@@ -88,19 +98,17 @@ pub(super) fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, attrs: &[Xattr
     let block = op.block_mut(own)?;
     block[..bytes].copy_from_slice(&content);
     xattr::seal_block(&mut block[..bytes], own, seed);
-    if hash != 0 {
-        op.deferred.xattr_blocks.push((hash, own));
+    if xattr::block_hash(&content) != 0 {
+        op.deferred.xattr_blocks.push((key(&content), own));
     }
     note_feature(op)
 }
 
 /// A block that holds exactly this and takes one more inode.
 fn shareable(op: &mut Op<'_>, inode: &Inode, content: &[u8]) -> Result<Option<BlockNo>> {
-    let hash = xattr::block_hash(content);
-    let Some(b) = (if hash == 0 { None } else { op.state().xattr_blocks.find(hash) }) else { return Ok(None) };
-    if b >= limit(inode) {
-        return Ok(None);
-    }
+    // Without a hash it is not to be shared.
+    let known = if xattr::block_hash(content) == 0 { None } else { op.state().xattr_blocks.find(key(content)) };
+    let Some(b) = known.filter(|b| *b < limit(inode)) else { return Ok(None) };
     let image = image(op, b)?;
     let room = xattr::refcount(&image) < xattr::MAX_REFCOUNT || inode.xattr_block() == Some(b);
     Ok((room && xattr::same_block(&image[..content.len()], content)).then_some(b))
