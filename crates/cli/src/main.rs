@@ -1,1 +1,64 @@
-fn main() {}
+//! The `quire` command: ext4 in user space, journaled. Each subcommand is a file of `cmd`.
+
+mod cmd;
+mod exit;
+mod helper;
+mod log;
+mod undo;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "quire", version, about = "Mount, recover and look into ext4 images in user space")]
+#[command(propagate_version = true, disable_help_subcommand = true, after_help = TOP_EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const TOP_EXAMPLES: &str = "Example:
+  mke2fs -t ext4 disk.img 1G
+  quire mount disk.img /mnt
+  quire umount /mnt";
+
+#[derive(Subcommand)]
+enum Command {
+    Mount(cmd::mount::Args),
+    #[command(visible_alias = "unmount")]
+    Umount(cmd::umount::Args),
+    Sync(cmd::control::SyncArgs),
+    Freeze(cmd::control::FreezeArgs),
+    Thaw(cmd::control::ThawArgs),
+    Recover(cmd::recover::Args),
+    Info(cmd::info::Args),
+    Dump(cmd::dump::Args),
+    Stats(cmd::stats::Args),
+    Completions(cmd::generate::CompletionsArgs),
+    #[command(hide = true)]
+    Man(cmd::generate::ManArgs),
+}
+
+fn main() -> ExitCode {
+    let program = std::env::args_os().next().unwrap_or_default();
+    if helper::is_helper(&program) {
+        return helper::run();
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return exit::usage(&e),
+    };
+    match cli.command {
+        Command::Mount(a) => cmd::mount::run(&a),
+        Command::Umount(a) => cmd::umount::run(&a),
+        Command::Sync(a) => cmd::control::sync(&a),
+        Command::Freeze(a) => cmd::control::freeze(&a),
+        Command::Thaw(a) => cmd::control::thaw(&a),
+        Command::Recover(a) => cmd::recover::run(&a),
+        Command::Info(a) => cmd::info::run(&a),
+        Command::Dump(a) => cmd::dump::run(&a),
+        Command::Stats(a) => cmd::stats::run(&a),
+        Command::Completions(a) => cmd::generate::completions(&a),
+        Command::Man(a) => cmd::generate::man(&a),
+    }
+}

@@ -177,7 +177,10 @@ fn leak(s: String) -> &'static str {
 
 /// The primary superblock as a mount first sees it. If it is torn beyond what its flags explain, the journal's copy serves: its
 /// replay will bring it home.
-fn first_superblock(devices: &Devices, clock: &Arc<dyn Clock>) -> Result<Superblock> {
+///
+/// # Errors
+/// Corrupt, where neither serves; I/O.
+pub fn first_superblock(devices: &Devices, clock: &Arc<dyn Clock>) -> Result<Superblock> {
     let torn = match read_superblock(&*devices.fs) {
         Err(Error::Corrupt(c)) => c,
         other => return other,

@@ -1,1 +1,25 @@
-//! See docs/design.md.
+//! FUSE requests to `Volume` calls, and mounting.
+//!
+//! ```text
+//! kernel <── /dev/fuse ──> channel ─ session (workers) ─ server ─ ops ──> quire_fs::Volume
+//!                             └ wire: what the bytes mean
+//! ```
+//! [`serve`] is a mount from beginning to end; [`control`] talks to one from another process.
+
+mod channel;
+pub mod control;
+pub mod daemon;
+mod fail;
+pub mod mounting;
+mod ops;
+pub mod options;
+pub mod serve;
+mod server;
+mod session;
+pub mod stats;
+mod wire;
+
+pub use control::{About, Control, ControlError};
+pub use options::{MountOptions, OptionError};
+pub use serve::{Mount, MountError, run};
+pub use stats::Stats;

@@ -1,0 +1,11 @@
+//! The subcommands, one to a file.
+
+pub(crate) mod control;
+pub(crate) mod dump;
+pub(crate) mod generate;
+pub(crate) mod info;
+pub(crate) mod journal;
+pub(crate) mod mount;
+pub(crate) mod recover;
+pub(crate) mod stats;
+pub(crate) mod umount;

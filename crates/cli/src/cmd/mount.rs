@@ -1,0 +1,106 @@
+//! `quire mount`: returns when the mount answers; the daemon stays.
+
+use crate::{exit, log};
+use quire_mount::daemon::{self, Forked};
+use quire_mount::{Mount, MountOptions};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Mount an ext4 image or block device on a directory.
+///
+/// The journal is replayed if need be. Returns when the mount answers; the file system is served in the background until it
+/// is unmounted with `quire umount`, umount(8) or fusermount3 -u, or until the daemon gets SIGTERM. Works as an ordinary user
+/// (through fusermount3), then only for that user unless allow_other is given; when root mounts, everybody may use it
+/// (-o noallow_other restricts it).
+#[derive(clap::Args)]
+#[command(
+    after_help = "Options (-o), besides those of mount(8): data=none|writeback|ordered|journal, errors=continue|remount-ro|panic,
+commit=SECONDS, noload, journal_path=PATH, offset=BYTES, sizelimit=BYTES, cache_size=BYTES, writethrough, allow_other,
+profile=ext4-none|ext4-writeback|ext4-ordered|ext4-journal, noatime, nodiratime, discard, noacl, nouser_xattr, grpid, ...
+
+Exit codes as mount(8): 0 mounted, 1 wrong usage or not permitted, 2 system error, 32 mount failed.
+
+Examples:
+  quire mount disk.img /mnt
+  quire mount -o data=journal,noatime disk.img /mnt
+  quire mount -o ro,offset=1048576 whole-disk.img /mnt
+  quire mount -f /dev/sdb1 /mnt"
+)]
+pub(crate) struct Args {
+    /// The image file or block device
+    pub image: PathBuf,
+    /// The directory to mount it on
+    pub dir: PathBuf,
+    /// Mount options, separated by commas; may be repeated
+    #[arg(short, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// Stay in the foreground; messages go to standard error
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Append the daemon's messages to this file
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+}
+
+const NAME: &str = "mount";
+
+/// Exit codes of mount(8).
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let options = match MountOptions::parse(&args.options.join(",")) {
+        Ok(options) => options,
+        Err(e) => return exit::fail(NAME, exit::USAGE, e),
+    };
+    let mount = Mount { image: args.image.clone(), dir: args.dir.clone(), options };
+    if args.foreground {
+        return match start_log(args) {
+            Ok(()) => serve(&mount, || {}).into(),
+            Err(code) => code,
+        };
+    }
+    match daemon::fork() {
+        Err(e) => exit::fail(NAME, exit::SYSTEM, format_args!("cannot start a daemon: {}", std::io::Error::from(e))),
+        Ok(Forked::Parent(Some(code))) => ExitCode::from(code),
+        Ok(Forked::Parent(None)) => exit::fail(NAME, exit::FAILURE, "the daemon ended unexpectedly"),
+        Ok(Forked::Daemon(readiness)) => {
+            if let Err(code) = start_log(args) {
+                readiness.tell(exit::USAGE);
+                return code;
+            }
+            let mut readiness = Some(readiness);
+            let code = serve(&mount, || {
+                if let Some(r) = readiness.take()
+                    && let Err(e) = r.detach_and_tell()
+                {
+                    tracing::warn!("cannot let go of the terminal: {e}");
+                }
+            });
+            if let Some(r) = readiness {
+                r.tell(code);
+            }
+            code.into()
+        }
+    }
+}
+
+fn start_log(args: &Args) -> Result<(), ExitCode> {
+    match &args.log {
+        Some(path) => {
+            log::to_file(path).map_err(|e| exit::fail(NAME, exit::USAGE, format_args!("{}: {e}", path.display())))?
+        }
+        None if args.foreground => log::to_stderr("info"),
+        None => log::to_syslog(),
+    }
+    Ok(())
+}
+
+fn serve(mount: &Mount, ready: impl FnOnce()) -> u8 {
+    match quire_mount::run(mount, ready) {
+        Ok(()) => 0,
+        Err(e) => {
+            // Standard error leads nowhere once the daemon has let go of the terminal; the log stays.
+            tracing::info!("mount ended: {e}");
+            exit::fail(NAME, e.exit_code(), &e);
+            e.exit_code()
+        }
+    }
+}

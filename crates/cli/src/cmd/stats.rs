@@ -1,0 +1,96 @@
+//! `quire stats`: the figures of a mount.
+
+use crate::exit;
+use quire_mount::stats::{DeviceFigures, Figures, JournalFigures};
+use quire_mount::{Control, Stats};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show the figures of a mount: its journal, and every write, byte and flush by device and region.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire stats /mnt
+  quire stats --json /mnt | jq .journal.transactions")]
+pub(crate) struct Args {
+    /// A directory of the mount
+    dir: PathBuf,
+    /// As JSON, with every figure
+    #[arg(long)]
+    json: bool,
+}
+
+const NAME: &str = "stats";
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let text = match Control::open(&args.dir).and_then(|(control, _)| control.stats()) {
+        Ok(text) => text,
+        Err(e) => return exit::fail(NAME, exit::FAILURE, e),
+    };
+    if args.json {
+        println!("{text}");
+        return ExitCode::SUCCESS;
+    }
+    match serde_json::from_str::<Stats>(&text) {
+        Ok(stats) => print!("{}", table(&stats)),
+        Err(e) => return exit::fail(NAME, exit::FAILURE, format_args!("{}: {e}", args.dir.display())),
+    }
+    ExitCode::SUCCESS
+}
+
+fn table(s: &Stats) -> String {
+    let mut out = journal(&s.journal);
+    out.push_str(&format!("\n{} FUSE requests\n", s.requests));
+    if s.atomic_write_bytes > 0 {
+        out.push_str(&format!("write requests of up to {} bytes are all or nothing\n", s.atomic_write_bytes));
+    }
+    if let Some(why) = &s.read_only {
+        out.push_str(&format!("read-only: {why}\n"));
+    }
+    for (name, device) in &s.devices {
+        out.push_str(&device_table(name, device));
+    }
+    out
+}
+
+/// Worded as `/proc/fs/jbd2/DEV/info`.
+fn journal(j: &JournalFigures) -> String {
+    let per = |n: u64| if j.transactions == 0 { 0 } else { n / j.transactions };
+    format!(
+        "{} transactions, each up to {} blocks\naverage:\n  {}us to commit a transaction\n  {} handles per transaction\n  \
+         {} blocks per transaction\n  {} logged blocks per transaction\n{} revokes, {} checkpoints, {} blocks written home\n\
+         log: {} of {} blocks in use\n",
+        j.transactions,
+        j.max_blocks,
+        per(j.commit_micros),
+        per(j.handles),
+        per(j.blocks),
+        per(j.log_blocks),
+        j.revokes,
+        j.checkpoints,
+        j.home_blocks,
+        j.log_used,
+        j.log_capacity,
+    )
+}
+
+fn device_table(name: &str, d: &DeviceFigures) -> String {
+    let mut out =
+        format!("\ndevice {name:<10} {:>9} {:>13} {:>9} {:>13} {:>9}\n", "reads", "bytes", "writes", "bytes", "FUA");
+    for (region, r) in &d.regions {
+        let (reads, writes): (Figures, Figures) = (r.reads, r.writes);
+        out.push_str(&format!(
+            "  {region:<15} {:>9} {:>13} {:>9} {:>13} {:>9}\n",
+            reads.count, reads.bytes, writes.count, writes.bytes, r.fua.count
+        ));
+    }
+    let mean = |f: Figures| if f.count == 0 { 0 } else { f.micros / f.count };
+    out.push_str(&format!(
+        "  {} flushes ({}us each), {} discards ({} bytes), {} errors\n",
+        d.flushes.count,
+        mean(d.flushes),
+        d.discards.count,
+        d.discards.bytes,
+        d.errors
+    ));
+    out
+}

@@ -1,0 +1,116 @@
+//! `quire umount`: returns when the image is clean.
+
+use crate::exit;
+use indicatif::{ProgressBar, ProgressStyle};
+use quire_device::{BlockDevice, FileDevice, OpenOptions, Region};
+use quire_layout::features::incompat;
+use quire_layout::superblock::{self, Superblock, state};
+use quire_mount::{About, Control, mounting};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Unmount, and return when the image is clean.
+///
+/// umount(8) and fusermount3 -u work as well, but (except for block devices mounted by root) they return while the daemon is
+/// still writing.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire umount /mnt && cp disk.img backup.img")]
+pub(crate) struct Args {
+    /// The directory that it is mounted on
+    pub dir: PathBuf,
+    /// Detach now, even if it is in use; it ends, and this returns, when nobody uses it any more
+    #[arg(short, long)]
+    pub lazy: bool,
+}
+
+const NAME: &str = "umount";
+
+/// Exit codes of mount(8).
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let fail = |what: String| exit::fail(NAME, exit::FAILURE, format_args!("{}: {what}", args.dir.display()));
+    let (about, daemon) = match Control::open(&args.dir) {
+        Ok((control, about)) => {
+            let daemon = watch(&about);
+            drop(control);
+            (about, daemon)
+        }
+        Err(e) => return exit::fail(NAME, exit::FAILURE, e),
+    };
+    let dir = match args.dir.canonicalize() {
+        Ok(dir) => dir,
+        Err(e) => return fail(e.to_string()),
+    };
+    if let Err(e) = mounting::detach(&dir, args.lazy) {
+        return fail(if e.is_busy() { "in use (see fuser -m or lsof)".to_owned() } else { e.to_string() });
+    }
+    match daemon {
+        Ok(daemon) => wait(&daemon, &about),
+        // Gone already.
+        Err(Errno::SRCH) => {}
+        Err(e) => return fail(format!("unmounted, but the daemon cannot be watched: {}", std::io::Error::from(e))),
+    }
+    match unclean(&about) {
+        None => ExitCode::SUCCESS,
+        Some(why) => exit::fail(NAME, exit::FAILURE, format_args!("{}: {why}", about.image.display())),
+    }
+}
+
+fn watch(about: &About) -> Result<OwnedFd, Errno> {
+    let pid = i32::try_from(about.pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty())
+}
+
+/// Waits for the daemon's end; on a terminal, with what it has written so far.
+fn wait(daemon: &OwnedFd, about: &About) {
+    let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a valid template"));
+    let tick = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    let start = written(about.pid);
+    loop {
+        let mut fds = [PollFd::new(daemon, PollFlags::IN)];
+        match rustix::event::poll(&mut fds, Some(&tick)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            _ => break,
+        }
+        let so_far = written(about.pid).saturating_sub(start) >> 20;
+        bar.set_message(format!("writing {}: {so_far} MiB", about.image.display()));
+        bar.tick();
+    }
+    bar.finish_and_clear();
+}
+
+/// Bytes that a process has written, where we may know.
+fn written(pid: u32) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = io.lines().find_map(|l| l.strip_prefix("write_bytes: "));
+    line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Why the image is not clean now, if it is not. An image that we may not read is believed.
+fn unclean(about: &About) -> Option<String> {
+    if about.read_only {
+        return None;
+    }
+    let how = OpenOptions { read_only: true, offset: about.offset, lock: false, direct: false, size: None };
+    let device = FileDevice::open(&about.image, how).ok()?;
+    let raw = match device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock) {
+        Ok(raw) => raw,
+        Err(e) => return Some(e.to_string()),
+    };
+    match Superblock::decode(&raw) {
+        Err(e) => Some(e.to_string()),
+        Ok(sb) if sb.features().has_incompat(incompat::RECOVER) => {
+            Some("unmounted, but it needs recovery: not everything could be written (see the daemon's log)".to_owned())
+        }
+        Ok(sb) if sb.state() & state::ERROR != 0 => {
+            Some("unmounted; errors were found in the file system: run e2fsck".to_owned())
+        }
+        Ok(_) => None,
+    }
+}

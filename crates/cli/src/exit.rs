@@ -1,0 +1,36 @@
+//! Exit codes and messages: those of mount(8), and of fsck(8) for `recover`.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// mount(8): wrong usage or not permitted.
+pub(crate) const USAGE: u8 = 1;
+/// mount(8): the system failed us (no process, no FUSE, ...).
+pub(crate) const SYSTEM: u8 = 2;
+/// mount(8): the mount, or what was asked of it, failed.
+pub(crate) const FAILURE: u8 = 32;
+
+/// fsck(8).
+pub(crate) mod fsck {
+    pub(crate) const CORRECTED: u8 = 1;
+    pub(crate) const UNCORRECTED: u8 = 4;
+    pub(crate) const OPERATIONAL: u8 = 8;
+    pub(crate) const USAGE: u8 = 16;
+}
+
+/// Says what went wrong, as `quire: COMMAND: what`.
+pub(crate) fn fail(command: &str, code: u8, what: impl Display) -> ExitCode {
+    eprintln!("quire: {command}: {what}");
+    code.into()
+}
+
+/// Help and version go to standard output and are no failure; anything else is wrong usage.
+pub(crate) fn usage(e: &clap::Error) -> ExitCode {
+    e.print().ok();
+    if !e.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    // `recover` speaks as fsck(8) does.
+    let recover = std::env::args().nth(1).is_some_and(|a| a == "recover");
+    ExitCode::from(if recover { fsck::USAGE } else { USAGE })
+}

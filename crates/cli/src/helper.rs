@@ -1,0 +1,71 @@
+//! As mount(8)'s helper: a link named `mount.quire` (or `mount.fuse.quire`) to this program, for `mount -t quire` and fstab.
+
+use crate::{cmd, exit};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// True for the names by which mount(8) calls its helpers.
+pub(crate) fn is_helper(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default();
+    ["mount.quire", "mount.fuse.quire", "mount.fuseblk.quire"].iter().any(|n| name == *n)
+}
+
+/// `mount.quire IMAGE DIR [-sfnvw] [-r] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, as mount(8) calls it.
+pub(crate) fn run() -> ExitCode {
+    match parse(std::env::args().skip(1)) {
+        Ok((_, true)) => ExitCode::SUCCESS,
+        Ok((args, false)) => cmd::mount::run(&args),
+        Err(what) => exit::fail("mount", exit::USAGE, what),
+    }
+}
+
+/// The mount that is asked for, and whether it is only to be pretended (`-f`).
+fn parse(args: impl Iterator<Item = String>) -> Result<(cmd::mount::Args, bool), String> {
+    let (mut places, mut options, mut pretend) = (Vec::new(), Vec::new(), false);
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-o" => options.push(args.next().ok_or("-o needs options")?),
+            "-t" | "-N" => drop(args.next()),
+            "-r" => options.push("ro".to_owned()),
+            _ if arg.starts_with('-') && arg.len() > 1 => {
+                let unknown = arg[1..].chars().find(|c| !"sfnvw".contains(*c));
+                if let Some(c) = unknown {
+                    return Err(format!("unknown flag -{c}"));
+                }
+                pretend |= arg.contains('f');
+            }
+            _ => places.push(PathBuf::from(arg)),
+        }
+    }
+    let Ok([image, dir]) = <[PathBuf; 2]>::try_from(places) else {
+        return Err("an image and a directory are expected".to_owned());
+    };
+    Ok((cmd::mount::Args { image, dir, options, foreground: false, log: None }, pretend))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Result<(cmd::mount::Args, bool), String> {
+        parse(line.split(' ').map(str::to_owned))
+    }
+
+    #[test]
+    fn mount8_calls_it_with_its_own_flags() {
+        let (a, pretend) = of("/dev/sdb1 /mnt -sv -o rw,noatime -t fuse.quire").unwrap();
+        assert_eq!((a.image, a.dir, pretend), ("/dev/sdb1".into(), "/mnt".into(), false));
+        assert_eq!(a.options, ["rw,noatime"]);
+        assert!(of("a b -f").unwrap().1);
+        assert!(of("a").is_err());
+        assert!(of("a b -x").is_err());
+    }
+
+    #[test]
+    fn helpers_are_known_by_name() {
+        assert!(is_helper(OsStr::new("/sbin/mount.quire")));
+        assert!(!is_helper(OsStr::new("/usr/bin/quire")));
+    }
+}

@@ -1,0 +1,105 @@
+//! Becoming a daemon, and being told to stop.
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use std::fs::File;
+use std::io::{Read, Write};
+
+/// Who returns from [`fork`].
+pub enum Forked {
+    /// The caller's process: the daemon has said this exit code, or `None` if it ended without a word.
+    Parent(Option<u8>),
+    /// The daemon.
+    Daemon(Readiness),
+}
+
+/// How the daemon tells the process that waits for it.
+pub struct Readiness(OwnedFd);
+
+impl Readiness {
+    /// Tells the waiting process with which code to exit.
+    pub fn tell(self, code: u8) {
+        File::from(self.0).write_all(&[code]).ok();
+    }
+
+    /// Tells that the mount answers, and lets go of the terminal.
+    ///
+    /// # Errors
+    /// `/dev/null` cannot be opened.
+    pub fn detach_and_tell(self) -> Result<(), Errno> {
+        use rustix::fs::{Mode, OFlags};
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::stdio::dup2_stdin(&null)?;
+        rustix::stdio::dup2_stdout(&null)?;
+        rustix::stdio::dup2_stderr(&null)?;
+        self.tell(0);
+        Ok(())
+    }
+}
+
+/// Splits off a daemon in a session of its own; the caller's process waits for what it tells. Only while there is one thread.
+///
+/// # Errors
+/// No process or pipe can be had.
+pub fn fork() -> Result<Forked, Errno> {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    // SAFETY: there is one thread, so that no lock is held by a thread that the child does not have.
+    match unsafe { libc::fork() } {
+        -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN)),
+        0 => {
+            drop(reader);
+            rustix::process::setsid()?;
+            Ok(Forked::Daemon(Readiness(writer)))
+        }
+        _ => {
+            drop(writer);
+            let mut code = [0];
+            Ok(Forked::Parent(File::from(reader).read_exact(&mut code).ok().map(|()| code[0])))
+        }
+    }
+}
+
+/// Signals that end a mount.
+const STOPS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+fn stop_set() -> libc::sigset_t {
+    // SAFETY: a signal set is plain data, made empty before it is used; both calls only write to it.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for s in STOPS {
+            libc::sigaddset(&mut set, s);
+        }
+        set
+    }
+}
+
+/// Keeps the signals that end a mount for [`wait_stop`]. Call it before there are threads; they inherit it.
+pub fn hold_stops() {
+    let set = stop_set();
+    // SAFETY: the set is valid; the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+}
+
+/// Waits for a signal that ends the mount; returns its number.
+#[must_use]
+pub fn wait_stop() -> i32 {
+    let set = stop_set();
+    let mut signal = 0;
+    // SAFETY: both point to valid memory. An error (none is documented for a valid set) is asked again.
+    while unsafe { libc::sigwait(&set, &mut signal) } != 0 {}
+    signal
+}
+
+/// We write back pages for the kernel: our own allocations must not wait for that. Needs a capability; without it, nothing
+/// changes.
+pub fn become_io_flusher() {
+    const PR_SET_IO_FLUSHER: libc::c_int = 57;
+    let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
+    // SAFETY: this prctl takes a number and changes flags of the calling thread only.
+    let r = unsafe { libc::prctl(PR_SET_IO_FLUSHER, on, unused, unused, unused) };
+    if r != 0 {
+        tracing::debug!("not an I/O flusher: {}", std::io::Error::last_os_error());
+    }
+}

@@ -1,0 +1,271 @@
+//! Attaching a session to a directory, and detaching it.
+//!
+//! As root by mount(2): type `fuse.quire`, or `fuseblk.quire` for a block device, which gives us sync(2) and an umount(2) that
+//! waits for the clean image. Everybody else through the set-user-id helper `fusermount3`.
+
+use crate::channel::Channel;
+use crate::options::MountOptions;
+use quire_fs::options::Atime;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::io::{Errno, FdFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use std::ffi::CString;
+use std::io::IoSliceMut;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const HELPER: &str = "fusermount3";
+/// Tells the helper which descriptor to send the mount through.
+const HELPER_SOCKET: &str = "_FUSE_COMMFD";
+
+/// Why an attachment failed.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    #[error("/dev/fuse: {} (is the fuse module loaded? modprobe fuse)", std::io::Error::from(*.0))]
+    NoFuse(Errno),
+    #[error("{HELPER} cannot be run: {0} (install the package fuse3, or mount as root)")]
+    NoHelper(std::io::Error),
+    #[error("{0}")]
+    Helper(String),
+    #[error("mount: {}", std::io::Error::from(*.0))]
+    Mount(Errno),
+}
+
+/// What to attach where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attach<'a> {
+    /// The image, as `/proc/mounts` shows it.
+    pub source: &'a Path,
+    pub dir: &'a Path,
+    pub options: &'a MountOptions,
+    pub read_only: bool,
+    /// The block size for a block device that is mounted as such.
+    pub fuseblk: Option<usize>,
+}
+
+impl Attach<'_> {
+    /// Others may use it: when asked for, and by default when root mounts.
+    fn allow_other(&self) -> bool {
+        self.options.allow_other.unwrap_or_else(|| rustix::process::geteuid().is_root())
+    }
+
+    /// Mounts; the descriptor is the kernel's end of the session.
+    pub(crate) fn attach(&self) -> Result<Channel, AttachError> {
+        let fd = Channel::open_device().map_err(AttachError::NoFuse)?;
+        if !rustix::process::geteuid().is_root() {
+            return self.by_helper();
+        }
+        match self.by_kernel(&fd) {
+            Ok(()) => Ok(Channel::new(fd)),
+            // Root of a container that may not mount.
+            Err(Errno::PERM) if self.fuseblk.is_none() => self.by_helper(),
+            Err(e) => Err(AttachError::Mount(e)),
+        }
+    }
+
+    fn by_kernel(&self, fd: &OwnedFd) -> Result<(), Errno> {
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid},default_permissions", fd.as_raw_fd());
+        if self.allow_other() {
+            data.push_str(",allow_other");
+        }
+        let mut kind = "fuse.quire";
+        if let Some(block_size) = self.fuseblk {
+            kind = "fuseblk.quire";
+            data.push_str(&format!(",blksize={block_size}"));
+        }
+        let data = CString::new(data).map_err(|_| Errno::INVAL)?;
+        rustix::mount::mount(self.source, self.dir, kind, self.flags(), data.as_c_str())
+    }
+
+    fn flags(&self) -> MountFlags {
+        let o = self.options;
+        let atime = o.atime.unwrap_or(Atime::Relative);
+        [
+            (self.read_only, MountFlags::RDONLY),
+            (o.no_dev, MountFlags::NODEV),
+            (o.no_suid, MountFlags::NOSUID),
+            (o.no_exec, MountFlags::NOEXEC),
+            (o.sync, MountFlags::SYNCHRONOUS),
+            (o.dir_sync, MountFlags::DIRSYNC),
+            (o.no_dir_atime, MountFlags::NODIRATIME),
+            (atime == Atime::No, MountFlags::NOATIME),
+            (atime == Atime::Relative, MountFlags::RELATIME),
+            (atime == Atime::Strict, MountFlags::STRICTATIME),
+        ]
+        .into_iter()
+        .filter(|(wanted, _)| *wanted)
+        .fold(MountFlags::empty(), |all, (_, flag)| all | flag)
+    }
+
+    /// The list of options for the helper.
+    fn helper_options(&self) -> String {
+        let o = self.options;
+        let source = self.source.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,");
+        let mut list = vec![format!("fsname={source}"), "subtype=quire".into(), "default_permissions".into()];
+        let flags = [
+            (self.read_only, "ro"),
+            (self.allow_other(), "allow_other"),
+            (o.no_dev, "nodev"),
+            (o.no_suid, "nosuid"),
+            (o.no_exec, "noexec"),
+            (o.sync, "sync"),
+            (o.atime == Some(Atime::No), "noatime"),
+            (o.no_dir_atime, "nodiratime"),
+        ];
+        list.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, name)| (*name).to_owned()));
+        list.join(",")
+    }
+
+    fn by_helper(&self) -> Result<Channel, AttachError> {
+        let (ours, theirs) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(AttachError::Mount)?;
+        // The helper inherits its end.
+        rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(AttachError::Mount)?;
+        let child = Command::new(HELPER)
+            .arg("-o")
+            .arg(self.helper_options())
+            .arg("--")
+            .arg(self.dir)
+            .env(HELPER_SOCKET, theirs.as_raw_fd().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(AttachError::NoHelper)?;
+        drop(theirs);
+        let received = receive_fd(&ours);
+        let said = child.wait_with_output().map_err(AttachError::NoHelper)?;
+        match received {
+            Ok(Some(fd)) => Ok(Channel::new(fd)),
+            Ok(None) => {
+                let text = String::from_utf8_lossy(&said.stderr);
+                let text = text.trim();
+                Err(AttachError::Helper(if text.is_empty() { format!("{HELPER} failed") } else { text.to_owned() }))
+            }
+            Err(e) => Err(AttachError::Mount(e)),
+        }
+    }
+}
+
+/// The descriptor that comes through a socket; `None` if it closes without.
+fn receive_fd(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+    let mut byte = [0u8];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut iov = [IoSliceMut::new(&mut byte)];
+    loop {
+        match rustix::net::recvmsg(socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(control.drain().find_map(|m| match m {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    }))
+}
+
+/// Detaches what is mounted on `dir`. Lazily: it disappears at once, and ends when nobody uses it any more.
+///
+/// # Errors
+/// Busy, not permitted, not mounted; with the helper's words where it has any.
+pub fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => return Ok(()),
+        Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
+        Err(e) => return Err(DetachError::Kernel(e)),
+    }
+    let mut helper = Command::new(HELPER);
+    helper.arg("-u");
+    if lazy {
+        helper.arg("-z");
+    }
+    let said = helper.arg("--").arg(dir).stdin(Stdio::null()).output().map_err(DetachError::NoHelper)?;
+    if said.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&said.stderr).trim().to_owned();
+    if text.contains("busy") { Err(DetachError::Kernel(Errno::BUSY)) } else { Err(DetachError::Helper(text)) }
+}
+
+/// Why a mount could not be detached.
+#[derive(Debug, thiserror::Error)]
+pub enum DetachError {
+    #[error("{}", std::io::Error::from(*.0))]
+    Kernel(Errno),
+    #[error("{HELPER} cannot be run: {0}")]
+    NoHelper(std::io::Error),
+    #[error("{0}")]
+    Helper(String),
+}
+
+impl DetachError {
+    /// Somebody still uses it.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self, DetachError::Kernel(Errno::BUSY))
+    }
+}
+
+/// What root may tune once the mount answers: a FUSE mount's readahead and its share of dirty memory are small by default.
+/// Nothing depends on it.
+pub(crate) fn tune(dir: &Path) {
+    let Ok(stat) = rustix::fs::stat(dir) else { return };
+    let bdi = format!("/sys/class/bdi/{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    for (file, value) in [("read_ahead_kb", "1024"), ("strict_limit", "0"), ("max_ratio", "100")] {
+        let path = format!("{bdi}/{file}");
+        if let Err(e) = std::fs::write(&path, value) {
+            tracing::debug!("{path}: {e}");
+        }
+    }
+}
+
+/// The path in a form that `/proc/mounts` and messages can have.
+pub(crate) fn printable(path: &Path) -> String {
+    String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_helper_gets_what_it_understands() {
+        let options = MountOptions::parse("noexec,nosuid,relatime,data=journal,allow_other").unwrap();
+        let a = Attach {
+            source: Path::new("/tmp/a,b.img"),
+            dir: Path::new("/mnt"),
+            options: &options,
+            read_only: true,
+            fuseblk: None,
+        };
+        assert_eq!(
+            a.helper_options(),
+            r"fsname=/tmp/a\,b.img,subtype=quire,default_permissions,ro,allow_other,nosuid,noexec"
+        );
+        assert_eq!(a.flags(), MountFlags::RDONLY | MountFlags::NOEXEC | MountFlags::NOSUID | MountFlags::RELATIME);
+    }
+
+    #[test]
+    fn a_descriptor_comes_through_a_socket_or_not() {
+        let (a, b) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        drop(b);
+        assert!(receive_fd(&a).unwrap().is_none());
+    }
+}

@@ -1,0 +1,130 @@
+//! Attributes: GETATTR, STATX, SETATTR, STATFS, and the references that the kernel holds.
+
+use crate::fail::Fail;
+use crate::server::{Answer, Server, VALID, ino_of};
+use crate::wire::abi::fattr;
+use crate::wire::{Body, Header, Out};
+use quire_fs::{Cred, SetAttr, SetTime};
+use quire_layout::Ino;
+use quire_layout::inode::{Timestamp, mode};
+use rustix::io::Errno;
+
+impl Server {
+    pub(crate) fn getattr(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
+        let attr = self.volume.getattr(ino_of(h.node)?)?;
+        out.attr(&attr, VALID)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn statx(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
+        let attr = self.volume.getattr(ino_of(h.node)?)?;
+        out.statx(&attr, VALID)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn setattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let request = SetAttrRequest::read(b)?;
+        let ino = ino_of(h.node)?;
+        let attr = self.volume.setattr(ino, &request.of(h))?;
+        if self.manner.dir_sync && attr.mode & mode::FMT == mode::DIR {
+            self.volume.fsync(ino, false)?;
+        }
+        out.attr(&attr, VALID)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn statfs(&self, out: &mut Out) -> Result<Answer, Fail> {
+        let s = self.volume.statfs()?;
+        for v in [s.blocks, s.free, s.available, s.inodes, s.free_inodes] {
+            out.u64(v)?;
+        }
+        for v in [s.block_size, s.name_max, s.block_size, 0] {
+            out.u32(v)?;
+        }
+        out.bytes(&[0; 24])?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn forget_one(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        // Nobody waits for an answer, not even for a refusal.
+        if let (Ok(ino), Ok(n)) = (ino_of(h.node), b.u64()) {
+            self.forget(ino, n);
+        }
+        Ok(Answer::None)
+    }
+
+    pub(crate) fn forget_many(&self, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        let Ok(count) = b.u32() else { return Ok(Answer::None) };
+        b.skip(4).ok();
+        for _ in 0..count {
+            let (Ok(node), Ok(n)) = (b.u64(), b.u64()) else { break };
+            if let Ok(ino) = ino_of(node) {
+                self.forget(ino, n);
+            }
+        }
+        Ok(Answer::None)
+    }
+
+    pub(crate) fn forget(&self, ino: Ino, n: u64) {
+        // The root is never given up.
+        if ino != Ino::ROOT {
+            self.volume.forget(ino, n);
+        }
+    }
+}
+
+/// `fuse_setattr_in`.
+struct SetAttrRequest {
+    valid: u32,
+    size: u64,
+    atime: Timestamp,
+    mtime: Timestamp,
+    ctime: Timestamp,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+impl SetAttrRequest {
+    fn read(b: &mut Body<'_>) -> Result<Self, Fail> {
+        let valid = b.u32()?;
+        b.skip(4 + 8)?; // padding, file handle
+        let size = b.u64()?;
+        b.skip(8)?; // lock owner
+        let secs = [b.i64()?, b.i64()?, b.i64()?];
+        let nanos = [b.u32()?, b.u32()?, b.u32()?];
+        if nanos.iter().any(|n| *n >= 1_000_000_000) {
+            return Err(Fail::of(Errno::INVAL));
+        }
+        let time = |n: usize| Timestamp { secs: secs[n], nanos: nanos[n] };
+        let mode = b.u32()?;
+        b.skip(4)?;
+        let (uid, gid) = (b.u32()?, b.u32()?);
+        Ok(SetAttrRequest { valid, size, atime: time(0), mtime: time(1), ctime: time(2), mode, uid, gid })
+    }
+
+    fn of(&self, h: &Header) -> SetAttr {
+        let has = |bit| self.valid & bit != 0;
+        let time = |now, at, t| match (has(now), has(at)) {
+            (true, _) => Some(SetTime::Now),
+            (false, true) => Some(SetTime::At(t)),
+            (false, false) => None,
+        };
+        SetAttr {
+            mode: has(fattr::MODE).then(|| low16(self.mode) & !mode::FMT),
+            uid: has(fattr::UID).then_some(self.uid),
+            gid: has(fattr::GID).then_some(self.gid),
+            size: has(fattr::SIZE).then_some(self.size),
+            atime: time(fattr::ATIME_NOW, fattr::ATIME, self.atime),
+            mtime: time(fattr::MTIME_NOW, fattr::MTIME, self.mtime),
+            ctime: has(fattr::CTIME).then_some(self.ctime),
+            cred: Some(Cred { uid: h.uid, gid: h.gid }),
+            kill_suidgid: has(fattr::KILL_SUIDGID),
+        }
+    }
+}
+
+/// The lower half: type and permissions.
+pub(crate) fn low16(v: u32) -> u16 {
+    quire_layout::bytes::lo16(v)
+}

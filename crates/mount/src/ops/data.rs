@@ -1,0 +1,128 @@
+//! File data: READ, WRITE, FALLOCATE, LSEEK, COPY_FILE_RANGE, FSYNC, SYNCFS.
+
+use crate::fail::Fail;
+use crate::server::{Answer, Server, ino_of};
+use crate::wire::abi::{FSYNC_DATASYNC, write as write_bits};
+use crate::wire::{Body, Header, Out};
+use quire_device::sync::atomic::Ordering;
+use quire_fs::file::{Falloc, Seek, WriteFlags};
+use quire_layout::Ino;
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
+
+/// Largest answer of one COPY_FILE_RANGE, in bytes; the caller asks again for the rest.
+const COPY_STEP: u64 = 16 << 20;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+impl Server {
+    pub(crate) fn read(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let ino = ino_of(h.node)?;
+        b.skip(8)?; // file handle
+        let (offset, size) = (b.u64()?, b.u32()?);
+        b.skip(4 + 8)?; // flags of the read, lock owner
+        let flags = OFlags::from_bits_retain(b.u32()?);
+        let buf = out.space(usize::try_from(size).map_err(|_| Fail::of(Errno::INVAL))?)?;
+        let n = self.volume.read(ino, offset, buf)?;
+        out.truncate(n);
+        if !flags.contains(OFlags::NOATIME) {
+            self.touch_atime(ino);
+        }
+        Ok(Answer::Reply)
+    }
+
+    /// Reading counts as access, by the rules of the mount. Never a reason to fail.
+    pub(crate) fn touch_atime(&self, ino: Ino) {
+        if self.manner.no_atime || self.frozen.load(Ordering::Acquire) {
+            return;
+        }
+        if let Err(e) = self.volume.touch_atime(ino) {
+            tracing::debug!("access time of inode {}: {e}", ino.0);
+        }
+    }
+
+    pub(crate) fn write(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let ino = ino_of(h.node)?;
+        b.skip(8)?;
+        let (offset, size, bits) = (b.u64()?, b.u32()?, b.u32()?);
+        b.skip(8)?;
+        let flags = OFlags::from_bits_retain(b.u32()?);
+        b.skip(4)?;
+        let how = WriteFlags {
+            // The kernel has resolved where the end is.
+            append: false,
+            sync: flags.contains(OFlags::SYNC),
+            dsync: flags.contains(OFlags::DSYNC),
+            kill_suidgid: bits & write_bits::KILL_SUIDGID != 0,
+            from_cache: bits & write_bits::CACHE != 0,
+        };
+        let data = b.bytes(size)?;
+        let mut n = self.volume.write(ino, offset, data, how)?;
+        // For pages of its cache the kernel looks at nothing but the error: what stopped the write is found by going on.
+        while how.from_cache && n < data.len() {
+            n += match self.volume.write(ino, offset + n as u64, &data[n..], how)? {
+                0 => return Err(Fail::of(Errno::IO)),
+                more => more,
+            };
+        }
+        out.u32(u32::try_from(n).map_err(|_| Fail::of(Errno::IO))?)?;
+        out.u32(0)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn fallocate(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        let ino = ino_of(h.node)?;
+        b.skip(8)?;
+        let (offset, len, mode) = (b.u64()?, b.u64()?, FallocateFlags::from_bits_retain(b.u32()?));
+        let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
+        let what = match mode - FallocateFlags::KEEP_SIZE {
+            FallocateFlags::PUNCH_HOLE if keep_size => Falloc::PunchHole,
+            FallocateFlags::ZERO_RANGE => Falloc::ZeroRange { keep_size },
+            FallocateFlags::COLLAPSE_RANGE if !keep_size => Falloc::Collapse,
+            FallocateFlags::INSERT_RANGE if !keep_size => Falloc::Insert,
+            rest if rest.is_empty() => Falloc::Allocate { keep_size },
+            _ => return Err(Fail::of(Errno::OPNOTSUPP)),
+        };
+        self.volume.fallocate(ino, what, offset, len)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn lseek(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        b.skip(8)?;
+        let (offset, whence) = (b.u64()?, b.u32()?);
+        let what = match whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return Err(Fail::of(Errno::INVAL)),
+        };
+        out.u64(self.volume.seek(ino_of(h.node)?, offset, what)?)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn copy_file_range(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        b.skip(8)?;
+        let (from, to) = (b.u64()?, ino_of(b.u64()?)?);
+        b.skip(8)?;
+        let (at, len) = (b.u64()?, b.u64()?);
+        if b.u64()? != 0 {
+            return Err(Fail::of(Errno::INVAL));
+        }
+        let n = self.volume.copy_range(ino_of(h.node)?, from, to, at, len.min(COPY_STEP))?;
+        out.u32(u32::try_from(n).map_err(|_| Fail::of(Errno::IO))?)?;
+        out.u32(0)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn fsync(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        b.skip(8)?;
+        let data_only = b.u32()? & FSYNC_DATASYNC != 0;
+        self.volume.fsync(ino_of(h.node)?, data_only)?;
+        Ok(Answer::Reply)
+    }
+
+    /// sync(2) and syncfs(2); only mounts of block devices get it.
+    pub(crate) fn syncfs(&self) -> Result<Answer, Fail> {
+        self.volume.sync()?;
+        Ok(Answer::Reply)
+    }
+}

@@ -1,0 +1,67 @@
+//! READDIR and READDIRPLUS. A directory has no open state: the cookie of an entry says where to go on.
+
+use crate::fail::Fail;
+use crate::server::{Answer, Server, VALID, ino_of};
+use crate::wire::reply::{Dirent, Plus};
+use crate::wire::{Body, Header, Out};
+use quire_fs::dir::DirItem;
+use quire_layout::Ino;
+use quire_layout::dir::FileType;
+use rustix::io::Errno;
+
+/// The fields of `fuse_read_in` that count: where to go on, and room in the reply.
+fn request(b: &mut Body<'_>) -> Result<(u64, usize), Fail> {
+    b.skip(8)?;
+    let (cookie, size) = (b.u64()?, b.u32()?);
+    Ok((cookie, usize::try_from(size).map_err(|_| Fail::of(Errno::INVAL))?))
+}
+
+impl Server {
+    pub(crate) fn readdir(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (cookie, room) = request(b)?;
+        let dir = ino_of(h.node)?;
+        let done = self.volume.readdir(dir, cookie, &mut |item| out.dirent(&dirent(&item), Plus::Off, room));
+        self.listed(dir, done, out)
+    }
+
+    pub(crate) fn readdirplus(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (cookie, room) = request(b)?;
+        let dir = ino_of(h.node)?;
+        let done = self.volume.readdir_plus(dir, cookie, &mut |item, attr| {
+            let plus = match &attr {
+                Some(a) if !matches!(item.name, b"." | b"..") => Plus::Entry(a, VALID),
+                _ => Plus::Nameless,
+            };
+            out.dirent(&dirent(&item), plus, room)
+        });
+        self.listed(dir, done, out)
+    }
+
+    /// An error after some names is told when the kernel asks for the rest: the references given so far count.
+    fn listed(&self, dir: Ino, done: Result<(), quire_fs::Error>, out: &Out) -> Result<Answer, Fail> {
+        match done {
+            Err(e) if out.body_len() == 0 => Err(e.into()),
+            _ => {
+                if !self.manner.no_dir_atime {
+                    self.touch_atime(dir);
+                }
+                Ok(Answer::Reply)
+            }
+        }
+    }
+}
+
+fn dirent<'a>(item: &DirItem<'a>) -> Dirent<'a> {
+    // `DT_*` of readdir(3).
+    let kind = match item.file_type {
+        FileType::Unknown => 0,
+        FileType::Fifo => 1,
+        FileType::CharDevice => 2,
+        FileType::Directory => 4,
+        FileType::BlockDevice => 6,
+        FileType::Regular => 8,
+        FileType::Symlink => 10,
+        FileType::Socket => 12,
+    };
+    Dirent { ino: u64::from(item.ino.0), cookie: item.next_cookie, kind, name: item.name }
+}

@@ -1,0 +1,152 @@
+//! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, and what other processes ask of the mount.
+
+use crate::control;
+use crate::fail::Fail;
+use crate::server::{Answer, Server, ino_of};
+use crate::wire::abi::IOCTL_UNRESTRICTED;
+use crate::wire::{Body, Header, Out};
+use quire_device::sync::atomic::Ordering;
+use quire_layout::Ino;
+use quire_layout::inode::flags;
+use rustix::io::Errno;
+
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
+const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
+const FS_IOC_GETVERSION: u32 = 0x8008_7601;
+const FS_IOC_SETVERSION: u32 = 0x4008_7602;
+/// ext4's own numbers for the same.
+const EXT4_IOC_GETVERSION: u32 = 0x8008_6603;
+const EXT4_IOC_SETVERSION: u32 = 0x4008_6604;
+const FS_IOC_FSGETXATTR: u32 = 0x801C_581F;
+const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
+const FITRIM: u32 = 0xC018_5879;
+
+/// `fsx_xflags` and the inode flag that each stands for.
+const XFLAGS: &[(u32, u32)] = &[
+    (0x8, flags::IMMUTABLE),
+    (0x10, flags::APPEND),
+    (0x20, flags::SYNC),
+    (0x40, flags::NOATIME),
+    (0x80, flags::NODUMP),
+    (0x200, flags::PROJINHERIT),
+];
+/// Bytes of `struct fsxattr` after its flags.
+const FSXATTR_REST: usize = 24;
+
+impl Server {
+    pub(crate) fn ioctl(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        b.skip(8)?;
+        let (bits, command) = (b.u32()?, b.u32()?);
+        b.skip(8)?; // the caller's address
+        let (in_size, out_size) = (b.u32()?, b.u32()?);
+        if bits & IOCTL_UNRESTRICTED != 0 {
+            return Err(Fail::of(Errno::NOSYS));
+        }
+        let mut given = Body::new(b.bytes(in_size)?);
+        // `fuse_ioctl_out`: result 0, nothing to retry.
+        out.bytes(&[0; 16])?;
+        self.command(h, command, &mut given, out)?;
+        // No more than the caller has room for.
+        out.truncate(16 + usize::try_from(out_size).map_err(|_| Fail::of(Errno::INVAL))?);
+        Ok(Answer::Reply)
+    }
+
+    fn command(&self, h: &Header, command: u32, given: &mut Body<'_>, out: &mut Out) -> Result<(), Fail> {
+        let ino = ino_of(h.node)?;
+        match command {
+            FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
+                // Four bytes, whatever size the command has: callers give an `int`.
+                out.u32(self.volume.get_flags(ino)?)
+            }
+            FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => Ok(self.volume.set_flags(ino, given.u32()?)?),
+            FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => out.u32(self.volume.get_generation(ino)?),
+            FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => self.set_version(h, ino, given.u32()?),
+            FS_IOC_FSGETXATTR => self.fs_get_xattr(ino, out),
+            FS_IOC_FSSETXATTR => self.fs_set_xattr(ino, given),
+            FITRIM => self.fitrim(h, given, out),
+            control::ABOUT => {
+                let text = serde_json::to_vec(&self.manner.about).map_err(|_| Fail::of(Errno::IO))?;
+                padded(&text, control::ABOUT_SIZE, out)
+            }
+            control::STATS => padded(self.stats().as_bytes(), control::STATS_SIZE, out),
+            control::SYNC => Ok(self.volume.sync()?),
+            control::FREEZE => self.freeze(h),
+            control::THAW => self.thaw(h),
+            _ => Err(Fail::of(Errno::NOTTY)),
+        }
+    }
+
+    /// The kernel does not check who may; the owner and root.
+    fn set_version(&self, h: &Header, ino: Ino, generation: u32) -> Result<(), Fail> {
+        if h.uid != 0 && h.uid != self.volume.getattr(ino)?.uid {
+            return Err(Fail::of(Errno::PERM));
+        }
+        Ok(self.volume.set_generation(ino, generation)?)
+    }
+
+    fn fs_get_xattr(&self, ino: Ino, out: &mut Out) -> Result<(), Fail> {
+        let have = self.volume.get_flags(ino)?;
+        out.u32(XFLAGS.iter().filter(|(_, f)| have & f != 0).map(|(x, _)| x).sum())?;
+        out.bytes(&[0; FSXATTR_REST])
+    }
+
+    fn fs_set_xattr(&self, ino: Ino, given: &mut Body<'_>) -> Result<(), Fail> {
+        let wanted = given.u32()?;
+        given.skip(8)?;
+        let project = given.u32()?;
+        let known: u32 = XFLAGS.iter().map(|(x, _)| x).sum();
+        if wanted & !known != 0 || project != 0 {
+            return Err(Fail::of(Errno::OPNOTSUPP));
+        }
+        let have = self.volume.get_flags(ino)?;
+        let flags = XFLAGS.iter().fold(have, |flags, (x, f)| if wanted & x != 0 { flags | f } else { flags & !f });
+        Ok(self.volume.set_flags(ino, flags)?)
+    }
+
+    fn fitrim(&self, h: &Header, given: &mut Body<'_>, out: &mut Out) -> Result<(), Fail> {
+        if h.uid != 0 {
+            return Err(Fail::of(Errno::PERM));
+        }
+        let (start, len, min) = (given.u64()?, given.u64()?, given.u64()?);
+        let trimmed = self.volume.trim(start, len, min)?;
+        for v in [start, trimmed, min] {
+            out.u64(v)?;
+        }
+        Ok(())
+    }
+
+    fn may_freeze(&self, h: &Header) -> Result<(), Fail> {
+        if h.uid == 0 || h.uid == self.manner.owner { Ok(()) } else { Err(Fail::of(Errno::PERM)) }
+    }
+
+    fn freeze(&self, h: &Header) -> Result<(), Fail> {
+        self.may_freeze(h)?;
+        // From here on, changes are kept; those under way are waited for by the volume.
+        if self.frozen.swap(true, Ordering::AcqRel) {
+            return Err(Fail::of(Errno::BUSY));
+        }
+        Ok(self.volume.freeze().inspect_err(|_| self.frozen.store(false, Ordering::Release))?)
+    }
+
+    fn thaw(&self, h: &Header) -> Result<(), Fail> {
+        self.may_freeze(h)?;
+        if !self.frozen.load(Ordering::Acquire) {
+            return Err(Fail::of(Errno::INVAL));
+        }
+        self.volume.thaw()?;
+        self.frozen.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// A text, filled up with NULs.
+fn padded(text: &[u8], size: usize, out: &mut Out) -> Result<(), Fail> {
+    let room = out.space(size)?;
+    room.fill(0);
+    // The last byte stays NUL.
+    let n = text.len().min(size - 1);
+    room[..n].copy_from_slice(&text[..n]);
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! The operations, by concern.
+
+mod attr;
+mod data;
+mod dir;
+mod ioctl;
+mod names;
+mod xattr;

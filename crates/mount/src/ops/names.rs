@@ -1,0 +1,174 @@
+//! Names: LOOKUP, the creation of every kind of inode, UNLINK, RMDIR, RENAME, LINK, READLINK, OPEN.
+
+use super::attr::low16;
+use crate::fail::Fail;
+use crate::server::{Answer, Server, VALID, ino_of};
+use crate::wire::reply::decode_device;
+use crate::wire::{Body, Header, Out};
+use quire_fs::{Attr, Cred, Error, New, NewKind, RenameFlags, SetAttr};
+use quire_layout::Ino;
+use quire_layout::inode::{flags as inode_flags, mode};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// OPEN reply: what the kernel has cached of the file stays.
+const KEEP_CACHE: u32 = 1 << 1;
+/// OPEN and CREATE: set-user-id and set-group-id bits go with a truncation.
+const OPEN_KILL_SUIDGID: u32 = 1;
+
+impl Server {
+    pub(crate) fn lookup(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (parent, name) = (ino_of(h.node)?, b.name()?);
+        let found = match name {
+            // Only for file handles (NFS): any inode by its number.
+            b"." => self.volume.lookup_ino(parent),
+            _ => self.volume.lookup(parent, name),
+        };
+        match found {
+            Ok(attr) => self.entry(&attr, out),
+            // A node number of zero: the kernel remembers that there is nothing.
+            Err(Error::NotFound) => {
+                out.u64(0)?;
+                out.u64(0)?;
+                out.u64(VALID.as_secs())?;
+                out.bytes(&[0; 128 - 24])?;
+                Ok(Answer::Reply)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn entry(&self, attr: &Attr, out: &mut Out) -> Result<Answer, Fail> {
+        out.entry(attr, VALID)?;
+        Ok(Answer::Gives(attr.ino))
+    }
+
+    /// Creates an inode; the caller gets one reference.
+    fn make(&self, h: &Header, name: &[u8], kind: NewKind<'_>, mode: u32, umask: u32) -> Result<Attr, Fail> {
+        let cred = Cred { uid: h.uid, gid: h.gid };
+        let new = New { kind, mode: low16(mode) & 0o7777, umask: low16(umask) & 0o777, cred };
+        let parent = ino_of(h.node)?;
+        let attr = self.volume.create(parent, name, &new)?;
+        self.after_change(&[parent]).inspect_err(|_| self.forget(attr.ino, 1))?;
+        Ok(attr)
+    }
+
+    /// With `dirsync`, makes changed directories durable.
+    fn after_change(&self, dirs: &[Ino]) -> Result<(), Fail> {
+        if self.manner.dir_sync {
+            dirs.iter().try_for_each(|dir| self.volume.fsync(*dir, false))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mknod(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (mode, rdev, umask) = (b.u32()?, b.u32()?, b.u32()?);
+        b.skip(4)?;
+        let kind = match low16(mode) & mode::FMT {
+            mode::REG | 0 => NewKind::File,
+            file_type => NewKind::Node { file_type, device: decode_device(rdev) },
+        };
+        let attr = self.make(h, b.name()?, kind, mode, umask)?;
+        self.entry(&attr, out)
+    }
+
+    pub(crate) fn mkdir(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (mode, umask) = (b.u32()?, b.u32()?);
+        let attr = self.make(h, b.name()?, NewKind::Dir, mode, umask)?;
+        self.entry(&attr, out)
+    }
+
+    pub(crate) fn symlink(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (name, target) = (b.name()?, b.name()?);
+        let attr = self.make(h, name, NewKind::Symlink(target), 0o777, 0)?;
+        self.entry(&attr, out)
+    }
+
+    pub(crate) fn create(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (_flags, mode, umask, _open_flags) = (b.u32()?, b.u32()?, b.u32()?, b.u32()?);
+        let attr = self.make(h, b.name()?, NewKind::File, mode, umask)?;
+        let answer = self.entry(&attr, out)?;
+        opened(out)?;
+        Ok(answer)
+    }
+
+    /// Only what the kernel cannot know of is checked: immutable and append-only files.
+    pub(crate) fn open(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (flags, open_flags) = (OFlags::from_bits_retain(b.u32()?), b.u32()?);
+        let ino = ino_of(h.node)?;
+        let truncates = flags.contains(OFlags::TRUNC);
+        if flags.intersects(OFlags::WRONLY | OFlags::RDWR) || truncates {
+            let i_flags = self.volume.get_flags(ino)?;
+            let blocked = i_flags & inode_flags::IMMUTABLE != 0
+                || i_flags & inode_flags::APPEND != 0 && (truncates || !flags.contains(OFlags::APPEND));
+            if blocked {
+                return Err(Fail::of(Errno::PERM));
+            }
+        }
+        if truncates {
+            let set = SetAttr {
+                size: Some(0),
+                kill_suidgid: open_flags & OPEN_KILL_SUIDGID != 0,
+                cred: Some(Cred { uid: h.uid, gid: h.gid }),
+                ..SetAttr::default()
+            };
+            self.volume.setattr(ino, &set)?;
+        }
+        opened(out)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn unlink(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        let parent = ino_of(h.node)?;
+        self.volume.unlink(parent, b.name()?)?;
+        self.after_change(&[parent])?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn rmdir(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        let parent = ino_of(h.node)?;
+        self.volume.rmdir(parent, b.name()?)?;
+        self.after_change(&[parent])?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn rename(&self, h: &Header, b: &mut Body<'_>, has_flags: bool) -> Result<Answer, Fail> {
+        const NO_REPLACE: u32 = 1;
+        const EXCHANGE: u32 = 2;
+        let (old, new) = (ino_of(h.node)?, ino_of(b.u64()?)?);
+        let bits = if has_flags { b.u32()? } else { 0 };
+        if has_flags {
+            b.skip(4)?;
+        }
+        if bits & !(NO_REPLACE | EXCHANGE) != 0 {
+            return Err(Fail::of(Errno::INVAL));
+        }
+        let flags = RenameFlags { no_replace: bits & NO_REPLACE != 0, exchange: bits & EXCHANGE != 0 };
+        let (name, new_name) = (b.name()?, b.name()?);
+        self.volume.rename(old, name, new, new_name, flags)?;
+        self.after_change(&[old, new])?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn link(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (parent, ino) = (ino_of(h.node)?, ino_of(b.u64()?)?);
+        let attr = self.volume.link(ino, parent, b.name()?)?;
+        self.after_change(&[parent]).inspect_err(|_| self.forget(ino, 1))?;
+        self.entry(&attr, out)
+    }
+
+    pub(crate) fn readlink(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
+        let ino = ino_of(h.node)?;
+        let target = self.volume.readlink(ino)?;
+        self.touch_atime(ino);
+        out.bytes(&target)?;
+        Ok(Answer::Reply)
+    }
+}
+
+/// `fuse_open_out`: no state of ours.
+fn opened(out: &mut Out) -> Result<(), Fail> {
+    out.u64(0)?;
+    out.u32(KEEP_CACHE)?;
+    out.u32(0)
+}

@@ -1,0 +1,75 @@
+//! Extended attributes. With a size of zero the kernel asks how large the answer would be.
+
+use crate::fail::Fail;
+use crate::server::{Answer, Server, ino_of};
+use crate::wire::abi::ACL_KILL_SGID;
+use crate::wire::{Body, Header, Out};
+use quire_fs::{SetAttr, XattrFlags};
+use quire_layout::inode::mode;
+use rustix::io::Errno;
+
+const CREATE: u32 = 1;
+const REPLACE: u32 = 2;
+
+impl Server {
+    pub(crate) fn getxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let size = b.u32()?;
+        b.skip(4)?;
+        let value = self.volume.getxattr(ino_of(h.node)?, b.name()?)?;
+        sized(&value, size, out)
+    }
+
+    pub(crate) fn listxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let size = b.u32()?;
+        let mut list = Vec::new();
+        for name in self.volume.listxattr(ino_of(h.node)?)? {
+            // trusted.* is shown to those who may read it; every user of a FUSE mount sees the same list.
+            if h.uid == 0 || !name.starts_with(b"trusted.") {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        sized(&list, size, out)
+    }
+
+    pub(crate) fn setxattr(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        let ino = ino_of(h.node)?;
+        let (size, flags) = (b.u32()?, b.u32()?);
+        let mut kill_sgid = false;
+        if self.has_setxattr_ext() {
+            kill_sgid = b.u32()? & ACL_KILL_SGID != 0;
+            b.skip(4)?;
+        }
+        let how = match flags {
+            0 => XattrFlags::Any,
+            CREATE => XattrFlags::Create,
+            REPLACE => XattrFlags::Replace,
+            _ => return Err(Fail::of(Errno::INVAL)),
+        };
+        let name = b.name()?;
+        self.volume.setxattr(ino, name, b.bytes(size)?, how)?;
+        if kill_sgid {
+            let perm = self.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
+            self.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;
+        }
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn removexattr(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        self.volume.removexattr(ino_of(h.node)?, b.name()?)?;
+        Ok(Answer::Reply)
+    }
+}
+
+fn sized(value: &[u8], size: u32, out: &mut Out) -> Result<Answer, Fail> {
+    let len = u32::try_from(value.len()).map_err(|_| Fail::of(Errno::TOOBIG))?;
+    if size == 0 {
+        out.u32(len)?;
+        out.u32(0)?;
+    } else if len > size {
+        return Err(Fail::of(Errno::RANGE));
+    } else {
+        out.bytes(value)?;
+    }
+    Ok(Answer::Reply)
+}

@@ -1,0 +1,361 @@
+//! A mount from its beginning to its end.
+//!
+//! ```text
+//! image, superblock, options ─> devices ─> Volume::open (recovery) ─> attach ─> INIT ─> ready ─> ... ─> unmounted ─> Volume::close
+//! fuseblk:  the kernel claims the device when it is attached, so that comes before our own opening of it
+//! ```
+//! Guarantees: [`run`] returns `Ok` only when the image is clean; SIGTERM, SIGINT and SIGHUP end the mount as an unmount does.
+
+use crate::control::About;
+use crate::daemon;
+use crate::mounting::{self, Attach, AttachError};
+use crate::options::MountOptions;
+use crate::server::{Manner, Server};
+use crate::session::{Session, Wishes};
+use crate::stats::{DeviceFigures, Stats};
+use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::{Arc, thread};
+use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock};
+use quire_fs::options::{Atime, Route};
+use quire_fs::{Devices, Volume};
+use quire_layout::Ino;
+use quire_layout::features::compat;
+use quire_layout::superblock::{self, Superblock};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a stop by signal waits for users of a busy mount, before it takes the mount from them.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What to mount where, and how.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    pub image: PathBuf,
+    pub dir: PathBuf,
+    pub options: MountOptions,
+}
+
+/// Why a mount did not come about, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    #[error("{}: {}", path.display(), std::io::Error::from(*source))]
+    Path { path: PathBuf, source: Errno },
+    #[error("{}: not a directory", .0.display())]
+    NotDirectory(PathBuf),
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    #[error("{}: {source}", image.display())]
+    Volume { image: PathBuf, source: quire_fs::Error },
+    #[error("{}: {what}", image.display())]
+    Image { image: PathBuf, what: String },
+    #[error("{}: {source}", dir.display())]
+    Attach { dir: PathBuf, source: AttachError },
+    #[error("the FUSE session ended: {}", std::io::Error::from(*.0))]
+    Session(Errno),
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+    #[error("{}: unmounted, but not clean: {source}", image.display())]
+    NotClean { image: PathBuf, source: quire_fs::Error },
+}
+
+impl MountError {
+    /// The exit code that mount(8) has for it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            MountError::System(_) => 2,
+            MountError::Attach { source: AttachError::NoFuse(_) | AttachError::NoHelper(_), .. } => 2,
+            MountError::Attach { source: AttachError::Mount(Errno::PERM), .. } => 1,
+            _ => 32,
+        }
+    }
+}
+
+/// An image file or disk, counted.
+type Disk = Counted<FileDevice>;
+
+/// Mounts, calls `ready` once the mount answers, serves until it is unmounted, and leaves a clean image.
+///
+/// # Errors
+/// See [`MountError`]. Without `ready` having been called, nothing is mounted.
+pub fn run(mount: &Mount, ready: impl FnOnce()) -> Result<(), MountError> {
+    let dir = canonical(&mount.dir)?;
+    if !dir.is_dir() {
+        return Err(MountError::NotDirectory(dir));
+    }
+    let image = canonical(&mount.image)?;
+    daemon::hold_stops();
+    daemon::become_io_flusher();
+    let place = Place { image, dir, options: &mount.options };
+    let live = if place.is_fuseblk()? { place.as_block_device()? } else { place.as_file()? };
+    live.serve(ready)
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, MountError> {
+    path.canonicalize()
+        .map_err(|e| MountError::Path { path: path.to_owned(), source: Errno::from_io_error(&e).unwrap_or(Errno::IO) })
+}
+
+struct Place<'a> {
+    image: PathBuf,
+    dir: PathBuf,
+    options: &'a MountOptions,
+}
+
+impl Place<'_> {
+    /// Block devices are mounted as such by root.
+    fn is_fuseblk(&self) -> Result<bool, MountError> {
+        use rustix::fs::FileType;
+        let stat =
+            rustix::fs::stat(&self.image).map_err(|source| MountError::Path { path: self.image.clone(), source })?;
+        Ok(FileType::from_raw_mode(stat.st_mode).is_block_device()
+            && rustix::process::geteuid().is_root()
+            && self.options.offset == 0
+            && self.options.size_limit.is_none())
+    }
+
+    /// Opens the image; one that may only be read is mounted read-only, as mount(8) does.
+    fn open(&self, lock: bool) -> Result<FileDevice, MountError> {
+        let how = OpenOptions {
+            read_only: self.options.read_only,
+            offset: self.options.offset,
+            size: self.options.size_limit,
+            lock,
+            ..OpenOptions::default()
+        };
+        match FileDevice::open(&self.image, how) {
+            Err(OpenError::ReadOnly(_)) if !how.read_only => {
+                tracing::warn!("{}: source write-protected, mounted read-only", self.image.display());
+                Ok(FileDevice::open(&self.image, OpenOptions { read_only: true, ..how })?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    fn superblock(&self, device: &Arc<Disk>) -> Result<Superblock, MountError> {
+        let failed = |source: quire_fs::Error| MountError::Volume { image: self.image.clone(), source };
+        let size = u64::try_from(superblock::SIZE).expect("1024");
+        if device.info().size < superblock::OFFSET + size {
+            let what = "too small for a superblock: not an ext4 file system".to_owned();
+            return Err(MountError::Image { image: self.image.clone(), what });
+        }
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let sb = quire_fs::first_superblock(&Devices::one(device.clone()), &clock).map_err(failed)?;
+        sb.features().access().map_err(|e| failed(e.into()))?;
+        Ok(sb)
+    }
+
+    /// The journal's device, if it has one of its own.
+    fn journal(&self, sb: &Superblock, read_only: bool) -> Result<Option<Arc<Disk>>, MountError> {
+        let external = sb.features().has_compat(compat::HAS_JOURNAL) && sb.journal_ino() == Ino(0);
+        if !external || self.options.no_load {
+            return Ok(None);
+        }
+        let path = match &self.options.journal_path {
+            Some(path) => path.clone(),
+            None => device_of_journal(sb).ok_or_else(|| MountError::Image {
+                image: self.image.clone(),
+                what: "the journal is on another device, which was not found; name it with -o journal_path=".into(),
+            })?,
+        };
+        let device = FileDevice::open(&path, OpenOptions { read_only, ..OpenOptions::default() })?;
+        Ok(Some(Arc::new(Counted::new(device))))
+    }
+
+    fn volume(&self, fs: Arc<Disk>, sb: &Superblock) -> Result<Opened, MountError> {
+        let journal = self.journal(sb, fs.info().read_only)?;
+        let options = self.options.for_volume(sb, &mounting::printable(&self.dir));
+        let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|j| j as Arc<dyn BlockDevice>) };
+        let volume = Volume::open(devices, Arc::new(SystemClock), options.clone())
+            .map_err(|source| MountError::Volume { image: self.image.clone(), source })?;
+        Ok(Opened { volume, fs, journal, options })
+    }
+
+    /// An image file, or a device that the kernel does not know to be mounted.
+    fn as_file(self) -> Result<Live, MountError> {
+        let fs = Arc::new(Counted::new(self.open(true)?));
+        let sb = self.superblock(&fs)?;
+        let opened = self.volume(fs, &sb)?;
+        let attached = self.attach(opened.volume.why_read_only().is_some(), None);
+        let channel = match attached {
+            Ok(channel) => channel,
+            Err(e) => {
+                // Nobody has used it: it is left as it was found, but recovered.
+                opened.volume.close().ok();
+                return Err(e);
+            }
+        };
+        self.start(channel, opened)
+    }
+
+    /// A block device: looked at and tested for being free, then claimed by the kernel, then opened.
+    fn as_block_device(self) -> Result<Live, MountError> {
+        let (sb, read_only) = {
+            let device = Arc::new(Counted::new(self.open(true)?));
+            let sb = self.superblock(&device)?;
+            let read_only = device.info().read_only || self.options.read_only;
+            (sb, read_only)
+        };
+        let channel = self.attach(read_only, Some(sb.block_size().bytes()))?;
+        let opened = self.open(false).and_then(|device| self.volume(Arc::new(Counted::new(device)), &sb));
+        match opened {
+            Ok(opened) => self.start(channel, opened),
+            Err(e) => {
+                // The connection goes first: no unmount waits for us then.
+                drop(channel);
+                mounting::detach(&self.dir, true).ok();
+                Err(e)
+            }
+        }
+    }
+
+    fn attach(&self, read_only: bool, fuseblk: Option<usize>) -> Result<crate::channel::Channel, MountError> {
+        Attach { source: &self.image, dir: &self.dir, options: self.options, read_only, fuseblk }
+            .attach()
+            .map_err(|source| MountError::Attach { dir: self.dir.clone(), source })
+    }
+
+    /// Shakes hands with the kernel.
+    fn start(self, channel: crate::channel::Channel, opened: Opened) -> Result<Live, MountError> {
+        let Opened { volume, fs, journal, options } = opened;
+        let read_only = volume.why_read_only().is_some();
+        let manner = Manner {
+            no_dir_atime: self.options.no_dir_atime,
+            no_atime: read_only || options.atime == Atime::No,
+            dir_sync: self.options.dir_sync || self.options.sync,
+            owner: rustix::process::getuid().as_raw(),
+            about: About {
+                pid: std::process::id(),
+                image: self.image.clone(),
+                offset: self.options.offset,
+                read_only,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            },
+        };
+        let figures = Figures { volume: volume.clone(), fs, journal, route: options.route };
+        let server = Arc::new(Server::new(volume, manner, Box::new(move |requests| figures.json(requests))));
+        let wishes = Wishes { writeback_cache: !self.options.write_through && !read_only, acl: options.acl };
+        let session = match Session::start(channel, server.clone(), wishes) {
+            Ok(session) => session,
+            Err(e) => {
+                mounting::detach(&self.dir, true).ok();
+                server.close().ok();
+                return Err(MountError::Session(e));
+            }
+        };
+        Ok(Live { image: self.image, dir: self.dir, server, session })
+    }
+}
+
+/// The device that the superblock names as the journal's: by its UUID, else by its number.
+fn device_of_journal(sb: &Superblock) -> Option<PathBuf> {
+    let hex: String = sb.journal_uuid().iter().map(|b| format!("{b:02x}")).collect();
+    let uuid = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+    let (major, minor) = crate::wire::reply::decode_device(sb.journal_dev());
+    [format!("/dev/disk/by-uuid/{uuid}"), format!("/dev/block/{major}:{minor}")]
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|p| p.exists())
+}
+
+/// A volume with what it stands on.
+struct Opened {
+    volume: Volume,
+    fs: Arc<Disk>,
+    journal: Option<Arc<Disk>>,
+    options: quire_fs::Options,
+}
+
+/// Where the figures of `stats` come from.
+struct Figures {
+    volume: Volume,
+    fs: Arc<Disk>,
+    journal: Option<Arc<Disk>>,
+    route: Route,
+}
+
+impl Figures {
+    fn json(&self, requests: u64) -> String {
+        let mut stats = Stats { journal: self.volume.journal_stats().into(), requests, ..Stats::default() };
+        stats.devices.insert("fs".into(), DeviceFigures::from(&self.fs.snapshot()));
+        if let Some(journal) = &self.journal {
+            stats.devices.insert("journal".into(), DeviceFigures::from(&journal.snapshot()));
+        }
+        if self.route == Route::Journal {
+            stats.atomic_write_bytes = u64::try_from(self.volume.request_bytes()).unwrap_or(0);
+        }
+        stats.read_only = self.volume.why_read_only().map(str::to_owned);
+        serde_json::to_string(&stats).unwrap_or_default()
+    }
+}
+
+/// A session that is being served.
+struct Live {
+    image: PathBuf,
+    dir: PathBuf,
+    server: Arc<Server>,
+    session: Session,
+}
+
+impl Live {
+    fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
+        let background = self.server.volume.spawn_background();
+        self.session.spawn()?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        self.stop_by_signal(stopping.clone())?;
+        mounting::tune(&self.dir);
+        tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
+        ready();
+        let ended = self.wait(&stopping);
+        drop(background);
+        // A broken connection is no reason to leave the image dirty.
+        let clean = self.server.close();
+        tracing::info!("{} unmounted", self.dir.display());
+        clean.map_err(|source| MountError::NotClean { image: self.image.clone(), source })?;
+        ended.map_err(MountError::Session)
+    }
+
+    /// Waits for the end. A signal's unmount of a busy mount gets some time, then the mount is over for its users.
+    fn wait(&self, stopping: &AtomicBool) -> Result<(), Errno> {
+        let mut grace = GRACE;
+        let step = Duration::from_millis(500);
+        loop {
+            if self.session.wait(Some(step))? {
+                return Ok(());
+            }
+            if stopping.load(Ordering::Acquire) {
+                grace = grace.saturating_sub(step);
+                if grace.is_zero() {
+                    tracing::warn!("{} is still in use; its users lose it now", self.dir.display());
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// On a signal: everything is written, then the mount is taken away, at once where nobody uses it.
+    fn stop_by_signal(&self, stopping: Arc<AtomicBool>) -> Result<(), MountError> {
+        let dir = self.dir.clone();
+        let stop = move || {
+            loop {
+                let signal = daemon::wait_stop();
+                tracing::info!("signal {signal}: unmounting {}", dir.display());
+                // What the kernel holds reaches us before the mount is gone.
+                if let Ok((control, _)) = crate::control::Control::open(&dir)
+                    && let Err(e) = control.sync()
+                {
+                    tracing::error!("{e}");
+                }
+                stopping.store(true, Ordering::Release);
+                match mounting::detach(&dir, false) {
+                    Ok(()) => {}
+                    Err(e) if e.is_busy() => drop(mounting::detach(&dir, true)),
+                    Err(e) => tracing::error!("unmount: {e}"),
+                }
+            }
+        };
+        thread::Builder::new().name("quire-signals".to_owned()).spawn(stop)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! Answers requests: the one place where FUSE meets the engine.
+//!
+//! Relies on `default_permissions`: the kernel checks modes and ACLs before a request is sent. Guarantees: a request is
+//! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back; while the volume is
+//! frozen, requests that would change it are kept and answered after the thaw, so that no worker is stuck.
+
+use crate::fail::Fail;
+use crate::wire::abi::{self, init, opcode};
+use crate::wire::{Body, Header, Out};
+use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use quire_device::sync::{Mutex, lock};
+use quire_fs::Volume;
+use quire_layout::Ino;
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
+pub(crate) const VALID: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// Nothing is sent.
+    None,
+    /// The reply is in the buffer.
+    Reply,
+    /// The same, and it gives the kernel a reference on this inode.
+    Gives(Ino),
+}
+
+/// How requests are to be answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manner {
+    /// Reading a directory does not count as access.
+    pub no_dir_atime: bool,
+    /// Reading does not count as access at all (also read-only mounts).
+    pub no_atime: bool,
+    /// Every change of a directory is made durable before the reply.
+    pub dir_sync: bool,
+    /// Who mounted it; besides root, only this user may freeze and thaw.
+    pub owner: u32,
+    /// What `quire umount` and others want to know.
+    pub about: crate::control::About,
+}
+
+/// Makes the figures of a mount as JSON, given the number of requests.
+pub(crate) type StatsFn = Box<dyn Fn(u64) -> String + Send + Sync>;
+
+/// A volume that answers requests.
+pub(crate) struct Server {
+    pub(crate) volume: Volume,
+    pub(crate) manner: Manner,
+    /// How many there were.
+    requests: AtomicU64,
+    agreed: AtomicU64,
+    pub(crate) frozen: AtomicBool,
+    /// Requests that wait for the thaw, whole.
+    parked: Mutex<Vec<Vec<u8>>>,
+    closed: Mutex<Option<Result<(), quire_fs::Error>>>,
+    /// Makes the figures of `stats`, given the number of requests.
+    stats: StatsFn,
+}
+
+impl Server {
+    /// `stats` makes the figures that `quire stats` shows, as JSON.
+    #[must_use]
+    pub(crate) fn new(volume: Volume, manner: Manner, stats: StatsFn) -> Self {
+        Server {
+            volume,
+            manner,
+            requests: AtomicU64::new(0),
+            agreed: AtomicU64::new(0),
+            frozen: AtomicBool::new(false),
+            parked: Mutex::default(),
+            closed: Mutex::new(None),
+            stats,
+        }
+    }
+
+    pub(crate) fn agreed(&self, flags: u64) {
+        self.agreed.store(flags, Ordering::Relaxed);
+    }
+
+    /// True if the handshake agreed on this ability.
+    pub(crate) fn has(&self, flag: u64) -> bool {
+        self.agreed.load(Ordering::Relaxed) & flag != 0
+    }
+
+    pub(crate) fn has_setxattr_ext(&self) -> bool {
+        self.has(init::SETXATTR_EXT)
+    }
+
+    pub(crate) fn stats(&self) -> String {
+        (self.stats)(self.requests.load(Ordering::Relaxed))
+    }
+
+    /// Makes the image clean; once. Later calls tell what the first one has met.
+    ///
+    /// # Errors
+    /// As [`Volume::close`].
+    pub(crate) fn close(&self) -> Result<(), quire_fs::Error> {
+        let mut closed = lock(&self.closed);
+        if let Some(outcome) = &*closed {
+            return outcome.clone();
+        }
+        if self.frozen.swap(false, Ordering::AcqRel)
+            && let Err(e) = self.volume.thaw()
+        {
+            tracing::error!("thaw before unmount: {e}");
+        }
+        let outcome = self.volume.close();
+        *closed = Some(outcome.clone());
+        outcome
+    }
+
+    /// The reply that gave this reference did not arrive.
+    pub(crate) fn take_back(&self, ino: Ino) {
+        self.forget(ino, 1);
+    }
+
+    /// Keeps a request for the thaw if it would change a frozen volume.
+    pub(crate) fn park(&self, h: &Header, request: &[u8]) -> bool {
+        if !self.frozen.load(Ordering::Acquire) || !changes(h.opcode) {
+            return false;
+        }
+        let mut parked = lock(&self.parked);
+        // Looked at again under the lock: the thaw takes what is parked under it, too.
+        let frozen = self.frozen.load(Ordering::Acquire);
+        if frozen {
+            parked.push(request.to_vec());
+        }
+        frozen
+    }
+
+    /// What was kept for the thaw, once it has come.
+    pub(crate) fn unparked(&self) -> Vec<Vec<u8>> {
+        let mut parked = lock(&self.parked);
+        if parked.is_empty() || self.frozen.load(Ordering::Acquire) { Vec::new() } else { std::mem::take(&mut *parked) }
+    }
+
+    /// Answers a request: fills `out`, or says why not.
+    pub(crate) fn answer(&self, h: &Header, mut body: Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let b = &mut body;
+        match h.opcode {
+            opcode::LOOKUP => self.lookup(h, b, out),
+            opcode::FORGET => self.forget_one(h, b),
+            opcode::BATCH_FORGET => self.forget_many(b),
+            opcode::GETATTR => self.getattr(h, out),
+            opcode::STATX => self.statx(h, out),
+            opcode::SETATTR => self.setattr(h, b, out),
+            opcode::READLINK => self.readlink(h, out),
+            opcode::SYMLINK => self.symlink(h, b, out),
+            opcode::MKNOD => self.mknod(h, b, out),
+            opcode::MKDIR => self.mkdir(h, b, out),
+            opcode::CREATE => self.create(h, b, out),
+            opcode::UNLINK => self.unlink(h, b),
+            opcode::RMDIR => self.rmdir(h, b),
+            opcode::RENAME => self.rename(h, b, false),
+            opcode::RENAME2 => self.rename(h, b, true),
+            opcode::LINK => self.link(h, b, out),
+            opcode::OPEN => self.open(h, b, out),
+            opcode::READ => self.read(h, b, out),
+            opcode::WRITE => self.write(h, b, out),
+            opcode::FALLOCATE => self.fallocate(h, b),
+            opcode::LSEEK => self.lseek(h, b, out),
+            opcode::COPY_FILE_RANGE => self.copy_file_range(h, b, out),
+            opcode::FSYNC | opcode::FSYNCDIR => self.fsync(h, b),
+            opcode::SYNCFS => self.syncfs(),
+            opcode::STATFS => self.statfs(out),
+            opcode::READDIR => self.readdir(h, b, out),
+            opcode::READDIRPLUS => self.readdirplus(h, b, out),
+            opcode::GETXATTR => self.getxattr(h, b, out),
+            opcode::SETXATTR => self.setxattr(h, b),
+            opcode::LISTXATTR => self.listxattr(h, b, out),
+            opcode::REMOVEXATTR => self.removexattr(h, b),
+            opcode::IOCTL => self.ioctl(h, b, out),
+            opcode::RELEASE | opcode::RELEASEDIR => Ok(Answer::Reply),
+            opcode::DESTROY => self.destroy(),
+            opcode::INTERRUPT => Ok(Answer::None),
+            // The kernel remembers this and does not ask again (OPENDIR, FLUSH, ...), or does it itself (locks).
+            _ => Err(Fail::of(Errno::NOSYS)),
+        }
+    }
+
+    /// The last request of a block device's mount: umount(2) waits for the answer, and then finds a clean image.
+    fn destroy(&self) -> Result<Answer, Fail> {
+        self.close()?;
+        Ok(Answer::Reply)
+    }
+}
+
+/// The inode of a node number.
+pub(crate) fn ino_of(node: u64) -> Result<Ino, Fail> {
+    match node {
+        abi::ROOT_NODE => Ok(Ino::ROOT),
+        n => u32::try_from(n).map(Ino).map_err(|_| Fail::of(Errno::STALE)),
+    }
+}
+
+/// True for requests that may change the volume.
+fn changes(op: u32) -> bool {
+    matches!(
+        op,
+        opcode::FORGET
+            | opcode::BATCH_FORGET
+            | opcode::SETATTR
+            | opcode::SYMLINK
+            | opcode::MKNOD
+            | opcode::MKDIR
+            | opcode::CREATE
+            | opcode::UNLINK
+            | opcode::RMDIR
+            | opcode::RENAME
+            | opcode::RENAME2
+            | opcode::LINK
+            | opcode::OPEN
+            | opcode::WRITE
+            | opcode::FALLOCATE
+            | opcode::COPY_FILE_RANGE
+            | opcode::FSYNC
+            | opcode::FSYNCDIR
+            | opcode::SYNCFS
+            | opcode::SETXATTR
+            | opcode::REMOVEXATTR
+    )
+}

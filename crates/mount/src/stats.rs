@@ -1,0 +1,108 @@
+//! The figures of a mount: what `/proc/fs/jbd2/DEV/info` tells, and every write, byte and flush by device and region.
+
+use quire_device::Region;
+use quire_device::counted::{DeviceStats, OpStats};
+use quire_journal::JournalStats;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything, since the mount.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Stats {
+    pub journal: JournalFigures,
+    /// By device: `fs`, and `journal` where it has its own.
+    pub devices: BTreeMap<String, DeviceFigures>,
+    /// FUSE requests answered.
+    pub requests: u64,
+    /// Largest write request that is all or nothing, in bytes; 0 where the route promises none.
+    pub atomic_write_bytes: u64,
+    pub read_only: Option<String>,
+}
+
+/// A journal's figures. Averages are over the transactions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct JournalFigures {
+    pub transactions: u64,
+    /// Most blocks to a transaction.
+    pub max_blocks: u64,
+    pub handles: u64,
+    pub blocks: u64,
+    pub revokes: u64,
+    pub log_blocks: u64,
+    pub commit_micros: u64,
+    pub checkpoints: u64,
+    pub home_blocks: u64,
+    pub log_used: u64,
+    pub log_capacity: u64,
+}
+
+/// A device's figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceFigures {
+    pub regions: BTreeMap<String, RegionFigures>,
+    pub flushes: Figures,
+    pub discards: Figures,
+    pub errors: u64,
+}
+
+/// A region's figures. `fua` is part of `writes`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct RegionFigures {
+    pub reads: Figures,
+    pub writes: Figures,
+    pub fua: Figures,
+    pub zeroes: Figures,
+}
+
+/// How often, how much, how long.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Figures {
+    pub count: u64,
+    pub bytes: u64,
+    pub micros: u64,
+}
+
+impl From<OpStats> for Figures {
+    fn from(s: OpStats) -> Self {
+        Figures { count: s.count, bytes: s.bytes, micros: u64::try_from(s.time.as_micros()).unwrap_or(u64::MAX) }
+    }
+}
+
+impl From<&DeviceStats> for DeviceFigures {
+    fn from(s: &DeviceStats) -> Self {
+        let region = |r: Region| {
+            let f = s.region(r);
+            let figures = RegionFigures {
+                reads: f.reads.into(),
+                writes: f.writes.into(),
+                fua: f.fua.into(),
+                zeroes: f.zeroes.into(),
+            };
+            (r.name().to_owned(), figures)
+        };
+        DeviceFigures {
+            regions: Region::ALL.into_iter().map(region).collect(),
+            flushes: s.flushes.into(),
+            discards: s.discards.into(),
+            errors: s.errors,
+        }
+    }
+}
+
+impl From<JournalStats> for JournalFigures {
+    fn from(s: JournalStats) -> Self {
+        JournalFigures {
+            transactions: s.transactions,
+            max_blocks: s.max_blocks,
+            handles: s.handles,
+            blocks: s.blocks,
+            revokes: s.revokes,
+            log_blocks: s.log_blocks,
+            commit_micros: u64::try_from(s.commit_time.as_micros()).unwrap_or(u64::MAX),
+            checkpoints: s.checkpoints,
+            home_blocks: s.home_blocks,
+            log_used: s.log_used,
+            log_capacity: s.log_capacity,
+        }
+    }
+}

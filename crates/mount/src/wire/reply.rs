@@ -1,0 +1,276 @@
+//! Replies, built in a buffer that a worker keeps.
+
+use crate::fail::Fail;
+use quire_fs::Attr;
+use quire_layout::Ino;
+use quire_layout::inode::Timestamp;
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// Bytes of a reply's header.
+const HEADER: usize = 16;
+/// Bytes of `fuse_entry_out` and `fuse_dirent`.
+const ENTRY: usize = 128;
+const DIRENT: usize = 24;
+
+/// A reply under construction: room for the header, then the body.
+pub(crate) struct Out {
+    buf: Vec<u8>,
+    len: usize,
+}
+
+impl Out {
+    /// Replies of up to `body` bytes.
+    pub(crate) fn new(body: usize) -> Self {
+        Out { buf: vec![0; HEADER + body], len: HEADER }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = HEADER;
+    }
+
+    /// The whole reply: with an error number its body is dropped.
+    pub(crate) fn finish(&mut self, unique: u64, error: Option<Fail>) -> &[u8] {
+        if error.is_some() {
+            self.len = HEADER;
+        }
+        let code = error.map_or(0, |e| -e.errno());
+        self.buf[..4].copy_from_slice(&u32::try_from(self.len).expect("bounded by the buffer").to_ne_bytes());
+        self.buf[4..8].copy_from_slice(&code.to_ne_bytes());
+        self.buf[8..16].copy_from_slice(&unique.to_ne_bytes());
+        &self.buf[..self.len]
+    }
+
+    /// The next `n` bytes, to be filled; they hold anything.
+    pub(crate) fn space(&mut self, n: usize) -> Result<&mut [u8], Fail> {
+        let end = self.len.checked_add(n).filter(|end| *end <= self.buf.len()).ok_or(Fail::of(Errno::NOMEM))?;
+        let start = std::mem::replace(&mut self.len, end);
+        Ok(&mut self.buf[start..end])
+    }
+
+    /// Gives back what was not filled: the body ends after `n` bytes.
+    pub(crate) fn truncate(&mut self, n: usize) {
+        self.len = self.len.min(HEADER + n);
+    }
+
+    /// Bytes of the body so far.
+    pub(crate) fn body_len(&self) -> usize {
+        self.len - HEADER
+    }
+
+    pub(crate) fn bytes(&mut self, b: &[u8]) -> Result<(), Fail> {
+        self.space(b.len())?.copy_from_slice(b);
+        Ok(())
+    }
+
+    pub(crate) fn u16(&mut self, v: u16) -> Result<(), Fail> {
+        self.bytes(&v.to_ne_bytes())
+    }
+
+    pub(crate) fn u32(&mut self, v: u32) -> Result<(), Fail> {
+        self.bytes(&v.to_ne_bytes())
+    }
+
+    pub(crate) fn u64(&mut self, v: u64) -> Result<(), Fail> {
+        self.bytes(&v.to_ne_bytes())
+    }
+
+    fn zeros(&mut self, n: usize) -> Result<(), Fail> {
+        self.space(n)?.fill(0);
+        Ok(())
+    }
+
+    /// `fuse_attr_out`.
+    pub(crate) fn attr(&mut self, a: &Attr, valid: Duration) -> Result<(), Fail> {
+        self.u64(valid.as_secs())?;
+        self.u32(valid.subsec_nanos())?;
+        self.u32(0)?;
+        self.plain_attr(a)
+    }
+
+    /// `fuse_entry_out`: the kernel gets one reference on the inode.
+    pub(crate) fn entry(&mut self, a: &Attr, valid: Duration) -> Result<(), Fail> {
+        self.u64(node_of(a.ino))?;
+        self.u64(u64::from(a.generation))?;
+        self.u64(valid.as_secs())?;
+        self.u64(valid.as_secs())?;
+        self.u32(valid.subsec_nanos())?;
+        self.u32(valid.subsec_nanos())?;
+        self.plain_attr(a)
+    }
+
+    /// `fuse_attr`.
+    fn plain_attr(&mut self, a: &Attr) -> Result<(), Fail> {
+        for v in [u64::from(a.ino.0), a.size, a.sectors] {
+            self.u64(v)?;
+        }
+        for t in [a.atime, a.mtime, a.ctime] {
+            self.u64(t.secs.cast_unsigned())?;
+        }
+        for v in [a.atime.nanos, a.mtime.nanos, a.ctime.nanos, u32::from(a.mode), a.links, a.uid, a.gid] {
+            self.u32(v)?;
+        }
+        for v in [encode_device(a.device), a.block_size, 0] {
+            self.u32(v)?;
+        }
+        Ok(())
+    }
+
+    /// `fuse_statx_out`.
+    pub(crate) fn statx(&mut self, a: &Attr, valid: Duration) -> Result<(), Fail> {
+        const BASIC: u32 = 0x7FF;
+        const BTIME: u32 = 0x800;
+        self.u64(valid.as_secs())?;
+        self.u32(valid.subsec_nanos())?;
+        self.u32(0)?;
+        self.zeros(16)?;
+        self.u32(if a.crtime.is_some() { BASIC | BTIME } else { BASIC })?;
+        self.u32(a.block_size)?;
+        self.u64(0)?; // attributes
+        for v in [a.links, a.uid, a.gid] {
+            self.u32(v)?;
+        }
+        self.u16(a.mode)?;
+        self.u16(0)?;
+        for v in [u64::from(a.ino.0), a.size, a.sectors, 0] {
+            self.u64(v)?;
+        }
+        for t in [a.atime, a.crtime.unwrap_or_default(), a.ctime, a.mtime] {
+            let Timestamp { secs, nanos } = t;
+            self.u64(secs.cast_unsigned())?;
+            self.u32(nanos)?;
+            self.u32(0)?;
+        }
+        for v in [a.device.0, a.device.1, 0, 0] {
+            self.u32(v)?;
+        }
+        self.zeros(14 * 8)
+    }
+
+    /// One `fuse_dirent` with what goes before it in READDIRPLUS (`plus`: attributes, or none for an entry without a
+    /// reference). False if it does not fit into `limit` bytes of body.
+    pub(crate) fn dirent(&mut self, d: &Dirent<'_>, plus: Plus<'_>, limit: usize) -> bool {
+        let head = if matches!(plus, Plus::Off) { DIRENT } else { ENTRY + DIRENT };
+        let size = (head + d.name.len()).next_multiple_of(8);
+        if self.body_len() + size > limit.min(self.buf.len() - HEADER) {
+            return false;
+        }
+        let start = self.len;
+        let written = (|| {
+            match plus {
+                Plus::Off => {}
+                Plus::Nameless => self.zeros(ENTRY)?,
+                Plus::Entry(a, valid) => self.entry(a, valid)?,
+            }
+            self.u64(d.ino)?;
+            self.u64(d.cookie)?;
+            self.u32(u32::try_from(d.name.len()).expect("at most 255"))?;
+            self.u32(d.kind)?;
+            self.bytes(d.name)?;
+            self.zeros(size - head - d.name.len())
+        })();
+        if written.is_err() {
+            self.len = start;
+        }
+        written.is_ok()
+    }
+}
+
+/// A directory entry on its way out.
+pub(crate) struct Dirent<'a> {
+    pub ino: u64,
+    /// Where to go on after this entry.
+    pub cookie: u64,
+    /// `DT_*`.
+    pub kind: u32,
+    pub name: &'a [u8],
+}
+
+/// What READDIRPLUS says about an entry.
+#[derive(Clone, Copy)]
+pub(crate) enum Plus<'a> {
+    /// Plain READDIR.
+    Off,
+    /// No attributes, no reference.
+    Nameless,
+    /// Attributes; the kernel gets one reference.
+    Entry(&'a Attr, Duration),
+}
+
+/// The kernel's number for an inode: its root is 1, ext4's is 2.
+pub(crate) fn node_of(ino: Ino) -> u64 {
+    if ino == Ino::ROOT { super::abi::ROOT_NODE } else { u64::from(ino.0) }
+}
+
+/// The 32-bit device number of the protocol: 12 bits major, 20 bits minor.
+fn encode_device((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xFF) | (major & 0xFFF) << 8 | (minor & 0xF_FF00) << 12
+}
+
+/// The inverse of the kernel's encoding of a device number.
+pub(crate) fn decode_device(dev: u32) -> (u32, u32) {
+    ((dev >> 8) & 0xFFF, (dev & 0xFF) | (dev >> 12) & 0xF_FF00)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attr() -> Attr {
+        let t = Timestamp { secs: -5, nanos: 6 };
+        Attr {
+            ino: Ino(12),
+            generation: 3,
+            mode: 0o100_644,
+            links: 1,
+            uid: 4,
+            gid: 5,
+            device: (0, 0),
+            size: 10,
+            sectors: 8,
+            block_size: 4096,
+            flags: 0,
+            atime: t,
+            mtime: t,
+            ctime: t,
+            crtime: Some(t),
+        }
+    }
+
+    #[test]
+    fn structures_have_the_sizes_of_the_protocol() {
+        let mut out = Out::new(1 << 12);
+        out.attr(&attr(), Duration::from_secs(1)).unwrap();
+        assert_eq!(out.body_len(), 104);
+        out.clear();
+        out.entry(&attr(), Duration::from_secs(1)).unwrap();
+        assert_eq!(out.body_len(), ENTRY);
+        out.clear();
+        out.statx(&attr(), Duration::from_secs(1)).unwrap();
+        assert_eq!(out.body_len(), 32 + 256);
+        out.clear();
+        let d = Dirent { ino: 1, cookie: 2, kind: 4, name: b"name" };
+        assert!(out.dirent(&d, Plus::Off, 4096));
+        assert_eq!(out.body_len(), 32);
+        assert!(out.dirent(&d, Plus::Entry(&attr(), Duration::ZERO), 4096));
+        assert_eq!(out.body_len(), 32 + 160);
+        assert!(!out.dirent(&d, Plus::Off, 32 + 160 + 31), "no room");
+        assert_eq!(out.body_len(), 32 + 160);
+    }
+
+    #[test]
+    fn an_error_has_no_body() {
+        let mut out = Out::new(64);
+        out.u64(1).unwrap();
+        let bytes = out.finish(9, Some(Fail::of(Errno::NOENT)));
+        assert_eq!(bytes.len(), 16);
+        assert_eq!(i32::from_ne_bytes(bytes[4..8].try_into().unwrap()), -2);
+    }
+
+    #[test]
+    fn device_numbers_survive() {
+        for d in [(8, 1), (259, 300), (0xFFF, 0xF_FFFF)] {
+            assert_eq!(decode_device(encode_device(d)), d);
+        }
+    }
+}
