@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cmd::{command, run, say, text};
+use crate::cmd::{command, quire, run, say, text};
 
 /// Bytes of the superblock that two recoveries may leave different: `s_wtime` (0x30), `s_lastcheck` (0x40), `s_kbytes_written`
 /// (0x178) and the checksum over them (0x3FC).
@@ -68,6 +69,15 @@ impl Image {
     pub fn replay_with_e2fsck(&self) -> Result<()> {
         let said = say(command("e2fsck").args(["-y", "-E", "journal_only"]).arg(&self.path))?;
         ensure!(said.code <= 1, "e2fsck -E journal_only exited with {}:\n{}", said.code, said.text);
+        Ok(())
+    }
+
+    /// `quire recover` with `options`. Exit codes as fsck(8): 0 and 1 (recovered) are success; 4 is, too, of a dry run.
+    pub fn recover_with_quire(&self, options: &[&str]) -> Result<()> {
+        let mut recover = Command::new(quire()?);
+        let said = say(recover.arg("recover").args(options).arg(&self.path))?;
+        let fine = said.code <= 1 || (said.code == 4 && options.contains(&"--dry-run"));
+        ensure!(fine, "{recover:?} exited with {}:\n{}", said.code, said.text);
         Ok(())
     }
 

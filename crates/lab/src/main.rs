@@ -155,7 +155,7 @@ fn main() -> Result<()> {
                 let all = ["kernel:data=ordered", "fuse2fs", "quire:data=ordered", "quire:data=journal"];
                 mounter = all.iter().map(|text| text.parse()).collect::<Result<_>>()?;
             }
-            bench::run(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
+            bench::measure(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
         }
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;

@@ -65,7 +65,7 @@ fn sync_and_freeze(context: &Context, image: &Image) -> Result<()> {
 
 fn recovered_copy(context: &Context, image: &Image, name: &str, key: u64) -> Result<()> {
     let copy = image.copy("copy.img")?;
-    command(&["recover", text(copy.path())])?;
+    copy.recover_with_quire(&[])?;
     copy.check_clean()?;
     let mounted = context.mounter.mount(copy.path(), &context.dir.join("copy"))?;
     let bytes = fs::read(mounted.dir().join(name))?;

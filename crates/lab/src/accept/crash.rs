@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Context, Outcome};
-use crate::cmd::{is_root, quire, run as run_command};
+use crate::cmd::{is_root, quire};
 use crate::image::Image;
 use crate::mounter::{Mounter, Who};
 use crate::rng::Rng;
@@ -141,10 +141,17 @@ fn recover_and_check(image: &Image, mounter: &Mounter, mount: &Path, logs: &Path
     by_e2fsck.replay_with_e2fsck().context("e2fsck recovers")?;
     let mut found = Acknowledged::default();
 
-    let has_quire = quire().is_ok();
-    if has_quire {
+    if quire().is_ok() {
+        let replayed = image.copy("replayed.img")?;
+        replayed.recover_with_quire(&["--journal-only"])?;
+        let differ = replayed.differing_blocks(&by_e2fsck, &[])?;
+        ensure!(
+            differ.is_empty(),
+            "quire recover --journal-only and e2fsck -E journal_only differ in blocks {differ:?}"
+        );
+
         let by_quire = image.copy("by-quire.img")?;
-        run_command(Command::new(quire()?).arg("recover").arg(by_quire.path())).context("quire recovers")?;
+        by_quire.recover_with_quire(&[])?;
         by_quire.check_clean().context("after quire recover")?;
         let reader = if mounter.who == Who::Quire { mounter.clone() } else { Mounter::quire("") };
         found = check_on(&by_quire, &reader, mount, logs, seed).context("recovered by Quire, read by Quire")?;

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cmd::{is_root, run_tool, text};
-use crate::mounter::Mounter;
+use crate::cmd::{is_root, quire, run, run_tool, text};
+use crate::mounter::{Mounter, Who};
 
 /// What to measure.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub struct Plan {
 }
 
 /// A line of the table, and its unit.
-const FIGURES: [(&str, &str); 8] = [
+const FIGURES: [(&str, &str); 9] = [
     ("overwrite 4 KiB + fdatasync", "us"),
     ("append 4 KiB + fdatasync", "us"),
     ("unpack the tree + sync", "s"),
@@ -40,6 +41,7 @@ const FIGURES: [(&str, &str); 8] = [
     ("sequential read", "MiB/s"),
     ("daemon, peak resident", "MiB"),
     ("unmount", "s"),
+    ("FUSE requests to unpack a file", ""),
 ];
 
 /// Figures of one round, by the index in `FIGURES`.
@@ -73,7 +75,7 @@ impl Drop for Loop {
 }
 
 /// Measures and prints the table.
-pub fn run(plan: &Plan) -> Result<()> {
+pub fn measure(plan: &Plan) -> Result<()> {
     if !is_root() {
         bail!("the benchmark needs root, for the loop device and the kernel's ext4");
     }
@@ -137,7 +139,9 @@ fn one(plan: &Plan, mounter: &Mounter, device: &Path, dir: &Path, tar: &Path) ->
     let mnt = mounted.dir();
     figures[0] = Some(work::overwrite(mnt, plan.writes)?);
     figures[1] = Some(work::append(mnt, plan.writes)?);
+    let before = requests(mounter, mnt)?;
     figures[2] = Some(work::unpack(mnt, tar)?);
+    figures[8] = requests(mounter, mnt)?.zip(before).map(|(after, before)| (after - before) / files(plan));
     figures[3] = Some(work::delete(mnt)?);
     figures[4] = Some(work::stream_write(mnt, plan.mib)?);
     let written = mounted.peak_memory();
@@ -150,6 +154,20 @@ fn one(plan: &Plan, mounter: &Mounter, device: &Path, dir: &Path, tar: &Path) ->
     figures[6] = written.max(mounted.peak_memory()).map(mib);
     mounted.unmount()?;
     Ok(figures)
+}
+
+fn files(plan: &Plan) -> f64 {
+    f64::from(u32::try_from(plan.files).unwrap_or(u32::MAX))
+}
+
+/// How many FUSE requests Quire has served.
+fn requests(mounter: &Mounter, mnt: &Path) -> Result<Option<f64>> {
+    if mounter.who != Who::Quire {
+        return Ok(None);
+    }
+    let said = run(Command::new(quire()?).args(["stats", "--json"]).arg(mnt))?;
+    let stats: serde_json::Value = serde_json::from_str(&said)?;
+    Ok(stats["requests"].as_f64())
 }
 
 fn mib(bytes: u64) -> f64 {
