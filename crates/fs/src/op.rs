@@ -76,12 +76,22 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Miss; or what `check` says, with the block named.
     pub fn block(&mut self, b: BlockNo, check: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Image> {
-        let image = self.handle.read(b).ok_or_else(|| Error::Miss(vec![b]))?;
+        let Some(image) = self.handle.read(b) else { return Err(self.missing(b)) };
         if !self.handle.is_verified(b) {
             check(self.clip(&image)).map_err(|c| c.at(b))?;
             self.handle.set_verified(b);
         }
         Ok(image)
+    }
+
+    /// Why a block is not in memory: it was never read, or this very operation has freed it. Then something still refers to
+    /// it, and running the operation again would not help.
+    fn missing(&self, b: BlockNo) -> Error {
+        if self.deferred.alloc.has_freed(b) {
+            Corrupt::new(Structure::BlockBitmap, "a block is used after it was freed: it has two owners").at(b).into()
+        } else {
+            Error::Miss(vec![b])
+        }
     }
 
     /// The bytes of a block: an image may be padded to whole sectors, never for ext4's block sizes.
@@ -95,6 +105,9 @@ impl<'v> Op<'v> {
     /// Miss; read-only or aborted.
     pub fn block_mut(&mut self, b: BlockNo) -> Result<&mut [u8]> {
         self.check_writable()?;
+        if self.handle.read(b).is_none() {
+            return Err(self.missing(b));
+        }
         match self.handle.write(b) {
             Ok(buf) => Ok(&mut buf[..]),
             Err(t) => Err(touch_error(t)),
@@ -147,7 +160,11 @@ impl<'v> Op<'v> {
     /// Miss.
     pub fn want(&mut self, blocks: impl IntoIterator<Item = BlockNo>) -> Result<()> {
         let missing: Vec<_> = blocks.into_iter().filter(|b| self.handle.read(*b).is_none()).collect();
-        if missing.is_empty() { Ok(()) } else { Err(Error::Miss(missing)) }
+        match missing.iter().find(|b| self.deferred.alloc.has_freed(**b)) {
+            Some(b) => Err(self.missing(*b)),
+            None if missing.is_empty() => Ok(()),
+            None => Err(Error::Miss(missing)),
+        }
     }
 
     /// The transaction that this operation joins.

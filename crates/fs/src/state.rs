@@ -5,6 +5,7 @@
 
 use crate::alloc::{AllocState, Delta};
 use crate::changes::Changes;
+use crate::dir::EmptyScans;
 use crate::orphan::{Orphans, Place};
 use crate::xattr::SharedBlocks;
 use quire_layout::{BlockNo, Ino, Tid};
@@ -23,6 +24,8 @@ pub(crate) struct FsState {
     pub xattr_blocks: SharedBlocks,
     /// What fsync waits for.
     pub changes: Changes,
+    /// Where interrupted looks into large directories for names have come to: hints.
+    pub empty_scans: EmptyScans,
 }
 
 /// What an operation does beyond block images, applied when it succeeds.

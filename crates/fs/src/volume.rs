@@ -3,6 +3,7 @@
 use crate::alloc::{self, AllocState};
 use crate::error::{Error, Result};
 use crate::file::{Files, Ticks};
+use crate::map;
 use crate::op::Op;
 use crate::options::Options;
 use crate::state::FsState;
@@ -10,10 +11,14 @@ use quire_device::Clock;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock};
 use quire_journal::{Journal, TxnHold};
+use quire_layout::features::compat;
 use quire_layout::group_desc::DescChecksum;
 use quire_layout::inode::Timestamp;
 use quire_layout::superblock::{self, Superblock};
-use quire_layout::{BlockNo, BlockSize, Tid};
+use quire_layout::{BlockNo, BlockSize, FileBlock, Ino, Tid};
+
+/// Runs of a journal that are kept from files. Real ones have a handful.
+const MAX_JOURNAL_RUNS: usize = 1 << 16;
 
 /// A mounted file system. Clones share it.
 #[derive(Clone)]
@@ -73,12 +78,22 @@ impl Inner {
 }
 
 impl Volume {
-    /// Reads the descriptors of all groups into the allocator's memory. Before any other operation, and after recovery.
+    /// Reads the descriptors of all groups into the allocator's memory, and where the journal lies. Before any other
+    /// operation, and after recovery.
     ///
     /// # Errors
-    /// A descriptor is corrupt, or cannot be read.
+    /// A descriptor or the journal's map is corrupt, or cannot be read.
     pub(crate) fn load_space(&self) -> Result<()> {
-        let state = AllocState::load(&self.inner.sb, |groups| self.run(|op| alloc::read_groups(op, groups)))?;
+        let sb = &self.inner.sb;
+        let mut state = AllocState::load(sb, |groups| self.run(|op| alloc::read_groups(op, groups)))?;
+        let journal = sb.journal_ino();
+        if sb.features().has_compat(compat::HAS_JOURNAL) && journal != Ino(0) {
+            let runs = self.run(|op| {
+                let inode = op.inode(journal)?;
+                map::extents(op, journal, &inode, FileBlock(0), MAX_JOURNAL_RUNS)
+            })?;
+            state.protect(runs.iter().map(|e| (e.phys, e.len)));
+        }
         lock(&self.inner.state).alloc = state;
         Ok(())
     }

@@ -320,8 +320,12 @@ fn check_header(b: &[u8]) -> Result<(), Corrupt> {
         return Err(bad("no magic"));
     }
     let node = Node(b);
-    if node.max() == 0 || node.max() > (b.len() - ENTRY) / ENTRY {
+    if node.max() > (b.len() - ENTRY) / ENTRY {
         return Err(bad("more entries than there is room for"));
+    }
+    // Every writer uses all the room; a node that cannot be split is nobody's.
+    if node.max() < usize::from(ROOT_MAX) {
+        return Err(bad("its maximum of entries is too small"));
     }
     if node.entries() > node.max() {
         return Err(bad("more entries than its maximum"));
@@ -408,6 +412,7 @@ mod tests {
         assert_eq!(why(&with(2, 0)), "no entries");
         assert_eq!(why(&with(2, 85)), "more entries than its maximum");
         assert_eq!(why(&with(4, 85)), "more entries than there is room for");
+        assert_eq!(why(&with(4, 3)), "its maximum of entries is too small");
         assert_eq!(why(&with(6, 6)), "too deep");
         assert_eq!(why(&leaf(&[good[1], good[0]], 7)), "entries overlap or are not in order");
         assert_eq!(why(&leaf(&[extent(0, 5, 100, false), good[1]], 7)), "entries overlap or are not in order");

@@ -1,1 +1,12 @@
-//! See docs/design.md.
+//! Power-loss simulator: a seed makes a workload, a device with a volatile cache records it, the power is cut everywhere, and
+//! what is recovered must be a state that the model allows.
+//!
+//! Everything follows from the seed: one thread, a virtual clock, a simulated device.
+#![forbid(unsafe_code)]
+pub mod check;
+pub mod explore;
+pub mod model;
+pub mod observe;
+pub mod ops;
+pub mod run;
+pub mod shrink;

@@ -76,7 +76,8 @@ pub struct AllocState {
     reserved: u64,
     root_reserve: u64,
     metadata_reserve: u64,
-    overhead: u64,
+    /// As the superblock says; else the zones and what lies before the first group.
+    overhead: Option<u64>,
     blocks_per_group: u32,
     first: u64,
     /// Directories made at the top so far: the next one starts its search elsewhere.
@@ -106,6 +107,11 @@ pub(super) struct GroupDelta {
 }
 
 impl Delta {
+    /// True if this operation has freed a block.
+    pub(crate) fn has_freed(&self, b: BlockNo) -> bool {
+        self.freed.iter().any(|r| r.start <= b && b < r.end())
+    }
+
     pub(super) fn group(&mut self, g: GroupNo) -> &mut GroupDelta {
         self.groups.entry(g).or_default()
     }
@@ -135,7 +141,6 @@ impl AllocState {
         });
         let clusters = sb.cluster_blocks();
         let free = descs.iter().map(|d| u64::from(d.free_blocks())).sum::<u64>() * clusters;
-        let computed = sb.first_data_block().0 + zones.total();
         // As the kernel: room for extent blocks of delayed allocations and conversions.
         let metadata_reserve = (sb.blocks_count() / 50).min(4096);
         Ok(AllocState {
@@ -144,7 +149,7 @@ impl AllocState {
             free_inodes: descs.iter().map(|d| u64::from(d.free_inodes())).sum(),
             root_reserve: sb.reserved_blocks(),
             metadata_reserve,
-            overhead: sb.overhead_clusters().map_or(computed, |n| n * clusters),
+            overhead: sb.overhead_clusters().map(|n| n * clusters),
             blocks_per_group: sb.blocks_per_group(),
             first: sb.first_data_block().0,
             zones: Arc::new(zones),
@@ -202,7 +207,7 @@ impl AllocState {
     /// What `statfs` tells (`minix_df`: overhead counts as space, as with that mount option).
     #[must_use]
     pub fn space(&self, sb: &Superblock, minix_df: bool) -> Space {
-        let overhead = if minix_df { 0 } else { self.overhead };
+        let overhead = if minix_df { 0 } else { self.overhead.unwrap_or_else(|| self.first + self.zones.total()) };
         let free = self.free.saturating_sub(self.reserved + self.claimed());
         Space {
             blocks: sb.blocks_count().saturating_sub(overhead),

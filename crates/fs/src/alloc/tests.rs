@@ -16,6 +16,9 @@ const IMAGES: &[&[&str]] = &[
     &["-t", "ext4", "-b", "1024", "-O", "^resize_inode,meta_bg,^flex_bg"],
     &["-t", "ext4", "-b", "2048", "-I", "128", "-O", "^64bit,^metadata_csum"],
     &["-t", "ext3", "-b", "1024"],
+    &["-t", "ext4", "-b", "1024", "-O", "sparse_super2,^resize_inode", "-g", "4096"],
+    &["-t", "ext4", "-b", "1024", "-O", "^sparse_super,^flex_bg,^resize_inode"],
+    &["-t", "ext4", "-b", "1024", "-g", "3000", "-G", "4", "-E", "packed_meta_blocks=1"],
 ];
 
 const BIG: BlockNo = BlockNo(u64::MAX);
@@ -49,7 +52,7 @@ fn free_all(t: &TestVolume, runs: &[Run]) {
 #[test]
 fn every_free_block_is_handed_out_once_and_a1_holds() {
     for args in IMAGES {
-        let t = TestVolume::new("40M", args);
+        let t = TestVolume::new("40321K", args);
         let free = t.volume.superblock().free_blocks();
         let zones = t.volume.run(|op| Ok(op.state().alloc.zones())).unwrap();
         let runs = take_all(&t, 100, Pool::Reserved);
@@ -203,7 +206,7 @@ fn a_bitmap_with_a_bit_changed_is_refused() {
 fn all_inodes_are_handed_out_once_and_unused_tables_are_zeroed_a6() {
     for args in IMAGES {
         let args = [args, &["-N", "600"][..]].concat();
-        let mut image = crate::testing::mke2fs("40M", &args);
+        let mut image = crate::testing::mke2fs("40321K", &args);
         spoil_unused_tables(&mut image);
         let t = TestVolume::on(image, Options::default());
         let sb = t.volume.superblock();
@@ -331,7 +334,7 @@ fn freed_blocks_are_discarded_when_their_freeing_is_durable() {
 #[test]
 fn counts_agree_with_dumpe2fs() {
     for args in IMAGES {
-        let t = TestVolume::new("40M", args);
+        let t = TestVolume::new("40321K", args);
         let space = t.volume.run(|op| Ok(op.state().alloc.space(op.sb(), false))).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), t.device.snapshot()).unwrap();

@@ -74,6 +74,19 @@ impl Dir {
         Ok(())
     }
 
+    /// A search in a linear directory needs all of it in memory at once: it must fit there (D5).
+    ///
+    /// # Errors
+    /// Not supported, if it does not.
+    pub(super) fn scannable(&self, op: &Op<'_>) -> Result<()> {
+        let bytes = u64::from(self.blocks) * op.sb().block_size().bytes64();
+        // Half of the memory is for block images; half of that for this, if it is more than a few blocks.
+        if self.blocks > READAHEAD && bytes > op.vol.options.cache_bytes / 4 {
+            return Err(Error::NotSupported("a directory without index that is larger than the cache"));
+        }
+        Ok(())
+    }
+
     /// Block `n` of a linear directory; the ones after it are read ahead.
     pub(super) fn linear(&self, op: &mut Op<'_>, inode: &Inode, n: u32) -> Result<(BlockNo, Image)> {
         let fb = FileBlock(n);

@@ -48,11 +48,11 @@ pub(super) fn lookup(op: &Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Resul
 }
 
 /// Cookies count the names: nothing changes them.
-pub(super) fn read(op: &Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<()> {
+pub(super) fn read(op: &Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<Option<u64>> {
     for (next_cookie, n) in (1..).zip(names(op, ino, inode)?).filter(|(next, _)| *next > cookie) {
         if !sink(DirItem { ino: n.ino, name: &n.name, file_type: n.file_type, next_cookie }) {
-            break;
+            return Ok(Some(next_cookie - 1));
         }
     }
-    Ok(())
+    Ok(None)
 }

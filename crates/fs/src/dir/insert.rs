@@ -62,6 +62,9 @@ pub fn add(
     if dir.blocks == 0 {
         return Err(Error::NotFound);
     }
+    // Tells an interrupted `is_empty` that what it has seen is no longer so.
+    inode.set_version(inode.version().wrapping_add(1));
+    op.put_inode(ino, inode)?;
     if dir.indexed {
         return add_indexed(op, dir, inode, new);
     }
@@ -70,6 +73,7 @@ pub fn add(
         inode.set_flags(inode.flags() & !flags::INDEX);
         op.put_inode(ino, inode)?;
     }
+    dir.scannable(op)?;
     for n in 0..dir.blocks {
         let (block, image) = dir.linear(op, inode, n)?;
         if insert(op, &dir, block, &image, new)? {

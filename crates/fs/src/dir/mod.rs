@@ -2,7 +2,8 @@
 //!
 //! Guarantees: names are found in O(log n) in an indexed directory; whatever is changed leaves blocks that e2fsck calls
 //! clean (D1); a broken directory is a typed error that names the block, never a panic or an endless walk (D2); a listing
-//! neither loses nor repeats a name that stays, whatever else is added or removed meanwhile (D3).
+//! neither loses nor repeats a name that stays, whatever else is added or removed meanwhile (D3); a name that is there is
+//! found (D4); memory does not grow with the directory (D5).
 //! Relies on: an operation that fails is undone as a whole, so these functions may return an error at any point.
 //!
 //! With `dir_index`, a directory is one linear block until that overflows; then an htree, which only grows. Without it, and
@@ -13,6 +14,7 @@ mod blocks;
 mod inline;
 mod insert;
 mod read;
+mod scan;
 mod tree;
 
 #[cfg(test)]
@@ -28,6 +30,8 @@ use quire_layout::{BlockNo, Corrupt, Ino, Structure};
 
 pub use insert::{add, init};
 pub use read::{DirItem, read};
+pub(crate) use scan::EmptyScans;
+pub use scan::is_empty;
 
 /// A name's entry and where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +79,7 @@ pub fn lookup(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<O
     if dir.indexed {
         return tree::find(op, &dir, inode, name);
     }
+    dir.scannable(op)?;
     for n in 0..dir.blocks {
         let (block, image) = dir.linear(op, inode, n)?;
         if let Some(e) = dir.format.find(&image, name).map_err(|c| c.at(block))? {
@@ -138,19 +143,6 @@ pub fn set_parent(op: &mut Op<'_>, ino: Ino, inode: &Inode, parent: Ino) -> Resu
         dir.format.replace(bytes, entry.offset, parent, FileType::Directory).map_err(|c| c.at(entry.block))?;
     }
     Ok(())
-}
-
-/// True if nothing but `.` and `..` is in the directory.
-///
-/// # Errors
-/// Corrupt; not a directory.
-pub fn is_empty(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<bool> {
-    let mut empty = true;
-    read(op, ino, inode, 0, &mut |item| {
-        empty = item.name == b"." || item.name == b"..";
-        empty
-    })?;
-    Ok(empty)
 }
 
 fn corrupt(why: &'static str, dir: Ino) -> Corrupt {

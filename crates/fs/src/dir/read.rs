@@ -20,8 +20,10 @@ use quire_layout::inline_data::is_inline;
 use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, Corrupt, Ino};
 
+/// Blocks of names that one call looks at. The smallest cache holds twice as many.
+const BLOCKS_AT_ONCE: u32 = 32;
 /// Leaves full of one and the same hash that are taken together.
-const MAX_CHAIN: usize = 1024;
+const MAX_CHAIN: usize = 256;
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = 2;
 
@@ -38,48 +40,86 @@ pub struct DirItem<'a> {
 
 pub(super) type Sink<'s> = dyn FnMut(DirItem<'_>) -> bool + 's;
 
-/// Gives the names from `cookie` on (0: from the start) to `sink`, until that refuses one by `false` or there are no more.
+/// Where a listing is, and how far it may go in this call.
+struct Listing<'l, 's> {
+    sink: &'l mut Sink<'s>,
+    /// Goes on here.
+    cookie: u64,
+    /// Blocks of names that may still be looked at.
+    left: u32,
+}
+
+impl Listing<'_, '_> {
+    /// Gives an item to the sink; `false` if that refuses it.
+    fn give(&mut self, item: DirItem<'_>) -> bool {
+        let taken = (self.sink)(item);
+        if taken {
+            self.cookie = item.next_cookie;
+        }
+        taken
+    }
+
+    /// Stopped, to go on at [`Listing::cookie`].
+    fn stopped(&self) -> Option<u64> {
+        Some(self.cookie)
+    }
+
+    /// Stopped before names of cookies from `cookie` on.
+    fn stopped_at(&self, cookie: u64) -> Option<u64> {
+        Some(cookie.max(self.cookie))
+    }
+}
+
+/// Gives names from `cookie` on (0: from the start) to `sink`, until that refuses one by `false`. Looks at few blocks (D5), so that
+/// the names given may be few or none although there are more. Gives the cookie to go on with, in an operation of its own,
+/// behind the last name that the sink took; `None` when there are no more names.
+///
 /// An operation may be run several times: let the sink begin anew whenever this is called.
 ///
 /// # Errors
 /// Corrupt; not a directory. Names given before stay valid.
-pub fn read(op: &mut Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<()> {
+pub fn read(op: &mut Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<Option<u64>> {
     if is_inline(inode) {
         return inline::read(op, ino, inode, cookie, sink);
     }
     let dir = Dir::new(op, ino, inode)?;
     if dir.blocks == 0 {
-        return Ok(());
+        return Ok(None);
     }
+    let mut to = Listing { sink, cookie, left: BLOCKS_AT_ONCE };
     if !dir.indexed && (dir.blocks > 1 || !dir.may_index) {
-        return read_linear(op, &dir, inode, cookie, sink);
+        return read_linear(op, &dir, inode, &mut to);
     }
-    if !read_dots(op, &dir, inode, cookie, sink)? {
-        return Ok(());
+    if !read_dots(op, &dir, inode, &mut to)? {
+        return Ok(to.stopped());
     }
-    let from = cookie.saturating_sub(AFTER_DOTDOT);
-    if dir.indexed { read_indexed(op, &dir, inode, from, sink) } else { read_one_block(op, &dir, inode, from, sink) }
+    if dir.indexed { read_indexed(op, &dir, inode, &mut to) } else { read_one_block(op, &dir, inode, &mut to) }
 }
 
-fn read_linear(op: &mut Op<'_>, dir: &Dir, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<()> {
+fn read_linear(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, '_>) -> Result<Option<u64>> {
     let bs = op.sb().block_size().bytes64();
-    let Ok(first) = u32::try_from(cookie / bs) else { return Ok(()) };
+    let from = to.cookie;
+    let Ok(first) = u32::try_from(from / bs) else { return Ok(None) };
     for n in first..dir.blocks {
-        let (block, image) = dir.linear(op, inode, n)?;
         let start = u64::from(n) * bs;
+        if to.left == 0 {
+            return Ok(to.stopped_at(start));
+        }
+        to.left -= 1;
+        let (block, image) = dir.linear(op, inode, n)?;
         for e in dir.format.entries(&image) {
             let e = usable(e, dir, block)?;
             let offset = start + u64::try_from(e.offset).expect("in a block");
-            if !e.is_used() || offset < cookie {
+            if !e.is_used() || offset < from {
                 continue;
             }
             let next_cookie = offset + u64::try_from(e.rec_len).expect("in a block");
-            if !sink(DirItem { ino: e.ino, name: e.name, file_type: e.file_type, next_cookie }) {
-                return Ok(());
+            if !to.give(DirItem { ino: e.ino, name: e.name, file_type: e.file_type, next_cookie }) {
+                return Ok(to.stopped());
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// An entry that may be shown.
@@ -94,11 +134,11 @@ fn usable<'a>(e: Result<DirEntry<'a>, Corrupt>, dir: &Dir, block: BlockNo) -> Re
 }
 
 /// `.` and `..`; `false` if the sink refused one.
-fn read_dots(op: &mut Op<'_>, dir: &Dir, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<bool> {
+fn read_dots(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, '_>) -> Result<bool> {
     for (name, next_cookie) in [(&b"."[..], AFTER_DOT), (b"..", AFTER_DOTDOT)] {
-        if cookie < next_cookie {
+        if to.cookie < next_cookie {
             let e = dir.dot(op, inode, name)?;
-            if !sink(DirItem { ino: e.ino, name, file_type: e.file_type, next_cookie }) {
+            if !to.give(DirItem { ino: e.ino, name, file_type: e.file_type, next_cookie }) {
                 return Ok(false);
             }
         }
@@ -106,7 +146,7 @@ fn read_dots(op: &mut Op<'_>, dir: &Dir, inode: &Inode, cookie: u64, sink: &mut 
     Ok(true)
 }
 
-fn read_one_block(op: &mut Op<'_>, dir: &Dir, inode: &Inode, from: u64, sink: &mut Sink<'_>) -> Result<()> {
+fn read_one_block(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, '_>) -> Result<Option<u64>> {
     let hasher = Hasher::for_new(op.sb())?;
     let (block, image) = dir.linear(op, inode, 0)?;
     let mut list = Vec::new();
@@ -116,11 +156,11 @@ fn read_one_block(op: &mut Op<'_>, dir: &Dir, inode: &Inode, from: u64, sink: &m
             list.push(Keyed::new(&hasher, e));
         }
     }
-    emit(list, from, sink);
-    Ok(())
+    Ok(if emit(list, to) { None } else { to.stopped() })
 }
 
-fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, from: u64, sink: &mut Sink<'_>) -> Result<()> {
+fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, '_>) -> Result<Option<u64>> {
+    let from = to.cookie - AFTER_DOTDOT;
     let start = u32::try_from((from >> 32).min(0x7FFF_FFFF)).expect("31 bits") << 1;
     let mut path = Path::to(op, dir, inode, |_| start)?;
     loop {
@@ -133,6 +173,7 @@ fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, from: u64, sink: &mut
             if chain.len() > MAX_CHAIN {
                 return Err(corrupt("too many names of one hash", dir.ino).at(block).into());
             }
+            to.left = to.left.saturating_sub(1);
             if !path.advance(op, dir, inode)? {
                 break false;
             }
@@ -142,19 +183,17 @@ fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, from: u64, sink: &mut
         };
         let mut list = Vec::new();
         for leaf in &chain {
-            for e in dir.format.entries(&leaf.image) {
-                let e = usable(e, dir, leaf.block)?;
-                if e.is_used() {
-                    let k = Keyed::new(&path.hasher, e);
-                    if !leaf.may_hold(k.major) {
-                        return Err(corrupt("name outside of its leaf's hashes", dir.ino).at(leaf.block).into());
-                    }
-                    list.push(k);
-                }
-            }
+            leaf.names(dir, &path.hasher, &mut list)?;
         }
-        if !emit(list, from, sink) || !more {
-            return Ok(());
+        if !emit(list, to) {
+            return Ok(to.stopped());
+        }
+        if !more {
+            return Ok(None);
+        }
+        if to.left == 0 {
+            let next = u64::from(path.first_hash() >> 1) << 32;
+            return Ok(to.stopped_at(next + AFTER_DOTDOT));
         }
     }
 }
@@ -168,6 +207,21 @@ struct Leaf {
 }
 
 impl Leaf {
+    fn names<'a>(&'a self, dir: &Dir, hasher: &Hasher, list: &mut Vec<Keyed<'a>>) -> Result<()> {
+        for e in dir.format.entries(&self.image) {
+            let e = usable(e, dir, self.block)?;
+            if !e.is_used() {
+                continue;
+            }
+            let k = Keyed::new(hasher, e);
+            if !self.may_hold(k.major) {
+                return Err(corrupt("name outside of its leaf's hashes", dir.ino).at(self.block).into());
+            }
+            list.push(k);
+        }
+        Ok(())
+    }
+
     fn may_hold(&self, major: u32) -> bool {
         // An odd bound is the hash itself and belongs to both neighbours.
         major >= self.first & !1 && self.next.is_none_or(|next| major < next)
@@ -190,8 +244,9 @@ impl<'a> Keyed<'a> {
     }
 }
 
-/// Gives the entries whose key is at least `from`, in order; `false` if the sink refused one.
-fn emit(mut list: Vec<Keyed<'_>>, from: u64, sink: &mut Sink<'_>) -> bool {
+/// Gives the entries from the listing's cookie on, in order; `false` if the sink refused one.
+fn emit(mut list: Vec<Keyed<'_>>, to: &mut Listing<'_, '_>) -> bool {
+    let from = to.cookie - AFTER_DOTDOT;
     list.retain(|k| k.key | 0xFF >= from);
     list.sort_by(|a, b| (a.key, a.entry.name).cmp(&(b.key, b.entry.name)));
     let mut number = 0;
@@ -205,7 +260,7 @@ fn emit(mut list: Vec<Keyed<'_>>, from: u64, sink: &mut Sink<'_>) -> bool {
         }
         let next_cookie = key + 1 + AFTER_DOTDOT;
         let e = &k.entry;
-        if !sink(DirItem { ino: e.ino, name: e.name, file_type: e.file_type, next_cookie }) {
+        if !to.give(DirItem { ino: e.ino, name: e.name, file_type: e.file_type, next_cookie }) {
             return false;
         }
     }

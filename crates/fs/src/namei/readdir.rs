@@ -65,7 +65,7 @@ impl Volume {
 
     fn list(&self, dir: Ino, mut cookie: u64, plus: bool, sink: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
         loop {
-            let batch = self.run(|op| collect(op, dir, cookie, plus))?;
+            let (batch, next) = self.run(|op| collect(op, dir, cookie, plus))?;
             let mut taken = true;
             for item in &batch {
                 if taken {
@@ -74,31 +74,34 @@ impl Volume {
                     self.forget(item.ino, 1);
                 }
             }
-            match batch.last() {
-                Some(last) if taken && batch.len() == BATCH => cookie = last.next_cookie,
+            match next {
+                Some(next) if taken => cookie = next,
                 _ => return Ok(()),
             }
         }
     }
 }
 
-/// Names from `cookie` on, with attributes and references if asked for.
-fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<Vec<Item>> {
+/// Some names from `cookie` on, with attributes and references if asked for, and the cookie to go on with if there are more.
+fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<(Vec<Item>, Option<u64>)> {
     let inode = live(op, dir)?;
     if !inode.is_dir() {
         return Err(Error::NotDir);
     }
     if inode.links() == 0 {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
     let mut items = Vec::new();
-    dir::read(op, dir, &inode, cookie, &mut |i| {
+    let next = dir::read(op, dir, &inode, cookie, &mut |i| {
+        if items.len() == BATCH {
+            return false;
+        }
         let DirItem { ino, name, file_type, next_cookie } = i;
         items.push(Item { ino, name: name.to_vec(), file_type, next_cookie, attr: None });
-        items.len() < BATCH
+        true
     })?;
     if !plus {
-        return Ok(items);
+        return Ok((items, next));
     }
     let mut missing = Vec::new();
     for item in &mut items {
@@ -118,5 +121,5 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<Vec<Ite
     for item in items.iter().filter(|i| i.attr.is_some() && !i.is_dot()) {
         op.add_ref(item.ino);
     }
-    Ok(items)
+    Ok((items, next))
 }

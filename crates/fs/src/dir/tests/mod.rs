@@ -42,7 +42,11 @@ impl Dirs {
     }
 
     fn on(image: Vec<u8>) -> Self {
-        let t = TestVolume::on(image, Options::default());
+        Self::with(image, Options::default())
+    }
+
+    fn with(image: Vec<u8>, options: Options) -> Self {
+        let t = TestVolume::on(image, options);
         let find = |name: &str| {
             let found = t.volume.run(|op| {
                 let root = op.inode(Ino::ROOT)?;
@@ -78,22 +82,37 @@ impl Dirs {
         self.run(|op, ino, inode| Ok(super::lookup(op, ino, inode, name)?.map(|e| e.ino)))
     }
 
-    /// At most `max` names from `cookie` on, and the cookie to go on with.
+    /// The next `max` names from `cookie` on (fewer: no more are there), and the cookie to go on with.
     #[allow(clippy::type_complexity)]
     fn list(&self, cookie: u64, max: usize) -> Result<(Vec<(Vec<u8>, Ino)>, u64)> {
-        self.run(|op, ino, inode| {
-            let (mut names, mut next) = (Vec::new(), cookie);
-            super::read(op, ino, inode, cookie, &mut |i: DirItem<'_>| {
-                if names.len() == max {
-                    return false;
-                }
-                assert!(i.next_cookie > next && i.next_cookie < 1 << 63, "cookies go up");
-                names.push((i.name.to_vec(), i.ino));
-                next = i.next_cookie;
-                true
+        let (mut all, mut at) = (Vec::new(), cookie);
+        loop {
+            let (names, last, next) = self.run(|op, ino, inode| {
+                let (mut names, mut last) = (Vec::new(), at);
+                let next = super::read(op, ino, inode, at, &mut |i: DirItem<'_>| {
+                    if all.len() + names.len() == max {
+                        return false;
+                    }
+                    assert!(i.next_cookie > last && i.next_cookie < 1 << 63, "cookies go up");
+                    names.push((i.name.to_vec(), i.ino));
+                    last = i.next_cookie;
+                    true
+                })?;
+                Ok((names, last, next))
             })?;
-            Ok((names, next))
-        })
+            all.extend(names);
+            match next {
+                Some(next) if all.len() < max => {
+                    assert!(next > at, "a listing goes on");
+                    at = next;
+                }
+                _ => return Ok((all, last)),
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.run(|op, ino, inode| super::is_empty(op, ino, inode)).unwrap()
     }
 
     /// All names but `.` and `..`; none may come twice.

@@ -1,0 +1,227 @@
+//! What a crash may leave. The definition, then the checker.
+//!
+//! A run is a list of calls 0..n; `S(k)` is the model's state after k of them. The power goes while call `n` runs (or
+//! after it). Promises are made by calls that returned before: a *floor* is the least k that they allow.
+//!
+//! - **Names and attributes** (everything but the data and sizes of files, and times) are those of one `S(k)`, `floor <= k <= n + 1`.
+//!   The floor: `sync` promises all that was done before it; `fsync` of a file or directory, and a synchronous write, promise all that
+//!   was done *to that inode* before, and since names are a prefix, everything before that.
+//! - **Data, route `journal`**: every file is exactly as in that `S(k)`.
+//! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last fsync (or sync) and its last
+//!   rename, link or truncate among the first k calls, which do not overtake the data before them. Its size is that of some `S(j)`,
+//!   `f <= j <= n + 1`, and each of its sectors is that of some such `S(j)`, where a sector past the end counts as zeros.
+//!   So no stale bytes, and nothing of another file (every write has bytes of its own). `writeback` promises the size only.
+//! - The tree is whole: link counts are the number of names, and e2fsck finds nothing.
+
+use crate::model::{History, Kind, NodeId, ROOT, State};
+use crate::observe::{Observed, ObservedKind, Path};
+use crate::ops::SimOp;
+use crate::run::Route;
+use std::collections::BTreeMap;
+
+/// Unit of in-place writes that a tear leaves whole, in bytes.
+const SECTOR: usize = 512;
+
+/// What the calls that returned before the crash have promised.
+#[derive(Clone, Debug, Default)]
+pub struct Floors {
+    /// Names and attributes are at least those after so many calls.
+    pub names: usize,
+    /// For each file, its data is at least that after so many calls.
+    pub data: BTreeMap<NodeId, usize>,
+}
+
+/// The promises of the first `returned` calls.
+#[must_use]
+pub fn floors(ops: &[SimOp], h: &History, returned: usize) -> Floors {
+    let mut f = Floors::default();
+    let mut touched: BTreeMap<NodeId, usize> = BTreeMap::new();
+    for (i, op) in ops.iter().enumerate().take(returned) {
+        for id in changed(h, i) {
+            touched.insert(id, i + 1);
+        }
+        let crate::model::Outcome::Done(about) = h.outcomes[i] else { continue };
+        match (op, about) {
+            (SimOp::Sync, _) => {
+                f.names = i + 1;
+                f.data = h.states[i + 1].nodes.keys().map(|id| (*id, i + 1)).collect();
+            }
+            (SimOp::Fsync(_) | SimOp::FsyncDir(_) | SimOp::Write { sync: true, .. }, Some(id)) => {
+                f.names = f.names.max(touched.get(&id).copied().unwrap_or(0));
+                f.data.insert(id, i + 1);
+            }
+            _ => {}
+        }
+    }
+    f
+}
+
+/// Nodes that call `i` changed, other than in data or size.
+fn changed(h: &History, i: usize) -> Vec<NodeId> {
+    let (a, b) = (&h.states[i], &h.states[i + 1]);
+    let names = |s: &State, id| s.nodes.get(&id).map(|n| (n.mode, n.xattrs.clone(), s.links(id), entries(s, id)));
+    let ids: std::collections::BTreeSet<_> = a.nodes.keys().chain(b.nodes.keys()).copied().collect();
+    let same_arc = |id: &NodeId| match (a.nodes.get(id), b.nodes.get(id)) {
+        (Some(x), Some(y)) => std::sync::Arc::ptr_eq(x, y) && a.links(*id) == b.links(*id),
+        _ => false,
+    };
+    ids.into_iter().filter(|id| !same_arc(id) && names(a, *id) != names(b, *id)).collect()
+}
+
+fn entries(s: &State, id: NodeId) -> Option<BTreeMap<Vec<u8>, NodeId>> {
+    match &s.nodes[&id].kind {
+        Kind::Dir(e) => Some(e.clone()),
+        _ => None,
+    }
+}
+
+/// Every path of a state, with its node.
+fn paths(s: &State) -> Vec<(Path, NodeId)> {
+    let mut out = vec![(Vec::new(), ROOT)];
+    for (name, id) in s.entries(ROOT) {
+        out.push((name.clone(), *id));
+        if let Kind::Dir(inner) = &s.nodes[id].kind {
+            out.extend(inner.iter().map(|(n, id)| ([name.as_slice(), b"/", n].concat(), *id)));
+        }
+    }
+    out
+}
+
+/// The names and attributes of a state, or why the observed tree has others.
+fn names_match(s: &State, seen: &Observed) -> Result<BTreeMap<NodeId, Path>, String> {
+    let want = paths(s);
+    if want.len() != seen.nodes.len() {
+        return Err(format!("{} names instead of {}", seen.nodes.len(), want.len()));
+    }
+    let (mut inos, mut first) = (BTreeMap::new(), BTreeMap::new());
+    for (path, id) in want {
+        let shown = String::from_utf8_lossy(&path).into_owned();
+        let Some(o) = seen.nodes.get(&path) else { return Err(format!("{shown} is missing")) };
+        let n = &s.nodes[&id];
+        let kind = match (&n.kind, &o.kind) {
+            (Kind::File(_), ObservedKind::File(_)) | (Kind::Dir(_), ObservedKind::Dir) => true,
+            (Kind::Fifo, ObservedKind::Fifo) => true,
+            (Kind::Symlink(t), ObservedKind::Symlink(u)) => t == u,
+            _ => false,
+        };
+        if !kind {
+            return Err(format!("{shown} is {:?}", o.kind));
+        }
+        let links = if matches!(n.kind, Kind::Dir(_)) { o.links as usize } else { s.links(id) };
+        if o.mode != n.mode && id != ROOT || o.xattrs != n.xattrs || o.links as usize != links {
+            return Err(format!("{shown} has mode {:o}, {} links, {} attributes", o.mode, o.links, o.xattrs.len()));
+        }
+        if *inos.entry(id).or_insert(o.ino) != o.ino {
+            return Err(format!("{shown} is not the same inode as its other names"));
+        }
+        first.entry(id).or_insert(path);
+    }
+    Ok(first)
+}
+
+fn data_of(s: &State, id: NodeId) -> Option<&[u8]> {
+    match &s.nodes.get(&id)?.kind {
+        Kind::File(d) => Some(d),
+        _ => None,
+    }
+}
+
+/// The floor of a file's data under names `k`: what renames, links and truncates of it do not overtake.
+fn data_floor(ops: &[SimOp], h: &History, promised: &Floors, id: NodeId, k: usize) -> usize {
+    let moved = |i: &usize| {
+        matches!(ops[*i], SimOp::Rename(..) | SimOp::Exchange(..) | SimOp::Link(..) | SimOp::Truncate(..))
+            && (h.outcomes[*i] == crate::model::Outcome::Done(Some(id)) || changed(h, *i).contains(&id))
+    };
+    let last_move = (0..k).rev().find(moved).unwrap_or(0);
+    promised.data.get(&id).copied().unwrap_or(0).max(last_move)
+}
+
+fn sector(d: &[u8], n: usize) -> [u8; SECTOR] {
+    let mut out = [0; SECTOR];
+    if let Some(rest) = d.get(n * SECTOR..) {
+        let len = rest.len().min(SECTOR);
+        out[..len].copy_from_slice(&rest[..len]);
+    }
+    out
+}
+
+/// True if each sector of `seen` is that of one of the versions.
+fn sectors_match(seen: &[u8], versions: &[&[u8]]) -> Result<(), String> {
+    for n in 0..seen.len().div_ceil(SECTOR) {
+        let mut got = sector(seen, n);
+        let end = (seen.len() - n * SECTOR).min(SECTOR);
+        let ok = versions.iter().any(|v| {
+            let mut want = sector(v, n);
+            want[end..].fill(0);
+            got[end..].fill(0);
+            want == got
+        });
+        if !ok {
+            return Err(format!("bytes {}.. are {:?}.., of no version", n * SECTOR, &got[..8]));
+        }
+    }
+    Ok(())
+}
+
+/// Checks what a crash left of a run of which `started` calls had begun and `returned` had returned.
+///
+/// # Errors
+/// Why no legal state is like it.
+pub fn check(
+    route: Route,
+    ops: &[SimOp],
+    h: &History,
+    returned: usize,
+    started: usize,
+    seen: &Observed,
+) -> Result<usize, String> {
+    let promised = floors(ops, h, returned);
+    let mut why = String::new();
+    for k in (promised.names..=started).rev() {
+        let files = match names_match(&h.states[k], seen) {
+            Ok(files) => files,
+            Err(e) => {
+                why += &format!("\n  names of S({k}): {e}");
+                continue;
+            }
+        };
+        match data_matches(route, ops, h, &promised, k, started, &files, seen) {
+            Ok(()) => return Ok(k),
+            Err(e) => why += &format!("\n  data of S({k}): {e}"),
+        }
+    }
+    Err(format!("no legal state from S({}) to S({started}) is like it:{why}", promised.names))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn data_matches(
+    route: Route,
+    ops: &[SimOp],
+    h: &History,
+    promised: &Floors,
+    k: usize,
+    started: usize,
+    files: &BTreeMap<NodeId, Path>,
+    seen: &Observed,
+) -> Result<(), String> {
+    for (id, path) in files {
+        let ObservedKind::File(got) = &seen.nodes[path].kind else { continue };
+        let shown = String::from_utf8_lossy(path);
+        if route == Route::Journal {
+            let want = data_of(&h.states[k], *id).expect("the names match");
+            if want != got.as_slice() {
+                return Err(format!("{shown} differs ({} bytes instead of {})", got.len(), want.len()));
+            }
+            continue;
+        }
+        let floor = data_floor(ops, h, promised, *id, k);
+        let versions: Vec<&[u8]> = (floor..=started).filter_map(|j| data_of(&h.states[j], *id)).collect();
+        if !versions.iter().any(|v| v.len() == got.len()) {
+            return Err(format!("{shown} has {} bytes, as in no state from S({floor})", got.len()));
+        }
+        if route == Route::Ordered {
+            sectors_match(got, &versions).map_err(|e| format!("{shown} from S({floor}): {e}"))?;
+        }
+    }
+    Ok(())
+}

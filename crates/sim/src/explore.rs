@@ -1,0 +1,263 @@
+//! Cuts the power at every step of a run, recovers what is left, and checks it.
+//!
+//! For each moment between two steps of the device, some outcomes of its volatile cache are made; each is mounted (sometimes with
+//! another power cut in the middle of recovery, and another), its tree is compared with what the model allows, e2fsck looks
+//! at some of them, and the survivor is used on and unmounted.
+
+use crate::check::check;
+use crate::observe::observe;
+use crate::ops::{SimOp, generate};
+use crate::run::{Route, Run, call, mount, run};
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_fs::{Error, Volume};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What is explored.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub name: &'static str,
+    pub route: Route,
+    /// Arguments of mke2fs.
+    pub mke2fs: &'static [&'static str],
+    /// Size of the image for mke2fs.
+    pub size: &'static str,
+}
+
+/// How much is explored.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Calls in a run.
+    pub calls: usize,
+    /// Outcomes made of each moment; all of them where they are few.
+    pub outcomes: u64,
+    /// One in so many states is given to e2fsck.
+    pub fsck_every: u64,
+    /// One in so many states loses power again during recovery.
+    pub double_every: u64,
+}
+
+/// What was explored.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub runs: u64,
+    pub states: u64,
+    /// States that differ from all others of their run.
+    pub distinct: u64,
+    pub lost: u64,
+    pub torn: u64,
+    pub reordered: u64,
+    /// States that lost power again during recovery.
+    pub double: u64,
+    pub fsck: u64,
+}
+
+impl Report {
+    pub fn add(&mut self, r: &Report) {
+        self.runs += r.runs;
+        self.states += r.states;
+        self.distinct += r.distinct;
+        self.lost += r.lost;
+        self.torn += r.torn;
+        self.reordered += r.reordered;
+        self.double += r.double;
+        self.fsck += r.fsck;
+    }
+}
+
+/// A run that broke a promise.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub config: &'static str,
+    pub seed: u64,
+    /// Device steps that were complete, and which outcome of them; `None`: before any crash.
+    pub crash: Option<(u64, u64)>,
+    pub why: String,
+    pub ops: Vec<SimOp>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "configuration {}, seed {}, {} calls", self.config, self.seed, self.ops.len())?;
+        if let Some((steps, outcome)) = self.crash {
+            writeln!(f, "power cut after {steps} steps, outcome {outcome}")?;
+        }
+        writeln!(f, "{}", self.why)?;
+        for (i, op) in self.ops.iter().enumerate() {
+            writeln!(f, "  {i}: {op:?}")?;
+        }
+        write!(
+            f,
+            "repeat: cargo run -p quire-sim -- replay --config {} --seed {} --calls {}",
+            self.config,
+            self.seed,
+            self.ops.len()
+        )
+    }
+}
+
+/// A fresh image.
+///
+/// # Panics
+/// If mke2fs is missing or fails.
+#[must_use]
+pub fn fresh_image(config: &Config) -> Image {
+    let bytes = quire_fs::testing::mke2fs(config.size, config.mke2fs);
+    Image::from_bytes(&bytes)
+}
+
+/// Explores one seed.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn explore(config: &Config, base: &Image, seed: u64, effort: Effort) -> Result<Report, Box<Failure>> {
+    explore_ops(config, base, seed, &generate(seed, effort.calls), effort)
+}
+
+/// Explores a list of calls.
+///
+/// # Errors
+/// As [`explore`].
+pub fn explore_ops(
+    config: &Config,
+    base: &Image,
+    seed: u64,
+    ops: &[SimOp],
+    effort: Effort,
+) -> Result<Report, Box<Failure>> {
+    let fail = |crash, why: String| Box::new(Failure { config: config.name, seed, crash, why, ops: ops.to_vec() });
+    let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
+    let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
+    let clock = Arc::new(VirtualClock::default());
+    let volume = mount(device.clone(), clock.clone(), config.route).map_err(|e| fail(None, format!("mount: {e}")))?;
+    let mounted_at = device.completed();
+    let done = run(&volume, &device, &clock, ops).map_err(|why| fail(None, why))?;
+    volume.close().map_err(|e| fail(None, format!("unmount: {e}")))?;
+    fsck(&device.live()).map_err(|why| fail(None, format!("after a clean unmount: {why}")))?;
+    let recording = device.recording().expect("it records");
+    let mut report = Report { runs: 1, ..Report::default() };
+    let mut seen = HashSet::new();
+    for (steps, point) in recording.crash_points() {
+        let outcomes = outcomes(&point, effort.outcomes, seed ^ steps.rotate_left(32));
+        for (n, crash) in (0u64..).zip(outcomes) {
+            report.states += 1;
+            report.lost += u64::from(crash.lost > 0);
+            report.torn += u64::from(crash.torn > 0);
+            report.reordered += u64::from(crash.reordered > 0);
+            report.distinct += u64::from(seen.insert(fingerprint(steps, &crash.image, &point)));
+            let turn = seed.wrapping_add(report.states);
+            let double = effort.double_every > 0 && turn.is_multiple_of(effort.double_every);
+            let judge = effort.fsck_every > 0 && turn.is_multiple_of(effort.fsck_every);
+            report.double += u64::from(double);
+            report.fsck += u64::from(judge);
+            let state = State { config, done: &done, ops, steps, before_mount: steps < mounted_at };
+            state.survives(crash.image, turn, double, judge).map_err(|why| fail(Some((steps, n)), why))?;
+        }
+    }
+    Ok(report)
+}
+
+/// All outcomes of a crash point where they are few, else as many as asked, by seed.
+fn outcomes(point: &CrashPoint, most: u64, seed: u64) -> Vec<quire_device::Crash> {
+    if let Some(all) = point.unit_subsets().filter(|_| point.pending.len() <= 2) {
+        let all: Vec<_> = all.collect();
+        if all.len() as u64 <= most {
+            return all;
+        }
+    }
+    let n = if point.pending.is_empty() { 1 } else { most };
+    (0..n).map(|i| point.crash(seed.wrapping_mul(0x9E37_79B9).wrapping_add(i))).collect()
+}
+
+/// Identifies a state: the bytes at the places that were pending, and the durable step.
+fn fingerprint(steps: u64, image: &Image, point: &CrashPoint) -> u64 {
+    let mut h = DefaultHasher::new();
+    (steps - point.pending.len() as u64).hash(&mut h);
+    let mut buf = vec![0; 512];
+    for w in &point.pending {
+        for at in (w.at..w.at + w.len).step_by(512) {
+            image.read(at, &mut buf);
+            (at, &buf).hash(&mut h);
+        }
+    }
+    h.finish()
+}
+
+struct State<'a> {
+    config: &'a Config,
+    done: &'a Run,
+    ops: &'a [SimOp],
+    steps: u64,
+    before_mount: bool,
+}
+
+impl State<'_> {
+    /// Recovers an image and checks everything about it.
+    fn survives(&self, image: Image, turn: u64, double: bool, judge: bool) -> Result<(), String> {
+        let image = if double { self.crash_in_recovery(image, turn)? } else { image };
+        let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+        let volume = self.mount(device.clone())?;
+        let seen = observe(&volume).map_err(|e| format!("reading the recovered tree: {e}"))?;
+        let returned = self.done.returned_at.iter().take_while(|at| **at <= self.steps).count();
+        let started = if self.before_mount { 0 } else { (returned + 1).min(self.ops.len()) };
+        check(self.config.route, self.ops, &self.done.history, returned, started, &seen)?;
+        if judge {
+            volume.close().map_err(|e| format!("unmounting the survivor: {e}"))?;
+            fsck(&device.live())?;
+            let volume = self.mount(device.clone())?;
+            work_on(&volume)?;
+            volume.close().map_err(|e| format!("unmounting the survivor again: {e}"))?;
+            fsck(&device.live()).map_err(|e| format!("after working on: {e}"))?;
+        }
+        Ok(())
+    }
+
+    fn mount(&self, device: Arc<dyn BlockDevice>) -> Result<Volume, String> {
+        mount(device, Arc::new(VirtualClock::default()), self.config.route)
+            .map_err(|e| format!("mounting the crash image: {e}"))
+    }
+
+    /// Loses power in the middle of recovery, twice at different places.
+    fn crash_in_recovery(&self, image: Image, turn: u64) -> Result<Image, String> {
+        let probe = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
+        drop(self.mount(probe.clone())?);
+        let total = probe.steps();
+        let mut image = image;
+        for cut in [turn % (total + 1), turn / 7 % (total + 1)] {
+            let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+            device.cut_at(cut);
+            match mount(device.clone(), Arc::new(VirtualClock::default()), self.config.route) {
+                Ok(_) | Err(Error::Device(_) | Error::Journal(_)) => {}
+                Err(e) => return Err(format!("mounting while power fails: {e}")),
+            }
+            image = device.crash(turn ^ cut.rotate_left(17)).image;
+        }
+        Ok(image)
+    }
+}
+
+/// Uses a survivor: it must still be a working file system.
+fn work_on(v: &Volume) -> Result<(), String> {
+    for op in generate(7, 25) {
+        if let Err(e @ (Error::Corrupt(_) | Error::Device(_) | Error::Journal(_))) = call(v, &op) {
+            return Err(format!("working on, {op:?}: {e}"));
+        }
+    }
+    Ok(())
+}
+
+/// Asks `e2fsck -fn`.
+///
+/// # Errors
+/// What it says, if the image is not clean.
+pub fn fsck(image: &Image) -> Result<(), String> {
+    let dir = if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
+    let file = tempfile::NamedTempFile::new_in(dir).map_err(|e| e.to_string())?;
+    image.save(file.path()).map_err(|e| e.to_string())?;
+    let out = Command::new("e2fsck").arg("-fn").arg(file.path()).stdin(Stdio::null()).output();
+    let out = out.map_err(|e| format!("e2fsck: {e}"))?;
+    if out.status.success() { Ok(()) } else { Err(format!("e2fsck: {}", String::from_utf8_lossy(&out.stdout))) }
+}

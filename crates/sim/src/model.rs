@@ -1,0 +1,295 @@
+//! The file system as it should be, in memory: what every call does, and every state it went through.
+//!
+//! A state is cheap to keep (nodes are shared), so the model keeps the state after every operation. What a crash may leave
+//! is defined over that history, in [`crate::check`].
+
+use crate::ops::{Place, SimOp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names a node through its life; never used again.
+pub type NodeId = u32;
+
+/// What a file is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    File(Arc<Vec<u8>>),
+    Dir(BTreeMap<Vec<u8>, NodeId>),
+    Symlink(Vec<u8>),
+    Fifo,
+}
+
+/// An inode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u16,
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// The whole tree at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct State {
+    pub nodes: BTreeMap<NodeId, Arc<Node>>,
+}
+
+/// The root's node.
+pub const ROOT: NodeId = 0;
+
+/// What the model says of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It succeeds; the node it is about, if it is about one.
+    Done(Option<NodeId>),
+    /// It is refused.
+    Refused,
+}
+
+/// All states of a run, in order: `states[i]` is the one after `i` operations.
+pub struct History {
+    pub states: Vec<State>,
+    /// For each operation, what it was about.
+    pub outcomes: Vec<Outcome>,
+    next: NodeId,
+}
+
+impl State {
+    fn dir_id(&self, dir: u8) -> Option<NodeId> {
+        if dir == 0 { Some(ROOT) } else { self.entries(ROOT).get(&dir_name(dir)).copied() }
+    }
+
+    /// The entries of a directory.
+    ///
+    /// # Panics
+    /// If the node is not one.
+    #[must_use]
+    pub fn entries(&self, id: NodeId) -> &BTreeMap<Vec<u8>, NodeId> {
+        match &self.nodes[&id].kind {
+            Kind::Dir(e) => e,
+            other => panic!("{other:?} is not a directory"),
+        }
+    }
+
+    fn find(&self, p: Place) -> Option<NodeId> {
+        self.entries(self.dir_id(p.dir)?).get(&p.bytes()).copied()
+    }
+
+    fn find_file(&self, p: Place) -> Option<NodeId> {
+        self.find(p).filter(|id| matches!(self.nodes[id].kind, Kind::File(_)))
+    }
+
+    /// How many names a node has.
+    #[must_use]
+    pub fn links(&self, id: NodeId) -> usize {
+        let dirs = self.nodes.values().filter_map(|n| match &n.kind {
+            Kind::Dir(e) => Some(e),
+            _ => None,
+        });
+        dirs.flat_map(|e| e.values()).filter(|n| **n == id).count()
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        Arc::make_mut(self.nodes.get_mut(&id).expect("a node that is named exists"))
+    }
+
+    fn entries_mut(&mut self, id: NodeId) -> &mut BTreeMap<Vec<u8>, NodeId> {
+        match &mut self.node_mut(id).kind {
+            Kind::Dir(e) => e,
+            other => panic!("{other:?} is not a directory"),
+        }
+    }
+
+    fn drop_unnamed(&mut self, id: NodeId) {
+        if self.links(id) == 0 {
+            self.nodes.remove(&id);
+        }
+    }
+
+    fn data_mut(&mut self, id: NodeId) -> &mut Vec<u8> {
+        match &mut self.node_mut(id).kind {
+            Kind::File(d) => Arc::make_mut(d),
+            other => panic!("{other:?} is not a file"),
+        }
+    }
+}
+
+/// The name of a top-level directory.
+#[must_use]
+pub fn dir_name(dir: u8) -> Vec<u8> {
+    format!("d{dir}").into_bytes()
+}
+
+/// The value of an extended attribute of `len` bytes.
+#[must_use]
+pub fn xattr_value(which: u8, len: u16) -> Vec<u8> {
+    vec![b'a' + which; usize::from(len)]
+}
+
+/// The name of an extended attribute.
+#[must_use]
+pub fn xattr_name(which: u8) -> Vec<u8> {
+    format!("user.x{which}").into_bytes()
+}
+
+/// The target of a symbolic link of `len` bytes.
+#[must_use]
+pub fn target(len: u16) -> Vec<u8> {
+    vec![b't'; usize::from(len)]
+}
+
+impl Default for History {
+    fn default() -> Self {
+        let root = Node { kind: Kind::Dir(BTreeMap::new()), mode: 0o755, xattrs: BTreeMap::new() };
+        let state = State { nodes: BTreeMap::from([(ROOT, Arc::new(root))]) };
+        History { states: vec![state], outcomes: Vec::new(), next: 1 }
+    }
+}
+
+impl History {
+    /// The newest state.
+    ///
+    /// # Panics
+    /// Never: there is always one.
+    #[must_use]
+    pub fn now(&self) -> &State {
+        self.states.last().expect("the first state is there from the start")
+    }
+
+    /// Applies an operation and keeps the state after it.
+    pub fn apply(&mut self, op: &SimOp) -> Outcome {
+        let mut s = self.now().clone();
+        let outcome = self.step(&mut s, op);
+        self.states.push(if outcome == Outcome::Refused { self.now().clone() } else { s });
+        self.outcomes.push(outcome);
+        outcome
+    }
+
+    fn add(&mut self, s: &mut State, dir: NodeId, name: Vec<u8>, kind: Kind, mode: u16) -> Outcome {
+        let id = self.next;
+        self.next += 1;
+        s.nodes.insert(id, Arc::new(Node { kind, mode, xattrs: BTreeMap::new() }));
+        s.entries_mut(dir).insert(name, id);
+        Outcome::Done(Some(id))
+    }
+
+    fn add_at(&mut self, s: &mut State, p: Place, kind: Kind, mode: u16) -> Outcome {
+        match s.dir_id(p.dir) {
+            Some(dir) if s.find(p).is_none() => self.add(s, dir, p.bytes(), kind, mode),
+            _ => Outcome::Refused,
+        }
+    }
+
+    fn step(&mut self, s: &mut State, op: &SimOp) -> Outcome {
+        let done = |id| Outcome::Done(Some(id));
+        match *op {
+            SimOp::Create(p) => self.add_at(s, p, Kind::File(Arc::default()), 0o644),
+            SimOp::Symlink(p, len) => self.add_at(s, p, Kind::Symlink(target(len)), 0o777),
+            SimOp::Mknod(p) => self.add_at(s, p, Kind::Fifo, 0o600),
+            SimOp::Mkdir(dir) if s.dir_id(dir).is_none() => {
+                self.add(s, ROOT, dir_name(dir), Kind::Dir(BTreeMap::new()), 0o755)
+            }
+            SimOp::Rmdir(dir) => match s.dir_id(dir) {
+                Some(id) if id != ROOT && s.entries(id).is_empty() => {
+                    s.entries_mut(ROOT).remove(&dir_name(dir));
+                    s.nodes.remove(&id);
+                    Outcome::Done(None)
+                }
+                _ => Outcome::Refused,
+            },
+            SimOp::Unlink(p) => s.find(p).map_or(Outcome::Refused, |id| {
+                let dir = s.dir_id(p.dir).expect("found in it");
+                s.entries_mut(dir).remove(&p.bytes());
+                s.drop_unnamed(id);
+                Outcome::Done(None)
+            }),
+            SimOp::Rename(from, to) => rename(s, from, to),
+            SimOp::Exchange(a, b) => match (s.find(a), s.find(b)) {
+                (Some(x), Some(y)) => {
+                    let (da, db) = (s.dir_id(a.dir).expect("found"), s.dir_id(b.dir).expect("found"));
+                    s.entries_mut(da).insert(a.bytes(), y);
+                    s.entries_mut(db).insert(b.bytes(), x);
+                    done(x)
+                }
+                _ => Outcome::Refused,
+            },
+            SimOp::Link(from, to) => match (s.find(from), s.dir_id(to.dir), s.find(to)) {
+                (Some(id), Some(dir), None) => {
+                    s.entries_mut(dir).insert(to.bytes(), id);
+                    done(id)
+                }
+                _ => Outcome::Refused,
+            },
+            SimOp::Chmod(p, mode) => s.find_file(p).map_or(Outcome::Refused, |id| {
+                s.node_mut(id).mode = mode;
+                done(id)
+            }),
+            SimOp::SetXattr(p, which, len) => s.find_file(p).map_or(Outcome::Refused, |id| {
+                s.node_mut(id).xattrs.insert(xattr_name(which), xattr_value(which, len));
+                done(id)
+            }),
+            SimOp::RemoveXattr(p, which) => {
+                s.find_file(p).map_or(Outcome::Refused, |id| match s.node_mut(id).xattrs.remove(&xattr_name(which)) {
+                    Some(_) => done(id),
+                    None => Outcome::Refused,
+                })
+            }
+            SimOp::Fsync(p) => s.find_file(p).map_or(Outcome::Refused, done),
+            SimOp::FsyncDir(dir) => s.dir_id(dir).map_or(Outcome::Refused, done),
+            SimOp::Sync | SimOp::Step => Outcome::Done(None),
+            SimOp::Mkdir(_) => Outcome::Refused,
+            ref data => change_data(s, data),
+        }
+    }
+}
+
+fn rename(s: &mut State, from: Place, to: Place) -> Outcome {
+    let (Some(id), Some(dir)) = (s.find(from), s.dir_id(to.dir)) else { return Outcome::Refused };
+    let old = s.find(to);
+    if old == Some(id) {
+        return Outcome::Done(Some(id));
+    }
+    let source = s.dir_id(from.dir).expect("found in it");
+    s.entries_mut(source).remove(&from.bytes());
+    s.entries_mut(dir).insert(to.bytes(), id);
+    if let Some(old) = old {
+        s.drop_unnamed(old);
+    }
+    Outcome::Done(Some(id))
+}
+
+fn change_data(s: &mut State, op: &SimOp) -> Outcome {
+    let span = |offset: u32, len: u32| (offset as usize, offset as usize + len as usize);
+    let place = match op {
+        SimOp::Write { place, .. } | SimOp::Punch { place, .. } | SimOp::Allocate { place, .. } => *place,
+        SimOp::Truncate(place, _) => *place,
+        other => unreachable!("{other:?} changes no data"),
+    };
+    let Some(id) = s.find_file(place) else { return Outcome::Refused };
+    let data = s.data_mut(id);
+    match *op {
+        SimOp::Write { offset, len, fill, .. } => {
+            let (a, b) = span(offset, len);
+            if data.len() < b {
+                data.resize(b, 0);
+            }
+            data[a..b].fill(fill);
+        }
+        SimOp::Truncate(_, size) => data.resize(size as usize, 0),
+        SimOp::Punch { offset, len, .. } => {
+            let (a, b) = span(offset, len);
+            let b = b.min(data.len());
+            if a < b {
+                data[a..b].fill(0);
+            }
+        }
+        SimOp::Allocate { offset, len, .. } => {
+            let (_, b) = span(offset, len);
+            if data.len() < b {
+                data.resize(b, 0);
+            }
+        }
+        _ => unreachable!("matched above"),
+    }
+    Outcome::Done(Some(id))
+}

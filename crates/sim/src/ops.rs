@@ -1,0 +1,140 @@
+//! Operations of a simulated workload, and how a seed makes them.
+//!
+//! Files and directories are named by small numbers, so that operations meet: the same few names in the same few
+//! directories are created, renamed over each other, removed and made again.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Where a name is: a directory (0 is the root, n is the top-level directory `d<n>`) and a name in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Place {
+    pub dir: u8,
+    pub name: u8,
+}
+
+impl Place {
+    /// The name as bytes. Some are long, so that directories split early.
+    #[must_use]
+    pub fn bytes(self) -> Vec<u8> {
+        let mut n = format!("f{}", self.name).into_bytes();
+        if self.name % 4 == 3 {
+            n.extend(std::iter::repeat_n(b'x', 180));
+        }
+        n
+    }
+}
+
+/// One call of a workload. A call that the state refuses (no such file, exists) is legal and changes nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SimOp {
+    Create(Place),
+    Mkdir(u8),
+    Rmdir(u8),
+    Symlink(Place, u16),
+    Mknod(Place),
+    Unlink(Place),
+    Rename(Place, Place),
+    Exchange(Place, Place),
+    Link(Place, Place),
+    /// `len` bytes of `fill` at `offset`.
+    Write {
+        place: Place,
+        offset: u32,
+        len: u32,
+        fill: u8,
+        sync: bool,
+    },
+    Truncate(Place, u32),
+    Punch {
+        place: Place,
+        offset: u32,
+        len: u32,
+    },
+    Allocate {
+        place: Place,
+        offset: u32,
+        len: u32,
+    },
+    Chmod(Place, u16),
+    SetXattr(Place, u8, u16),
+    RemoveXattr(Place, u8),
+    Fsync(Place),
+    FsyncDir(u8),
+    Sync,
+    /// Background work.
+    Step,
+}
+
+/// Directories besides the root.
+pub const DIRS: u8 = 3;
+/// Names in a directory.
+pub const NAMES: u8 = 7;
+/// Files stay below this size, in bytes.
+pub const MAX_SIZE: u32 = 96 << 10;
+
+fn place(rng: &mut StdRng) -> Place {
+    Place { dir: rng.random_range(0..=DIRS), name: rng.random_range(0..NAMES) }
+}
+
+/// An offset that likes block edges, and a length from a byte to many blocks.
+fn range(rng: &mut StdRng) -> (u32, u32) {
+    let offset = match rng.random_range(0..4) {
+        0 => 0,
+        1 => rng.random_range(0..16) * 4096,
+        2 => rng.random_range(0..64) * 1024,
+        _ => rng.random_range(0..MAX_SIZE / 2),
+    };
+    let len = match rng.random_range(0..5) {
+        0 => rng.random_range(1..64),
+        1 => 1024,
+        2 => 4096,
+        3 => rng.random_range(1..12_000),
+        _ => rng.random_range(1..8) * 4096,
+    };
+    (offset, len.min(MAX_SIZE - offset))
+}
+
+fn one(rng: &mut StdRng) -> SimOp {
+    let p = place(rng);
+    match rng.random_range(0..100) {
+        0..14 => SimOp::Create(p),
+        14..17 => SimOp::Mkdir(rng.random_range(1..=DIRS)),
+        17..19 => SimOp::Rmdir(rng.random_range(1..=DIRS)),
+        19..22 => SimOp::Symlink(p, rng.random_range(1..200)),
+        22..23 => SimOp::Mknod(p),
+        23..30 => SimOp::Unlink(p),
+        30..37 => SimOp::Rename(p, place(rng)),
+        37..39 => SimOp::Exchange(p, place(rng)),
+        39..42 => SimOp::Link(p, place(rng)),
+        42..66 => {
+            let (offset, len) = range(rng);
+            SimOp::Write { place: p, offset, len, fill: rng.random_range(1..=255), sync: rng.random_range(0..10) == 0 }
+        }
+        66..71 => SimOp::Truncate(p, rng.random_range(0..MAX_SIZE)),
+        71..74 => {
+            let (offset, len) = range(rng);
+            SimOp::Punch { place: p, offset, len }
+        }
+        74..77 => {
+            let (offset, len) = range(rng);
+            SimOp::Allocate { place: p, offset, len }
+        }
+        77..79 => SimOp::Chmod(p, rng.random_range(0..0o1000)),
+        79..83 => SimOp::SetXattr(p, rng.random_range(0..4), rng.random_range(1..300)),
+        83..84 => SimOp::RemoveXattr(p, rng.random_range(0..4)),
+        84..91 => SimOp::Fsync(p),
+        91..93 => SimOp::FsyncDir(rng.random_range(0..=DIRS)),
+        93..95 => SimOp::Sync,
+        _ => SimOp::Step,
+    }
+}
+
+/// The operations that a seed stands for. It begins with directories, so that paths exist.
+#[must_use]
+pub fn generate(seed: u64, len: usize) -> Vec<SimOp> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut ops: Vec<SimOp> = (1..=DIRS).map(SimOp::Mkdir).collect();
+    ops.extend((0..len).map(|_| one(&mut rng)));
+    ops
+}

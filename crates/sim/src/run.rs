@@ -1,0 +1,152 @@
+//! A workload on a volume: calls, what they returned, and how far the device was then.
+
+use crate::model::{History, Outcome, dir_name, target, xattr_name, xattr_value};
+use crate::ops::{Place, SimOp};
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, Clock, PowerLossDevice, VirtualClock};
+use quire_fs::file::{Falloc, WriteFlags};
+use quire_fs::{Cred, New, NewKind, RenameFlags, SetAttr, XattrFlags};
+use quire_fs::{Devices, Error, Options, Result, Volume, options};
+use quire_layout::Ino;
+use std::time::Duration;
+
+/// How file data becomes durable, as the checker sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route {
+    Writeback,
+    Ordered,
+    Journal,
+}
+
+impl Route {
+    #[must_use]
+    pub fn option(self) -> options::Route {
+        match self {
+            Route::Writeback => options::Route::Writeback,
+            Route::Ordered => options::Route::Ordered,
+            Route::Journal => options::Route::Journal,
+        }
+    }
+}
+
+/// A run's calls and the number of device steps that were complete when each had returned.
+pub struct Run {
+    pub history: History,
+    /// `returned_at[i]`: steps complete when call `i` returned.
+    pub returned_at: Vec<u64>,
+}
+
+/// Mounts a device for a simulation.
+///
+/// # Errors
+/// As [`Volume::open`].
+pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, route: Route) -> Result<Volume> {
+    let options = Options { route: route.option(), cache_bytes: 1 << 20, ..Options::default() };
+    Volume::open(Devices::one(device), clock, options)
+}
+
+const CRED: Cred = Cred { uid: 0, gid: 0 };
+
+/// Looks a place up; the caller holds no reference afterwards, which a single-threaded run may do.
+fn find(v: &Volume, p: Place) -> Result<Ino> {
+    let dir = find_dir(v, p.dir)?;
+    let a = v.lookup(dir, &p.bytes())?;
+    v.forget(a.ino, 1);
+    Ok(a.ino)
+}
+
+fn find_file(v: &Volume, p: Place) -> Result<Ino> {
+    let ino = find(v, p)?;
+    let a = v.getattr(ino)?;
+    if a.mode & quire_layout::inode::mode::FMT == quire_layout::inode::mode::REG { Ok(ino) } else { Err(Error::IsDir) }
+}
+
+fn find_dir(v: &Volume, dir: u8) -> Result<Ino> {
+    if dir == 0 {
+        return Ok(Ino::ROOT);
+    }
+    let a = v.lookup(Ino::ROOT, &dir_name(dir))?;
+    v.forget(a.ino, 1);
+    Ok(a.ino)
+}
+
+fn create(v: &Volume, dir: Ino, name: &[u8], kind: NewKind<'_>, mode: u16) -> Result<()> {
+    let a = v.create(dir, name, &New { kind, mode, umask: 0, cred: CRED })?;
+    v.forget(a.ino, 1);
+    Ok(())
+}
+
+/// Does one call.
+///
+/// # Errors
+/// What the volume says.
+pub fn call(v: &Volume, op: &SimOp) -> Result<()> {
+    match *op {
+        SimOp::Create(p) => create(v, find_dir(v, p.dir)?, &p.bytes(), NewKind::File, 0o644),
+        SimOp::Symlink(p, n) => create(v, find_dir(v, p.dir)?, &p.bytes(), NewKind::Symlink(&target(n)), 0o777),
+        SimOp::Mknod(p) => {
+            let kind = NewKind::Node { file_type: quire_layout::inode::mode::FIFO, device: (0, 0) };
+            create(v, find_dir(v, p.dir)?, &p.bytes(), kind, 0o600)
+        }
+        SimOp::Mkdir(d) => create(v, Ino::ROOT, &dir_name(d), NewKind::Dir, 0o755),
+        SimOp::Rmdir(d) => v.rmdir(Ino::ROOT, &dir_name(d)),
+        SimOp::Unlink(p) => v.unlink(find_dir(v, p.dir)?, &p.bytes()),
+        SimOp::Rename(a, b) => {
+            let (da, db) = (find_dir(v, a.dir)?, find_dir(v, b.dir)?);
+            v.rename(da, &a.bytes(), db, &b.bytes(), RenameFlags::default())
+        }
+        SimOp::Exchange(a, b) => {
+            let (da, db) = (find_dir(v, a.dir)?, find_dir(v, b.dir)?);
+            v.rename(da, &a.bytes(), db, &b.bytes(), RenameFlags { exchange: true, ..RenameFlags::default() })
+        }
+        SimOp::Link(a, b) => {
+            let (ino, dir) = (find(v, a)?, find_dir(v, b.dir)?);
+            let a = v.link(ino, dir, &b.bytes())?;
+            v.forget(a.ino, 1);
+            Ok(())
+        }
+        SimOp::Write { place, offset, len, fill, sync } => {
+            let ino = find_file(v, place)?;
+            let flags = WriteFlags { sync, ..WriteFlags::default() };
+            v.write(ino, u64::from(offset), &vec![fill; len as usize], flags).map(drop)
+        }
+        SimOp::Truncate(p, size) => v.truncate(find_file(v, p)?, u64::from(size)),
+        SimOp::Punch { place, offset, len } => {
+            v.fallocate(find_file(v, place)?, Falloc::PunchHole, u64::from(offset), u64::from(len))
+        }
+        SimOp::Allocate { place, offset, len } => {
+            v.fallocate(find_file(v, place)?, Falloc::Allocate { keep_size: false }, u64::from(offset), u64::from(len))
+        }
+        SimOp::Chmod(p, mode) => {
+            let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+            v.setattr(find_file(v, p)?, &change).map(drop)
+        }
+        SimOp::SetXattr(p, which, len) => {
+            v.setxattr(find_file(v, p)?, &xattr_name(which), &xattr_value(which, len), XattrFlags::Any)
+        }
+        SimOp::RemoveXattr(p, which) => v.removexattr(find_file(v, p)?, &xattr_name(which)),
+        SimOp::Fsync(p) => v.fsync(find_file(v, p)?, false),
+        SimOp::FsyncDir(d) => v.fsync(find_dir(v, d)?, false),
+        SimOp::Sync => v.sync(),
+        SimOp::Step => v.step().map(drop),
+    }
+}
+
+/// Runs calls on a volume and on the model; they must agree on every call.
+///
+/// # Errors
+/// The call at which they did not, and what each said.
+pub fn run(v: &Volume, device: &PowerLossDevice, clock: &VirtualClock, ops: &[SimOp]) -> Result<Run, String> {
+    let mut history = History::default();
+    let mut returned_at = Vec::with_capacity(ops.len());
+    for (i, op) in ops.iter().enumerate() {
+        let outcome = history.apply(op);
+        let said = call(v, op);
+        if said.is_ok() != (outcome != Outcome::Refused) {
+            return Err(format!("call {i}, {op:?}: the volume says {said:?}, the model {outcome:?}"));
+        }
+        returned_at.push(device.completed());
+        clock.sleep(Duration::from_millis(700));
+    }
+    Ok(Run { history, returned_at })
+}

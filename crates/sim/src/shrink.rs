@@ -1,0 +1,32 @@
+//! Finds a shorter list of calls that fails, too.
+
+use crate::explore::{Config, Effort, Failure, explore_ops};
+use quire_device::Image;
+
+/// Leaves out calls, in pieces that halve, as long as something still fails. At most `tries` runs.
+#[must_use]
+pub fn shrink(config: &Config, base: &Image, failure: Failure, effort: Effort, tries: usize) -> Failure {
+    let mut best = failure;
+    let mut left = tries;
+    let mut piece = best.ops.len().div_ceil(2);
+    while piece > 0 && left > 0 {
+        let mut at = 0;
+        let mut shorter = false;
+        while at < best.ops.len() && left > 0 {
+            let mut ops = best.ops.clone();
+            ops.drain(at..(at + piece).min(ops.len()));
+            left -= 1;
+            match explore_ops(config, base, best.seed, &ops, effort) {
+                Err(f) => {
+                    best = *f;
+                    shorter = true;
+                }
+                Ok(_) => at += piece,
+            }
+        }
+        if !shorter {
+            piece /= 2;
+        }
+    }
+    best
+}

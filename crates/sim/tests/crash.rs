@@ -1,0 +1,52 @@
+//! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more than the default, `QUIRE_SIM_SEED` for
+//! one seed only.
+
+use quire_sim::explore::{Config, Effort, Report, explore, fresh_image};
+use quire_sim::run::Route;
+use quire_sim::shrink::shrink;
+
+const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1"];
+const EFFORT: Effort = Effort { calls: 60, outcomes: 6, fsck_every: 40, double_every: 9 };
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn config(name: &'static str, route: Route) -> Config {
+    Config { name, route, mke2fs: MKE2FS, size: "8M" }
+}
+
+fn explore_config(config: &Config) {
+    let base = fresh_image(config);
+    let wanted = number("QUIRE_SIM_STATES").unwrap_or(5_000);
+    let only = number("QUIRE_SIM_SEED");
+    let mut report = Report::default();
+    for seed in only.map_or(1..u64::MAX, |s| s..s + 1) {
+        match explore(config, &base, seed, EFFORT) {
+            Ok(r) => report.add(&r),
+            Err(f) => {
+                let f = if only.is_some() { *f } else { shrink(config, &base, *f, EFFORT, 60) };
+                panic!("{f}");
+            }
+        }
+        if report.distinct >= wanted {
+            break;
+        }
+    }
+    println!("{}: {report:?}", config.name);
+}
+
+#[test]
+fn ordered() {
+    explore_config(&config("ordered", Route::Ordered));
+}
+
+#[test]
+fn journal() {
+    explore_config(&config("journal", Route::Journal));
+}
+
+#[test]
+fn writeback() {
+    explore_config(&config("writeback", Route::Writeback));
+}
