@@ -193,6 +193,9 @@ fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, 
         }
         if to.left == 0 {
             let next = u64::from(path.first_hash() >> 1) << 32;
+            if next <= from {
+                return Err(corrupt("index does not go on", dir.ino).into());
+            }
             return Ok(to.stopped_at(next + AFTER_DOTDOT));
         }
     }

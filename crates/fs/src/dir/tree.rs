@@ -65,12 +65,26 @@ impl Path {
             if self.frames.iter().any(|f| f.block == block) {
                 return Err(self.bad(dir, "cycle").into());
             }
+            self.check_range(dir, block, &image, node)?;
             let at = hash.map_or(0, |h| node.search(&image, h));
             self.frames.push(Frame { block, image, node, at });
         }
         self.visited += 1;
         if self.visited > dir.blocks {
             return Err(self.bad(dir, "more leaves than blocks").into());
+        }
+        Ok(())
+    }
+
+    /// A node's hashes lie between those of the pair that leads to it and of the next one. So hashes only go up from leaf to
+    /// leaf, and a listing goes on.
+    fn check_range(&self, dir: &Dir, block: BlockNo, image: &[u8], node: IndexNode) -> Result<()> {
+        let first = node.hash(image, 1.min(node.count() - 1));
+        let last = node.hash(image, node.count() - 1);
+        let below = node.count() > 1 && first < self.first_hash();
+        if below || self.next_hash().is_some_and(|next| last > next) {
+            let why = "hashes outside of those of the node above";
+            return Err(Corrupt::new(Structure::HtreeNode, why).of(dir.ino.0).at(block).into());
         }
         Ok(())
     }

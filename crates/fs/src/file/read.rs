@@ -14,6 +14,7 @@ use crate::op::Op;
 use crate::volume::Volume;
 use quire_cache::Image;
 use quire_device::{Buf, Io, Region};
+use quire_layout::inline_data::{content, is_inline};
 use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, FileBlock, Ino};
 use std::collections::BTreeMap;
@@ -110,6 +111,11 @@ fn plan(op: &mut Op<'_>, ino: Ino, offset: u64, len: usize, pending: &Pending) -
     let mut sources = Vec::new();
     if len == 0 {
         return Ok((0, sources));
+    }
+    if is_inline(&inode) {
+        let image = Image::new(Buf::copy_of(&content(ino, &inode)?));
+        sources.push(Source::Memory { at: FileBlock(0), image });
+        return Ok((len, sources));
     }
     let bs = op.sb().block_size();
     let block = |at: u64| bs.file_block(at).ok_or(Error::TooLarge);

@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::map;
 use crate::volume::Volume;
 use quire_layout::extent::Extent;
-use quire_layout::{FileBlock, Ino};
+use quire_layout::inline_data::is_inline;
+use quire_layout::{BlockNo, FileBlock, Ino};
 
 /// Map entries that one operation looks at.
 const STEP: usize = 256;
@@ -95,6 +96,11 @@ impl Volume {
         loop {
             let part = self.run(|op| {
                 let inode = op.inode(ino)?;
+                if is_inline(&inode) {
+                    // All of it is data, in no block.
+                    let all = Extent { at: FileBlock(0), len: 1, phys: BlockNo(0), unwritten: false };
+                    return Ok(vec![all]);
+                }
                 map::extents(op, ino, &inode, at, STEP)
             })?;
             let mut written = part.iter().filter(|e| !e.unwritten && e.end() > from);
@@ -137,7 +143,7 @@ impl Volume {
             let part = self.run(|op| {
                 let inode = op.inode(ino)?;
                 check_file(&inode)?;
-                map::extents(op, ino, &inode, at, STEP)
+                if is_inline(&inode) { Ok(Vec::new()) } else { map::extents(op, ino, &inode, at, STEP) }
             })?;
             let whole = part.len() < STEP;
             at = part.last().map_or(at, Extent::end);

@@ -93,6 +93,14 @@ fn index_cycles_and_strays_are_errors() {
         assert!(matches!(d.list(0, usize::MAX), Err(Error::Corrupt(_))), "{child}");
         use_all(&d);
     }
+    // The second pair's hash: below what the first node holds; above what the second one does.
+    for hash in [2, u32::MAX - 1] {
+        let mut bad = clean.clone();
+        quire_layout::bytes::put_le32(&mut bad, root + 40, hash);
+        let d = Dirs::on(bad);
+        assert!(matches!(d.list(0, usize::MAX), Err(Error::Corrupt(_))), "{hash:#x}");
+        use_all(&d);
+    }
     let mut bad = clean;
     bad[root + 30] = 2;
     assert!(matches!(Dirs::on(bad).lookup(b"x"), Err(Error::Corrupt(_))));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::error::Error;
+use crate::file::Seek;
 use crate::testing::Mounted;
 use quire_layout::inline_data;
 
@@ -81,7 +82,19 @@ fn compare(v: &crate::Volume, ino: Ino, tree: &std::path::Path) -> usize {
         let inode = v.run(|op| op.inode(file)).unwrap();
         if inline_data::is_inline(&inode) {
             inline += 1;
-            assert_eq!(inline_data::content(file, &inode).unwrap(), std::fs::read(entry.path()).unwrap());
+            let content = std::fs::read(entry.path()).unwrap();
+            assert_eq!(inline_data::content(file, &inode).unwrap(), content);
+            let mut read = vec![1; 5000];
+            let n = v.read(file, 0, &mut read).unwrap();
+            assert_eq!(read[..n], content);
+            let mut part = [0; 7];
+            let n = v.read(file, 3, &mut part).unwrap();
+            assert_eq!(part[..n], content[content.len().min(3)..content.len().min(10)]);
+            assert_eq!(v.extents(file, 0, 4096, 9).unwrap(), []);
+            if !content.is_empty() {
+                assert_eq!(v.seek(file, 0, Seek::Data).unwrap(), 0);
+                assert_eq!(v.seek(file, 0, Seek::Hole).unwrap(), inode.size());
+            }
         }
     }
     assert!(names.is_empty());
