@@ -192,6 +192,32 @@ fn apply_revokes(log: &UnrecoveredLog, revokes: &[(LogBlock, Tid)], plan: &mut P
     Ok(())
 }
 
+/// In a few lines, for `quire recover --dry-run`.
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.transactions == 0 {
+            write!(f, "no transactions to replay")?;
+        } else {
+            write!(f, "{} transactions from {} up to, not including, {}: ", self.transactions, self.start, self.end)?;
+            write!(f, "{} images of {} blocks", self.logged, self.images.len())?;
+            write!(f, ", {} blocks revoked by {} records", self.revoked, self.revokes)?;
+        }
+        if let Some(tid) = self.failed_commit {
+            write!(f, "\nthe log breaks off: the commit of {tid} does not match its checksum")?;
+        }
+        // A hostile log has as many of these as it has blocks.
+        self.bad.iter().take(20).try_for_each(|b| write!(f, "\nskipped: {b}"))?;
+        match self.bad.len() {
+            0..=20 => {}
+            n => write!(f, "\nskipped: {} more", n - 20)?,
+        }
+        match self.fast_commits.commits {
+            0 => Ok(()),
+            n => write!(f, "\n{n} fast commits before {}, which cannot be replayed", self.end),
+        }
+    }
+}
+
 impl std::fmt::Display for Phase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

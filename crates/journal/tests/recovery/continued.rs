@@ -57,7 +57,7 @@ fn the_engine_writes_on_where_recovery_ended() {
         set_needs_recovery(&mut left.image);
         let (theirs, said) = recover_with_e2fsck(&left);
         let ours = recover_with_ours(&left);
-        let jsb = super::judge::journal_runs(super::judge::to_file(&want).path());
+        let jsb = super::judge::journal_runs(&want);
         let in_log = |n: &u64| jsb.iter().any(|r| (r.home.0..r.home.0 + u64::from(r.len)).contains(n));
         let differ: Vec<u64> = differing_blocks(&theirs.image, &want).into_iter().filter(|n| !in_log(n)).collect();
         assert!(differ.is_empty(), "blocks {differ:?}; {said}");
@@ -79,7 +79,7 @@ fn a_discarded_log_is_empty_and_nothing_went_home() {
     assert_eq!((clean.superblock().start(), clean.next_tid()), (None, f.tid.next()));
     clean.finish(&home).unwrap();
     let after = Dirty { image: device.snapshot(), external: None };
-    let own = super::judge::journal_runs(super::judge::to_file(&d.image).path())[0].home.0;
+    let own = super::judge::journal_runs(&d.image)[0].home.0;
     assert_eq!(differing_blocks(&after.image, &d.image), [1, own], "only the two superblocks");
     assert_clean(&after);
     assert!(open_on(&after, home, None).log.unwrap().into_clean().is_ok());

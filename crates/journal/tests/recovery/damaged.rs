@@ -1,9 +1,7 @@
 //! Damaged logs: the same judgement as e2fsck's.
 
 use super::forge::{Forge, Kind, What};
-use super::judge::{
-    Dirty, differing_blocks, journal_runs, recover_with_e2fsck, recover_with_ours, superblock, to_file,
-};
+use super::judge::{Dirty, differing_blocks, journal_runs, recover_with_e2fsck, recover_with_ours, superblock};
 use super::rng::{Rng, seeds};
 use quire_journal::recover::BadReason;
 use quire_layout::jbd2::Checksums;
@@ -49,7 +47,7 @@ fn damage(f: &mut Forge, kind: &Kind, rng: &mut Rng) -> Option<Wound> {
 
 /// Differing blocks, without the log's own and the superblock's.
 fn homes_differ(a: &Dirty, b: &Dirty) -> Vec<u64> {
-    let runs = journal_runs(to_file(&a.image).path());
+    let runs = journal_runs(&a.image);
     let in_log = |n: u64| runs.iter().any(|r| (r.home.0..r.home.0 + u64::from(r.len)).contains(&n));
     let own = u64::from(superblock(&a.image).block_size().bytes() == 1024);
     differing_blocks(&a.image, &b.image).into_iter().filter(|n| *n != own && !in_log(*n)).collect()
@@ -116,6 +114,9 @@ fn the_last_good_image_counts() {
         plan.bad.iter().map(|b| (b.home, b.log, b.tid, b.why)).collect::<Vec<_>>(),
         [(a, last, Tid(7), BadReason::Checksum)]
     );
+    let said = plan.to_string();
+    assert!(said.starts_with("3 transactions from transaction 5 up to, not including, transaction 8: 6 images of 2"));
+    assert!(said.contains("\nskipped: image of block") && said.ends_with("does not match its checksum"), "{said}");
     assert_eq!(ours.after.image[usize::try_from(a.0).unwrap() * 1024], 2);
     assert_eq!(ours.after.image[usize::try_from(b.0).unwrap() * 1024], 3);
 

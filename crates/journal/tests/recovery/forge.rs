@@ -1,7 +1,8 @@
 //! Forges dirty logs of every format, at any place of the log.
 
-use super::judge::{Dirty, journal_runs, superblock, tool};
+use super::judge::{Dirty, journal_runs, path, superblock, tool};
 use super::rng::Rng;
+use quire_device::sync::{Mutex, lock};
 use quire_journal::LogMap;
 use quire_layout::bytes::{be16, put_be16, put_be32};
 use quire_layout::checksum::crc32c;
@@ -13,6 +14,7 @@ use quire_layout::jbd2::{
     needs_escape,
 };
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
+use std::collections::HashMap;
 
 /// What kind of log is forged.
 #[derive(Clone, Copy, Debug)]
@@ -85,19 +87,28 @@ pub(crate) struct Forge {
     pub(crate) written: Vec<(LogBlock, Tid, What)>,
 }
 
+/// A fresh file system of 12 MiB, made once for each block size.
+fn fresh(block_size: &'static str) -> Vec<u8> {
+    static MADE: Mutex<Option<HashMap<&str, Vec<u8>>>> = Mutex::new(None);
+    let make = || {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let size = if block_size == "4096" { "size=4" } else { "size=2" };
+        let args = ["-q", "-F", "-t", "ext4", "-b", block_size, "-J", size, path(&file), "12M"];
+        let (code, said) = tool("mke2fs", &args);
+        assert_eq!(code, Some(0), "{said}");
+        std::fs::read(file.path()).unwrap()
+    };
+    lock(&MADE).get_or_insert_default().entry(block_size).or_insert_with(make).clone()
+}
+
 /// Home blocks that transactions write: few, so that they meet again.
 const POOL: u64 = 60;
 
 impl Forge {
     /// A fresh file system whose log begins at `start` (counted from its first block) with `tid`.
     pub(crate) fn new(kind: Kind, start: u32, tid: Tid) -> Self {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let path = file.path().to_str().unwrap();
-        let size = if kind.block_size == "4096" { "size=4" } else { "size=2" };
-        let (code, said) = tool("mke2fs", &["-q", "-F", "-t", "ext4", "-b", kind.block_size, "-J", size, path, "12M"]);
-        assert_eq!(code, Some(0), "{said}");
-        let image = std::fs::read(path).unwrap();
-        let map = LogMap::new(journal_runs(file.path())).unwrap();
+        let image = fresh(kind.block_size);
+        let map = LogMap::new(journal_runs(&image)).unwrap();
         let bs = superblock(&image).block_size();
         let raw = &image[usize::try_from(bs.offset(map.home(LogBlock(0)))).unwrap()..];
         let mut sb = JournalSuperblock::decode(raw).unwrap();

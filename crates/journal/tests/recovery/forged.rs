@@ -71,7 +71,7 @@ fn a_hostile_log_neither_hangs_nor_writes() {
     assert_eq!((plan.images().len(), plan.transactions), (0, 0));
 
     let mut f = Forge::new(Kind::plain("1024", Checksums::V3, true), 0, Tid(5));
-    let own = super::judge::journal_runs(super::judge::to_file(&f.dirty().image).path())[0].home;
+    let own = super::judge::journal_runs(&f.dirty().image)[0].home;
     for home in [own.plus(20), f.free_block(0).plus(1 << 40)] {
         f.images(&[(home, image.clone())], true);
         f.commit(1);

@@ -191,7 +191,7 @@ fn unreadable_log_blocks() {
         f.commit(1);
     }
     let d = f.dirty();
-    let log_home = super::judge::journal_runs(super::judge::to_file(&d.image).path())[0].home.0;
+    let log_home = super::judge::journal_runs(&d.image)[0].home.0;
     let at = |n: u64| (log_home + n) * 1024..(log_home + n + 1) * 1024;
     let attempt = |n: u64| {
         let device = Arc::new(Faulty::new(MemDevice::new(d.image.clone())));

@@ -1,13 +1,13 @@
 //! The two recoveries, and how they are compared.
 
-use quire_device::sync::Arc;
+use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, MemDevice};
 use quire_journal::recover::{Plan, UnrecoveredLog, open_external};
 use quire_journal::{Error, LogRun, geometry::LogGeometry};
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, LogBlock};
-use std::io::Write;
-use std::path::Path;
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use tempfile::NamedTempFile;
 
@@ -19,7 +19,10 @@ pub(crate) struct Dirty {
 }
 
 pub(crate) fn tool(name: &str, args: &[&str]) -> (Option<i32>, String) {
-    let out = Command::new(name).args(args).stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{name}: {e}"));
+    // An ordinary user's PATH may lack where these tools are.
+    let dirs = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let out = Command::new(name).args(args).env("PATH", dirs).stdin(Stdio::null()).output();
+    let out = out.unwrap_or_else(|e| panic!("{name} (of e2fsprogs): {e}"));
     (
         out.status.code(),
         String::from_utf8_lossy(&out.stdout).into_owned() + "\n" + &String::from_utf8_lossy(&out.stderr),
@@ -31,8 +34,11 @@ pub(crate) fn path(f: &NamedTempFile) -> &str {
 }
 
 pub(crate) fn to_file(bytes: &[u8]) -> NamedTempFile {
-    let mut f = NamedTempFile::new().unwrap();
-    f.write_all(bytes).unwrap();
+    let f = NamedTempFile::new().unwrap();
+    f.as_file().set_len(bytes.len() as u64).unwrap();
+    for (n, chunk) in (0u64..).zip(bytes.chunks(4096)).filter(|(_, c)| c.iter().any(|b| *b != 0)) {
+        f.as_file().write_all_at(chunk, n * 4096).unwrap();
+    }
     f
 }
 
@@ -40,9 +46,21 @@ pub(crate) fn superblock(image: &[u8]) -> Superblock {
     Superblock::decode(&image[1024..]).unwrap()
 }
 
+/// The journal inode's map. Images with one UUID have one journal.
+pub(crate) fn journal_runs(image: &[u8]) -> Vec<LogRun> {
+    static KNOWN: Mutex<Option<HashMap<[u8; 16], Vec<LogRun>>>> = Mutex::new(None);
+    let uuid = image[1024 + 0x68..1024 + 0x78].try_into().unwrap();
+    if let Some(runs) = lock(&KNOWN).get_or_insert_default().get(&uuid) {
+        return runs.clone();
+    }
+    let runs = ask_for_runs(path(&to_file(image)));
+    lock(&KNOWN).get_or_insert_default().insert(uuid, runs.clone());
+    runs
+}
+
 /// The journal inode's map, as debugfs tells it.
-pub(crate) fn journal_runs(image: &Path) -> Vec<LogRun> {
-    let (_, said) = tool("debugfs", &["-R", "stat <8>", image.to_str().unwrap()]);
+fn ask_for_runs(image: &str) -> Vec<LogRun> {
+    let (_, said) = tool("debugfs", &["-R", "stat <8>", image]);
     let map = said.split_once("EXTENTS:").or_else(|| said.split_once("BLOCKS:")).expect("an inode with blocks").1;
     let map = map.split("TOTAL").next().unwrap().split("debugfs").next().unwrap().replace('\n', " ");
     let range = |s: &str| -> Option<(u64, u64)> {
@@ -68,10 +86,7 @@ pub(crate) fn open_on(d: &Dirty, home: Arc<dyn BlockDevice>, external: Option<Ar
     let sb = superblock(&d.image);
     let geometry = match external {
         Some(device) => open_external(device, sb.block_size(), sb.journal_uuid()),
-        None => {
-            let file = to_file(&d.image);
-            LogGeometry::internal(home.clone(), sb.block_size(), journal_runs(file.path()))
-        }
+        None => LogGeometry::internal(home.clone(), sb.block_size(), journal_runs(&d.image)),
     };
     Opened { home, log: geometry.and_then(UnrecoveredLog::open) }
 }

@@ -13,7 +13,7 @@ fn can_mount(test: &str) -> bool {
     let (_, id) = tool("id", &["-u"]);
     let can = id.trim() == "0" && Path::new("/dev/loop-control").exists();
     if !can {
-        println!("SKIPPED {test}: needs root and loop devices");
+        println!("skipped: {test}: needs root and loop devices");
     }
     can
 }
