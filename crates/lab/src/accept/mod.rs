@@ -87,7 +87,7 @@ impl Test {
 /// What to run.
 #[derive(Debug)]
 pub struct Selection {
-    /// Tests whose name (`crash[quire:data=ordered]`) contains one of these; all when empty.
+    /// Tests called so (`crash`, `crash[quire:data=ordered]`), or with a part of the name; all when empty.
     pub only: Vec<String>,
     /// Instead of each test's own.
     pub mounters: Vec<Mounter>,
@@ -112,7 +112,7 @@ pub fn run(selection: &Selection) -> Result<Tally> {
     for test in TESTS {
         for mounter in &test.mounters(&selection.mounters)? {
             let name = format!("{}[{mounter}]", test.name);
-            if !selection.only.is_empty() && !selection.only.iter().any(|only| name.contains(only.as_str())) {
+            if !selection.only.is_empty() && !selection.only.iter().any(|only| named(test, &name, only)) {
                 continue;
             }
             one(test, &name, mounter, selection, &mut tally)?;
@@ -121,6 +121,11 @@ pub fn run(selection: &Selection) -> Result<Tally> {
     ensure!(tally.passed + tally.failed + tally.skipped > 0, "no test has such a name: {}", selection.only.join(" "));
     println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     Ok(tally)
+}
+
+/// Whether `only` means this test: its name, with or without the mounter, or, when no test is called so, a part of it.
+fn named(test: &Test, name: &str, only: &str) -> bool {
+    test.name == only || name == only || (TESTS.iter().all(|other| other.name != only) && name.contains(only))
 }
 
 fn one(test: &Test, name: &str, mounter: &Mounter, selection: &Selection, tally: &mut Tally) -> Result<()> {
