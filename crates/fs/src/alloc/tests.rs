@@ -102,6 +102,19 @@ fn a2_freed_blocks_wait_for_their_transaction() {
     assert_eq!(refused.unwrap(), tid);
     // The volume waits, and then the same blocks are there.
     assert_eq!(t.volume.run(|op| alloc_blocks(op, run.start, 9, Pool::Reserved)).unwrap(), Run::new(run.start, 5));
+    // Freed and wanted in one operation, with room elsewhere: something else is given.
+    let other = runs[1];
+    t.volume.run(|op| free_blocks(op, other.start, 3)).unwrap();
+    t.volume.commit_all().unwrap();
+    let (a, b) = t
+        .volume
+        .run(|op| {
+            free_blocks(op, run.start, 5)?;
+            Ok((alloc_blocks(op, run.start, 2, Pool::Reserved)?, alloc_blocks(op, run.start, 2, Pool::Reserved)?))
+        })
+        .unwrap();
+    assert_eq!((a, b), (Run::new(other.start, 2), Run::new(other.start.plus(2), 1)));
+    t.volume.run(|op| alloc_blocks(op, run.start, 5, Pool::Reserved)).unwrap();
     // Freed and wanted in one operation: not even a commit helps.
     let both = t.volume.run(|op| {
         free_blocks(op, run.start, 5)?;
@@ -216,6 +229,10 @@ fn all_inodes_are_handed_out_once_and_unused_tables_are_zeroed_a6() {
             let parent = if made.len() % 2 == 0 { Ino::ROOT } else { *made.last().unwrap_or(&Ino::ROOT) };
             let got = t.volume.run(|op| {
                 let ino = alloc_inode(op, parent, m)?;
+                assert!(op.inode(ino)?.raw().iter().all(|b| *b == 0), "{ino} holds what was on the disk");
+                let (g, index) = ((ino.0 - 1) / sb.inodes_per_group(), (ino.0 - 1) % sb.inodes_per_group());
+                let d = op.group(GroupNo(g))?;
+                assert!(index < sb.inodes_per_group() - d.itable_unused(), "{ino} lies behind the border");
                 let mut i = Inode::new(sb.inode_size(), 32);
                 i.set_mode(m | 0o600);
                 // Marked as free, but with a good checksum: what e2fsck wants of an inode that was deleted.

@@ -140,6 +140,9 @@ pub(super) fn merge_around(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: Fil
     })
 }
 
+/// Data blocks that one operation frees at most: each is looked for among what is in memory and in the log.
+const MAX_FREED: u64 = 1 << 18;
+
 /// Unmaps and frees from `from` to before `to`, from the end, until the operation has touched `limit` blocks.
 pub(super) fn remove_range(
     op: &mut Op<'_>,
@@ -150,8 +153,9 @@ pub(super) fn remove_range(
     limit: usize,
 ) -> Result<Removed> {
     let mut to = to;
+    let mut freed = 0;
     while from < to {
-        if op.touched() >= limit {
+        if op.touched() >= limit || freed >= MAX_FREED {
             return Ok(Removed { next: Some(to) });
         }
         let path = descend(op, ino, inode, FileBlock(to.0 - 1))?;
@@ -175,6 +179,7 @@ pub(super) fn remove_range(
         }
         alloc::free_blocks(op, part.phys, part.len)?;
         charge(op, ino, inode, -i64::from(part.len))?;
+        freed += u64::from(part.len);
         to = part.at;
     }
     Ok(Removed { next: None })
