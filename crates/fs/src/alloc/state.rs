@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::op::Op;
 use crate::volume::Inner;
 use quire_device::sync::Arc;
-use quire_layout::features::ro_compat;
+use quire_layout::features::{incompat, ro_compat};
 use quire_layout::group_desc::GroupDesc;
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, GroupNo, Tid};
@@ -142,7 +142,8 @@ impl AllocState {
         let clusters = sb.cluster_blocks();
         let free = descs.iter().map(|d| u64::from(d.free_blocks())).sum::<u64>() * clusters;
         // As the kernel: room for extent blocks of delayed allocations and conversions.
-        let metadata_reserve = (sb.blocks_count() / 50).min(4096);
+        let has_extents = sb.features().has_incompat(incompat::EXTENTS);
+        let metadata_reserve = if has_extents { (sb.blocks_count() / 50).min(4096) } else { 0 };
         Ok(AllocState {
             groups: groups.collect(),
             free,

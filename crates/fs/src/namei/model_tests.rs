@@ -59,7 +59,7 @@ enum No {
     NotEmpty,
     Invalid,
     NotPermitted,
-    NoData,
+    Absent,
 }
 
 fn answer<T>(r: &Result<T>) -> Option<No> {
@@ -72,7 +72,7 @@ fn answer<T>(r: &Result<T>) -> Option<No> {
         Err(Error::NotEmpty) => Some(No::NotEmpty),
         Err(Error::Invalid(_)) => Some(No::Invalid),
         Err(Error::NotPermitted(_)) => Some(No::NotPermitted),
-        Err(Error::NoData) => Some(No::NoData),
+        Err(Error::NoData) => Some(No::Absent),
         Err(e) => panic!("unexpected: {e}"),
     }
 }
@@ -334,14 +334,14 @@ impl Test<'_> {
         let have = &mut self.m.objects[n].xattrs;
         if self.n.below(4) == 0 {
             let done = self.v.removexattr(ino, &name);
-            assert_eq!(answer(&done), if have.remove(&name).is_some() { None } else { Some(No::NoData) });
+            assert_eq!(answer(&done), if have.remove(&name).is_some() { None } else { Some(No::Absent) });
             return;
         }
         let how = [XattrFlags::Any, XattrFlags::Any, XattrFlags::Create, XattrFlags::Replace][self.n.below(4)];
         let done = self.v.setxattr(ino, &name, &value, how);
         let expected = match (how, have.contains_key(&name)) {
             (XattrFlags::Create, true) => Some(No::Exists),
-            (XattrFlags::Replace, false) => Some(No::NoData),
+            (XattrFlags::Replace, false) => Some(No::Absent),
             _ => None,
         };
         if matches!(done, Err(Error::NoSpace)) {
