@@ -30,6 +30,12 @@ impl Volume {
         };
         for ino in unused {
             self.evict(ino);
+            // A truncate that met an error; it may fare better now.
+            if lock(&self.inner.state).orphans.contains(ino)
+                && let Err(error) = self.finish_truncate(ino)
+            {
+                tracing::warn!(%ino, %error, "a truncate is not finished; the next mount will try again");
+            }
         }
     }
 
@@ -74,7 +80,7 @@ impl Volume {
             return Ok(());
         }
         self.drop_pages(ino);
-        while self.run(|op| evict_some(op, ino))? {}
+        while self.run(|op| evict_some(op, ino, BUDGET))? {}
         Ok(())
     }
 
@@ -87,8 +93,11 @@ impl Volume {
         while !done {
             done = self.run(|op| {
                 let mut inode = op.inode(ino)?;
+                if inode.links() == 0 {
+                    return Ok(true);
+                }
                 let from = op.sb().block_size().blocks_for(inode.size());
-                if inode.is_file() && has_map(&inode) && !remove_blocks(op, ino, &mut inode, from)? {
+                if inode.is_file() && has_map(&inode) && !remove_blocks(op, ino, &mut inode, from, BUDGET)? {
                     op.put_inode(ino, &mut inode)?;
                     return Ok(false);
                 }
@@ -115,13 +124,13 @@ pub(crate) fn has_map(inode: &Inode) -> bool {
 }
 
 /// Unmaps what lies at `from` and after, some of it; true if nothing is left.
-fn remove_blocks(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, from: u64) -> Result<bool> {
+fn remove_blocks(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, from: u64, budget: usize) -> Result<bool> {
     let Ok(from) = u32::try_from(from) else { return Ok(true) };
-    Ok(map::remove(op, ino, inode, FileBlock(from), FileBlock(u32::MAX), BUDGET)?.next.is_none())
+    Ok(map::remove(op, ino, inode, FileBlock(from), FileBlock(u32::MAX), budget)?.next.is_none())
 }
 
 /// One operation of an eviction; true if there is more to do.
-fn evict_some(op: &mut Op<'_>, ino: Ino) -> Result<bool> {
+pub(crate) fn evict_some(op: &mut Op<'_>, ino: Ino, budget: usize) -> Result<bool> {
     let mut inode = op.inode(ino)?;
     if !is_doomed(op, ino, &inode) {
         return Ok(false);
@@ -129,7 +138,7 @@ fn evict_some(op: &mut Op<'_>, ino: Ino) -> Result<bool> {
     let mapped = has_map(&inode);
     if mapped {
         // What a symbolic link says with its size would be a fast one's.
-        let whole = remove_blocks(op, ino, &mut inode, 0)?;
+        let whole = remove_blocks(op, ino, &mut inode, 0, budget)?;
         if !inode.is_symlink() {
             inode.set_size(0);
         }

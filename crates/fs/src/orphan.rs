@@ -13,6 +13,9 @@
 //! Where each orphan is recorded is kept in memory ([`Orphans`]), so that one in the middle of the list is taken off
 //! without a walk.
 
+#[cfg(test)]
+mod tests;
+
 use crate::alloc;
 use crate::error::Result;
 use crate::map::{self, Mapping};
