@@ -77,6 +77,7 @@ impl Volume {
         sb.set_features(f);
         write_superblock(gate, &mut sb)?;
         self.unfreeze();
+        self.evict_unused();
         Ok(())
     }
 

@@ -17,9 +17,6 @@ use quire_device::sync::lock;
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{FileBlock, Ino};
 
-/// Metadata blocks that one operation of an eviction or truncate changes, roughly.
-const BUDGET: usize = 256;
-
 impl Volume {
     /// At unmount nobody uses anything any more: all references go, and with them what has no links.
     pub(crate) fn forget_all(&self) {
@@ -39,7 +36,19 @@ impl Volume {
         }
     }
 
-    /// Gives back `n` references on an inode. When none is left and it has no links, it is freed.
+    /// After a thaw: frees what lost its last reference meanwhile.
+    pub(crate) fn evict_unused(&self) {
+        let unused: Vec<Ino> = {
+            let state = lock(&self.inner.state);
+            state.orphans.all().into_iter().filter(|ino| !state.refs.contains_key(ino)).collect()
+        };
+        for ino in unused {
+            self.evict(ino);
+        }
+    }
+
+    /// Gives back `n` references on an inode. When none is left and it has no links, it is freed; on a frozen volume after
+    /// the thaw, so that this never waits.
     pub fn forget(&self, ino: Ino, n: u64) {
         let unused = {
             let mut state = lock(&self.inner.state);
@@ -51,7 +60,7 @@ impl Volume {
             state.refs.remove(&ino);
             state.orphans.contains(ino)
         };
-        if unused {
+        if unused && self.inner.check_writable().is_ok() {
             self.evict(ino);
         }
     }
@@ -80,7 +89,8 @@ impl Volume {
             return Ok(());
         }
         self.drop_pages(ino);
-        while self.run(|op| evict_some(op, ino, BUDGET))? {}
+        let budget = self.budget();
+        while self.run(|op| evict_some(op, ino, budget))? {}
         Ok(())
     }
 
@@ -89,7 +99,7 @@ impl Volume {
     /// # Errors
     /// Corrupt, I/O, read-only.
     pub(crate) fn finish_truncate(&self, ino: Ino) -> Result<()> {
-        let mut done = false;
+        let (budget, mut done) = (self.budget(), false);
         while !done {
             done = self.run(|op| {
                 let mut inode = op.inode(ino)?;
@@ -97,7 +107,7 @@ impl Volume {
                     return Ok(true);
                 }
                 let from = op.sb().block_size().blocks_for(inode.size());
-                if inode.is_file() && has_map(&inode) && !remove_blocks(op, ino, &mut inode, from, BUDGET)? {
+                if inode.is_file() && has_map(&inode) && !remove_blocks(op, ino, &mut inode, from, budget)? {
                     op.put_inode(ino, &mut inode)?;
                     return Ok(false);
                 }

@@ -46,7 +46,7 @@ impl Found {
 
 impl Volume {
     /// Metadata blocks that one step of a long change touches.
-    pub(super) fn budget(&self) -> usize {
+    pub(crate) fn budget(&self) -> usize {
         256.min(self.inner.journal.limit() / 4).max(1)
     }
 

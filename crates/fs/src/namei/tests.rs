@@ -308,3 +308,71 @@ fn a_full_disk_leaves_nothing_half_done() {
         }
     }
 }
+
+/// N6. Counts that would take hours to reach by hand are set first.
+#[test]
+fn links_end_at_65000() {
+    let t = TestVolume::new("24M", IMAGES[1]);
+    let v = &t.volume;
+    let set_links = |ino: Ino, n: u16| {
+        let set = v.run(|op| {
+            let mut i = op.inode(ino)?;
+            i.set_links(n);
+            op.put_inode(ino, &mut i)
+        });
+        set.unwrap();
+    };
+    let f = file(v, Ino::ROOT, "f").ino;
+    set_links(f, 64_999);
+    assert_eq!(v.link(f, Ino::ROOT, b"last").unwrap().links, 65_000);
+    assert!(matches!(v.link(f, Ino::ROOT, b"more"), Err(Error::TooManyLinks)));
+    set_links(f, 2);
+    let (linear, many) = (dir(v, Ino::ROOT, "linear").ino, dir(v, Ino::ROOT, "many").ino);
+    for n in 0..200 {
+        file(v, many, &format!("a long name to make the index grow {n}"));
+    }
+    set_links(linear, 65_000);
+    assert!(matches!(v.create(linear, b"d", &new(NewKind::Dir, 0)), Err(Error::TooManyLinks)));
+    file(v, linear, "a file is no link");
+    set_links(linear, 2);
+    set_links(many, 64_999);
+    dir(v, many, "d1");
+    assert_eq!(links(v, many), 65_000);
+    dir(v, many, "d2");
+    assert_eq!(links(v, many), 1);
+    dir(v, many, "d3");
+    v.rmdir(many, b"d1").unwrap();
+    assert_eq!(links(v, many), 1, "forever");
+    // e2fsck counts two directories in it, and lets 1 be.
+    t.check();
+}
+
+/// N10.
+#[test]
+fn a_synchronous_directory_needs_no_sync() {
+    for (flag, args) in [(flags::DIRSYNC, IMAGES[0]), (flags::SYNC, IMAGES[3]), (flags::DIRSYNC, IMAGES[6])] {
+        let t = TestVolume::new("24M", args);
+        let v = &t.volume;
+        let d = dir(v, Ino::ROOT, "d").ino;
+        file(v, d, "before");
+        let e = v.get_flags(d).unwrap();
+        v.set_flags(d, e | flag).unwrap();
+        let crashed = |name: &[u8]| {
+            let again = TestVolume::on(t.device.snapshot(), Options::default()).volume;
+            again.lookup(d, name).map(|a| a.ino).ok()
+        };
+        let f = file(v, d, "made").ino;
+        assert_eq!(crashed(b"made"), Some(f));
+        v.rename(d, b"made", d, b"moved", RenameFlags::default()).unwrap();
+        assert_eq!((crashed(b"made"), crashed(b"moved")), (None, Some(f)));
+        v.link(f, d, b"linked").unwrap();
+        assert_eq!(crashed(b"linked"), Some(f));
+        v.unlink(d, b"moved").unwrap();
+        assert_eq!(crashed(b"moved"), None);
+        // Others wait for a commit.
+        file(v, Ino::ROOT, "later");
+        let again = TestVolume::on(t.device.snapshot(), Options::default()).volume;
+        assert!(again.lookup(Ino::ROOT, b"later").is_err());
+        t.check();
+    }
+}

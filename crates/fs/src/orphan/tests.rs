@@ -191,12 +191,16 @@ fn a_freeze_keeps_what_is_open() {
     let v = &t.volume;
     let ino = holey(v, "f", 20);
     v.unlink(Ino::ROOT, b"f").unwrap();
+    let gone = holey(v, "gone", 20);
+    v.unlink(Ino::ROOT, b"gone").unwrap();
     v.freeze().unwrap();
     // A snapshot of the frozen image: the file is an orphan there.
     let again = TestVolume::on(t.device.snapshot(), Options::default());
     assert!(matches!(again.volume.getattr(ino), Err(Error::Stale(_))));
     again.check();
+    v.forget(gone, 1);
     v.thaw().unwrap();
+    assert!(matches!(v.getattr(gone), Err(Error::Stale(_))), "forgotten while frozen, freed at the thaw");
     let mut data = [0; 100];
     v.read(ino, 0, &mut data).unwrap();
     assert_eq!(v.getattr(ino).unwrap().links, 0);
