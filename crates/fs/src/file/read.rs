@@ -123,9 +123,10 @@ fn plan(op: &mut Op<'_>, ino: Ino, offset: u64, len: usize, pending: &Pending) -
     while at < end {
         let run = map::lookup(op, ino, &inode, at, end.0 - at.0)?;
         if let Some(phys) = run.written() {
-            for (at, b) in (at.0..).map(FileBlock).zip(phys.0..phys.0 + u64::from(run.len())) {
+            for n in 0..run.len() {
+                let (at, b) = (at.plus(n), phys.plus(u64::from(n)));
                 if !pending.pages.contains_key(&at) {
-                    add(&mut sources, at, BlockNo(b), op.block_in_memory(BlockNo(b)));
+                    add(&mut sources, at, b, op.block_in_memory(b));
                 }
             }
         }
