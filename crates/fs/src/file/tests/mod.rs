@@ -1,6 +1,7 @@
 //! File data against a model, against faults, against counts; e2fsck judges every image.
 
 mod counts;
+mod crash;
 mod errors;
 mod model;
 mod space;
