@@ -13,7 +13,7 @@ const PRUNE_AT: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Last {
     any: Tid,
-    /// More than times: what fdatasync waits for.
+    /// More than times, or entries of a directory: what fdatasync waits for.
     data: Option<Tid>,
 }
 

@@ -219,7 +219,8 @@ impl<'v> Op<'v> {
         let place = &mut self.block_mut(b)?[at..at + size];
         let only_times = inode.same_but_for_times(place);
         place.copy_from_slice(inode.sealed(ino, seed));
-        self.note_change(ino, !only_times);
+        // A directory's times change with its entries.
+        self.note_change(ino, !only_times || inode.is_dir());
         Ok(())
     }
 

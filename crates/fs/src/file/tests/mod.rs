@@ -1,5 +1,6 @@
 //! File data against a model, against faults, against counts; e2fsck judges every image.
 
+mod attrs;
 mod counts;
 mod crash;
 mod errors;
