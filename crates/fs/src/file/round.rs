@@ -78,10 +78,13 @@ impl Piece {
     }
 }
 
+/// A page as it was when a round took it.
+type Taking = (FileBlock, Image);
+
 /// What a round took of one file.
 pub(super) struct Taken {
     pub ino: Ino,
-    pages: Vec<(FileBlock, Image)>,
+    pages: Vec<Taking>,
     reserved: u64,
     /// Size and times that the inode gets with these pages.
     size: Option<u64>,
@@ -197,7 +200,7 @@ impl Volume {
 
     /// Writes all pages that go in place, merged where their blocks are neighbours, and waits.
     fn transfer(&self, batch: &mut [Taken]) {
-        let mut runs: Vec<(BlockNo, usize, &[(FileBlock, Image)])> = Vec::new();
+        let mut runs: Vec<(BlockNo, usize, &[Taking])> = Vec::new();
         for (i, t) in batch.iter().enumerate() {
             for p in t.pieces.iter().filter(|p| !matches!(p.to, To::Log(_))) {
                 runs.push((p.to.start(), i, &t.pages[p.first..p.first + p.len]));
@@ -385,7 +388,7 @@ struct Writes {
 
 impl Writes {
     /// Adds a run; runs come in the order of the disk.
-    fn add(&mut self, start: BlockNo, owner: usize, pages: &[(FileBlock, Image)]) {
+    fn add(&mut self, start: BlockNo, owner: usize, pages: &[Taking]) {
         let mut at = self.bs.offset(start);
         for (_, image) in pages {
             match self.ios.last_mut() {

@@ -86,6 +86,26 @@ fn an_unlinked_file_leaves_nothing_behind() {
     }
 }
 
+/// F10: after a crash, a new name that replaced an old one has the new data.
+#[test]
+fn a_rename_takes_the_data_along() {
+    for route in ROUTES {
+        let b = bench(route);
+        let v = &b.volume;
+        v.write(file(0), 0, &[1; 5000], WriteFlags::default()).unwrap();
+        v.sync().unwrap();
+        v.write(file(1), 0, &[2; 6000], WriteFlags::default()).unwrap();
+        v.rename(Ino::ROOT, b"f00001", Ino::ROOT, b"f00000", crate::RenameFlags::default()).unwrap();
+        v.fsync(Ino::ROOT, false).unwrap();
+        let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
+        let after = Volume::open(Devices::one(device), Arc::new(SystemClock), options(route)).unwrap();
+        let ino = after.lookup(Ino::ROOT, b"f00000").unwrap().ino;
+        let mut buf = [0; 7000];
+        assert_eq!(after.read(ino, 0, &mut buf).unwrap(), 6000, "{route:?}");
+        assert_eq!(buf[..6000], [2; 6000]);
+    }
+}
+
 #[test]
 fn extents_tell_of_delayed_unwritten_and_written_runs() {
     let b = bench(Route::Ordered);

@@ -126,7 +126,7 @@ fn run(route: Route, args: &[&str]) {
             if route == Route::Journal {
                 let from = (0..3).map(|n| h.durable_from(n)).max().unwrap();
                 // The request under which the power went may be there as well; the history does not have it.
-                let prefix = h.states[from..].iter().any(|s| *s == got);
+                let prefix = h.states[from..].contains(&got);
                 let last = h.states.last().unwrap();
                 let one_more = got.iter().zip(last).filter(|(a, b)| a != b).count() == 1;
                 assert!(prefix || one_more, "{what}: no prefix of the requests");

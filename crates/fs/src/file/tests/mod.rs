@@ -4,6 +4,7 @@ mod attrs;
 mod counts;
 mod crash;
 mod errors;
+mod journal_flag;
 mod model;
 mod space;
 mod threads;

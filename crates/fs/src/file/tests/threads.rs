@@ -79,7 +79,7 @@ fn stripe_worker(b: &Bench, t: u64) -> Vec<Vec<u8>> {
                 );
                 stripe[range].copy_from_slice(&data);
             }
-            5 => b.volume.fsync(ino, at % 2 == 0).expect("fsync"),
+            5 => b.volume.fsync(ino, at.is_multiple_of(2)).expect("fsync"),
             6 => {
                 b.volume.fallocate(ino, Falloc::PunchHole, t * STRIPE + at, len).expect("punch");
                 stripe[range].fill(0);
