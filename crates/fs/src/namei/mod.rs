@@ -23,6 +23,8 @@ mod model_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod thread_tests;
 
 pub use rename::RenameFlags;
 

@@ -215,3 +215,20 @@ fn a_shared_block_on_a_full_disk_stays_as_it_is() {
     assert_eq!(get(v, g, "user.label").unwrap(), [9; 400]);
     t.check();
 }
+
+/// N4: a block that an operation takes and frees again is not remembered.
+#[test]
+fn a_block_of_one_operation_is_not_shared_later() {
+    let t = TestVolume::new("24M", IMAGES[5]);
+    let v = &t.volume;
+    let d = dir(v, Ino::ROOT, "d").ino;
+    set(v, d, "system.posix_acl_default", &acl(&[(Tag::User(5), 7)], (7, 5, 7, 4)).to_xattr());
+    // Both lists in one block; for the second directory the block with the first list alone is given up for a shared one.
+    let make = |name: &str, kind| v.create(d, name.as_bytes(), &new(kind, 0o666)).unwrap().ino;
+    let (a, b) = (make("a", NewKind::Dir), make("b", NewKind::Dir));
+    let block = |ino| v.run(|op| Ok(op.inode(ino)?.xattr_block())).unwrap();
+    assert_eq!(block(a), block(b));
+    let f = make("f", NewKind::File);
+    assert_eq!(v.getxattr(f, ACCESS).unwrap(), v.getxattr(a, ACCESS).unwrap());
+    t.check();
+}
