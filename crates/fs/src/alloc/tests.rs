@@ -103,7 +103,7 @@ fn a2_freed_blocks_wait_for_their_transaction() {
     // The volume waits, and then the same blocks are there.
     assert_eq!(t.volume.run(|op| alloc_blocks(op, run.start, 9, Pool::Reserved)).unwrap(), Run::new(run.start, 5));
     // Freed and wanted in one operation, with room elsewhere: something else is given.
-    let other = runs[1];
+    let other = Run::new(run.start.plus(20), 3);
     t.volume.run(|op| free_blocks(op, other.start, 3)).unwrap();
     t.volume.commit_all().unwrap();
     let (a, b) = t
