@@ -85,7 +85,10 @@ type Taking = (FileBlock, Image);
 pub(super) struct Taken {
     pub ino: Ino,
     pages: Vec<Taking>,
+    /// Reserved for data: claims take its place.
     reserved: u64,
+    /// Reserved for blocks of pointers: given back when the map has what it needs.
+    pointers: u64,
     /// Size and times that the inode gets with these pages.
     size: Option<u64>,
     times: Option<Times>,
@@ -127,7 +130,8 @@ impl Volume {
             self.inner.files.unqueue(s);
         }
         let any = !pages.is_empty() || times.is_some() || (whole && size.is_some());
-        any.then_some(Taken { ino, pages, reserved, size, times, pieces: Vec::new(), error: None })
+        let pointers = s.take_pointers();
+        any.then_some(Taken { ino, pages, reserved, pointers, size, times, pieces: Vec::new(), error: None })
     }
 
     /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken.
@@ -151,6 +155,7 @@ impl Volume {
             }
         }
         files.count_pages(-gone);
+        self.unreserve(t.pointers);
         if s.times == t.times {
             s.times = None;
         }

@@ -15,7 +15,7 @@ use quire_cache::Image;
 use quire_device::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
 use quire_layout::inode::Timestamp;
 use quire_layout::{FileBlock, Ino};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One block of a file that is newer than the disk.
 #[derive(Clone)]
@@ -40,6 +40,11 @@ pub(super) struct FileState {
     pages: BTreeMap<FileBlock, Page>,
     /// Pages that are `dirty`.
     dirty: usize,
+    /// Pages that are `reserved`.
+    reserved: usize,
+    /// Blocks of pointers that an indirect map may need for the reserved pages, each by the slots that lead to it. One
+    /// block is reserved for each. (For extent trees the volume keeps a reserve.)
+    pointers: BTreeSet<Vec<usize>>,
     /// Size in bytes, if the inode on disk does not have it yet.
     pub size: Option<u64>,
     pub times: Option<Times>,
@@ -72,9 +77,23 @@ impl FileState {
         self.dirty > 0
     }
 
-    /// Blocks reserved for pages that no round has taken.
+    /// Data blocks reserved for pages that no round has taken.
     pub(super) fn reserved(&self) -> u64 {
-        self.pages.values().filter(|p| p.reserved).count() as u64
+        self.reserved as u64
+    }
+
+    /// True if a block is reserved for the block of pointers that these slots lead to.
+    pub(super) fn has_pointers(&self, slots: &[usize]) -> bool {
+        self.pointers.contains(slots)
+    }
+
+    pub(super) fn add_pointers(&mut self, more: BTreeSet<Vec<usize>>) {
+        self.pointers.extend(more);
+    }
+
+    /// The blocks of pointers reserved, once no page needs them any more: the caller gives them back.
+    pub(super) fn take_pointers(&mut self) -> u64 {
+        if self.reserved > 0 { 0 } else { std::mem::take(&mut self.pointers).len() as u64 }
     }
 
     pub(super) fn page(&self, b: FileBlock) -> Option<&Page> {
@@ -99,19 +118,21 @@ impl FileState {
         let old = self.pages.insert(b, Page { image, dirty: true, reserved });
         assert!(old.is_none(), "{b} has a page already");
         self.dirty += 1;
+        self.reserved += usize::from(reserved);
     }
 
     /// Takes up to `max` dirty pages from `from` on for a round; their reservations go with them.
     pub(super) fn take_dirty(&mut self, from: FileBlock, max: usize) -> (Vec<(FileBlock, Image)>, u64) {
-        let mut reserved = 0;
+        let mut reserved = 0usize;
         let mut taken = Vec::with_capacity(max.min(self.dirty));
         for (b, p) in self.pages.range_mut(from..).filter(|(_, p)| p.dirty).take(max) {
             taken.push((*b, p.image.clone()));
             p.dirty = false;
-            reserved += u64::from(std::mem::take(&mut p.reserved));
+            reserved += usize::from(std::mem::take(&mut p.reserved));
         }
         self.dirty -= taken.len();
-        (taken, reserved)
+        self.reserved -= reserved;
+        (taken, reserved as u64)
     }
 
     /// A round is done with a page: it is clean, unless it was changed meanwhile. True if it is gone from here.
@@ -126,11 +147,14 @@ impl FileState {
     /// Drops the pages from `from` to before `to`. Returns how many, and the reservations they had.
     pub(super) fn drop_range(&mut self, from: FileBlock, to: FileBlock) -> (usize, u64) {
         let gone: Vec<_> = self.range(from, to).map(|(b, p)| (b, p.dirty, p.reserved)).collect();
-        for (b, dirty, _) in &gone {
+        let mut reservations = 0;
+        for (b, dirty, reserved) in &gone {
             self.pages.remove(b);
             self.dirty -= usize::from(*dirty);
+            reservations += usize::from(*reserved);
         }
-        (gone.len(), gone.iter().filter(|(_, _, reserved)| *reserved).count() as u64)
+        self.reserved -= reservations;
+        (gone.len(), reservations as u64 + self.take_pointers())
     }
 }
 

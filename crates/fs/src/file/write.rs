@@ -26,8 +26,8 @@ use quire_device::sync::{Arc, lock};
 use quire_device::{Buf, Region};
 use quire_layout::features::ro_compat;
 use quire_layout::inode::{Inode, flags};
-use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
-use std::collections::{BTreeMap, HashSet};
+use quire_layout::{BlockNo, BlockSize, FileBlock, Ino, indirect};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
 /// Bytes that are written at once; a longer write is split.
@@ -73,10 +73,19 @@ struct Plan {
     sync: bool,
     /// Blocks without a block on disk; each has got a reservation.
     unmapped: HashSet<FileBlock>,
+    /// Blocks of pointers that their mapping may need; each has got a reservation.
+    pointers: BTreeSet<Vec<usize>>,
     /// Blocks without a page that are written in part.
     edges: Vec<(FileBlock, Base)>,
     /// The last block of a file that grows behind it, if it has no page.
     tail: Option<(FileBlock, Base)>,
+}
+
+impl Plan {
+    /// Blocks that were reserved.
+    fn reserved(&self) -> u64 {
+        (self.unmapped.len() + self.pointers.len()) as u64
+    }
 }
 
 impl Volume {
@@ -91,7 +100,14 @@ impl Volume {
         while done < data.len() {
             let part = &data[done..data.len().min(done + self.request_bytes())];
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
-            match self.write_part(ino, Request { at, data: part }, flags) {
+            let r = Request { at, data: part };
+            let mut written = self.write_part(ino, r, flags);
+            if let Err(Error::NoSpace) = written {
+                // Reservations are for the worst case: what they turn out to need may leave room.
+                self.write_back_all();
+                written = self.write_part(ino, r, flags);
+            }
+            match written {
                 Ok((n, sync)) => {
                     done += n;
                     through |= sync;
@@ -119,9 +135,10 @@ impl Volume {
             return Ok((self.write_journaled(&file, r, flags)?, plan.sync));
         }
         if let Err(e) = self.write_pages(ino, &mut s, r, &plan) {
-            self.unreserve(plan.unmapped.len() as u64);
+            self.unreserve(plan.reserved());
             return Err(e);
         }
+        s.add_pointers(plan.pointers);
         let end = plan.at + r.data.len() as u64;
         if end > plan.size {
             s.size = Some(end);
@@ -231,6 +248,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
         journaled: is_journaled_file(op, &inode),
         sync: is_sync(&inode),
         unmapped: HashSet::new(),
+        pointers: BTreeSet::new(),
         edges: Vec::new(),
         tail: None,
     };
@@ -265,8 +283,22 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
         let run = map::lookup(op, ino, &inode, b, 1)?;
         plan.tail = run.written().map(|_| (b, base_of(op, &run, 0)));
     }
-    alloc::reserve(op, plan.unmapped.len() as u64, Pool::User)?;
+    if !inode.uses_extents() {
+        plan.pointers = pointers_of(bs, s, &plan.unmapped);
+    }
+    alloc::reserve(op, plan.reserved(), Pool::User)?;
     Ok(plan)
+}
+
+/// The blocks of pointers on the way to blocks of an indirect map that nothing is reserved for yet.
+fn pointers_of(bs: BlockSize, s: &FileState, unmapped: &HashSet<FileBlock>) -> BTreeSet<Vec<usize>> {
+    let mut out = BTreeSet::new();
+    for path in unmapped.iter().filter_map(|b| indirect::path(bs, *b)) {
+        let slots = path.slots();
+        let new = (1..slots.len()).map(|n| &slots[..n]).filter(|way| !s.has_pointers(way));
+        out.extend(new.map(<[usize]>::to_vec));
+    }
+    out
 }
 
 /// The map of a range, run by run.

@@ -55,6 +55,22 @@ fn a_live_record_never_comes_back_over_newer_data() {
     b.check();
 }
 
+/// The image that the block cache keeps of journaled data does not outlive a write in place.
+#[test]
+fn a_cached_image_does_not_hide_what_is_written_in_place() {
+    let b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 1, options(Route::Ordered));
+    let v = &b.volume;
+    set_journaled(v, true);
+    v.write(file(0), 0, &[1; 8192], WriteFlags::default()).unwrap();
+    v.freeze().unwrap();
+    v.thaw().unwrap();
+    set_journaled(v, false);
+    v.write(file(0), 0, &[2; 8192], WriteFlags::default()).unwrap();
+    v.fsync(file(0), false).unwrap();
+    assert_eq!(b.read_all(file(0), 8192), [2; 8192]);
+    b.check();
+}
+
 /// While the record is live an overwrite goes through the log; when it is not any more, in place.
 #[test]
 fn an_overwrite_of_a_live_block_is_journaled() {

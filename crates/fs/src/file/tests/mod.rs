@@ -7,6 +7,7 @@ mod errors;
 mod journal_flag;
 mod model;
 mod space;
+mod tails;
 mod threads;
 
 use crate::options::Route;

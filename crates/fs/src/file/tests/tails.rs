@@ -1,0 +1,137 @@
+//! What lies behind the end of a file in its last block (F3), and commits in the middle of a round (F8).
+
+use super::{Bench, TestDevice, file, image, options};
+use crate::file::{Falloc, WriteFlags};
+use crate::options::Route;
+use crate::{Devices, Volume};
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{
+    BlockDevice, Counted, DeviceError, DeviceInfo, Done, Faulty, Io, IoOp, MemDevice, Region, SystemClock,
+};
+use quire_device::{Buf, Ticket};
+
+const ROUTES: [Route; 2] = [Route::Ordered, Route::Journal];
+
+/// Where the last block of file 0 is in the image.
+fn last_block(b: &Bench) -> u64 {
+    b.volume.extents(file(0), 0, u64::MAX, 9).unwrap().last().unwrap().physical
+}
+
+/// Another writer may have left anything behind the end; growing over it shows zeros, whatever makes the file grow.
+#[test]
+fn what_lies_behind_the_end_is_never_shown() {
+    let grow: [(&str, fn(&Volume)); 6] = [
+        ("write behind the end", |v| {
+            assert_eq!(v.write(file(0), 20_000, &[1; 10], WriteFlags::default()).unwrap(), 10)
+        }),
+        ("write in the last block", |v| {
+            assert_eq!(v.write(file(0), 3000, &[1; 10], WriteFlags::default()).unwrap(), 10)
+        }),
+        ("append", |v| {
+            let append = WriteFlags { append: true, ..WriteFlags::default() };
+            v.write(file(0), 0, &[1; 1], append).unwrap();
+            v.truncate(file(0), 5000).unwrap();
+        }),
+        ("truncate", |v| v.truncate(file(0), 5000).unwrap()),
+        ("allocate", |v| v.fallocate(file(0), Falloc::Allocate { keep_size: false }, 0, 9000).unwrap()),
+        ("zero range", |v| v.fallocate(file(0), Falloc::ZeroRange { keep_size: false }, 8192, 9000).unwrap()),
+    ];
+    for route in ROUTES {
+        for (how, grow) in &grow {
+            let mut b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 1, options(route));
+            b.volume.write(file(0), 0, &[7; 1000], WriteFlags::default()).unwrap();
+            let at = {
+                b.volume.sync().unwrap();
+                last_block(&b)
+            };
+            b.check();
+            let mut block = vec![7; 1000];
+            block.resize(4096, 0xAA);
+            b.device.write(at, Arc::new(Buf::copy_of(&block)), Region::Data).unwrap();
+            b.volume = super::mount(&b.device, &b.options);
+            grow(&b.volume);
+            for _ in 0..2 {
+                let got = b.read_all(file(0), 30_000);
+                assert!(got[..1000] == [7; 1000] && !got.contains(&0xAA), "{route:?}: {how}");
+                b.remount();
+            }
+        }
+    }
+}
+
+/// A truncate leaves zeros in the last block for whoever mounts the image next.
+#[test]
+fn a_truncate_zeroes_the_rest_of_the_block() {
+    for route in ROUTES {
+        let b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 1, options(route));
+        b.volume.write(file(0), 0, &[7; 9000], WriteFlags::default()).unwrap();
+        b.volume.sync().unwrap();
+        b.volume.truncate(file(0), 5000).unwrap();
+        b.volume.sync().unwrap();
+        let at = last_block(&b);
+        b.check();
+        let block = b.device.read(at + 4096, 4096, Region::Data).unwrap();
+        assert!(block[..904] == [7; 904] && block[904..].iter().all(|b| *b == 0), "{route:?}");
+    }
+}
+
+type Action = Box<dyn FnOnce() + Send>;
+
+/// Does something before the first write of file data goes to the device.
+struct Hook {
+    inner: Arc<TestDevice>,
+    before_data: Mutex<Option<Action>>,
+}
+
+impl BlockDevice for Hook {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        let is_data = |io: &Io| io.op() == IoOp::Write && matches!(io, Io::Write { region: Region::Data, .. });
+        if batch.iter().any(is_data)
+            && let Some(action) = lock(&self.before_data).take()
+        {
+            action();
+        }
+        self.inner.submit(batch)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        self.inner.wait(ticket)
+    }
+}
+
+/// F8: a commit by somebody else, and a power loss, while a file's data is on its way: nothing of it is there, and
+/// nothing of what its blocks held before.
+#[test]
+fn a_commit_in_the_middle_of_a_round_does_not_have_it() {
+    let inner = Arc::new(Counted::new(Faulty::new(MemDevice::new(image("16M", &["-t", "ext4", "-b", "4096"], 2)))));
+    let hook = Arc::new(Hook { inner: inner.clone(), before_data: Mutex::new(None) });
+    let device: Arc<dyn BlockDevice> = hook.clone();
+    let v = Volume::open(Devices::one(device), Arc::new(SystemClock), options(Route::Ordered)).unwrap();
+    // Free blocks hold old bytes.
+    v.write(file(0), 0, &vec![0xAA; 4 << 20], WriteFlags::default()).unwrap();
+    v.sync().unwrap();
+    v.truncate(file(0), 0).unwrap();
+    v.sync().unwrap();
+    v.write(file(0), 0, &[7; 100_000], WriteFlags::default()).unwrap();
+    let crashed = Arc::new(Mutex::new(Vec::new()));
+    let (theirs, volume, disk) = (crashed.clone(), v.clone(), inner.clone());
+    *lock(&hook.before_data) = Some(Box::new(move || {
+        volume.setattr(file(1), &crate::SetAttr { mode: Some(0o600), ..crate::SetAttr::default() }).unwrap();
+        volume.commit_all().unwrap();
+        *lock(&theirs) = disk.inner().inner().snapshot();
+    }));
+    v.fsync(file(0), false).unwrap();
+    let image = lock(&crashed).clone();
+    let after =
+        Volume::open(Devices::one(Arc::new(MemDevice::new(image))), Arc::new(SystemClock), options(Route::Ordered));
+    let after = after.unwrap();
+    assert_eq!(after.getattr(file(1)).unwrap().mode & 0o777, 0o600);
+    let mut buf = vec![1; 200_000];
+    let n = after.read(file(0), 0, &mut buf).unwrap();
+    assert!(buf[..n].iter().all(|b| *b == 0), "{n} bytes");
+    v.close().unwrap();
+}
