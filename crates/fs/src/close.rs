@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::open::{read_superblock, write_superblock};
 use crate::volume::{Inner, Volume};
+use quire_device::Mutant;
 use quire_device::sync::atomic::Ordering;
 use quire_device::sync::{lock, wait};
 use quire_layout::features::{compat, incompat, ro_compat};
@@ -92,6 +93,13 @@ impl Volume {
     fn clean(&self) -> Result<()> {
         self.update_superblock()?;
         let journal = &self.inner.journal;
+        if Mutant::RecoverClearedEarly.is_on() {
+            let mut sb = read_superblock(&**journal.gate().device())?;
+            let mut f = sb.features();
+            f.incompat &= !incompat::RECOVER;
+            sb.set_features(f);
+            write_superblock(journal.gate(), &mut sb)?;
+        }
         journal.commit_all()?;
         journal.checkpoint_all()?;
         // Nothing is in the log any more: the superblock at home is the newest.

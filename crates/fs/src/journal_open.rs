@@ -114,6 +114,11 @@ pub fn scan(log: &UnrecoveredLog, sb: &Superblock, progress: &mut dyn FnMut(Prog
 /// The log is too small.
 pub(crate) fn open_log(clean: CleanLog, gate: &Arc<FlushGate>, sb: &Superblock) -> Result<Log> {
     let external = clean.geometry().is_external();
+    // Holes of a sparse image are filled once, or each first write into them costs a commit of the host's file system.
+    let (geometry, bs) = (clean.geometry(), sb.block_size());
+    for run in geometry.map().pieces(LogBlock(0), geometry.len()) {
+        geometry.device().preallocate(bs.offset(run.home), u64::from(run.len) << bs.bits())?;
+    }
     let log_gate = if external { Arc::new(FlushGate::new(clean.geometry().device().clone())) } else { gate.clone() };
     let (log, _) = clean.into_log(log_gate, sb.features().has_incompat(incompat::BIT64))?;
     Ok(log)

@@ -14,6 +14,7 @@ use crate::journal_open;
 use crate::options::{Options, Route};
 use crate::state::FsState;
 use crate::volume::{Inner, Volume};
+use quire_device::Mutant;
 use quire_device::sync::atomic::AtomicBool;
 use quire_device::sync::{Arc, Condvar, Mutex};
 use quire_device::{BlockDevice, Buf, Clock, FlushGate, Region};
@@ -204,6 +205,9 @@ pub fn first_superblock(devices: &Devices, clock: &Arc<dyn Clock>) -> Result<Sup
 /// Reads the primary superblock; a tear between its sectors is mended in memory.
 pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock)?;
+    if Mutant::TornSuperblockRefused.is_on() {
+        return Ok(Superblock::decode(&raw)?);
+    }
     let (sb, mended) = Superblock::decode_torn(&raw)?;
     if mended {
         tracing::warn!("the superblock was torn between its sectors; its flags are believed");

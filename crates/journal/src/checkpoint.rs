@@ -14,7 +14,7 @@ use crate::journal::{Journal, RUN};
 use crate::log::Log;
 use quire_cache::Image;
 use quire_device::sync::lock;
-use quire_device::{Io, Region};
+use quire_device::{Io, Mutant, Region};
 use quire_layout::{BlockNo, Tid};
 
 /// What a checkpoint is to pass: transactions up to `upto`, which occupy `blocks` of the log.
@@ -71,7 +71,9 @@ impl Journal {
         let written = self.write_home(&homes);
         lock(&self.commit).checkpoint_floor = None;
         written?;
-        self.gate.flush()?;
+        if !Mutant::TailBeforeHomeFlush.is_on() {
+            self.gate.flush()?;
+        }
         log.free_tail(target.blocks, target.upto.next())?;
         lock(&self.core).tail_passed(target.upto);
         lock(&self.counters).checkpointed(homes.len());
@@ -95,7 +97,7 @@ impl Journal {
     /// The images to write, and the floor under which freed blocks may be reused meanwhile (J9), taken at one moment: a
     /// commit takes out what it revokes under the core's lock before it raises `durable`.
     fn begin_home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
-        let core = lock(&self.core);
+        let mut core = lock(&self.core);
         let mut commit = lock(&self.commit);
         commit.checkpoint_floor = Some(commit.durable);
         core.home_writes(upto)

@@ -9,6 +9,7 @@
 
 use crate::error::Error;
 use quire_cache::{BlockCache, Image};
+use quire_device::Mutant;
 use quire_layout::{BlockNo, Tid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -172,7 +173,12 @@ impl Core {
 
     /// What a checkpoint of all transactions up to `upto` must write home: the newest committed image of each
     /// block whose newest record lies there. A newer record makes an older image needless.
-    pub(crate) fn home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
+    pub(crate) fn home_writes(&mut self, upto: Tid) -> Vec<(BlockNo, Image)> {
+        if Mutant::UncommittedHome.is_on() {
+            let (live, cache) = (&self.live, &mut self.cache);
+            let newest = |(b, l): (&BlockNo, &Live)| (*b, cache.get(*b).unwrap_or(&l.image).clone());
+            return live.iter().filter(|(_, l)| upto.at_or_after(l.tid)).map(newest).collect();
+        }
         (self.live.iter()).filter(|(_, l)| upto.at_or_after(l.tid)).map(|(b, l)| (*b, l.image.clone())).collect()
     }
 

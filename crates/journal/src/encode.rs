@@ -7,8 +7,8 @@
 
 use crate::core::InFlight;
 use quire_cache::Image;
-use quire_device::Buf;
 use quire_device::sync::Arc;
+use quire_device::{Buf, Mutant};
 use quire_layout::jbd2::{DescriptorBuilder, LogFormat, RevokeBuilder, encode_commit, escape, needs_escape};
 use quire_layout::{BlockNo, Tid};
 use std::time::Duration;
@@ -28,7 +28,8 @@ pub(crate) fn images_in(format: &LogFormat, log: usize) -> usize {
 pub(crate) fn body(format: &LogFormat, txn: &InFlight) -> Vec<Image> {
     let size = format.block_size.bytes();
     let mut out = Vec::with_capacity(log_blocks(format, txn.blocks.len(), txn.revokes.len()));
-    for some in txn.revokes.chunks(format.revokes_per_block()) {
+    let revokes = if Mutant::RevokeForgotten.is_on() { &[][..] } else { &txn.revokes };
+    for some in revokes.chunks(format.revokes_per_block()) {
         let mut b = RevokeBuilder::new(format, txn.tid, Buf::zeroed(size));
         some.iter().for_each(|home| b.push(*home));
         out.push(Arc::new(b.seal()));
@@ -45,7 +46,7 @@ pub(crate) fn body(format: &LogFormat, txn: &InFlight) -> Vec<Image> {
 
 /// Adds the tag of an image; returns the image as it is logged: itself, or an escaped copy.
 fn tagged(format: &LogFormat, tid: Tid, home: BlockNo, image: &Image, b: &mut DescriptorBuilder<Buf>) -> Image {
-    let escaped = needs_escape(image);
+    let escaped = needs_escape(image) && !Mutant::EscapeForgotten.is_on();
     let logged = if escaped {
         let mut copy = (**image).clone();
         escape(&mut copy);

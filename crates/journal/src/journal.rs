@@ -14,7 +14,7 @@ use crate::log::Log;
 use crate::stats::Counters;
 use quire_cache::Image;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
-use quire_device::{Buf, Clock, FlushGate, Io, Region};
+use quire_device::{Buf, Clock, FlushGate, Io, Mutant, Region};
 use quire_layout::{BlockNo, BlockSize, Tid};
 
 /// How a journal works.
@@ -238,6 +238,9 @@ impl Journal {
     /// before may still write them (J9).
     #[must_use]
     pub fn reusable(&self) -> Tid {
+        if Mutant::FreedReusedEarly.is_on() {
+            return Tid(u32::MAX / 2);
+        }
         let s = lock(&self.commit);
         s.checkpoint_floor.unwrap_or(s.durable)
     }

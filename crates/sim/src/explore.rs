@@ -241,11 +241,13 @@ impl State<'_> {
 
 /// Uses a survivor: it must still be a working file system.
 fn work_on(v: &Volume) -> Result<(), String> {
+    let mut held = Vec::new();
     for op in generate(7, 25) {
-        if let Err(e @ (Error::Corrupt(_) | Error::Device(_) | Error::Journal(_))) = call(v, &op) {
+        if let Err(e @ (Error::Corrupt(_) | Error::Device(_) | Error::Journal(_))) = call(v, &mut held, &op) {
             return Err(format!("working on, {op:?}: {e}"));
         }
     }
+    held.drain(..).for_each(|ino| v.forget(ino, 1));
     Ok(())
 }
 

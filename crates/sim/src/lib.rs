@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 pub mod check;
 pub mod explore;
+pub mod flip;
 pub mod model;
 pub mod observe;
 pub mod ops;

@@ -3,7 +3,7 @@
 //! A state is cheap to keep (nodes are shared), so the model keeps the state after every operation. What a crash may leave
 //! is defined over that history, in [`crate::check`].
 
-use crate::ops::{Place, SimOp};
+use crate::ops::{Place, SimOp, pattern};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -197,7 +197,7 @@ impl History {
                 }
                 _ => Outcome::Refused,
             },
-            SimOp::Unlink(p) => s.find(p).map_or(Outcome::Refused, |id| {
+            SimOp::Unlink(p) | SimOp::UnlinkOpen(p) => s.find(p).map_or(Outcome::Refused, |id| {
                 let dir = s.dir_id(p.dir).expect("found in it");
                 s.entries_mut(dir).remove(&p.bytes());
                 s.drop_unnamed(id);
@@ -236,7 +236,8 @@ impl History {
             }
             SimOp::Fsync(p) => s.find_file(p).map_or(Outcome::Refused, done),
             SimOp::FsyncDir(dir) => s.dir_id(dir).map_or(Outcome::Refused, done),
-            SimOp::Sync | SimOp::Step => Outcome::Done(None),
+            SimOp::JournalData(p, _) => s.find_file(p).map_or(Outcome::Refused, |_| Outcome::Done(None)),
+            SimOp::Sync | SimOp::Step | SimOp::Release => Outcome::Done(None),
             SimOp::Mkdir(_) => Outcome::Refused,
             ref data => change_data(s, data),
         }
@@ -273,7 +274,7 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
             if data.len() < b {
                 data.resize(b, 0);
             }
-            data[a..b].fill(fill);
+            data[a..b].copy_from_slice(&pattern(fill, offset, len));
         }
         SimOp::Truncate(_, size) => data.resize(size as usize, 0),
         SimOp::Punch { offset, len, .. } => {

@@ -34,6 +34,12 @@ pub enum SimOp {
     Symlink(Place, u16),
     Mknod(Place),
     Unlink(Place),
+    /// Unlinks a file that stays in use until [`SimOp::Release`].
+    UnlinkOpen(Place),
+    /// Ends the use of everything that was unlinked so.
+    Release,
+    /// Sends a file's data through the journal from now on, or no longer (`chattr +j`).
+    JournalData(Place, bool),
     Rename(Place, Place),
     Exchange(Place, Place),
     Link(Place, Place),
@@ -64,6 +70,17 @@ pub enum SimOp {
     Sync,
     /// Background work.
     Step,
+}
+
+/// The fill that stands for the magic number of the log, which must be escaped there.
+pub const MAGIC_FILL: u8 = 0xC0;
+
+/// `len` bytes of a fill, as they lie at `offset` of a file.
+#[must_use]
+pub fn pattern(fill: u8, offset: u32, len: u32) -> Vec<u8> {
+    const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
+    let byte = |at: u32| if fill == MAGIC_FILL { MAGIC[(at % 4) as usize] } else { fill };
+    (offset..offset + len).map(byte).collect()
 }
 
 /// Directories besides the root.
@@ -103,13 +120,17 @@ fn one(rng: &mut StdRng) -> SimOp {
         17..19 => SimOp::Rmdir(rng.random_range(1..=DIRS)),
         19..22 => SimOp::Symlink(p, rng.random_range(1..200)),
         22..23 => SimOp::Mknod(p),
-        23..30 => SimOp::Unlink(p),
+        23..27 => SimOp::Unlink(p),
+        27..29 => SimOp::UnlinkOpen(p),
+        29..30 => SimOp::Release,
         30..37 => SimOp::Rename(p, place(rng)),
         37..39 => SimOp::Exchange(p, place(rng)),
         39..42 => SimOp::Link(p, place(rng)),
-        42..66 => {
+        42..43 => SimOp::JournalData(p, rng.random_range(0..2) == 0),
+        43..66 => {
             let (offset, len) = range(rng);
-            SimOp::Write { place: p, offset, len, fill: rng.random_range(1..=255), sync: rng.random_range(0..10) == 0 }
+            let fill = if rng.random_range(0..12) == 0 { MAGIC_FILL } else { rng.random_range(1..=255) };
+            SimOp::Write { place: p, offset, len, fill, sync: rng.random_range(0..10) == 0 }
         }
         66..71 => SimOp::Truncate(p, rng.random_range(0..MAX_SIZE)),
         71..74 => {

@@ -1,7 +1,7 @@
 //! A workload on a volume: calls, what they returned, and how far the device was then.
 
 use crate::model::{History, Outcome, dir_name, target, xattr_name, xattr_value};
-use crate::ops::{Place, SimOp};
+use crate::ops::{Place, SimOp, pattern};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, PowerLossDevice, VirtualClock};
 use quire_fs::file::{Falloc, WriteFlags};
@@ -76,11 +76,11 @@ fn create(v: &Volume, dir: Ino, name: &[u8], kind: NewKind<'_>, mode: u16) -> Re
     Ok(())
 }
 
-/// Does one call.
+/// Does one call. `held` are the inodes that are in use without a name.
 ///
 /// # Errors
 /// What the volume says.
-pub fn call(v: &Volume, op: &SimOp) -> Result<()> {
+pub fn call(v: &Volume, held: &mut Vec<Ino>, op: &SimOp) -> Result<()> {
     match *op {
         SimOp::Create(p) => create(v, find_dir(v, p.dir)?, &p.bytes(), NewKind::File, 0o644),
         SimOp::Symlink(p, n) => create(v, find_dir(v, p.dir)?, &p.bytes(), NewKind::Symlink(&target(n)), 0o777),
@@ -91,6 +91,22 @@ pub fn call(v: &Volume, op: &SimOp) -> Result<()> {
         SimOp::Mkdir(d) => create(v, Ino::ROOT, &dir_name(d), NewKind::Dir, 0o755),
         SimOp::Rmdir(d) => v.rmdir(Ino::ROOT, &dir_name(d)),
         SimOp::Unlink(p) => v.unlink(find_dir(v, p.dir)?, &p.bytes()),
+        SimOp::UnlinkOpen(p) => {
+            let dir = find_dir(v, p.dir)?;
+            let a = v.lookup(dir, &p.bytes())?;
+            held.push(a.ino);
+            v.unlink(dir, &p.bytes())
+        }
+        SimOp::Release => {
+            held.drain(..).for_each(|ino| v.forget(ino, 1));
+            Ok(())
+        }
+        SimOp::JournalData(p, on) => {
+            let ino = find_file(v, p)?;
+            let old = v.get_flags(ino)?;
+            let flag = quire_layout::inode::flags::JOURNAL_DATA;
+            v.set_flags(ino, if on { old | flag } else { old & !flag })
+        }
         SimOp::Rename(a, b) => {
             let (da, db) = (find_dir(v, a.dir)?, find_dir(v, b.dir)?);
             v.rename(da, &a.bytes(), db, &b.bytes(), RenameFlags::default())
@@ -108,7 +124,7 @@ pub fn call(v: &Volume, op: &SimOp) -> Result<()> {
         SimOp::Write { place, offset, len, fill, sync } => {
             let ino = find_file(v, place)?;
             let flags = WriteFlags { sync, ..WriteFlags::default() };
-            v.write(ino, u64::from(offset), &vec![fill; len as usize], flags).map(drop)
+            v.write(ino, u64::from(offset), &pattern(fill, offset, len), flags).map(drop)
         }
         SimOp::Truncate(p, size) => v.truncate(find_file(v, p)?, u64::from(size)),
         SimOp::Punch { place, offset, len } => {
@@ -139,14 +155,16 @@ pub fn call(v: &Volume, op: &SimOp) -> Result<()> {
 pub fn run(v: &Volume, device: &PowerLossDevice, clock: &VirtualClock, ops: &[SimOp]) -> Result<Run, String> {
     let mut history = History::default();
     let mut returned_at = Vec::with_capacity(ops.len());
+    let mut held = Vec::new();
     for (i, op) in ops.iter().enumerate() {
         let outcome = history.apply(op);
-        let said = call(v, op);
+        let said = call(v, &mut held, op);
         if said.is_ok() != (outcome != Outcome::Refused) {
             return Err(format!("call {i}, {op:?}: the volume says {said:?}, the model {outcome:?}"));
         }
         returned_at.push(device.completed());
         clock.sleep(Duration::from_millis(700));
     }
+    held.drain(..).for_each(|ino| v.forget(ino, 1));
     Ok(Run { history, returned_at })
 }

@@ -10,6 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;
+use quire_device::Mutant;
 use quire_device::sync::lock;
 use quire_layout::Ino;
 
@@ -25,10 +26,10 @@ impl Volume {
         self.check_file_error(ino)?;
         let journal = &self.inner.journal;
         let changed = lock(&self.inner.state).changes.last(ino, datasync);
-        if let Some(tid) = changed {
+        if let Some(tid) = changed.filter(|_| !Mutant::FsyncEarly.is_on()) {
             journal.commit(tid).map_err(Error::from).inspect_err(|e| self.note_error(e))?;
         }
-        if let Some(stamp) = self.inner.files.unflushed(ino) {
+        if let Some(stamp) = self.inner.files.unflushed(ino).filter(|_| !Mutant::CompletionIsDurable.is_on()) {
             let flushed = journal.gate().ensure(stamp).map_err(Error::from);
             flushed.inspect_err(|e| self.data_failed(ino, e))?;
             self.inner.files.flushed(ino, stamp);

@@ -22,7 +22,7 @@ use crate::op::Op;
 use crate::volume::Volume;
 use quire_cache::Image;
 use quire_device::sync::lock;
-use quire_device::{Io, Region};
+use quire_device::{Io, Mutant, Region};
 use quire_layout::inode::Time;
 use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, Structure};
 
@@ -137,6 +137,11 @@ impl Volume {
     /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken.
     pub(super) fn transfer_and_record(&self, batch: &mut [Taken]) {
         batch.chunks_mut(FILES).for_each(|group| self.plan(group));
+        if Mutant::SizeBeforeData.is_on() {
+            batch.chunks_mut(FILES).for_each(|group| self.record(group));
+            self.commit_all().ok();
+            return self.transfer(batch);
+        }
         self.transfer(batch);
         batch.chunks_mut(FILES).for_each(|group| self.record(group));
     }
@@ -338,8 +343,8 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
 
 /// How a run of mapped blocks is written, and for how many of them that holds (F9).
 fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool) -> Result<(To, u32)> {
-    let live = op.is_journaled(phys);
-    let same = |n: &u64| op.is_journaled(phys.plus(*n)) == live;
+    let live = op.is_journaled(phys) && !Mutant::JournaledInPlace.is_on();
+    let same = |n: &u64| Mutant::JournaledInPlace.is_on() || op.is_journaled(phys.plus(*n)) == live;
     let run = u32::try_from((0..u64::from(len)).take_while(same).count()).expect("at most len");
     match (live, unwritten) {
         (false, false) => Ok((To::Home(phys), run)),

@@ -1,0 +1,81 @@
+//! Deliberately broken engines, for tests of the tests: a mutant switches off one thing that upholds an invariant, and the
+//! simulator must find it. Without the feature `mutants` every check is the constant `false`.
+
+/// One broken engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Mutant {
+    /// The commit block is written without the flush before it (J10).
+    NoFlushBeforeCommit = 1,
+    /// The tail moves before the home writes are flushed (J11).
+    TailBeforeHomeFlush,
+    /// Freed blocks with records in the log are not revoked (J1, F9).
+    RevokeForgotten,
+    /// Freed blocks are reused before the freeing transaction is durable (J9, A2).
+    FreedReusedEarly,
+    /// Size and extents join a transaction before the data is written (F8).
+    SizeBeforeData,
+    /// Recovery believes blocks whose checksum does not match.
+    ChecksumIgnored,
+    /// An image that begins with the log's magic is not escaped.
+    EscapeForgotten,
+    /// `needs_recovery` is cleared before the log is empty (O2).
+    RecoverClearedEarly,
+    /// fsync returns before the commit (F15).
+    FsyncEarly,
+    /// An unlinked inode that is still open is not on the orphan list.
+    OrphanForgotten,
+    /// A checkpoint writes the newest image home, committed or not (J2).
+    UncommittedHome,
+    /// A block with a record in the log is written in place (F9).
+    JournaledInPlace,
+    /// A completed write counts as durable (M, F15).
+    CompletionIsDurable,
+    /// A superblock torn between its sectors is refused.
+    TornSuperblockRefused,
+}
+
+impl Mutant {
+    pub const ALL: [Mutant; 14] = [
+        Mutant::NoFlushBeforeCommit,
+        Mutant::TailBeforeHomeFlush,
+        Mutant::RevokeForgotten,
+        Mutant::FreedReusedEarly,
+        Mutant::SizeBeforeData,
+        Mutant::ChecksumIgnored,
+        Mutant::EscapeForgotten,
+        Mutant::RecoverClearedEarly,
+        Mutant::FsyncEarly,
+        Mutant::OrphanForgotten,
+        Mutant::UncommittedHome,
+        Mutant::JournaledInPlace,
+        Mutant::CompletionIsDurable,
+        Mutant::TornSuperblockRefused,
+    ];
+
+    /// True if this engine is broken so.
+    #[cfg(not(feature = "mutants"))]
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_on(self) -> bool {
+        false
+    }
+
+    /// True if this engine is broken so.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        CURRENT.with(|c| c.get() == Some(self))
+    }
+
+    /// Breaks the engines of this thread so, or mends them.
+    #[cfg(feature = "mutants")]
+    pub fn set(mutant: Option<Mutant>) {
+        CURRENT.with(|c| c.set(mutant));
+    }
+}
+
+#[cfg(feature = "mutants")]
+std::thread_local! {
+    static CURRENT: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}

@@ -1,0 +1,59 @@
+//! A bit that flips in the log must be noticed: the image is not replayed as if nothing were wrong.
+
+use crate::explore::Config;
+use crate::ops::generate;
+use crate::run::{mount, run};
+use quire_device::sync::Arc;
+use quire_device::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_fs::{Devices, Error, journal_open};
+use quire_layout::superblock::{self, Superblock, state};
+
+/// Runs a workload, flips a bit of an image in its log, and mounts what is there.
+///
+/// # Errors
+/// The damage went unnoticed, or something else failed. `Ok(false)`: the log held nothing to damage.
+pub fn flipped_log_is_noticed(config: &Config, base: &Image, seed: u64) -> Result<bool, String> {
+    let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
+    let clock = Arc::new(VirtualClock::default());
+    let volume = mount(device.clone(), clock.clone(), config.route).map_err(|e| e.to_string())?;
+    run(&volume, &device, &clock, &generate(seed, 60))?;
+    drop(volume);
+    let mut image = device.live();
+    let Some(at) = an_image_in_the_log(&image, seed)? else { return Ok(false) };
+    let mut byte = [0];
+    image.read(at, &mut byte);
+    image.write(at, &[byte[0] ^ 0x40]);
+    let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    match mount(device.clone(), clock, config.route) {
+        Err(Error::Corrupt(_) | Error::Journal(_)) => return Ok(true),
+        Err(e) => return Err(format!("mounting: {e}")),
+        Ok(_) => {}
+    }
+    let mut raw = vec![0; superblock::SIZE];
+    device.live().read(superblock::OFFSET, &mut raw);
+    let sb = Superblock::decode(&raw).map_err(|e| e.to_string())?;
+    if sb.state() & state::ERROR == 0 {
+        return Err(format!("byte {at} of the log was flipped, and the file system says that it has no errors"));
+    }
+    Ok(true)
+}
+
+/// The byte offset of some byte of an image that a replay would write home.
+fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> {
+    let device = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
+    let mut raw = vec![0; superblock::SIZE];
+    image.read(superblock::OFFSET, &mut raw);
+    let sb = Superblock::decode(&raw).map_err(|e| e.to_string())?;
+    let clock: Arc<dyn quire_device::Clock> = Arc::new(VirtualClock::default());
+    let found = journal_open::find_journal(&Devices::one(device), &clock, &sb).map_err(|e| e.to_string())?;
+    let found = found.ok_or("the image has no journal")?;
+    let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
+    let n = plan.images().len() as u64;
+    if n == 0 {
+        return Ok(None);
+    }
+    let planned = &plan.images()[usize::try_from(seed % n).expect("an index")];
+    let block = found.log.geometry().locate(planned.log).ok_or("outside the log")?;
+    let bs = sb.block_size();
+    Ok(Some(bs.offset(block) + seed.wrapping_mul(31) % bs.bytes64()))
+}
