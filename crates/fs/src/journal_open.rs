@@ -31,6 +31,15 @@ pub struct FoundJournal {
     pub needed: bool,
 }
 
+/// What to do about a log that is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnDamage {
+    /// Write nothing: what is missing may be anything.
+    Refuse,
+    /// Replay what is whole, and mark the file system as having errors.
+    Replay,
+}
+
 /// Finds the journal. `None`: the file system has none.
 ///
 /// # Errors
@@ -78,6 +87,7 @@ pub fn recover(
     devices: &Devices,
     clock: &Arc<dyn Clock>,
     sb: &Superblock,
+    on_damage: OnDamage,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Option<CleanLog>> {
     let Some(found) = find_journal(devices, clock, sb)? else { return Ok(None) };
@@ -87,6 +97,10 @@ pub fn recover(
     }
     let mut clean = if found.needed {
         let plan = scan(&found.log, sb, progress)?;
+        if plan.is_damaged() && on_damage == OnDamage::Refuse {
+            let why = "the log is damaged; `quire recover` replays what is whole, then run e2fsck";
+            return Err(Corrupt::new(Structure::JournalBlock, why).into());
+        }
         found.log.replay(plan, &devices.fs, None, progress)?
     } else {
         found.log.discard(progress)?

@@ -10,7 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::file::{Files, Ticks};
-use crate::journal_open;
+use crate::journal_open::{self, OnDamage};
 use crate::options::{Options, Route};
 use crate::state::FsState;
 use crate::volume::{Inner, Volume};
@@ -63,7 +63,7 @@ impl Volume {
         let writable = read_only.is_none();
         let mut log = None;
         if !options.no_load {
-            let clean = journal_open::recover(&devices, &clock, &sb, &mut |_| {})?;
+            let clean = journal_open::recover(&devices, &clock, &sb, OnDamage::Refuse, &mut |_| {})?;
             sb = read_superblock(&*devices.fs)?;
             log = clean.filter(|_| writable).map(|c| journal_open::open_log(c, &gate, &sb)).transpose()?;
         }

@@ -48,6 +48,16 @@ impl Journal {
         self.checkpoint(log, log.capacity() / 4).inspect_err(|e| self.abort(e))
     }
 
+    /// Writes everything committed home and frees its log space.
+    ///
+    /// # Errors
+    /// As [`Journal::checkpoint_step`].
+    pub fn checkpoint_now(&self) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(()) };
+        while self.checkpoint(log, u32::MAX).inspect_err(|e| self.abort(e))? {}
+        Ok(())
+    }
+
     /// Writes everything committed home and empties the log. The caller has committed what is open and lets nothing
     /// new begin.
     ///

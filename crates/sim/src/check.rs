@@ -46,6 +46,10 @@ pub fn floors(ops: &[SimOp], h: &History, returned: usize) -> Floors {
                 f.names = i + 1;
                 f.data = h.states[i + 1].nodes.keys().map(|id| (*id, i + 1)).collect();
             }
+            // Size and data, not attributes: names may be older, if the file had one then.
+            (SimOp::Fdatasync(_), Some(id)) => {
+                f.data.insert(id, i + 1);
+            }
             (SimOp::Fsync(_) | SimOp::FsyncDir(_) | SimOp::Write { sync: true, .. }, Some(id)) => {
                 f.names = f.names.max(touched.get(&id).copied().unwrap_or(0));
                 f.data.insert(id, i + 1);

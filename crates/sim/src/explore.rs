@@ -5,12 +5,14 @@
 //! at some of them, and the survivor is used on and unmounted.
 
 use crate::check::check;
-use crate::observe::observe;
-use crate::ops::{SimOp, generate};
+use crate::observe::{FILLER, observe};
+use crate::ops::{Mix, SimOp, generate};
 use crate::run::{Route, Run, call, mount, run};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
-use quire_fs::{Error, Volume};
+use quire_fs::file::Falloc;
+use quire_fs::{Cred, Error, New, NewKind, Volume};
+use quire_layout::Ino;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -21,6 +23,9 @@ use std::process::{Command, Stdio};
 pub struct Config {
     pub name: &'static str,
     pub route: Route,
+    pub mix: Mix,
+    /// Blocks that are left free, if the image is filled up first.
+    pub leave: Option<u64>,
     /// Arguments of mke2fs.
     pub mke2fs: &'static [&'static str],
     /// Size of the image for mke2fs.
@@ -105,8 +110,18 @@ impl std::fmt::Display for Failure {
 /// If mke2fs is missing or fails.
 #[must_use]
 pub fn fresh_image(config: &Config) -> Image {
-    let bytes = quire_fs::testing::mke2fs(config.size, config.mke2fs);
-    Image::from_bytes(&bytes)
+    let image = Image::from_bytes(&quire_fs::testing::mke2fs(config.size, config.mke2fs));
+    let Some(leave) = config.leave else { return image };
+    let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.route).expect("mount");
+    let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
+    let ino = v.create(Ino::ROOT, FILLER, &new).expect("create").ino;
+    let free = v.statfs().expect("statfs").free.saturating_sub(leave);
+    let bytes = free << v.superblock().block_size().bits();
+    v.fallocate(ino, Falloc::Allocate { keep_size: false }, 0, bytes).expect("fill");
+    v.forget(ino, 1);
+    v.close().expect("unmount");
+    device.live()
 }
 
 /// Explores one seed.
@@ -114,7 +129,7 @@ pub fn fresh_image(config: &Config) -> Image {
 /// # Errors
 /// The first promise that was broken.
 pub fn explore(config: &Config, base: &Image, seed: u64, effort: Effort) -> Result<Report, Box<Failure>> {
-    explore_ops(config, base, seed, &generate(seed, effort.calls), effort)
+    explore_ops(config, base, seed, &generate(config.mix, seed, effort.calls), effort)
 }
 
 /// Explores a list of calls.
@@ -242,7 +257,7 @@ impl State<'_> {
 /// Uses a survivor: it must still be a working file system.
 fn work_on(v: &Volume) -> Result<(), String> {
     let mut held = Vec::new();
-    for op in generate(7, 25) {
+    for op in generate(Mix::Reuse, 7, 25) {
         if let Err(e @ (Error::Corrupt(_) | Error::Device(_) | Error::Journal(_))) = call(v, &mut held, &op) {
             return Err(format!("working on, {op:?}: {e}"));
         }

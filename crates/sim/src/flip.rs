@@ -16,7 +16,7 @@ pub fn flipped_log_is_noticed(config: &Config, base: &Image, seed: u64) -> Resul
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
     let clock = Arc::new(VirtualClock::default());
     let volume = mount(device.clone(), clock.clone(), config.route).map_err(|e| e.to_string())?;
-    run(&volume, &device, &clock, &generate(seed, 60))?;
+    run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
     drop(volume);
     let mut image = device.live();
     let Some(at) = an_image_in_the_log(&image, seed)? else { return Ok(false) };
@@ -40,13 +40,7 @@ pub fn flipped_log_is_noticed(config: &Config, base: &Image, seed: u64) -> Resul
 
 /// The byte offset of some byte of an image that a replay would write home.
 fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> {
-    let device = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
-    let mut raw = vec![0; superblock::SIZE];
-    image.read(superblock::OFFSET, &mut raw);
-    let sb = Superblock::decode(&raw).map_err(|e| e.to_string())?;
-    let clock: Arc<dyn quire_device::Clock> = Arc::new(VirtualClock::default());
-    let found = journal_open::find_journal(&Devices::one(device), &clock, &sb).map_err(|e| e.to_string())?;
-    let found = found.ok_or("the image has no journal")?;
+    let (sb, found) = journal(image)?;
     let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
     let n = plan.images().len() as u64;
     if n == 0 {
@@ -56,4 +50,39 @@ fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> 
     let block = found.log.geometry().locate(planned.log).ok_or("outside the log")?;
     let bs = sb.block_size();
     Ok(Some(bs.offset(block) + seed.wrapping_mul(31) % bs.bytes64()))
+}
+
+/// Runs a workload and looks at the images in its log: none may begin with the log's magic, or it could pose as one of
+/// the log's own blocks when the log is next read.
+///
+/// # Errors
+/// One does.
+pub fn no_image_poses_as_log_block(config: &Config, base: &Image, seed: u64) -> Result<(), String> {
+    let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
+    let clock = Arc::new(VirtualClock::default());
+    let volume = mount(device.clone(), clock.clone(), config.route).map_err(|e| e.to_string())?;
+    run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
+    drop(volume);
+    let image = device.live();
+    let (sb, found) = journal(&image)?;
+    let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
+    for planned in plan.images() {
+        let block = found.log.geometry().locate(planned.log).ok_or("outside the log")?;
+        let mut head = [0; 4];
+        image.read(sb.block_size().offset(block), &mut head);
+        if u32::from_be_bytes(head) == quire_layout::jbd2::MAGIC {
+            return Err(format!("the image of {} in {} begins with the magic", planned.home, planned.log));
+        }
+    }
+    Ok(())
+}
+
+fn journal(image: &Image) -> Result<(Superblock, journal_open::FoundJournal), String> {
+    let device = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
+    let mut raw = vec![0; superblock::SIZE];
+    image.read(superblock::OFFSET, &mut raw);
+    let sb = Superblock::decode(&raw).map_err(|e| e.to_string())?;
+    let clock: Arc<dyn quire_device::Clock> = Arc::new(VirtualClock::default());
+    let found = journal_open::find_journal(&Devices::one(device), &clock, &sb).map_err(|e| e.to_string())?;
+    Ok((sb, found.ok_or("the image has no journal")?))
 }

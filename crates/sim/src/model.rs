@@ -234,10 +234,10 @@ impl History {
                     None => Outcome::Refused,
                 })
             }
-            SimOp::Fsync(p) => s.find_file(p).map_or(Outcome::Refused, done),
+            SimOp::Fsync(p) | SimOp::Fdatasync(p) => s.find_file(p).map_or(Outcome::Refused, done),
             SimOp::FsyncDir(dir) => s.dir_id(dir).map_or(Outcome::Refused, done),
             SimOp::JournalData(p, _) => s.find_file(p).map_or(Outcome::Refused, |_| Outcome::Done(None)),
-            SimOp::Sync | SimOp::Step | SimOp::Release => Outcome::Done(None),
+            SimOp::Sync | SimOp::Step | SimOp::Release | SimOp::Checkpoint => Outcome::Done(None),
             SimOp::Mkdir(_) => Outcome::Refused,
             ref data => change_data(s, data),
         }

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 /// A path below the root, without a leading slash; the root is empty.
 pub type Path = Vec<u8>;
 
+/// A file that only takes space.
+pub const FILLER: &[u8] = b"filler";
+
 /// What an inode is.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ObservedKind {
@@ -87,7 +90,7 @@ fn visit(v: &Volume, out: &mut Observed, path: Path, ino: Ino) -> Result<()> {
         true
     })?;
     for name in names {
-        if name == b"." || name == b".." || path.is_empty() && name == b"lost+found" {
+        if name == b"." || name == b".." || path.is_empty() && (name == b"lost+found" || name == FILLER) {
             continue;
         }
         let child = v.lookup(ino, &name)?;

@@ -66,10 +66,13 @@ pub enum SimOp {
     SetXattr(Place, u8, u16),
     RemoveXattr(Place, u8),
     Fsync(Place),
+    Fdatasync(Place),
     FsyncDir(u8),
     Sync,
     /// Background work.
     Step,
+    /// Everything committed goes home.
+    Checkpoint,
 }
 
 /// The fill that stands for the magic number of the log, which must be escaped there.
@@ -144,18 +147,85 @@ fn one(rng: &mut StdRng) -> SimOp {
         77..79 => SimOp::Chmod(p, rng.random_range(0..0o1000)),
         79..83 => SimOp::SetXattr(p, rng.random_range(0..4), rng.random_range(1..300)),
         83..84 => SimOp::RemoveXattr(p, rng.random_range(0..4)),
-        84..91 => SimOp::Fsync(p),
+        84..88 => SimOp::Fsync(p),
+        88..90 => SimOp::Fdatasync(p),
+        90..91 => SimOp::Checkpoint,
         91..93 => SimOp::FsyncDir(rng.random_range(0..=DIRS)),
         93..95 => SimOp::Sync,
         _ => SimOp::Step,
     }
 }
 
-/// The operations that a seed stands for. It begins with directories, so that paths exist.
+/// What a workload is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mix {
+    /// A little of everything.
+    General,
+    /// Few files, overwritten in whole blocks again and again, their data journaled or not.
+    Overwrite,
+    /// Small files and directories that come and go, so that the same blocks serve for one thing after another.
+    Reuse,
+}
+
+/// A file among few, in the root.
+fn few(rng: &mut StdRng) -> Place {
+    Place { dir: 0, name: rng.random_range(0..3) }
+}
+
+fn overwrite(rng: &mut StdRng) -> SimOp {
+    let place = few(rng);
+    match rng.random_range(0..100) {
+        0..8 => SimOp::Create(place),
+        8..56 => {
+            let (offset, len) = (rng.random_range(0..8) * 1024, rng.random_range(1..4) * 1024);
+            let fill = if rng.random_range(0..8) == 0 { MAGIC_FILL } else { rng.random_range(1..=255) };
+            SimOp::Write { place, offset, len, fill, sync: false }
+        }
+        56..64 => SimOp::JournalData(place, rng.random_range(0..2) == 0),
+        64..84 => SimOp::Fdatasync(place),
+        84..88 => SimOp::Fsync(place),
+        88..90 => SimOp::Checkpoint,
+        90..91 => SimOp::Sync,
+        91..93 => SimOp::Truncate(place, rng.random_range(0..8) * 1024),
+        _ => SimOp::Step,
+    }
+}
+
+fn reuse(rng: &mut StdRng) -> SimOp {
+    let p = Place { dir: rng.random_range(0..=DIRS), name: rng.random_range(0..4) };
+    match rng.random_range(0..100) {
+        0..15 => SimOp::Create(p),
+        15..40 => SimOp::Write {
+            place: p,
+            offset: rng.random_range(0..4) * 1024,
+            len: rng.random_range(1..7) * 1024,
+            fill: rng.random_range(1..=255),
+            sync: rng.random_range(0..8) == 0,
+        },
+        40..55 => SimOp::Unlink(p),
+        55..60 => SimOp::Mkdir(rng.random_range(1..=DIRS)),
+        60..66 => SimOp::Rmdir(rng.random_range(1..=DIRS)),
+        66..70 => SimOp::SetXattr(p, 0, 290),
+        70..76 => SimOp::Truncate(p, 0),
+        76..82 => SimOp::Symlink(p, 199),
+        82..86 => SimOp::Fdatasync(p),
+        86..90 => SimOp::Fsync(p),
+        90..92 => SimOp::Checkpoint,
+        92..94 => SimOp::FsyncDir(p.dir),
+        _ => SimOp::Step,
+    }
+}
+
+/// The operations that a seed stands for. They begin with directories, so that paths exist.
 #[must_use]
-pub fn generate(seed: u64, len: usize) -> Vec<SimOp> {
+pub fn generate(mix: Mix, seed: u64, len: usize) -> Vec<SimOp> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut ops: Vec<SimOp> = (1..=DIRS).map(SimOp::Mkdir).collect();
-    ops.extend((0..len).map(|_| one(&mut rng)));
+    let make = match mix {
+        Mix::General => one,
+        Mix::Overwrite => overwrite,
+        Mix::Reuse => reuse,
+    };
+    ops.extend((0..len).map(|_| make(&mut rng)));
     ops
 }

@@ -142,6 +142,8 @@ pub fn call(v: &Volume, held: &mut Vec<Ino>, op: &SimOp) -> Result<()> {
         }
         SimOp::RemoveXattr(p, which) => v.removexattr(find_file(v, p)?, &xattr_name(which)),
         SimOp::Fsync(p) => v.fsync(find_file(v, p)?, false),
+        SimOp::Fdatasync(p) => v.fsync(find_file(v, p)?, true),
+        SimOp::Checkpoint => v.checkpoint(),
         SimOp::FsyncDir(d) => v.fsync(find_dir(v, d)?, false),
         SimOp::Sync => v.sync(),
         SimOp::Step => v.step().map(drop),

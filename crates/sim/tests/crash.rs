@@ -2,10 +2,11 @@
 //! one seed only.
 
 use quire_sim::explore::{Config, Effort, Report, explore, fresh_image};
+use quire_sim::ops::Mix;
 use quire_sim::run::Route;
 use quire_sim::shrink::shrink;
 
-const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1"];
+const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
 const EFFORT: Effort = Effort { calls: 60, outcomes: 6, fsck_every: 40, double_every: 9 };
 
 fn number(name: &str) -> Option<u64> {
@@ -13,12 +14,19 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn config(name: &'static str, route: Route) -> Config {
-    Config { name, route, mke2fs: MKE2FS, size: "8M" }
+    Config { name, route, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" }
 }
 
+/// Each mix in turn, a third of the states each.
 fn explore_config(config: &Config) {
+    for (mix, leave) in [(Mix::General, None), (Mix::Overwrite, None), (Mix::Reuse, Some(220))] {
+        explore_mix(&Config { mix, leave, ..config.clone() });
+    }
+}
+
+fn explore_mix(config: &Config) {
     let base = fresh_image(config);
-    let wanted = number("QUIRE_SIM_STATES").unwrap_or(5_000);
+    let wanted = number("QUIRE_SIM_STATES").unwrap_or(5_100) / 3;
     let only = number("QUIRE_SIM_SEED");
     let mut report = Report::default();
     for seed in only.map_or(1..u64::MAX, |s| s..s + 1) {
@@ -33,7 +41,7 @@ fn explore_config(config: &Config) {
             break;
         }
     }
-    println!("{}: {report:?}", config.name);
+    println!("{} {:?}: {report:?}", config.name, config.mix);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::undo::UndoDevice;
 use indicatif::{ProgressBar, ProgressStyle};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, OpenOptions, SystemClock};
-use quire_fs::journal_open::{self, FoundJournal, find_journal};
+use quire_fs::journal_open::{self, FoundJournal, OnDamage, find_journal};
 use quire_fs::{Devices, Options, Volume};
 use quire_journal::recover::{Phase, Plan, Progress};
 use quire_layout::features::{incompat, ro_compat};
@@ -140,7 +140,8 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
     let bar = Bar::new();
     let mut done = Vec::new();
     if let Some((_, plan)) = &needs.journal {
-        let clean = journal_open::recover(devices, &clock, &needs.sb, &mut |p| bar.show(p)).map_err(named)?;
+        let clean =
+            journal_open::recover(devices, &clock, &needs.sb, OnDamage::Replay, &mut |p| bar.show(p)).map_err(named)?;
         done.push(format!("{} transactions replayed, {} blocks written", plan.transactions, plan.images().len()));
         if let Some(clean) = clean.filter(|c| !c.damage().is_none()) {
             done.push(format!("the journal was damaged ({}): run e2fsck -f", damage(plan)));
