@@ -141,9 +141,8 @@ impl AllocState {
         });
         let clusters = sb.cluster_blocks();
         let free = descs.iter().map(|d| u64::from(d.free_blocks())).sum::<u64>() * clusters;
-        // As the kernel: room for extent blocks of delayed allocations and conversions.
-        let has_extents = sb.features().has_incompat(incompat::EXTENTS);
-        let metadata_reserve = if has_extents { (sb.blocks_count() / 50).min(4096) } else { 0 };
+        // Room for tree blocks of delayed allocations and conversions: as in the kernel, but in indirect maps, too.
+        let metadata_reserve = (sb.blocks_count() / 50).min(4096);
         Ok(AllocState {
             groups: groups.collect(),
             free,
@@ -210,10 +209,12 @@ impl AllocState {
     pub fn space(&self, sb: &Superblock, minix_df: bool) -> Space {
         let overhead = if minix_df { 0 } else { self.overhead.unwrap_or_else(|| self.first + self.zones.total()) };
         let free = self.free.saturating_sub(self.reserved + self.claimed());
+        let has_extents = sb.features().has_incompat(incompat::EXTENTS);
         Space {
             blocks: sb.blocks_count().saturating_sub(overhead),
             free,
-            available: free.saturating_sub(self.root_reserve + self.metadata_reserve),
+            // Without extents the kernel reserves nothing for trees, and tells so.
+            available: free.saturating_sub(self.root_reserve + if has_extents { self.metadata_reserve } else { 0 }),
             inodes: u64::from(sb.inodes_count()),
             free_inodes: self.free_inodes,
         }
