@@ -45,11 +45,11 @@ pub struct Control {
 /// Why a mount could not be talked to.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    #[error("{}: {}", path.display(), std::io::Error::from(*source))]
+    #[error("{}: {}", path.display(), crate::fail::words(*source))]
     Open { path: PathBuf, source: Errno },
     #[error("{}: not a Quire mount", .0.display())]
     NotQuire(PathBuf),
-    #[error("{what}: {}", std::io::Error::from(*source))]
+    #[error("{what}: {}", crate::fail::words(*source))]
     Refused { what: &'static str, source: Errno },
     #[error("the mount gave an answer that cannot be understood (another version?)")]
     Garbled,

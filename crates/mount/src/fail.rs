@@ -35,3 +35,9 @@ impl From<Errno> for Fail {
         Fail::of(e)
     }
 }
+
+/// What the system says about an error, in words alone.
+pub(crate) fn words(e: Errno) -> String {
+    let text = std::io::Error::from(e).to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -23,13 +23,13 @@ const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 /// Why an attachment failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    #[error("/dev/fuse: {} (is the fuse module loaded? modprobe fuse)", std::io::Error::from(*.0))]
+    #[error("/dev/fuse: {} (is the fuse module loaded? modprobe fuse)", crate::fail::words(*.0))]
     NoFuse(Errno),
     #[error("{HELPER} cannot be run: {0} (install the package fuse3, or mount as root)")]
     NoHelper(std::io::Error),
     #[error("{0}")]
     Helper(String),
-    #[error("mount: {}", std::io::Error::from(*.0))]
+    #[error("mount: {}", crate::fail::words(*.0))]
     Mount(Errno),
 }
 
@@ -201,7 +201,7 @@ pub fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
 /// Why a mount could not be detached.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachError {
-    #[error("{}", std::io::Error::from(*.0))]
+    #[error("{}", crate::fail::words(*.0))]
     Kernel(Errno),
     #[error("{HELPER} cannot be run: {0}")]
     NoHelper(std::io::Error),

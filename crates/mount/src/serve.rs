@@ -19,7 +19,7 @@ use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptio
 use quire_fs::options::{Atime, Route};
 use quire_fs::{Devices, Volume};
 use quire_layout::Ino;
-use quire_layout::features::compat;
+use quire_layout::features::{compat, incompat};
 use quire_layout::superblock::{self, Superblock};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub struct Mount {
 /// Why a mount did not come about, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    #[error("{}: {}", path.display(), std::io::Error::from(*source))]
+    #[error("{}: {}", path.display(), crate::fail::words(*source))]
     Path { path: PathBuf, source: Errno },
     #[error("{}: not a directory", .0.display())]
     NotDirectory(PathBuf),
@@ -51,7 +51,7 @@ pub enum MountError {
     Image { image: PathBuf, what: String },
     #[error("{}: {source}", dir.display())]
     Attach { dir: PathBuf, source: AttachError },
-    #[error("the FUSE session ended: {}", std::io::Error::from(*.0))]
+    #[error("the FUSE session ended: {}", crate::fail::words(*.0))]
     Session(Errno),
     #[error("{0}")]
     System(#[from] std::io::Error),
@@ -88,7 +88,7 @@ pub fn run(mount: &Mount, ready: impl FnOnce()) -> Result<(), MountError> {
     daemon::hold_stops();
     daemon::become_io_flusher();
     let place = Place { image, dir, options: &mount.options };
-    let live = if place.is_fuseblk()? { place.as_block_device()? } else { place.as_file()? };
+    let live = if place.is_fuseblk()? { place.on_block_device()? } else { place.on_file()? };
     live.serve(ready)
 }
 
@@ -115,10 +115,26 @@ impl Place<'_> {
             && self.options.size_limit.is_none())
     }
 
-    /// Opens the image; one that may only be read is mounted read-only, as mount(8) does.
+    /// Opens the image. With `ro` it is opened for reading only, unless its journal must be replayed first, as the kernel does it.
     fn open(&self, lock: bool) -> Result<FileDevice, MountError> {
+        let device = self.open_as(lock, self.options.read_only)?;
+        if !self.options.read_only || self.options.no_load {
+            return Ok(device);
+        }
+        let device = Arc::new(device);
+        let dirty = self.superblock(&device)?.features().has_incompat(incompat::RECOVER);
+        let device = Arc::into_inner(device).expect("nobody else has it");
+        if !dirty {
+            return Ok(device);
+        }
+        drop(device);
+        self.open_as(lock, false)
+    }
+
+    /// Opens the image; one that may only be read is mounted read-only, as mount(8) does.
+    fn open_as(&self, lock: bool, read_only: bool) -> Result<FileDevice, MountError> {
         let how = OpenOptions {
-            read_only: self.options.read_only,
+            read_only,
             offset: self.options.offset,
             size: self.options.size_limit,
             lock,
@@ -133,7 +149,7 @@ impl Place<'_> {
         }
     }
 
-    fn superblock(&self, device: &Arc<Disk>) -> Result<Superblock, MountError> {
+    fn superblock(&self, device: &Arc<impl BlockDevice + 'static>) -> Result<Superblock, MountError> {
         let failed = |source: quire_fs::Error| MountError::Volume { image: self.image.clone(), source };
         let size = u64::try_from(superblock::SIZE).expect("1024");
         if device.info().size < superblock::OFFSET + size {
@@ -173,7 +189,7 @@ impl Place<'_> {
     }
 
     /// An image file, or a device that the kernel does not know to be mounted.
-    fn as_file(self) -> Result<Live, MountError> {
+    fn on_file(self) -> Result<Live, MountError> {
         let fs = Arc::new(Counted::new(self.open(true)?));
         let sb = self.superblock(&fs)?;
         let opened = self.volume(fs, &sb)?;
@@ -190,7 +206,7 @@ impl Place<'_> {
     }
 
     /// A block device: looked at and tested for being free, then claimed by the kernel, then opened.
-    fn as_block_device(self) -> Result<Live, MountError> {
+    fn on_block_device(self) -> Result<Live, MountError> {
         let (sb, read_only) = {
             let device = Arc::new(Counted::new(self.open(true)?));
             let sb = self.superblock(&device)?;

@@ -11,6 +11,7 @@ use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::{Mutex, lock};
 use quire_fs::Volume;
 use quire_layout::Ino;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -120,7 +121,7 @@ impl Server {
 
     /// Keeps a request for the thaw if it would change a frozen volume.
     pub(crate) fn park(&self, h: &Header, request: &[u8]) -> bool {
-        if !self.frozen.load(Ordering::Acquire) || !changes(h.opcode) {
+        if !self.frozen.load(Ordering::Acquire) || !(changes(h.opcode) || truncates(h.opcode, request)) {
             return false;
         }
         let mut parked = lock(&self.parked);
@@ -198,6 +199,13 @@ pub(crate) fn ino_of(node: u64) -> Result<Ino, Fail> {
     }
 }
 
+/// True for an OPEN that truncates; others change nothing.
+fn truncates(op: u32, request: &[u8]) -> bool {
+    let mut body = Body::new(request);
+    let flags = body.header().and_then(|_| body.u32());
+    op == opcode::OPEN && flags.is_ok_and(|f| OFlags::from_bits_retain(f).contains(OFlags::TRUNC))
+}
+
 /// True for requests that may change the volume.
 fn changes(op: u32) -> bool {
     matches!(
@@ -214,7 +222,6 @@ fn changes(op: u32) -> bool {
             | opcode::RENAME
             | opcode::RENAME2
             | opcode::LINK
-            | opcode::OPEN
             | opcode::WRITE
             | opcode::FALLOCATE
             | opcode::COPY_FILE_RANGE

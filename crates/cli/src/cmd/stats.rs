@@ -54,7 +54,7 @@ fn table(s: &Stats) -> String {
 
 /// Worded as `/proc/fs/jbd2/DEV/info`.
 fn journal(j: &JournalFigures) -> String {
-    let per = |n: u64| if j.transactions == 0 { 0 } else { n / j.transactions };
+    let per = |n: u64| n.checked_div(j.transactions).unwrap_or(0);
     format!(
         "{} transactions, each up to {} blocks\naverage:\n  {}us to commit a transaction\n  {} handles per transaction\n  \
          {} blocks per transaction\n  {} logged blocks per transaction\n{} revokes, {} checkpoints, {} blocks written home\n\
@@ -83,7 +83,7 @@ fn device_table(name: &str, d: &DeviceFigures) -> String {
             reads.count, reads.bytes, writes.count, writes.bytes, r.fua.count
         ));
     }
-    let mean = |f: Figures| if f.count == 0 { 0 } else { f.micros / f.count };
+    let mean = |f: Figures| f.micros.checked_div(f.count).unwrap_or(0);
     out.push_str(&format!(
         "  {} flushes ({}us each), {} discards ({} bytes), {} errors\n",
         d.flushes.count,

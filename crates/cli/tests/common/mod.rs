@@ -1,0 +1,195 @@
+//! Images, and mounts of them by the built command.
+#![allow(dead_code, unreachable_pub)]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A directory with an image and a mount point.
+pub struct Place {
+    dir: tempfile::TempDir,
+}
+
+/// Says that a test is skipped, and why.
+#[must_use]
+pub fn skip(name: &str, why: &str) -> bool {
+    println!("skipped: {name}: {why}");
+    true
+}
+
+/// True, and said so, if nothing can be mounted here.
+#[must_use]
+pub fn cannot_mount(name: &str) -> bool {
+    if File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        return skip(name, "no /dev/fuse");
+    }
+    if !is_root() && !has("fusermount3") {
+        return skip(name, "no fusermount3");
+    }
+    !has("mke2fs") && skip(name, "no mke2fs")
+}
+
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[must_use]
+pub fn has(tool: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}")])
+        .output()
+        .is_ok_and(|o| o.status.success())
+}
+
+/// A program of the system; its tools may be where users do not look.
+#[must_use]
+pub fn tool(name: &str) -> Command {
+    let mut c = Command::new(name);
+    let path = std::env::var("PATH").unwrap_or_default();
+    c.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C").stdin(Stdio::null());
+    c
+}
+
+#[must_use]
+pub fn quire(args: &[&str]) -> Command {
+    let mut c = tool(env!("CARGO_BIN_EXE_quire"));
+    c.args(args);
+    c
+}
+
+/// Runs to the end: exit code, and what it said.
+pub fn said(c: &mut Command) -> (i32, String) {
+    let Output { status, stdout, stderr } = c.output().expect("it starts");
+    (status.code().unwrap_or(-1), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+}
+
+/// Runs to the end; it must succeed.
+pub fn ok(c: &mut Command) -> String {
+    let (code, text) = said(c);
+    assert_eq!(code, 0, "{c:?}: {text}");
+    text
+}
+
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Place {
+    /// A fresh image of `size`.
+    #[must_use]
+    pub fn new(size: &str, options: &[&str]) -> Self {
+        let place = Place { dir: tempfile::tempdir().expect("temporary directory") };
+        // The root of the image belongs to whoever runs the test.
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let owner = format!("root_owner={uid}:{gid}");
+        ok(tool("mke2fs").args(["-q", "-F", "-t", "ext4", "-E", &owner]).args(options).arg(place.image()).arg(size));
+        std::fs::create_dir(place.mnt()).expect("mount point");
+        place
+    }
+
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    #[must_use]
+    pub fn image(&self) -> PathBuf {
+        self.path("image")
+    }
+
+    #[must_use]
+    pub fn mnt(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    /// Mounts in the background.
+    #[must_use]
+    pub fn mount(&self, options: &str) -> Mounted {
+        self.mount_image(&self.image(), options)
+    }
+
+    #[must_use]
+    pub fn mount_image(&self, image: &Path, options: &str) -> Mounted {
+        let log = self.path("log");
+        let mut c = quire(&["mount", "--log", text(&log), text(image), text(&self.mnt())]);
+        if !options.is_empty() {
+            c.args(["-o", options]);
+        }
+        // The daemon must not keep our pipes: it lets go of them.
+        let (code, words) = said(&mut c);
+        assert_eq!(code, 0, "{c:?}: {words}");
+        let line = ok(Command::new("sh").arg("-c").arg(format!("pgrep -f -- '--log {}'", log.display())));
+        let pid = line.split_whitespace().next().and_then(|p| p.parse().ok()).expect("a daemon");
+        Mounted { dir: self.mnt(), pid, over: false }
+    }
+
+    /// e2fsck finds nothing.
+    pub fn check(&self) {
+        check(&self.image());
+    }
+}
+
+pub fn check(image: &Path) {
+    let (code, words) = said(tool("e2fsck").arg("-fn").arg(image));
+    assert!(code == 0 && !words.contains("skipping journal recovery"), "e2fsck {}: {words}", image.display());
+}
+
+#[must_use]
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("utf-8")
+}
+
+/// A mount; taken away when dropped.
+pub struct Mounted {
+    dir: PathBuf,
+    pub pid: i32,
+    over: bool,
+}
+
+impl Mounted {
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    #[must_use]
+    pub fn dir(&self) -> &str {
+        text(&self.dir)
+    }
+
+    pub fn unmount(mut self) {
+        ok(&mut quire(&["umount", text(&self.dir)]));
+        self.over = true;
+        assert!(!self.is_alive(), "quire umount returned before the daemon ended");
+    }
+
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        // One that has ended may wait for its parent to notice.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    }
+
+    /// Sends a signal and waits for the daemon's end.
+    pub fn end_by(mut self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid).expect("a process");
+        rustix::process::kill_process(pid, signal).expect("it is there");
+        wait_until("the daemon's end", || !self.is_alive());
+        self.over = signal != rustix::process::Signal::KILL;
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.over {
+            let lazy: &[&str] = if is_root() { &["umount", "-l"] } else { &["fusermount3", "-u", "-z"] };
+            tool(lazy[0]).args(&lazy[1..]).arg(&self.dir).output().ok();
+        }
+    }
+}
