@@ -31,9 +31,13 @@ impl Volume {
 
     /// One request. The file's lock is not held.
     pub(super) fn write_journaled(&self, file: &File, r: Request<'_>, flags: WriteFlags) -> Result<usize> {
-        let mut s = file.exclusive();
-        // Left from a time when the file's data was not journaled.
-        self.settle_pages(file.ino, &mut s)?;
+        let mut s = file.lock();
+        if s.has_pages() || s.size.is_some() {
+            // Left from a time when the file's data was not journaled.
+            drop(s);
+            s = file.exclusive();
+            self.settle_pages(file.ino, &mut s)?;
+        }
         lock(&self.inner.files.clean).drop_from(file.ino, FileBlock(0));
         self.run(|op| {
             let mut inode = op.inode(file.ino)?;

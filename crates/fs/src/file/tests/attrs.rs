@@ -173,6 +173,35 @@ fn steps_write_back_and_commit_in_their_time() {
     v.close().unwrap();
 }
 
+/// A frozen image is clean and has all that was written before; what comes later waits.
+#[test]
+fn a_frozen_image_is_whole_and_writers_wait() {
+    for route in ROUTES {
+        let b = bench(route);
+        let v = &b.volume;
+        v.write(file(0), 0, &[1; 50_000], WriteFlags::default()).unwrap();
+        v.freeze().unwrap();
+        let frozen = b.device.inner().inner().snapshot();
+        crate::testing::fsck(&frozen);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| v.write(file(1), 0, &[2; 10], WriteFlags::default()).unwrap());
+            let syncer = scope
+                .spawn(|| v.write(file(0), 0, &[3; 10], WriteFlags { sync: true, ..WriteFlags::default() }).unwrap());
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!writer.is_finished() && !syncer.is_finished());
+            assert!(b.device.inner().inner().snapshot() == frozen, "a frozen image changed");
+            v.thaw().unwrap();
+        });
+        let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(frozen));
+        let then = Volume::open(Devices::one(device), Arc::new(SystemClock), options(route)).unwrap();
+        let mut buf = vec![0; 60_000];
+        assert_eq!(then.read(file(0), 0, &mut buf).unwrap(), 50_000);
+        assert!(buf[..50_000] == [1; 50_000]);
+        assert_eq!(b.read_all(file(0), 50_000)[..11], [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 1]);
+        b.check();
+    }
+}
+
 /// A batch of writes is one transaction.
 #[test]
 fn a_batch_of_journaled_writes_is_all_or_nothing() {
