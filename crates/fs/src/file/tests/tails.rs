@@ -4,11 +4,12 @@ use super::{Bench, TestDevice, file, image, options};
 use crate::file::{Falloc, WriteFlags};
 use crate::options::Route;
 use crate::{Devices, Volume};
-use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{
     BlockDevice, Counted, DeviceError, DeviceInfo, Done, Faulty, Io, IoOp, MemDevice, Region, SystemClock,
 };
 use quire_device::{Buf, Ticket};
+use std::time::Duration;
 
 const ROUTES: [Route; 2] = [Route::Ordered, Route::Journal];
 
@@ -77,10 +78,24 @@ fn a_truncate_zeroes_the_rest_of_the_block() {
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// Does something before the first write of file data goes to the device.
+/// Does something once, before a read or a write of file data goes to the device.
 struct Hook {
     inner: Arc<TestDevice>,
-    before_data: Mutex<Option<Action>>,
+    before: Mutex<Option<(IoOp, Action)>>,
+}
+
+impl Hook {
+    fn mount(size: &str) -> (Arc<Hook>, Volume) {
+        let disk = MemDevice::new(image(size, &["-t", "ext4", "-b", "4096", "-m", "0"], 3));
+        let hook = Arc::new(Hook { inner: Arc::new(Counted::new(Faulty::new(disk))), before: Mutex::new(None) });
+        let device: Arc<dyn BlockDevice> = hook.clone();
+        let v = Volume::open(Devices::one(device), Arc::new(SystemClock), options(Route::Ordered)).unwrap();
+        (hook, v)
+    }
+
+    fn set(&self, op: IoOp, action: impl FnOnce() + Send + 'static) {
+        *lock(&self.before) = Some((op, Box::new(action)));
+    }
 }
 
 impl BlockDevice for Hook {
@@ -89,10 +104,10 @@ impl BlockDevice for Hook {
     }
 
     fn submit(&self, batch: Vec<Io>) -> Ticket {
-        let is_data = |io: &Io| io.op() == IoOp::Write && matches!(io, Io::Write { region: Region::Data, .. });
-        if batch.iter().any(is_data)
-            && let Some(action) = lock(&self.before_data).take()
-        {
+        let is_data =
+            |io: &Io| matches!(io, Io::Read { region: Region::Data, .. } | Io::Write { region: Region::Data, .. });
+        let action = lock(&self.before).take_if(|(op, _)| batch.iter().any(|io| io.op() == *op && is_data(io)));
+        if let Some((_, action)) = action {
             action();
         }
         self.inner.submit(batch)
@@ -103,14 +118,72 @@ impl BlockDevice for Hook {
     }
 }
 
+/// F2, F11: while somebody reads, the file's blocks stay its own: who frees them waits, so nobody else's bytes are read.
+#[test]
+fn blocks_that_are_being_read_are_not_given_away() {
+    let (hook, v) = Hook::mount("8M");
+    v.write(file(0), 0, &[7; 100_000], WriteFlags::default()).unwrap();
+    v.sync().unwrap();
+    let mut at = 0;
+    while v.write(file(1), at, &[0xBB; 4096], WriteFlags::default()).is_ok() {
+        at += 4096;
+    }
+    v.sync().unwrap();
+    let other = v.clone();
+    hook.set(IoOp::Read, move || {
+        let thief = thread::spawn(move || {
+            other.truncate(file(0), 0).unwrap();
+            other.sync().unwrap();
+            other.write(file(2), 0, &[0xAA; 100_000], WriteFlags::default()).unwrap();
+            other.sync().unwrap();
+        });
+        // If it is made to wait, this is long enough; else it is done long before.
+        for _ in 0..30 {
+            thread::sleep(Duration::from_millis(10));
+            if thief.is_finished() {
+                return;
+            }
+        }
+    });
+    let mut buf = vec![0; 100_000];
+    assert_eq!(v.read(file(0), 0, &mut buf).unwrap(), 100_000);
+    assert!(buf == [7; 100_000], "{:#x}", buf[0]);
+}
+
+/// F2: a truncate waits for the round that is under way; the round does not bring back what it cut off.
+#[test]
+fn a_truncate_waits_for_the_round() {
+    let (hook, v) = Hook::mount("8M");
+    let free = v.statfs().unwrap().free;
+    v.write(file(0), 0, &[7; 100_000], WriteFlags::default()).unwrap();
+    let other = v.clone();
+    let (done, told) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(false)));
+    let (theirs, seen) = (done.clone(), told.clone());
+    hook.set(IoOp::Write, move || {
+        thread::spawn(move || {
+            other.truncate(file(0), 0).unwrap();
+            *lock(&theirs) = true;
+        });
+        thread::sleep(Duration::from_millis(100));
+        *lock(&seen) = true;
+    });
+    v.fsync(file(0), false).unwrap();
+    assert!(*lock(&told));
+    while !*lock(&done) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    v.sync().unwrap();
+    assert_eq!(v.getattr(file(0)).unwrap().size, 0);
+    assert_eq!(v.statfs().unwrap().free, free);
+    v.close().unwrap();
+    crate::testing::fsck(&hook.inner.inner().inner().snapshot());
+}
+
 /// F8: a commit by somebody else, and a power loss, while a file's data is on its way: nothing of it is there, and
 /// nothing of what its blocks held before.
 #[test]
 fn a_commit_in_the_middle_of_a_round_does_not_have_it() {
-    let inner = Arc::new(Counted::new(Faulty::new(MemDevice::new(image("16M", &["-t", "ext4", "-b", "4096"], 2)))));
-    let hook = Arc::new(Hook { inner: inner.clone(), before_data: Mutex::new(None) });
-    let device: Arc<dyn BlockDevice> = hook.clone();
-    let v = Volume::open(Devices::one(device), Arc::new(SystemClock), options(Route::Ordered)).unwrap();
+    let (hook, v) = Hook::mount("16M");
     // Free blocks hold old bytes.
     v.write(file(0), 0, &vec![0xAA; 4 << 20], WriteFlags::default()).unwrap();
     v.sync().unwrap();
@@ -118,12 +191,12 @@ fn a_commit_in_the_middle_of_a_round_does_not_have_it() {
     v.sync().unwrap();
     v.write(file(0), 0, &[7; 100_000], WriteFlags::default()).unwrap();
     let crashed = Arc::new(Mutex::new(Vec::new()));
-    let (theirs, volume, disk) = (crashed.clone(), v.clone(), inner.clone());
-    *lock(&hook.before_data) = Some(Box::new(move || {
+    let (theirs, volume, disk) = (crashed.clone(), v.clone(), hook.inner.clone());
+    hook.set(IoOp::Write, move || {
         volume.setattr(file(1), &crate::SetAttr { mode: Some(0o600), ..crate::SetAttr::default() }).unwrap();
         volume.commit_all().unwrap();
         *lock(&theirs) = disk.inner().inner().snapshot();
-    }));
+    });
     v.fsync(file(0), false).unwrap();
     let image = lock(&crashed).clone();
     let after =
