@@ -113,6 +113,16 @@ impl Volume {
         discarded
     }
 
+    /// The background step of mounts with `discard`. False if there was nothing to discard.
+    pub(crate) fn discard_step(&self) -> bool {
+        if !self.inner.options.discard {
+            return false;
+        }
+        // The device's advice was not taken; no data is in danger.
+        let discarded = self.discard_freed().inspect_err(|e| tracing::warn!("discard: {e}"));
+        discarded.is_ok_and(|bytes| bytes > 0)
+    }
+
     fn discard(&self, runs: &[Run]) -> Result<u64> {
         let (device, bs) = (self.inner.journal.gate().device(), self.inner.sb.block_size());
         if runs.is_empty() || !device.info().discards {

@@ -343,6 +343,12 @@ fn freed_blocks_are_discarded_when_their_freeing_is_durable() {
     assert_eq!(t.volume.discard_freed().unwrap(), 50 * 1024);
     assert_eq!(t.volume.run(|op| alloc_blocks(op, run.start, 50, Pool::User)).unwrap(), run);
     t.volume.run(|op| free_blocks(op, run.start, run.len)).unwrap();
+    // The background step does the same.
+    t.volume.commit_all().unwrap();
+    while t.volume.step().unwrap() == crate::file::Step::Did {}
+    assert_eq!(t.volume.discard_freed().unwrap(), 0);
+    t.volume.run(|op| alloc_blocks(op, run.start, 50, Pool::User)).unwrap();
+    t.volume.run(|op| free_blocks(op, run.start, run.len)).unwrap();
     // A disk that is full but for undiscarded blocks is not full.
     let runs = take_all(&t, 100_000, Pool::Reserved);
     assert!(runs.iter().any(|r| (r.start..r.end()).contains(&run.start)));

@@ -26,7 +26,7 @@ pub(crate) struct Ticks {
 
 impl Volume {
     /// One piece of background work: writes back the oldest data if it is as old as the commit interval or takes half
-    /// of what may be dirty, commits what has been open for that long, or checkpoints if the log asks for it.
+    /// of what may be dirty, commits what has been open for that long, checkpoints if the log asks for it, or discards what was freed.
     ///
     /// # Errors
     /// A commit or checkpoint failed. Errors of write-back stay with their files.
@@ -44,6 +44,9 @@ impl Volume {
             return Ok(Step::Did);
         }
         if self.commit_due(now)? || self.inner.journal.checkpoint_step()? {
+            return Ok(Step::Did);
+        }
+        if self.discard_step() {
             return Ok(Step::Did);
         }
         let due = [files.oldest_since(), lock(&self.inner.ticks).open.map(|(_, since)| since)];
