@@ -91,6 +91,7 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Only for a cache that keeps times itself; otherwise the time of the change.
     pub ctime: Option<Timestamp>,
+    /// Who asks. Permissions are the caller's to check; nothing here depends on it yet.
     pub cred: Option<Cred>,
     /// Take set-user-id, set-group-id and capabilities off (a change of size by one who is not root).
     pub kill_suidgid: bool,

@@ -213,6 +213,31 @@ fn we_see_what_the_kernel_made_and_go_on() {
     }
 }
 
+/// Values in inodes of their own, targets and names in inodes: features that are only read.
+#[test]
+fn large_values_and_inline_data_are_read() {
+    let name = "large_values_and_inline_data_are_read";
+    let script = "set -e
+        head -c 20000 /dev/urandom | base64 -w0 > value; setfattr -n user.large -v 0s$(cat value) value
+        mkdir dir dir/sub; ln -s $(printf 'x%.0s' $(seq 100)) dir/link; ln -s short dir/fast; mkfifo dir/pipe
+        for n in $(seq 6); do : > dir/name$n; setfattr -n trusted.n -v $n dir/name$n; done";
+    for args in [&["-b", "4096", "-O", "ea_inode"][..], &["-b", "1024", "-O", "ea_inode,inline_data", "-I", "512"]] {
+        println!("mke2fs {args:?}");
+        let image = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(image.path(), mke2fs("24M", &[&["-t", "ext4"], args].concat())).unwrap();
+        let Some(m) = Mounted::new(name, image.path(), "noatime") else { return };
+        let done = Command::new("sh").args(["-c", script]).current_dir(m.at.path()).status().unwrap();
+        assert!(done.success());
+        drop(m);
+        let v = TestVolume::on(std::fs::read(image.path()).unwrap(), Options::default()).volume;
+        let m = Mounted::new(name, image.path(), "ro,noatime").unwrap();
+        assert_eq!(same_tree(&v, Ino::ROOT, m.at.path()), 14);
+        let value = v.lookup(Ino::ROOT, b"value").unwrap().ino;
+        assert_eq!(v.getxattr(value, b"user.large").unwrap().len(), 20_000);
+        assert!(matches!(v.setxattr(value, b"user.x", b"", XattrFlags::Any), Err(crate::Error::ReadOnly(_))));
+    }
+}
+
 /// Changes what the kernel made.
 fn go_on(t: &TestVolume) {
     let v = &t.volume;
