@@ -376,3 +376,48 @@ fn a_synchronous_directory_needs_no_sync() {
         t.check();
     }
 }
+
+/// N8, at every allocation of a call that needs several: with 0, 1, 2, ... blocks left.
+#[test]
+fn each_allocation_of_a_call_may_fail() {
+    // Owner, a named user, group, mask, others: everything.
+    let acl = b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff\x02\0\x07\0\x05\0\0\0\x04\0\x07\0\xff\xff\xff\xff\
+                \x10\0\x07\0\xff\xff\xff\xff\x20\0\x07\0\xff\xff\xff\xff";
+    for args in [IMAGES[4], IMAGES[5], IMAGES[6]] {
+        let t = TestVolume::on(mke2fs("4M", &[args, &["-N", "3000"]].concat()), Options::default());
+        let v = &t.volume;
+        let (fill, d) = (dir(v, Ino::ROOT, "fill").ino, dir(v, Ino::ROOT, "d").ino);
+        v.setxattr(d, b"system.posix_acl_default", acl, XattrFlags::Any).unwrap();
+        let f = file(v, fill, "f").ino;
+        let long = [b'x'; 300];
+        let filler = |n: usize| v.create(fill, format!("{n}").as_bytes(), &new(NewKind::Symlink(&long), 0));
+        let full = (0..).find(|n| filler(*n).is_err()).unwrap();
+        give_back_all(v);
+        let (mut refused, mut done) = (0, 0);
+        for left in 0..12 {
+            v.unlink(fill, format!("{left}").as_bytes()).unwrap();
+            let name = format!("{left:0240}");
+            // Names of a full block make their directory grow, too.
+            for round in 0..3 {
+                v.sync().unwrap();
+                let before = (v.statfs().unwrap(), v.getattr(d).unwrap(), v.getattr(f).unwrap());
+                let name = format!("{name}{round}");
+                let result = match round {
+                    0 => v.create(d, name.as_bytes(), &new(NewKind::Dir, 0o777)).map(drop),
+                    1 => v.link(f, d, name.as_bytes()).map(drop),
+                    _ => v.setxattr(f, b"trusted.label", &vec![left; 400], XattrFlags::Any),
+                };
+                match result {
+                    Ok(()) => done += 1,
+                    Err(Error::NoSpace) => {
+                        refused += 1;
+                        assert_eq!((v.statfs().unwrap(), v.getattr(d).unwrap(), v.getattr(f).unwrap()), before);
+                    }
+                    Err(e) => panic!("{e}"),
+                }
+            }
+        }
+        assert!(full > 100 && refused > 5 && done > 5, "{full} {refused} {done}: the test has lost its point");
+        t.check();
+    }
+}
