@@ -1,6 +1,6 @@
 //! Inodes: made, looked at, changed.
 //!
-//! A new inode takes group, flags and ACL from its directory as ext4's does; see [`make`].
+//! A new inode takes group, flags and ACL from its directory as ext4's does; see `make`.
 
 use crate::acl;
 use crate::alloc::{self, Pool};

@@ -10,7 +10,7 @@
 //!   the operation that frees it, or ends the truncate, takes it off. So a crash leaves neither leak nor ghost;
 //! - N2: a broken list or file is a typed error; a cycle ends the walk.
 //!
-//! Where each orphan is recorded is kept in memory ([`Orphans`]), so that one in the middle of the list is taken off
+//! Where each orphan is recorded is kept in memory (`Orphans`), so that one in the middle of the list is taken off
 //! without a walk.
 
 #[cfg(test)]
