@@ -20,6 +20,7 @@ use quire_fs::options::{Atime, Route};
 use quire_fs::{Devices, Volume};
 use quire_layout::Ino;
 use quire_layout::features::{compat, incompat};
+use quire_layout::inode::GOOD_OLD_SIZE;
 use quire_layout::superblock::{self, Superblock};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -236,6 +237,7 @@ impl Place<'_> {
     fn start(self, channel: crate::channel::Channel, opened: Opened) -> Result<Live, MountError> {
         let Opened { volume, fs, journal, options } = opened;
         let read_only = volume.why_read_only().is_some();
+        let whole_seconds = volume.superblock().inode_size() <= GOOD_OLD_SIZE;
         let manner = Manner {
             no_dir_atime: self.options.no_dir_atime,
             no_atime: read_only || options.atime == Atime::No,
@@ -251,7 +253,11 @@ impl Place<'_> {
         };
         let figures = Figures { volume: volume.clone(), fs, journal, route: options.route };
         let server = Arc::new(Server::new(volume, manner, Box::new(move |requests| figures.json(requests))));
-        let wishes = Wishes { writeback_cache: !self.options.write_through && !read_only, acl: options.acl };
+        let wishes = Wishes {
+            writeback_cache: !self.options.write_through && !read_only,
+            acl: options.acl,
+            whole_seconds,
+        };
         let session = match Session::start(channel, server.clone(), wishes) {
             Ok(session) => session,
             Err(e) => {

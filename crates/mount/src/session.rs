@@ -55,6 +55,8 @@ pub(crate) struct Wishes {
     pub writeback_cache: bool,
     /// POSIX ACLs are enforced.
     pub acl: bool,
+    /// Inodes keep whole seconds only (128 bytes): the kernel must not remember more.
+    pub whole_seconds: bool,
 }
 
 /// A session whose handshake is done.
@@ -175,7 +177,7 @@ fn handshake(body: &mut Body<'_>, out: &mut Out, wishes: Wishes) -> Result<Optio
     out.u16(MAX_BACKGROUND)?;
     out.u16(MAX_BACKGROUND / 4 * 3)?;
     out.u32(MAX_WRITE)?;
-    out.u32(1)?; // granularity of times, in ns
+    out.u32(if wishes.whole_seconds { 1_000_000_000 } else { 1 })?; // granularity of times, in ns
     out.u16(MAX_PAGES)?;
     out.u16(0)?;
     out.u32(low(agreed >> 32))?;

@@ -25,7 +25,12 @@ impl Server {
     pub(crate) fn setattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
         let request = SetAttrRequest::read(b)?;
         let ino = ino_of(h.node)?;
-        let attr = self.volume.setattr(ino, &request.of(h))?;
+        let set = request.of(h);
+        let mut attr = self.volume.setattr(ino, &set)?;
+        if let Some(size) = set.size {
+            // The kernel believes this reply: write-back that ends meanwhile must not show through.
+            attr.size = size;
+        }
         if self.manner.dir_sync && attr.mode & mode::FMT == mode::DIR {
             self.volume.fsync(ino, false)?;
         }
