@@ -103,3 +103,13 @@ pub fn become_io_flusher() {
         tracing::debug!("not an I/O flusher: {}", std::io::Error::last_os_error());
     }
 }
+
+/// Keeps glibc from making an arena for each thread: what one frees the others could not use, and resident memory would grow to a
+/// multiple of what is in use. Call it before threads are made.
+pub fn use_one_arena() {
+    // SAFETY: mallopt changes a parameter of the allocator; it is called before any other thread allocates.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}

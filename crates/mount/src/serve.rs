@@ -88,6 +88,7 @@ pub fn run(mount: &Mount, ready: impl FnOnce()) -> Result<(), MountError> {
     let image = canonical(&mount.image)?;
     daemon::hold_stops();
     daemon::become_io_flusher();
+    daemon::use_one_arena();
     let place = Place { image, dir, options: &mount.options };
     let live = if place.is_fuseblk()? { place.on_block_device()? } else { place.on_file()? };
     live.serve(ready)
