@@ -91,6 +91,7 @@ impl Volume {
         self.drop_range(ino, s, from, FileBlock(u32::MAX));
         s.size = (size > found.disk_size).then_some(size);
         self.settle_pages(ino, s)?;
+        assert_eq!(s.size, None, "settled");
         let budget = self.budget();
         let whole = self.run(|op| {
             let mut inode = op.inode(ino)?;

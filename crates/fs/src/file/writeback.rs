@@ -59,7 +59,7 @@ impl Volume {
     /// As [`Volume::write_back`].
     pub(super) fn settle_pages(&self, ino: Ino, s: &mut FileState) -> Result<()> {
         let mut result = Ok(());
-        if !s.has_pages() && s.times.is_none() {
+        if !s.has_pages() && s.times.is_none() && s.size.is_none() {
             return result;
         }
         let _round = self.begin_round();

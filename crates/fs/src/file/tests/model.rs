@@ -71,14 +71,17 @@ fn step(b: &mut Bench, ino: Ino, m: &mut Model, r: &mut Numbers) -> String {
     match r.below(18) {
         0..=3 => {
             let data = r.bytes(us(len));
-            let n = v.write(ino, at, &data, WriteFlags::default()).expect("write");
+            // The kernel's cache keeps the times to itself.
+            let flags = WriteFlags { from_cache: r.below(2) == 0, ..WriteFlags::default() };
+            let n = v.write(ino, at, &data, flags).expect("write");
             assert_eq!(n, data.len());
             m.write(us(at), &data);
             format!("write {at}+{len}")
         }
         4 => {
             let data = r.bytes(us(len));
-            v.write(ino, 0, &data, WriteFlags { append: true, ..WriteFlags::default() }).expect("append");
+            let flags = WriteFlags { append: true, from_cache: r.below(2) == 0, ..WriteFlags::default() };
+            v.write(ino, 0, &data, flags).expect("append");
             m.write(m.bytes.len(), &data);
             format!("append {len}")
         }
@@ -145,6 +148,7 @@ fn check_seek(m: &Model, at: u64, data: &Result<u64>, hole: &Result<u64>) {
 fn compare(b: &Bench, ino: Ino, m: &Model, r: &mut Numbers) {
     let got = b.read_all(ino, m.bytes.len());
     assert_eq!(got.len(), m.bytes.len(), "size");
+    assert_eq!(b.volume.getattr(ino).expect("stat").size, m.bytes.len() as u64, "size that stat tells");
     if let Some(n) = got.iter().zip(&m.bytes).position(|(a, b)| a != b) {
         panic!("byte {n} of {} is {:#x}, not {:#x}", got.len(), got[n], m.bytes[n]);
     }
