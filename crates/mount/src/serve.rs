@@ -254,11 +254,8 @@ impl Place<'_> {
         };
         let figures = Figures { volume: volume.clone(), fs, journal, route: options.route };
         let server = Arc::new(Server::new(volume, manner, Box::new(move |requests| figures.json(requests))));
-        let wishes = Wishes {
-            writeback_cache: !self.options.write_through && !read_only,
-            acl: options.acl,
-            whole_seconds,
-        };
+        let wishes =
+            Wishes { writeback_cache: !self.options.write_through && !read_only, acl: options.acl, whole_seconds };
         let session = match Session::start(channel, server.clone(), wishes) {
             Ok(session) => session,
             Err(e) => {
