@@ -1,5 +1,5 @@
 //! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more than the default, `QUIRE_SIM_SEED` for
-//! one seed only.
+//! one seed only, `QUIRE_SIM_FIRST` for seeds from there on.
 
 use quire_sim::explore::{Config, Effort, Report, explore, fresh_image};
 use quire_sim::ops::Mix;
@@ -29,7 +29,8 @@ fn explore_mix(config: &Config) {
     let wanted = number("QUIRE_SIM_STATES").unwrap_or(5_100) / 3;
     let only = number("QUIRE_SIM_SEED");
     let mut report = Report::default();
-    for seed in only.map_or(1..u64::MAX, |s| s..s + 1) {
+    let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
+    for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
         match explore(config, &base, seed, EFFORT) {
             Ok(r) => report.add(&r),
             Err(f) => {
