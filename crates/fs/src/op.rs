@@ -25,6 +25,8 @@ pub struct Op<'v> {
     state: MutexGuard<'v, FsState>,
     pub(crate) vol: &'v Inner,
     pub(crate) deferred: Deferred,
+    /// Runs that this operation has made leave memory.
+    given_up: Vec<(BlockNo, u32)>,
     now: Timestamp,
     /// The volume's own work goes on while it is frozen.
     even_frozen: bool,
@@ -38,7 +40,7 @@ impl<'v> Op<'v> {
         now: Timestamp,
         even_frozen: bool,
     ) -> Self {
-        Op { handle, state, vol, deferred: Deferred::default(), now, even_frozen }
+        Op { handle, state, vol, deferred: Deferred::default(), given_up: Vec::new(), now, even_frozen }
     }
 
     /// # Errors
@@ -84,14 +86,18 @@ impl<'v> Op<'v> {
         Ok(image)
     }
 
-    /// Why a block is not in memory: it was never read, or this very operation has freed it. Then something still refers to
-    /// it, and running the operation again would not help.
+    /// Why a block is not in memory: it was never read, or this very operation has freed it or given it to a file. Then
+    /// something still refers to it, and running the operation again would not help.
     fn missing(&self, b: BlockNo) -> Error {
-        if self.deferred.alloc.has_freed(b) {
-            Corrupt::new(Structure::BlockBitmap, "a block is used after it was freed: it has two owners").at(b).into()
+        if self.has_given_up(b) {
+            Corrupt::new(Structure::BlockBitmap, "a block is used after it was given up: it has two owners").at(b).into()
         } else {
             Error::Miss(vec![b])
         }
+    }
+
+    fn has_given_up(&self, b: BlockNo) -> bool {
+        self.given_up.iter().any(|(start, len)| (start.0..start.0 + u64::from(*len)).contains(&b.0))
     }
 
     /// The bytes of a block: an image may be padded to whole sectors, never for ext4's block sizes.
@@ -149,6 +155,7 @@ impl<'v> Op<'v> {
 
     /// Blocks were freed: they leave memory and, where a record is in the log, are revoked.
     pub fn forget(&mut self, b: BlockNo, len: u32) {
+        self.given_up.push((b, len));
         for n in 0..u64::from(len) {
             self.handle.forget(b.plus(n));
         }
@@ -160,7 +167,7 @@ impl<'v> Op<'v> {
     /// Miss.
     pub fn want(&mut self, blocks: impl IntoIterator<Item = BlockNo>) -> Result<()> {
         let missing: Vec<_> = blocks.into_iter().filter(|b| self.handle.read(*b).is_none()).collect();
-        match missing.iter().find(|b| self.deferred.alloc.has_freed(**b)) {
+        match missing.iter().find(|b| self.has_given_up(**b)) {
             Some(b) => Err(self.missing(*b)),
             None if missing.is_empty() => Ok(()),
             None => Err(Error::Miss(missing)),

@@ -116,7 +116,7 @@ impl BlockSize {
     /// From the superblock's `s_log_block_size` (0 means 1 KiB). `None` above 64 KiB.
     #[must_use]
     pub fn from_log(log: u32) -> Option<Self> {
-        (log <= 6).then_some(BlockSize(log + 10))
+        (log <= 6).then(|| BlockSize(log + 10))
     }
 
     /// Bytes in a block.
@@ -166,6 +166,12 @@ mod tests {
         assert!(Tid(1).after(Tid(u32::MAX)));
         assert!(!Tid(u32::MAX).after(Tid(1)));
         assert!(Tid(7).at_or_after(Tid(7)));
+    }
+
+    #[test]
+    fn any_logarithm_is_looked_at_safely() {
+        assert_eq!(BlockSize::from_log(6).map(BlockSize::bytes), Some(0x1_0000));
+        assert_eq!([7, u32::MAX - 1, u32::MAX].map(BlockSize::from_log), [None; 3]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod explore;
 pub mod flip;
+pub mod hostile;
 pub mod model;
 pub mod observe;
 pub mod ops;

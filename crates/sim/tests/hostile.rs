@@ -1,0 +1,157 @@
+//! Damaged images: only typed errors, bounded time and memory, no write where none belongs.
+//!
+//! A seeded sample of single bits, fields with bad values, and random mixtures. `QUIRE_HOSTILE_SEED` chooses another sample,
+//! `QUIRE_HOSTILE_CASES` its size, `QUIRE_HOSTILE_CASE` one case (a line that a failure prints); `QUIRE_HOSTILE_SWEEP=flips` or
+//! `fields` takes every single one, `QUIRE_HOSTILE_BASE` only those of one image.
+
+use quire_sim::hostile::{Base, Case, base::RECIPES, field_cases, flip_count, flip_of, judge::judge, random_case};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Of wall-clock time, on a machine that does other things too: a case that takes longer hangs.
+const HANGS: Duration = Duration::from_secs(30);
+/// The sample ends early rather than take longer.
+const MOST: Duration = Duration::from_secs(50);
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[derive(Default)]
+struct Report {
+    cases: u64,
+    mounted: u64,
+    noticed: u64,
+    failures: Vec<(Case, String)>,
+}
+
+/// Runs cases one after the other in a thread of their own.
+fn run(bases: Vec<Base>, cases: impl Iterator<Item = Case> + Send + 'static, deadline: Option<Instant>) -> Report {
+    let (send, receive) = channel();
+    let worker = std::thread::spawn(move || {
+        let known: BTreeMap<&str, &Base> = bases.iter().map(|b| (b.name, b)).collect();
+        for case in cases {
+            if deadline.is_some_and(|d| Instant::now() > d) || send.send((case.clone(), None)).is_err() {
+                break;
+            }
+            let said = judge(known[case.base.as_str()], &case);
+            let _ = send.send((case, Some(said)));
+        }
+    });
+    let (mut report, mut kinds) = (Report::default(), BTreeMap::<String, u32>::new());
+    let mut current = None;
+    loop {
+        match receive.recv_timeout(HANGS) {
+            Ok((case, None)) => current = Some(case),
+            Ok((case, Some(said))) => {
+                current = None;
+                report.cases += 1;
+                match said {
+                    Ok(said) => {
+                        report.mounted += u64::from(said.mounted);
+                        report.noticed += u64::from(!said.corrupt.is_empty());
+                    }
+                    Err(why) => {
+                        // One of each kind is enough to print.
+                        let kind = why.lines().take(3).collect::<String>();
+                        let kind: String = kind.chars().filter(|c| !c.is_ascii_digit()).collect();
+                        let n = kinds.entry(kind).or_default();
+                        *n += 1;
+                        if *n <= 2 {
+                            println!("{case}\n  {why}");
+                            report.failures.push((case, why));
+                        }
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                report.failures.push((current.expect("a case is under way"), "hangs".to_owned()));
+                return report;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    worker.join().expect("the worker ends");
+    report
+}
+
+fn bases() -> Vec<Base> {
+    let only = std::env::var("QUIRE_HOSTILE_BASE").ok();
+    RECIPES.iter().filter(|r| only.as_ref().is_none_or(|o| o == r.name)).map(Base::new).collect()
+}
+
+fn settle(what: &str, r: &Report) {
+    println!("{what}: {} cases, {} mounted, {} reported corruption", r.cases, r.mounted, r.noticed);
+    let repeat = "cargo test -p quire-sim --test hostile damaged";
+    let lines = r.failures.iter().map(|(c, why)| format!("{why}\nrepeat: QUIRE_HOSTILE_CASE='{c}' {repeat}"));
+    assert!(r.failures.is_empty(), "{}", lines.collect::<Vec<_>>().join("\n\n"));
+}
+
+/// A seeded mixture: half fields, some bits, some random.
+fn sample(bases: &[Base], seed: u64) -> impl Iterator<Item = Case> + use<> {
+    let (mut rng, bases) = (StdRng::seed_from_u64(seed), bases.to_vec());
+    std::iter::repeat_with(move || {
+        let base = &bases[rng.random_range(0..bases.len())];
+        match rng.random_range(0..10) {
+            0..3 => flip_of(base, rng.random_range(0..flip_count(base))),
+            _ => random_case(base, rng.random()),
+        }
+    })
+}
+
+/// One in `every` field cases of all places.
+fn fields(bases: &[Base], every: usize, seed: usize) -> impl Iterator<Item = Case> + use<> {
+    let bases = bases.to_vec();
+    let all = bases.into_iter().flat_map(|b| (0..b.places.len()).flat_map(move |p| field_cases(&b, p)));
+    all.skip(seed % every).step_by(every)
+}
+
+#[test]
+fn damaged() {
+    let all = bases();
+    if let Ok(line) = std::env::var("QUIRE_HOSTILE_CASE") {
+        let case: Case = line.parse().expect("a case");
+        return settle("one case", &run(Base::all(), std::iter::once(case), None));
+    }
+    let seed = number("QUIRE_HOSTILE_SEED").unwrap_or(1);
+    match std::env::var("QUIRE_HOSTILE_SWEEP").as_deref() {
+        Ok("flips") => {
+            let bits = all.clone().into_iter().flat_map(|b| (0..flip_count(&b)).map(move |n| flip_of(&b, n)));
+            settle("every bit", &run(all, bits, None));
+        }
+        Ok("fields") => settle("every field", &run(all.clone(), fields(&all, 1, 0), None)),
+        _ => {
+            let cases = number("QUIRE_HOSTILE_CASES");
+            let deadline = cases.is_none().then(|| Instant::now() + MOST);
+            let n = usize::try_from(cases.unwrap_or(2000)).expect("a small number");
+            let total = fields(&all, 1, 0).count();
+            let half = fields(&all, (total / (n / 2).max(1)).max(1), usize::try_from(seed).unwrap_or(0));
+            // Alternating, so that a sample that ends early has some of each.
+            let mixed = half.zip(sample(&all, seed)).flat_map(|(a, b)| [a, b]).take(n);
+            settle(&format!("seed {seed}, of {total} fields"), &run(all, mixed, deadline));
+        }
+    }
+}
+
+#[test]
+fn sound_images_are_silent() {
+    for base in bases() {
+        let sound = Case { base: base.name.to_owned(), edits: Vec::new(), seal: true };
+        let said = judge(&base, &sound).unwrap();
+        assert!(said.mounted && said.corrupt.is_empty(), "{}: {said:?}", base.name);
+        // Sealing changes nothing that is right already.
+        let mut image = base.image.to_vec();
+        let all = base.places.iter().map(|p| quire_sim::hostile::Edit {
+            at: p.at,
+            bytes: image[usize::try_from(p.at).unwrap()..][..p.len].to_vec(),
+        });
+        let same = Case { edits: all.collect(), ..sound };
+        let sealed = same.image(&base).to_vec();
+        let differs = image.iter_mut().zip(&sealed).position(|(a, b)| a != b);
+        let place = differs.and_then(|at| base.places.iter().find(|p| (p.at..p.end()).contains(&(at as u64))));
+        assert_eq!(differs, None, "{}: {place:?}", base.name);
+    }
+}
