@@ -99,7 +99,12 @@ pub fn recover(
         let plan = scan(&found.log, sb, progress)?;
         if plan.is_damaged() && on_damage == OnDamage::Refuse {
             let why = "the log is damaged; `quire recover` replays what is whole, then run e2fsck";
-            return Err(Corrupt::new(Structure::JournalBlock, why).into());
+            let damaged = Corrupt::new(Structure::JournalBlock, why);
+            return Err(match plan.bad.first() {
+                Some(b) => damaged.of(b.log.0).at(b.home),
+                None => damaged.of(plan.head.0),
+            }
+            .into());
         }
         found.log.replay(plan, &devices.fs, None, progress)?
     } else {

@@ -90,7 +90,9 @@ impl<'v> Op<'v> {
     /// something still refers to it, and running the operation again would not help.
     fn missing(&self, b: BlockNo) -> Error {
         if self.has_given_up(b) {
-            Corrupt::new(Structure::BlockBitmap, "a block is used after it was given up: it has two owners").at(b).into()
+            Corrupt::new(Structure::BlockBitmap, "a block is used after it was given up: it has two owners")
+                .at(b)
+                .into()
         } else {
             Error::Miss(vec![b])
         }

@@ -49,30 +49,34 @@ impl Volume {
         let gate = Arc::new(FlushGate::new(devices.fs.clone()));
         let mut sb = first_superblock(&devices, &clock)?;
         check_device(&sb, &*devices.fs)?;
-        let mut read_only = match sb.features().access()? {
-            Access::ReadOnly(names) => {
-                Some(leak(format!("the image has features that are only read: {}", names.join(", "))))
-            }
-            Access::ReadWrite => None,
-        };
+        let mut read_only = only_read(&sb)?;
         if options.read_only || options.no_load {
             read_only = Some("mounted read-only");
         } else if devices.fs.info().read_only {
             read_only = Some("the device is read-only");
         }
-        let writable = read_only.is_none();
         let mut log = None;
+        let mut writable = read_only.is_none();
         if !options.no_load {
             let clean = journal_open::recover(&devices, &clock, &sb, OnDamage::Refuse, &mut |_| {})?;
-            sb = read_superblock(&*devices.fs)?;
+            sb = superblock_again(&sb, &devices)?;
+            read_only = read_only.or(only_read(&sb)?);
+            writable = read_only.is_none();
             log = clean.filter(|_| writable).map(|c| journal_open::open_log(c, &gate, &sb)).transpose()?;
         }
         let was_valid = sb.state() & state::VALID != 0;
         if writable {
-            mark_in_use(&gate, &mut sb, log.is_some() && options.route != Route::None)?;
+            mark_in_use(&mut sb, log.is_some() && options.route != Route::None);
         }
-        let volume = Self::assemble(gate, sb, clock, options, log, read_only, was_valid);
-        volume.start(writable)?;
+        let mut marked = sb.clone();
+        let volume = Self::assemble(gate.clone(), sb, clock, options, log, read_only, was_valid);
+        volume.load_space()?;
+        if writable {
+            // Nothing is written before what a mount needs to know has been read.
+            write_superblock(&gate, &mut marked)?;
+            volume.note_mount()?;
+            volume.start_orphans()?;
+        }
         Ok(volume)
     }
 
@@ -125,16 +129,6 @@ impl Volume {
             sb,
         };
         Volume { inner: Arc::new(inner) }
-    }
-
-    /// Reads what must be known of every group, and finishes what orphans need.
-    fn start(&self, writable: bool) -> Result<()> {
-        self.load_space()?;
-        if writable {
-            self.note_mount()?;
-            self.start_orphans()?;
-        }
-        Ok(())
     }
 
     /// Notes in the superblock when and where it was mounted.
@@ -215,6 +209,27 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     Ok(sb)
 }
 
+/// The superblock after recovery, which may have replaced it: it has to be as good as the first, and the same file system's.
+fn superblock_again(before: &Superblock, devices: &Devices) -> Result<Superblock> {
+    let sb = read_superblock(&*devices.fs)?;
+    let same = |sb: &Superblock| (sb.block_size(), sb.inode_size(), sb.journal_ino(), sb.first_data_block());
+    if same(&sb) != same(before) {
+        return Err(Corrupt::new(Structure::Superblock, "the journal held another file system's").into());
+    }
+    check_device(&sb, &*devices.fs)?;
+    Ok(sb)
+}
+
+/// Why the image's features allow no writes, if so.
+fn only_read(sb: &Superblock) -> Result<Option<&'static str>> {
+    Ok(match sb.features().access()? {
+        Access::ReadOnly(names) => {
+            Some(leak(format!("the image has features that are only read: {}", names.join(", "))))
+        }
+        Access::ReadWrite => None,
+    })
+}
+
 /// The image is whole, and no block is smaller than what the device writes at once.
 fn check_device(sb: &Superblock, device: &dyn BlockDevice) -> Result<()> {
     let (info, bs) = (device.info(), sb.block_size());
@@ -253,7 +268,7 @@ pub(crate) fn write_superblock(gate: &FlushGate, sb: &mut Superblock) -> Result<
 
 /// Sets what says that the file system is in use (O1). Only flags may change here: then a tear between them and the checksum
 /// can be told from damage. The rest goes through a transaction ([`Volume::note_mount`]).
-fn mark_in_use(gate: &FlushGate, sb: &mut Superblock, has_log: bool) -> Result<()> {
+fn mark_in_use(sb: &mut Superblock, has_log: bool) {
     let mut f = sb.features();
     if has_log {
         f.incompat |= incompat::RECOVER;
@@ -264,5 +279,4 @@ fn mark_in_use(gate: &FlushGate, sb: &mut Superblock, has_log: bool) -> Result<(
         f.ro_compat |= ro_compat::ORPHAN_PRESENT;
     }
     sb.set_features(f);
-    write_superblock(gate, sb)
 }

@@ -107,11 +107,6 @@ pub(super) struct GroupDelta {
 }
 
 impl Delta {
-    /// True if this operation has freed a block.
-    pub(crate) fn has_freed(&self, b: BlockNo) -> bool {
-        self.freed.iter().any(|r| r.start <= b && b < r.end())
-    }
-
     pub(super) fn group(&mut self, g: GroupNo) -> &mut GroupDelta {
         self.groups.entry(g).or_default()
     }

@@ -100,7 +100,7 @@ fn fields(p: &Place, bytes: &[u8]) -> Vec<Field> {
         Kind::LogDescriptor => big(0, 64),
         Kind::LogRevoke => big(0, 48),
         Kind::LogCommit => big(0, 0x3C),
-        Kind::LogImage { .. } => big(0, 4),
+        Kind::LogImage { .. } => every(0, 1024, 4, 4),
     };
     out.retain(|(at, width, _)| at + width <= bytes.len());
     out
@@ -185,6 +185,9 @@ pub fn field_cases(base: &Base, place: usize) -> Vec<Case> {
 pub fn random_case(base: &Base, seed: u64) -> Case {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut edits = Vec::new();
+    if rng.random_range(0..6) == 0 {
+        edits.extend(freed(base, &mut rng));
+    }
     for _ in 0..rng.random_range(1..=4) {
         let p = pick(base, &mut rng);
         let mut bytes = vec![0; p.len];
@@ -193,8 +196,14 @@ pub fn random_case(base: &Base, seed: u64) -> Case {
             0..6 => {
                 let f = fields(p, &bytes);
                 let f = f[rng.random_range(0..f.len())];
-                let v = values(base, p, &bytes, f);
-                Edit { at: p.at + f.0 as u64, bytes: v[rng.random_range(0..v.len())].clone() }
+                let v = match rng.random_range(0..4) {
+                    0 if f.1 == 4 => number_of_another(base, f.2, &mut rng),
+                    _ => {
+                        let mut v = values(base, p, &bytes, f);
+                        v.swap_remove(rng.random_range(0..v.len()))
+                    }
+                };
+                Edit { at: p.at + f.0 as u64, bytes: v }
             }
             6..9 => {
                 let (at, n) = (rng.random_range(0..p.len), rng.random_range(1..=8));
@@ -211,6 +220,50 @@ pub fn random_case(base: &Base, seed: u64) -> Case {
         edits.push(edit);
     }
     case(base, edits, rng.random_range(0..8) > 0)
+}
+
+/// The number of a block or inode that is something else's.
+fn number_of_another(base: &Base, big_endian: bool, rng: &mut StdRng) -> Vec<u8> {
+    let other = pick(base, rng);
+    let n = match other.kind {
+        Kind::Inode(ino) => ino.0,
+        _ => u32::try_from(other.block.0).expect("a small image"),
+    };
+    if big_endian { n.to_be_bytes().to_vec() } else { n.to_le_bytes().to_vec() }
+}
+
+/// A bitmap in which things in use are free, with counts that agree: some bits, or all.
+fn freed(base: &Base, rng: &mut StdRng) -> Vec<Edit> {
+    let is_map = |p: &&Place| matches!(p.kind, Kind::BlockBitmap(_) | Kind::InodeBitmap(_));
+    let maps: Vec<&Place> = base.places.iter().filter(is_map).collect();
+    let p = maps[rng.random_range(0..maps.len())];
+    let (g, blocks) = match p.kind {
+        Kind::BlockBitmap(g) => (g, true),
+        Kind::InodeBitmap(g) => (g, false),
+        _ => unreachable!("only bitmaps"),
+    };
+    let (from, n) =
+        if blocks { (base.sb.group_start(g).0, base.sb.blocks_in(g)) } else { (0, base.sb.inodes_per_group()) };
+    let bs = base.sb.block_size();
+    let own = |i: u32| {
+        let at = bs.offset(quire_layout::BlockNo(from + u64::from(i)));
+        blocks && base.zones.iter().any(|(start, end)| (*start..*end).contains(&at)) || !blocks && i < 11
+    };
+    let mut bits = vec![0; p.len];
+    base.image.read(p.at, &mut bits);
+    let every = rng.random_range(1..40);
+    let first_free = rng.random_range(0..8);
+    for i in (first_free..n).filter(|i| i % every == 0 && !own(*i)) {
+        quire_layout::bitmap::clear(&mut bits, i, i + 1);
+    }
+    let free = quire_layout::bitmap::count_free(&bits, n).to_le_bytes();
+    let Some(d) = base.places.iter().find(|q| q.kind == Kind::Descriptor(g)) else { return Vec::new() };
+    let (count, flags) = (d.at + if blocks { 0x0C } else { 0x0E }, d.at + 0x12);
+    vec![
+        Edit { at: p.at, bytes: bits },
+        Edit { at: count, bytes: free[..2].to_vec() },
+        Edit { at: flags, bytes: vec![4, 0] },
+    ]
 }
 
 /// A place: kinds are equally likely, however many of a kind there are.
