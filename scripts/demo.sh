@@ -51,7 +51,7 @@ step "2. Quire mounts it, in user space, with a jbd2 journal that Quire writes i
 mount_quire
 show df -h --output=fstype,size,used,target "$mnt"
 
-step "3. Two banks open on it. Four SQLite processes move money between accounts (synchronous=FULL)."
+step "3. Two banks open on it. Four SQLite processes move money between accounts (synchronous=EXTRA)."
 say "   Each writes the number of a transfer to a log outside of the mount once SQLite has said that it is committed."
 for mode in wal delete; do
 	mkdir "$mnt/$mode"

@@ -138,13 +138,13 @@ fn finish(mut worker: Worker) -> Result<()> {
 
 fn recover_and_check(image: &Image, mounter: &Mounter, mount: &Path, logs: &Path, seed: u64) -> Result<Acknowledged> {
     let by_e2fsck = image.copy("by-e2fsck.img")?;
-    by_e2fsck.replay_with_e2fsck().context("e2fsck recovers")?;
+    let only_replayed = by_e2fsck.replay_with_e2fsck().context("e2fsck recovers")?;
     let mut found = Acknowledged::default();
 
     if quire().is_ok() {
         let replayed = image.copy("replayed.img")?;
         replayed.recover_with_quire(&["--journal-only"])?;
-        let differ = replayed.differing_blocks(&by_e2fsck, &[])?;
+        let differ = if only_replayed { replayed.differing_blocks(&by_e2fsck, &[])? } else { Vec::new() };
         ensure!(
             differ.is_empty(),
             "quire recover --journal-only and e2fsck -E journal_only differ in blocks {differ:?}"

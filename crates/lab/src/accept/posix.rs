@@ -32,6 +32,7 @@ const CHECKS: &[Check] = &[
     ("attributes", attributes),
     ("times", times),
     ("names and targets", names),
+    ("most links", most_links),
     ("locks", locks),
     ("statfs", statfs),
     ("largest file", largest_file),
@@ -233,6 +234,8 @@ fn times(dir: &Path) -> Result<()> {
         ensure!(seen == [(seconds, nanoseconds); 2], "({seconds}, {nanoseconds}) comes back as {seen:?}");
     }
     let before = path.metadata()?;
+    // Time in a kernel may tick as slowly as 100 times a second.
+    std::thread::sleep(std::time::Duration::from_millis(30));
     fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
     let after = path.metadata()?;
     ensure!((after.mtime(), after.mtime_nsec()) == (before.mtime(), before.mtime_nsec()), "chmod changed mtime");
@@ -256,6 +259,22 @@ fn names(dir: &Path) -> Result<()> {
     for name in odd {
         ensure!(fs::read_to_string(dir.join(name))? == name, "{name:?} is not found again");
     }
+    Ok(())
+}
+
+fn most_links(dir: &Path) -> Result<()> {
+    const LIMIT: u64 = 65_000;
+    let path = dir.join("file");
+    fs::write(&path, "x")?;
+    for n in 1..LIMIT {
+        fs::hard_link(&path, dir.join(n.to_string())).with_context(|| format!("link {n}"))?;
+    }
+    refused("a link too many", fs::hard_link(&path, dir.join("more")), Errno::MLINK)?;
+    ensure!(path.metadata()?.nlink() == LIMIT, "the link count is {}", path.metadata()?.nlink());
+    for n in 1..LIMIT {
+        fs::remove_file(dir.join(n.to_string()))?;
+    }
+    ensure!(path.metadata()?.nlink() == 1, "the link count is {} in the end", path.metadata()?.nlink());
     Ok(())
 }
 

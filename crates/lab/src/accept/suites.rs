@@ -8,9 +8,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::{Context, Outcome};
 use crate::cmd::{command, find, have, is_root, run, run_tool, say, text};
 use crate::image::Image;
+use crate::mounter::Who;
 
 /// What the kernel's ext4 shows: 383 passed, 15 skipped, none failed. Quire must show no less.
 const PJDFSTEST_PASSED: u32 = 383;
+/// Skipped on every FUSE mount: glibc answers pathconf(_PC_LINK_MAX) from a table of file systems that it knows. The `posix` test asks for
+/// the limit of links itself.
+const UNKNOWN_ON_FUSE: &str = "link::link_count_max";
 const FSX_OPERATIONS: u32 = 200_000;
 const FSX_OPERATIONS_SHORT: u32 = 20_000;
 
@@ -31,7 +35,9 @@ pub fn pjdfstest(context: &Context) -> Result<Outcome> {
     image.check_clean()?;
     let (passed, failed) = pjdfstest_counts(&said.text)?;
     println!("        {passed} passed, {failed} failed (kernel ext4: {PJDFSTEST_PASSED} passed, 0 failed)");
-    if failed > 0 || passed < PJDFSTEST_PASSED {
+    let skipped = |line: &str| line.starts_with(UNKNOWN_ON_FUSE) && line.ends_with("skipped");
+    let unknown = u32::from(context.mounter.who != Who::Kernel && said.text.lines().any(skipped));
+    if failed > 0 || passed + unknown < PJDFSTEST_PASSED {
         let bad: Vec<&str> = said.text.lines().filter(|line| line.ends_with("FAILED")).collect();
         bail!("{passed} passed, {failed} failed:\n{}", bad.join("\n"));
     }
