@@ -44,7 +44,9 @@ pub fn corpus(context: &Context) -> Result<Outcome> {
         let seed = Rng::new(&[context.seed, n as u64]).bits();
         let named = |what: &str| format!("{what}, mke2fs {}; seed {}", shape.join(" "), context.seed);
         let image = Image::make(&context.dir.join("corpus.img"), 64 << 20, shape)?;
-        by_debugfs(&image, seed)?;
+        // debugfs writes a v1 checksum of a transaction with revokes that neither e2fsck nor the kernel accepts.
+        let revokes = !shape.contains(&"ext3") && !shape.iter().any(|option| option.contains("^metadata_csum"));
+        by_debugfs(&image, seed, revokes)?;
         tried += 1;
         compared += u32::from(agree(&image).with_context(|| named("written by debugfs"))?);
         for left_by in LEFT_BY {
@@ -65,7 +67,7 @@ pub fn corpus(context: &Context) -> Result<Outcome> {
 }
 
 /// Transactions with blocks, escapes and revokes, by `debugfs jw`.
-fn by_debugfs(image: &Image, seed: u64) -> Result<()> {
+fn by_debugfs(image: &Image, seed: u64, revokes: bool) -> Result<()> {
     let mut rng = Rng::new(&[seed, 9]);
     let block = usize::try_from(image.block_size()?)?;
     // The end of the image is free.
@@ -75,7 +77,7 @@ fn by_debugfs(image: &Image, seed: u64) -> Result<()> {
     for transaction in 0..1 + rng.below(6) {
         let count = 1 + rng.below(20);
         let numbers: Vec<String> = (0..count).map(|_| (free + rng.below(300)).to_string()).collect();
-        if transaction > 0 && rng.one_in(3) {
+        if revokes && transaction > 0 && rng.one_in(3) {
             requests.push(format!("jw -r {} /dev/null", numbers.join(",")));
             continue;
         }
