@@ -82,7 +82,10 @@ impl Volume {
             inode.set_size(size);
             touch(op, &mut inode);
             op.put_inode(ino, &mut inode)
-        })
+        })?;
+        // The size on disk is the size; one that a shrink had left pending is void.
+        s.size = None;
+        Ok(())
     }
 
     fn shrink(&self, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Result<()> {
@@ -107,6 +110,7 @@ impl Volume {
             op.put_inode(ino, &mut inode)?;
             Ok(whole)
         })?;
+        s.size = None;
         if !found.journaled {
             self.zero_behind(ino, s, size)?;
         }
