@@ -4,6 +4,7 @@ mod cmd;
 mod exit;
 mod helper;
 mod log;
+mod progress;
 mod undo;
 
 use clap::{Parser, Subcommand};

@@ -28,7 +28,8 @@ impl Volume {
         // Data that was lost is told, and does not keep the rest from being clean.
         let synced = self.sync();
         self.clean()?;
-        self.inner.turn_read_only("unmounted");
+        *lock(&self.inner.read_only) = Some("unmounted");
+        self.inner.stopped.store(true, Ordering::Release);
         synced
     }
 

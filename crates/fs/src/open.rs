@@ -18,6 +18,7 @@ use quire_device::Mutant;
 use quire_device::sync::atomic::AtomicBool;
 use quire_device::sync::{Arc, Condvar, Mutex};
 use quire_device::{BlockDevice, Buf, Clock, FlushGate, Region};
+use quire_journal::recover::Progress;
 use quire_journal::{Journal, JournalConfig, Log};
 use quire_layout::features::{Access, compat, incompat, ro_compat};
 use quire_layout::group_desc::DescChecksum;
@@ -46,6 +47,19 @@ impl Volume {
     /// Corrupt or unsupported structures, a truncated image, a journal that needs recovery on a device that cannot be
     /// written, I/O.
     pub fn open(devices: Devices, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
+        Self::open_with(devices, clock, options, &mut |_| {})
+    }
+
+    /// As [`Volume::open`], telling how far recovery has come.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_with(
+        devices: Devices,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
         let gate = Arc::new(FlushGate::new(devices.fs.clone()));
         let mut sb = first_superblock(&devices, &clock)?;
         check_device(&sb, &*devices.fs)?;
@@ -58,7 +72,7 @@ impl Volume {
         let mut log = None;
         let mut writable = read_only.is_none();
         if !options.no_load {
-            let clean = journal_open::recover(&devices, &clock, &sb, OnDamage::Refuse, &mut |_| {})?;
+            let clean = journal_open::recover(&devices, &clock, &sb, OnDamage::Refuse, progress)?;
             sb = superblock_again(&sb, &devices)?;
             read_only = read_only.or(only_read(&sb)?);
             writable = read_only.is_none();

@@ -26,9 +26,6 @@ pub struct MountOptions {
     pub discard: Option<bool>,
     pub user_xattr: Option<bool>,
     pub acl: Option<bool>,
-    /// User and group that may use reserved blocks.
-    pub res_uid: Option<u32>,
-    pub res_gid: Option<u32>,
     /// The journal's device.
     pub journal_path: Option<PathBuf>,
     /// Where the file system starts in the image, in bytes.
@@ -213,8 +210,8 @@ impl MountOptions {
             "barrier" if value == "0" => return Err(bad(option, NO_BARRIER)),
             "barrier" => only(option, value, "1")?,
             "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
-            "resuid" => self.res_uid = Some(number(option, value)?),
-            "resgid" => self.res_gid = Some(number(option, value)?),
+            "resuid" | "resgid" if value == "0" => {}
+            "resuid" | "resgid" => return Err(bad(option, "set it in the superblock instead (tune2fs -u, -g)")),
             "journal_path" | "journal_dev" => self.journal_path = Some(journal(name, option, value)?),
             "offset" => self.offset = bytes(option, value)?,
             "sizelimit" => self.size_limit = Some(bytes(option, value)?),
@@ -398,6 +395,7 @@ mod tests {
             "profile=auto",
             "record=range",
             "journal_async_commit",
+            "resuid=7",
             "commit=x",
             "usrquota",
             "remount",

@@ -18,6 +18,7 @@ use quire_device::sync::{Arc, thread};
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock};
 use quire_fs::options::{Atime, Route};
 use quire_fs::{Devices, Volume};
+use quire_journal::recover::Progress;
 use quire_layout::Ino;
 use quire_layout::features::{compat, incompat};
 use quire_layout::inode::GOOD_OLD_SIZE;
@@ -76,11 +77,11 @@ impl MountError {
 /// An image file or disk, counted.
 type Disk = Counted<FileDevice>;
 
-/// Mounts, calls `ready` once the mount answers, serves until it is unmounted, and leaves a clean image.
+/// Mounts (telling the progress of recovery), calls `ready` once the mount answers, serves until it is unmounted, and leaves a clean image.
 ///
 /// # Errors
 /// See [`MountError`]. Without `ready` having been called, nothing is mounted.
-pub fn run(mount: &Mount, ready: impl FnOnce()) -> Result<(), MountError> {
+pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce()) -> Result<(), MountError> {
     let dir = canonical(&mount.dir)?;
     if !dir.is_dir() {
         return Err(MountError::NotDirectory(dir));
@@ -90,7 +91,7 @@ pub fn run(mount: &Mount, ready: impl FnOnce()) -> Result<(), MountError> {
     daemon::become_io_flusher();
     daemon::use_one_arena();
     let place = Place { image, dir, options: &mount.options };
-    let live = if place.is_fuseblk()? { place.on_block_device()? } else { place.on_file()? };
+    let live = if place.is_fuseblk()? { place.on_block_device(progress)? } else { place.on_file(progress)? };
     live.serve(ready)
 }
 
@@ -181,20 +182,20 @@ impl Place<'_> {
         Ok(Some(Arc::new(Counted::new(device))))
     }
 
-    fn volume(&self, fs: Arc<Disk>, sb: &Superblock) -> Result<Opened, MountError> {
+    fn volume(&self, fs: Arc<Disk>, sb: &Superblock, progress: &mut dyn FnMut(Progress)) -> Result<Opened, MountError> {
         let journal = self.journal(sb, fs.info().read_only)?;
         let options = self.options.for_volume(sb, &mounting::printable(&self.dir));
         let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|j| j as Arc<dyn BlockDevice>) };
-        let volume = Volume::open(devices, Arc::new(SystemClock), options.clone())
+        let volume = Volume::open_with(devices, Arc::new(SystemClock), options.clone(), progress)
             .map_err(|source| MountError::Volume { image: self.image.clone(), source })?;
         Ok(Opened { volume, fs, journal, options })
     }
 
     /// An image file, or a device that the kernel does not know to be mounted.
-    fn on_file(self) -> Result<Live, MountError> {
+    fn on_file(self, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
         let fs = Arc::new(Counted::new(self.open(true)?));
         let sb = self.superblock(&fs)?;
-        let opened = self.volume(fs, &sb)?;
+        let opened = self.volume(fs, &sb, progress)?;
         let attached = self.attach(opened.volume.why_read_only().is_some(), None);
         let channel = match attached {
             Ok(channel) => channel,
@@ -208,7 +209,7 @@ impl Place<'_> {
     }
 
     /// A block device: looked at and tested for being free, then claimed by the kernel, then opened.
-    fn on_block_device(self) -> Result<Live, MountError> {
+    fn on_block_device(self, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
         let (sb, read_only) = {
             let device = Arc::new(Counted::new(self.open(true)?));
             let sb = self.superblock(&device)?;
@@ -216,7 +217,7 @@ impl Place<'_> {
             (sb, read_only)
         };
         let channel = self.attach(read_only, Some(sb.block_size().bytes()))?;
-        let opened = self.open(false).and_then(|device| self.volume(Arc::new(Counted::new(device)), &sb));
+        let opened = self.open(false).and_then(|device| self.volume(Arc::new(Counted::new(device)), &sb, progress));
         match opened {
             Ok(opened) => self.start(channel, opened),
             Err(e) => {

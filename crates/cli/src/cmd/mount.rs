@@ -1,5 +1,6 @@
 //! `quire mount`: returns when the mount answers; the daemon stays.
 
+use crate::progress::Bar;
 use crate::{exit, log};
 use quire_mount::daemon::{self, Forked};
 use quire_mount::{Mount, MountOptions};
@@ -94,7 +95,12 @@ fn start_log(args: &Args) -> Result<(), ExitCode> {
 }
 
 fn serve(mount: &Mount, ready: impl FnOnce()) -> u8 {
-    match quire_mount::run(mount, ready) {
+    let bar = Bar::new();
+    let outcome = quire_mount::run(mount, &mut |p| bar.show(p), || {
+        bar.clear();
+        ready();
+    });
+    match outcome {
         Ok(()) => 0,
         Err(e) => {
             // Standard error leads nowhere once the daemon has let go of the terminal; the log stays.

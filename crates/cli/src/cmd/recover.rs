@@ -1,17 +1,16 @@
 //! `quire recover`: replays the journal and finishes what was interrupted.
 
 use crate::exit::{self, fsck};
+use crate::progress::Bar;
 use crate::undo::UndoDevice;
-use indicatif::{ProgressBar, ProgressStyle};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, OpenOptions, SystemClock};
 use quire_fs::journal_open::{self, FoundJournal, OnDamage, find_journal};
 use quire_fs::{Devices, Options, Volume};
-use quire_journal::recover::{Phase, Plan, Progress};
+use quire_journal::recover::Plan;
 use quire_layout::features::{incompat, ro_compat};
 use quire_layout::superblock::{Superblock, state};
 use quire_layout::{Ino, Tid};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -207,28 +206,4 @@ fn forecast(needs: &Needs) -> String {
         all.push("errors are recorded: run e2fsck -f".to_owned());
     }
     all.join("; ")
-}
-
-/// Progress on a terminal, once it takes long.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new() -> Self {
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1) } else { ProgressBar::hidden() };
-        bar.set_style(ProgressStyle::with_template("{msg} {bar:40} {percent}%").expect("a valid template"));
-        Bar(bar)
-    }
-
-    fn show(&self, p: Progress) {
-        self.0.set_message(match p.phase {
-            Phase::Scan => "scanning the journal",
-            Phase::Replay => "replaying the journal",
-        });
-        self.0.set_length(p.total);
-        self.0.set_position(p.done);
-    }
-
-    fn clear(&self) {
-        self.0.finish_and_clear();
-    }
 }
