@@ -6,7 +6,7 @@
 //! - [`work`]: the bank (SQLite), the storm (names), the appenders (bytes); each logs, outside of the mount, what was acknowledged.
 //! - [`tree`], [`walk`]: make a tree from a seed; compare two trees.
 //! - [`accept`]: the acceptance tests, each skipped by name where it cannot run.
-//! - [`bench`]: rotated rounds on one loop device, medians.
+//! - [`mod@bench`]: rotated rounds on one loop device, medians.
 
 pub mod accept;
 pub mod bench;
