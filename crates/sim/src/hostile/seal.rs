@@ -41,11 +41,9 @@ impl Base {
     fn seal_place(&self, image: &mut Image, p: &Place, b: &mut [u8]) {
         let fs_seed = self.sb.features().metadata_csum().then(|| self.sb.checksum_seed());
         match p.kind {
-            Kind::Superblock => {
-                if fs_seed.is_some() {
-                    let sum = crc32c(!0, &b[..0x3FC]);
-                    put_le32(b, 0x3FC, sum);
-                }
+            Kind::Superblock if fs_seed.is_some() => {
+                let sum = crc32c(!0, &b[..0x3FC]);
+                put_le32(b, 0x3FC, sum);
             }
             Kind::Descriptor(g) => match DescChecksum::of(&self.sb) {
                 DescChecksum::Crc32c(seed) => {
