@@ -136,6 +136,28 @@ fn damaged() {
     }
 }
 
+/// Damage that was once not survived, and how it ended.
+const KNOWN: &[(&str, &str)] = &[
+    ("plain:1048=feffffff:seal", "s_log_block_size of almost 2^32: overflow"),
+    ("dirty-ext3:1048=ffffffff:seal", "the same, with a log to replay"),
+    (
+        "no-log:2112=0300000006000000090000006b078d0006000000000000000000000000000000000000000000000000000000000000000000000000\
+         000000000000000000,2860454=01:raw",
+        "two groups with one bitmap: a file's new block was another's extent node; written back, it was missed for ever",
+    ),
+    ("dirty:2264088=0000000c:seal", "a damaged log, and no word where"),
+];
+
+#[test]
+fn known() {
+    let all = bases();
+    for (line, what) in KNOWN {
+        let case: Case = line.parse().expect("a case");
+        let Some(base) = all.iter().find(|b| b.name == case.base) else { continue };
+        judge(base, &case).unwrap_or_else(|why| panic!("{what}: {why}"));
+    }
+}
+
 #[test]
 fn sound_images_are_silent() {
     for base in bases() {

@@ -96,6 +96,11 @@ impl Base {
         RECIPES.iter().map(Base::new).collect()
     }
 
+    /// Only the log is to be damaged.
+    pub fn keep_log_only(&mut self) {
+        self.places.retain(|p| p.kind.name().contains("log") || p.kind == Kind::JournalSuperblock);
+    }
+
     /// True if damage of this place may send data anywhere: the places of metadata themselves are in doubt.
     #[must_use]
     pub fn is_geometry(&self, p: &Place) -> bool {

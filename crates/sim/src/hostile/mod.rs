@@ -12,6 +12,7 @@
 pub mod base;
 mod case;
 mod census;
+pub mod decoders;
 pub mod drive;
 pub mod judge;
 mod mutate;
