@@ -63,7 +63,7 @@ impl Journal {
     fn write_without_log(&self, txn: &InFlight) -> Result<u32, Error> {
         self.write_home(&txn.blocks)?;
         self.gate.flush()?;
-        lock(&self.core).written_home();
+        lock(&self.core).written_home(txn);
         Ok(0)
     }
 }

@@ -85,8 +85,9 @@ pub(crate) struct Core {
     live: BTreeMap<BlockNo, Live>,
     /// Oldest first.
     pub committed: VecDeque<Committed>,
-    /// Counts changes of home blocks, so that a load that overlapped one is done again (J3).
-    pub home_epoch: u64,
+    /// Loads under way, and of each the blocks whose homes have not changed since it began (J3).
+    loads: BTreeMap<u64, BTreeSet<BlockNo>>,
+    next_load: u64,
     /// Set when nothing may change any more.
     pub aborted: Option<Error>,
     never_written_home: u64,
@@ -100,7 +101,8 @@ impl Core {
             committing: None,
             live: BTreeMap::new(),
             committed: VecDeque::new(),
-            home_epoch: 0,
+            loads: BTreeMap::new(),
+            next_load: 0,
             aborted: None,
             never_written_home: 0,
         }
@@ -153,14 +155,13 @@ impl Core {
         }
         let blocks = txn.blocks.iter().map(|(b, _)| *b).collect();
         self.committed.push_back(Committed { tid: txn.tid, blocks, log_blocks });
-        self.home_epoch += 1;
         self.cache.evict();
     }
 
     /// The transaction's images are at home (there is no log).
-    pub(crate) fn written_home(&mut self) {
+    pub(crate) fn written_home(&mut self, txn: &InFlight) {
         self.end_commit();
-        self.home_epoch += 1;
+        self.home_changed(txn.blocks.iter().map(|(b, _)| *b));
         self.cache.evict();
     }
 
@@ -186,13 +187,55 @@ impl Core {
     pub(crate) fn tail_passed(&mut self, upto: Tid) {
         while self.committed.front().is_some_and(|c| upto.at_or_after(c.tid)) {
             let c = self.committed.pop_front().expect("looked at");
-            for b in c.blocks {
-                if self.live.get(&b).is_some_and(|l| upto.at_or_after(l.tid)) {
-                    self.live.remove(&b);
+            for b in &c.blocks {
+                if self.live.get(b).is_some_and(|l| upto.at_or_after(l.tid)) {
+                    self.live.remove(b);
                 }
             }
+            self.home_changed(c.blocks);
         }
-        self.home_epoch += 1;
+    }
+
+    /// Notes a load of these blocks.
+    pub(crate) fn begin_load(&mut self, blocks: &[BlockNo]) -> u64 {
+        self.next_load += 1;
+        self.loads.insert(self.next_load, blocks.iter().copied().collect());
+        self.next_load
+    }
+
+    /// What a load has read comes into the cache, unless something newer is there or in the log. Returns the blocks whose
+    /// homes have changed under the read: to be read again (J3).
+    pub(crate) fn end_load(&mut self, load: u64, images: Vec<(BlockNo, Image)>) -> Vec<BlockNo> {
+        let unchanged = self.loads.remove(&load).unwrap_or_default();
+        let mut changed = Vec::new();
+        for (b, image) in images {
+            if !unchanged.contains(&b) {
+                changed.push(b);
+            } else if !self.is_live(b) {
+                self.cache.insert_clean(b, image);
+            }
+        }
+        changed
+    }
+
+    /// The homes of these blocks are not what they were.
+    fn home_changed(&mut self, blocks: impl IntoIterator<Item = BlockNo>) {
+        if self.loads.is_empty() {
+            return;
+        }
+        for b in blocks {
+            for load in self.loads.values_mut() {
+                load.remove(&b);
+            }
+        }
+    }
+
+    /// File data was written to the home of a block: an image of what it held before leaves memory.
+    pub(crate) fn written_in_place(&mut self, b: BlockNo) {
+        if !self.is_live(b) && !self.running.blocks.contains(&b) {
+            self.cache.remove(b);
+        }
+        self.home_changed([b]);
     }
 
     pub(crate) fn stats(&self) -> CoreStats {

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::geometry::LogWindow;
-use crate::recover::{UnrecoveredLog, kernel_next};
+use crate::recover::UnrecoveredLog;
 use quire_layout::jbd2::fast_commit::{FastCommit, FastCommits};
 use quire_layout::jbd2::{BlockKind, Checksums, Commit, Header, JournalSuperblock, Revokes, Tag, TagChecksum, Tags};
 use quire_layout::{BlockNo, LogBlock, Tid};
@@ -159,9 +159,6 @@ impl<'a> LogDump<'a> {
             }
             return Ok(());
         };
-        if live && self.tid == Tid(0) && h.tid == Tid(1) {
-            self.tid = Tid(1);
-        }
         if live && h.tid != self.tid {
             self.end(at, End::OtherTransaction { expected: self.tid, found: h.tid });
             return Ok(());
@@ -212,7 +209,7 @@ impl<'a> LogDump<'a> {
         let sealed = !matches!(f.checksums, Checksums::None | Checksums::V1);
         let checksum_matches = sealed.then(|| f.commit_matches(block));
         self.ready.push_back(LogItem::Commit { at, commit, checksum_matches });
-        self.tid = kernel_next(tid);
+        self.tid = tid.next();
         Ok(())
     }
 

@@ -154,14 +154,23 @@ impl<'a> Handle<'a> {
         if self.undo.is_empty() {
             return Ok(self.core.running.tid);
         }
-        let (blocks, mine) = (self.core.running.blocks.len() + self.core.running.revokes.len() / 64, self.undo.len());
-        if blocks > self.limit {
+        let running = &self.core.running;
+        if share(running.blocks.len(), running.revokes.len()) > self.limit {
+            // Blocks that it only forgets take no room.
+            let blocks = self.undo.keys().filter(|b| running.blocks.contains(b)).count();
+            let revokes = self.undo.keys().filter(|b| running.revokes.contains(b)).count();
+            let mine = share(blocks, revokes);
             return Err(Full { never_fits: mine > self.limit, blocks: mine });
         }
         self.undo.clear();
         self.core.running.handles += 1;
         Ok(self.core.running.tid)
     }
+}
+
+/// Room that blocks and revokes take in a transaction, in blocks.
+fn share(blocks: usize, revokes: usize) -> usize {
+    blocks + revokes / 64
 }
 
 impl Drop for Handle<'_> {

@@ -114,24 +114,35 @@ impl Journal {
         wanted.dedup();
         let mut loaded = 0;
         loop {
-            let epoch = {
+            let load = {
                 let mut core = lock(&self.core);
                 wanted.retain(|b| core.image(*b).is_none());
-                core.home_epoch
+                if wanted.is_empty() {
+                    return Ok(Loaded { blocks: loaded });
+                }
+                core.begin_load(&wanted)
             };
-            if wanted.is_empty() {
-                return Ok(Loaded { blocks: loaded });
-            }
-            let images = self.read_home(&wanted)?;
+            let read = self.read_home(&wanted);
             let mut core = lock(&self.core);
-            if core.home_epoch != epoch {
-                continue; // J3: home may have changed under the read.
+            match read {
+                Ok(images) => {
+                    loaded += images.len();
+                    wanted = core.end_load(load, images);
+                }
+                Err(e) => {
+                    core.end_load(load, Vec::new());
+                    return Err(e);
+                }
             }
-            loaded += images.len();
-            for (b, image) in images {
-                core.cache.insert_clean(b, image);
-            }
-            return Ok(Loaded { blocks: loaded });
+        }
+    }
+
+    /// Says that file data was written to the homes of these runs of blocks, besides the journal: complete, or failed. What
+    /// memory, or a load under way, holds of them is void (J3).
+    pub fn written_in_place(&self, runs: impl IntoIterator<Item = (BlockNo, u32)>) {
+        let mut core = lock(&self.core);
+        for (start, len) in runs {
+            (0..u64::from(len)).for_each(|n| core.written_in_place(start.plus(n)));
         }
     }
 

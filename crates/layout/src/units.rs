@@ -71,13 +71,10 @@ impl Ino {
 pub struct Tid(pub u32);
 
 impl Tid {
-    /// The next transaction. Zero is never used.
+    /// The next transaction. Zero follows the last number, and counts: so do the kernel and e2fsck when they recover.
     #[must_use]
     pub fn next(self) -> Tid {
-        match self.0.wrapping_add(1) {
-            0 => Tid(1),
-            n => Tid(n),
-        }
+        Tid(self.0.wrapping_add(1))
     }
 
     /// True if `self` is later than `other` (jbd2's `tid_gt`).
@@ -161,8 +158,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tids_wrap_and_skip_zero() {
-        assert_eq!(Tid(u32::MAX).next(), Tid(1));
+    fn tids_wrap_through_zero() {
+        assert_eq!(Tid(u32::MAX).next(), Tid(0));
         assert!(Tid(1).after(Tid(u32::MAX)));
         assert!(!Tid(u32::MAX).after(Tid(1)));
         assert!(Tid(7).at_or_after(Tid(7)));

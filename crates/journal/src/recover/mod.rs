@@ -33,7 +33,7 @@ use crate::error::Error;
 use crate::geometry::LogGeometry;
 use quire_device::{Buf, Region};
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
-use quire_layout::{Corrupt, Structure, Tid, Unsupported};
+use quire_layout::{Corrupt, Structure, Unsupported};
 
 /// How far recovery has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,9 +152,4 @@ impl UnrecoveredLog {
         let end = scan::Scan::new(&self, start).run(progress).map_or(self.superblock.sequence(), |f| f.end);
         clean::empty_log(self, end.next(), Damage::default(), &mut None)
     }
-}
-
-/// The successor of a transaction number, as the kernel counts: zero is not skipped.
-pub(crate) fn kernel_next(tid: Tid) -> Tid {
-    Tid(tid.0.wrapping_add(1))
 }

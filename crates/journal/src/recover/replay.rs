@@ -2,14 +2,14 @@
 
 use super::clean::{CleanLog, Damage, empty_log, superblock_place};
 use super::plan::{Plan, Planned};
-use super::{Phase, Progress, UnrecoveredLog, kernel_next};
+use super::{Phase, Progress, UnrecoveredLog};
 use crate::error::Error;
 use crate::geometry::LogWindow;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Io, Region};
+use quire_layout::BlockNo;
 use quire_layout::jbd2::unescape;
 use quire_layout::superblock::Superblock;
-use quire_layout::{BlockNo, Tid};
 
 /// Bytes of images in memory at once.
 const BATCH: usize = 8 << 20;
@@ -66,11 +66,7 @@ impl UnrecoveredLog {
         // R2: home first, then the log may forget.
         home.run(vec![Io::Flush])?;
         let damage = Damage { bad: plan.bad, failed_commit: plan.failed_commit };
-        let next = match kernel_next(plan.end) {
-            Tid(0) => Tid(1),
-            t => t,
-        };
-        empty_log(self, next, damage, &mut undo)
+        empty_log(self, plan.end.next(), damage, &mut undo)
     }
 
     /// The file system's superblock as the log has it, if the plan writes it: what serves when the one at home is

@@ -14,7 +14,7 @@
 //! overtaken it. (The kernel replays the rest of such a transaction.)
 
 use super::plan::{BadBlock, BadReason, Planned};
-use super::{Phase, Progress, UnrecoveredLog, kernel_next};
+use super::{Phase, Progress, UnrecoveredLog};
 use crate::error::Error;
 use crate::geometry::LogWindow;
 use quire_device::Mutant;
@@ -141,10 +141,6 @@ impl<'a> Scan<'a> {
     fn step(&mut self) -> Result<Flow, Error> {
         let Some(here) = self.advance() else { return Ok(Flow::End) };
         let Some(header) = Header::decode(self.window.block(here)?) else { return Ok(Flow::End) };
-        // Writers that skip 0 go from 2^32 - 1 to 1, the kernel to 0.
-        if self.tid == Tid(0) && header.tid == Tid(1) {
-            self.tid = Tid(1);
-        }
         if header.tid != self.tid {
             return Ok(Flow::End);
         }
@@ -244,7 +240,7 @@ impl<'a> Scan<'a> {
             self.accept();
         }
         self.last_commit = commit.seconds;
-        self.tid = kernel_next(self.tid);
+        self.tid = self.tid.next();
         Ok(Flow::On)
     }
 
