@@ -122,7 +122,9 @@ impl Volume {
             (Some(size), _) if whole => Some(size),
             (Some(size), Some((last, _))) => {
                 let bs = self.inner.sb.block_size();
-                Some(size.min((u64::from(last.0) + 1) << bs.bits()))
+                // Not over a page that is dirty still: it may hold the zeros behind the old end (F3).
+                let end = s.first_dirty().map_or(last.plus(1), |b| b.min(last.plus(1)));
+                Some(size.min(u64::from(end.0) << bs.bits()))
             }
             _ => None,
         };
@@ -240,6 +242,8 @@ impl Volume {
             }
         }
         let stamp = gate.stamp();
+        let blocks = |pages: &[(FileBlock, Image)]| u32::try_from(pages.len()).expect("a round is smaller");
+        self.inner.journal.written_in_place(runs.iter().map(|(b, _, pages)| (*b, blocks(pages))));
         let mut written: Vec<usize> = runs.iter().map(|(_, i, _)| *i).collect();
         written.sort_unstable();
         written.dedup();

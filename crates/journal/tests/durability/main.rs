@@ -1,0 +1,6 @@
+//! What the journal promises while things go wrong: devices that fail, loads that take long, a power cut at every step.
+
+mod failures;
+mod overlap;
+mod power;
+mod setup;
