@@ -77,6 +77,11 @@ impl FileState {
         self.dirty > 0
     }
 
+    /// The first page that no round has taken.
+    pub(super) fn first_dirty(&self) -> Option<FileBlock> {
+        self.pages.iter().find(|(_, p)| p.dirty).map(|(b, _)| *b)
+    }
+
     /// Data blocks reserved for pages that no round has taken.
     pub(super) fn reserved(&self) -> u64 {
         self.reserved as u64

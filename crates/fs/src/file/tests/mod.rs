@@ -7,6 +7,8 @@ mod errors;
 mod journal_flag;
 mod model;
 mod space;
+mod stale;
+mod stopped;
 mod tails;
 mod threads;
 
