@@ -18,6 +18,9 @@ impl Volume {
     /// # Errors
     /// Something could not be made durable; the image then needs recovery, as after a crash.
     pub fn close(&self) -> Result<()> {
+        if let Err(Error::Frozen) = self.inner.check_writable() {
+            self.thaw()?; // What slipped in as the freeze began is still to be written.
+        }
         if self.inner.check_writable().is_err() {
             return match self.inner.journal.failure() {
                 Some(e) => Err(e.into()),

@@ -34,6 +34,7 @@ impl Volume {
         let (ino, block) = match e {
             Error::Corrupt(c) => (Ino(0), c.block.unwrap_or(BlockNo(0))),
             Error::Device(d) => (Ino(0), BlockNo(d.at >> self.inner.sb.block_size().bits())),
+            Error::Journal(_) if self.inner.journal.failure().is_none() => return,
             Error::Journal(_) => return self.inner.turn_read_only("the journal was aborted"),
             _ => return,
         };

@@ -126,7 +126,7 @@ impl Volume {
 
     pub(crate) fn run_with<T>(
         &self,
-        even_frozen: bool,
+        mut even_frozen: bool,
         mut f: impl FnMut(&mut Op<'_>) -> Result<T>,
     ) -> Result<(T, Tid)> {
         let v = &*self.inner;
@@ -146,6 +146,9 @@ impl Volume {
                         let limit = v.journal.limit();
                         return Err(quire_journal::Error::TooLarge { blocks: full.blocks, limit }.into());
                     }
+                    Err(_) if v.journal.is_held_here() => {
+                        return Err(Error::Busy("the batch is larger than a transaction".into()));
+                    }
                     Err(_) => {
                         v.journal.commit_all()?;
                         continue;
@@ -160,7 +163,10 @@ impl Volume {
                 Error::Miss(blocks) => {
                     v.journal.load(&blocks)?;
                 }
+                // The freeze waits for the end of the batch.
+                Error::Frozen if v.journal.is_held_here() => even_frozen = true,
                 Error::Frozen => v.wait_thawed(),
+                Error::NoSpaceYet(_) if v.journal.is_held_here() => return Err(Error::NoSpace),
                 Error::NoSpaceYet(tid) if !waited_for_space => {
                     waited_for_space = true;
                     v.journal.make_reusable(tid)?;
@@ -173,10 +179,18 @@ impl Volume {
     }
 
     /// Begins a batch: until it is dropped, operations share one transaction, which becomes durable as a whole.
-    /// Keep it short; commits wait for it.
+    /// Keep it short: commits wait for it, so nothing in it may ask for durability. Operations that one transaction cannot hold
+    /// are refused as busy.
     #[must_use]
     pub fn begin_batch(&self) -> Batch<'_> {
-        Batch { hold: self.inner.journal.hold() }
+        loop {
+            self.inner.wait_thawed();
+            let hold = self.inner.journal.hold();
+            // A freeze that begins now waits for it.
+            if !*lock(&self.inner.frozen) {
+                return Batch { hold };
+            }
+        }
     }
 
     /// Makes everything durable that operations have changed so far.

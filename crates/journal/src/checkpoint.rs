@@ -17,6 +17,9 @@ use quire_device::sync::lock;
 use quire_device::{Io, Mutant, Region};
 use quire_layout::{BlockNo, Tid};
 
+/// Images that a log may pin whatever the cache's size, in bytes.
+const LEAST_PINNED: u64 = 1 << 20;
+
 /// What a checkpoint is to pass: transactions up to `upto`, which occupy `blocks` of the log.
 struct Target {
     upto: Tid,
@@ -34,6 +37,20 @@ impl Journal {
         Ok(())
     }
 
+    /// What the log pins in memory is bounded, too, where nobody does the background work: beyond twice the cache, who
+    /// commits writes a quarter of the log home.
+    pub(crate) fn relieve_memory(&self, log: &Log) -> Result<(), Error> {
+        if self.live_bytes() > 2 * self.config.cache_bytes.max(LEAST_PINNED) {
+            self.checkpoint(log, log.capacity() / 4)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of images that the log pins.
+    fn live_bytes(&self) -> u64 {
+        lock(&self.core).stats().live as u64 * self.config.block_size.bytes64()
+    }
+
     /// One step of background work: checkpoints a quarter of the log if more than half of it is in use, or if the
     /// images that it pins take more than the cache. True if it did something.
     ///
@@ -41,8 +58,7 @@ impl Journal {
     /// The device failed; the journal is then aborted.
     pub fn checkpoint_step(&self) -> Result<bool, Error> {
         let Some(log) = &self.log else { return Ok(false) };
-        let live = lock(&self.core).stats().live as u64 * self.config.block_size.bytes64();
-        if log.used() <= log.capacity() / 2 && live <= self.config.cache_bytes {
+        if log.used() <= log.capacity() / 2 && self.live_bytes() <= self.config.cache_bytes {
             return Ok(false);
         }
         self.checkpoint(log, log.capacity() / 4).inspect_err(|e| self.abort(e))

@@ -43,6 +43,7 @@ impl Journal {
             return Err(Error::TooLarge { blocks: body.len() + 1, limit });
         }
         self.make_room(log, total)?;
+        self.relieve_memory(log)?;
         log.open_at_head(txn.tid)?;
         log.write(0, &body, false)?;
         // The data that this transaction's metadata names has completed on the file system's device.

@@ -10,6 +10,7 @@
 use crate::error::Error;
 use quire_cache::{BlockCache, Image};
 use quire_device::Mutant;
+use quire_device::sync::thread::ThreadId;
 use quire_layout::{BlockNo, Tid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,15 +21,15 @@ pub(crate) struct Running {
     pub blocks: BTreeSet<BlockNo>,
     /// Blocks freed here whose records in the log must not be replayed.
     pub revokes: BTreeSet<BlockNo>,
-    /// Holders that span several operations; it is not closed while there are any.
-    pub holds: u32,
+    /// Threads that keep it open over several operations; it is not closed while there are any.
+    pub holders: Vec<ThreadId>,
     /// Operations that joined.
     pub handles: u64,
 }
 
 impl Running {
     fn new(tid: Tid) -> Self {
-        Running { tid, blocks: BTreeSet::new(), revokes: BTreeSet::new(), holds: 0, handles: 0 }
+        Running { tid, blocks: BTreeSet::new(), revokes: BTreeSet::new(), holders: Vec::new(), handles: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -134,7 +135,7 @@ impl Core {
     /// Closes the running transaction and opens the next. The images are shared, not copied.
     pub(crate) fn close(&mut self) -> InFlight {
         assert!(self.committing.is_none(), "commits are serial");
-        assert_eq!(self.running.holds, 0, "a held transaction is not closed");
+        assert!(self.running.holders.is_empty(), "a held transaction is not closed");
         let next = Running::new(self.running.tid.next());
         let old = std::mem::replace(&mut self.running, next);
         let blocks: Vec<_> =

@@ -13,7 +13,8 @@ use crate::handle::Handle;
 use crate::log::Log;
 use crate::stats::Counters;
 use quire_cache::Image;
-use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
+use quire_device::sync::thread::ThreadId;
+use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
 use quire_device::{Buf, Clock, FlushGate, Io, Mutant, Region};
 use quire_layout::{BlockNo, BlockSize, Tid};
 
@@ -183,8 +184,15 @@ impl Journal {
     /// Keeps the running transaction open until the hold is dropped, so that several operations share it.
     pub fn hold(&self) -> TxnHold<'_> {
         let mut core = lock(&self.core);
-        core.running.holds += 1;
-        TxnHold { journal: self, tid: core.running.tid }
+        let owner = thread::current().id();
+        core.running.holders.push(owner);
+        TxnHold { journal: self, tid: core.running.tid, owner }
+    }
+
+    /// True if the calling thread keeps the running transaction open: a commit would wait for it for ever.
+    #[must_use]
+    pub fn is_held_here(&self) -> bool {
+        lock(&self.core).running.holders.contains(&thread::current().id())
     }
 
     /// Returns when transaction `tid` is durable. The first caller commits, the others wait for it.
@@ -270,7 +278,7 @@ impl Journal {
     /// As the leader: waits for holds and closes the running transaction. `None` if there is nothing in it.
     pub(crate) fn close_running(&self) -> Option<InFlight> {
         let mut core = lock(&self.core);
-        while core.running.holds > 0 {
+        while !core.running.holders.is_empty() {
             core = wait(&self.released, core);
         }
         (!core.running.is_empty()).then(|| core.close())
@@ -319,6 +327,7 @@ impl Journal {
 pub struct TxnHold<'a> {
     journal: &'a Journal,
     tid: Tid,
+    owner: ThreadId,
 }
 
 impl TxnHold<'_> {
@@ -331,7 +340,9 @@ impl TxnHold<'_> {
 
 impl Drop for TxnHold<'_> {
     fn drop(&mut self) {
-        lock(&self.journal.core).running.holds -= 1;
+        let holders = &mut lock(&self.journal.core).running.holders;
+        let mine = holders.iter().position(|h| *h == self.owner);
+        holders.swap_remove(mine.expect("each hold is counted"));
         self.journal.released.notify_all();
     }
 }

@@ -1,6 +1,6 @@
 //! Work that nobody waits for, as steps: write-back of what is old, commits in their interval, checkpoints.
 //!
-//! A step does one thing and says what comes next. A thread calls it ([`Volume::spawn_background`]), or a simulator that
+//! A step does a piece of each and says what comes next. A thread calls it ([`Volume::spawn_background`]), or a simulator that
 //! owns the clock.
 
 use crate::error::Result;
@@ -36,14 +36,11 @@ impl Volume {
         }
         let (files, interval) = (&self.inner.files, self.inner.options.commit_interval);
         let now = self.inner.clock.monotonic();
-        if files.pages() > files.limit / 2 && self.write_back_oldest(u64::MAX, Duration::MAX) {
-            return Ok(Step::Did);
-        }
-        let old = now.checked_sub(interval);
-        if old.is_some_and(|old| self.write_back_oldest(u64::MAX, old)) {
-            return Ok(Step::Did);
-        }
-        if self.commit_due(now)? || self.inner.journal.checkpoint_step()? {
+        let much = files.pages() > files.limit / 2 && self.write_back_oldest(u64::MAX, Duration::MAX);
+        let old = now.checked_sub(interval).filter(|_| !much);
+        let wrote = much || old.is_some_and(|old| self.write_back_oldest(u64::MAX, old));
+        // Not only when nothing is left to write back: writers may see to it that something always is.
+        if self.commit_due(now)? || self.inner.journal.checkpoint_step()? || wrote {
             return Ok(Step::Did);
         }
         if self.discard_step() {

@@ -202,9 +202,9 @@ impl File {
         s
     }
 
-    /// As [`File::next_round`] if that needs no wait for others.
+    /// As [`File::next_round`] if nobody else has the file.
     pub(super) fn try_round(&self) -> Option<MutexGuard<'_, FileState>> {
-        let s = self.lock();
+        let s = self.state.try_lock().ok()?;
         (!s.writing && s.waiting == 0).then_some(s)
     }
 

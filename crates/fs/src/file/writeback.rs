@@ -9,7 +9,7 @@ use super::table::{FileRef, Round};
 use crate::error::Result;
 use crate::op::Op;
 use crate::volume::Volume;
-use quire_device::sync::lock;
+use quire_device::sync::{MutexGuard, lock};
 use quire_layout::{FileBlock, Ino};
 use std::time::Duration;
 
@@ -34,8 +34,7 @@ impl Volume {
         let mut from = FileBlock(0);
         let mut result = Ok(());
         loop {
-            let _round = self.begin_round();
-            let mut s = file.next_round();
+            let (_round, mut s) = self.round_on(&file);
             let Some(t) = self.take(ino, &mut s, from, self.round_pages(), times) else { return result };
             let last = t.pages() < self.round_pages();
             from = t.end();
@@ -58,18 +57,32 @@ impl Volume {
     /// # Errors
     /// As [`Volume::write_back`].
     pub(super) fn settle_pages(&self, ino: Ino, s: &mut FileState) -> Result<()> {
-        let mut result = Ok(());
         if !s.has_pages() && s.times.is_none() && s.size.is_none() {
-            return result;
+            return Ok(());
         }
         let _round = self.begin_round();
         while let Some(t) = self.take(ino, s, FileBlock(0), self.round_pages(), true) {
             let mut batch = [t];
             self.transfer_and_record(&mut batch);
             let [t] = batch;
-            result = result.and(self.finish(s, t));
+            // On a volume that is read-only now the size stays pending: no end in trying.
+            self.finish(s, t)?;
         }
-        result
+        Ok(())
+    }
+
+    /// A file to be written back, locked, and a round for it. A freeze waits for rounds, so none begins that has yet to wait for a
+    /// file: its owner may wait for the thaw.
+    fn round_on<'f>(&self, file: &'f File) -> (Round<'_>, MutexGuard<'f, FileState>) {
+        loop {
+            let s = file.next_round();
+            let round = self.inner.files.begin_round();
+            if !*lock(&self.inner.frozen) {
+                return (round, s);
+            }
+            drop((round, s));
+            self.inner.wait_thawed();
+        }
     }
 
     /// A round that a freeze waits for, and which waits for a thaw.

@@ -4,10 +4,11 @@ use super::{Bench, file, image, options};
 use crate::file::WriteFlags;
 use crate::options::Route;
 use crate::testing::fsck;
-use crate::{Devices, Volume};
+use crate::{Devices, Options, Volume};
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, lock, thread};
-use quire_device::{MemDevice, SystemClock};
+use quire_device::{ErrorKind, Fault, FaultKind, IoOp, MemDevice, Region, SystemClock};
+use quire_layout::superblock::OnError;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -106,4 +107,24 @@ fn a_batch_that_outgrows_its_transaction_is_refused() {
     assert!(why.expect("it cannot all fit").contains("batch"));
     done.recv_timeout(LONG).expect("the volume goes on");
     b.check();
+}
+
+/// A volume that turns read-only while a truncate writes back what is pending ends the truncate.
+#[test]
+fn a_truncate_ends_when_the_volume_turns_read_only() {
+    let on_error = Some(OnError::RemountReadOnly);
+    let b = Bench::new("16M", &["-t", "ext4"], 1, Options { on_error, ..options(Route::Ordered) });
+    let v = b.volume.clone();
+    v.write(file(0), 0, &[1; 50_000], WriteFlags::default()).unwrap();
+    let io = FaultKind::Error(ErrorKind::Io);
+    b.device.inner().inject(Fault::always(IoOp::Write, io).in_region(Region::Data));
+    let (told, done) = mpsc::channel();
+    thread::spawn(move || {
+        told.send(v.truncate(file(0), 20_000).is_err()).unwrap();
+        told.send(v.fsync(file(0), false).is_err()).unwrap();
+        told.send(v.fsync(file(0), true).is_err()).unwrap();
+    });
+    for what in ["truncate", "fsync", "fdatasync"] {
+        assert!(done.recv_timeout(LONG).unwrap_or_else(|_| panic!("{what} does not end")), "{what} succeeds");
+    }
 }
