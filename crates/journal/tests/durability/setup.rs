@@ -21,7 +21,7 @@ pub(crate) fn home(n: u64) -> BlockNo {
 
 /// An image with an empty log whose next transaction is `first`, and homes of zeros.
 pub(crate) fn image(first: Tid) -> Vec<u8> {
-    let mut bytes = vec![0; BS * (LOG_BLOCKS as usize + HOMES as usize)];
+    let mut bytes = vec![0; BS * usize::try_from(u64::from(LOG_BLOCKS) + HOMES).unwrap()];
     let mut sb = JournalSuperblock::new(BlockSize::K1, LOG_BLOCKS, LogBlock(1), [7; 16]);
     sb.set_sequence(first);
     sb.seal();
@@ -45,7 +45,7 @@ pub(crate) fn recover(device: &Arc<dyn BlockDevice>) {
 /// Opens the empty log of a device for writing; `cache` bytes for images.
 pub(crate) fn journal(device: Arc<dyn BlockDevice>, cache: u64) -> Journal {
     let gate = Arc::new(FlushGate::new(device.clone()));
-    let clean = log(&device).into_clean().ok().expect("an empty log");
+    let clean = log(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (log, _) = clean.into_log(gate.clone(), true).unwrap();
     let config = JournalConfig { block_size: BlockSize::K1, clock: Arc::new(SystemClock), cache_bytes: cache };
     Journal::with_log(gate, log, config)

@@ -38,9 +38,9 @@ fn freezes_end_whatever_goes_on() {
                             WriteFlags { kill_suidgid: true, ..WriteFlags::default() },
                         )),
                         1 => drop(v.truncate(ino, i % 37 * 1000)),
-                        _ => drop(v.fsync(ino, i % 2 == 0)),
+                        _ => drop(v.fsync(ino, i.is_multiple_of(2))),
                     }
-                    if n == 0 && i % 16 == 0 {
+                    if n == 0 && i.is_multiple_of(16) {
                         let change = crate::SetAttr { mode: Some(0o6755), ..crate::SetAttr::default() };
                         v.setattr(ino, &change).ok();
                     }
