@@ -91,6 +91,8 @@ fn what_was_synced_survives_a_kill() {
     f.sync_all().unwrap();
     drop(f);
     m.end_by(Signal::KILL);
+    let (code, words) = said(&mut quire(&["umount", text(&place.mnt())]));
+    assert!(code == 32 && words.contains("daemon had died"), "{code}: {words}");
 
     let image = place.image();
     let dirty = fs::read(&image).unwrap();
@@ -166,6 +168,37 @@ fn damaged_images_are_refused_and_left_alone() {
         assert!(words.contains(word) && words.contains(text(&bad)), "{what}: {words}");
         assert!(fs::read(&bad).unwrap() == image, "{what}: the image was changed");
     }
+}
+
+/// The kernel sees what it knows of ext4: birth times, generation, trimming, sync of one file system.
+#[test]
+fn ioctls_and_attributes_beyond_posix() {
+    let name = "ioctls_and_attributes_beyond_posix";
+    if cannot_mount(name) {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = place.mount("discard");
+    let f = m.path("f");
+    fs::write(&f, vec![1; 3 << 20]).unwrap();
+    assert!(fs::metadata(&f).unwrap().created().is_ok(), "no birth time");
+    fs::remove_file(&f).unwrap();
+    ok(&mut quire(&["sync", m.dir()]));
+    if is_root() && has("fstrim") {
+        let words = ok(tool("fstrim").arg("-v").arg(place.mnt()));
+        assert!(words.contains("trimmed") && !words.contains(" 0 B "), "{words}");
+    }
+    if has("setfacl") {
+        fs::write(&f, "acl").unwrap();
+        ok(tool("setfacl").args(["-m", "u:1234:rw"]).arg(&f));
+        assert!(ok(tool("getfacl").arg("-n").arg(&f)).contains("user:1234:rw-"));
+        fs::create_dir(m.path("d")).unwrap();
+        ok(tool("setfacl").args(["-d", "-m", "u:77:r"]).arg(m.path("d")));
+        fs::write(m.path("d/inherits"), "").unwrap();
+        assert!(ok(tool("getfacl").arg("-n").arg(m.path("d/inherits"))).contains("user:77:r--"));
+    }
+    m.unmount();
+    place.check();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quire_device::{BlockDevice, FileDevice, OpenOptions, Region};
 use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock, state};
-use quire_mount::{About, Control, mounting};
+use quire_mount::{About, Control, ControlError, mounting};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             drop(control);
             (about, daemon)
         }
+        Err(ControlError::Open { source: Errno::NOTCONN, .. }) => return dead(args),
         Err(e) => return exit::fail(NAME, exit::FAILURE, e),
     };
     let dir = match args.dir.canonicalize() {
@@ -59,6 +60,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         None => ExitCode::SUCCESS,
         Some(why) => exit::fail(NAME, exit::FAILURE, format_args!("{}: {why}", about.image.display())),
     }
+}
+
+/// The daemon has died: only the mount point is left.
+fn dead(args: &Args) -> ExitCode {
+    let what = match mounting::detach(&args.dir, true) {
+        Ok(()) => "unmounted; its daemon had died: the next mount, or quire recover, replays the journal".to_owned(),
+        Err(e) => e.to_string(),
+    };
+    exit::fail(NAME, exit::FAILURE, format_args!("{}: {what}", args.dir.display()))
 }
 
 fn watch(about: &About) -> Result<OwnedFd, Errno> {
