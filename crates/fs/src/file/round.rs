@@ -24,7 +24,7 @@ use quire_cache::Image;
 use quire_device::sync::lock;
 use quire_device::{Io, Mutant, Region};
 use quire_layout::inode::Time;
-use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, Structure};
+use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
 
 /// Files in one operation.
 const FILES: usize = 32;
@@ -320,7 +320,7 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
     while let Some((at, _)) = t.pages.get(first) {
         let run = (t.pages[first..].iter().zip(at.0..)).take_while(|((b, _), n)| b.0 == *n).count();
         let (to, len) = match map::lookup(op, t.ino, &inode, *at, u32::try_from(run).expect("a round is smaller"))? {
-            Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten)?,
+            Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten),
             Mapping::Hole { len } => {
                 let goal = match next_goal {
                     Some(goal) => goal,
@@ -346,18 +346,14 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
 }
 
 /// How a run of mapped blocks is written, and for how many of them that holds (F9).
-fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool) -> Result<(To, u32)> {
+fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool) -> (To, u32) {
     let live = op.is_journaled(phys) && !Mutant::JournaledInPlace.is_on();
     let same = |n: &u64| Mutant::JournaledInPlace.is_on() || op.is_journaled(phys.plus(*n)) == live;
     let run = u32::try_from((0..u64::from(len)).take_while(same).count()).expect("at most len");
     match (live, unwritten) {
-        (false, false) => Ok((To::Home(phys), run)),
-        (false, true) => Ok((To::Unwritten(phys), run)),
-        (true, false) => Ok((To::Log(phys), run.min(LOG_RUN))),
-        (true, true) => {
-            let why = "an unwritten block of a file is also part of something else";
-            Err(Corrupt::new(Structure::ExtentNode, why).at(phys).into())
-        }
+        (false, false) => (To::Home(phys), run),
+        (false, true) => (To::Unwritten(phys), run),
+        (true, _) => (To::Log(phys), run.min(LOG_RUN)),
     }
 }
 
@@ -376,6 +372,8 @@ fn record_file(op: &mut Op<'_>, t: &Taken, from: usize, to: usize) -> Result<()>
                 for (n, (_, image)) in (0..).zip(&t.pages[p.first..p.first + p.len]) {
                     op.block_put(phys.plus(n), image.clone())?;
                 }
+                // Zeroed while its old record is live.
+                map::convert_written(op, t.ino, &mut inode, p.at, p.blocks())?;
             }
         }
     }

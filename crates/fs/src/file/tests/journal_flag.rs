@@ -34,9 +34,9 @@ fn a_live_record_never_comes_back_over_newer_data() {
     for round in 0..40 {
         set_journaled(v, round % 2 == 0);
         for _ in 0..3 {
-            let at = usize::try_from(r.below(35_000)).unwrap();
-            let len = usize::try_from(r.below(5000) + 1).unwrap();
-            if r.below(5) == 0 {
+            let at = usize::try_from(r.below(25_000)).unwrap();
+            let len = usize::try_from(r.below(15_000) + 1).unwrap();
+            if r.below(3) == 0 {
                 let how = if r.below(2) == 0 { Falloc::PunchHole } else { Falloc::ZeroRange { keep_size: true } };
                 v.fallocate(file(0), how, at as u64, len as u64).unwrap();
                 content[at..at + len].fill(0);
