@@ -25,6 +25,19 @@ read -r passed failed skipped < <(awk '
 	END { print passed + 0, failed + 0, skipped + 0 }' "$out/cargo.log")
 [ $status = 0 ] || [ "$failed" -gt 0 ] || failed=1 # it did not compile, or was killed
 
+# 2. Acceptance: the built command on real images, against the kernel and e2fsprogs.
+say "== acceptance"
+p=0 f=0 s=0
+if cargo build --release --workspace --bins --quiet; then
+	status=0
+	scripts/accept.sh | tee "$out/accept.log" || status=$?
+	read -r p f s < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1; f = $3; s = $5 } END { print p + 0, f + 0, s + 0 }' "$out/accept.log")
+	[ $status = 0 ] || [ "$f" -gt 0 ] || f=1
+else
+	f=1
+fi
+passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+
 say
 say "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
