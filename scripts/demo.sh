@@ -87,7 +87,8 @@ step "5. Recovery, from the journal. (The kernel, or e2fsck, could do it as well
 show "$QUIRE" recover "$image" || [ $? = 1 ] # as fsck: 1 means recovered
 
 step "6. e2fsck, which is not ours, looks at every structure and finds nothing wrong."
-show e2fsck -fn "$image"
+show e2fsck -fn "$image" | tee "$work/fsck"
+! grep -q '? no' "$work/fsck" || die "e2fsck found something to fix"
 
 step "7. Mounted again: both databases whole, no money lost, every acknowledged transfer there."
 mount_quire

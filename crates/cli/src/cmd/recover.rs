@@ -152,11 +152,16 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
     if args.journal_only {
         return outcome(fsck::CORRECTED, if done.is_empty() { "the journal is empty".into() } else { done.join("; ") });
     }
-    // Mounting and unmounting finishes what orphans need.
+    // Mounting and unmounting finishes what orphans need, and brings the superblock's free counts up to the descriptors'.
     let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
-    if Ino(0) != sb.last_orphan() || sb.features().has_ro_compat(ro_compat::ORPHAN_PRESENT) {
-        let volume = Volume::open(devices.clone(), clock.clone(), Options::default()).map_err(named)?;
-        volume.close().map_err(named)?;
+    let orphans = Ino(0) != sb.last_orphan() || sb.features().has_ro_compat(ro_compat::ORPHAN_PRESENT);
+    match Volume::open(devices.clone(), clock.clone(), Options::default()) {
+        Ok(volume) => volume.close().map_err(named)?,
+        // What cannot be mounted keeps its counts; they are hints that e2fsck sets right.
+        Err(quire_fs::Error::Unsupported { .. }) if !orphans => {}
+        Err(e) => return Err(named(e)),
+    }
+    if orphans {
         done.push("deleted and truncated files finished".to_owned());
     }
     let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
