@@ -90,6 +90,9 @@ fn what_was_synced_survives_a_kill() {
     f.write_all(&[5; 70_000]).unwrap();
     f.sync_all().unwrap();
     drop(f);
+    // Counts that only descriptors have by now.
+    (0..50).for_each(|n| drop(File::create(m.path(&format!("n{n}"))).unwrap()));
+    ok(&mut quire(&["sync", m.dir()]));
     m.end_by(Signal::KILL);
     let (code, words) = said(&mut quire(&["umount", text(&place.mnt())]));
     assert!(code == 32 && words.contains("daemon had died"), "{code}: {words}");
