@@ -362,12 +362,7 @@ impl Live {
             loop {
                 let signal = daemon::wait_stop();
                 tracing::info!("signal {signal}: unmounting {}", dir.display());
-                // What the kernel holds reaches us before the mount is gone.
-                if let Ok((control, _)) = crate::control::Control::open(&dir)
-                    && let Err(e) = control.sync()
-                {
-                    tracing::error!("{e}");
-                }
+                hand_over(&dir);
                 stopping.store(true, Ordering::Release);
                 match mounting::detach(&dir, false) {
                     Ok(()) => {}
@@ -378,5 +373,15 @@ impl Live {
         };
         thread::Builder::new().name("quire-signals".to_owned()).spawn(stop)?;
         Ok(())
+    }
+}
+
+/// What the kernel holds of the mount's files reaches us before the mount is gone. Another process asks for it: a thread of ours that
+/// waited in the kernel for our own answer could not be killed, and would keep the mount with it.
+fn hand_over(dir: &Path) {
+    match std::process::Command::new("sync").arg("-f").arg(dir).stdin(std::process::Stdio::null()).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => tracing::error!("sync -f {}: {status}", dir.display()),
+        Err(e) => tracing::error!("sync: {e}"),
     }
 }
