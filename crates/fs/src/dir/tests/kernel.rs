@@ -44,7 +44,7 @@ fn the_kernel_finds_our_names() {
         d.check();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), d.t.device.snapshot()).unwrap();
-        let Some(m) = Mounted::new("the_kernel_finds_our_names", file.path(), "loop,ro") else { return };
+        let Some(m) = Mounted::new("the_kernel_finds_our_names", file.path(), "loop") else { return };
         let dir = m.at.path().join("d");
         for i in 0..*count {
             let found = std::fs::symlink_metadata(path_of(&dir, &name(i))).unwrap();
@@ -93,7 +93,7 @@ fn we_find_the_kernels_names() {
         }
         d.check();
         std::fs::write(file.path(), d.t.device.snapshot()).unwrap();
-        let Some(m) = Mounted::new("we_find_the_kernels_names", file.path(), "loop,ro") else { return };
+        let Some(m) = Mounted::new("we_find_the_kernels_names", file.path(), "loop") else { return };
         let dir = m.at.path().join("d");
         assert_eq!(kernel_names(&dir), d.names().into_keys().collect());
         for i in 0..*count {
