@@ -4,7 +4,7 @@
 //! home and durable before the log is marked empty, and the log is empty before `needs_recovery` is cleared (O2).
 
 use crate::error::{Error, Result};
-use crate::open::{read_superblock, write_superblock};
+use crate::open::{mark_in_use, read_superblock, write_superblock};
 use crate::volume::{Inner, Volume};
 use quire_device::Mutant;
 use quire_device::sync::atomic::Ordering;
@@ -70,16 +70,7 @@ impl Volume {
         }
         let gate = self.inner.journal.gate();
         let mut sb = read_superblock(&**gate.device())?;
-        let mut f = sb.features();
-        if self.inner.journal.has_log() {
-            f.incompat |= incompat::RECOVER;
-        } else {
-            sb.set_state(sb.state() & !state::VALID);
-        }
-        if f.has_compat(compat::ORPHAN_FILE) {
-            f.ro_compat |= ro_compat::ORPHAN_PRESENT;
-        }
-        sb.set_features(f);
+        mark_in_use(&mut sb, self.inner.journal.has_log());
         write_superblock(gate, &mut sb)?;
         self.unfreeze();
         self.evict_unused();

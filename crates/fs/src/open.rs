@@ -282,7 +282,7 @@ pub(crate) fn write_superblock(gate: &FlushGate, sb: &mut Superblock) -> Result<
 
 /// Sets what says that the file system is in use (O1). Only flags may change here: then a tear between them and the checksum
 /// can be told from damage. The rest goes through a transaction ([`Volume::note_mount`]).
-fn mark_in_use(sb: &mut Superblock, has_log: bool) {
+pub(crate) fn mark_in_use(sb: &mut Superblock, has_log: bool) {
     let mut f = sb.features();
     if has_log {
         f.incompat |= incompat::RECOVER;
