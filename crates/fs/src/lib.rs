@@ -8,6 +8,7 @@ mod acl;
 pub mod alloc;
 pub mod attr;
 mod changes;
+pub mod choices;
 mod close;
 pub mod dir;
 pub mod error;
@@ -33,6 +34,7 @@ mod volume;
 pub mod xattr;
 
 pub use attr::Attr;
+pub use choices::{Choices, Profile};
 pub use error::{Error, Result};
 pub use inode_ops::{Cred, New, NewKind, SetAttr, SetTime};
 pub use namei::RenameFlags;

@@ -8,6 +8,7 @@
 //! superblock ─> features, size ─> journal's map ─> recovery ─> superblock again ─> marked in use, flush ─> log, descriptors, orphans
 //! ```
 
+use crate::choices::Choices;
 use crate::error::{Error, Result};
 use crate::file::{Files, Ticks};
 use crate::journal_open::{self, OnDamage};
@@ -60,6 +61,7 @@ impl Volume {
         options: Options,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
+        check_choices(options.choices())?;
         let gate = Arc::new(FlushGate::new(devices.fs.clone()));
         let mut sb = first_superblock(&devices, &clock)?;
         check_device(&sb, &*devices.fs)?;
@@ -242,6 +244,15 @@ fn only_read(sb: &Superblock) -> Result<Option<&'static str>> {
         }
         Access::ReadWrite => None,
     })
+}
+
+/// The four choices go together, and this version has them.
+fn check_choices(choices: Choices) -> Result<()> {
+    choices.log().map_err(|illegal| Unsupported::new(illegal.to_string()))?;
+    match choices.unbuilt() {
+        Some(what) => Err(Unsupported::new(what).into()),
+        None => Ok(()),
+    }
 }
 
 /// The image is whole, and no block is smaller than what the device writes at once.

@@ -1,20 +1,9 @@
 //! Choices made at mount.
 
+pub use crate::choices::Route;
+use crate::choices::{Checkpoint, Choices, CommitMode, Record};
 use quire_layout::superblock::OnError;
 use std::time::Duration;
-
-/// Does a file-data update go through the journal, or in place? (`data=`)
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Route {
-    /// No journal at all.
-    None,
-    /// In place, in no order with the metadata.
-    Writeback,
-    /// In place, before the metadata that names it.
-    Ordered,
-    /// Through the journal, with the metadata.
-    Journal,
-}
 
 /// When reading counts as access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +20,9 @@ pub struct Options {
     /// Do not read or replay the journal; read-only.
     pub no_load: bool,
     pub route: Route,
+    pub record: Record,
+    pub commit_mode: CommitMode,
+    pub checkpoint: Checkpoint,
     /// `None`: what the superblock says.
     pub on_error: Option<OnError>,
     pub atime: Atime,
@@ -56,6 +48,9 @@ impl Default for Options {
             read_only: false,
             no_load: false,
             route: Route::Ordered,
+            record: Record::Block,
+            commit_mode: CommitMode::Barrier,
+            checkpoint: Checkpoint::Lazy,
             on_error: None,
             atime: Atime::Relative,
             commit_interval: Duration::from_secs(5),
@@ -66,5 +61,19 @@ impl Default for Options {
             acl: true,
             mounted_on: String::new(),
         }
+    }
+}
+
+impl Options {
+    /// The four choices.
+    #[must_use]
+    pub fn choices(&self) -> Choices {
+        Choices::new(self.route, self.record, self.commit_mode, self.checkpoint)
+    }
+
+    /// With these four choices.
+    #[must_use]
+    pub fn with(self, c: Choices) -> Self {
+        Options { route: c.route, record: c.record, commit_mode: c.commit, checkpoint: c.checkpoint, ..self }
     }
 }

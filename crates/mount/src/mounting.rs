@@ -1,6 +1,6 @@
 //! Attaching a session to a directory, and detaching it.
 //!
-//! As root by mount(2): type `fuse.quire`, or `fuseblk.quire` for a block device, which gives us sync(2) and an umount(2) that
+//! As root by mount(2): type `fuse.quire.PROFILE`, or `fuseblk.quire.PROFILE` for a block device, which gives us sync(2) and an umount(2) that
 //! waits for the clean image. Everybody else through the set-user-id helper `fusermount3`.
 
 use crate::channel::Channel;
@@ -40,6 +40,8 @@ pub(crate) struct Attach<'a> {
     pub source: &'a Path,
     pub dir: &'a Path,
     pub options: &'a MountOptions,
+    /// Tells the profile in `/proc/mounts`, as the end of the type: FUSE shows no options of ours.
+    pub label: &'a str,
     pub read_only: bool,
     /// The block size for a block device that is mounted as such.
     pub fuseblk: Option<usize>,
@@ -71,13 +73,13 @@ impl Attach<'_> {
         if self.allow_other() {
             data.push_str(",allow_other");
         }
-        let mut kind = "fuse.quire";
+        let mut kind = format!("fuse.quire.{}", self.label);
         if let Some(block_size) = self.fuseblk {
-            kind = "fuseblk.quire";
+            kind = format!("fuseblk.quire.{}", self.label);
             data.push_str(&format!(",blksize={block_size}"));
         }
         let data = CString::new(data).map_err(|_| Errno::INVAL)?;
-        rustix::mount::mount(self.source, self.dir, kind, self.flags(), data.as_c_str())
+        rustix::mount::mount(self.source, self.dir, kind.as_str(), self.flags(), data.as_c_str())
     }
 
     fn flags(&self) -> MountFlags {
@@ -104,7 +106,8 @@ impl Attach<'_> {
     fn helper_options(&self) -> String {
         let o = self.options;
         let source = self.source.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,");
-        let mut list = vec![format!("fsname={source}"), "subtype=quire".into(), "default_permissions".into()];
+        let mut list =
+            vec![format!("fsname={source}"), format!("subtype=quire.{}", self.label), "default_permissions".into()];
         let flags = [
             (self.read_only, "ro"),
             (self.allow_other(), "allow_other"),
@@ -246,12 +249,13 @@ mod tests {
             source: Path::new("/tmp/a,b.img"),
             dir: Path::new("/mnt"),
             options: &options,
+            label: "ext4-journal",
             read_only: true,
             fuseblk: None,
         };
         assert_eq!(
             a.helper_options(),
-            r"fsname=/tmp/a\,b.img,subtype=quire,default_permissions,ro,allow_other,nosuid,noexec"
+            r"fsname=/tmp/a\,b.img,subtype=quire.ext4-journal,default_permissions,ro,allow_other,nosuid,noexec"
         );
         assert_eq!(a.flags(), MountFlags::RDONLY | MountFlags::NOEXEC | MountFlags::NOSUID | MountFlags::RELATIME);
     }

@@ -3,6 +3,7 @@
 //! What an option asks for and we cannot give is refused by its name, never ignored. Options that only tune the
 //! kernel's implementation are accepted and change nothing; so are mount(8)'s own (`user`, `noauto`, `x-*`).
 
+use quire_fs::choices::{Checkpoint, Choices, CommitMode, Profile, Record};
 use quire_fs::options::{Atime, Route};
 use quire_layout::superblock::{OnError, Superblock, default_opts};
 use std::path::PathBuf;
@@ -15,6 +16,9 @@ pub struct MountOptions {
     /// Leave the journal alone; read-only.
     pub no_load: bool,
     pub data: Option<Route>,
+    pub record: Option<Record>,
+    pub commit_mode: Option<CommitMode>,
+    pub checkpoint: Option<Checkpoint>,
     pub on_error: Option<OnError>,
     pub atime: Option<Atime>,
     /// Reading a directory does not count as access.
@@ -132,6 +136,7 @@ impl MountOptions {
     pub fn parse(list: &str) -> Result<Self, OptionError> {
         let mut options = MountOptions::default();
         options.add(list)?;
+        options.choices(Route::Ordered)?;
         Ok(options)
     }
 
@@ -194,11 +199,11 @@ impl MountOptions {
 
     fn set_value(&mut self, option: &str, name: &str, value: &str) -> Result<(), OptionError> {
         match name {
-            "data" => self.data = Some(route(option, value)?),
-            "profile" => self.data = Some(profile(option, value)?),
-            "record" => only(option, value, "block")?,
-            "commit_mode" => only(option, value, "barrier")?,
-            "checkpoint" => only(option, value, "lazy")?,
+            "data" => self.data = Some(choice(option, value)?),
+            "record" => self.record = Some(choice(option, value)?),
+            "commit_mode" => self.commit_mode = Some(choice(option, value)?),
+            "checkpoint" => self.checkpoint = Some(choice(option, value)?),
+            "profile" => self.set_choices(choice::<Profile>(option, value)?.choices()),
             "errors" => self.on_error = Some(on_error(option, value)?),
             "data_err" => only(option, value, "ignore")?,
             "dax" => only(option, value, "never")?,
@@ -225,9 +230,38 @@ impl MountOptions {
         Ok(())
     }
 
+    fn set_choices(&mut self, c: Choices) {
+        self.data = Some(c.route);
+        self.record = Some(c.record);
+        self.commit_mode = Some(c.commit);
+        self.checkpoint = Some(c.checkpoint);
+    }
+
+    /// The four choices; `route` is taken where `data=` says nothing, and what is not said goes with the route.
+    ///
+    /// # Errors
+    /// They do not go together, or this version does not have them.
+    pub fn choices(&self, route: Route) -> Result<Choices, OptionError> {
+        let usual = Choices::of_route(self.data.unwrap_or(route));
+        let chosen = Choices {
+            route: usual.route,
+            record: self.record.unwrap_or(usual.record),
+            commit: self.commit_mode.unwrap_or(usual.commit),
+            checkpoint: self.checkpoint.unwrap_or(usual.checkpoint),
+        };
+        let refused = |why: String| bad(&chosen.to_string(), why);
+        chosen.log().map_err(|illegal| refused(illegal.to_string()))?;
+        match chosen.unbuilt() {
+            Some(what) => Err(refused(format!("this version does not have {what}"))),
+            None => Ok(chosen),
+        }
+    }
+
     /// The engine's options for an image with this superblock, mounted on `mounted_on`.
-    #[must_use]
-    pub fn for_volume(&self, sb: &Superblock, mounted_on: &str) -> quire_fs::Options {
+    ///
+    /// # Errors
+    /// As [`MountOptions::choices`].
+    pub fn for_volume(&self, sb: &Superblock, mounted_on: &str) -> Result<quire_fs::Options, OptionError> {
         let stored = sb.default_mount_opts();
         let has = |bit| stored & bit != 0;
         let stored_route = match stored & default_opts::JMODE {
@@ -236,10 +270,9 @@ impl MountOptions {
             _ => Route::Ordered,
         };
         let fallback = quire_fs::Options::default();
-        quire_fs::Options {
+        let options = quire_fs::Options {
             read_only: self.read_only,
             no_load: self.no_load,
-            route: self.data.unwrap_or(stored_route),
             on_error: self.on_error,
             atime: self.atime.unwrap_or(Atime::Relative),
             commit_interval: self.commit.unwrap_or(fallback.commit_interval),
@@ -250,7 +283,9 @@ impl MountOptions {
             user_xattr: self.user_xattr.unwrap_or(true),
             acl: self.acl.unwrap_or(true),
             mounted_on: mounted_on.to_owned(),
-        }
+            ..fallback
+        };
+        Ok(options.with(self.choices(stored_route)?))
     }
 }
 
@@ -269,21 +304,12 @@ fn only(option: &str, value: &str, have: &str) -> Result<(), OptionError> {
     if value == have { Ok(()) } else { Err(bad(option, format!("this version has only \"{have}\""))) }
 }
 
-fn route(option: &str, value: &str) -> Result<Route, OptionError> {
-    Ok(match value {
-        "none" => Route::None,
-        "writeback" => Route::Writeback,
-        "ordered" => Route::Ordered,
-        "journal" => Route::Journal,
-        _ => return Err(bad(option, "none, writeback, ordered or journal is expected")),
-    })
-}
-
-fn profile(option: &str, value: &str) -> Result<Route, OptionError> {
-    match value.strip_prefix("ext4-") {
-        Some(name @ ("none" | "writeback" | "ordered" | "journal")) => route(option, name),
-        _ => Err(bad(option, "ext4-none, ext4-writeback, ext4-ordered or ext4-journal is expected")),
-    }
+/// A value of one of the four choices, or a profile.
+fn choice<T: std::str::FromStr<Err = quire_fs::choices::UnknownValue>>(
+    option: &str,
+    value: &str,
+) -> Result<T, OptionError> {
+    value.parse().map_err(|e: quire_fs::choices::UnknownValue| bad(option, e.to_string()))
 }
 
 fn on_error(option: &str, value: &str) -> Result<OnError, OptionError> {
@@ -383,6 +409,21 @@ mod tests {
     }
 
     #[test]
+    fn the_four_choices_go_together_or_are_refused_with_the_nearest() {
+        let o = parse("profile=ext4-journal,data=writeback");
+        assert_eq!(o.choices(Route::Ordered), Ok(Choices::of_route(Route::Writeback)));
+        assert_eq!(parse("data=writeback,profile=ext4-journal").data, Some(Route::Journal));
+        assert_eq!(parse("").choices(Route::Journal).unwrap().route, Route::Journal);
+        let refused = |list| match MountOptions::parse(list) {
+            Err(OptionError::Bad { option, why }) => format!("{option}: {why}"),
+            other => panic!("{list}: {other:?}"),
+        };
+        assert!(refused("data=none,record=range").contains("the nearest combination is data=none,record=block"));
+        assert!(refused("data=journal,checkpoint=regions:2").contains("checkpoint=lazy"));
+        assert!(refused("profile=djfs").contains("this version does not have commit_mode=nvram"));
+    }
+
+    #[test]
     fn what_cannot_be_had_is_refused_by_name() {
         assert_eq!(MountOptions::parse("rw,frobnicate"), Err(OptionError::Unknown("frobnicate".into())));
         assert_eq!(MountOptions::parse("size=4"), Err(OptionError::Unknown("size=4".into())));
@@ -390,10 +431,11 @@ mod tests {
             "nobarrier",
             "barrier=0",
             "data=fast",
+            "record=all",
+            "checkpoint=regions",
+            "profile=fast",
             "errors=ignore",
             "sb=32768",
-            "profile=auto",
-            "record=range",
             "journal_async_commit",
             "resuid=7",
             "commit=x",

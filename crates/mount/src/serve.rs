@@ -9,7 +9,7 @@
 use crate::control::About;
 use crate::daemon;
 use crate::mounting::{self, Attach, AttachError};
-use crate::options::MountOptions;
+use crate::options::{MountOptions, OptionError};
 use crate::server::{Manner, Server};
 use crate::session::{Session, Wishes};
 use crate::stats::{DeviceFigures, Stats};
@@ -17,7 +17,7 @@ use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock};
 use quire_fs::options::{Atime, Route};
-use quire_fs::{Devices, Volume};
+use quire_fs::{Choices, Devices, Volume};
 use quire_journal::recover::Progress;
 use quire_layout::Ino;
 use quire_layout::features::{compat, incompat};
@@ -56,6 +56,8 @@ pub enum MountError {
     #[error("the FUSE session ended: {}", crate::fail::words(*.0))]
     Session(Errno),
     #[error("{0}")]
+    Options(#[from] OptionError),
+    #[error("{0}")]
     System(#[from] std::io::Error),
     #[error("{}: unmounted, but not clean: {source}", image.display())]
     NotClean { image: PathBuf, source: quire_fs::Error },
@@ -66,6 +68,7 @@ impl MountError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
+            MountError::Options(_) => 1,
             MountError::System(_) => 2,
             MountError::Attach { source: AttachError::NoFuse(_) | AttachError::NoHelper(_), .. } => 2,
             MountError::Attach { source: AttachError::Mount(Errno::PERM), .. } => 1,
@@ -184,7 +187,7 @@ impl Place<'_> {
 
     fn volume(&self, fs: Arc<Disk>, sb: &Superblock, progress: &mut dyn FnMut(Progress)) -> Result<Opened, MountError> {
         let journal = self.journal(sb, fs.info().read_only)?;
-        let options = self.options.for_volume(sb, &mounting::printable(&self.dir));
+        let options = self.options.for_volume(sb, &mounting::printable(&self.dir))?;
         let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|j| j as Arc<dyn BlockDevice>) };
         let volume = Volume::open_with(devices, Arc::new(SystemClock), options.clone(), progress)
             .map_err(|source| MountError::Volume { image: self.image.clone(), source })?;
@@ -196,7 +199,8 @@ impl Place<'_> {
         let fs = Arc::new(Counted::new(self.open(true)?));
         let sb = self.superblock(&fs)?;
         let opened = self.volume(fs, &sb, progress)?;
-        let attached = self.attach(opened.volume.why_read_only().is_some(), None);
+        let read_only = opened.volume.why_read_only().is_some();
+        let attached = self.attach(opened.options.choices(), read_only, None);
         let channel = match attached {
             Ok(channel) => channel,
             Err(e) => {
@@ -216,7 +220,8 @@ impl Place<'_> {
             let read_only = device.info().read_only || self.options.read_only;
             (sb, read_only)
         };
-        let channel = self.attach(read_only, Some(sb.block_size().bytes()))?;
+        let choices = self.options.for_volume(&sb, "")?.choices();
+        let channel = self.attach(choices, read_only, Some(sb.block_size().bytes()))?;
         let opened = self.open(false).and_then(|device| self.volume(Arc::new(Counted::new(device)), &sb, progress));
         match opened {
             Ok(opened) => self.start(channel, opened),
@@ -229,8 +234,14 @@ impl Place<'_> {
         }
     }
 
-    fn attach(&self, read_only: bool, fuseblk: Option<usize>) -> Result<crate::channel::Channel, MountError> {
-        Attach { source: &self.image, dir: &self.dir, options: self.options, read_only, fuseblk }
+    fn attach(
+        &self,
+        choices: Choices,
+        read_only: bool,
+        fuseblk: Option<usize>,
+    ) -> Result<crate::channel::Channel, MountError> {
+        let label = choices.label();
+        Attach { source: &self.image, dir: &self.dir, options: self.options, label: &label, read_only, fuseblk }
             .attach()
             .map_err(|source| MountError::Attach { dir: self.dir.clone(), source })
     }
@@ -253,7 +264,7 @@ impl Place<'_> {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
         };
-        let figures = Figures { volume: volume.clone(), fs, journal, route: options.route };
+        let figures = Figures { volume: volume.clone(), fs, journal, choices: options.choices() };
         let server = Arc::new(Server::new(volume, manner, Box::new(move |requests| figures.json(requests))));
         let wishes =
             Wishes { writeback_cache: !self.options.write_through && !read_only, acl: options.acl, whole_seconds };
@@ -293,7 +304,7 @@ struct Figures {
     volume: Volume,
     fs: Arc<Disk>,
     journal: Option<Arc<Disk>>,
-    route: Route,
+    choices: Choices,
 }
 
 impl Figures {
@@ -303,7 +314,9 @@ impl Figures {
         if let Some(journal) = &self.journal {
             stats.devices.insert("journal".into(), DeviceFigures::from(&journal.snapshot()));
         }
-        if self.route == Route::Journal {
+        stats.profile = self.choices.label();
+        stats.choices = self.choices.to_string();
+        if self.choices.route == Route::Journal {
             stats.atomic_write_bytes = u64::try_from(self.volume.request_bytes()).unwrap_or(0);
         }
         stats.read_only = self.volume.why_read_only().map(str::to_owned);

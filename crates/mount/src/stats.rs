@@ -9,6 +9,12 @@ use std::collections::BTreeMap;
 /// Everything, since the mount.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
+    /// The profile's name, or the four values where they have none.
+    #[serde(default)]
+    pub profile: String,
+    /// The four choices, as mount options.
+    #[serde(default)]
+    pub choices: String,
     pub journal: JournalFigures,
     /// By device: `fs`, and `journal` where it has its own.
     pub devices: BTreeMap<String, DeviceFigures>,

@@ -38,7 +38,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn table(s: &Stats) -> String {
-    let mut out = journal(&s.journal);
+    let mut out = format!("profile {} ({})\n", s.profile, s.choices);
+    out.push_str(&journal(&s.journal));
     out.push_str(&format!("\n{} FUSE requests\n", s.requests));
     if s.atomic_write_bytes > 0 {
         out.push_str(&format!("write requests of up to {} bytes are all or nothing\n", s.atomic_write_bytes));

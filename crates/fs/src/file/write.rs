@@ -338,7 +338,7 @@ pub(super) fn is_journaled_file(op: &Op<'_>, inode: &Inode) -> bool {
     match op.vol.options.route {
         Route::Journal => true,
         Route::None => false,
-        Route::Ordered | Route::Writeback => op.vol.journal.has_log() && inode.has(flags::JOURNAL_DATA),
+        _ => op.vol.journal.has_log() && inode.has(flags::JOURNAL_DATA),
     }
 }
 

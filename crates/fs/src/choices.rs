@@ -1,0 +1,371 @@
+//! The four choices of the engine, which combinations are legal, and the names of some of them: profiles.
+//!
+//! | choice | question | values |
+//! |---|---|---|
+//! | [`Route`] (`data=`) | through the journal, or in place? | none writeback ordered journal adaptive selective overwrite auto |
+//! | [`Record`] (`record=`) | how is a journaled block written down? | block range=data range delta |
+//! | [`CommitMode`] (`commit_mode=`) | what makes a transaction durable? | barrier checksum nvram |
+//! | [`Checkpoint`] (`checkpoint=`) | how is log space reclaimed? | lazy regions:N |
+//!
+//! The format of the log follows from them ([`Choices::log`]) and has no option of its own. [`Choices::log`] is the one place that
+//! says what is legal; [`Choices::unbuilt`] says what this version does not do yet.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Does a file-data update go through the journal, or in place? (`data=`)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route {
+    /// No journal at all.
+    None,
+    /// In place, in no order with the metadata.
+    Writeback,
+    /// In place, before the metadata that names it.
+    Ordered,
+    /// Through the journal, with the metadata.
+    Journal,
+    /// Each file has its own mode (JoJ).
+    Adaptive,
+    /// Small updates through the journal, large ones in place (Okeanos).
+    Selective,
+    /// Overwritten blocks through the journal, new ones in place (RFJ).
+    Overwrite,
+    /// As `Overwrite` promises, at the lowest cost.
+    Auto,
+}
+
+/// How is a journaled block written down? (`record=`)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// Whole.
+    Block,
+    /// File data as the byte ranges that changed, metadata whole (Okeanos' multiwrite blocks).
+    RangeData,
+    /// The byte ranges that changed, metadata too.
+    Range,
+    /// The difference to the image that was logged last, compressed (DJFS).
+    Delta,
+}
+
+/// What makes a transaction durable? (`commit_mode=`)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommitMode {
+    /// Body, flush, then the block that makes it valid.
+    Barrier,
+    /// One write that checks itself, one flush.
+    Checksum,
+    /// Stores and fences.
+    Nvram,
+}
+
+/// How is log space reclaimed? (`checkpoint=`)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Checkpoint {
+    /// When room is needed, oldest transactions first.
+    Lazy,
+    /// By so many regions, each written home when it is full (DJFS).
+    Regions(u8),
+}
+
+/// The format that a log is written in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogKind {
+    /// There is no log.
+    None,
+    /// jbd2's: the kernel and e2fsck replay it.
+    Jbd2,
+    /// Quire's block log.
+    Quire,
+    /// Quire's log in NVRAM.
+    Nvram,
+}
+
+/// One value of each choice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choices {
+    pub route: Route,
+    pub record: Record,
+    pub commit: CommitMode,
+    pub checkpoint: Checkpoint,
+}
+
+/// Why a combination is refused, and the nearest one that is legal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Illegal {
+    pub why: &'static str,
+    pub nearest: Choices,
+}
+
+impl fmt::Display for Illegal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; the nearest combination is {}", self.why, self.nearest)
+    }
+}
+
+impl Choices {
+    #[must_use]
+    pub const fn new(route: Route, record: Record, commit: CommitMode, checkpoint: Checkpoint) -> Self {
+        Choices { route, record, commit, checkpoint }
+    }
+
+    /// What a route goes with where nothing else is said: the profile of its name.
+    #[must_use]
+    pub fn of_route(route: Route) -> Self {
+        match route {
+            Route::None => Profile::Ext4None,
+            Route::Writeback => Profile::Ext4Writeback,
+            Route::Ordered => Profile::Ext4Ordered,
+            Route::Journal => Profile::Ext4Journal,
+            Route::Adaptive => Profile::Joj,
+            Route::Selective => Profile::Selective,
+            Route::Overwrite => Profile::Rfj,
+            Route::Auto => Profile::Auto,
+        }
+        .choices()
+    }
+
+    /// The log that this combination is written in.
+    ///
+    /// # Errors
+    /// The combination makes no sense.
+    pub fn log(self) -> Result<LogKind, Illegal> {
+        use Checkpoint::{Lazy, Regions};
+        use CommitMode::{Barrier, Checksum, Nvram};
+        use Record::{Block, Delta, Range, RangeData};
+        let illegal = |why, nearest| Err(Illegal { why, nearest });
+        match (self.route, self.record, self.commit, self.checkpoint) {
+            (Route::None, Block, Barrier, Lazy) => Ok(LogKind::None),
+            (Route::None, ..) => illegal(
+                "data=none has no log whose records, commits or checkpoints could be chosen",
+                Choices::of_route(Route::None),
+            ),
+            (_, _, Barrier | Checksum, Regions(_)) => illegal(
+                "checkpoint=regions divides a log in NVRAM; a log on a block device is reclaimed lazily",
+                Choices { checkpoint: Lazy, ..self },
+            ),
+            (_, RangeData, Nvram, _) => illegal(
+                "record=range=data packs data into blocks; a log in NVRAM has none, its ranges are of bytes",
+                Choices { record: Range, ..self },
+            ),
+            (_, _, Nvram, Regions(0 | 1)) => illegal(
+                "with fewer than two regions every commit would wait for a checkpoint",
+                Choices { checkpoint: Regions(2), ..self },
+            ),
+            (_, Block | Range | Delta, Nvram, Lazy | Regions(2..)) => Ok(LogKind::Nvram),
+            (_, Block, Barrier, Lazy) => Ok(LogKind::Jbd2),
+            (_, RangeData | Range | Delta, Barrier, Lazy) | (_, Block | RangeData | Range | Delta, Checksum, Lazy) => {
+                Ok(LogKind::Quire)
+            }
+        }
+    }
+
+    /// What of these this version does not do yet, if anything.
+    #[must_use]
+    pub fn unbuilt(self) -> Option<String> {
+        match self.route {
+            Route::None | Route::Writeback | Route::Ordered | Route::Journal => {}
+            Route::Adaptive | Route::Selective | Route::Overwrite | Route::Auto => {
+                return Some(format!("data={}", self.route));
+            }
+        }
+        match self.log() {
+            Ok(LogKind::Nvram) => Some(format!("commit_mode={}", self.commit)),
+            Ok(LogKind::Quire) => Some(format!("record={} with commit_mode={}", self.record, self.commit)),
+            _ => None,
+        }
+    }
+
+    /// The name of this combination, if it has one.
+    #[must_use]
+    pub fn profile(self) -> Option<Profile> {
+        Profile::ALL.into_iter().find(|p| p.choices() == self)
+    }
+
+    /// A short word for it, without spaces or commas: the profile, or the four values.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self.profile() {
+            Some(p) => p.to_string(),
+            None => format!("{}+{}+{}+{}", self.route, self.record, self.commit, self.checkpoint),
+        }
+    }
+}
+
+impl fmt::Display for Choices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Choices { route, record, commit, checkpoint } = self;
+        write!(f, "data={route},record={record},commit_mode={commit},checkpoint={checkpoint}")
+    }
+}
+
+/// Enums of unit values, each with its one name.
+macro_rules! named {
+    ($type:ident: $($value:ident = $name:literal),+ $(,)?) => {
+        impl $type {
+            pub const ALL: [$type; [$($name),+].len()] = [$($type::$value),+];
+
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $($type::$value => $name),+ }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = UnknownValue;
+            fn from_str(s: &str) -> Result<Self, UnknownValue> {
+                $type::ALL.into_iter().find(|v| v.name() == s).ok_or_else(|| UnknownValue {
+                    expected: $type::ALL.map(|v| v.name()).join(", "),
+                })
+            }
+        }
+    };
+}
+
+/// No value of a choice has this name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("one of {expected} is expected")]
+pub struct UnknownValue {
+    expected: String,
+}
+
+named!(Route: None = "none", Writeback = "writeback", Ordered = "ordered", Journal = "journal", Adaptive = "adaptive",
+    Selective = "selective", Overwrite = "overwrite", Auto = "auto");
+named!(Record: Block = "block", RangeData = "range=data", Range = "range", Delta = "delta");
+named!(CommitMode: Barrier = "barrier", Checksum = "checksum", Nvram = "nvram");
+
+impl fmt::Display for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Checkpoint::Lazy => f.pad("lazy"),
+            Checkpoint::Regions(n) => write!(f, "regions:{n}"),
+        }
+    }
+}
+
+impl FromStr for Checkpoint {
+    type Err = UnknownValue;
+    fn from_str(s: &str) -> Result<Self, UnknownValue> {
+        let regions = || s.strip_prefix("regions:")?.parse().ok().map(Checkpoint::Regions);
+        let known = if s == "lazy" { Some(Checkpoint::Lazy) } else { regions() };
+        known.ok_or_else(|| UnknownValue { expected: "lazy, regions:N".to_owned() })
+    }
+}
+
+/// A name for one value of each choice (`profile=`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profile {
+    Ext4None,
+    Ext4Writeback,
+    Ext4Ordered,
+    Ext4Journal,
+    /// JoJ's third series: everything journaled, one I/O to a commit.
+    SingleIo,
+    Joj,
+    /// Okeanos' wasteless journaling.
+    Wasteless,
+    /// Okeanos' selective journaling.
+    Selective,
+    Rfj,
+    /// DJFS' baseline: whole blocks in NVRAM.
+    Nvj,
+    Djfs,
+    Djfs4,
+    Auto,
+}
+
+named!(Profile: Ext4None = "ext4-none", Ext4Writeback = "ext4-writeback", Ext4Ordered = "ext4-ordered",
+    Ext4Journal = "ext4-journal", SingleIo = "single-io", Joj = "joj", Wasteless = "wasteless", Selective = "selective",
+    Rfj = "rfj", Nvj = "nvj", Djfs = "djfs", Djfs4 = "djfs4", Auto = "auto");
+
+impl Profile {
+    /// What it stands for.
+    #[must_use]
+    pub const fn choices(self) -> Choices {
+        use Checkpoint::{Lazy, Regions};
+        use CommitMode::{Barrier, Checksum, Nvram};
+        match self {
+            Profile::Ext4None => Choices::new(Route::None, Record::Block, Barrier, Lazy),
+            Profile::Ext4Writeback => Choices::new(Route::Writeback, Record::Block, Barrier, Lazy),
+            Profile::Ext4Ordered => Choices::new(Route::Ordered, Record::Block, Barrier, Lazy),
+            Profile::Ext4Journal => Choices::new(Route::Journal, Record::Block, Barrier, Lazy),
+            Profile::SingleIo => Choices::new(Route::Journal, Record::Block, Checksum, Lazy),
+            Profile::Joj => Choices::new(Route::Adaptive, Record::Block, Checksum, Lazy),
+            Profile::Wasteless => Choices::new(Route::Journal, Record::RangeData, Checksum, Lazy),
+            Profile::Selective => Choices::new(Route::Selective, Record::RangeData, Checksum, Lazy),
+            Profile::Rfj => Choices::new(Route::Overwrite, Record::Block, Barrier, Lazy),
+            Profile::Nvj => Choices::new(Route::Journal, Record::Block, Nvram, Lazy),
+            Profile::Djfs => Choices::new(Route::Journal, Record::Delta, Nvram, Regions(2)),
+            Profile::Djfs4 => Choices::new(Route::Journal, Record::Delta, Nvram, Regions(4)),
+            Profile::Auto => Choices::new(Route::Auto, Record::Range, Checksum, Lazy),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = Choices> {
+        let checkpoints = [Checkpoint::Lazy, Checkpoint::Regions(1), Checkpoint::Regions(2), Checkpoint::Regions(4)];
+        Route::ALL.into_iter().flat_map(move |route| {
+            Record::ALL.into_iter().flat_map(move |record| {
+                CommitMode::ALL.into_iter().flat_map(move |commit| {
+                    checkpoints.into_iter().map(move |checkpoint| Choices { route, record, commit, checkpoint })
+                })
+            })
+        })
+    }
+
+    #[test]
+    fn the_nearest_combination_of_an_illegal_one_is_reached() {
+        for c in all() {
+            let mut c = c;
+            let mut steps = 0;
+            while let Err(i) = c.log() {
+                assert!(i.nearest != c && i.nearest.route == c.route && !i.why.is_empty(), "{c}");
+                c = i.nearest;
+                steps += 1;
+                assert!(steps < 4, "{c}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_format_of_the_log_follows_from_the_choices() {
+        let kinds = |f: fn(&Choices) -> bool| all().filter(f).map(|c| c.log().ok()).collect::<Vec<_>>();
+        assert!(kinds(|c| c.route == Route::None).iter().all(|k| matches!(k, None | Some(LogKind::None))));
+        for c in all().filter(|c| c.route != Route::None) {
+            let expected = match (c.record, c.commit, c.checkpoint) {
+                (Record::Block, CommitMode::Barrier, Checkpoint::Lazy) => Some(LogKind::Jbd2),
+                (_, CommitMode::Barrier | CommitMode::Checksum, Checkpoint::Lazy) => Some(LogKind::Quire),
+                (Record::RangeData, CommitMode::Nvram, _) | (_, _, Checkpoint::Regions(1)) => None,
+                (_, CommitMode::Nvram, _) => Some(LogKind::Nvram),
+                _ => None,
+            };
+            assert_eq!(c.log().ok(), expected, "{c}");
+        }
+    }
+
+    #[test]
+    fn profiles_are_legal_and_names_lead_back() {
+        for p in Profile::ALL {
+            assert!(p.choices().log().is_ok(), "{p}");
+            assert_eq!((p.choices().profile(), p.name().parse()), (Some(p), Ok(p)));
+        }
+        for c in all() {
+            assert_eq!(c.route.to_string().parse(), Ok(c.route));
+            assert_eq!(c.record.to_string().parse(), Ok(c.record));
+            assert_eq!(c.commit.to_string().parse(), Ok(c.commit));
+            assert_eq!(c.checkpoint.to_string().parse(), Ok(c.checkpoint));
+            assert!(!c.label().contains([',', ' ']));
+        }
+        assert!("regions:x".parse::<Checkpoint>().is_err() && "regions:300".parse::<Checkpoint>().is_err());
+        assert!("fast".parse::<Route>().unwrap_err().to_string().contains("overwrite"));
+    }
+}
