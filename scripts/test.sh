@@ -18,7 +18,7 @@ awk '
 	/^[Ss][Kk][Ii][Pp][Pp][Ee][Dd]:? / { print "   " $0 }
 	/^test result:/ && $4 + $6 + $8 > 0 { print suite ": " $4 " passed, " $6 " failed" }
 	/^error/ { print }' "$out/cargo.log"
-[ $status = 0 ] || { say "-- the end of $out/cargo.log:"; tail -n 200 "$out/cargo.log"; }
+unit=$status
 read -r passed failed skipped < <(awk '
 	/^test result:/ { passed += $4; failed += $6; skipped += $8 }
 	/^[Ss][Kk][Ii][Pp][Pp][Ee][Dd]:? / { passed--; skipped++ }
@@ -38,6 +38,16 @@ else
 fi
 passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 
+# What failed is said last, where a reader of a long log looks first.
+if [ $unit != 0 ]; then
+	say "-- from $out/cargo.log:"
+	awk '
+		/^error(\[|:)/ { print }
+		/^ +Running |^ +Doc-tests / { suite = $0 }
+		/^failures:$/ { if (!shown) print suite; shown = 1; p = 1 }
+		/^test result:/ { p = 0; shown = 0 }
+		p' "$out/cargo.log" | tail -n 150
+fi
 say
 say "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
