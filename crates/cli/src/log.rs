@@ -1,12 +1,14 @@
 //! Where messages go: standard error in the foreground, a file with `--log`, else the system's log.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The variable that says what is logged, e.g. `QUIRE_LOG=debug` or `quire_mount=trace`.
 const VARIABLE: &str = "QUIRE_LOG";
@@ -18,16 +20,23 @@ fn filter(default: &str) -> EnvFilter {
 /// Messages go to standard error.
 pub(crate) fn to_stderr(default: &str) {
     let builder = tracing_subscriber::fmt().with_env_filter(filter(default)).with_target(false);
-    builder.with_writer(io::stderr).without_time().init();
+    builder.with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).without_time().init();
 }
 
-/// Messages go to the end of a file.
+/// Messages go to the end of a file; until the daemon lets go of it, warnings and errors go to standard error, too.
 ///
 /// # Errors
 /// It cannot be opened.
 pub(crate) fn to_file(path: &Path) -> io::Result<()> {
     let file = File::options().create(true).append(true).open(path)?;
-    tracing_subscriber::fmt().with_env_filter(filter("info")).with_ansi(false).with_writer(file).init();
+    let file = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(file);
+    let words = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_level(false)
+        .with_writer(Syslog { socket: None });
+    tracing_subscriber::registry().with(filter("info")).with(file).with(words).init();
     Ok(())
 }
 
@@ -46,7 +55,7 @@ pub(crate) fn to_syslog() {
         .init();
 }
 
-/// Writes to `/dev/log`, one datagram a message.
+/// Writes to `/dev/log`, one datagram a message, where there is one; warnings and errors to standard error, too.
 struct Syslog {
     socket: Option<UnixDatagram>,
 }

@@ -49,8 +49,10 @@ pub enum OpenError {
     WrongType(PathBuf),
     #[error("{}: in use by {holder}", path.display())]
     Busy { path: PathBuf, holder: Holder },
-    #[error("{}: no room for a device at byte {offset}: the file has {size} bytes, sectors have {sector}", path.display())]
-    BadRange { path: PathBuf, offset: u64, size: u64, sector: u32 },
+    #[error("{}: nothing to open at byte {offset}: it has {size} bytes", path.display())]
+    BadRange { path: PathBuf, offset: u64, size: u64 },
+    #[error("{}: the offset {offset} is not a multiple of the sector size, {sector}", path.display())]
+    Unaligned { path: PathBuf, offset: u64, sector: u32 },
     #[error("{}: {what}: {source}", path.display())]
     Io { path: PathBuf, what: &'static str, source: io::Error },
 }
@@ -66,7 +68,7 @@ impl OpenError {
             OpenError::IsDirectory(_) => Errno::ISDIR.raw_os_error(),
             OpenError::WrongType(_) => Errno::NOTBLK.raw_os_error(),
             OpenError::Busy { .. } => Errno::BUSY.raw_os_error(),
-            OpenError::BadRange { .. } => Errno::INVAL.raw_os_error(),
+            OpenError::BadRange { .. } | OpenError::Unaligned { .. } => Errno::INVAL.raw_os_error(),
             OpenError::Io { source, .. } => source.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
         }
     }
@@ -200,8 +202,11 @@ fn turn_off_direct(fd: &OwnedFd) -> Result<(), Errno> {
 /// Bytes of the device: what follows the offset, limited, in whole sectors.
 fn device_size(path: &Path, how: OpenOptions, whole: u64, logical: u32) -> Result<u64, OpenError> {
     let sector = u64::from(logical);
-    let bad = || OpenError::BadRange { path: path.to_owned(), offset: how.offset, size: whole, sector: logical };
-    let rest = whole.checked_sub(how.offset).filter(|_| how.offset.is_multiple_of(sector)).ok_or_else(bad)?;
+    if !how.offset.is_multiple_of(sector) {
+        return Err(OpenError::Unaligned { path: path.to_owned(), offset: how.offset, sector: logical });
+    }
+    let bad = || OpenError::BadRange { path: path.to_owned(), offset: how.offset, size: whole };
+    let rest = whole.checked_sub(how.offset).ok_or_else(bad)?;
     let size = how.size.map_or(rest, |limit| rest.min(limit));
     let size = size - size % sector;
     if size == 0 && how.offset > 0 { Err(bad()) } else { Ok(size) }

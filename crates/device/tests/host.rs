@@ -168,7 +168,7 @@ fn sectors_of_4096_bytes_still_give_a_superblock() {
     let block = dev.read(0, 4096, Region::Data).unwrap();
     assert!(block.iter().enumerate().all(|(i, b)| *b == if (1024..2048).contains(&i) { 2 } else { 1 }));
     let how = OpenOptions { offset: 512, lock: false, ..OpenOptions::default() };
-    assert!(matches!(FileDevice::open(&l.dev, how), Err(OpenError::BadRange { sector: 4096, .. })));
+    assert!(matches!(FileDevice::open(&l.dev, how), Err(OpenError::Unaligned { sector: 4096, .. })));
 }
 
 #[test]

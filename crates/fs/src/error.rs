@@ -2,7 +2,7 @@
 
 use quire_device::{DeviceError, ErrorKind};
 use quire_journal as journal;
-use quire_layout::{BlockNo, Corrupt, Ino, Tid, Unsupported};
+use quire_layout::{BlockNo, Corrupt, Ino, NotExt4, Tid, Unsupported};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -20,6 +20,8 @@ pub enum Error {
     #[error("the volume is frozen")]
     Frozen,
 
+    #[error("{0}")]
+    NotExt4(#[from] NotExt4),
     #[error("{0}")]
     Corrupt(#[from] Corrupt),
     #[error("{0}")]
@@ -104,7 +106,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Error::Corrupt(_) => errno::EUCLEAN,
+            Error::Corrupt(_) | Error::NotExt4(_) => errno::EUCLEAN,
             Error::Unsupported(_) | Error::NotSupported(_) => errno::EOPNOTSUPP,
             Error::Device(e) => device_errno(e),
             Error::Journal(e) => journal_errno(e),

@@ -91,9 +91,12 @@ pub fn recover(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Option<CleanLog>> {
     let Some(found) = find_journal(devices, clock, sb)? else { return Ok(None) };
-    let written = found.needed || !found.log.is_clean();
-    if written && devices.fs.info().read_only {
-        return Err(Error::ReadOnly("the journal must be replayed, but the device cannot be written"));
+    if devices.fs.info().read_only {
+        if !found.needed {
+            return Ok(None); // Whatever is in the log is void.
+        }
+        let why = "the journal must be replayed, but the device cannot be written; ro,noload mounts it as it is";
+        return Err(Error::ReadOnly(why));
     }
     let mut clean = if found.needed {
         let plan = scan(&found.log, sb, progress)?;
@@ -110,9 +113,7 @@ pub fn recover(
     } else {
         found.log.discard(progress)?
     };
-    if !devices.fs.info().read_only {
-        clean.finish(&devices.fs)?;
-    }
+    clean.finish(&devices.fs)?;
     if !clean.damage().is_none() {
         tracing::error!(damage = ?clean.damage(), "the journal was damaged: run a file-system check");
     }

@@ -24,7 +24,7 @@ use quire_journal::{Journal, JournalConfig, Log};
 use quire_layout::features::{Access, compat, incompat, ro_compat};
 use quire_layout::group_desc::DescChecksum;
 use quire_layout::superblock::{self, Superblock, state};
-use quire_layout::{Corrupt, Structure, Unsupported};
+use quire_layout::{Corrupt, Structure, Unsupported, recognise};
 
 /// The devices of a volume.
 #[derive(Clone)]
@@ -66,10 +66,12 @@ impl Volume {
         let mut sb = first_superblock(&devices, &clock)?;
         check_device(&sb, &*devices.fs)?;
         let mut read_only = only_read(&sb)?;
-        if options.read_only || options.no_load {
+        if options.read_only {
             read_only = Some("mounted read-only");
+        } else if options.no_load {
+            read_only = Some("noload: without its journal it must not be changed");
         } else if devices.fs.info().read_only {
-            read_only = Some("the device is read-only");
+            read_only = Some("its source is write-protected");
         }
         let mut log = None;
         let mut writable = read_only.is_none();
@@ -215,6 +217,7 @@ pub fn first_superblock(devices: &Devices, clock: &Arc<dyn Clock>) -> Result<Sup
 /// Reads the primary superblock; a tear between its sectors is mended in memory.
 pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock)?;
+    recognise(&raw)?;
     if Mutant::TornSuperblockRefused.is_on() {
         return Ok(Superblock::decode(&raw)?);
     }
@@ -240,7 +243,7 @@ fn superblock_again(before: &Superblock, devices: &Devices) -> Result<Superblock
 fn only_read(sb: &Superblock) -> Result<Option<&'static str>> {
     Ok(match sb.features().access()? {
         Access::ReadOnly(names) => {
-            Some(leak(format!("the image has features that are only read: {}", names.join(", "))))
+            Some(leak(format!("Quire only reads the image's feature{} {}", plural(&names), names.join(", "))))
         }
         Access::ReadWrite => None,
     })
@@ -255,12 +258,16 @@ fn check_choices(choices: Choices) -> Result<()> {
     }
 }
 
+fn plural(names: &[String]) -> &'static str {
+    if names.len() == 1 { "" } else { "s" }
+}
+
 /// The image is whole, and no block is smaller than what the device writes at once.
 fn check_device(sb: &Superblock, device: &dyn BlockDevice) -> Result<()> {
     let (info, bs) = (device.info(), sb.block_size());
     if info.size >> bs.bits() < sb.blocks_count() {
-        let why = "the file system is larger than its device (truncated image?)";
-        return Err(Corrupt::new(Structure::Superblock, why).of(sb.blocks_count()).into());
+        let why = "the file system is larger than its device (a truncated image, or too small a sizelimit=?)";
+        return Err(Corrupt::new(Structure::Superblock, why).at(sb.own_block()).into());
     }
     if bs.bytes64() < u64::from(info.physical_sector) && !info.read_only {
         let what =

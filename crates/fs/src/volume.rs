@@ -15,7 +15,7 @@ use quire_layout::features::compat;
 use quire_layout::group_desc::DescChecksum;
 use quire_layout::inode::Timestamp;
 use quire_layout::superblock::{self, Superblock};
-use quire_layout::{BlockNo, BlockSize, FileBlock, Ino, Tid};
+use quire_layout::{BlockNo, FileBlock, Ino, Tid};
 
 /// Runs of a journal that are kept from files. Real ones have a handful.
 const MAX_JOURNAL_RUNS: usize = 1 << 16;
@@ -55,7 +55,8 @@ pub(crate) struct Inner {
 impl Inner {
     /// Block and offset of the primary superblock.
     pub(crate) fn superblock_at(&self) -> (BlockNo, usize) {
-        if self.sb.block_size() == BlockSize::K1 { (BlockNo(1), 0) } else { (BlockNo(0), superblock::SIZE) }
+        let at = superblock::OFFSET % self.sb.block_size().bytes64();
+        (self.sb.own_block(), usize::try_from(at).expect("within a block"))
     }
 
     /// # Errors

@@ -4,7 +4,7 @@
 //! and what the bitmap of a group is before anything was allocated in it (`BLOCK_UNINIT`, `INODE_UNINIT`).
 //! Source: kernel documentation, "ext4: block and inode bitmaps", "lazy block group initialization".
 
-use crate::bytes::le64;
+use crate::bytes::{le64, lo32};
 use crate::checksum::crc32c;
 use crate::features::incompat;
 use crate::superblock::Superblock;
@@ -207,7 +207,8 @@ impl Superblock {
         u32::try_from(self.block_size().bytes() / self.desc_size()).expect("at most 2048")
     }
 
-    /// Blocks at the start of a group that hold the superblock, descriptors, and room for more descriptors.
+    /// Blocks at the start of a group that hold the superblock (with what lies before it in group 0), descriptors, and room for
+    /// more descriptors.
     #[must_use]
     pub fn base_metadata(&self, g: GroupNo) -> (BlockNo, u32) {
         let sb = u32::from(self.has_backup(g));
@@ -221,7 +222,8 @@ impl Superblock {
             // The first, the second and the last group of each meta group hold its one block of descriptors.
             u32::from([0, 1, per - 1].contains(&(g.0 % per)))
         };
-        (self.group_start(g), sb + descriptors)
+        let boot = if g == GroupNo(0) { lo32(self.own_block().0 - self.first_data_block().0) } else { 0 };
+        (self.group_start(g), boot + sb + descriptors)
     }
 }
 

@@ -19,9 +19,11 @@ pub mod inline_data;
 pub mod inode;
 pub mod jbd2;
 pub mod orphan_file;
+pub mod recognise;
 pub mod superblock;
 pub mod units;
 pub mod xattr;
 
 pub use error::{Corrupt, Structure, Unsupported};
+pub use recognise::{NotExt4, recognise};
 pub use units::{BlockNo, BlockSize, FileBlock, GroupNo, Ino, LogBlock, Tid};

@@ -154,7 +154,8 @@ impl Superblock {
         if !bigalloc && le32(&*self.raw, 0x1C) != le32(&*self.raw, 0x18) {
             return Err(bad("cluster size differs without bigalloc"));
         }
-        if self.first_data_block().0 != u64::from(self.block_size == BlockSize::K1) && !bigalloc {
+        let first = self.first_data_block();
+        if first != BlockNo(u64::from(self.block_size == BlockSize::K1)) && !(bigalloc && first.0 == 0) {
             return Err(bad("first data block out of range"));
         }
         if self.blocks_count() <= self.first_data_block().0 || self.blocks_count() >> (64 - self.block_size.bits()) != 0
@@ -263,6 +264,13 @@ impl Superblock {
     #[must_use]
     pub fn first_data_block(&self) -> BlockNo {
         BlockNo(u64::from(le32(&*self.raw, 0x14)))
+    }
+
+    /// The block that the primary superblock is in. With bigalloc and blocks of 1 KiB that is not the first of group 0: a cluster
+    /// holds what lies before it, too.
+    #[must_use]
+    pub fn own_block(&self) -> BlockNo {
+        BlockNo(OFFSET >> self.block_size.bits())
     }
 
     /// Blocks to a cluster: 1 without bigalloc.
@@ -606,7 +614,9 @@ impl Superblock {
         let meta_bg = self.features().has_incompat(incompat::META_BG);
         let block = if !meta_bg || index < self.first_meta_bg() {
             // The superblock's own block comes first in group 0.
-            self.first_data_block().plus(1 + u64::from(index))
+            self.own_block().plus(1 + u64::from(index))
+        } else if index == 0 {
+            self.own_block().plus(1)
         } else {
             let first = GroupNo(index * per_block);
             self.group_start(first).plus(u64::from(self.has_backup(first)))

@@ -2,9 +2,13 @@
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use rustix::pipe::PipeFlags;
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Who returns from [`fork`].
 pub enum Forked {
@@ -57,6 +61,70 @@ pub fn fork() -> Result<Forked, Errno> {
             let mut code = [0];
             Ok(Forked::Parent(File::from(reader).read_exact(&mut code).ok().map(|()| code[0])))
         }
+    }
+}
+
+/// Unmounts in a process of its own, and waits for it. A thread of ours that waited in the kernel for an answer of ours could not
+/// be killed if the threads that answer are gone, and would keep the mount with it.
+///
+/// # Errors
+/// What umount(2) says; no process can be had.
+pub(crate) fn unmount_in_child(dir: &Path, flags: UnmountFlags) -> Result<(), Errno> {
+    let path = c_path(dir)?;
+    let flags = libc::c_int::try_from(flags.bits()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the string outlives the call; umount2 reads it and nothing else of this process.
+    in_child(|| unsafe { libc::umount2(path.as_ptr(), flags) })
+}
+
+/// Makes the kernel hand over what it holds of the file system at `dir` (syncfs), as [`unmount_in_child`] does its work.
+///
+/// # Errors
+/// What open(2) and syncfs(2) say; no process can be had.
+pub(crate) fn sync_in_child(dir: &Path) -> Result<(), Errno> {
+    let path = c_path(dir)?;
+    // SAFETY: the string outlives the calls, which take it and a descriptor of the child.
+    in_child(|| unsafe {
+        match libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY) {
+            fd if fd >= 0 => libc::syncfs(fd),
+            failed => failed,
+        }
+    })
+}
+
+fn c_path(path: &Path) -> Result<CString, Errno> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
+}
+
+/// Runs system calls in a child that has none of our descriptors. `calls` must do nothing but system calls: other threads of ours
+/// may have held locks when the child was split off.
+fn in_child(calls: impl FnOnce() -> libc::c_int) -> Result<(), Errno> {
+    // SAFETY: the child only makes system calls (close_range, those of `calls`, _exit) and never returns from here.
+    let pid = unsafe {
+        match libc::fork() {
+            0 => {
+                let all: (libc::c_uint, libc::c_uint) = (0, libc::c_uint::MAX);
+                libc::syscall(libc::SYS_close_range, all.0, all.1, 0);
+                let code = if calls() == 0 { 0 } else { *libc::__errno_location() };
+                libc::_exit(code)
+            }
+            pid => pid,
+        }
+    };
+    if pid < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN));
+    }
+    let mut status = 0;
+    // SAFETY: `status` is valid memory for the call, and the process is a child of ours that nobody else waits for.
+    while unsafe { libc::waitpid(pid, &mut status, 0) } < 0 {
+        let e = std::io::Error::last_os_error();
+        if e.kind() != std::io::ErrorKind::Interrupted {
+            return Err(Errno::from_io_error(&e).unwrap_or(Errno::CHILD));
+        }
+    }
+    match libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)) {
+        Some(0) => Ok(()),
+        Some(errno) => Err(Errno::from_raw_os_error(errno)),
+        None => Err(Errno::INTR),
     }
 }
 

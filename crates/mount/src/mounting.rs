@@ -4,6 +4,7 @@
 //! waits for the clean image. Everybody else through the set-user-id helper `fusermount3`.
 
 use crate::channel::Channel;
+use crate::daemon;
 use crate::options::MountOptions;
 use quire_fs::options::Atime;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -182,9 +183,24 @@ fn receive_fd(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
 /// # Errors
 /// Busy, not permitted, not mounted; with the helper's words where it has any.
 pub fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
+    detach_with(dir, lazy, |dir, flags| rustix::mount::unmount(dir, flags))
+}
+
+/// As [`detach`], for the daemon itself: a process of its own waits for what the daemon has to answer meanwhile, so that the daemon
+/// can always be killed.
+pub(crate) fn detach_own(dir: &Path, lazy: bool) -> Result<(), DetachError> {
+    detach_with(dir, lazy, daemon::unmount_in_child)
+}
+
+fn detach_with(
+    dir: &Path,
+    lazy: bool,
+    unmount: impl Fn(&Path, UnmountFlags) -> Result<(), Errno>,
+) -> Result<(), DetachError> {
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW) {
+    match unmount(dir, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => return Ok(()),
+        Err(Errno::INVAL) => return Err(DetachError::NotMounted),
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
         Err(e) => return Err(DetachError::Kernel(e)),
     }
@@ -198,7 +214,11 @@ pub fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-    if text.contains("busy") { Err(DetachError::Kernel(Errno::BUSY)) } else { Err(DetachError::Helper(text)) }
+    Err(match () {
+        () if text.contains("busy") => DetachError::Kernel(Errno::BUSY),
+        () if text.contains("not found in") => DetachError::NotMounted,
+        () => DetachError::Helper(text),
+    })
 }
 
 /// Why a mount could not be detached.
@@ -206,6 +226,8 @@ pub fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
 pub enum DetachError {
     #[error("{}", crate::fail::words(*.0))]
     Kernel(Errno),
+    #[error("not a mount point")]
+    NotMounted,
     #[error("{HELPER} cannot be run: {0}")]
     NoHelper(std::io::Error),
     #[error("{0}")]

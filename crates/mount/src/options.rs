@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MountOptions {
     pub read_only: bool,
-    /// Leave the journal alone; read-only.
+    /// Leave the journal alone; the mount is read-only then, asked for or not.
     pub no_load: bool,
     pub data: Option<Route>,
     pub record: Option<Record>,
@@ -155,7 +155,7 @@ impl MountOptions {
         match option {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
-            "noload" | "norecovery" => (self.no_load, self.read_only) = (true, true),
+            "noload" | "norecovery" => self.no_load = true,
             "noatime" => self.atime = Some(Atime::No),
             "relatime" | "atime" | "norelatime" | "nostrictatime" => self.atime = Some(Atime::Relative),
             "strictatime" => self.atime = Some(Atime::Strict),
@@ -257,6 +257,12 @@ impl MountOptions {
         }
     }
 
+    /// True if nothing may be written with these options, whatever the image is.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.read_only || self.no_load
+    }
+
     /// The engine's options for an image with this superblock, mounted on `mounted_on`.
     ///
     /// # Errors
@@ -322,7 +328,10 @@ fn on_error(option: &str, value: &str) -> Result<OnError, OptionError> {
 }
 
 fn number(option: &str, value: &str) -> Result<u32, OptionError> {
-    value.parse().map_err(|_| bad(option, "a number is expected"))
+    value.parse().map_err(|_| {
+        let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+        bad(option, if digits { "the number is too large" } else { "a number is expected" })
+    })
 }
 
 /// A number of bytes: plain, or with K, M, G or T (KiB, MiB, ...).
@@ -388,7 +397,7 @@ mod tests {
         assert_eq!(parse("commit=0").commit, None);
         assert_eq!(parse("profile=ext4-writeback").data, Some(Route::Writeback));
         assert_eq!(parse("journal_dev=0x0801").journal_path, Some("/dev/block/8:1".into()));
-        assert!(parse("noload").read_only, "without the journal nothing may be written");
+        assert!(parse("noload,rw").only_reads(), "without the journal nothing may be written");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use crate::control::About;
 use crate::daemon;
-use crate::mounting::{self, Attach, AttachError};
+use crate::mounting::{self, Attach, AttachError, DetachError};
 use crate::options::{MountOptions, OptionError};
 use crate::server::{Manner, Server};
 use crate::session::{Session, Wishes};
@@ -20,7 +20,7 @@ use quire_fs::options::{Atime, Route};
 use quire_fs::{Choices, Devices, Volume};
 use quire_journal::recover::Progress;
 use quire_layout::Ino;
-use quire_layout::features::{compat, incompat};
+use quire_layout::features::{Access, compat, incompat};
 use quire_layout::inode::GOOD_OLD_SIZE;
 use quire_layout::superblock::{self, Superblock};
 use rustix::io::Errno;
@@ -45,6 +45,8 @@ pub enum MountError {
     Path { path: PathBuf, source: Errno },
     #[error("{}: not a directory", .0.display())]
     NotDirectory(PathBuf),
+    #[error("{}: the mount of a daemon that has died is still there: take it away with quire umount", .0.display())]
+    DeadMount(PathBuf),
     #[error("{0}")]
     Open(#[from] OpenError),
     #[error("{}: {source}", image.display())]
@@ -86,8 +88,15 @@ type Disk = Counted<FileDevice>;
 /// See [`MountError`]. Without `ready` having been called, nothing is mounted.
 pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce()) -> Result<(), MountError> {
     let dir = canonical(&mount.dir)?;
-    if !dir.is_dir() {
-        return Err(MountError::NotDirectory(dir));
+    match rustix::fs::stat(&dir) {
+        Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {}
+        Ok(_) => return Err(MountError::NotDirectory(dir)),
+        Err(Errno::NOTCONN) => return Err(MountError::DeadMount(dir)),
+        Err(source) => return Err(MountError::Path { path: dir, source }),
+    }
+    // Attributes may be remembered from when it was alive.
+    if let Err(Errno::NOTCONN) = rustix::fs::statvfs(&dir) {
+        return Err(MountError::DeadMount(dir));
     }
     let image = canonical(&mount.image)?;
     daemon::hold_stops();
@@ -123,7 +132,7 @@ impl Place<'_> {
 
     /// Opens the image. With `ro` it is opened for reading only, unless its journal must be replayed first, as the kernel does it.
     fn open(&self, lock: bool) -> Result<FileDevice, MountError> {
-        let device = self.open_as(lock, self.options.read_only)?;
+        let device = self.open_as(lock, self.options.only_reads())?;
         if !self.options.read_only || self.options.no_load {
             return Ok(device);
         }
@@ -134,7 +143,11 @@ impl Place<'_> {
             return Ok(device);
         }
         drop(device);
-        self.open_as(lock, false)
+        match self.open_as(lock, false) {
+            // The refusal to replay says what can be done.
+            Err(MountError::Open(OpenError::Permission(_))) => self.open_as(lock, true),
+            opened => opened,
+        }
     }
 
     /// Opens the image; one that may only be read is mounted read-only, as mount(8) does.
@@ -148,7 +161,6 @@ impl Place<'_> {
         };
         match FileDevice::open(&self.image, how) {
             Err(OpenError::ReadOnly(_)) if !how.read_only => {
-                tracing::warn!("{}: source write-protected, mounted read-only", self.image.display());
                 Ok(FileDevice::open(&self.image, OpenOptions { read_only: true, ..how })?)
             }
             opened => Ok(opened?),
@@ -191,6 +203,11 @@ impl Place<'_> {
         let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|j| j as Arc<dyn BlockDevice>) };
         let volume = Volume::open_with(devices, Arc::new(SystemClock), options.clone(), progress)
             .map_err(|source| MountError::Volume { image: self.image.clone(), source })?;
+        if let Some(why) = volume.why_read_only()
+            && !self.options.read_only
+        {
+            tracing::warn!("{} is mounted read-only: {why}", self.image.display());
+        }
         Ok(Opened { volume, fs, journal, options })
     }
 
@@ -217,7 +234,8 @@ impl Place<'_> {
         let (sb, read_only) = {
             let device = Arc::new(Counted::new(self.open(true)?));
             let sb = self.superblock(&device)?;
-            let read_only = device.info().read_only || self.options.read_only;
+            let features = matches!(sb.features().access(), Ok(Access::ReadOnly(_)));
+            let read_only = device.info().read_only || self.options.only_reads() || features;
             (sb, read_only)
         };
         let choices = self.options.for_volume(&sb, "")?.choices();
@@ -375,26 +393,22 @@ impl Live {
             loop {
                 let signal = daemon::wait_stop();
                 tracing::info!("signal {signal}: unmounting {}", dir.display());
-                hand_over(&dir);
+                let again = stopping.load(Ordering::Acquire);
+                // What the kernel holds of the mount's files reaches us before the mount is gone.
+                if !again && let Err(e) = daemon::sync_in_child(&dir) {
+                    tracing::error!("write back what {} has in memory: {}", dir.display(), crate::fail::words(e));
+                }
                 stopping.store(true, Ordering::Release);
-                match mounting::detach(&dir, false) {
+                match mounting::detach_own(&dir, false) {
                     Ok(()) => {}
-                    Err(e) if e.is_busy() => drop(mounting::detach(&dir, true)),
+                    Err(e) if e.is_busy() => drop(mounting::detach_own(&dir, true)),
+                    // An earlier signal has done it.
+                    Err(DetachError::NotMounted) if again => {}
                     Err(e) => tracing::error!("unmount: {e}"),
                 }
             }
         };
         thread::Builder::new().name("quire-signals".to_owned()).spawn(stop)?;
         Ok(())
-    }
-}
-
-/// What the kernel holds of the mount's files reaches us before the mount is gone. Another process asks for it: a thread of ours that
-/// waited in the kernel for our own answer could not be killed, and would keep the mount with it.
-fn hand_over(dir: &Path) {
-    match std::process::Command::new("sync").arg("-f").arg(dir).stdin(std::process::Stdio::null()).status() {
-        Ok(status) if status.success() => {}
-        Ok(status) => tracing::error!("sync -f {}: {status}", dir.display()),
-        Err(e) => tracing::error!("sync: {e}"),
     }
 }

@@ -104,6 +104,10 @@ fn journal(device: Arc<dyn BlockDevice>, path: Option<&PathBuf>, all: bool) -> R
 }
 
 fn inode(v: &Volume, ino: Ino) -> Result<String, String> {
+    let inodes = v.superblock().inodes_count();
+    if !(1..=inodes).contains(&ino.0) {
+        return Err(format!("no inode {}: the file system has inodes 1 to {inodes}", ino.0));
+    }
     v.run(|op| {
         let inode = op.inode(ino)?;
         let mut out = attributes(op, ino, &inode);

@@ -4,6 +4,7 @@ use crate::exit;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, FileDevice, OpenOptions, Region};
 use quire_layout::features::Access;
+use quire_layout::recognise;
 use quire_layout::superblock::{self, OnError, Superblock, default_opts, state};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -95,6 +96,7 @@ pub(crate) fn read(device: &dyn BlockDevice) -> Result<Superblock, String> {
         return Err("too small for a superblock: not an ext4 file system".to_owned());
     }
     let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock).map_err(|e| e.to_string())?;
+    recognise(&raw).map_err(|e| e.to_string())?;
     let (sb, _) = Superblock::decode_torn(&raw).map_err(|e| e.to_string())?;
     Ok(sb)
 }
