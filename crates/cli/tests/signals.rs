@@ -46,8 +46,7 @@ fn a_kill_during_the_unmount_of_a_block_device_hangs_nobody() {
     }
     let place = Place::new("64M", &[]);
     let (code, device) = said(tool("losetup").args(["-f", "--show", text(&place.image())]));
-    if code != 0 {
-        skip(name, "no loop device");
+    if code != 0 && skip(name, "no loop device") {
         return;
     }
     killed_while_it_unmounts(&place, Path::new(device.trim()));
