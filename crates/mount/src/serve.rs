@@ -16,7 +16,7 @@ use crate::stats::{DeviceFigures, Stats};
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock};
-use quire_fs::options::{Atime, Route};
+use quire_fs::options::Atime;
 use quire_fs::{Choices, Devices, Volume};
 use quire_journal::recover::Progress;
 use quire_layout::Ino;
@@ -334,9 +334,7 @@ impl Figures {
         }
         stats.profile = self.choices.label();
         stats.choices = self.choices.to_string();
-        if self.choices.route == Route::Journal {
-            stats.atomic_write_bytes = u64::try_from(self.volume.request_bytes()).unwrap_or(0);
-        }
+        stats.atomic_write_bytes = self.volume.atomic_bytes().map_or(0, |n| u64::try_from(n).unwrap_or(0));
         stats.read_only = self.volume.why_read_only().map(str::to_owned);
         serde_json::to_string(&stats).unwrap_or_default()
     }

@@ -7,6 +7,8 @@
 //!   The floor: `sync` promises all that was done before it; `fsync` of a file or directory, and a synchronous write, promise all that
 //!   was done *to that inode* before, and since names are a prefix, everything before that.
 //! - **Data, route `journal`**: every file is exactly as in that `S(k)`.
+//! - **Data, route `overwrite`**: every file is exactly as in some `S(j)`, `f <= j <= n + 1`, with `f` as below: each write whole or absent,
+//!   whatever it overwrites and whatever it adds.
 //! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last fsync (or sync) and its last
 //!   rename, link or truncate among the first k calls, which do not overtake the data before them. Its size is that of some `S(j)`,
 //!   `f <= j <= n + 1`, and each of its sectors is that of some such `S(j)`, where a sector past the end counts as zeros.
@@ -149,6 +151,15 @@ fn sector(d: &[u8], n: usize) -> [u8; SECTOR] {
     out
 }
 
+/// How bytes differ from the version that is most like them.
+fn torn(got: &[u8], versions: &[&[u8]]) -> String {
+    let differ = |v: &&[u8]| (0..got.len().max(v.len())).filter(|i| got.get(*i) != v.get(*i)).count();
+    let nearest = versions.iter().min_by_key(|v| differ(v));
+    let Some(v) = nearest else { return "it was never there".into() };
+    let first = (0..got.len().max(v.len())).find(|i| got.get(*i) != v.get(*i)).unwrap_or(0);
+    format!("{} bytes differ from the nearest, the first at {first}; {} bytes instead of {}", differ(v), got.len(), v.len())
+}
+
 /// True if each sector of `seen` is that of one of the versions.
 fn sectors_match(seen: &[u8], versions: &[&[u8]]) -> Result<(), String> {
     for n in 0..seen.len().div_ceil(SECTOR) {
@@ -220,6 +231,12 @@ fn data_matches(
         }
         let floor = data_floor(ops, h, promised, *id, k);
         let versions: Vec<&[u8]> = (floor..=started).filter_map(|j| data_of(&h.states[j], *id)).collect();
+        if route == Route::Overwrite {
+            if !versions.contains(&got.as_slice()) {
+                return Err(format!("{shown} is as in no state from S({floor}): {}", torn(got, &versions)));
+            }
+            continue;
+        }
         if !versions.iter().any(|v| v.len() == got.len()) {
             return Err(format!("{shown} has {} bytes, as in no state from S({floor})", got.len()));
         }

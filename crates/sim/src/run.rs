@@ -16,6 +16,7 @@ pub enum Route {
     Writeback,
     Ordered,
     Journal,
+    Overwrite,
 }
 
 impl Route {
@@ -25,6 +26,7 @@ impl Route {
             Route::Writeback => options::Route::Writeback,
             Route::Ordered => options::Route::Ordered,
             Route::Journal => options::Route::Journal,
+            Route::Overwrite => options::Route::Overwrite,
         }
     }
 }

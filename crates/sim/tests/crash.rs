@@ -59,3 +59,8 @@ fn journal() {
 fn writeback() {
     explore_config(&config("writeback", Route::Writeback));
 }
+
+#[test]
+fn overwrite() {
+    explore_config(&config("overwrite", Route::Overwrite));
+}

@@ -18,8 +18,8 @@ use quire_device::sync::{Arc, lock};
 use quire_layout::inode::{Inode, Time};
 use quire_layout::{BlockNo, FileBlock, Ino};
 
-/// A write needs no more than this share of the largest transaction.
-const SHARE: usize = 4;
+/// A write needs no more than this share of the largest transaction, which takes a quarter of the log.
+const SHARE: usize = 2;
 
 impl Volume {
     /// Bytes that one request writes at most: what is atomic where data is journaled.

@@ -17,6 +17,7 @@ mod journaled;
 mod pending;
 mod read;
 mod round;
+mod route;
 mod seek;
 mod state;
 mod table;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! take      file lock      dirty pages are cloned, they count as under write-back
-//! plan      an operation   pages without a block get claims; live blocks are told apart
+//! plan      an operation   pages without a block get claims; what goes to the log is told apart
 //! transfer  no lock        one batch in the order of the disk; complete
 //! record    operations     bitmap, extents, size, times join the running transaction
 //! finish    file lock      what was not changed meanwhile is clean
@@ -10,7 +10,9 @@
 //! Guarantees (docs/invariants.md):
 //! - F8: extents and size join a transaction only when the data they uncover is complete, so that the flush before the
 //!   commit block makes the data durable first: nobody ever reads what a block held before;
-//! - F9: a block whose record is in the log is not written in place: its page joins the transaction instead.
+//! - F9: a block whose record is in the log is not written in place: its page joins the transaction instead;
+//! - F16: where requests are whole (`overwrite`, `auto`), what a round takes of a file is all that was written to it so far; blocks that
+//!   hold data are never written in place, and their new images join one transaction with the extents and the size.
 //!
 //! No file's lock is needed between take and finish; whoever changes the map under pages waits for the round (F2).
 
@@ -38,34 +40,34 @@ const BATCH: usize = 16;
 /// Rounds of at most so many pages leave them in memory, clean.
 const KEEP: usize = 8;
 
-/// Where a run of pages goes.
+/// Where the home of a run of pages is.
 enum To {
-    /// Their blocks, which are mapped and hold data.
-    Home(BlockNo),
+    /// Blocks that are mapped and hold data.
+    Written(BlockNo),
     /// Blocks that are mapped but unwritten.
     Unwritten(BlockNo),
     /// Blocks chosen for them.
     Claimed(Claim),
-    /// The log, because their blocks have records there.
-    Log(BlockNo),
 }
 
 impl To {
     fn start(&self) -> BlockNo {
         match self {
-            To::Home(b) | To::Unwritten(b) | To::Log(b) => *b,
+            To::Written(b) | To::Unwritten(b) => *b,
             To::Claimed(c) => c.run().start,
         }
     }
 }
 
-/// A run of pages that go to one place.
+/// A run of pages that go the same way.
 struct Piece {
     at: FileBlock,
     /// Index of its first page, and how many.
     first: usize,
     len: usize,
     to: To,
+    /// The pages join the transaction; otherwise they are written in place before.
+    logged: bool,
 }
 
 impl Piece {
@@ -74,7 +76,7 @@ impl Piece {
     }
 
     fn cost(&self) -> usize {
-        if matches!(self.to, To::Log(_)) { self.len } else { 1 }
+        if self.logged { self.len } else { 1 }
     }
 }
 
@@ -108,13 +110,15 @@ impl Taken {
 
     /// True if an operation has to follow the data.
     fn needs_record(&self) -> bool {
-        self.size.is_some() || self.times.is_some() || self.pieces.iter().any(|p| !matches!(p.to, To::Home(_)))
+        let silent = |p: &Piece| !p.logged && matches!(p.to, To::Written(_));
+        self.size.is_some() || self.times.is_some() || !self.pieces.iter().all(silent)
     }
 }
 
 impl Volume {
     /// Takes up to `max` dirty pages of a file from `from` on. With `times`, a round without pages is not nothing.
     pub(super) fn take(&self, ino: Ino, s: &mut FileState, from: FileBlock, max: usize, times: bool) -> Option<Taken> {
+        let (from, max) = if self.inner.whole_requests() { (FileBlock(0), usize::MAX) } else { (from, max) };
         let (pages, reserved) = s.take_dirty(from, max);
         let times = if times { s.times } else { None };
         let whole = !s.has_dirty_pages();
@@ -214,7 +218,7 @@ impl Volume {
     fn transfer(&self, batch: &mut [Taken]) {
         let mut runs: Vec<(BlockNo, usize, &[Taking])> = Vec::new();
         for (i, t) in batch.iter().enumerate() {
-            for p in t.pieces.iter().filter(|p| !matches!(p.to, To::Log(_))) {
+            for p in t.pieces.iter().filter(|p| !p.logged) {
                 runs.push((p.to.start(), i, &t.pages[p.first..p.first + p.len]));
             }
         }
@@ -268,7 +272,24 @@ impl Volume {
             }
         }
         for t in todo {
-            self.record_in_parts(t);
+            if self.inner.whole_requests() {
+                self.record_whole(t);
+            } else {
+                self.record_in_parts(t);
+            }
+        }
+    }
+
+    /// One operation for one file (F16). Only if its new blocks lie in so many places that no transaction has room for the bitmaps, it
+    /// takes several: those of the log first.
+    fn record_whole(&self, t: &mut Taken) {
+        match self.run_in_round(|op| record_file(op, t, 0, t.pieces.len())) {
+            Err(Error::Journal(quire_journal::Error::TooLarge { .. })) => self.record_in_parts(t),
+            Err(e) => {
+                t.error = Some(e);
+                self.drop_claims(t, 0);
+            }
+            Ok(()) => {}
         }
     }
 
@@ -319,7 +340,7 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
     let mut first = 0;
     while let Some((at, _)) = t.pages.get(first) {
         let run = (t.pages[first..].iter().zip(at.0..)).take_while(|((b, _), n)| b.0 == *n).count();
-        let (to, len) = match map::lookup(op, t.ino, &inode, *at, u32::try_from(run).expect("a round is smaller"))? {
+        let (to, logged, len) = match map::lookup(op, t.ino, &inode, *at, u32::try_from(run).expect("a round is smaller"))? {
             Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten),
             Mapping::Hole { len } => {
                 let goal = match next_goal {
@@ -330,50 +351,53 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
                 let claim = alloc::claim(op, &Request { goal, want: len, pool: Pool::Reserved, below })?;
                 let run = claim.run();
                 next_goal = Some(run.end());
-                (To::Claimed(claim), run.len)
+                (To::Claimed(claim), false, run.len)
             }
         };
         // An image that a file with journaled data, or an earlier owner, left in memory ends here.
-        if !matches!(to, To::Log(_)) {
+        if !logged {
             op.forget(to.start(), len);
         }
         let len = usize::try_from(len).expect("a round is smaller");
-        pieces.push(Piece { at: *at, first, len, to });
+        pieces.push(Piece { at: *at, first, len, to, logged });
         first += len;
     }
     alloc::unreserve(op, t.reserved);
     Ok(pieces)
 }
 
-/// How a run of mapped blocks is written, and for how many of them that holds (F9).
-fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool) -> (To, u32) {
-    let live = op.is_journaled(phys) && !Mutant::JournaledInPlace.is_on();
-    let same = |n: &u64| Mutant::JournaledInPlace.is_on() || op.is_journaled(phys.plus(*n)) == live;
+/// True if the log is the way for a block that is mapped (F9, F16).
+fn goes_to_log(op: &Op<'_>, b: BlockNo, unwritten: bool) -> bool {
+    let overwritten = !unwritten && op.vol.whole_requests();
+    overwritten || op.is_journaled(b) && !Mutant::JournaledInPlace.is_on()
+}
+
+/// How a run of mapped blocks is written, and for how many of them that holds.
+fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool) -> (To, bool, u32) {
+    let logged = goes_to_log(op, phys, unwritten);
+    let same = |n: &u64| goes_to_log(op, phys.plus(*n), unwritten) == logged;
     let run = u32::try_from((0..u64::from(len)).take_while(same).count()).expect("at most len");
-    match (live, unwritten) {
-        (false, false) => (To::Home(phys), run),
-        (false, true) => (To::Unwritten(phys), run),
-        (true, _) => (To::Log(phys), run.min(LOG_RUN)),
-    }
+    let to = if unwritten { To::Unwritten(phys) } else { To::Written(phys) };
+    (to, logged, if logged { run.min(LOG_RUN) } else { run })
 }
 
 /// Records some of the pieces of a file; with the last of them, its size and times.
 fn record_file(op: &mut Op<'_>, t: &Taken, from: usize, to: usize) -> Result<()> {
     let mut inode = op.inode(t.ino)?;
+    let before = inode.clone();
     for p in &t.pieces[from..to] {
+        let start = p.to.start();
         match &p.to {
-            To::Home(_) => {}
+            To::Written(_) => {}
             To::Unwritten(_) => map::convert_written(op, t.ino, &mut inode, p.at, p.blocks())?,
             To::Claimed(claim) => {
                 alloc::mark_claimed(op, claim)?;
-                map::insert(op, t.ino, &mut inode, p.at, claim.run().start, p.blocks(), false)?;
+                map::insert(op, t.ino, &mut inode, p.at, start, p.blocks(), false)?;
             }
-            To::Log(phys) => {
-                for (n, (_, image)) in (0..).zip(&t.pages[p.first..p.first + p.len]) {
-                    op.block_put(phys.plus(n), image.clone())?;
-                }
-                // Zeroed while its old record is live.
-                map::convert_written(op, t.ino, &mut inode, p.at, p.blocks())?;
+        }
+        if p.logged {
+            for (n, (_, image)) in (0..).zip(&t.pages[p.first..p.first + p.len]) {
+                op.block_put(start.plus(n), image.clone())?;
             }
         }
     }
@@ -387,7 +411,10 @@ fn record_file(op: &mut Op<'_>, t: &Taken, from: usize, to: usize) -> Result<()>
             inode.set_time(Time::Change, ctime);
         }
     }
-    op.put_inode(t.ino, &mut inode)?;
+    // Overwritten blocks alone change nothing in the inode.
+    if inode != before {
+        op.put_inode(t.ino, &mut inode)?;
+    }
     op.note_change(t.ino, true);
     Ok(())
 }

@@ -77,6 +77,15 @@ impl FileState {
         self.dirty > 0
     }
 
+    pub(super) fn has_pages_before(&self, b: FileBlock) -> bool {
+        self.pages.range(..b).next().is_some()
+    }
+
+    /// Pages that no round has taken and whose blocks exist.
+    pub(super) fn overwrites(&self) -> usize {
+        self.dirty - self.reserved
+    }
+
     /// The first page that no round has taken.
     pub(super) fn first_dirty(&self) -> Option<FileBlock> {
         self.pages.iter().find(|(_, p)| p.dirty).map(|(b, _)| *b)

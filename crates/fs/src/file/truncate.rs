@@ -25,6 +25,7 @@ pub(super) struct Found {
     pub size: u64,
     /// Size in bytes on disk.
     pub disk_size: u64,
+    /// Bytes of a block are zeroed as part of an operation, not in a page.
     pub journaled: bool,
     /// Largest size in bytes.
     pub max: u64,
@@ -37,7 +38,7 @@ impl Found {
         let found = Found {
             size: s.size.unwrap_or(inode.size()),
             disk_size: inode.size(),
-            journaled: is_journaled_file(op, &inode),
+            journaled: is_journaled_file(op, &inode) || op.vol.whole_requests(),
             max: max_size(op, &inode),
         };
         Ok((found, inode))
@@ -91,6 +92,10 @@ impl Volume {
     fn shrink(&self, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Result<()> {
         let bs = self.inner.sb.block_size();
         let from = FileBlock(u32::try_from(bs.blocks_for(size)).map_err(|_| Error::TooLarge)?);
+        if self.inner.whole_requests() && s.has_pages_before(from) {
+            // What is cut off may belong to a request whose other part stays (F16).
+            self.settle_pages(ino, s)?;
+        }
         self.drop_range(ino, s, from, FileBlock(u32::MAX));
         s.size = (size > found.disk_size).then_some(size);
         self.settle_pages(ino, s)?;

@@ -127,7 +127,7 @@ impl Volume {
     fn write_part(&self, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<(usize, bool)> {
         self.may_write()?;
         let file = self.inner.files.get(ino);
-        let mut s = file.lock();
+        let mut s = self.lock_with_room(&file, r.data.len())?;
         // It passed the gate: a freeze that began since lets it end, with the file's lock that rounds need.
         let plan = self.run_in_round(|op| plan(op, ino, &s, r, flags))?;
         let r = Request { at: plan.at, data: &r.data[..plan.len] };

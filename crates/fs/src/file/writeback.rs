@@ -36,7 +36,7 @@ impl Volume {
         loop {
             let (_round, mut s) = self.round_on(&file);
             let Some(t) = self.take(ino, &mut s, from, self.round_pages(), times) else { return result };
-            let last = t.pages() < self.round_pages();
+            let last = self.inner.whole_requests() || t.pages() < self.round_pages();
             from = t.end();
             File::begin_round(&mut s);
             drop(s);
@@ -120,7 +120,7 @@ impl Volume {
             let Some(t) = self.take(file.ino, &mut s, FileBlock(0), room, true) else { continue };
             File::begin_round(&mut s);
             drop(s);
-            room -= t.pages();
+            room = room.saturating_sub(t.pages());
             taken.push((file, t));
         }
         if taken.is_empty() {

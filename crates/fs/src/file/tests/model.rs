@@ -217,5 +217,8 @@ models! {
     none_2k: &["-t", "ext4", "-b", "2048", "-O", "^has_journal"], 2048, options(Route::None);
     journal_4k: &["-t", "ext4", "-b", "4096"], 4096, options(Route::Journal);
     journal_1k: &["-t", "ext4", "-b", "1024"], 1024, small(Route::Journal);
+    overwrite_4k: &["-t", "ext4", "-b", "4096"], 4096, options(Route::Overwrite);
+    overwrite_1k: &["-t", "ext4", "-b", "1024"], 1024, small(Route::Overwrite);
+    overwrite_ext3: &["-t", "ext3", "-b", "1024"], 1024, options(Route::Overwrite);
     journal_ext3: &["-t", "ext3", "-b", "4096"], 4096, options(Route::Journal);
 }

@@ -1,0 +1,165 @@
+//! The routes that choose between journal and place: what goes which way, and what each call costs.
+
+use super::{Bench, file, options};
+use crate::file::WriteFlags;
+use crate::options::Route;
+use crate::{Cred, Devices, New, NewKind, RenameFlags, Volume};
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, DeviceStats, MemDevice, Region, SystemClock};
+use quire_layout::Ino;
+
+fn bench(route: Route, files: u32) -> Bench {
+    Bench::new("32M", &["-t", "ext4", "-b", "4096"], files, options(route))
+}
+
+fn write(b: &Bench, ino: Ino, at: u64, data: &[u8]) {
+    assert_eq!(b.volume.write(ino, at, data, WriteFlags::default()).unwrap(), data.len());
+}
+
+/// A file as a mount after a crash finds it, if the crash comes now and all that was written survives.
+fn after_a_crash(b: &Bench, ino: Ino, len: usize) -> Vec<u8> {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
+    let v = Volume::open(Devices::one(device), Arc::new(SystemClock), b.options.clone()).unwrap();
+    let mut buf = vec![0; len];
+    let n = v.read(ino, 0, &mut buf).unwrap();
+    buf.truncate(n);
+    buf
+}
+
+/// Overwritten blocks go to the log and nowhere else, new ones in place and not to the log.
+#[test]
+fn what_is_overwritten_is_journaled_and_what_is_new_is_not() {
+    let b = bench(Route::Overwrite, 1);
+    let d = b.counted(|| {
+        write(&b, file(0), 0, &[1; 64 << 10]);
+        b.volume.fsync(file(0), false).unwrap();
+    });
+    assert_eq!(d.region(Region::Data).writes.bytes, 64 << 10);
+    assert!(d.region(Region::Log).writes.bytes < 64 << 10);
+    // Half over what is there, half behind it.
+    let d = b.counted(|| {
+        write(&b, file(0), 32 << 10, &[2; 64 << 10]);
+        b.volume.fsync(file(0), false).unwrap();
+    });
+    assert_eq!(d.region(Region::Data).writes.bytes, 32 << 10);
+    assert!(d.region(Region::Log).writes.bytes >= 32 << 10);
+    b.check();
+}
+
+/// F16: the parts of a request become durable together, whatever commits in between.
+#[test]
+fn a_request_that_overwrites_and_extends_is_one_unit() {
+    for route in [Route::Journal, Route::Overwrite] {
+        let b = bench(route, 1);
+        let most = b.volume.atomic_bytes().unwrap();
+        write(&b, file(0), 0, &vec![1; most / 2]);
+        b.volume.sync().unwrap();
+        let d = b.counted(|| write(&b, file(0), 0, &vec![2; most]));
+        assert_eq!(d.flushes.count, 0, "a request of {most} bytes makes nothing wait");
+        b.volume.commit_all().unwrap();
+        let seen = after_a_crash(&b, file(0), 2 * most);
+        assert!(seen == vec![1; most / 2] || seen == vec![2; most], "{route:?}");
+        b.volume.sync().unwrap();
+        assert!(after_a_crash(&b, file(0), 2 * most) == vec![2; most], "{route:?}");
+        b.check();
+    }
+}
+
+/// Data that is overwritten or deleted before its checkpoint is never written home; fsync writes no journaled data home.
+#[test]
+fn what_dies_in_the_log_is_never_written_home() {
+    for route in [Route::Journal, Route::Overwrite] {
+        let b = bench(route, 2);
+        for n in 0..2 {
+            write(&b, file(n), 0, &[1; 64 << 10]);
+        }
+        b.volume.sync().unwrap();
+        b.volume.checkpoint().unwrap();
+        let before = b.volume.journal_stats().memory.never_written_home;
+        let d = b.counted(|| {
+            for round in 0..5 {
+                write(&b, file(0), 0, &[10 + round; 64 << 10]);
+                b.volume.fsync(file(0), round % 2 == 0).unwrap();
+            }
+        });
+        assert_eq!(d.region(Region::Data).writes.count + d.region(Region::Metadata).writes.count, 0, "{route:?}");
+        b.volume.truncate(file(0), 0).unwrap();
+        b.volume.fsync(file(0), false).unwrap();
+        let dead = b.volume.journal_stats().memory.never_written_home - before;
+        assert!(dead >= 5 * 16, "{route:?}: {dead} of {} images", 5 * 16);
+        let d = b.counted(|| b.volume.checkpoint().unwrap());
+        let home = d.region(Region::Data).writes.bytes + d.region(Region::Metadata).writes.bytes;
+        assert!(home < 64 << 10, "{route:?}: {home} bytes");
+        b.check();
+    }
+}
+
+/// A stream over old data is cut into pieces that fit a transaction, each whole.
+#[test]
+fn a_long_overwrite_is_written_back_in_pieces() {
+    let b = bench(Route::Overwrite, 1);
+    write(&b, file(0), 0, &vec![1; 4 << 20]);
+    b.volume.sync().unwrap();
+    for n in 0..64 {
+        write(&b, file(0), n << 16, &[2; 1 << 16]);
+    }
+    b.volume.fsync(file(0), false).unwrap();
+    assert!(after_a_crash(&b, file(0), 8 << 20) == vec![2; 4 << 20]);
+    b.check();
+}
+
+/// Device operations of a call: reads, writes, FUA writes among them, bytes written, flushes.
+type Cost = (u64, u64, u64, u64, u64);
+
+fn cost(d: &DeviceStats) -> Cost {
+    let writes = d.total(|r| r.writes);
+    (d.total(|r| r.reads).count, writes.count, d.total(|r| r.fua).count, writes.bytes, d.flushes.count)
+}
+
+/// What fsync costs after an append, an overwrite, a create and a rename, in the steady state.
+fn costs(route: Route) -> [Cost; 4] {
+    let b = bench(route, 2);
+    let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred { uid: 0, gid: 0 } };
+    let append = WriteFlags { append: true, ..WriteFlags::default() };
+    let mut last = [Cost::default(); 4];
+    write(&b, file(0), 0, &[1; 6000]);
+    write(&b, file(1), 0, &[1; 6000]);
+    b.volume.sync().unwrap();
+    for n in 0..6u8 {
+        last[0] = cost(&b.counted(|| {
+            b.volume.write(file(0), 0, &[n; 100], append).unwrap();
+            b.volume.fsync(file(0), false).unwrap();
+        }));
+        last[1] = cost(&b.counted(|| {
+            write(&b, file(1), 1000, &[n; 100]);
+            b.volume.fsync(file(1), false).unwrap();
+        }));
+        let name = format!("n{n}").into_bytes();
+        let ino = b.volume.create(Ino::ROOT, &name, &new).unwrap().ino;
+        b.volume.fsync(Ino::ROOT, false).unwrap();
+        b.volume.forget(ino, 1);
+        b.volume.unlink(Ino::ROOT, &name).unwrap();
+        b.volume.sync().unwrap();
+        last[2] = cost(&b.counted(|| {
+            let ino = b.volume.create(Ino::ROOT, &name, &new).unwrap().ino;
+            write(&b, ino, 0, &[n; 1024]);
+            b.volume.fsync(ino, false).unwrap();
+            b.volume.forget(ino, 1);
+        }));
+        last[3] = cost(&b.counted(|| {
+            let to = [name.as_slice(), b".new"].concat();
+            b.volume.rename(Ino::ROOT, &name, Ino::ROOT, &to, RenameFlags::default()).unwrap();
+            b.volume.fsync(Ino::ROOT, false).unwrap();
+        }));
+    }
+    b.check();
+    last
+}
+
+/// Exact: the steady state, a warm cache, blocks of 4 KiB.
+#[test]
+fn what_an_fsync_costs() {
+    for route in [Route::Ordered, Route::Journal, Route::Overwrite] {
+        println!("{route:?}: {:?}", costs(route));
+    }
+}
