@@ -157,7 +157,12 @@ fn torn(got: &[u8], versions: &[&[u8]]) -> String {
     let nearest = versions.iter().min_by_key(|v| differ(v));
     let Some(v) = nearest else { return "it was never there".into() };
     let first = (0..got.len().max(v.len())).find(|i| got.get(*i) != v.get(*i)).unwrap_or(0);
-    format!("{} bytes differ from the nearest, the first at {first}; {} bytes instead of {}", differ(v), got.len(), v.len())
+    format!(
+        "{} bytes differ from the nearest, the first at {first}; {} bytes instead of {}",
+        differ(v),
+        got.len(),
+        v.len()
+    )
 }
 
 /// True if each sector of `seen` is that of one of the versions.

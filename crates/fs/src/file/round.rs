@@ -340,20 +340,21 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
     let mut first = 0;
     while let Some((at, _)) = t.pages.get(first) {
         let run = (t.pages[first..].iter().zip(at.0..)).take_while(|((b, _), n)| b.0 == *n).count();
-        let (to, logged, len) = match map::lookup(op, t.ino, &inode, *at, u32::try_from(run).expect("a round is smaller"))? {
-            Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten),
-            Mapping::Hole { len } => {
-                let goal = match next_goal {
-                    Some(goal) => goal,
-                    None => map::goal(op, t.ino, &inode, *at)?,
-                };
-                let below = map::below(&inode);
-                let claim = alloc::claim(op, &Request { goal, want: len, pool: Pool::Reserved, below })?;
-                let run = claim.run();
-                next_goal = Some(run.end());
-                (To::Claimed(claim), false, run.len)
-            }
-        };
+        let (to, logged, len) =
+            match map::lookup(op, t.ino, &inode, *at, u32::try_from(run).expect("a round is smaller"))? {
+                Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten),
+                Mapping::Hole { len } => {
+                    let goal = match next_goal {
+                        Some(goal) => goal,
+                        None => map::goal(op, t.ino, &inode, *at)?,
+                    };
+                    let below = map::below(&inode);
+                    let claim = alloc::claim(op, &Request { goal, want: len, pool: Pool::Reserved, below })?;
+                    let run = claim.run();
+                    next_goal = Some(run.end());
+                    (To::Claimed(claim), false, run.len)
+                }
+            };
         // An image that a file with journaled data, or an earlier owner, left in memory ends here.
         if !logged {
             op.forget(to.start(), len);
@@ -369,7 +370,7 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
 /// True if the log is the way for a block that is mapped (F9, F16).
 fn goes_to_log(op: &Op<'_>, b: BlockNo, unwritten: bool) -> bool {
     let overwritten = !unwritten && op.vol.whole_requests();
-    overwritten || op.is_journaled(b) && !Mutant::JournaledInPlace.is_on()
+    (overwritten || op.is_journaled(b)) && !Mutant::JournaledInPlace.is_on()
 }
 
 /// How a run of mapped blocks is written, and for how many of them that holds.
