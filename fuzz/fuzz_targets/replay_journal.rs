@@ -14,7 +14,7 @@ static BASES: LazyLock<Vec<Base>> = LazyLock::new(|| {
 fuzz_target!(|input: &[u8]| {
     let Some(case) = from_bytes(&BASES, input) else { return };
     let base = BASES.iter().find(|b| b.name == case.base).expect("one of them");
-    if let Err(why) = replay(&case.image(base)) {
+    if let Err(why) = replay(base, &case.image(base)) {
         panic!("{why}\nrepeat: QUIRE_HOSTILE_CASE='{case}' cargo test -p quire-sim --test hostile damaged");
     }
 });

@@ -2,7 +2,8 @@
 //!
 //! A seeded sample of single bits, fields with bad values, and random mixtures. `QUIRE_HOSTILE_SEED` chooses another sample,
 //! `QUIRE_HOSTILE_CASES` its size, `QUIRE_HOSTILE_CASE` one case (a line that a failure prints); `QUIRE_HOSTILE_SWEEP=flips` or
-//! `fields` takes every single one, `QUIRE_HOSTILE_BASE` only those of one image.
+//! `fields` takes every single one (`QUIRE_HOSTILE_EVERY=n`: one in n, of each metadata block), `QUIRE_HOSTILE_BASE` only those of
+//! one image.
 
 use quire_sim::hostile::{Base, Case, base::RECIPES, field_cases, flip_count, flip_of, judge::judge, random_case};
 use rand::rngs::StdRng;
@@ -117,12 +118,17 @@ fn damaged() {
         return settle("one case", &run(Base::all(), std::iter::once(case), None));
     }
     let seed = number("QUIRE_HOSTILE_SEED").unwrap_or(1);
+    let every = number("QUIRE_HOSTILE_EVERY").unwrap_or(1).max(1);
+    let step = usize::try_from(every).expect("a small number");
     match std::env::var("QUIRE_HOSTILE_SWEEP").as_deref() {
         Ok("flips") => {
-            let bits = all.clone().into_iter().flat_map(|b| (0..flip_count(&b)).map(move |n| flip_of(&b, n)));
-            settle("every bit", &run(all, bits, None));
+            let each = move |b: Base| (seed % every..flip_count(&b)).step_by(step).map(move |n| flip_of(&b, n));
+            settle(&format!("one bit in {every}"), &run(all.clone(), all.into_iter().flat_map(each), None));
         }
-        Ok("fields") => settle("every field", &run(all.clone(), fields(&all, 1, 0), None)),
+        Ok("fields") => {
+            let some = fields(&all, step, usize::try_from(seed).unwrap_or(0));
+            settle(&format!("one field value in {every}"), &run(all.clone(), some, None));
+        }
         _ => {
             let cases = number("QUIRE_HOSTILE_CASES");
             let deadline = cases.is_none().then(|| Instant::now() + MOST);
@@ -176,4 +182,17 @@ fn sound_images_are_silent() {
         let place = differs.and_then(|at| base.places.iter().find(|p| (p.at..p.end()).contains(&(at as u64))));
         assert_eq!(differs, None, "{}: {place:?}", base.name);
     }
+}
+
+#[test]
+fn every_kind_of_structure_is_there() {
+    let bases = bases();
+    for b in &bases {
+        println!("{}: {} structures, {} bits", b.name, b.places.len(), flip_count(b));
+    }
+    let deep = bases.iter().find(|b| b.name == "large-dir").map(|b| {
+        let nodes = b.places.iter().filter(|p| matches!(p.kind, quire_sim::hostile::Kind::HtreeRoot(_)));
+        nodes.map(|p| b.image_byte(p.at + 30)).max()
+    });
+    assert!(deep.is_none_or(|levels| levels == Some(2)), "{deep:?}");
 }

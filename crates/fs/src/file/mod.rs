@@ -42,7 +42,7 @@ impl Volume {
     ///
     /// # Errors
     /// The volume is read-only, and why.
-    fn may_write(&self) -> Result<()> {
+    pub(crate) fn may_write(&self) -> Result<()> {
         loop {
             match self.inner.check_writable() {
                 Err(Error::Frozen) => self.inner.wait_thawed(),

@@ -121,6 +121,8 @@ impl Volume {
 
     /// Runs a change of an inode's attributes.
     fn change(&self, ino: Ino, mut f: impl FnMut(&mut Op<'_>, &mut Inode) -> Result<()>) -> Result<()> {
+        // Before the allocator looks at bitmaps that it may not understand.
+        self.may_write()?;
         let (sync, tid) = self.run_tid(|op| {
             let mut inode = live(op, ino)?;
             may_change(&inode)?;

@@ -1,14 +1,26 @@
 //! The sound images that are damaged: small, and with something of everything in them.
 
 use super::census;
+use super::make;
 use super::places::{Kind, Place};
 use quire_device::sync::Arc;
-use quire_device::{Image, MemDevice, VirtualClock};
+use quire_device::{BlockDevice, Image, MemDevice, VirtualClock};
 use quire_fs::file::{Falloc, WriteFlags};
 use quire_fs::{Cred, Devices, New, NewKind, Options, Result, Volume, XattrFlags};
 use quire_layout::Ino;
 use quire_layout::inode::mode;
 use quire_layout::superblock::Superblock;
+
+/// Who puts something of everything into an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// Quire.
+    Volume,
+    /// Quire, and a directory whose index has three levels.
+    VolumeDeep,
+    /// debugfs: what Quire reads only.
+    Debugfs,
+}
 
 /// How a base image is made.
 #[derive(Clone, Copy, Debug)]
@@ -18,35 +30,46 @@ pub struct Recipe {
     pub mke2fs: &'static [&'static str],
     /// Left with transactions in the log and orphans on record.
     pub dirty: bool,
+    /// The log is on a device of its own.
+    pub external: bool,
+    pub by: By,
 }
 
-const FIXED: &[&str] =
-    &["-U", "3e1f2b00-0000-4000-8000-00000000cafe", "-E", "hash_seed=3e1f2b00-0000-4000-8000-0000000000ff"];
-const SMALL: &[&str] = &["-b", "1024", "-g", "2048", "-N", "512", "-J", "size=1"];
+const SMALL: &[&str] = &["-b", "1024", "-g", "2048", "-N", "512"];
+const LOG: &[&str] = &["-J", "size=1"];
+
+const fn ours(name: &'static str, dirty: bool, mke2fs: &'static [&'static str]) -> Recipe {
+    Recipe { name, size: "5M", mke2fs, dirty, external: false, by: By::Volume }
+}
 
 /// All base images.
 pub const RECIPES: &[Recipe] = &[
-    Recipe { name: "ext4", size: "5M", mke2fs: &["-t", "ext4", "-O", "metadata_csum,64bit,orphan_file"], dirty: false },
+    ours("ext4", false, &["-t", "ext4", "-O", "metadata_csum,64bit,orphan_file"]),
+    ours("plain", false, &["-t", "ext4", "-O", "^metadata_csum,^64bit,^uninit_bg"]),
+    ours("ext3", false, &["-t", "ext3", "-I", "128"]),
+    ours("dirty", true, &["-t", "ext4", "-O", "metadata_csum,64bit"]),
+    ours("dirty-orphan-file", true, &["-t", "ext4", "-O", "^metadata_csum,orphan_file"]),
+    ours("dirty-ext3", true, &["-t", "ext3"]),
+    ours("no-log", false, &["-t", "ext4", "-O", "^has_journal,^metadata_csum,meta_bg,^resize_inode"]),
     Recipe {
-        name: "plain",
-        size: "5M",
-        mke2fs: &["-t", "ext4", "-O", "^metadata_csum,^64bit,^uninit_bg"],
-        dirty: false,
+        size: "16M",
+        ..ours("4k", true, &["-t", "ext4", "-b", "4096", "-g", "1024", "-J", "size=4", "-O", "metadata_csum,64bit"])
     },
-    Recipe { name: "ext3", size: "5M", mke2fs: &["-t", "ext3", "-I", "128"], dirty: false },
-    Recipe { name: "dirty", size: "5M", mke2fs: &["-t", "ext4", "-O", "metadata_csum,64bit"], dirty: true },
+    Recipe { external: true, ..ours("external", true, &["-t", "ext4", "-O", "^has_journal,metadata_csum,64bit"]) },
     Recipe {
-        name: "dirty-orphan-file",
-        size: "5M",
-        mke2fs: &["-t", "ext4", "-O", "^metadata_csum,orphan_file"],
-        dirty: true,
+        size: "24M",
+        by: By::VolumeDeep,
+        ..ours("large-dir", false, &["-t", "ext4", "-O", "large_dir,^metadata_csum"])
     },
-    Recipe { name: "dirty-ext3", size: "5M", mke2fs: &["-t", "ext3"], dirty: true },
     Recipe {
-        name: "no-log",
-        size: "5M",
-        mke2fs: &["-t", "ext4", "-O", "^has_journal,^metadata_csum,meta_bg,^resize_inode"],
-        dirty: false,
+        by: By::Debugfs,
+        ..ours("inline", false, &["-t", "ext4", "-O", "inline_data,ea_inode,metadata_csum,64bit"])
+    },
+    Recipe { by: By::Debugfs, ..ours("inline-plain", false, &["-t", "ext4", "-O", "inline_data,^metadata_csum"]) },
+    Recipe {
+        size: "32M",
+        by: By::Debugfs,
+        ..ours("bigalloc", false, &["-t", "ext4", "-b", "4096", "-C", "16384", "-J", "size=4", "-O", "bigalloc"])
     },
 ];
 
@@ -54,7 +77,10 @@ pub const RECIPES: &[Recipe] = &[
 #[derive(Clone, Debug)]
 pub struct Base {
     pub name: &'static str,
+    /// The file system's bytes, and behind them those of the log's own device, if it has one.
     pub image: Image,
+    /// Bytes of the file system's device.
+    pub fs_len: u64,
     pub sb: Superblock,
     /// The log has something to replay.
     pub dirty: bool,
@@ -69,17 +95,32 @@ impl Base {
     /// If mke2fs is missing, or the sound image makes trouble.
     #[must_use]
     pub fn new(r: &Recipe) -> Self {
-        let mut args = [FIXED, r.mke2fs].concat();
-        let small = if r.name == "no-log" { &SMALL[..6] } else { SMALL };
-        args.extend(small);
-        let device = Arc::new(MemDevice::new(quire_fs::testing::mke2fs(r.size, &args)));
+        let has = |option: &str| r.mke2fs.contains(&option);
+        let mut args = make::FIXED.to_vec();
+        args.extend(if has("-b") { &[][..] } else { SMALL });
+        args.extend(if has("-J") || r.external || r.name == "no-log" { &[][..] } else { LOG });
+        args.extend(r.mke2fs);
+        let mut bytes = quire_fs::testing::mke2fs(r.size, &args);
+        let fs_len = bytes.len() as u64;
+        if r.by == By::Debugfs {
+            bytes = make::fill_by_debugfs(&bytes, has("-C"));
+        }
+        if r.external {
+            bytes = make::with_external_log(&bytes);
+        }
+        let device = Arc::new(MemDevice::new(bytes));
         let open = || {
             let options = Options { cache_bytes: 1 << 20, ..Options::default() };
-            Volume::open(Devices::one(device.clone()), Arc::new(VirtualClock::default()), options).expect("mount")
+            Volume::open(devices(&device, fs_len), Arc::new(VirtualClock::default()), options).expect("mount")
         };
-        let v = open();
-        fill(&v).expect("fill");
-        v.close().expect("unmount");
+        if r.by != By::Debugfs {
+            let v = open();
+            fill(&v).expect("fill");
+            if r.by == By::VolumeDeep {
+                three_levels(&v).expect("fill");
+            }
+            v.close().expect("unmount");
+        }
         if r.dirty {
             let v = open();
             leave(&v).expect("leave");
@@ -87,7 +128,7 @@ impl Base {
         let bytes = device.snapshot();
         let sb = Superblock::decode(&bytes[1024..2048]).expect("a sound superblock");
         let (places, zones) = census::take(&bytes, &sb);
-        Base { name: r.name, image: Image::from_bytes(&bytes), sb, dirty: r.dirty, places, zones }
+        Base { name: r.name, image: Image::from_bytes(&bytes), fs_len, sb, dirty: r.dirty, places, zones }
     }
 
     /// Every base image.
@@ -96,21 +137,39 @@ impl Base {
         RECIPES.iter().map(Base::new).collect()
     }
 
+    /// A byte of the sound image.
+    #[must_use]
+    pub fn image_byte(&self, at: u64) -> u8 {
+        let mut b = [0];
+        self.image.read(at, &mut b);
+        b[0]
+    }
+
     /// Only the log is to be damaged.
     pub fn keep_log_only(&mut self) {
-        self.places.retain(|p| p.kind.name().contains("log") || p.kind == Kind::JournalSuperblock);
+        self.places.retain(|p| p.kind.name().contains("log") || p.kind.name().contains("journal"));
     }
 
     /// True if damage of this place may send data anywhere: the places of metadata themselves are in doubt.
     #[must_use]
     pub fn is_geometry(&self, p: &Place) -> bool {
         match p.kind {
-            Kind::Superblock | Kind::Descriptor(_) => true,
+            Kind::Superblock | Kind::Descriptor(_) | Kind::JournalDevice => true,
             Kind::Inode(ino) => ino < self.sb.first_ino() && ino != Ino::ROOT,
             Kind::ExtentNode(ino) | Kind::IndirectBlock(ino) => ino < self.sb.first_ino() && ino != Ino::ROOT,
             k => k.name().contains("log") || k == Kind::JournalSuperblock,
         }
     }
+}
+
+/// The devices of an image: the file system's first bytes, and the log behind them.
+pub(super) fn devices<D: BlockDevice + 'static>(all: &Arc<D>, fs_len: u64) -> Devices {
+    let len = all.info().size;
+    if len == fs_len {
+        return Devices::one(all.clone());
+    }
+    let part = |start, len| Arc::new(make::Part { whole: all.clone(), start, len });
+    Devices { fs: part(0, fs_len), journal: Some(part(fs_len, len - fs_len)) }
 }
 
 const CRED: Cred = Cred { uid: 0, gid: 0 };
@@ -159,6 +218,17 @@ fn fill(v: &Volume) -> Result<()> {
     let many = make(v, root, "deep index", NewKind::Dir)?;
     for n in 0..2000 {
         v.link_as(small, many, &format!("{n:05} {}", "name ".repeat(18)))?;
+    }
+    Ok(())
+}
+
+/// Names so long that three fill a block: the index of 1 KiB blocks gets its third level (`large_dir`).
+fn three_levels(v: &Volume) -> Result<()> {
+    let dir = make(v, Ino::ROOT, "three levels", NewKind::Dir)?;
+    let small = v.lookup(Ino::ROOT, b"small")?.ino;
+    v.forget(small, 1);
+    for n in 0..24_000 {
+        v.link_as(small, dir, &format!("{n:0250}"))?;
     }
     Ok(())
 }

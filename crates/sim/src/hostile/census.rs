@@ -12,6 +12,9 @@ use quire_layout::superblock::{self, Superblock};
 use quire_layout::{BlockNo, BlockSize, GroupNo, Ino, LogBlock};
 use std::collections::BTreeMap;
 
+/// Blocks of one directory that are damaged, about.
+const MAX_LEAVES: usize = 250;
+
 struct Census<'a> {
     bytes: &'a [u8],
     sb: &'a Superblock,
@@ -29,6 +32,7 @@ pub(super) fn take(bytes: &[u8], sb: &Superblock) -> (Vec<Place>, Vec<(u64, u64)
     for g in 0..sb.group_count() {
         c.group(GroupNo(g));
     }
+    c.external_journal();
     let (mut seen, mut unique) = (std::collections::HashSet::new(), c.places);
     unique.retain(|p| seen.insert(p.at));
     (unique, c.zones)
@@ -156,7 +160,9 @@ impl Census<'_> {
                 level = children.collect();
             }
         }
-        for (fb, block) in map {
+        // Of a large directory only so many leaves, evenly spread: they are all alike.
+        let sparse = (map.len() / MAX_LEAVES).max(1) as u64;
+        for (fb, block) in map.iter().filter(|(fb, _)| **fb < 3 || **fb % sparse == 0 || nodes.len() < 50 && nodes.contains(fb)) {
             let kind = match nodes.contains(fb) {
                 true if *fb == 0 => Kind::HtreeRoot(ino),
                 true => Kind::HtreeNode(ino),
@@ -166,11 +172,28 @@ impl Census<'_> {
         }
     }
 
+    /// The log on a device of its own, whose bytes lie behind the file system's.
+    fn external_journal(&mut self) {
+        let fs_blocks = self.sb.blocks_count();
+        let all = self.bytes.len() as u64 / self.bs.bytes64();
+        if all <= fs_blocks {
+            return;
+        }
+        let map = (0..all - fs_blocks).map(|n| (n, BlockNo(fs_blocks + n))).collect();
+        let at = usize::try_from(self.bs.offset(BlockNo(fs_blocks))).expect("in memory") + 1024;
+        self.push_part(at, superblock::SIZE, Kind::JournalDevice);
+        self.log(&map, LogBlock(if self.bs.bytes() == 1024 { 2 } else { 1 }));
+    }
+
     fn journal(&mut self, map: &BTreeMap<u64, BlockNo>) {
-        let at = |n: LogBlock| map[&u64::from(n.0)];
         self.zones.extend(map.values().map(|b| (self.bs.offset(*b), self.bs.offset(b.plus(1)))));
-        self.push(at(LogBlock(0)), Kind::JournalSuperblock);
-        let jsb = JournalSuperblock::decode(self.block(at(LogBlock(0)))).expect("a sound image");
+        self.log(map, LogBlock(0));
+    }
+
+    fn log(&mut self, map: &BTreeMap<u64, BlockNo>, superblock: LogBlock) {
+        let at = |n: LogBlock| map[&u64::from(n.0)];
+        self.push(at(superblock), Kind::JournalSuperblock);
+        let jsb = JournalSuperblock::decode(self.block(at(superblock))).expect("a sound image");
         let format = jsb.log_format().expect("a known log");
         let next = |n: LogBlock| if n.0 + 1 == jsb.end().0 { jsb.first() } else { LogBlock(n.0 + 1) };
         let (mut n, mut tid) = (jsb.start(), jsb.sequence());

@@ -1,13 +1,13 @@
 //! What is done to a damaged image: mounted, walked, written to, unmounted, mounted again.
 
-use super::base::Base;
+use super::base::{Base, devices};
 use super::case::Case;
 use super::places::Kind;
 use super::watch::WatchedDevice;
 use quire_device::sync::Arc;
 use quire_device::{Image, VirtualClock};
 use quire_fs::file::{Falloc, Seek, WriteFlags};
-use quire_fs::{Cred, Devices, Error, New, NewKind, Options, RenameFlags, Result, Volume, XattrFlags};
+use quire_fs::{Cred, Error, New, NewKind, Options, RenameFlags, Result, Volume, XattrFlags};
 use quire_layout::inode::mode;
 use quire_layout::{Ino, Structure};
 use std::collections::HashSet;
@@ -51,7 +51,7 @@ pub fn drive(base: &Base, case: &Case, image: &Image) -> Result<Said, String> {
     let zones = if geometry || base.dirty { Vec::new() } else { base.zones.clone() };
 
     let device = Arc::new(WatchedDevice::new(image.clone(), Vec::new()));
-    if let Some(v) = said.note(mount(&device, Options { read_only: true, no_load: true, ..options() })) {
+    if let Some(v) = said.note(mount(base, &device, Options { read_only: true, no_load: true, ..options() })) {
         said.walk(&v);
         said.note(v.close());
     }
@@ -60,7 +60,7 @@ pub fn drive(base: &Base, case: &Case, image: &Image) -> Result<Said, String> {
     }
 
     let device = Arc::new(WatchedDevice::new(image.clone(), zones));
-    let Some(v) = said.note(mount(&device, options())) else {
+    let Some(v) = said.note(mount(base, &device, options())) else {
         let mut kinds = case.touched(base).into_iter().map(|i| base.places[i].kind);
         let may_replay = kinds.any(|k| matches!(k, Kind::Superblock | Kind::JournalSuperblock));
         if !may_replay && !base.dirty && device.writes() > 0 {
@@ -81,7 +81,7 @@ pub fn drive(base: &Base, case: &Case, image: &Image) -> Result<Said, String> {
     }
     for left in [crashed, device.image()] {
         let device = Arc::new(WatchedDevice::new(left, Vec::new()));
-        if let Some(v) = said.note(mount(&device, options())) {
+        if let Some(v) = said.note(mount(base, &device, options())) {
             said.note(v.readdir(Ino::ROOT, 0, &mut |_| true));
             said.note(v.close());
         }
@@ -93,10 +93,10 @@ pub fn drive(base: &Base, case: &Case, image: &Image) -> Result<Said, String> {
 ///
 /// # Errors
 /// As [`drive`].
-pub fn replay(image: &Image) -> Result<Said, String> {
+pub fn replay(base: &Base, image: &Image) -> Result<Said, String> {
     let mut said = Said::default();
     let device = Arc::new(WatchedDevice::new(image.clone(), Vec::new()));
-    if let Some(v) = said.note(mount(&device, options())) {
+    if let Some(v) = said.note(mount(base, &device, options())) {
         said.mounted = true;
         said.note(v.close());
     }
@@ -107,8 +107,8 @@ fn options() -> Options {
     Options { cache_bytes: 1 << 20, ..Options::default() }
 }
 
-fn mount(device: &Arc<WatchedDevice>, options: Options) -> Result<Volume> {
-    Volume::open(Devices::one(device.clone()), Arc::new(VirtualClock::default()), options)
+fn mount(base: &Base, device: &Arc<WatchedDevice>, options: Options) -> Result<Volume> {
+    Volume::open(devices(device, base.fs_len), Arc::new(VirtualClock::default()), options)
 }
 
 impl Said {

@@ -15,6 +15,7 @@ mod census;
 pub mod decoders;
 pub mod drive;
 pub mod judge;
+mod make;
 mod mutate;
 mod places;
 mod seal;

@@ -96,6 +96,7 @@ fn fields(p: &Place, bytes: &[u8]) -> Vec<Field> {
         Kind::HtreeNode(_) => every(0, 12, 2, 2).into_iter().chain(every(12, 40, 4, 4)).collect(),
         Kind::Xattrs => every(0, 20, 4, 4).into_iter().chain(every(32, 80, 2, 2)).chain(every(36, 48, 4, 4)).collect(),
         Kind::OrphanFile(_) => every(0, 16, 4, 4).into_iter().chain(little(&[bytes.len() - 8], 4)).collect(),
+        Kind::JournalDevice => little(&[0x04, 0x14, 0x18, 0x5C, 0x60, 0x64, 0x68], 4),
         Kind::JournalSuperblock => big(0, 0x60),
         Kind::LogDescriptor => big(0, 64),
         Kind::LogRevoke => big(0, 48),

@@ -17,6 +17,8 @@ pub enum Kind {
     HtreeNode(Ino),
     Xattrs,
     OrphanFile(Ino),
+    /// The ext4 superblock of a log's own device.
+    JournalDevice,
     JournalSuperblock,
     LogDescriptor,
     LogRevoke,
@@ -45,6 +47,7 @@ impl Kind {
             Kind::HtreeNode(_) => "htree node",
             Kind::Xattrs => "attribute block",
             Kind::OrphanFile(_) => "orphan file",
+            Kind::JournalDevice => "journal device",
             Kind::JournalSuperblock => "journal superblock",
             Kind::LogDescriptor => "log descriptor",
             Kind::LogRevoke => "log revoke block",

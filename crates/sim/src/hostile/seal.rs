@@ -81,7 +81,8 @@ impl Base {
             Kind::HtreeNode(ino) => seal_index(b, 8, self.seed(ino)),
             Kind::Xattrs => xattr::seal_block(b, p.block, fs_seed),
             Kind::OrphanFile(ino) => orphan_file::seal(b, p.block, self.seed(ino)),
-            Kind::JournalSuperblock => {
+            // A log that was never used may have none.
+            Kind::JournalSuperblock if self.log_format().is_some_and(|f| f.sealed()) => {
                 put_le32(b, 0xFC, 0);
                 let sum = crc32c(!0, &b[..1024]);
                 put_be32(b, 0xFC, sum);
