@@ -18,7 +18,7 @@ test: setup       ## every test: unit, integration, acceptance
 	@scripts/test.sh
 unit: setup       ## only what cargo test runs
 	$(CARGO) test --workspace
-	$(CARGO) test -p quire-device --features shuttle --test gate_shuttle
+	. scripts/env.sh && interleavings
 accept: build     ## only the acceptance tests; ONLY=name picks some
 	@scripts/accept.sh $(ONLY)
 soak: build       ## long randomized runs: MINUTES=30

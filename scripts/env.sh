@@ -9,6 +9,12 @@ have() { command -v "$1" >/dev/null 2>&1; }
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
+# Tests under explored interleavings of threads (feature shuttle of quire-device), and the broken engines that they must find.
+interleavings() {
+	cargo test -p quire-device -p quire-journal -p quire-fs --test gate_shuttle --test interleavings --features \
+		quire-device/shuttle,quire-journal/shuttle,quire-journal/mutants,quire-fs/shuttle,quire-fs/testing "$@"
+}
+
 # The two binaries that scripts use; a test of another build sets them.
 QUIRE=${QUIRE:-$TARGET/release/quire}
 LAB=${LAB:-$TARGET/release/quire-lab}

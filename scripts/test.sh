@@ -10,7 +10,7 @@ mkdir -p "$out"
 say "== cargo test"
 status=0
 cargo test --workspace --no-fail-fast -- --show-output >"$out/cargo.log" 2>&1 || status=$?
-cargo test -p quire-device --features shuttle --test gate_shuttle -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
+interleavings -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
 cargo test -p quire-sim --features mutants --test mutants -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
 awk '
 	/^ +Running |^ +Doc-tests / { sub(/^ +(Running )?/, ""); sub(/ \(.*\/(deps\/)?/, " ("); suite = $0 }

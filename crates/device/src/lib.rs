@@ -18,6 +18,8 @@ pub mod gate;
 pub mod holder;
 mod host;
 pub mod image;
+#[cfg(feature = "shuttle")]
+pub mod interleave;
 pub mod io;
 pub mod mem;
 pub mod model;

@@ -33,9 +33,22 @@ pub enum Mutant {
     CompletionIsDurable,
     /// A superblock torn between its sectors is refused.
     TornSuperblockRefused,
+    /// A commit begins while another is on its way (J6).
+    CommitsOverlap,
+    /// A load that something overtook brings what it has read (J3).
+    StaleLoadKept,
+    /// A freed block is reused while a checkpoint may still write it (J9).
+    ReusedUnderCheckpoint,
+    /// The next commit after one that failed is tried as if nothing had been (J5).
+    FailureForgotten,
 }
 
 impl Mutant {
+    /// Those that only threads bring to light: tests/interleavings.rs of the journal finds them.
+    pub const OF_THREADS: [Mutant; 4] =
+        [Mutant::CommitsOverlap, Mutant::StaleLoadKept, Mutant::ReusedUnderCheckpoint, Mutant::FailureForgotten];
+
+    /// Those that the simulator finds.
     pub const ALL: [Mutant; 14] = [
         Mutant::NoFlushBeforeCommit,
         Mutant::TailBeforeHomeFlush,

@@ -210,7 +210,7 @@ impl Core {
         let unchanged = self.loads.remove(&load).unwrap_or_default();
         let mut changed = Vec::new();
         for (b, image) in images {
-            if !unchanged.contains(&b) {
+            if !unchanged.contains(&b) && !Mutant::StaleLoadKept.is_on() {
                 changed.push(b);
             } else if !self.is_live(b) {
                 self.cache.insert_clean(b, image);

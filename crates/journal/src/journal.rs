@@ -208,7 +208,7 @@ impl Journal {
             if let Some(e) = &s.failed {
                 return Err(Error::Aborted(Box::new(e.clone())));
             }
-            if !s.leader {
+            if !s.leader || Mutant::CommitsOverlap.is_on() {
                 break;
             }
             s = wait(&self.committed, s);
@@ -221,10 +221,13 @@ impl Journal {
         match &result {
             Ok(Some(tid)) => s.durable = *tid,
             Ok(None) => {}
+            Err(_) if Mutant::FailureForgotten.is_on() => {}
             Err(e) => s.failed = Some(e.clone()),
         }
         drop(s);
-        if let Err(e) = &result {
+        if let Err(e) = &result
+            && !Mutant::FailureForgotten.is_on()
+        {
             self.abort(e);
         }
         self.committed.notify_all();
@@ -261,7 +264,7 @@ impl Journal {
             return Tid(u32::MAX / 2);
         }
         let s = lock(&self.commit);
-        s.checkpoint_floor.unwrap_or(s.durable)
+        s.checkpoint_floor.filter(|_| !Mutant::ReusedUnderCheckpoint.is_on()).unwrap_or(s.durable)
     }
 
     /// Returns when what was freed up to transaction `tid` may be used again: it is durable, and a checkpoint that may

@@ -162,7 +162,9 @@ impl Census<'_> {
         }
         // Of a large directory only so many leaves, evenly spread: they are all alike.
         let sparse = (map.len() / MAX_LEAVES).max(1) as u64;
-        for (fb, block) in map.iter().filter(|(fb, _)| **fb < 3 || **fb % sparse == 0 || nodes.len() < 50 && nodes.contains(fb)) {
+        for (fb, block) in
+            map.iter().filter(|(fb, _)| **fb < 3 || **fb % sparse == 0 || nodes.len() < 50 && nodes.contains(fb))
+        {
             let kind = match nodes.contains(fb) {
                 true if *fb == 0 => Kind::HtreeRoot(ino),
                 true => Kind::HtreeNode(ino),

@@ -1,0 +1,38 @@
+//! Explores interleavings of threads (feature `shuttle`): a scenario runs again and again, each time with other choices of who goes on at
+//! each lock, wait and atomic. A deadlock, a panic, and a failed assertion end it and print the schedule.
+//!
+//! `QUIRE_SEED` chooses the schedules, `QUIRE_INTERLEAVINGS` how many there are, `QUIRE_SCHEDULE` is one schedule as a failure
+//! printed it, to be run again.
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
+use shuttle::{Config, Runner};
+
+/// A whole file system runs on a stack.
+const STACK: usize = 1 << 20;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Runs a scenario under `times` schedules: half of them uniform, half with few, ill-timed changes of thread.
+pub fn explore(times: usize, scenario: impl Fn() + Send + Sync + Clone + 'static) {
+    let mut config = Config::new();
+    config.stack_size = STACK;
+    if let Ok(schedule) = std::env::var("QUIRE_SCHEDULE") {
+        Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(scenario);
+        return;
+    }
+    let times = number("QUIRE_INTERLEAVINGS").and_then(|n| usize::try_from(n).ok()).unwrap_or(times);
+    let seed = number("QUIRE_SEED").unwrap_or(1);
+    let half = times.div_ceil(2);
+    Runner::new(RandomScheduler::new_from_seed(seed, half), config.clone()).run(scenario.clone());
+    Runner::new(PctScheduler::new_from_seed(seed, 4, half), config).run(scenario);
+    println!("{times} interleavings from seed {seed}");
+}
+
+/// A number below `n`, which is part of the schedule.
+#[must_use]
+pub fn below(n: u64) -> u64 {
+    use shuttle::rand::Rng;
+    shuttle::rand::thread_rng().gen_range(0..n)
+}

@@ -1,0 +1,312 @@
+//! Cache, commit and checkpoint under explored interleavings of threads:
+//! `cargo test -p quire-journal --features shuttle --test interleavings`.
+//!
+//! Every scenario also shows that nobody waits for ever: a deadlock is a failure.
+
+#[path = "durability/setup.rs"]
+#[allow(dead_code)]
+mod setup;
+
+use quire_device::interleave::{below, explore};
+use quire_device::sync::{Arc, Mutex, lock, thread};
+use quire_device::{BlockDevice, Buf, Image, Io, PowerLossDevice, PowerLossOptions, Region};
+use quire_journal::Journal;
+use quire_layout::Tid;
+use quire_layout::jbd2::{BlockKind, Header};
+use setup::{BS, Hooked, home, image, journal, put, recover};
+use std::sync::OnceLock;
+
+const FIRST: Tid = Tid(5);
+
+fn device() -> Arc<PowerLossDevice> {
+    static EMPTY: OnceLock<Image> = OnceLock::new();
+    let image = EMPTY.get_or_init(|| Image::from_bytes(&image(FIRST)));
+    Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()))
+}
+
+/// A journal whose memory is so small that images are evicted and checkpointed.
+fn small(d: &Arc<PowerLossDevice>) -> Arc<Journal> {
+    Arc::new(journal(d.clone(), 1 << 10))
+}
+
+fn byte(image: &Image, n: u64) -> u8 {
+    let mut b = [0];
+    image.read(home(n).0 * BS as u64, &mut b);
+    b[0]
+}
+
+fn recovered(image: Image) -> Image {
+    let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    let there: Arc<dyn BlockDevice> = device.clone();
+    recover(&there);
+    device.live()
+}
+
+/// Two homes that always change together.
+fn put_both(j: &Journal, n: u64, fill: u8) -> Option<Tid> {
+    let mut h = j.handle();
+    for b in [home(n), home(n + 16)] {
+        h.put_zeroed(b, BS).ok()?.fill(fill);
+    }
+    h.stop().ok()
+}
+
+/// Makes the cache forget the homes: more than it takes is loaded.
+fn crowd_out(j: &Journal) {
+    let others: Vec<_> = (0..80).map(quire_layout::BlockNo).collect();
+    j.load(&others).unwrap();
+}
+
+fn join(threads: Vec<thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+/// J10, J4, F15's half: threads commit while another checkpoints and the power goes at any step. What was acknowledged is
+/// recovered, and an operation whole or not at all.
+fn power_goes() {
+    let d = device();
+    let j = small(&d);
+    let acknowledged: Arc<Mutex<[u8; 3]>> = Arc::default();
+    d.cut_at(d.steps() + 2 + below(30));
+    let mut threads: Vec<_> = (0..3u8)
+        .map(|n| {
+            let (j, acknowledged) = (j.clone(), acknowledged.clone());
+            thread::spawn(move || {
+                for fill in 1..=3 {
+                    let Some(tid) = put_both(&j, u64::from(n), fill) else { return };
+                    match j.commit(tid) {
+                        Ok(()) => lock(&acknowledged)[usize::from(n)] = fill,
+                        Err(_) => return,
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.push(thread::spawn(move || while j.checkpoint_now().is_ok() && below(3) > 0 {}));
+    join(threads);
+    let after = recovered(d.crash(below(1 << 20)).image);
+    for n in 0..3 {
+        let (a, b) = (byte(&after, n), byte(&after, n + 16));
+        let least = lock(&acknowledged)[usize::try_from(n).unwrap()];
+        assert!(a == b && a >= least, "home {n} is {a}, its twin {b}; {least} was acknowledged");
+    }
+}
+
+#[test]
+fn what_was_committed_is_durable_wherever_the_power_goes() {
+    explore(6000, power_goes);
+}
+
+/// J3, J2: whatever loads, commits, checkpoints and evictions overlap, what memory shows of a block is what was last put there.
+fn loads() {
+    let d = device();
+    let j = small(&d);
+    // Changed under the same lock as the block: that of the handle.
+    let newest = Arc::new(Mutex::new(0u8));
+    let (writer, told) = (j.clone(), newest.clone());
+    let write = thread::spawn(move || {
+        for fill in 1..=3 {
+            let mut h = writer.handle();
+            h.put_zeroed(home(0), BS).unwrap().fill(fill);
+            *lock(&told) = fill;
+            let tid = h.stop().unwrap();
+            writer.commit(tid).unwrap();
+            writer.checkpoint_now().unwrap();
+            crowd_out(&writer);
+        }
+    });
+    let readers = (0..2).map(|_| {
+        let (j, newest) = (j.clone(), newest.clone());
+        thread::spawn(move || {
+            for _ in 0..3 {
+                j.load(&[home(0)]).unwrap();
+                let mut h = j.handle();
+                let Some(image) = h.read(home(0)) else { continue };
+                assert_eq!(image[0], *lock(&newest));
+            }
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    join(readers);
+    write.join().unwrap();
+}
+
+#[test]
+fn a_load_never_shows_what_is_old() {
+    explore(6000, loads);
+}
+
+/// J9, F9: a block is journaled, freed, and then another owner's, who writes it in place as soon as he may, while
+/// checkpoints and commits of others go on. His bytes stay, also after a crash.
+fn reuse() {
+    let d = device();
+    // Home writes take their time.
+    let slow = Arc::new(Hooked::new(Shared(d.clone())));
+    slow.hook(|io| {
+        if matches!(io, Io::Write { region: Region::Metadata, .. }) {
+            (0..below(100)).for_each(|_| thread::yield_now());
+        }
+    });
+    let j = Arc::new(journal(slow, 1 << 10));
+    let tid = put(&j, home(0), 1);
+    j.commit(tid).unwrap();
+    let (owner, disk) = (j.clone(), d.clone());
+    let owns = thread::spawn(move || {
+        put(&owner, home(0), 2);
+        let mut h = owner.handle();
+        h.forget(home(0));
+        h.put_zeroed(home(1), BS).unwrap();
+        let freed = h.stop().unwrap();
+        if below(2) == 0 {
+            owner.make_reusable(freed).unwrap();
+        } else {
+            while !owner.reusable().at_or_after(freed) {
+                owner.commit(freed).unwrap();
+                thread::yield_now();
+            }
+        }
+        disk.write(home(0).0 * BS as u64, Arc::new(Buf::copy_of(&[9; BS])), Region::Data).unwrap();
+        owner.written_in_place([(home(0), 1)]);
+        owner.gate().flush().unwrap();
+    });
+    let checkpoints = j.clone();
+    let checkpoint = thread::spawn(move || {
+        for _ in 0..3 {
+            checkpoints.checkpoint_now().unwrap();
+        }
+    });
+    let other = thread::spawn(move || {
+        for fill in 1..3 {
+            let tid = put(&j, home(2), fill);
+            j.commit(tid).unwrap();
+        }
+    });
+    join(vec![owns, checkpoint, other]);
+    assert_eq!(byte(&d.live(), 0), 9);
+    assert_eq!(byte(&recovered(d.crash(below(1 << 20)).image), 0), 9);
+}
+
+#[test]
+fn a_freed_block_is_its_next_owners() {
+    explore(6000, reuse);
+}
+
+/// J6: whoever commits, nothing of a transaction is written before the commit block of the one before.
+fn serial() {
+    let d = device();
+    let hooked = Arc::new(Hooked::new(Shared(d)));
+    let order: Arc<Mutex<Vec<_>>> = Arc::default();
+    let out = order.clone();
+    hooked.hook(move |io| {
+        if let Io::Write { region: Region::Log, data, .. } = io {
+            lock(&out).extend(data.iter().filter_map(|b| Header::decode(b)).map(|h| (h.tid, h.kind)));
+        }
+    });
+    let j = Arc::new(journal(hooked, 1 << 20));
+    let commit = |n: u64| {
+        let j = j.clone();
+        thread::spawn(move || {
+            for fill in 1..3 {
+                let tid = put(&j, home(n), fill);
+                j.commit(tid).unwrap();
+                assert!(j.durable().at_or_after(tid));
+            }
+        })
+    };
+    join((0..3).map(commit).collect());
+    let mut next = FIRST;
+    for (tid, kind) in lock(&order).iter() {
+        assert_eq!(*tid, next);
+        if *kind == BlockKind::Commit {
+            next = next.next();
+        }
+    }
+    assert_eq!(j.durable().next(), next);
+}
+
+#[test]
+fn commits_are_serial() {
+    explore(4000, serial);
+}
+
+/// J5, J1: one write or flush fails while three threads commit: whoever was told success has it on disk, nobody succeeds later, and
+/// holds on the transaction end without anybody waiting for ever.
+fn failure() {
+    use quire_device::{ErrorKind, Fault, FaultKind, Faulty, IoOp};
+    let d = device();
+    let faulty = Arc::new(Faulty::new(Shared(d.clone())));
+    let j = Arc::new(journal(faulty.clone(), 1 << 10));
+    let op = if below(2) == 0 { IoOp::Write } else { IoOp::Flush };
+    faulty.inject(Fault::once(op, FaultKind::Error(ErrorKind::Io)).after(below(8)));
+    let acknowledged: Arc<Mutex<[u8; 3]>> = Arc::default();
+    let commit = |n: u8| {
+        let (j, acknowledged) = (j.clone(), acknowledged.clone());
+        thread::spawn(move || {
+            for fill in 1..=3 {
+                let hold = (below(3) == 0).then(|| j.hold());
+                let put = put_both(&j, u64::from(n), fill);
+                drop(hold);
+                let Some(tid) = put else { return };
+                let failed_before = j.failure().is_some();
+                match j.commit(tid) {
+                    Ok(()) => {
+                        assert!(!failed_before || j.durable().at_or_after(tid));
+                        lock(&acknowledged)[usize::from(n)] = fill;
+                    }
+                    Err(_) => return,
+                }
+            }
+        })
+    };
+    join((0..3).map(commit).collect());
+    if j.failure().is_some() {
+        assert!(put_both(&j, 5, 1).is_none() && j.commit(j.running()).is_err());
+    }
+    let after = recovered(d.crash(below(1 << 20)).image);
+    for n in 0..3 {
+        let least = lock(&acknowledged)[usize::try_from(n).unwrap()];
+        assert!(byte(&after, n) >= least, "home {n}: {least} was acknowledged");
+        assert_eq!(byte(&after, n), byte(&after, n + 16));
+    }
+}
+
+#[test]
+fn a_failure_is_final_for_all() {
+    explore(6000, failure);
+}
+
+/// A device that others hold, too.
+struct Shared(Arc<PowerLossDevice>);
+
+impl BlockDevice for Shared {
+    fn info(&self) -> quire_device::DeviceInfo {
+        self.0.info()
+    }
+    fn submit(&self, batch: Vec<Io>) -> quire_device::Ticket {
+        self.0.submit(batch)
+    }
+    fn wait(&self, ticket: quire_device::Ticket) -> Result<quire_device::Done, quire_device::DeviceError> {
+        self.0.wait(ticket)
+    }
+}
+
+/// Engines that are broken where only threads show it are found.
+#[cfg(feature = "mutants")]
+#[test]
+fn every_mutant_of_threads_is_found() {
+    use quire_device::Mutant;
+    let scenarios: [(Mutant, fn()); 4] = [
+        (Mutant::CommitsOverlap, serial),
+        (Mutant::StaleLoadKept, loads),
+        (Mutant::ReusedUnderCheckpoint, reuse),
+        (Mutant::FailureForgotten, failure),
+    ];
+    assert!(Mutant::OF_THREADS.iter().all(|m| scenarios.iter().any(|(s, _)| s == m)));
+    for (mutant, scenario) in scenarios {
+        // Threads are coroutines of this one here.
+        Mutant::set(Some(mutant));
+        let found = std::panic::catch_unwind(|| explore(6000, scenario));
+        Mutant::set(None);
+        assert!(found.is_err(), "{mutant:?} is not found");
+    }
+}
