@@ -6,15 +6,16 @@ use crate::error::{Error, Result};
 use crate::namei::live;
 use crate::volume::Volume;
 use quire_layout::Ino;
+use quire_layout::features::ro_compat;
 use quire_layout::inode::flags::{
-    APPEND, CASEFOLD, COMPR, DAX, DIRSYNC, EXTENTS, IMMUTABLE, JOURNAL_DATA, NOATIME, NODUMP, NOTAIL, PROJINHERIT,
-    SECRM, SYNC, TOPDIR, UNRM,
+    APPEND, CASEFOLD, COMPR, DAX, DIRSYNC, ENCRYPT, EXTENTS, IMMUTABLE, INLINE_DATA, JOURNAL_DATA, NOATIME, NODUMP,
+    NOTAIL, PROJINHERIT, SECRM, SYNC, TOPDIR, UNRM, VERITY,
 };
 use quire_layout::inode::{Inode, Time, mode};
 
 /// What `lsattr` shows.
 pub const VISIBLE: u32 = 0x725B_DFFF;
-/// What `chattr` may change. (`DAX` needs memory that is mapped; it stays as it is.)
+/// What `chattr` may change.
 pub const MODIFIABLE: u32 = SECRM
     | UNRM
     | COMPR
@@ -28,6 +29,7 @@ pub const MODIFIABLE: u32 = SECRM
     | DIRSYNC
     | TOPDIR
     | EXTENTS
+    | DAX
     | PROJINHERIT
     | CASEFOLD;
 /// What a new object takes from its directory.
@@ -91,15 +93,16 @@ impl Volume {
     pub fn get_flags(&self, ino: Ino) -> Result<u32> {
         self.run(|op| {
             let inode = live(op, ino)?;
-            Ok(masked(inode.mode(), inode.flags() & VISIBLE) | (inode.flags() & EXTENTS))
+            let hidden = if inode.is_file() { PROJINHERIT } else { 0 };
+            Ok(inode.flags() & VISIBLE & !hidden)
         })
     }
 
-    /// Sets those flags that can be set, as `FS_IOC_SETFLAGS` does: others stay as they are.
+    /// Sets those flags that can be set, as `FS_IOC_SETFLAGS` does: others that are visible stay as they are.
     ///
     /// # Errors
-    /// Not supported: a flag that ext4 does not have, conversion between extents and block maps, case folding. Not
-    /// permitted: another flag of an immutable file. Corrupt, I/O, read-only.
+    /// Not supported: a flag that ext4 does not have, or not for this type of file; conversion between extents and block maps;
+    /// case folding. Not permitted: another flag of an immutable file. Corrupt, I/O, read-only.
     pub fn set_flags(&self, ino: Ino, wanted: u32) -> Result<()> {
         if wanted & !VISIBLE != 0 {
             return Err(Error::NotSupported("this inode flag"));
@@ -109,8 +112,10 @@ impl Volume {
         let (sync, tid) = self.run_tid(|op| {
             let mut inode = live(op, ino)?;
             let old = inode.flags();
-            let new = (masked(inode.mode(), wanted) & MODIFIABLE) | (old & !MODIFIABLE);
-            let new = if inode.is_file() || inode.is_dir() { new } else { (new & !EXTENTS) | (old & EXTENTS) };
+            if masked(inode.mode(), wanted & MODIFIABLE) != wanted & MODIFIABLE {
+                return Err(Error::NotSupported("this inode flag for this type of file"));
+            }
+            let new = (wanted & MODIFIABLE) | (old & !MODIFIABLE);
             check_change(old, new)?;
             inode.set_flags(new);
             let now = op.now();
@@ -119,6 +124,15 @@ impl Volume {
             Ok(is_sync(&inode))
         })?;
         self.settle(sync, tid)
+    }
+
+    /// An inode's project, which only counts with the feature `project`.
+    ///
+    /// # Errors
+    /// Corrupt, I/O.
+    pub fn get_project(&self, ino: Ino) -> Result<u32> {
+        let has = self.inner.sb.features().has_ro_compat(ro_compat::PROJECT);
+        self.run(|op| Ok(if has { live(op, ino)?.project() } else { 0 }))
     }
 
     /// An inode's generation: with its number, the identity of a file.
@@ -158,6 +172,10 @@ fn check_change(old: u32, new: u32) -> Result<()> {
     }
     if changed & CASEFOLD != 0 {
         return Err(Error::NotSupported("case folding"));
+    }
+    let excluded = VERITY | ENCRYPT | JOURNAL_DATA | INLINE_DATA;
+    if (new & DAX != 0 && old & excluded != 0) || (new & excluded != 0 && old & DAX != 0) {
+        return Err(Error::NotSupported("direct access to data that is journaled or transformed"));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::map::{self, Mapping};
 use crate::namei::live;
 use crate::op::Op;
 use crate::options::Atime;
-use crate::volume::Volume;
+use crate::volume::{Inner, Volume};
 use crate::xattr;
 use quire_layout::checksum::{crc32c, crc32c_le32};
 use quire_layout::extent::NodeMut;
@@ -42,9 +42,15 @@ pub struct Cred {
 impl Cred {
     /// On whose account this user's blocks are taken.
     pub(crate) fn pool(self, op: &Op<'_>) -> Pool {
-        let (uid, gid) = op.sb().reserved_for();
-        let may = self.uid == u32::from(uid) || (gid != 0 && self.gid == u32::from(gid));
-        if self.uid == 0 || may { Pool::Root } else { Pool::User }
+        if self.may_use_reserve(op.vol) { Pool::Root } else { op.pool() }
+    }
+
+    /// True for root, and for the user and the group (but not root's) that the mount or else the superblock names.
+    pub(crate) fn may_use_reserve(self, vol: &Inner) -> bool {
+        let (uid, gid) = vol.sb.reserved_for();
+        let uid = vol.options.reserve_uid.unwrap_or(uid.into());
+        let gid = vol.options.reserve_gid.unwrap_or(gid.into());
+        self.uid == 0 || self.uid == uid || (gid != 0 && self.gid == gid)
     }
 }
 

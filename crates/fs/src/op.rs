@@ -5,6 +5,7 @@
 //! operation is run again from its start when the block is there. So an operation is a function that can be called several
 //! times, and what it changes outside of images goes through [`Deferred`].
 
+use crate::alloc::Pool;
 use crate::error::{Error, Result};
 use crate::state::{Deferred, FsState};
 use crate::volume::Inner;
@@ -30,6 +31,8 @@ pub struct Op<'v> {
     now: Timestamp,
     /// The volume's own work goes on while it is frozen.
     even_frozen: bool,
+    /// On whose account blocks are taken.
+    pool: Pool,
 }
 
 impl<'v> Op<'v> {
@@ -39,8 +42,9 @@ impl<'v> Op<'v> {
         handle: Handle<'v>,
         now: Timestamp,
         even_frozen: bool,
+        pool: Pool,
     ) -> Self {
-        Op { handle, state, vol, deferred: Deferred::default(), given_up: Vec::new(), now, even_frozen }
+        Op { handle, state, vol, deferred: Deferred::default(), given_up: Vec::new(), now, even_frozen, pool }
     }
 
     /// # Errors
@@ -62,6 +66,12 @@ impl<'v> Op<'v> {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// On whose account this operation takes blocks, unless they were reserved.
+    #[must_use]
+    pub fn pool(&self) -> Pool {
+        self.pool
     }
 
     /// State besides block images. Read it; change it only through [`Deferred`] or as a hint.

@@ -8,6 +8,7 @@
 //! superblock ─> features, size ─> journal's map ─> recovery ─> superblock again ─> marked in use, flush ─> log, descriptors, orphans
 //! ```
 
+use crate::alloc::Pool;
 use crate::choices::Choices;
 use crate::error::{Error, Result};
 use crate::file::{Files, Ticks};
@@ -146,7 +147,7 @@ impl Volume {
             options,
             sb,
         };
-        Volume { inner: Arc::new(inner) }
+        Volume { inner: Arc::new(inner), account: Pool::User }
     }
 
     /// Notes in the superblock when and where it was mounted.

@@ -38,6 +38,9 @@ pub struct Options {
     pub user_xattr: bool,
     /// POSIX ACLs are on.
     pub acl: bool,
+    /// User and group that may take reserved blocks, besides root (`resuid=`, `resgid=`); `None`: what the superblock says.
+    pub reserve_uid: Option<u32>,
+    pub reserve_gid: Option<u32>,
     /// Where the image is mounted, for the superblock; may be empty.
     pub mounted_on: String,
 }
@@ -59,6 +62,8 @@ impl Default for Options {
             discard: false,
             user_xattr: true,
             acl: true,
+            reserve_uid: None,
+            reserve_gid: None,
             mounted_on: String::new(),
         }
     }

@@ -1,8 +1,9 @@
 //! A mounted file system: what its operations share, and how one is run.
 
-use crate::alloc::{self, AllocState};
+use crate::alloc::{self, AllocState, Pool};
 use crate::error::{Error, Result};
 use crate::file::{Files, Ticks};
+use crate::inode_ops::Cred;
 use crate::map;
 use crate::op::Op;
 use crate::options::Options;
@@ -24,6 +25,8 @@ const MAX_JOURNAL_RUNS: usize = 1 << 16;
 #[derive(Clone)]
 pub struct Volume {
     pub(crate) inner: Arc<Inner>,
+    /// On whose account calls through this handle take blocks.
+    pub(crate) account: Pool,
 }
 
 pub(crate) struct Inner {
@@ -79,6 +82,25 @@ impl Inner {
 }
 
 impl Volume {
+    /// A handle whose calls take blocks on this user's account: root, and the user and group of the mount options or the
+    /// superblock, may use what is reserved for them.
+    #[must_use]
+    pub fn on_account_of(&self, cred: Cred) -> Volume {
+        self.with_reserve(self.may_use_reserve(cred))
+    }
+
+    /// A handle whose calls may take blocks of the reserve, or not.
+    #[must_use]
+    pub fn with_reserve(&self, may: bool) -> Volume {
+        Volume { inner: self.inner.clone(), account: if may { Pool::Root } else { Pool::User } }
+    }
+
+    /// True if this user may take blocks of the reserve.
+    #[must_use]
+    pub fn may_use_reserve(&self, cred: Cred) -> bool {
+        cred.may_use_reserve(&self.inner)
+    }
+
     /// Reads the descriptors of all groups into the allocator's memory, and where the journal lies. Before any other
     /// operation, and after recovery.
     ///
@@ -139,7 +161,7 @@ impl Volume {
             if !v.options.discard {
                 state.alloc.release_up_to(reusable);
             }
-            let mut op = Op::new(v, state, v.journal.handle(), now, even_frozen);
+            let mut op = Op::new(v, state, v.journal.handle(), now, even_frozen, self.account);
             let error = match f(&mut op) {
                 Ok(value) => match op.stop() {
                     Ok(tid) => return Ok((value, tid)),

@@ -29,6 +29,9 @@ pub struct MountOptions {
     pub grpid: Option<bool>,
     pub discard: Option<bool>,
     pub user_xattr: Option<bool>,
+    /// User and group that may take reserved blocks.
+    pub reserve_uid: Option<u32>,
+    pub reserve_gid: Option<u32>,
     pub acl: Option<bool>,
     /// The journal's device.
     pub journal_path: Option<PathBuf>,
@@ -215,8 +218,8 @@ impl MountOptions {
             "barrier" if value == "0" => return Err(bad(option, NO_BARRIER)),
             "barrier" => only(option, value, "1")?,
             "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
-            "resuid" | "resgid" if value == "0" => {}
-            "resuid" | "resgid" => return Err(bad(option, "set it in the superblock instead (tune2fs -u, -g)")),
+            "resuid" => self.reserve_uid = Some(number(option, value)?),
+            "resgid" => self.reserve_gid = Some(number(option, value)?),
             "journal_path" | "journal_dev" => self.journal_path = Some(journal(name, option, value)?),
             "offset" => self.offset = bytes(option, value)?,
             "sizelimit" => self.size_limit = Some(bytes(option, value)?),
@@ -287,6 +290,8 @@ impl MountOptions {
             discard: self.discard.unwrap_or(has(default_opts::DISCARD)),
             // On since Linux 3.x whatever the superblock says.
             user_xattr: self.user_xattr.unwrap_or(true),
+            reserve_uid: self.reserve_uid,
+            reserve_gid: self.reserve_gid,
             acl: self.acl.unwrap_or(true),
             mounted_on: mounted_on.to_owned(),
             ..fallback
@@ -446,7 +451,7 @@ mod tests {
             "errors=ignore",
             "sb=32768",
             "journal_async_commit",
-            "resuid=7",
+            "resuid=x",
             "commit=x",
             "usrquota",
             "remount",

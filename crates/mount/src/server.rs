@@ -9,7 +9,7 @@ use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::{Mutex, lock};
-use quire_fs::Volume;
+use quire_fs::{Cred, Volume};
 use quire_layout::Ino;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -76,6 +76,11 @@ impl Server {
             closed: Mutex::new(None),
             stats,
         }
+    }
+
+    /// The volume for a request's changes: on its user's account.
+    pub(crate) fn acting(&self, h: &Header) -> Volume {
+        self.volume.on_account_of(Cred { uid: h.uid, gid: h.gid })
     }
 
     pub(crate) fn agreed(&self, flags: u64) {

@@ -7,7 +7,7 @@
 use super::state::FileState;
 use super::truncate::{Found, touch};
 use super::write::check_change;
-use crate::alloc::{self, Pool, Request};
+use crate::alloc::{self, Request};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::op::Op;
@@ -291,7 +291,7 @@ fn check_allowed(inode: &Inode, how: Falloc) -> Result<()> {
 fn allocate_unwritten(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, len: u32) -> Result<u32> {
     let request = Request {
         below: map::below(inode),
-        ..Request::new(map::goal(op, ino, inode, at)?, len.min(MAX_UNWRITTEN), Pool::User)
+        ..Request::new(map::goal(op, ino, inode, at)?, len.min(MAX_UNWRITTEN), op.pool())
     };
     let run = alloc::alloc_with(op, &request)?;
     map::insert(op, ino, inode, at, run.start, run.len, true)?;

@@ -6,7 +6,6 @@
 
 use super::state::File;
 use super::write::{Base, Request, WriteFlags, base_of, blocks_of, runs, used_bytes};
-use crate::alloc::Pool;
 use crate::error::Result;
 use crate::inode_ops::drop_privileges;
 use crate::map::{self, Mapping};
@@ -114,7 +113,7 @@ fn homes(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, first: FileBlock, last: F
     while at <= last {
         let left = last.0 - at.0 + 1;
         let (start, len) = match map::lookup(op, ino, inode, at, left)? {
-            Mapping::Hole { len } => map::allocate(op, ino, inode, at, len, Pool::User)?,
+            Mapping::Hole { len } => map::allocate(op, ino, inode, at, len, op.pool())?,
             Mapping::Mapped { phys, len, unwritten } => {
                 if unwritten {
                     map::convert_written(op, ino, inode, at, len)?;

@@ -12,7 +12,7 @@
 
 use super::read::check_file;
 use super::state::{FileState, Times};
-use crate::alloc::{self, Pool};
+use crate::alloc;
 use crate::error::{Error, Result};
 use crate::flags::is_sync;
 use crate::inode_ops::drop_privileges;
@@ -287,7 +287,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     if !inode.uses_extents() {
         plan.pointers = pointers_of(bs, s, &plan.unmapped);
     }
-    alloc::reserve(op, plan.reserved(), Pool::User)?;
+    alloc::reserve(op, plan.reserved(), op.pool())?;
     Ok(plan)
 }
 

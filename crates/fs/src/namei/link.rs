@@ -1,7 +1,6 @@
 //! Further names for an inode.
 
 use super::{MAX_LINKS, directory, live, touch};
-use crate::alloc::Pool;
 use crate::attr::Attr;
 use crate::dir;
 use crate::error::{Error, Result};
@@ -33,7 +32,7 @@ impl Volume {
                 n if n >= MAX_LINKS => return Err(Error::TooManyLinks),
                 n => inode.set_links(n + 1),
             }
-            dir::add(op, new_parent, &mut dir, new_name, ino, FileType::from_mode(inode.mode()), Pool::User)?;
+            dir::add(op, new_parent, &mut dir, new_name, ino, FileType::from_mode(inode.mode()), op.pool())?;
             touch(op, &mut dir);
             op.put_inode(new_parent, &mut dir)?;
             inode.set_time(Time::Change, op.now());

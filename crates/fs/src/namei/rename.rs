@@ -2,7 +2,6 @@
 
 use super::unlink::drop_link;
 use super::{add_child, directory, pointed_to, remove_child, touch};
-use crate::alloc::Pool;
 use crate::dir::{self, Entry};
 use crate::error::{Error, Result};
 use crate::flags::{is_sync, may_add, may_remove};
@@ -151,7 +150,7 @@ fn replace(
                 evict = Some(t.entry.ino);
             }
         }
-        None => dir::add(op, new_parent, dirs.target(), new_name, ino, file_type, Pool::User)?,
+        None => dir::add(op, new_parent, dirs.target(), new_name, ino, file_type, op.pool())?,
     }
     dir::remove(op, source.dir, dirs.source(), source.name)?;
     moved(op, &mut source)?;

@@ -1,6 +1,6 @@
 //! The block of attributes: shared where equal, copied on write (N4).
 
-use crate::alloc::{self, Pool, Request};
+use crate::alloc::{self, Request};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use quire_journal::Image;
@@ -124,7 +124,7 @@ fn limit(inode: &Inode) -> BlockNo {
 fn allocate(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<BlockNo> {
     let group = GroupNo((ino.0 - 1) / op.sb().inodes_per_group());
     let goal = op.sb().group_start(group);
-    let request = Request { below: limit(inode), ..Request::new(goal, 1, Pool::User) };
+    let request = Request { below: limit(inode), ..Request::new(goal, 1, op.pool()) };
     Ok(alloc::alloc_with(op, &request)?.start)
 }
 

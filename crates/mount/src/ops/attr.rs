@@ -26,7 +26,7 @@ impl Server {
         let request = SetAttrRequest::read(b)?;
         let ino = ino_of(h.node)?;
         let set = request.of(h);
-        let mut attr = self.volume.setattr(ino, &set)?;
+        let mut attr = self.acting(h).setattr(ino, &set)?;
         if let Some(size) = set.size {
             // The kernel believes this reply: write-back that ends meanwhile must not show through.
             attr.size = size;

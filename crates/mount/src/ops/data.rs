@@ -2,7 +2,7 @@
 
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
-use crate::wire::abi::{FSYNC_DATASYNC, write as write_bits};
+use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, write as write_bits};
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::atomic::Ordering;
 use quire_fs::file::{Falloc, Seek, WriteFlags};
@@ -43,7 +43,7 @@ impl Server {
 
     pub(crate) fn write(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
         let ino = ino_of(h.node)?;
-        b.skip(8)?;
+        let handle = b.u64()?;
         let (offset, size, bits) = (b.u64()?, b.u32()?, b.u32()?);
         b.skip(8)?;
         let flags = OFlags::from_bits_retain(b.u32()?);
@@ -57,10 +57,12 @@ impl Server {
             from_cache: bits & write_bits::CACHE != 0,
         };
         let data = b.bytes(size)?;
-        let mut n = self.volume.write(ino, offset, data, how)?;
+        let volume =
+            if how.from_cache { self.volume.with_reserve(handle & HANDLE_RESERVE != 0) } else { self.acting(h) };
+        let mut n = volume.write(ino, offset, data, how)?;
         // For pages of its cache the kernel looks at nothing but the error: what stopped the write is found by going on.
         while how.from_cache && n < data.len() {
-            n += match self.volume.write(ino, offset + n as u64, &data[n..], how)? {
+            n += match volume.write(ino, offset + n as u64, &data[n..], how)? {
                 0 => return Err(Fail::of(Errno::IO)),
                 more => more,
             };
@@ -83,7 +85,7 @@ impl Server {
             rest if rest.is_empty() => Falloc::Allocate { keep_size },
             _ => return Err(Fail::of(Errno::OPNOTSUPP)),
         };
-        self.volume.fallocate(ino, what, offset, len)?;
+        self.acting(h).fallocate(ino, what, offset, len)?;
         Ok(Answer::Reply)
     }
 
@@ -107,7 +109,7 @@ impl Server {
         if b.u64()? != 0 {
             return Err(Fail::of(Errno::INVAL));
         }
-        let n = self.volume.copy_range(ino_of(h.node)?, from, to, at, len.min(COPY_STEP))?;
+        let n = self.acting(h).copy_range(ino_of(h.node)?, from, to, at, len.min(COPY_STEP))?;
         out.u32(u32::try_from(n).map_err(|_| Fail::of(Errno::IO))?)?;
         out.u32(0)?;
         Ok(Answer::Reply)

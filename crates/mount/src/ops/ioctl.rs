@@ -31,9 +31,11 @@ const XFLAGS: &[(u32, u32)] = &[
     (0x40, flags::NOATIME),
     (0x80, flags::NODUMP),
     (0x200, flags::PROJINHERIT),
+    (0x8000, flags::DAX),
+    (0x2_0000, flags::VERITY),
 ];
-/// Bytes of `struct fsxattr` after its flags.
-const FSXATTR_REST: usize = 24;
+/// Bytes of `struct fsxattr` after the project.
+const FSXATTR_REST: usize = 12;
 
 impl Server {
     pub(crate) fn ioctl(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
@@ -60,11 +62,11 @@ impl Server {
                 // Four bytes, whatever size the command has: callers give an `int`.
                 out.u32(self.volume.get_flags(ino)?)
             }
-            FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => Ok(self.volume.set_flags(ino, given.u32()?)?),
+            FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => self.set_flags(h, ino, given.u32()?),
             FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => out.u32(self.volume.get_generation(ino)?),
             FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => self.set_version(h, ino, given.u32()?),
             FS_IOC_FSGETXATTR => self.fs_get_xattr(ino, out),
-            FS_IOC_FSSETXATTR => self.fs_set_xattr(ino, given),
+            FS_IOC_FSSETXATTR => self.fs_set_xattr(h, ino, given),
             FITRIM => self.fitrim(h, given, out),
             control::ABOUT => {
                 let text = serde_json::to_vec(&self.manner.about).map_err(|_| Fail::of(Errno::IO))?;
@@ -78,6 +80,15 @@ impl Server {
         }
     }
 
+    /// The kernel has checked who may, but for this: journaling of data takes resources from all.
+    fn set_flags(&self, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
+        let changed = wanted ^ self.volume.get_flags(ino)?;
+        if changed & flags::JOURNAL_DATA != 0 && h.uid != 0 && h.uid != self.manner.owner {
+            return Err(Fail::of(Errno::PERM));
+        }
+        Ok(self.volume.set_flags(ino, wanted)?)
+    }
+
     /// The kernel does not check who may; the owner and root.
     fn set_version(&self, h: &Header, ino: Ino, generation: u32) -> Result<(), Fail> {
         if h.uid != 0 && h.uid != self.volume.getattr(ino)?.uid {
@@ -89,20 +100,24 @@ impl Server {
     fn fs_get_xattr(&self, ino: Ino, out: &mut Out) -> Result<(), Fail> {
         let have = self.volume.get_flags(ino)?;
         out.u32(XFLAGS.iter().filter(|(_, f)| have & f != 0).map(|(x, _)| x).sum())?;
+        // No hints for the size of extents.
+        out.u32(0)?;
+        out.u32(0)?;
+        out.u32(self.volume.get_project(ino)?)?;
         out.bytes(&[0; FSXATTR_REST])
     }
 
-    fn fs_set_xattr(&self, ino: Ino, given: &mut Body<'_>) -> Result<(), Fail> {
+    fn fs_set_xattr(&self, h: &Header, ino: Ino, given: &mut Body<'_>) -> Result<(), Fail> {
         let wanted = given.u32()?;
         given.skip(8)?;
         let project = given.u32()?;
         let known: u32 = XFLAGS.iter().map(|(x, _)| x).sum();
-        if wanted & !known != 0 || project != 0 {
+        if wanted & !known != 0 || project != self.volume.get_project(ino)? {
             return Err(Fail::of(Errno::OPNOTSUPP));
         }
         let have = self.volume.get_flags(ino)?;
         let flags = XFLAGS.iter().fold(have, |flags, (x, f)| if wanted & x != 0 { flags | f } else { flags & !f });
-        Ok(self.volume.set_flags(ino, flags)?)
+        self.set_flags(h, ino, flags)
     }
 
     fn fitrim(&self, h: &Header, given: &mut Body<'_>, out: &mut Out) -> Result<(), Fail> {

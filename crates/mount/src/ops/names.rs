@@ -3,6 +3,7 @@
 use super::attr::low16;
 use crate::fail::Fail;
 use crate::server::{Answer, Server, VALID, ino_of};
+use crate::wire::abi::HANDLE_RESERVE;
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Attr, Cred, Error, New, NewKind, RenameFlags, SetAttr};
@@ -48,7 +49,7 @@ impl Server {
         let cred = Cred { uid: h.uid, gid: h.gid };
         let new = New { kind, mode: low16(mode) & 0o7777, umask: low16(umask) & 0o777, cred };
         let parent = ino_of(h.node)?;
-        let attr = self.volume.create(parent, name, &new)?;
+        let attr = self.acting(h).create(parent, name, &new)?;
         self.after_change(&[parent]).inspect_err(|_| self.forget(attr.ino, 1))?;
         Ok(attr)
     }
@@ -88,7 +89,7 @@ impl Server {
         let (_flags, mode, umask, _open_flags) = (b.u32()?, b.u32()?, b.u32()?, b.u32()?);
         let attr = self.make(h, b.name()?, NewKind::File, mode, umask)?;
         let answer = self.entry(&attr, out)?;
-        opened(out)?;
+        self.opened(h, out)?;
         Ok(answer)
     }
 
@@ -114,7 +115,7 @@ impl Server {
             };
             self.volume.setattr(ino, &set)?;
         }
-        opened(out)?;
+        self.opened(h, out)?;
         Ok(Answer::Reply)
     }
 
@@ -145,16 +146,25 @@ impl Server {
         }
         let flags = RenameFlags { no_replace: bits & NO_REPLACE != 0, exchange: bits & EXCHANGE != 0 };
         let (name, new_name) = (b.name()?, b.name()?);
-        self.volume.rename(old, name, new, new_name, flags)?;
+        self.acting(h).rename(old, name, new, new_name, flags)?;
         self.after_change(&[old, new])?;
         Ok(Answer::Reply)
     }
 
     pub(crate) fn link(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
         let (parent, ino) = (ino_of(h.node)?, ino_of(b.u64()?)?);
-        let attr = self.volume.link(ino, parent, b.name()?)?;
+        let attr = self.acting(h).link(ino, parent, b.name()?)?;
         self.after_change(&[parent]).inspect_err(|_| self.forget(ino, 1))?;
         self.entry(&attr, out)
+    }
+
+    /// `fuse_open_out`. The handle says whether who opened the file may use reserved blocks: what the kernel's cache holds is
+    /// written later, with a handle, in nobody's name.
+    fn opened(&self, h: &Header, out: &mut Out) -> Result<(), Fail> {
+        let may = self.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
+        out.u64(if may { HANDLE_RESERVE } else { 0 })?;
+        out.u32(KEEP_CACHE)?;
+        out.u32(0)
     }
 
     pub(crate) fn readlink(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
@@ -164,11 +174,4 @@ impl Server {
         out.bytes(&target)?;
         Ok(Answer::Reply)
     }
-}
-
-/// `fuse_open_out`: no state of ours.
-fn opened(out: &mut Out) -> Result<(), Fail> {
-    out.u64(0)?;
-    out.u32(KEEP_CACHE)?;
-    out.u32(0)
 }

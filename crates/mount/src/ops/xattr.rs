@@ -47,7 +47,7 @@ impl Server {
             _ => return Err(Fail::of(Errno::INVAL)),
         };
         let name = b.name()?;
-        self.volume.setxattr(ino, name, b.bytes(size)?, how)?;
+        self.acting(h).setxattr(ino, name, b.bytes(size)?, how)?;
         if kill_sgid {
             let perm = self.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
             self.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;

@@ -85,6 +85,8 @@ pub(crate) mod write {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
+/// Our file handles have no state but this: opened by one who may use reserved blocks.
+pub(crate) const HANDLE_RESERVE: u64 = 1;
 /// `fsync_flags`: data only.
 pub(crate) const FSYNC_DATASYNC: u32 = 1;
 /// `setxattr_flags`: the set-group-id bit goes with this ACL.

@@ -6,6 +6,7 @@ mod crash;
 mod errors;
 mod journal_flag;
 mod model;
+mod reserve;
 mod routes;
 mod space;
 mod stale;
