@@ -163,8 +163,8 @@ impl Choices {
     #[must_use]
     pub fn unbuilt(self) -> Option<String> {
         match self.route {
-            Route::None | Route::Writeback | Route::Ordered | Route::Journal | Route::Overwrite => {}
-            Route::Adaptive | Route::Selective | Route::Auto => {
+            Route::None | Route::Writeback | Route::Ordered | Route::Journal | Route::Overwrite | Route::Auto => {}
+            Route::Adaptive | Route::Selective => {
                 return Some(format!("data={}", self.route));
             }
         }

@@ -19,7 +19,7 @@ use crate::volume::{Inner, Volume};
 use quire_device::Mutant;
 use quire_device::sync::atomic::AtomicBool;
 use quire_device::sync::{Arc, Condvar, Mutex};
-use quire_device::{BlockDevice, Buf, Clock, FlushGate, Region};
+use quire_device::{BlockDevice, Buf, Clock, FlushGate, Pace, Paced, Region};
 use quire_journal::recover::Progress;
 use quire_journal::{Journal, JournalConfig, Log};
 use quire_layout::features::{Access, compat, incompat, ro_compat};
@@ -63,7 +63,8 @@ impl Volume {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
         check_choices(options.choices())?;
-        let gate = Arc::new(FlushGate::new(devices.fs.clone()));
+        let pace = Arc::new(Pace::default());
+        let gate = Arc::new(FlushGate::new(Arc::new(Paced::new(devices.fs.clone(), clock.clone(), pace.clone()))));
         let mut sb = first_superblock(&devices, &clock)?;
         check_device(&sb, &*devices.fs)?;
         let mut read_only = only_read(&sb)?;
@@ -88,7 +89,7 @@ impl Volume {
             mark_in_use(&mut sb, log.is_some() && options.route != Route::None);
         }
         let mut marked = sb.clone();
-        let volume = Self::assemble(gate.clone(), sb, clock, options, log, read_only, was_valid);
+        let volume = Self::assemble(gate.clone(), pace, sb, clock, options, log, read_only, was_valid);
         volume.load_space()?;
         if writable {
             // Nothing is written before what a mount needs to know has been read.
@@ -112,11 +113,14 @@ impl Volume {
     /// As [`Volume::peek`], with a superblock that was read already.
     pub(crate) fn look(fs: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, sb: Superblock) -> Self {
         let options = Options { read_only: true, no_load: true, ..Options::default() };
-        Self::assemble(Arc::new(FlushGate::new(fs)), sb, clock, options, None, Some("only looked at"), false)
+        let (gate, pace) = (Arc::new(FlushGate::new(fs)), Arc::default());
+        Self::assemble(gate, pace, sb, clock, options, None, Some("only looked at"), false)
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn assemble(
         gate: Arc<FlushGate>,
+        pace: Arc<Pace>,
         sb: Superblock,
         clock: Arc<dyn Clock>,
         options: Options,
@@ -135,6 +139,7 @@ impl Volume {
             desc_sums: DescChecksum::of(&sb),
             inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),
             journal,
+            pace,
             clock,
             was_valid,
             state: Mutex::new(FsState::default()),

@@ -23,6 +23,8 @@ pub struct Options {
     pub record: Record,
     pub commit_mode: CommitMode,
     pub checkpoint: Checkpoint,
+    /// `data=auto`: new data of at most so many bytes rides in the commit that somebody waits for. `None`: as the device's pace says.
+    pub auto_threshold: Option<u64>,
     /// `None`: what the superblock says.
     pub on_error: Option<OnError>,
     pub atime: Atime,
@@ -54,6 +56,7 @@ impl Default for Options {
             record: Record::Block,
             commit_mode: CommitMode::Barrier,
             checkpoint: Checkpoint::Lazy,
+            auto_threshold: None,
             on_error: None,
             atime: Atime::Relative,
             commit_interval: Duration::from_secs(5),

@@ -8,9 +8,9 @@ use crate::map;
 use crate::op::Op;
 use crate::options::Options;
 use crate::state::FsState;
-use quire_device::Clock;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock};
+use quire_device::{Clock, Pace};
 use quire_journal::{Journal, TxnHold};
 use quire_layout::features::compat;
 use quire_layout::group_desc::DescChecksum;
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     /// Seed of inode and block checksums, with `metadata_csum`.
     pub inode_seed: Option<u32>,
     pub journal: Journal,
+    /// How fast the device is.
+    pub pace: Arc<Pace>,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
     /// The image was marked clean when it was mounted; without a log, unmount may mark it so again.

@@ -19,6 +19,8 @@ pub struct MountOptions {
     pub record: Option<Record>,
     pub commit_mode: Option<CommitMode>,
     pub checkpoint: Option<Checkpoint>,
+    /// Bytes.
+    pub auto_threshold: Option<u64>,
     pub on_error: Option<OnError>,
     pub atime: Option<Atime>,
     /// Reading a directory does not count as access.
@@ -207,6 +209,7 @@ impl MountOptions {
             "commit_mode" => self.commit_mode = Some(choice(option, value)?),
             "checkpoint" => self.checkpoint = Some(choice(option, value)?),
             "profile" => self.set_choices(choice::<Profile>(option, value)?.choices()),
+            "auto_threshold" => self.auto_threshold = Some(bytes(option, value)?),
             "errors" => self.on_error = Some(on_error(option, value)?),
             "data_err" => only(option, value, "ignore")?,
             "dax" => only(option, value, "never")?,
@@ -282,6 +285,7 @@ impl MountOptions {
         let options = quire_fs::Options {
             read_only: self.read_only,
             no_load: self.no_load,
+            auto_threshold: self.auto_threshold,
             on_error: self.on_error,
             atime: self.atime.unwrap_or(Atime::Relative),
             commit_interval: self.commit.unwrap_or(fallback.commit_interval),

@@ -335,6 +335,7 @@ impl Figures {
         stats.profile = self.choices.label();
         stats.choices = self.choices.to_string();
         stats.atomic_write_bytes = self.volume.atomic_bytes().map_or(0, |n| u64::try_from(n).unwrap_or(0));
+        stats.auto = self.volume.auto_figures().map(Into::into);
         stats.read_only = self.volume.why_read_only().map(str::to_owned);
         serde_json::to_string(&stats).unwrap_or_default()
     }

@@ -2,6 +2,7 @@
 
 use quire_device::Region;
 use quire_device::counted::{DeviceStats, OpStats};
+use quire_fs::file::AutoFigures;
 use quire_journal::JournalStats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,7 +23,29 @@ pub struct Stats {
     pub requests: u64,
     /// Largest write request that is all or nothing, in bytes; 0 where the route promises none.
     pub atomic_write_bytes: u64,
+    pub auto: Option<AutoBoundary>,
     pub read_only: Option<String>,
+}
+
+/// Where `data=auto` draws the line between new data that rides in a commit and new data that goes in place first.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct AutoBoundary {
+    pub threshold_bytes: u64,
+    pub flush_micros: u64,
+    pub write_micros: u64,
+    pub bytes_per_second: u64,
+}
+
+impl From<AutoFigures> for AutoBoundary {
+    fn from(f: AutoFigures) -> Self {
+        let micros = |d: std::time::Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
+        AutoBoundary {
+            threshold_bytes: f.threshold,
+            flush_micros: micros(f.flush),
+            write_micros: micros(f.write),
+            bytes_per_second: f.bandwidth,
+        }
+    }
 }
 
 /// A journal's figures. Averages are over the transactions.

@@ -7,7 +7,7 @@
 //!   The floor: `sync` promises all that was done before it; `fsync` of a file or directory, and a synchronous write, promise all that
 //!   was done *to that inode* before, and since names are a prefix, everything before that.
 //! - **Data, route `journal`**: every file is exactly as in that `S(k)`.
-//! - **Data, route `overwrite`**: every file is exactly as in some `S(j)`, `f <= j <= n + 1`, with `f` as below: each write whole or absent,
+//! - **Data, routes `overwrite` and `auto`**: every file is exactly as in some `S(j)`, `f <= j <= n + 1`, with `f` as below: each write whole or absent,
 //!   whatever it overwrites and whatever it adds.
 //! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last fsync (or sync) and its last
 //!   rename, link or truncate among the first k calls, which do not overtake the data before them. Its size is that of some `S(j)`,
@@ -236,7 +236,7 @@ fn data_matches(
         }
         let floor = data_floor(ops, h, promised, *id, k);
         let versions: Vec<&[u8]> = (floor..=started).filter_map(|j| data_of(&h.states[j], *id)).collect();
-        if route == Route::Overwrite {
+        if matches!(route, Route::Overwrite | Route::Auto) {
             if !versions.contains(&got.as_slice()) {
                 return Err(format!("{shown} is as in no state from S({floor}): {}", torn(got, &versions)));
             }

@@ -17,6 +17,7 @@ pub enum Route {
     Ordered,
     Journal,
     Overwrite,
+    Auto,
 }
 
 impl Route {
@@ -27,6 +28,7 @@ impl Route {
             Route::Ordered => options::Route::Ordered,
             Route::Journal => options::Route::Journal,
             Route::Overwrite => options::Route::Overwrite,
+            Route::Auto => options::Route::Auto,
         }
     }
 }
@@ -38,12 +40,17 @@ pub struct Run {
     pub returned_at: Vec<u64>,
 }
 
+/// New data that rides in its commit with `auto`, in bytes.
+const AUTO_THRESHOLD: u64 = 5 << 10;
+
 /// Mounts a device for a simulation.
 ///
 /// # Errors
 /// As [`Volume::open`].
 pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, route: Route) -> Result<Volume> {
-    let options = Options { route: route.option(), cache_bytes: 1 << 20, ..Options::default() };
+    // So that some of what is written goes either way.
+    let auto_threshold = Some(AUTO_THRESHOLD);
+    let options = Options { route: route.option(), cache_bytes: 1 << 20, auto_threshold, ..Options::default() };
     Volume::open(Devices::one(device), clock, options)
 }
 

@@ -64,3 +64,8 @@ fn writeback() {
 fn overwrite() {
     explore_config(&config("overwrite", Route::Overwrite));
 }
+
+#[test]
+fn auto() {
+    explore_config(&config("auto", Route::Auto));
+}

@@ -14,7 +14,7 @@ const SEEDS: u64 = 60;
 /// Where a mutant shows itself under a route; `None` where it cannot: nothing of it is left there.
 fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
     let general = Config { name: "mutants", route, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
-    let whole = matches!(route, Route::Overwrite);
+    let whole = matches!(route, Route::Overwrite | Route::Auto);
     Some(match mutant {
         // What it breaks is found in the log itself.
         Mutant::EscapeForgotten => Config { route: Route::Journal, mix: Mix::Overwrite, ..general },
@@ -70,6 +70,11 @@ fn every_mutant_is_found_with_ordered() {
 #[test]
 fn every_mutant_is_found_with_overwrite() {
     every_mutant_is_found(Route::Overwrite);
+}
+
+#[test]
+fn every_mutant_is_found_with_auto() {
+    every_mutant_is_found(Route::Auto);
 }
 
 #[test]

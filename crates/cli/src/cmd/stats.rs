@@ -44,6 +44,15 @@ fn table(s: &Stats) -> String {
     if s.atomic_write_bytes > 0 {
         out.push_str(&format!("write requests of up to {} bytes are all or nothing\n", s.atomic_write_bytes));
     }
+    if let Some(a) = &s.auto {
+        out.push_str(&format!(
+            "new data of up to {} bytes rides in its commit (a flush takes {} us, a small write {} us; {} MB/s)\n",
+            a.threshold_bytes,
+            a.flush_micros,
+            a.write_micros,
+            a.bytes_per_second / 1_000_000
+        ));
+    }
     if let Some(why) = &s.read_only {
         out.push_str(&format!("read-only: {why}\n"));
     }

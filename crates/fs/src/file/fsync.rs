@@ -22,7 +22,7 @@ impl Volume {
     /// Something could not be written, now or earlier.
     pub fn fsync(&self, ino: Ino, datasync: bool) -> Result<()> {
         // The error stays with the file and is told below, whoever met it.
-        self.write_back(ino, !datasync).ok();
+        self.write_back(ino, !datasync, self.inner.ride_blocks()).ok();
         self.check_file_error(ino)?;
         let journal = &self.inner.journal;
         let changed = lock(&self.inner.state).changes.last(ino, datasync);

@@ -30,6 +30,7 @@ mod writeback;
 pub(crate) use background::Ticks;
 pub use background::{Background, Step};
 pub use fallocate::Falloc;
+pub use route::AutoFigures;
 pub use seek::{FileExtent, Seek};
 pub(crate) use table::Files;
 pub use write::WriteFlags;

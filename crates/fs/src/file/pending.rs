@@ -15,7 +15,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::fsync`].
     pub(crate) fn write_back_pending(&self, ino: Ino) -> Result<()> {
-        self.write_back(ino, true)
+        self.write_back(ino, true, self.inner.ride_blocks())
     }
 
     /// Forgets everything of an inode that is being freed. It has no users any more.

@@ -75,6 +75,11 @@ impl Piece {
         u32::try_from(self.len).expect("a round is smaller")
     }
 
+    /// True if an operation has to follow the data, or carries it.
+    fn is_recorded(&self) -> bool {
+        self.logged || !matches!(self.to, To::Written(_))
+    }
+
     fn cost(&self) -> usize {
         if self.logged { self.len } else { 1 }
     }
@@ -95,6 +100,8 @@ pub(super) struct Taken {
     size: Option<u64>,
     times: Option<Times>,
     pieces: Vec<Piece>,
+    /// New blocks go to the log, too, if they are at most so many.
+    ride: usize,
     error: Option<Error>,
 }
 
@@ -104,14 +111,19 @@ impl Taken {
         self.pages.last().map_or(FileBlock(0), |(b, _)| b.plus(1))
     }
 
+    /// Somebody waits for the commit that this round leads to: what is cheaper with it goes to the log.
+    pub(super) fn ride(mut self, blocks: usize) -> Self {
+        self.ride = blocks;
+        self
+    }
+
     pub(super) fn pages(&self) -> usize {
         self.pages.len()
     }
 
     /// True if an operation has to follow the data.
     fn needs_record(&self) -> bool {
-        let silent = |p: &Piece| !p.logged && matches!(p.to, To::Written(_));
-        self.size.is_some() || self.times.is_some() || !self.pieces.iter().all(silent)
+        self.size.is_some() || self.times.is_some() || self.pieces.iter().any(Piece::is_recorded)
     }
 }
 
@@ -137,7 +149,7 @@ impl Volume {
         }
         let any = !pages.is_empty() || times.is_some() || (whole && size.is_some());
         let pointers = s.take_pointers();
-        any.then_some(Taken { ino, pages, reserved, pointers, size, times, pieces: Vec::new(), error: None })
+        any.then_some(Taken { ino, pages, reserved, pointers, size, times, pieces: Vec::new(), ride: 0, error: None })
     }
 
     /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken.
@@ -231,6 +243,7 @@ impl Volume {
             writes.add(*b, *i, pages);
         }
         let gate = self.inner.journal.gate();
+        let begun = self.inner.clock.monotonic();
         let batches: Vec<_> = writes.ios.chunks(BATCH).collect();
         let submit = |ios: &[(Io, Vec<usize>)]| gate.device().submit(ios.iter().map(|(io, _)| io.clone()).collect());
         let tickets: Vec<_> = batches.iter().map(|ios| submit(ios)).collect();
@@ -245,6 +258,8 @@ impl Volume {
                 }
             }
         }
+        let took = self.inner.clock.monotonic().saturating_sub(begun);
+        self.inner.pace.wrote(writes.ios.iter().map(|(io, _)| io.range().1).sum(), took);
         let stamp = gate.stamp();
         let blocks = |pages: &[(FileBlock, Image)]| u32::try_from(pages.len()).expect("a round is smaller");
         self.inner.journal.written_in_place(runs.iter().map(|(b, _, pages)| (*b, blocks(pages))));
@@ -364,6 +379,11 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
         first += len;
     }
     alloc::unreserve(op, t.reserved);
+    let blocks = |logged| pieces.iter().filter(|p| p.logged == logged && p.is_recorded()).map(|p| p.len).sum::<usize>();
+    // With what is overwritten it has to fit a transaction (F16).
+    if blocks(false) <= t.ride && blocks(false) + blocks(true) <= op.vol.journal.limit() / 2 {
+        pieces.iter_mut().filter(|p| p.is_recorded()).for_each(|p| p.logged = true);
+    }
     Ok(pieces)
 }
 

@@ -4,10 +4,15 @@
 //! durable at once.
 
 use super::state::{File, FileState};
+use crate::choices::CommitMode;
 use crate::error::Result;
 use crate::options::Route;
 use crate::volume::{Inner, Volume};
 use quire_device::sync::MutexGuard;
+use std::time::Duration;
+
+/// Most that rides, in bytes: as much as a request.
+const MOST_RIDING: u64 = 1 << 20;
 
 impl Inner {
     /// True if a crash leaves each write request whole or absent, though data waits in pages.
@@ -16,7 +21,46 @@ impl Inner {
     }
 }
 
+/// The boundary of `data=auto`, and what it follows from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AutoFigures {
+    /// New data of a file of at most so many bytes rides in the commit that somebody waits for; more goes in place first.
+    pub threshold: u64,
+    /// What a flush, and a small write, take on this device.
+    pub flush: Duration,
+    pub write: Duration,
+    /// Bytes that it writes in a second.
+    pub bandwidth: u64,
+}
+
+impl Inner {
+    /// In place, new data costs a write of its own and, where a commit does not flush before it is valid, a flush; in the
+    /// log it costs its bytes once more when it is written home, if it lives that long. So what can be written in the time
+    /// of the one is the boundary, within what one request may take.
+    pub(crate) fn auto_figures(&self) -> AutoFigures {
+        let (flush, write, bandwidth) = (self.pace.flush(), self.pace.write(), self.pace.bandwidth());
+        let saved = if self.options.commit_mode == CommitMode::Barrier { write } else { write + flush };
+        let (least, most) = (self.sb.block_size().bytes64(), MOST_RIDING);
+        let threshold = self.options.auto_threshold.unwrap_or_else(|| self.pace.bytes_in(saved).clamp(least, most));
+        AutoFigures { threshold, flush, write, bandwidth }
+    }
+
+    /// New blocks of a file that may ride in a commit.
+    pub(crate) fn ride_blocks(&self) -> usize {
+        if self.options.route != Route::Auto || !self.journal.has_log() {
+            return 0;
+        }
+        usize::try_from(self.auto_figures().threshold / self.sb.block_size().bytes64()).unwrap_or(usize::MAX)
+    }
+}
+
 impl Volume {
+    /// The boundary of `data=auto`; `None` on other routes.
+    #[must_use]
+    pub fn auto_figures(&self) -> Option<AutoFigures> {
+        (self.inner.options.route == Route::Auto).then(|| self.inner.auto_figures())
+    }
+
     /// Bytes of a write request that is all or nothing after a crash, page-aligned; longer ones are split. `None`: the route
     /// promises nothing of the kind.
     #[must_use]
@@ -37,7 +81,7 @@ impl Volume {
                 return Ok(s);
             }
             drop(s);
-            self.write_back(file.ino, false)?;
+            self.write_back(file.ino, false, 0)?;
         }
     }
 }

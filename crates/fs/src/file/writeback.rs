@@ -25,11 +25,11 @@ impl Volume {
     }
 
     /// Writes back everything of a file that was dirty when this was called: its data is complete and its metadata
-    /// part of a transaction. With `times`, pending times as well.
+    /// part of a transaction. With `times`, pending times as well; new data of at most `ride` blocks rides in that transaction.
     ///
     /// # Errors
     /// The data or its metadata could not be written; the error stays with the file (F6).
-    pub(super) fn write_back(&self, ino: Ino, times: bool) -> Result<()> {
+    pub(super) fn write_back(&self, ino: Ino, times: bool, ride: usize) -> Result<()> {
         let Some(file) = self.inner.files.find(ino) else { return Ok(()) };
         let mut from = FileBlock(0);
         let mut result = Ok(());
@@ -40,7 +40,7 @@ impl Volume {
             from = t.end();
             File::begin_round(&mut s);
             drop(s);
-            let mut batch = [t];
+            let mut batch = [t.ride(ride)];
             self.transfer_and_record(&mut batch);
             let [t] = batch;
             let mut s = file.lock();
@@ -62,7 +62,7 @@ impl Volume {
         }
         let _round = self.begin_round();
         while let Some(t) = self.take(ino, s, FileBlock(0), self.round_pages(), true) {
-            let mut batch = [t];
+            let mut batch = [t.ride(self.inner.ride_blocks())];
             self.transfer_and_record(&mut batch);
             let [t] = batch;
             // On a volume that is read-only now the size stays pending: no end in trying.
@@ -146,7 +146,7 @@ impl Volume {
             }
             // Everything is with somebody who is about to change it; the oldest will do.
             match files.oldest(1, u64::MAX, Duration::MAX).first() {
-                Some(file) => drop(self.write_back(file.ino, true)),
+                Some(file) => drop(self.write_back(file.ino, true, 0)),
                 None => return,
             }
         }
@@ -159,7 +159,7 @@ impl Volume {
         while self.write_back_oldest(mark, Duration::MAX) {}
         for file in files.oldest(usize::MAX, mark, Duration::MAX) {
             // The file remembers what went wrong.
-            self.write_back(file.ino, true).ok();
+            self.write_back(file.ino, true, 0).ok();
         }
         files.wait_for_rounds();
     }

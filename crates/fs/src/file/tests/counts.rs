@@ -6,7 +6,8 @@ use crate::options::Route;
 use quire_device::{DeviceStats, Region};
 use quire_layout::Ino;
 
-const ROUTES: [Route; 5] = [Route::None, Route::Writeback, Route::Ordered, Route::Journal, Route::Overwrite];
+const ROUTES: [Route; 6] =
+    [Route::None, Route::Writeback, Route::Ordered, Route::Journal, Route::Overwrite, Route::Auto];
 
 fn bench(route: Route, files: u32) -> Bench {
     Bench::new("32M", &["-t", "ext4", "-b", "4096"], files, options(route))

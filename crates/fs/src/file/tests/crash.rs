@@ -174,6 +174,8 @@ fn journaled_requests_are_a_prefix() {
 fn overwriting_requests_are_whole() {
     run(Route::Overwrite, &["-t", "ext4", "-b", "4096"]);
     run(Route::Overwrite, &["-t", "ext3", "-b", "1024"]);
+    run(Route::Auto, &["-t", "ext4", "-b", "4096"]);
+    run(Route::Auto, &["-t", "ext3", "-b", "1024"]);
 }
 
 /// Any operation on files with whatever was there before: what was synced last and not touched since is there; nothing
@@ -185,6 +187,7 @@ fn every_operation_survives_a_crash() {
         (Route::Ordered, &["-t", "ext3", "-b", "1024"]),
         (Route::Journal, &["-t", "ext4", "-b", "4096"]),
         (Route::Overwrite, &["-t", "ext4", "-b", "1024"]),
+        (Route::Auto, &["-t", "ext4", "-b", "1024"]),
     ] {
         let start = used_image(args);
         for seed in 1..=RUNS {

@@ -197,6 +197,11 @@ fn small(route: Route) -> Options {
     Options { cache_bytes: 1 << 20, ..options(route) }
 }
 
+/// `auto` with a boundary in the middle of what is written.
+fn riding(bytes: u64) -> Options {
+    Options { auto_threshold: Some(bytes), ..small(Route::Auto) }
+}
+
 macro_rules! models {
     ($($name:ident: $args:expr, $block:expr, $options:expr;)*) => {$(
         #[test]
@@ -220,5 +225,8 @@ models! {
     overwrite_4k: &["-t", "ext4", "-b", "4096"], 4096, options(Route::Overwrite);
     overwrite_1k: &["-t", "ext4", "-b", "1024"], 1024, small(Route::Overwrite);
     overwrite_ext3: &["-t", "ext3", "-b", "1024"], 1024, options(Route::Overwrite);
+    auto_4k: &["-t", "ext4", "-b", "4096"], 4096, options(Route::Auto);
+    auto_1k: &["-t", "ext4", "-b", "1024"], 1024, riding(4096);
+    auto_ext3: &["-t", "ext3", "-b", "1024"], 1024, riding(4096);
     journal_ext3: &["-t", "ext3", "-b", "4096"], 4096, options(Route::Journal);
 }

@@ -1,12 +1,14 @@
 //! The routes that choose between journal and place: what goes which way, and what each call costs.
 
-use super::{Bench, file, options};
+use super::{Bench, file, image, options};
+use crate::choices::CommitMode;
 use crate::file::WriteFlags;
 use crate::options::Route;
-use crate::{Cred, Devices, New, NewKind, RenameFlags, Volume};
+use crate::{Cred, Devices, New, NewKind, Options, RenameFlags, Volume};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, DeviceStats, MemDevice, Region, SystemClock};
+use quire_device::{BlockDevice, DeviceStats, MemDevice, Model, Modelled, Region, SystemClock, VirtualClock};
 use quire_layout::Ino;
+use std::time::Duration;
 
 fn bench(route: Route, files: u32) -> Bench {
     Bench::new("32M", &["-t", "ext4", "-b", "4096"], files, options(route))
@@ -46,10 +48,71 @@ fn what_is_overwritten_is_journaled_and_what_is_new_is_not() {
     b.check();
 }
 
+/// `auto`: new data rides in the commit up to the boundary, and goes in place beyond it, or if nobody waits for the commit.
+#[test]
+fn small_new_data_rides_and_large_new_data_goes_in_place() {
+    let o = Options { auto_threshold: Some(16 << 10), ..options(Route::Auto) };
+    let b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 4, o);
+    let data = |d: DeviceStats| d.region(Region::Data).writes.bytes;
+    for (n, len, in_place) in [(0, 16 << 10, 0), (1, 20 << 10, 20 << 10)] {
+        let d = b.counted(|| {
+            write(&b, file(n), 0, &vec![1; len]);
+            b.volume.fsync(file(n), false).unwrap();
+        });
+        assert_eq!(data(d), in_place, "{len} bytes");
+        assert!(after_a_crash(&b, file(n), 1 << 20) == vec![1; len]);
+    }
+    let d = b.counted(|| {
+        write(&b, file(2), 0, &[1; 4096]);
+        b.volume.sync().unwrap();
+    });
+    assert_eq!(data(d), 4096, "a sync of many files flushes once for all");
+    // A rename takes the data along.
+    let d = b.counted(|| {
+        write(&b, file(3), 0, &[1; 4096]);
+        b.volume.rename(Ino::ROOT, b"f00003", Ino::ROOT, b"new", RenameFlags::default()).unwrap();
+        b.volume.fsync(Ino::ROOT, false).unwrap();
+    });
+    assert_eq!(data(d), 0);
+    assert!(after_a_crash(&b, file(3), 1 << 20) == [1; 4096]);
+    b.check();
+}
+
+/// The boundary follows the device: what it can write in the time that going in place would cost more.
+#[test]
+fn the_boundary_follows_the_device() {
+    let image = image("32M", &["-t", "ext4", "-b", "4096"], 1);
+    for (flush, least, most) in [(100, 4096, 96 << 10), (1500, 300 << 10, 1 << 20)] {
+        let clock = Arc::new(VirtualClock::default());
+        let model = Model { flush: Duration::from_micros(flush), ..Model::consumer_ssd() };
+        let device = Arc::new(Modelled::new(MemDevice::new(image.clone()), model, clock.clone()));
+        for commit_mode in [CommitMode::Barrier, CommitMode::Checksum] {
+            let o = Options { commit_mode, ..options(Route::Auto) };
+            let Ok(v) = Volume::open(Devices::one(device.clone()), clock.clone(), o) else { continue };
+            for n in 0..20 {
+                v.write(file(0), 0, &vec![n; 2 << 20], WriteFlags::default()).unwrap();
+                v.fsync(file(0), false).unwrap();
+                v.truncate(file(0), 0).unwrap();
+                v.write(file(0), 0, &[n; 100], WriteFlags::default()).unwrap();
+                v.fsync(file(0), false).unwrap();
+            }
+            let f = v.auto_figures().unwrap();
+            assert!(f.flush >= Duration::from_micros(flush) && f.flush < Duration::from_micros(2 * flush), "{f:?}");
+            assert!(f.bandwidth > 300_000_000 && f.bandwidth < 520_000_000, "{f:?}");
+            if commit_mode == CommitMode::Checksum {
+                assert!(f.threshold >= least && f.threshold <= most, "{f:?}");
+            } else {
+                assert!(f.threshold >= 4096 && f.threshold < 64 << 10, "{f:?}");
+            }
+            v.close().unwrap();
+        }
+    }
+}
+
 /// F16: the parts of a request become durable together, whatever commits in between.
 #[test]
 fn a_request_that_overwrites_and_extends_is_one_unit() {
-    for route in [Route::Journal, Route::Overwrite] {
+    for route in [Route::Journal, Route::Overwrite, Route::Auto] {
         let b = bench(route, 1);
         let most = b.volume.atomic_bytes().unwrap();
         write(&b, file(0), 0, &vec![1; most / 2]);
@@ -68,7 +131,7 @@ fn a_request_that_overwrites_and_extends_is_one_unit() {
 /// Data that is overwritten or deleted before its checkpoint is never written home; fsync writes no journaled data home.
 #[test]
 fn what_dies_in_the_log_is_never_written_home() {
-    for route in [Route::Journal, Route::Overwrite] {
+    for route in [Route::Journal, Route::Overwrite, Route::Auto] {
         let b = bench(route, 2);
         for n in 0..2 {
             write(&b, file(n), 0, &[1; 64 << 10]);
@@ -165,6 +228,7 @@ fn what_an_fsync_costs() {
         (Route::Ordered, [(0, 3, 1, 16384, 1), (0, 3, 1, 16384, 1), (0, 3, 1, 36864, 1), (0, 2, 1, 20480, 1)]),
         (Route::Journal, [(0, 2, 1, 16384, 1), (0, 2, 1, 16384, 1), (0, 2, 1, 36864, 1), (0, 2, 1, 20480, 1)]),
         (Route::Overwrite, [(0, 2, 1, 16384, 1), (0, 2, 1, 16384, 1), (0, 3, 1, 36864, 1), (0, 2, 1, 20480, 1)]),
+        (Route::Auto, [(0, 2, 1, 16384, 1), (0, 2, 1, 16384, 1), (0, 2, 1, 36864, 1), (0, 2, 1, 20480, 1)]),
     ];
     for (route, expected) in table {
         assert_eq!(costs(route), expected, "{route:?}");
