@@ -86,6 +86,17 @@ pub enum SetTime {
     At(Timestamp),
 }
 
+/// What a change of a file's content does to the privileges that the file gives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Privileges {
+    #[default]
+    Keep,
+    /// Set-user-id, set-group-id of what its group may execute, and capabilities go.
+    Drop,
+    /// Set-group-id goes in any case: the caller is not in the file's group.
+    DropAll,
+}
+
 /// Attributes to change; `None` leaves one as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetAttr {
@@ -99,8 +110,9 @@ pub struct SetAttr {
     pub ctime: Option<Timestamp>,
     /// Who asks. Permissions are the caller's to check; nothing here depends on it yet.
     pub cred: Option<Cred>,
-    /// Take set-user-id, set-group-id and capabilities off (a change of size by one who is not root).
-    pub kill_suidgid: bool,
+    /// What becomes of set-user-id, set-group-id and capabilities (a change of size by one who is not root). A change of
+    /// owner takes them off anyway.
+    pub privileges: Privileges,
 }
 
 impl New<'_> {
@@ -316,8 +328,8 @@ fn check_setattr(inode: &Inode, set: &SetAttr) -> Result<()> {
     if owner || set.size.is_some() || given(set.atime) || given(set.mtime) {
         return may_change(inode);
     }
-    let any = set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some() || set.kill_suidgid;
-    if any && inode.has(flags::IMMUTABLE) { may_change(inode) } else { Ok(()) }
+    let any = set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some();
+    if (any || set.privileges != Privileges::Keep) && inode.has(flags::IMMUTABLE) { may_change(inode) } else { Ok(()) }
 }
 
 fn change(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, set: &SetAttr) -> Result<()> {
@@ -328,8 +340,9 @@ fn change(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, set: &SetAttr) -> Result
         inode.set_gid(gid);
     }
     let chown = set.uid.is_some() || set.gid.is_some();
-    if (chown || set.kill_suidgid) && !inode.is_dir() {
-        drop_privileges(op, ino, inode)?;
+    let privileges = if chown { set.privileges.max(Privileges::Drop) } else { set.privileges };
+    if !inode.is_dir() {
+        drop_privileges(op, ino, inode, privileges)?;
     }
     if let Some(m) = set.mode {
         inode.set_mode(inode.file_type() | (m & PERMISSIONS));
@@ -347,13 +360,17 @@ fn change(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, set: &SetAttr) -> Result
     Ok(())
 }
 
-/// Takes set-user-id, set-group-id (of a program) and capabilities off, as a write or a change of owner must. The caller
-/// writes the inode.
+/// Takes set-user-id, set-group-id and capabilities off, as a write or a change of owner must. The caller writes the inode.
 ///
 /// # Errors
 /// Corrupt; no space (a shared attribute block); miss.
-pub(crate) fn drop_privileges(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
-    let program = if inode.mode() & GROUP_EXECUTE != 0 { SETGID } else { 0 };
-    inode.set_mode(inode.mode() & !(SETUID | program));
+pub(crate) fn drop_privileges(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, what: Privileges) -> Result<()> {
+    let program = inode.mode() & GROUP_EXECUTE != 0;
+    let gone = match what {
+        Privileges::Keep => return Ok(()),
+        Privileges::Drop if !program => SETUID,
+        Privileges::Drop | Privileges::DropAll => SETUID | SETGID,
+    };
+    inode.set_mode(inode.mode() & !gone);
     xattr::drop_capabilities(op, ino, inode)
 }

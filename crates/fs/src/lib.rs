@@ -36,7 +36,7 @@ pub mod xattr;
 pub use attr::Attr;
 pub use choices::{Choices, Profile};
 pub use error::{Error, Result};
-pub use inode_ops::{Cred, New, NewKind, SetAttr, SetTime};
+pub use inode_ops::{Cred, New, NewKind, Privileges, SetAttr, SetTime};
 pub use namei::RenameFlags;
 pub use op::Op;
 pub use open::{Devices, first_superblock};

@@ -27,6 +27,9 @@ pub(crate) enum Answer {
     Reply,
     /// The same, and it gives the kernel a reference on this inode.
     Gives(Ino),
+    /// The same, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open file: the kernel
+    /// keeps its inode meanwhile.
+    Spoils(Ino),
 }
 
 /// How requests are to be answered.

@@ -254,6 +254,10 @@ impl Worker {
             Ok(Answer::None) => return Ok(()),
             Ok(Answer::Reply) => (None, None),
             Ok(Answer::Gives(ino)) => (None, Some(ino)),
+            Ok(Answer::Spoils(ino)) => {
+                self.channel.send(&crate::wire::reply::forget_attributes(ino)).ok();
+                (None, None)
+            }
             Err(e) => (Some(e), None),
         };
         trace(&header, error);

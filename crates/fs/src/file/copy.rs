@@ -38,6 +38,6 @@ impl Volume {
         if n == 0 {
             return Ok(0);
         }
-        Ok(self.write(dst, to, &buf[..n], WriteFlags { kill_suidgid: true, ..WriteFlags::default() })? as u64)
+        Ok(self.write(dst, to, &buf[..n], WriteFlags::default())? as u64)
     }
 }

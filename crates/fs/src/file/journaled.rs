@@ -50,9 +50,7 @@ impl Volume {
                 inode.set_time(Time::Modify, op.now());
                 inode.set_time(Time::Change, op.now());
             }
-            if flags.kill_suidgid {
-                drop_privileges(op, file.ino, &mut inode)?;
-            }
+            drop_privileges(op, file.ino, &mut inode, flags.privileges)?;
             op.put_inode(file.ino, &mut inode)?;
             op.note_change(file.ino, true);
             Ok(())

@@ -15,7 +15,7 @@ use super::state::{FileState, Times};
 use crate::alloc;
 use crate::error::{Error, Result};
 use crate::flags::is_sync;
-use crate::inode_ops::drop_privileges;
+use crate::inode_ops::{Privileges, drop_privileges};
 use crate::map::{self, Mapping};
 use crate::namei::live;
 use crate::op::Op;
@@ -42,8 +42,8 @@ pub struct WriteFlags {
     pub sync: bool,
     /// `O_DSYNC`: as if an fdatasync followed.
     pub dsync: bool,
-    /// The set-user-id and set-group-id bits go.
-    pub kill_suidgid: bool,
+    /// What becomes of set-user-id, set-group-id and capabilities.
+    pub privileges: Privileges,
     /// From the kernel's writeback cache: times are the kernel's matter, and it was allowed when it was done.
     pub from_cache: bool,
 }
@@ -256,9 +256,9 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     if plan.journaled {
         return Ok(plan);
     }
-    if flags.kill_suidgid {
+    if flags.privileges != Privileges::Keep {
         let before = inode.clone();
-        drop_privileges(op, ino, &mut inode)?;
+        drop_privileges(op, ino, &mut inode, flags.privileges)?;
         if inode != before {
             op.put_inode(ino, &mut inode)?;
         }

@@ -2,7 +2,7 @@
 
 use super::testing::{IMAGES, dir, each_image, file, give_back_all, new};
 use crate::testing::{TestVolume, mke2fs};
-use crate::{Error, NewKind, Options, RenameFlags, SetAttr, SetTime, Volume, XattrFlags};
+use crate::{Error, NewKind, Options, Privileges, RenameFlags, SetAttr, SetTime, Volume, XattrFlags};
 use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, flags};
 
@@ -239,8 +239,10 @@ fn attributes_are_set_and_privileges_fall() {
         assert_eq!((a.uid, a.gid, a.mode), (70_000, 80_000, 0o100_755));
         assert!(matches!(v.getxattr(f.ino, b"security.capability"), Err(Error::NoData)));
         set(SetAttr { mode: Some(0o6644), ..SetAttr::default() });
-        let a = set(SetAttr { kill_suidgid: true, ..SetAttr::default() });
+        let a = set(SetAttr { privileges: Privileges::Drop, ..SetAttr::default() });
         assert_eq!(a.mode, 0o102_644, "set-group-id without execution is something else");
+        let a = set(SetAttr { privileges: Privileges::DropAll, ..SetAttr::default() });
+        assert_eq!(a.mode, 0o100_644, "but not for one who is not in the group");
         let wide = v.superblock().inode_size() > 128;
         let at = Timestamp { secs: 0x1_8000_0000, nanos: 123_456_789 };
         let a = set(SetAttr { atime: Some(SetTime::At(at)), mtime: Some(SetTime::At(at)), ..SetAttr::default() });

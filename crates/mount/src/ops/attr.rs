@@ -4,7 +4,7 @@ use crate::fail::Fail;
 use crate::server::{Answer, Server, VALID, ino_of};
 use crate::wire::abi::fattr;
 use crate::wire::{Body, Header, Out};
-use quire_fs::{Cred, SetAttr, SetTime};
+use quire_fs::{Cred, Privileges, SetAttr, SetTime};
 use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, mode};
 use rustix::io::Errno;
@@ -25,7 +25,8 @@ impl Server {
     pub(crate) fn setattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
         let request = SetAttrRequest::read(b)?;
         let ino = ino_of(h.node)?;
-        let set = request.of(h);
+        let mut set = request.of(h);
+        set.privileges = self.privileges(h, ino, request.valid & fattr::KILL_SUIDGID != 0)?;
         let mut attr = self.acting(h).setattr(ino, &set)?;
         if let Some(size) = set.size {
             // The kernel believes this reply: write-back that ends meanwhile must not show through.
@@ -36,6 +37,18 @@ impl Server {
         }
         out.attr(&attr, VALID)?;
         Ok(Answer::Reply)
+    }
+
+    /// What a change by this caller does to a file's privileges, given whether the kernel wants them off.
+    pub(crate) fn privileges(&self, h: &Header, ino: Ino, off: bool) -> Result<Privileges, Fail> {
+        const SETGID: u16 = 0o2000;
+        const GROUP_EXECUTE: u16 = 0o010;
+        if !off {
+            return Ok(Privileges::Keep);
+        }
+        let attr = self.volume.getattr(ino)?;
+        let only_setgid = attr.mode & SETGID != 0 && attr.mode & GROUP_EXECUTE == 0;
+        Ok(if only_setgid && !is_member(h, attr.gid) { Privileges::DropAll } else { Privileges::Drop })
     }
 
     pub(crate) fn statfs(&self, out: &mut Out) -> Result<Answer, Fail> {
@@ -76,6 +89,16 @@ impl Server {
             self.volume.forget(ino, n);
         }
     }
+}
+
+/// True if the caller is in a group. FUSE tells its first group only; /proc knows the others.
+fn is_member(h: &Header, gid: u32) -> bool {
+    let others = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", h.pid)).unwrap_or_default();
+        let groups = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or_default();
+        groups.split_whitespace().any(|g| g.parse() == Ok(gid))
+    };
+    h.gid == gid || others()
 }
 
 /// `fuse_setattr_in`.
@@ -124,7 +147,7 @@ impl SetAttrRequest {
             mtime: time(fattr::MTIME_NOW, fattr::MTIME, self.mtime),
             ctime: has(fattr::CTIME).then_some(self.ctime),
             cred: Some(Cred { uid: h.uid, gid: h.gid }),
-            kill_suidgid: has(fattr::KILL_SUIDGID),
+            privileges: Privileges::Keep,
         }
     }
 }

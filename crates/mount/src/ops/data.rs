@@ -6,6 +6,7 @@ use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, write as write_bits};
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::atomic::Ordering;
 use quire_fs::file::{Falloc, Seek, WriteFlags};
+use quire_fs::{Privileges, SetAttr};
 use quire_layout::Ino;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
@@ -53,7 +54,7 @@ impl Server {
             append: false,
             sync: flags.contains(OFlags::SYNC),
             dsync: flags.contains(OFlags::DSYNC),
-            kill_suidgid: bits & write_bits::KILL_SUIDGID != 0,
+            privileges: self.privileges(h, ino, bits & write_bits::KILL_SUIDGID != 0)?,
             from_cache: bits & write_bits::CACHE != 0,
         };
         let data = b.bytes(size)?;
@@ -85,8 +86,9 @@ impl Server {
             rest if rest.is_empty() => Falloc::Allocate { keep_size },
             _ => return Err(Fail::of(Errno::OPNOTSUPP)),
         };
+        let answer = self.content_changes(h, ino)?;
         self.acting(h).fallocate(ino, what, offset, len)?;
-        Ok(Answer::Reply)
+        Ok(answer)
     }
 
     pub(crate) fn lseek(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
@@ -109,10 +111,24 @@ impl Server {
         if b.u64()? != 0 {
             return Err(Fail::of(Errno::INVAL));
         }
+        let answer = self.content_changes(h, to)?;
         let n = self.acting(h).copy_range(ino_of(h.node)?, from, to, at, len.min(COPY_STEP))?;
         out.u32(u32::try_from(n).map_err(|_| Fail::of(Errno::IO))?)?;
         out.u32(0)?;
-        Ok(Answer::Reply)
+        Ok(answer)
+    }
+
+    /// Takes off what a file loses when others than root change it, where the kernel leaves that to us and does not say who may
+    /// keep it.
+    fn content_changes(&self, h: &Header, ino: Ino) -> Result<Answer, Fail> {
+        const SET_IDS: u16 = 0o6000;
+        let mode = self.volume.getattr(ino)?.mode;
+        let privileges = self.privileges(h, ino, h.uid != 0 && mode & SET_IDS != 0)?;
+        if privileges == Privileges::Keep {
+            return Ok(Answer::Reply);
+        }
+        let changed = self.volume.setattr(ino, &SetAttr { privileges, ..SetAttr::default() })?.mode != mode;
+        Ok(if changed { Answer::Spoils(ino) } else { Answer::Reply })
     }
 
     pub(crate) fn fsync(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {

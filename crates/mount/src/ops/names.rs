@@ -109,7 +109,7 @@ impl Server {
         if truncates {
             let set = SetAttr {
                 size: Some(0),
-                kill_suidgid: open_flags & OPEN_KILL_SUIDGID != 0,
+                privileges: self.privileges(h, ino, open_flags & OPEN_KILL_SUIDGID != 0)?,
                 cred: Some(Cred { uid: h.uid, gid: h.gid }),
                 ..SetAttr::default()
             };

@@ -1,6 +1,7 @@
 //! Replies, built in a buffer that a worker keeps.
 
 use crate::fail::Fail;
+use crate::wire::abi::ROOT_NODE;
 use quire_fs::Attr;
 use quire_layout::Ino;
 use quire_layout::inode::Timestamp;
@@ -12,6 +13,20 @@ const HEADER: usize = 16;
 /// Bytes of `fuse_entry_out` and `fuse_dirent`.
 const ENTRY: usize = 128;
 const DIRENT: usize = 24;
+
+/// The notice (`FUSE_NOTIFY_INVAL_INODE`) that the kernel is to ask for an inode's attributes again; its pages stay.
+pub(crate) fn forget_attributes(ino: Ino) -> [u8; HEADER + 24] {
+    const INVAL_INODE: i32 = 2;
+    let mut out = [0; HEADER + 24];
+    let len = u32::try_from(out.len()).expect("small");
+    out[..4].copy_from_slice(&len.to_ne_bytes());
+    out[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
+    let node = if ino == Ino::ROOT { ROOT_NODE } else { u64::from(ino.0) };
+    out[HEADER..HEADER + 8].copy_from_slice(&node.to_ne_bytes());
+    // An offset below zero: attributes only.
+    out[HEADER + 8..HEADER + 16].copy_from_slice(&(-1i64).to_ne_bytes());
+    out
+}
 
 /// A reply under construction: room for the header, then the body.
 pub(crate) struct Out {

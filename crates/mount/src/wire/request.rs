@@ -15,6 +15,8 @@ pub(crate) struct Header {
     pub node: u64,
     pub uid: u32,
     pub gid: u32,
+    /// The caller's process; 0 if it is none that we can see.
+    pub pid: u32,
 }
 
 /// The fields of a request, from the front. A request that ends too early is `EIO`.
@@ -30,8 +32,9 @@ impl<'a> Body<'a> {
     pub(crate) fn header(&mut self) -> Result<Header, Fail> {
         let len = self.u32()?;
         let opcode = self.u32()?;
-        let h = Header { opcode, unique: self.u64()?, node: self.u64()?, uid: self.u32()?, gid: self.u32()? };
-        self.skip(8)?; // pid, length of extensions
+        let (unique, node) = (self.u64()?, self.u64()?);
+        let h = Header { opcode, unique, node, uid: self.u32()?, gid: self.u32()?, pid: self.u32()? };
+        self.skip(4)?; // length of extensions
         let rest = usize::try_from(len).ok().and_then(|n| n.checked_sub(HEADER)).ok_or(SHORT)?;
         self.0 = self.0.get(..rest).ok_or(SHORT)?;
         Ok(h)

@@ -35,7 +35,7 @@ fn freezes_end_whatever_goes_on() {
                             ino,
                             i % 50 * 700,
                             &[1; 3000],
-                            WriteFlags { kill_suidgid: true, ..WriteFlags::default() },
+                            WriteFlags { privileges: crate::Privileges::Drop, ..WriteFlags::default() },
                         )),
                         1 => drop(v.truncate(ino, i % 37 * 1000)),
                         _ => drop(v.fsync(ino, i.is_multiple_of(2))),
