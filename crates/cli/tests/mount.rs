@@ -206,6 +206,45 @@ fn ioctls_and_attributes_beyond_posix() {
     place.check();
 }
 
+/// `O_TMPFILE`: given its name by linkat(2), or gone.
+#[test]
+fn a_file_without_a_name_gets_one_or_goes() {
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+    if cannot_mount("a_file_without_a_name_gets_one_or_goes") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    for options in ["", "writethrough", "data=journal"] {
+        let m = place.mount(options);
+        let make = |flags| {
+            let fd =
+                rustix::fs::open(m.dir(), OFlags::TMPFILE | OFlags::RDWR | flags, Mode::from_raw_mode(0o640)).unwrap();
+            let f = File::from(fd);
+            f.write_all_at(&[6; 50_000], 0).unwrap();
+            f
+        };
+        let link = |f: &File, name: &str| {
+            let fd = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(f));
+            rustix::fs::linkat(CWD, fd, CWD, m.path(name), AtFlags::SYMLINK_FOLLOW)
+        };
+        let (named, lost, never) = (make(OFlags::empty()), make(OFlags::empty()), make(OFlags::EXCL));
+        assert_eq!(named.metadata().unwrap().nlink(), 0);
+        let name = format!("named {options}");
+        link(&named, &name).unwrap();
+        assert!(link(&never, "never").is_err());
+        assert_eq!(
+            (named.metadata().unwrap().nlink(), fs::metadata(m.path(&name)).unwrap().mode() & 0o777),
+            (1, 0o640)
+        );
+        drop((named, lost, never));
+        m.unmount();
+        place.check();
+        let m = place.mount("ro");
+        assert_eq!(fs::read(m.path(&name)).unwrap(), [6; 50_000]);
+        m.unmount();
+    }
+}
+
 #[test]
 fn an_image_has_one_writer() {
     if cannot_mount("an_image_has_one_writer") {

@@ -9,7 +9,7 @@ use crate::dir::EmptyScans;
 use crate::orphan::{Orphans, Place};
 use crate::xattr::SharedBlocks;
 use quire_layout::{BlockNo, Ino, Tid};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// In-memory state of a volume. Guarded by the metadata mutex (lock 2 of docs/design.md).
 #[derive(Default)]
@@ -20,6 +20,8 @@ pub(crate) struct FsState {
     pub alloc: AllocState,
     /// Inodes that are unlinked but in use, or being truncated.
     pub orphans: Orphans,
+    /// Orphans that never had a name and may get one ([`crate::Volume::create_unnamed`]).
+    pub unnamed: HashSet<Ino>,
     /// Attribute blocks that further inodes may share. Hints.
     pub xattr_blocks: SharedBlocks,
     /// What fsync waits for.
@@ -37,6 +39,8 @@ pub(crate) struct Deferred {
     pub refs: Vec<Ino>,
     /// Where orphans are recorded now; `None`: no longer.
     pub orphans: Vec<(Ino, Option<Place>)>,
+    /// An orphan that was made without a name.
+    pub unnamed: Option<Ino>,
     /// Attribute blocks written or read, by what they hold.
     pub xattr_blocks: Vec<(u32, BlockNo)>,
     /// Inodes changed, and whether in more than times.
@@ -47,6 +51,10 @@ impl FsState {
     /// Applies what an operation that joined `tid` has collected.
     pub(crate) fn apply(&mut self, d: Deferred, tid: Tid) {
         self.alloc.apply(d.alloc, tid);
+        for (ino, _) in d.orphans.iter().filter(|(_, place)| place.is_none()) {
+            self.unnamed.remove(ino);
+        }
+        self.unnamed.extend(d.unnamed);
         self.orphans.apply(d.orphans);
         self.xattr_blocks.apply(d.xattr_blocks);
         for (ino, data) in d.changed {

@@ -163,6 +163,7 @@ impl Server {
             opcode::MKNOD => self.mknod(h, b, out),
             opcode::MKDIR => self.mkdir(h, b, out),
             opcode::CREATE => self.create(h, b, out),
+            opcode::TMPFILE => self.tmpfile(h, b, out),
             opcode::UNLINK => self.unlink(h, b),
             opcode::RMDIR => self.rmdir(h, b),
             opcode::RENAME => self.rename(h, b, false),
@@ -225,6 +226,7 @@ fn changes(op: u32) -> bool {
             | opcode::MKNOD
             | opcode::MKDIR
             | opcode::CREATE
+            | opcode::TMPFILE
             | opcode::UNLINK
             | opcode::RMDIR
             | opcode::RENAME

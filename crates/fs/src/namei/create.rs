@@ -1,11 +1,12 @@
-//! New files, directories, symbolic links and nodes.
+//! New files, directories, symbolic links and nodes, with a name or, until they get one, without.
 
 use super::{add_child, directory, touch};
 use crate::attr::Attr;
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::flags::{is_sync, may_add};
-use crate::inode_ops::{New, make};
+use crate::inode_ops::{New, NewKind, make};
+use crate::orphan;
 use crate::volume::Volume;
 use quire_layout::Ino;
 use quire_layout::dir::FileType;
@@ -38,5 +39,26 @@ impl Volume {
         })?;
         self.settle(sync, tid)?;
         Ok(attr)
+    }
+
+    /// Makes a regular file without a name (`O_TMPFILE`), as [`Volume::create`] would make it in this directory. It is an orphan, so a
+    /// crash leaves nothing of it; [`Volume::link`] gives it its first name. The caller gets a reference on it.
+    ///
+    /// # Errors
+    /// Invalid (no regular file); otherwise as [`Volume::create`].
+    pub fn create_unnamed(&self, parent: Ino, new: &New<'_>) -> Result<Attr> {
+        if new.kind != NewKind::File {
+            return Err(Error::Invalid("only a regular file can be without a name"));
+        }
+        self.run(|op| {
+            let dir = directory(op, parent)?;
+            may_add(&dir)?;
+            let (ino, mut inode) = make(op, parent, &dir, new)?;
+            inode.set_links(0);
+            orphan::add(op, ino, &mut inode)?;
+            op.deferred.unnamed = Some(ino);
+            op.add_ref(ino);
+            Ok(Attr::of(op.sb(), ino, &inode))
+        })
     }
 }

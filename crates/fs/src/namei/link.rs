@@ -5,13 +5,14 @@ use crate::attr::Attr;
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::flags::{is_sync, may_add, may_change};
+use crate::orphan;
 use crate::volume::Volume;
 use quire_layout::Ino;
 use quire_layout::dir::FileType;
 use quire_layout::inode::Time;
 
 impl Volume {
-    /// Gives an inode another name. The caller gets a reference on it.
+    /// Gives an inode another name, or one that was made without its first. The caller gets a reference on it.
     ///
     /// # Errors
     /// Exists; not found (inode or directory was removed); not permitted (a directory; immutable, append-only); too many
@@ -28,6 +29,10 @@ impl Volume {
             may_change(&inode)?;
             match inode.links() {
                 _ if inode.is_dir() => return Err(Error::NotPermitted("a directory has one name")),
+                0 if op.state().unnamed.contains(&ino) => {
+                    orphan::remove(op, ino, &mut inode)?;
+                    inode.set_links(1);
+                }
                 0 => return Err(Error::NotFound),
                 n if n >= MAX_LINKS => return Err(Error::TooManyLinks),
                 n => inode.set_links(n + 1),

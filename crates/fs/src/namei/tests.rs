@@ -1,6 +1,7 @@
 //! Names and inodes, call by call; e2fsck is asked after each test.
 
 use super::testing::{IMAGES, dir, each_image, file, give_back_all, new};
+use crate::file::WriteFlags;
 use crate::testing::{TestVolume, mke2fs};
 use crate::{Error, NewKind, Options, Privileges, RenameFlags, SetAttr, SetTime, Volume, XattrFlags};
 use quire_layout::Ino;
@@ -250,6 +251,44 @@ fn attributes_are_set_and_privileges_fall() {
         assert_eq!((a.atime, a.mtime, a.crtime.is_some()), (kept, kept, wide));
         assert!(a.ctime.secs < 0x7FFF_FFFF);
         assert_eq!(v.getattr(f.ino).unwrap(), a);
+    });
+}
+
+/// N1, N6.
+#[test]
+fn a_file_without_a_name_gets_one_or_goes() {
+    each_image(|t| {
+        let v = &t.volume;
+        let free = v.statfs().unwrap();
+        let d = dir(v, Ino::ROOT, "d").ino;
+        let make = || v.create_unnamed(d, &new(NewKind::File, 0)).unwrap();
+        let (a, b, c) = (make(), make(), make());
+        assert_eq!((a.links, v.getattr(a.ino).unwrap().links), (0, 0));
+        v.write(b.ino, 0, &[5; 30_000], WriteFlags::default()).unwrap();
+        // The middle one of the list.
+        let named = v.link(b.ino, d, b"b").unwrap();
+        assert_eq!((named.links, named.size), (1, 30_000));
+        v.forget(b.ino, 2);
+        v.unlink(d, b"b").unwrap();
+        assert!(matches!(v.lookup(d, b"b"), Err(Error::NotFound)));
+        v.link(c.ino, Ino::ROOT, b"c").unwrap();
+        v.unlink(Ino::ROOT, b"c").unwrap();
+        assert!(matches!(v.link(c.ino, Ino::ROOT, b"again"), Err(Error::NotFound)), "it has had its name");
+        assert!(v.create_unnamed(d, &new(NewKind::Dir, 0)).is_err());
+        v.link(a.ino, d, b"a").unwrap();
+        // A crash now: `a` has its name, `c` leaves nothing.
+        v.commit_all().unwrap();
+        let again = TestVolume::on(t.device.snapshot(), Options::default());
+        assert_eq!(again.volume.lookup(d, b"a").unwrap().ino, a.ino);
+        assert!(matches!(again.volume.getattr(c.ino), Err(Error::Stale(_))));
+        again.check();
+        v.forget(a.ino, 2);
+        v.forget(c.ino, 2);
+        v.unlink(d, b"a").unwrap();
+        v.rmdir(Ino::ROOT, b"d").unwrap();
+        v.forget(d, 1);
+        v.commit_all().unwrap();
+        assert_eq!(v.statfs().unwrap().free_inodes, free.free_inodes);
     });
 }
 

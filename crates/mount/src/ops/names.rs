@@ -93,6 +93,17 @@ impl Server {
         Ok(answer)
     }
 
+    /// A file without a name: the one that the request has is none.
+    pub(crate) fn tmpfile(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+        let (_flags, mode, umask) = (b.u32()?, b.u32()?, b.u32()?);
+        let cred = Cred { uid: h.uid, gid: h.gid };
+        let new = New { kind: NewKind::File, mode: low16(mode) & 0o7777, umask: low16(umask) & 0o777, cred };
+        let attr = self.acting(h).create_unnamed(ino_of(h.node)?, &new)?;
+        let answer = self.entry(&attr, out)?;
+        self.opened(h, out)?;
+        Ok(answer)
+    }
+
     /// Only what the kernel cannot know of is checked: immutable and append-only files.
     pub(crate) fn open(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
         let (flags, open_flags) = (OFlags::from_bits_retain(b.u32()?), b.u32()?);

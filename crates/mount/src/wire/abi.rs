@@ -39,6 +39,7 @@ pub(crate) mod opcode {
     pub(crate) const LSEEK: u32 = 46;
     pub(crate) const COPY_FILE_RANGE: u32 = 47;
     pub(crate) const SYNCFS: u32 = 50;
+    pub(crate) const TMPFILE: u32 = 51;
     pub(crate) const STATX: u32 = 52;
 }
 
