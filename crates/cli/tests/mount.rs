@@ -206,6 +206,29 @@ fn ioctls_and_attributes_beyond_posix() {
     place.check();
 }
 
+/// What `du` shows is right once the kernel has handed over what was written, though it may have asked before.
+#[test]
+fn space_taken_is_told_after_write_back() {
+    if cannot_mount("space_taken_is_told_after_write_back") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    let mut f = File::create(m.path("f")).unwrap();
+    f.write_all(&[1; 1 << 20]).unwrap();
+    f.metadata().unwrap();
+    f.sync_all().unwrap();
+    wait_until("the space to show", || f.metadata().unwrap().blocks() == 2048);
+    drop(f);
+    let mut g = File::create(m.path("g")).unwrap();
+    g.write_all(&[1; 1 << 20]).unwrap();
+    g.metadata().unwrap();
+    drop(g);
+    wait_until("the space to show", || fs::metadata(m.path("g")).unwrap().blocks() == 2048);
+    m.unmount();
+    place.check();
+}
+
 /// `O_TMPFILE`: given its name by linkat(2), or gone.
 #[test]
 fn a_file_without_a_name_gets_one_or_goes() {

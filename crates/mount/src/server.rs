@@ -9,14 +9,18 @@ use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::{Mutex, lock};
-use quire_fs::{Cred, Volume};
+use quire_fs::{Attr, Cred, Volume};
 use quire_layout::Ino;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
 pub(crate) const VALID: Duration = Duration::from_secs(24 * 60 * 60);
+/// The same for attributes of a file that is open for writing while the kernel keeps what is written: it does not notice that
+/// the file takes more blocks when it hands pages over. With the last close it has handed over all.
+const VALID_WHILE_WRITTEN: Duration = Duration::from_secs(1);
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +51,30 @@ pub(crate) struct Manner {
     pub about: crate::control::About,
 }
 
+/// Files that are open for writing, and how many times.
+#[derive(Default)]
+pub(crate) struct Writers(Mutex<HashMap<Ino, u32>>);
+
+impl Writers {
+    pub(crate) fn opened(&self, ino: Ino) {
+        *lock(&self.0).entry(ino).or_default() += 1;
+    }
+
+    pub(crate) fn closed(&self, ino: Ino) {
+        let mut files = lock(&self.0);
+        if let Some(n) = files.get_mut(&ino) {
+            *n -= 1;
+            if *n == 0 {
+                files.remove(&ino);
+            }
+        }
+    }
+
+    fn has(&self, ino: Ino) -> bool {
+        lock(&self.0).contains_key(&ino)
+    }
+}
+
 /// Makes the figures of a mount as JSON, given the number of requests.
 pub(crate) type StatsFn = Box<dyn Fn(u64) -> String + Send + Sync>;
 
@@ -58,6 +86,7 @@ pub(crate) struct Server {
     requests: AtomicU64,
     agreed: AtomicU64,
     pub(crate) frozen: AtomicBool,
+    pub(crate) writers: Writers,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
     closed: Mutex<Option<Result<(), quire_fs::Error>>>,
@@ -75,6 +104,7 @@ impl Server {
             requests: AtomicU64::new(0),
             agreed: AtomicU64::new(0),
             frozen: AtomicBool::new(false),
+            writers: Writers::default(),
             parked: Mutex::default(),
             closed: Mutex::new(None),
             stats,
@@ -84,6 +114,12 @@ impl Server {
     /// The volume for a request's changes: on its user's account.
     pub(crate) fn acting(&self, h: &Header) -> Volume {
         self.volume.on_account_of(Cred { uid: h.uid, gid: h.gid })
+    }
+
+    /// How long the kernel may believe these attributes.
+    pub(crate) fn valid(&self, a: &Attr) -> Duration {
+        let written = self.has(init::WRITEBACK_CACHE) && self.writers.has(a.ino);
+        if written { VALID_WHILE_WRITTEN } else { VALID }
     }
 
     pub(crate) fn agreed(&self, flags: u64) {
@@ -185,7 +221,8 @@ impl Server {
             opcode::LISTXATTR => self.listxattr(h, b, out),
             opcode::REMOVEXATTR => self.removexattr(h, b),
             opcode::IOCTL => self.ioctl(h, b, out),
-            opcode::RELEASE | opcode::RELEASEDIR => Ok(Answer::Reply),
+            opcode::RELEASE => self.release(h, b),
+            opcode::RELEASEDIR => Ok(Answer::Reply),
             opcode::DESTROY => self.destroy(),
             opcode::INTERRUPT => Ok(Answer::None),
             // The kernel remembers this and does not ask again (OPENDIR, FLUSH, ...), or does it itself (locks).

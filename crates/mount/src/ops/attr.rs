@@ -1,7 +1,7 @@
 //! Attributes: GETATTR, STATX, SETATTR, STATFS, and the references that the kernel holds.
 
 use crate::fail::Fail;
-use crate::server::{Answer, Server, VALID, ino_of};
+use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::fattr;
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Cred, Privileges, SetAttr, SetTime};
@@ -12,13 +12,13 @@ use rustix::io::Errno;
 impl Server {
     pub(crate) fn getattr(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
         let attr = self.volume.getattr(ino_of(h.node)?)?;
-        out.attr(&attr, VALID)?;
+        out.attr(&attr, self.valid(&attr))?;
         Ok(Answer::Reply)
     }
 
     pub(crate) fn statx(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
         let attr = self.volume.getattr(ino_of(h.node)?)?;
-        out.statx(&attr, VALID)?;
+        out.statx(&attr, self.valid(&attr))?;
         Ok(Answer::Reply)
     }
 
@@ -35,7 +35,7 @@ impl Server {
         if self.manner.dir_sync && attr.mode & mode::FMT == mode::DIR {
             self.volume.fsync(ino, false)?;
         }
-        out.attr(&attr, VALID)?;
+        out.attr(&attr, self.valid(&attr))?;
         Ok(Answer::Reply)
     }
 

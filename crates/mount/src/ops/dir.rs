@@ -29,7 +29,7 @@ impl Server {
         let dir = ino_of(h.node)?;
         let done = self.volume.readdir_plus(dir, cookie, &mut |item, attr| {
             let plus = match &attr {
-                Some(a) if !matches!(item.name, b"." | b"..") => Plus::Entry(a, VALID),
+                Some(a) if !matches!(item.name, b"." | b"..") => Plus::Entry(a, VALID, self.valid(a)),
                 _ => Plus::Nameless,
             };
             out.dirent(&dirent(&item), plus, room)

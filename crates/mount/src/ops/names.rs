@@ -40,7 +40,7 @@ impl Server {
     }
 
     fn entry(&self, attr: &Attr, out: &mut Out) -> Result<Answer, Fail> {
-        out.entry(attr, VALID)?;
+        out.entry(attr, VALID, self.valid(attr))?;
         Ok(Answer::Gives(attr.ino))
     }
 
@@ -88,6 +88,7 @@ impl Server {
     pub(crate) fn create(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
         let (_flags, mode, umask, _open_flags) = (b.u32()?, b.u32()?, b.u32()?, b.u32()?);
         let attr = self.make(h, b.name()?, NewKind::File, mode, umask)?;
+        self.writers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
         self.opened(h, out)?;
         Ok(answer)
@@ -99,6 +100,7 @@ impl Server {
         let cred = Cred { uid: h.uid, gid: h.gid };
         let new = New { kind: NewKind::File, mode: low16(mode) & 0o7777, umask: low16(umask) & 0o777, cred };
         let attr = self.acting(h).create_unnamed(ino_of(h.node)?, &new)?;
+        self.writers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
         self.opened(h, out)?;
         Ok(answer)
@@ -109,7 +111,7 @@ impl Server {
         let (flags, open_flags) = (OFlags::from_bits_retain(b.u32()?), b.u32()?);
         let ino = ino_of(h.node)?;
         let truncates = flags.contains(OFlags::TRUNC);
-        if flags.intersects(OFlags::WRONLY | OFlags::RDWR) || truncates {
+        if writes(flags) || truncates {
             let i_flags = self.volume.get_flags(ino)?;
             let blocked = i_flags & inode_flags::IMMUTABLE != 0
                 || i_flags & inode_flags::APPEND != 0 && (truncates || !flags.contains(OFlags::APPEND));
@@ -126,7 +128,18 @@ impl Server {
             };
             self.volume.setattr(ino, &set)?;
         }
+        if writes(flags) {
+            self.writers.opened(ino);
+        }
         self.opened(h, out)?;
+        Ok(Answer::Reply)
+    }
+
+    pub(crate) fn release(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+        b.skip(8)?;
+        if writes(OFlags::from_bits_retain(b.u32()?)) {
+            self.writers.closed(ino_of(h.node)?);
+        }
         Ok(Answer::Reply)
     }
 
@@ -185,4 +198,8 @@ impl Server {
         out.bytes(&target)?;
         Ok(Answer::Reply)
     }
+}
+
+fn writes(flags: OFlags) -> bool {
+    flags.intersects(OFlags::WRONLY | OFlags::RDWR)
 }

@@ -1,7 +1,6 @@
 //! Replies, built in a buffer that a worker keeps.
 
 use crate::fail::Fail;
-use crate::wire::abi::ROOT_NODE;
 use quire_fs::Attr;
 use quire_layout::Ino;
 use quire_layout::inode::Timestamp;
@@ -21,8 +20,7 @@ pub(crate) fn forget_attributes(ino: Ino) -> [u8; HEADER + 24] {
     let len = u32::try_from(out.len()).expect("small");
     out[..4].copy_from_slice(&len.to_ne_bytes());
     out[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
-    let node = if ino == Ino::ROOT { ROOT_NODE } else { u64::from(ino.0) };
-    out[HEADER..HEADER + 8].copy_from_slice(&node.to_ne_bytes());
+    out[HEADER..HEADER + 8].copy_from_slice(&node_of(ino).to_ne_bytes());
     // An offset below zero: attributes only.
     out[HEADER + 8..HEADER + 16].copy_from_slice(&(-1i64).to_ne_bytes());
     out
@@ -103,13 +101,13 @@ impl Out {
         self.plain_attr(a)
     }
 
-    /// `fuse_entry_out`: the kernel gets one reference on the inode.
-    pub(crate) fn entry(&mut self, a: &Attr, valid: Duration) -> Result<(), Fail> {
+    /// `fuse_entry_out`: the kernel gets one reference on the inode. How long it may believe the name, and the attributes.
+    pub(crate) fn entry(&mut self, a: &Attr, name: Duration, valid: Duration) -> Result<(), Fail> {
         self.u64(node_of(a.ino))?;
         self.u64(u64::from(a.generation))?;
+        self.u64(name.as_secs())?;
         self.u64(valid.as_secs())?;
-        self.u64(valid.as_secs())?;
-        self.u32(valid.subsec_nanos())?;
+        self.u32(name.subsec_nanos())?;
         self.u32(valid.subsec_nanos())?;
         self.plain_attr(a)
     }
@@ -175,7 +173,7 @@ impl Out {
             match plus {
                 Plus::Off => {}
                 Plus::Nameless => self.zeros(ENTRY)?,
-                Plus::Entry(a, valid) => self.entry(a, valid)?,
+                Plus::Entry(a, name, valid) => self.entry(a, name, valid)?,
             }
             self.u64(d.ino)?;
             self.u64(d.cookie)?;
@@ -208,8 +206,8 @@ pub(crate) enum Plus<'a> {
     Off,
     /// No attributes, no reference.
     Nameless,
-    /// Attributes; the kernel gets one reference.
-    Entry(&'a Attr, Duration),
+    /// Attributes; the kernel gets one reference. How long it may believe the name, and the attributes.
+    Entry(&'a Attr, Duration, Duration),
 }
 
 /// The kernel's number for an inode: its root is 1, ext4's is 2.
@@ -258,7 +256,7 @@ mod tests {
         out.attr(&attr(), Duration::from_secs(1)).unwrap();
         assert_eq!(out.body_len(), 104);
         out.clear();
-        out.entry(&attr(), Duration::from_secs(1)).unwrap();
+        out.entry(&attr(), Duration::from_secs(1), Duration::from_secs(1)).unwrap();
         assert_eq!(out.body_len(), ENTRY);
         out.clear();
         out.statx(&attr(), Duration::from_secs(1)).unwrap();
@@ -267,7 +265,7 @@ mod tests {
         let d = Dirent { ino: 1, cookie: 2, kind: 4, name: b"name" };
         assert!(out.dirent(&d, Plus::Off, 4096));
         assert_eq!(out.body_len(), 32);
-        assert!(out.dirent(&d, Plus::Entry(&attr(), Duration::ZERO), 4096));
+        assert!(out.dirent(&d, Plus::Entry(&attr(), Duration::ZERO, Duration::ZERO), 4096));
         assert_eq!(out.body_len(), 32 + 160);
         assert!(!out.dirent(&d, Plus::Off, 32 + 160 + 31), "no room");
         assert_eq!(out.body_len(), 32 + 160);
