@@ -316,13 +316,27 @@ impl Recording {
     /// Every state in which the device was between two steps, with [`PowerLossDevice::completed`] as it then was: what
     /// was acknowledged when that number was not larger must be found again in every outcome. The first is the start.
     pub fn crash_points(&self) -> impl Iterator<Item = (u64, CrashPoint)> + '_ {
+        self.crash_points_at(|_, _| true)
+    }
+
+    /// Those of the states for which `wanted` says so, given [`PowerLossDevice::completed`] and whether the next step is a flush or
+    /// a forced write: the moments at which most is in doubt.
+    pub fn crash_points_at<'a>(
+        &'a self,
+        mut wanted: impl FnMut(u64, bool) -> bool + 'a,
+    ) -> impl Iterator<Item = (u64, CrashPoint)> + 'a {
+        let settles = |e: &Event| match e {
+            Event::Write(w) => w.forced,
+            Event::Flush(_) => true,
+        };
         let start = CrashPoint { durable: self.start.clone(), pending: Vec::new(), unit: self.unit };
         let (mut point, mut folded, mut completed) = (start.clone(), 0, 0);
-        let later = self.events.iter().flat_map(move |event| {
+        let first = wanted(0, false).then(|| (0, start));
+        let later = self.events.iter().enumerate().flat_map(move |(i, event)| {
             let mut points = Vec::new();
             match event {
                 Event::Write(write) => {
-                    if write.forced {
+                    if write.forced && wanted(completed, true) {
                         let mut in_flight = point.clone();
                         in_flight.pending.push(CachedWrite { forced: false, ..write.clone() });
                         points.push((completed, in_flight));
@@ -338,10 +352,12 @@ impl Recording {
                     fold(&mut point.durable, &mut point.pending, &mut folded, *covers);
                 }
             }
-            points.push((completed, point.clone()));
+            if wanted(completed, self.events.get(i + 1).is_some_and(settles)) {
+                points.push((completed, point.clone()));
+            }
             points
         });
-        std::iter::once((0, start)).chain(later)
+        first.into_iter().chain(later)
     }
 
     /// Writes and flushes recorded.

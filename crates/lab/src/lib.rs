@@ -13,6 +13,7 @@ pub mod bench;
 pub mod cmd;
 pub mod image;
 pub mod mounter;
+pub mod powercut;
 pub mod rng;
 pub mod tree;
 pub mod walk;

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::mounter::Mounter;
+use quire_lab::powercut;
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
 use quire_lab::work::{append, bank, end, storm};
@@ -49,6 +50,20 @@ enum What {
         #[arg(long, default_value_t = 1)]
         times: u32,
     },
+    /// Applications on a mount over a recording device; crash images cut out of the recording are recovered and checked
+    Powercut {
+        /// Mount options
+        #[arg(long, default_value = "data=ordered")]
+        options: String,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How long the applications work
+        #[arg(long, default_value_t = 0.5)]
+        seconds: f64,
+        /// How long crash images are looked at
+        #[arg(long, default_value_t = 60)]
+        check_seconds: u64,
+    },
     /// The bank: make it, or check it against the logs of its workers
     Bank {
         what: BankWhat,
@@ -73,8 +88,8 @@ enum What {
         worker: u64,
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        #[arg(long, default_value_t = 10)]
-        seconds: u64,
+        #[arg(long, default_value_t = 10.0)]
+        seconds: f64,
     },
     /// Measure the kernel's ext4, fuse2fs and Quire on one loop device (root); prints a table
     Bench {
@@ -134,6 +149,14 @@ fn main() -> Result<()> {
                 println!("{:?}", crash::one(dir.path(), &mounter, round_seed)?);
             }
         }
+        What::Powercut { options, seed, seconds, check_seconds } => {
+            let memory = std::path::Path::new("/dev/shm");
+            let dir = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
+            let (work, check) = (Duration::from_secs_f64(seconds), Duration::from_secs(check_seconds));
+            let plan = powercut::Plan { options, seed, work, check };
+            let report = powercut::run(dir.path(), &plan).with_context(|| plan.again())?;
+            println!("powercut {}: {report}", plan.options);
+        }
         What::Bank { what: BankWhat::Create, dir, journal, .. } => bank::create(&dir.join("bank.db"), journal)?,
         What::Bank { what: BankWhat::Check, dir, log, workers, .. } => {
             let report = bank::check(&dir.join("bank.db"), &log, workers)?;
@@ -143,7 +166,7 @@ fn main() -> Result<()> {
             println!("transfers acknowledged: {}, every one of them there", report.acknowledged);
         }
         What::Work { kind, dir, log, worker, seed, seconds } => {
-            let limit = Duration::from_secs(seconds);
+            let limit = Duration::from_secs_f64(seconds);
             end(match kind {
                 Kind::Bank => bank::work(&dir.join("bank.db"), &log, worker, seed, limit),
                 Kind::Storm => storm::work(&dir, &log, worker, seed, limit),

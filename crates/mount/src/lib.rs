@@ -21,5 +21,5 @@ mod wire;
 
 pub use control::{About, Control, ControlError};
 pub use options::{MountOptions, OptionError};
-pub use serve::{Mount, MountError, run};
+pub use serve::{Mount, MountError, run, run_on};
 pub use stats::Stats;

@@ -79,14 +79,45 @@ impl MountError {
     }
 }
 
-/// An image file or disk, counted.
-type Disk = Counted<FileDevice>;
+/// An image file, disk or other device, counted.
+type Disk = Counted<Arc<dyn BlockDevice>>;
+
+fn counted(device: impl BlockDevice + 'static) -> Arc<Disk> {
+    Arc::new(Counted::new(Arc::new(device)))
+}
 
 /// Mounts (telling the progress of recovery), calls `ready` once the mount answers, serves until it is unmounted, and leaves a clean image.
 ///
 /// # Errors
 /// See [`MountError`]. Without `ready` having been called, nothing is mounted.
 pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce()) -> Result<(), MountError> {
+    let dir = mount_point(mount)?;
+    let image = canonical(&mount.image)?;
+    prepare();
+    let place = Place { image, dir, options: &mount.options };
+    let live = if place.is_fuseblk()? { place.on_block_device(progress)? } else { place.on_file(progress)? };
+    live.serve(ready)
+}
+
+/// As [`run`], on a device that the caller brings (one that records, fails or loses power): `mount.image` is only its name.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on(mount: &Mount, device: Arc<dyn BlockDevice>, ready: impl FnOnce()) -> Result<(), MountError> {
+    let dir = mount_point(mount)?;
+    prepare();
+    let place = Place { image: mount.image.clone(), dir, options: &mount.options };
+    place.on_device(Arc::new(Counted::new(device)), &mut |_| {})?.serve(ready)
+}
+
+fn prepare() {
+    daemon::hold_stops();
+    daemon::become_io_flusher();
+    daemon::use_one_arena();
+}
+
+/// The directory to mount on.
+fn mount_point(mount: &Mount) -> Result<PathBuf, MountError> {
     let dir = canonical(&mount.dir)?;
     match rustix::fs::stat(&dir) {
         Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {}
@@ -98,13 +129,7 @@ pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce
     if let Err(Errno::NOTCONN) = rustix::fs::statvfs(&dir) {
         return Err(MountError::DeadMount(dir));
     }
-    let image = canonical(&mount.image)?;
-    daemon::hold_stops();
-    daemon::become_io_flusher();
-    daemon::use_one_arena();
-    let place = Place { image, dir, options: &mount.options };
-    let live = if place.is_fuseblk()? { place.on_block_device(progress)? } else { place.on_file(progress)? };
-    live.serve(ready)
+    Ok(dir)
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, MountError> {
@@ -194,7 +219,7 @@ impl Place<'_> {
             })?,
         };
         let device = FileDevice::open(&path, OpenOptions { read_only, ..OpenOptions::default() })?;
-        Ok(Some(Arc::new(Counted::new(device))))
+        Ok(Some(counted(device)))
     }
 
     fn volume(&self, fs: Arc<Disk>, sb: &Superblock, progress: &mut dyn FnMut(Progress)) -> Result<Opened, MountError> {
@@ -213,7 +238,11 @@ impl Place<'_> {
 
     /// An image file, or a device that the kernel does not know to be mounted.
     fn on_file(self, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
-        let fs = Arc::new(Counted::new(self.open(true)?));
+        let fs = counted(self.open(true)?);
+        self.on_device(fs, progress)
+    }
+
+    fn on_device(self, fs: Arc<Disk>, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
         let sb = self.superblock(&fs)?;
         let opened = self.volume(fs, &sb, progress)?;
         let read_only = opened.volume.why_read_only().is_some();
@@ -232,7 +261,7 @@ impl Place<'_> {
     /// A block device: looked at and tested for being free, then claimed by the kernel, then opened.
     fn on_block_device(self, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
         let (sb, read_only) = {
-            let device = Arc::new(Counted::new(self.open(true)?));
+            let device = counted(self.open(true)?);
             let sb = self.superblock(&device)?;
             let features = matches!(sb.features().access(), Ok(Access::ReadOnly(_)));
             let read_only = device.info().read_only || self.options.only_reads() || features;
@@ -240,7 +269,7 @@ impl Place<'_> {
         };
         let choices = self.options.for_volume(&sb, "")?.choices();
         let channel = self.attach(choices, read_only, Some(sb.block_size().bytes()))?;
-        let opened = self.open(false).and_then(|device| self.volume(Arc::new(Counted::new(device)), &sb, progress));
+        let opened = self.open(false).and_then(|device| self.volume(counted(device), &sb, progress));
         match opened {
             Ok(opened) => self.start(channel, opened),
             Err(e) => {

@@ -10,6 +10,7 @@ pub mod crash;
 pub mod full;
 pub mod journals;
 pub mod posix;
+pub mod powercut;
 pub mod shapes;
 pub mod suites;
 pub mod trees;
@@ -66,6 +67,7 @@ const TESTS: &[Test] = &[
     Test { name: "tree-from-kernel", on: ONCE, run: trees::from_kernel },
     Test { name: "journal-corpus", on: ONCE, run: journals::corpus },
     Test { name: "crash", on: KILLED, run: crash::run },
+    Test { name: "powercut", on: JOURNALED, run: powercut::run },
     Test { name: "fsx-mmap", on: ROUTES, run: suites::fsx_mmap },
     Test { name: "fsx-direct", on: ROUTES, run: suites::fsx_direct },
     Test { name: "pjdfstest", on: ONCE, run: suites::pjdfstest },
