@@ -5,7 +5,7 @@
 //! printed it, to be run again.
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
-use shuttle::{Config, Runner};
+use shuttle::{Config, MaxSteps, Runner};
 
 /// A whole file system runs on a stack.
 const STACK: usize = 1 << 20;
@@ -28,6 +28,14 @@ pub fn explore(times: usize, scenario: impl Fn() + Send + Sync + Clone + 'static
     Runner::new(RandomScheduler::new_from_seed(seed, half), config.clone()).run(scenario.clone());
     Runner::new(PctScheduler::new_from_seed(seed, 4, half), config).run(scenario);
     println!("{times} interleavings from seed {seed}");
+}
+
+/// Runs a scenario once, under the schedule that a seed chooses. It may take any number of steps.
+pub fn once(seed: u64, scenario: impl Fn() + Send + Sync + 'static) {
+    let mut config = Config::new();
+    config.stack_size = STACK;
+    config.max_steps = MaxSteps::None;
+    Runner::new(RandomScheduler::new_from_seed(seed, 1), config).run(scenario);
 }
 
 /// A number below `n`, which is part of the schedule.

@@ -196,8 +196,24 @@ pub fn check(
     seen: &Observed,
 ) -> Result<usize, String> {
     let promised = floors(ops, h, returned);
+    first_legal(route, ops, h, &promised, (started, started), seen)
+}
+
+/// The newest state above the floors that is like what was seen: its names are those after at most `newest` calls, its data may be of
+/// any of the calls that had started.
+///
+/// # Errors
+/// Why none is.
+pub fn first_legal(
+    route: Route,
+    ops: &[SimOp],
+    h: &History,
+    promised: &Floors,
+    (newest, started): (usize, usize),
+    seen: &Observed,
+) -> Result<usize, String> {
     let mut why = String::new();
-    for k in (promised.names..=started).rev() {
+    for k in (promised.names..=newest).rev() {
         let files = match names_match(&h.states[k], seen) {
             Ok(files) => files,
             Err(e) => {
@@ -205,12 +221,12 @@ pub fn check(
                 continue;
             }
         };
-        match data_matches(route, ops, h, &promised, k, started, &files, seen) {
+        match data_matches(route, ops, h, promised, k, started, &files, seen) {
             Ok(()) => return Ok(k),
             Err(e) => why += &format!("\n  data of S({k}): {e}"),
         }
     }
-    Err(format!("no legal state from S({}) to S({started}) is like it:{why}", promised.names))
+    Err(format!("no legal state from S({}) to S({newest}) is like it:{why}", promised.names))
 }
 
 #[allow(clippy::too_many_arguments)]

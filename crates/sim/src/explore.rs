@@ -9,7 +9,7 @@ use crate::observe::{FILLER, observe};
 use crate::ops::{Mix, SimOp, generate};
 use crate::run::{Route, Run, call, mount, run};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_device::{BlockDevice, Crash, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::file::Falloc;
 use quire_fs::{Cred, Error, New, NewKind, Volume};
 use quire_layout::Ino;
@@ -61,6 +61,13 @@ pub struct Report {
 }
 
 impl Report {
+    pub(crate) fn count(&mut self, crash: &Crash) {
+        self.states += 1;
+        self.lost += u64::from(crash.lost > 0);
+        self.torn += u64::from(crash.torn > 0);
+        self.reordered += u64::from(crash.reordered > 0);
+    }
+
     pub fn add(&mut self, r: &Report) {
         self.runs += r.runs;
         self.states += r.states;
@@ -77,16 +84,21 @@ impl Report {
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub config: &'static str,
+    pub mix: Mix,
+    /// The test target that found it.
+    pub test: &'static str,
     pub seed: u64,
     /// Device steps that were complete, and which outcome of them; `None`: before any crash.
     pub crash: Option<(u64, u64)>,
     pub why: String,
+    /// Which of the calls that the seed makes were done.
+    pub kept: Vec<usize>,
     pub ops: Vec<SimOp>,
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "configuration {}, seed {}, {} calls", self.config, self.seed, self.ops.len())?;
+        writeln!(f, "configuration {} {:?}, seed {}, {} calls", self.config, self.mix, self.seed, self.ops.len())?;
         if let Some((steps, outcome)) = self.crash {
             writeln!(f, "power cut after {steps} steps, outcome {outcome}")?;
         }
@@ -94,13 +106,13 @@ impl std::fmt::Display for Failure {
         for (i, op) in self.ops.iter().enumerate() {
             writeln!(f, "  {i}: {op:?}")?;
         }
-        write!(
-            f,
-            "repeat: cargo run -p quire-sim -- replay --config {} --seed {} --calls {}",
-            self.config,
-            self.seed,
-            self.ops.len()
-        )
+        write!(f, "repeat: QUIRE_SIM_SEED={} QUIRE_SIM_MIX={:?}", self.seed, self.mix)?;
+        if !self.kept.is_empty() {
+            let kept: Vec<String> = self.kept.iter().map(usize::to_string).collect();
+            write!(f, " QUIRE_SIM_KEEP={}", kept.join(","))?;
+        }
+        let features = if self.test == "writers" { " --features shuttle" } else { "" };
+        write!(f, " cargo test -p quire-sim{features} --test {} {}", self.test, self.config)
     }
 }
 
@@ -129,21 +141,28 @@ pub fn fresh_image(config: &Config) -> Image {
 /// # Errors
 /// The first promise that was broken.
 pub fn explore(config: &Config, base: &Image, seed: u64, effort: Effort) -> Result<Report, Box<Failure>> {
-    explore_ops(config, base, seed, &generate(config.mix, seed, effort.calls), effort)
+    let all: Vec<usize> = (0..generate(config.mix, seed, effort.calls).len()).collect();
+    explore_kept(config, base, seed, &all, effort)
 }
 
-/// Explores a list of calls.
+/// Explores some of the calls that a seed makes.
 ///
 /// # Errors
 /// As [`explore`].
-pub fn explore_ops(
+pub fn explore_kept(
     config: &Config,
     base: &Image,
     seed: u64,
-    ops: &[SimOp],
+    kept: &[usize],
     effort: Effort,
 ) -> Result<Report, Box<Failure>> {
-    let fail = |crash, why: String| Box::new(Failure { config: config.name, seed, crash, why, ops: ops.to_vec() });
+    let all = generate(config.mix, seed, effort.calls);
+    let ops: Vec<SimOp> = kept.iter().filter_map(|i| all.get(*i).cloned()).collect();
+    let ops = ops.as_slice();
+    let fail = |crash, why: String| {
+        let (kept, ops) = (kept.to_vec(), ops.to_vec());
+        Box::new(Failure { config: config.name, mix: config.mix, test: "crash", seed, crash, why, kept, ops })
+    };
     let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
     let clock = Arc::new(VirtualClock::default());
@@ -158,10 +177,7 @@ pub fn explore_ops(
     for (steps, point) in recording.crash_points() {
         let outcomes = outcomes(&point, effort.outcomes, seed ^ steps.rotate_left(32));
         for (n, crash) in (0u64..).zip(outcomes) {
-            report.states += 1;
-            report.lost += u64::from(crash.lost > 0);
-            report.torn += u64::from(crash.torn > 0);
-            report.reordered += u64::from(crash.reordered > 0);
+            report.count(&crash);
             report.distinct += u64::from(seen.insert(fingerprint(steps, &crash.image, &point)));
             let turn = seed.wrapping_add(report.states);
             let double = effort.double_every > 0 && turn.is_multiple_of(effort.double_every);
@@ -176,7 +192,7 @@ pub fn explore_ops(
 }
 
 /// All outcomes of a crash point where they are few, else as many as asked, by seed.
-fn outcomes(point: &CrashPoint, most: u64, seed: u64) -> Vec<quire_device::Crash> {
+pub(crate) fn outcomes(point: &CrashPoint, most: u64, seed: u64) -> Vec<Crash> {
     if let Some(all) = point.unit_subsets().filter(|_| point.pending.len() <= 2) {
         let all: Vec<_> = all.collect();
         if all.len() as u64 <= most {
@@ -188,7 +204,7 @@ fn outcomes(point: &CrashPoint, most: u64, seed: u64) -> Vec<quire_device::Crash
 }
 
 /// Identifies a state: the bytes at the places that were pending, and the durable step.
-fn fingerprint(steps: u64, image: &Image, point: &CrashPoint) -> u64 {
+pub(crate) fn fingerprint(steps: u64, image: &Image, point: &CrashPoint) -> u64 {
     let mut h = DefaultHasher::new();
     (steps - point.pending.len() as u64).hash(&mut h);
     let mut buf = vec![0; 512];

@@ -12,3 +12,5 @@ pub mod observe;
 pub mod ops;
 pub mod run;
 pub mod shrink;
+#[cfg(feature = "shuttle")]
+pub mod writers;

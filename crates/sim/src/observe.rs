@@ -55,8 +55,16 @@ pub struct Observed {
 /// # Errors
 /// Whatever reading it says.
 pub fn observe(v: &Volume) -> Result<Observed> {
+    observe_below(v, Ino::ROOT)
+}
+
+/// Reads the tree that begins at a directory.
+///
+/// # Errors
+/// Whatever reading it says.
+pub fn observe_below(v: &Volume, top: Ino) -> Result<Observed> {
     let mut out = Observed::default();
-    visit(v, &mut out, Vec::new(), Ino::ROOT)?;
+    visit(v, &mut out, Vec::new(), top)?;
     Ok(out)
 }
 

@@ -57,24 +57,24 @@ pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, route: Route) 
 const CRED: Cred = Cred { uid: 0, gid: 0 };
 
 /// Looks a place up; the caller holds no reference afterwards, which a single-threaded run may do.
-fn find(v: &Volume, p: Place) -> Result<Ino> {
-    let dir = find_dir(v, p.dir)?;
+fn find(v: &Volume, top: Ino, p: Place) -> Result<Ino> {
+    let dir = find_dir(v, top, p.dir)?;
     let a = v.lookup(dir, &p.bytes())?;
     v.forget(a.ino, 1);
     Ok(a.ino)
 }
 
-fn find_file(v: &Volume, p: Place) -> Result<Ino> {
-    let ino = find(v, p)?;
+fn find_file(v: &Volume, top: Ino, p: Place) -> Result<Ino> {
+    let ino = find(v, top, p)?;
     let a = v.getattr(ino)?;
     if a.mode & quire_layout::inode::mode::FMT == quire_layout::inode::mode::REG { Ok(ino) } else { Err(Error::IsDir) }
 }
 
-fn find_dir(v: &Volume, dir: u8) -> Result<Ino> {
+fn find_dir(v: &Volume, top: Ino, dir: u8) -> Result<Ino> {
     if dir == 0 {
-        return Ok(Ino::ROOT);
+        return Ok(top);
     }
-    let a = v.lookup(Ino::ROOT, &dir_name(dir))?;
+    let a = v.lookup(top, &dir_name(dir))?;
     v.forget(a.ino, 1);
     Ok(a.ino)
 }
@@ -90,18 +90,26 @@ fn create(v: &Volume, dir: Ino, name: &[u8], kind: NewKind<'_>, mode: u16) -> Re
 /// # Errors
 /// What the volume says.
 pub fn call(v: &Volume, held: &mut Vec<Ino>, op: &SimOp) -> Result<()> {
+    call_below(v, Ino::ROOT, held, op)
+}
+
+/// Does one call in a tree that begins at the directory `top`.
+///
+/// # Errors
+/// What the volume says.
+pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Result<()> {
     match *op {
-        SimOp::Create(p) => create(v, find_dir(v, p.dir)?, &p.bytes(), NewKind::File, 0o644),
-        SimOp::Symlink(p, n) => create(v, find_dir(v, p.dir)?, &p.bytes(), NewKind::Symlink(&target(n)), 0o777),
+        SimOp::Create(p) => create(v, find_dir(v, top, p.dir)?, &p.bytes(), NewKind::File, 0o644),
+        SimOp::Symlink(p, n) => create(v, find_dir(v, top, p.dir)?, &p.bytes(), NewKind::Symlink(&target(n)), 0o777),
         SimOp::Mknod(p) => {
             let kind = NewKind::Node { file_type: quire_layout::inode::mode::FIFO, device: (0, 0) };
-            create(v, find_dir(v, p.dir)?, &p.bytes(), kind, 0o600)
+            create(v, find_dir(v, top, p.dir)?, &p.bytes(), kind, 0o600)
         }
-        SimOp::Mkdir(d) => create(v, Ino::ROOT, &dir_name(d), NewKind::Dir, 0o755),
-        SimOp::Rmdir(d) => v.rmdir(Ino::ROOT, &dir_name(d)),
-        SimOp::Unlink(p) => v.unlink(find_dir(v, p.dir)?, &p.bytes()),
+        SimOp::Mkdir(d) => create(v, top, &dir_name(d), NewKind::Dir, 0o755),
+        SimOp::Rmdir(d) => v.rmdir(top, &dir_name(d)),
+        SimOp::Unlink(p) => v.unlink(find_dir(v, top, p.dir)?, &p.bytes()),
         SimOp::UnlinkOpen(p) => {
-            let dir = find_dir(v, p.dir)?;
+            let dir = find_dir(v, top, p.dir)?;
             let a = v.lookup(dir, &p.bytes())?;
             held.push(a.ino);
             v.unlink(dir, &p.bytes())
@@ -111,49 +119,52 @@ pub fn call(v: &Volume, held: &mut Vec<Ino>, op: &SimOp) -> Result<()> {
             Ok(())
         }
         SimOp::JournalData(p, on) => {
-            let ino = find_file(v, p)?;
+            let ino = find_file(v, top, p)?;
             let old = v.get_flags(ino)?;
             let flag = quire_layout::inode::flags::JOURNAL_DATA;
             v.set_flags(ino, if on { old | flag } else { old & !flag })
         }
         SimOp::Rename(a, b) => {
-            let (da, db) = (find_dir(v, a.dir)?, find_dir(v, b.dir)?);
+            let (da, db) = (find_dir(v, top, a.dir)?, find_dir(v, top, b.dir)?);
             v.rename(da, &a.bytes(), db, &b.bytes(), RenameFlags::default())
         }
         SimOp::Exchange(a, b) => {
-            let (da, db) = (find_dir(v, a.dir)?, find_dir(v, b.dir)?);
+            let (da, db) = (find_dir(v, top, a.dir)?, find_dir(v, top, b.dir)?);
             v.rename(da, &a.bytes(), db, &b.bytes(), RenameFlags { exchange: true, ..RenameFlags::default() })
         }
         SimOp::Link(a, b) => {
-            let (ino, dir) = (find(v, a)?, find_dir(v, b.dir)?);
+            let (ino, dir) = (find(v, top, a)?, find_dir(v, top, b.dir)?);
             let a = v.link(ino, dir, &b.bytes())?;
             v.forget(a.ino, 1);
             Ok(())
         }
         SimOp::Write { place, offset, len, fill, sync } => {
-            let ino = find_file(v, place)?;
+            let ino = find_file(v, top, place)?;
             let flags = WriteFlags { sync, ..WriteFlags::default() };
             v.write(ino, u64::from(offset), &pattern(fill, offset, len), flags).map(drop)
         }
-        SimOp::Truncate(p, size) => v.truncate(find_file(v, p)?, u64::from(size)),
+        SimOp::Truncate(p, size) => v.truncate(find_file(v, top, p)?, u64::from(size)),
         SimOp::Punch { place, offset, len } => {
-            v.fallocate(find_file(v, place)?, Falloc::PunchHole, u64::from(offset), u64::from(len))
+            v.fallocate(find_file(v, top, place)?, Falloc::PunchHole, u64::from(offset), u64::from(len))
         }
-        SimOp::Allocate { place, offset, len } => {
-            v.fallocate(find_file(v, place)?, Falloc::Allocate { keep_size: false }, u64::from(offset), u64::from(len))
-        }
+        SimOp::Allocate { place, offset, len } => v.fallocate(
+            find_file(v, top, place)?,
+            Falloc::Allocate { keep_size: false },
+            u64::from(offset),
+            u64::from(len),
+        ),
         SimOp::Chmod(p, mode) => {
             let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
-            v.setattr(find_file(v, p)?, &change).map(drop)
+            v.setattr(find_file(v, top, p)?, &change).map(drop)
         }
         SimOp::SetXattr(p, which, len) => {
-            v.setxattr(find_file(v, p)?, &xattr_name(which), &xattr_value(which, len), XattrFlags::Any)
+            v.setxattr(find_file(v, top, p)?, &xattr_name(which), &xattr_value(which, len), XattrFlags::Any)
         }
-        SimOp::RemoveXattr(p, which) => v.removexattr(find_file(v, p)?, &xattr_name(which)),
-        SimOp::Fsync(p) => v.fsync(find_file(v, p)?, false),
-        SimOp::Fdatasync(p) => v.fsync(find_file(v, p)?, true),
+        SimOp::RemoveXattr(p, which) => v.removexattr(find_file(v, top, p)?, &xattr_name(which)),
+        SimOp::Fsync(p) => v.fsync(find_file(v, top, p)?, false),
+        SimOp::Fdatasync(p) => v.fsync(find_file(v, top, p)?, true),
         SimOp::Checkpoint => v.checkpoint(),
-        SimOp::FsyncDir(d) => v.fsync(find_dir(v, d)?, false),
+        SimOp::FsyncDir(d) => v.fsync(find_dir(v, top, d)?, false),
         SimOp::Sync => v.sync(),
         SimOp::Step => v.step().map(drop),
     }

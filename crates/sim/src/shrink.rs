@@ -1,6 +1,6 @@
 //! Finds a shorter list of calls that fails, too.
 
-use crate::explore::{Config, Effort, Failure, explore_ops};
+use crate::explore::{Config, Effort, Failure, explore_kept};
 use quire_device::Image;
 
 /// Leaves out calls, in pieces that halve, as long as something still fails. At most `tries` runs.
@@ -8,15 +8,15 @@ use quire_device::Image;
 pub fn shrink(config: &Config, base: &Image, failure: Failure, effort: Effort, tries: usize) -> Failure {
     let mut best = failure;
     let mut left = tries;
-    let mut piece = best.ops.len().div_ceil(2);
+    let mut piece = best.kept.len().div_ceil(2);
     while piece > 0 && left > 0 {
         let mut at = 0;
         let mut shorter = false;
-        while at < best.ops.len() && left > 0 {
-            let mut ops = best.ops.clone();
-            ops.drain(at..(at + piece).min(ops.len()));
+        while at < best.kept.len() && left > 0 {
+            let mut kept = best.kept.clone();
+            kept.drain(at..(at + piece).min(kept.len()));
             left -= 1;
-            match explore_ops(config, base, best.seed, &ops, effort) {
+            match explore_kept(config, base, best.seed, &kept, effort) {
                 Err(f) => {
                     best = *f;
                     shorter = true;

@@ -1,7 +1,7 @@
-//! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more than the default, `QUIRE_SIM_SEED` for
-//! one seed only, `QUIRE_SIM_FIRST` for seeds from there on.
+//! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more than the default, `QUIRE_SIM_FIRST` for seeds from there
+//! on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
 
-use quire_sim::explore::{Config, Effort, Report, explore, fresh_image};
+use quire_sim::explore::{Config, Effort, Report, explore, explore_kept, fresh_image};
 use quire_sim::ops::Mix;
 use quire_sim::run::Route;
 use quire_sim::shrink::shrink;
@@ -19,7 +19,11 @@ fn config(name: &'static str, route: Route) -> Config {
 
 /// Each mix in turn, a third of the states each.
 fn explore_config(config: &Config) {
+    let only = std::env::var("QUIRE_SIM_MIX").ok();
     for (mix, leave) in [(Mix::General, None), (Mix::Overwrite, None), (Mix::Reuse, Some(220))] {
+        if only.as_ref().is_some_and(|o| *o != format!("{mix:?}")) {
+            continue;
+        }
         explore_mix(&Config { mix, leave, ..config.clone() });
     }
 }
@@ -28,10 +32,16 @@ fn explore_mix(config: &Config) {
     let base = fresh_image(config);
     let wanted = number("QUIRE_SIM_STATES").unwrap_or(5_100) / 3;
     let only = number("QUIRE_SIM_SEED");
+    let kept = std::env::var("QUIRE_SIM_KEEP").ok();
+    let kept = kept.map(|k| k.split(',').map(|i| i.parse().expect("numbers of calls")).collect::<Vec<usize>>());
     let mut report = Report::default();
     let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
     for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
-        match explore(config, &base, seed, EFFORT) {
+        let found = match &kept {
+            Some(kept) => explore_kept(config, &base, seed, kept, EFFORT),
+            None => explore(config, &base, seed, EFFORT),
+        };
+        match found {
             Ok(r) => report.add(&r),
             Err(f) => {
                 let f = if only.is_some() { *f } else { shrink(config, &base, *f, EFFORT, 60) };

@@ -1,0 +1,83 @@
+//! Several writers at once, their interleaving and everything else decided by a seed:
+//! `cargo test -p quire-sim --features shuttle --test writers`. `QUIRE_SIM_STATES`, `QUIRE_SIM_SEED`, `QUIRE_SIM_FIRST` as for `crash`.
+
+use quire_sim::explore::{Config, Effort, Report, fresh_image};
+use quire_sim::ops::Mix;
+use quire_sim::run::Route;
+use quire_sim::writers::explore;
+
+const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
+const EFFORT: Effort = Effort { calls: 24, outcomes: 4, fsck_every: 40, double_every: 0 };
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn explore_config(name: &'static str, route: Route) {
+    let wanted = number("QUIRE_SIM_STATES").unwrap_or(1500) / 2;
+    let only = number("QUIRE_SIM_SEED");
+    let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
+    for mix in [Mix::General, Mix::Reuse] {
+        if std::env::var("QUIRE_SIM_MIX").is_ok_and(|o| o != format!("{mix:?}")) {
+            continue;
+        }
+        let config = Config { name, route, mix, leave: None, mke2fs: MKE2FS, size: "8M" };
+        let base = fresh_image(&config);
+        let mut report = Report::default();
+        for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
+            match explore(&config, &base, seed, EFFORT, 2 + seed % 2) {
+                Ok(r) => report.add(&r),
+                Err(f) => panic!("{f}"),
+            }
+            if report.distinct >= wanted {
+                break;
+            }
+        }
+        println!("writers {name} {mix:?}: {report:?}");
+    }
+}
+
+#[test]
+fn ordered() {
+    explore_config("ordered", Route::Ordered);
+}
+
+#[test]
+fn journal() {
+    explore_config("journal", Route::Journal);
+}
+
+#[test]
+fn auto() {
+    explore_config("auto", Route::Auto);
+}
+
+/// The same seed gives the same calls, the same interleaving, and the same crash states.
+#[test]
+fn one_seed_determines_all() {
+    let config =
+        Config { name: "ordered", route: Route::Ordered, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
+    let base = fresh_image(&config);
+    let report = |seed| explore(&config, &base, seed, EFFORT, 3).unwrap();
+    assert_eq!(report(5), report(5));
+    assert_ne!(report(5), report(6));
+}
+
+/// Broken engines are found with several writers, too.
+#[cfg(feature = "mutants")]
+#[test]
+fn mutants_are_found() {
+    use quire_device::Mutant;
+    let config =
+        Config { name: "ordered", route: Route::Ordered, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
+    let base = fresh_image(&config);
+    for mutant in [Mutant::FsyncEarly, Mutant::NoFlushBeforeCommit] {
+        let found = (1..30).find(|seed| {
+            Mutant::set(Some(mutant));
+            let result = explore(&config, &base, *seed, EFFORT, 2);
+            Mutant::set(None);
+            result.is_err()
+        });
+        assert!(found.is_some(), "{mutant:?} is not found");
+    }
+}
