@@ -331,7 +331,7 @@ impl Recording {
         };
         let start = CrashPoint { durable: self.start.clone(), pending: Vec::new(), unit: self.unit };
         let (mut point, mut folded, mut completed) = (start.clone(), 0, 0);
-        let first = wanted(0, false).then(|| (0, start));
+        let first = wanted(0, false).then_some((0, start));
         let later = self.events.iter().enumerate().flat_map(move |(i, event)| {
             let mut points = Vec::new();
             match event {

@@ -82,7 +82,7 @@ fn entries(s: &State, id: NodeId) -> Option<BTreeMap<Vec<u8>, NodeId>> {
 }
 
 /// Every path of a state, with its node.
-fn paths(s: &State) -> Vec<(Path, NodeId)> {
+pub(crate) fn paths(s: &State) -> Vec<(Path, NodeId)> {
     let mut out = vec![(Vec::new(), ROOT)];
     for (name, id) in s.entries(ROOT) {
         out.push((name.clone(), *id));
@@ -94,7 +94,7 @@ fn paths(s: &State) -> Vec<(Path, NodeId)> {
 }
 
 /// The names and attributes of a state, or why the observed tree has others.
-fn names_match(s: &State, seen: &Observed) -> Result<BTreeMap<NodeId, Path>, String> {
+pub(crate) fn names_match(s: &State, seen: &Observed) -> Result<BTreeMap<NodeId, Path>, String> {
     let want = paths(s);
     if want.len() != seen.nodes.len() {
         return Err(format!("{} names instead of {}", seen.nodes.len(), want.len()));

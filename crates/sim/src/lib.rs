@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 pub mod check;
 pub mod explore;
+pub mod faults;
 pub mod flip;
 pub mod hostile;
 pub mod model;

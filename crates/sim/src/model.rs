@@ -47,6 +47,7 @@ pub enum Outcome {
 }
 
 /// All states of a run, in order: `states[i]` is the one after `i` operations.
+#[derive(Clone)]
 pub struct History {
     pub states: Vec<State>,
     /// For each operation, what it was about.
@@ -163,6 +164,29 @@ impl History {
         self.states.push(if outcome == Outcome::Refused { self.now().clone() } else { s });
         self.outcomes.push(outcome);
         outcome
+    }
+
+    /// The last operation was refused after all, for reasons that the model does not know.
+    ///
+    /// # Panics
+    /// If there was none.
+    pub fn refuse_last(&mut self) {
+        let n = self.outcomes.len() - 1;
+        self.states[n + 1] = self.states[n].clone();
+        self.outcomes[n] = Outcome::Refused;
+    }
+
+    /// Files whose data is not known are empty in all states.
+    pub fn forget_data(&mut self, of: &std::collections::BTreeSet<NodeId>) {
+        for s in &mut self.states {
+            for id in of {
+                if let Some(node) = s.nodes.get_mut(id)
+                    && let Kind::File(data) = &mut Arc::make_mut(node).kind
+                {
+                    *data = Arc::default();
+                }
+            }
+        }
     }
 
     fn add(&mut self, s: &mut State, dir: NodeId, name: Vec<u8>, kind: Kind, mode: u16) -> Outcome {
