@@ -129,8 +129,10 @@ pub fn fresh_image(config: &Config) -> Image {
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
     let ino = v.create(Ino::ROOT, FILLER, &new).expect("create").ino;
     let free = v.statfs().expect("statfs").free.saturating_sub(leave);
-    let bytes = free << v.superblock().block_size().bits();
-    v.fallocate(ino, Falloc::Allocate { keep_size: false }, 0, bytes).expect("fill");
+    // As many as the allocator's reserve allows.
+    let bits = v.superblock().block_size().bits();
+    let fill = |n: u64| v.fallocate(ino, Falloc::Allocate { keep_size: false }, 0, n << bits);
+    (free.saturating_sub(400)..=free).rev().find(|n| fill(*n).is_ok()).expect("fill");
     v.forget(ino, 1);
     v.close().expect("unmount");
     device.live()

@@ -87,7 +87,7 @@ fn a_device_that_goes_leaves_what_was_durable() {
 fn a_device_that_lies_does_no_worse_than_errors() {
     let kinds = [FaultKind::Lost, FaultKind::FlipBit(3), FaultKind::FlipBit(4099), FaultKind::FlipBit(7001)];
     let sum = campaign("a_device_that_lies_does_no_worse_than_errors", &kinds);
-    assert!(sum.hit > sum.runs / 3, "{sum:?}");
+    assert!(sum.hit > sum.runs / 5, "{sum:?}");
 }
 
 /// At every point of a workload at which space may run out: with 0, 1, 2, ... blocks left when it begins.
@@ -96,7 +96,7 @@ fn a_full_disk_leaks_nothing() {
     let mut full = 0;
     for (name, route) in ROUTES {
         // As few as the filler leaves, and so many that nothing is refused.
-        for leave in (20..170).step_by(3) {
+        for leave in (0..160).step_by(4) {
             let config = config(name, route, Some(leave));
             let base = fresh_image(&config);
             for seed in seeds(1) {
