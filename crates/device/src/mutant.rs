@@ -41,6 +41,8 @@ pub enum Mutant {
     ReusedUnderCheckpoint,
     /// The next commit after one that failed is tried as if nothing had been (J5).
     FailureForgotten,
+    /// A file that is no longer journaled is written in place though its blocks are live in the log (F9, `adaptive`).
+    ModeChangedInPlace,
 }
 
 impl Mutant {
@@ -49,7 +51,7 @@ impl Mutant {
         [Mutant::CommitsOverlap, Mutant::StaleLoadKept, Mutant::ReusedUnderCheckpoint, Mutant::FailureForgotten];
 
     /// Those that the simulator finds.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 15] = [
         Mutant::NoFlushBeforeCommit,
         Mutant::TailBeforeHomeFlush,
         Mutant::RevokeForgotten,
@@ -64,6 +66,7 @@ impl Mutant {
         Mutant::JournaledInPlace,
         Mutant::CompletionIsDurable,
         Mutant::TornSuperblockRefused,
+        Mutant::ModeChangedInPlace,
     ];
 
     /// True if this engine is broken so.

@@ -163,10 +163,14 @@ impl Choices {
     #[must_use]
     pub fn unbuilt(self) -> Option<String> {
         match self.route {
-            Route::None | Route::Writeback | Route::Ordered | Route::Journal | Route::Overwrite | Route::Auto => {}
-            Route::Adaptive | Route::Selective => {
-                return Some(format!("data={}", self.route));
-            }
+            Route::None
+            | Route::Writeback
+            | Route::Ordered
+            | Route::Journal
+            | Route::Adaptive
+            | Route::Overwrite
+            | Route::Auto => {}
+            Route::Selective => return Some(format!("data={}", self.route)),
         }
         match self.log() {
             Ok(LogKind::Nvram) => Some(format!("commit_mode={}", self.commit)),

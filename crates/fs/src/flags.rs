@@ -118,6 +118,9 @@ impl Volume {
             let new = (wanted & MODIFIABLE) | (old & !MODIFIABLE);
             check_change(old, new)?;
             inode.set_flags(new);
+            if (old ^ new) & JOURNAL_DATA != 0 {
+                crate::mode::flag_changed(op, ino, &mut inode)?;
+            }
             let now = op.now();
             inode.set_time(Time::Change, now);
             op.put_inode(ino, &mut inode)?;

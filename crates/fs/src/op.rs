@@ -7,6 +7,8 @@
 
 use crate::alloc::Pool;
 use crate::error::{Error, Result};
+use crate::mode::by_rule;
+use crate::options::Route;
 use crate::state::{Deferred, FsState};
 use crate::volume::Inner;
 use quire_device::Buf;
@@ -297,6 +299,13 @@ impl<'v> Op<'v> {
     /// Gives the caller of the running API call a reference on an inode, when the operation succeeds.
     pub fn add_ref(&mut self, ino: Ino) {
         self.deferred.refs.push(ino);
+    }
+
+    /// An inode is known by this name from now on, as far as rules are concerned.
+    pub(crate) fn note_name(&mut self, ino: Ino, name: &[u8]) {
+        if self.vol.options.route == Route::Adaptive {
+            self.deferred.named.push((ino, by_rule(&self.vol.options.journal_rules, name)));
+        }
     }
 
     /// References that users hold on an inode.

@@ -2,6 +2,7 @@
 
 pub use crate::choices::Route;
 use crate::choices::{Checkpoint, Choices, CommitMode, Record};
+use crate::mode::{FileMode, ModeRule};
 use quire_layout::superblock::OnError;
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ pub struct Options {
     pub checkpoint: Checkpoint,
     /// `data=auto`: new data of at most so many bytes rides in the commit that somebody waits for. `None`: as the device's pace says.
     pub auto_threshold: Option<u64>,
+    /// `data=adaptive`: the mode of files of which nothing else is said.
+    pub adaptive_default: FileMode,
+    /// `data=adaptive`: modes by name; the first rule that fits counts.
+    pub journal_rules: Vec<ModeRule>,
     /// `None`: what the superblock says.
     pub on_error: Option<OnError>,
     pub atime: Atime,
@@ -57,6 +62,8 @@ impl Default for Options {
             commit_mode: CommitMode::Barrier,
             checkpoint: Checkpoint::Lazy,
             auto_threshold: None,
+            adaptive_default: FileMode::Journal,
+            journal_rules: ModeRule::builtin(),
             on_error: None,
             atime: Atime::Relative,
             commit_interval: Duration::from_secs(5),

@@ -6,6 +6,7 @@
 use crate::alloc::{AllocState, Delta};
 use crate::changes::Changes;
 use crate::dir::EmptyScans;
+use crate::mode::{FileMode, RuledNames};
 use crate::orphan::{Orphans, Place};
 use crate::xattr::SharedBlocks;
 use quire_layout::{BlockNo, Ino, Tid};
@@ -28,6 +29,8 @@ pub(crate) struct FsState {
     pub changes: Changes,
     /// Where interrupted looks into large directories for names have come to: hints.
     pub empty_scans: EmptyScans,
+    /// Files for whose names a rule of `data=adaptive` speaks.
+    pub ruled_names: RuledNames,
 }
 
 /// What an operation does beyond block images, applied when it succeeds.
@@ -45,6 +48,8 @@ pub(crate) struct Deferred {
     pub xattr_blocks: Vec<(u32, BlockNo)>,
     /// Inodes changed, and whether in more than times.
     pub changed: Vec<(Ino, bool)>,
+    /// Inodes reached by a name, and what a rule says of it.
+    pub named: Vec<(Ino, Option<FileMode>)>,
 }
 
 impl FsState {
@@ -62,6 +67,10 @@ impl FsState {
         }
         for ino in d.refs {
             *self.refs.entry(ino).or_default() += 1;
+        }
+        for (ino, rule) in d.named {
+            let refs = &self.refs;
+            self.ruled_names.note(ino, rule, |ino| refs.contains_key(&ino));
         }
     }
 }

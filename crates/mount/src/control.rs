@@ -23,6 +23,9 @@ pub(crate) const STATS: u32 = command(16000, 2);
 pub(crate) const SYNC: u32 = command(0, 3);
 pub(crate) const FREEZE: u32 = command(0, 4);
 pub(crate) const THAW: u32 = command(0, 5);
+/// On any file or directory: what is said about its data. Four bytes: 0 nothing, 1 journal, 2 ordered.
+pub const GET_JOURNAL: u32 = command(4, 6);
+pub const SET_JOURNAL: u32 = 1 << 30 | 4 << 16 | (b'Q' as u32) << 8 | 7;
 
 /// What a mount tells about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

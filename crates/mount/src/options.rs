@@ -5,6 +5,7 @@
 
 use quire_fs::choices::{Checkpoint, Choices, CommitMode, Profile, Record};
 use quire_fs::options::{Atime, Route};
+use quire_fs::{FileMode, ModeRule};
 use quire_layout::superblock::{OnError, Superblock, default_opts};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct MountOptions {
     pub checkpoint: Option<Checkpoint>,
     /// Bytes.
     pub auto_threshold: Option<u64>,
+    pub adaptive_default: Option<FileMode>,
+    pub journal_rules: Option<Vec<ModeRule>>,
     pub on_error: Option<OnError>,
     pub atime: Option<Atime>,
     /// Reading a directory does not count as access.
@@ -150,10 +153,22 @@ impl MountOptions {
     /// # Errors
     /// As [`MountOptions::parse`].
     pub fn add(&mut self, list: &str) -> Result<(), OptionError> {
-        list.split(',').filter(|o| !o.is_empty()).try_for_each(|option| match option.split_once('=') {
-            Some((name, value)) => self.set_value(option, name, value),
-            None => self.set(option),
-        })
+        let mut rules = false;
+        for option in list.split(',').filter(|o| !o.is_empty()) {
+            rules = match option.split_once('=') {
+                // A list of rules has commas of its own.
+                Some(_) if rules && self.add_rule(option) => true,
+                Some((name, value)) => {
+                    self.set_value(option, name, value)?;
+                    name == "journal_rule"
+                }
+                None => {
+                    self.set(option)?;
+                    false
+                }
+            };
+        }
+        Ok(())
     }
 
     fn set(&mut self, option: &str) -> Result<(), OptionError> {
@@ -202,6 +217,16 @@ impl MountOptions {
         Ok(())
     }
 
+    /// One more rule, if it is one: options that have a mode as their value stay what they are.
+    fn add_rule(&mut self, option: &str) -> bool {
+        if option.starts_with("data=") || option.starts_with("adaptive_default=") {
+            return false;
+        }
+        let (Ok(more), Some(rules)) = (ModeRule::parse(option), &mut self.journal_rules) else { return false };
+        rules.extend(more);
+        true
+    }
+
     fn set_value(&mut self, option: &str, name: &str, value: &str) -> Result<(), OptionError> {
         match name {
             "data" => self.data = Some(choice(option, value)?),
@@ -210,6 +235,8 @@ impl MountOptions {
             "checkpoint" => self.checkpoint = Some(choice(option, value)?),
             "profile" => self.set_choices(choice::<Profile>(option, value)?.choices()),
             "auto_threshold" => self.auto_threshold = Some(bytes(option, value)?),
+            "adaptive_default" => self.adaptive_default = Some(value.parse().map_err(|why: &str| bad(option, why))?),
+            "journal_rule" => self.journal_rules = Some(ModeRule::parse(value).map_err(|why| bad(option, why))?),
             "errors" => self.on_error = Some(on_error(option, value)?),
             "data_err" => only(option, value, "ignore")?,
             "dax" => only(option, value, "never")?,
@@ -286,6 +313,8 @@ impl MountOptions {
             read_only: self.read_only,
             no_load: self.no_load,
             auto_threshold: self.auto_threshold,
+            adaptive_default: self.adaptive_default.unwrap_or(fallback.adaptive_default),
+            journal_rules: self.journal_rules.clone().unwrap_or_else(|| fallback.journal_rules.clone()),
             on_error: self.on_error,
             atime: self.atime.unwrap_or(Atime::Relative),
             commit_interval: self.commit.unwrap_or(fallback.commit_interval),
@@ -404,6 +433,11 @@ mod tests {
         assert_eq!((o.atime, o.no_dir_atime, o.grpid), (Some(Atime::No), true, Some(true)));
         assert_eq!((o.discard, o.acl, o.user_xattr), (Some(false), Some(false), Some(false)));
         assert_eq!(parse("commit=0").commit, None);
+        let o = parse(
+            "data=adaptive,record=block,commit_mode=barrier,journal_rule=*.db=journal,*-wal=ordered,adaptive_default=ordered,ro",
+        );
+        assert_eq!(o.journal_rules.unwrap().len(), 2);
+        assert!(o.read_only && o.adaptive_default == Some(FileMode::Ordered));
         assert_eq!(parse("profile=ext4-writeback").data, Some(Route::Writeback));
         assert_eq!(parse("journal_dev=0x0801").journal_path, Some("/dev/block/8:1".into()));
         assert!(parse("noload,rw").only_reads(), "without the journal nothing may be written");

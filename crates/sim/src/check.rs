@@ -9,6 +9,7 @@
 //! - **Data, route `journal`**: every file is exactly as in that `S(k)`.
 //! - **Data, routes `overwrite` and `auto`**: every file is exactly as in some `S(j)`, `f <= j <= n + 1`, with `f` as below: each write whole or absent,
 //!   whatever it overwrites and whatever it adds.
+//! - **Data, route `adaptive`**: a file all of whose changes from S(f) to S(n + 1) were journaled is as in `S(k)`; others as with `ordered`.
 //! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last fsync (or sync) and its last
 //!   rename, link or truncate among the first k calls, which do not overtake the data before them. Its size is that of some `S(j)`,
 //!   `f <= j <= n + 1`, and each of its sectors is that of some such `S(j)`, where a sector past the end counts as zeros.
@@ -137,8 +138,10 @@ fn data_of(s: &State, id: NodeId) -> Option<&[u8]> {
 /// The floor of a file's data under names `k`: what renames, links and truncates of it do not overtake.
 fn data_floor(ops: &[SimOp], h: &History, promised: &Floors, id: NodeId, k: usize) -> usize {
     let moved = |i: &usize| {
-        matches!(ops[*i], SimOp::Rename(..) | SimOp::Exchange(..) | SimOp::Link(..) | SimOp::Truncate(..))
-            && (h.outcomes[*i] == crate::model::Outcome::Done(Some(id)) || changed(h, *i).contains(&id))
+        matches!(
+            ops[*i],
+            SimOp::Rename(..) | SimOp::Exchange(..) | SimOp::Link(..) | SimOp::Truncate(..) | SimOp::JournalData(..)
+        ) && (h.outcomes[*i] == crate::model::Outcome::Done(Some(id)) || changed(h, *i).contains(&id))
     };
     let last_move = (0..k).rev().find(moved).unwrap_or(0);
     promised.data.get(&id).copied().unwrap_or(0).max(last_move)
@@ -151,6 +154,11 @@ fn sector(d: &[u8], n: usize) -> [u8; SECTOR] {
         out[..len].copy_from_slice(&rest[..len]);
     }
     out
+}
+
+/// True if the file's last change was journaled in each of these states.
+fn always_journaled(states: &[State], id: NodeId) -> bool {
+    states.iter().filter_map(|s| s.nodes.get(&id)).all(|n| n.journaled)
 }
 
 /// How bytes differ from the version that is most like them.
@@ -245,20 +253,19 @@ fn data_matches(
     for (id, path) in files {
         let ObservedKind::File(got) = &seen.nodes[path].kind else { continue };
         let shown = String::from_utf8_lossy(path);
+        let floor = data_floor(ops, h, promised, *id, k);
         if promised.lossy.contains(id) {
-            let floor = data_floor(ops, h, promised, *id, k);
             let versions: Vec<&[u8]> = (floor..=started).filter_map(|j| data_of(&h.states[j], *id)).collect();
             sectors_match(got, &versions).map_err(|e| format!("{shown} from S({floor}), which lost data: {e}"))?;
             continue;
         }
-        if route == Route::Journal {
+        if route == Route::Journal || route == Route::Adaptive && always_journaled(&h.states[floor..=started], *id) {
             let want = data_of(&h.states[k], *id).expect("the names match");
             if want != got.as_slice() {
                 return Err(format!("{shown} differs ({} bytes instead of {})", got.len(), want.len()));
             }
             continue;
         }
-        let floor = data_floor(ops, h, promised, *id, k);
         let versions: Vec<&[u8]> = (floor..=started).filter_map(|j| data_of(&h.states[j], *id)).collect();
         if matches!(route, Route::Overwrite | Route::Auto) {
             if !versions.contains(&got.as_slice()) {
@@ -269,7 +276,7 @@ fn data_matches(
         if !versions.iter().any(|v| v.len() == got.len()) {
             return Err(format!("{shown} has {} bytes, as in no state from S({floor})", got.len()));
         }
-        if route == Route::Ordered {
+        if matches!(route, Route::Ordered | Route::Adaptive) {
             sectors_match(got, &versions).map_err(|e| format!("{shown} from S({floor}): {e}"))?;
         }
     }

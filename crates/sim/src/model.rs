@@ -26,6 +26,10 @@ pub struct Node {
     /// Permission bits.
     pub mode: u16,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The flag `j`.
+    pub flag: bool,
+    /// The last change of its data was journaled, if modes count ([`crate::run::Route::Adaptive`]).
+    pub journaled: bool,
 }
 
 /// The whole tree at one moment.
@@ -115,6 +119,12 @@ impl State {
     }
 }
 
+/// True if a rule sends the data of files with this name through the journal.
+#[must_use]
+pub fn has_rule(p: Place) -> bool {
+    p.name == 2
+}
+
 /// The name of a top-level directory.
 #[must_use]
 pub fn dir_name(dir: u8) -> Vec<u8> {
@@ -141,7 +151,13 @@ pub fn target(len: u16) -> Vec<u8> {
 
 impl Default for History {
     fn default() -> Self {
-        let root = Node { kind: Kind::Dir(BTreeMap::new()), mode: 0o755, xattrs: BTreeMap::new() };
+        let root = Node {
+            kind: Kind::Dir(BTreeMap::new()),
+            mode: 0o755,
+            xattrs: BTreeMap::new(),
+            flag: false,
+            journaled: false,
+        };
         let state = State { nodes: BTreeMap::from([(ROOT, Arc::new(root))]) };
         History { states: vec![state], outcomes: Vec::new(), next: 1 }
     }
@@ -192,7 +208,7 @@ impl History {
     fn add(&mut self, s: &mut State, dir: NodeId, name: Vec<u8>, kind: Kind, mode: u16) -> Outcome {
         let id = self.next;
         self.next += 1;
-        s.nodes.insert(id, Arc::new(Node { kind, mode, xattrs: BTreeMap::new() }));
+        s.nodes.insert(id, Arc::new(Node { kind, mode, xattrs: BTreeMap::new(), flag: false, journaled: true }));
         s.entries_mut(dir).insert(name, id);
         Outcome::Done(Some(id))
     }
@@ -260,7 +276,10 @@ impl History {
             }
             SimOp::Fsync(p) | SimOp::Fdatasync(p) => s.find_file(p).map_or(Outcome::Refused, done),
             SimOp::FsyncDir(dir) => s.dir_id(dir).map_or(Outcome::Refused, done),
-            SimOp::JournalData(p, _) => s.find_file(p).map_or(Outcome::Refused, |_| Outcome::Done(None)),
+            SimOp::JournalData(p, on) => s.find_file(p).map_or(Outcome::Refused, |id| {
+                s.node_mut(id).flag = on;
+                done(id)
+            }),
             SimOp::Sync | SimOp::Step | SimOp::Release | SimOp::Checkpoint => Outcome::Done(None),
             SimOp::Mkdir(_) => Outcome::Refused,
             ref data => change_data(s, data),
@@ -291,6 +310,8 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
         other => unreachable!("{other:?} changes no data"),
     };
     let Some(id) = s.find_file(place) else { return Outcome::Refused };
+    let node = s.node_mut(id);
+    node.journaled = node.flag || has_rule(place);
     let data = s.data_mut(id);
     match *op {
         SimOp::Write { offset, len, fill, .. } => {

@@ -7,6 +7,7 @@ use quire_device::{BlockDevice, Clock, PowerLossDevice, VirtualClock};
 use quire_fs::file::{Falloc, WriteFlags};
 use quire_fs::{Cred, New, NewKind, RenameFlags, SetAttr, XattrFlags};
 use quire_fs::{Devices, Error, Options, Result, Volume, options};
+use quire_fs::{FileMode, ModeRule};
 use quire_layout::Ino;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub enum Route {
     Journal,
     Overwrite,
     Auto,
+    /// Files are ordered, but for those with the flag `j` and those whose name has a rule ([`crate::model::has_rule`]).
+    Adaptive,
 }
 
 impl Route {
@@ -29,6 +32,7 @@ impl Route {
             Route::Journal => options::Route::Journal,
             Route::Overwrite => options::Route::Overwrite,
             Route::Auto => options::Route::Auto,
+            Route::Adaptive => options::Route::Adaptive,
         }
     }
 }
@@ -50,7 +54,14 @@ const AUTO_THRESHOLD: u64 = 5 << 10;
 pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, route: Route) -> Result<Volume> {
     // So that some of what is written goes either way.
     let auto_threshold = Some(AUTO_THRESHOLD);
-    let options = Options { route: route.option(), cache_bytes: 1 << 20, auto_threshold, ..Options::default() };
+    let options = Options {
+        route: route.option(),
+        cache_bytes: 1 << 20,
+        auto_threshold,
+        adaptive_default: FileMode::Ordered,
+        journal_rules: vec![ModeRule::new("f2*", FileMode::Journal)],
+        ..Options::default()
+    };
     Volume::open(Devices::one(device), clock, options)
 }
 

@@ -76,6 +76,11 @@ fn overwrite() {
 }
 
 #[test]
+fn adaptive() {
+    explore_config(&config("adaptive", Route::Adaptive));
+}
+
+#[test]
 fn auto() {
     explore_config(&config("auto", Route::Auto));
 }

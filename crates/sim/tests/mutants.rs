@@ -18,11 +18,13 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
     Some(match mutant {
         // What it breaks is found in the log itself.
         Mutant::EscapeForgotten => Config { route: Route::Journal, mix: Mix::Overwrite, ..general },
+        Mutant::ModeChangedInPlace if route != Route::Adaptive => return None,
         // Every fsync of data is a commit, whose flush is another mutant's.
         Mutant::CompletionIsDurable if whole => return None,
-        Mutant::JournaledInPlace | Mutant::CompletionIsDurable | Mutant::UncommittedHome => {
-            Config { mix: Mix::Overwrite, ..general }
-        }
+        Mutant::JournaledInPlace
+        | Mutant::ModeChangedInPlace
+        | Mutant::CompletionIsDurable
+        | Mutant::UncommittedHome => Config { mix: Mix::Overwrite, ..general },
         Mutant::RevokeForgotten | Mutant::FreedReusedEarly => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         _ => general,
     })
@@ -36,7 +38,7 @@ fn hunt(mutant: Mutant, config: &Config) -> Option<String> {
         let found = match mutant {
             Mutant::ChecksumIgnored => flipped_log_is_noticed(config, &base, seed).err(),
             Mutant::EscapeForgotten => no_image_poses_as_log_block(config, &base, seed).err(),
-            Mutant::RevokeForgotten | Mutant::JournaledInPlace => {
+            Mutant::RevokeForgotten | Mutant::JournaledInPlace | Mutant::ModeChangedInPlace => {
                 explore(config, &base, seed, Effort { calls: 220, ..EFFORT }).err().map(|f| f.why)
             }
             _ => explore(config, &base, seed, EFFORT).err().map(|f| f.why),
@@ -75,6 +77,11 @@ fn every_mutant_is_found_with_overwrite() {
 #[test]
 fn every_mutant_is_found_with_auto() {
     every_mutant_is_found(Route::Auto);
+}
+
+#[test]
+fn every_mutant_is_found_with_adaptive() {
+    every_mutant_is_found(Route::Adaptive);
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub use route::AutoFigures;
 pub use seek::{FileExtent, Seek};
 pub(crate) use table::Files;
 pub use write::WriteFlags;
+pub(crate) use write::is_journaled_file;
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;

@@ -390,7 +390,8 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
 /// True if the log is the way for a block that is mapped (F9, F16).
 fn goes_to_log(op: &Op<'_>, b: BlockNo, unwritten: bool) -> bool {
     let overwritten = !unwritten && op.vol.whole_requests();
-    (overwritten || op.is_journaled(b)) && !Mutant::JournaledInPlace.is_on()
+    let mutant = Mutant::JournaledInPlace.is_on() || Mutant::ModeChangedInPlace.is_on();
+    (overwritten || op.is_journaled(b)) && !mutant
 }
 
 /// How a run of mapped blocks is written, and for how many of them that holds.

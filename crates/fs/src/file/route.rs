@@ -47,7 +47,13 @@ impl Inner {
 
     /// New blocks of a file that may ride in a commit.
     pub(crate) fn ride_blocks(&self) -> usize {
-        if self.options.route != Route::Auto || !self.journal.has_log() {
+        let rides = match self.options.route {
+            Route::Auto => true,
+            // JoJ: growth of an ordered file is journaled where that saves a flush.
+            Route::Adaptive => self.options.commit_mode != CommitMode::Barrier,
+            _ => false,
+        };
+        if !rides || !self.journal.has_log() {
             return 0;
         }
         usize::try_from(self.auto_figures().threshold / self.sb.block_size().bytes64()).unwrap_or(usize::MAX)
@@ -55,10 +61,10 @@ impl Inner {
 }
 
 impl Volume {
-    /// The boundary of `data=auto`; `None` on other routes.
+    /// The boundary of `data=auto`; `None` where new data goes one way only.
     #[must_use]
     pub fn auto_figures(&self) -> Option<AutoFigures> {
-        (self.inner.options.route == Route::Auto).then(|| self.inner.auto_figures())
+        (self.inner.ride_blocks() > 0).then(|| self.inner.auto_figures())
     }
 
     /// Bytes of a write request that is all or nothing after a crash, page-aligned; longer ones are split. `None`: the route

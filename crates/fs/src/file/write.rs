@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::flags::is_sync;
 use crate::inode_ops::{Privileges, drop_privileges};
 use crate::map::{self, Mapping};
+use crate::mode::{self, FileMode};
 use crate::namei::live;
 use crate::op::Op;
 use crate::options::Route;
@@ -246,7 +247,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
         at,
         len,
         size,
-        journaled: is_journaled_file(op, &inode),
+        journaled: is_journaled_file(op, ino, &inode)?,
         sync: is_sync(&inode),
         unmapped: HashSet::new(),
         pointers: BTreeSet::new(),
@@ -333,13 +334,17 @@ pub(super) fn max_size(op: &Op<'_>, inode: &Inode) -> u64 {
     if op.sb().features().has_ro_compat(ro_compat::LARGE_FILE) { max } else { max.min(i32::MAX.unsigned_abs().into()) }
 }
 
-/// True if updates of this file's data go through the journal.
-pub(super) fn is_journaled_file(op: &Op<'_>, inode: &Inode) -> bool {
-    match op.vol.options.route {
+/// True if updates of this file's data go through the journal, request by request.
+///
+/// # Errors
+/// Corrupt; miss.
+pub(crate) fn is_journaled_file(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<bool> {
+    Ok(match op.vol.options.route {
         Route::Journal => true,
         Route::None => false,
+        Route::Adaptive => op.vol.journal.has_log() && mode::of(op, ino, inode)? == FileMode::Journal,
         _ => op.vol.journal.has_log() && inode.has(flags::JOURNAL_DATA),
-    }
+    })
 }
 
 /// Refuses what the flags of an inode forbid. What the kernel's cache held was allowed earlier.

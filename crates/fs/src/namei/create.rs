@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::flags::{is_sync, may_add};
 use crate::inode_ops::{New, NewKind, make};
 use crate::orphan;
+use crate::mode;
 use crate::volume::Volume;
 use quire_layout::Ino;
 use quire_layout::dir::FileType;
@@ -26,6 +27,10 @@ impl Volume {
             may_add(&dir)?;
             let pool = new.cred.pool(op);
             let (ino, mut inode) = make(op, parent, &dir, new)?;
+            if mode::hand_down(op, (parent, &dir), (ino, &mut inode), name)? {
+                op.put_inode(ino, &mut inode)?;
+            }
+            op.note_name(ino, name);
             if inode.is_dir() {
                 dir::init(op, ino, &mut inode, parent, pool)?;
                 op.put_inode(ino, &mut inode)?;

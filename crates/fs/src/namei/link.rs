@@ -43,6 +43,7 @@ impl Volume {
             inode.set_time(Time::Change, op.now());
             op.put_inode(ino, &mut inode)?;
             op.add_ref(ino);
+            op.note_name(ino, new_name);
             Ok((Attr::of(op.sb(), ino, &inode), is_sync(&dir)))
         })?;
         self.settle(sync, tid)?;

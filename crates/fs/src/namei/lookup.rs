@@ -18,6 +18,7 @@ impl Volume {
             let entry = dir::lookup(op, parent, &inode, name)?.ok_or(Error::NotFound)?;
             let found = pointed_to(op, parent, entry.ino)?;
             op.add_ref(entry.ino);
+            op.note_name(entry.ino, name);
             Ok(Attr::of(op.sb(), entry.ino, &found))
         })?;
         Ok(self.with_pending(attr))

@@ -103,8 +103,15 @@ impl Volume {
                 None if flags.exchange => Err(Error::NotFound),
                 // Two names of one inode: POSIX says that nothing happens.
                 Some(t) if t.entry.ino == source.entry.ino => Ok((None, false)),
-                Some(t) if flags.exchange => exchange(op, dirs, source, t).map(|sync| (None, sync)),
-                target => replace(op, dirs, source, target, new_parent, new_name),
+                Some(t) if flags.exchange => {
+                    op.note_name(source.entry.ino, new_name);
+                    op.note_name(t.entry.ino, name);
+                    exchange(op, dirs, source, t).map(|sync| (None, sync))
+                }
+                target => {
+                    op.note_name(source.entry.ino, new_name);
+                    replace(op, dirs, source, target, new_parent, new_name)
+                }
             }
         })?;
         if let Some(ino) = evict {

@@ -4,6 +4,7 @@ use super::{MAX_VALUE, get, list, set};
 use crate::acl;
 use crate::error::{Error, Result};
 use crate::flags::may_change;
+use crate::mode;
 use crate::namei::live;
 use crate::op::Op;
 use crate::volume::Volume;
@@ -56,8 +57,16 @@ impl Volume {
         if value.len() > usize::try_from(MAX_VALUE).expect("fits") {
             return Err(Error::TooBig);
         }
+        let says_mode = ns == Namespace::USER && rest == mode::ATTRIBUTE;
+        if says_mode {
+            // Pages written so far go the way that was said then.
+            self.write_back_pending(ino)?;
+        }
         self.change(ino, |op, inode| {
             check_settable(ns, inode)?;
+            if says_mode {
+                mode::attribute_changes(inode, Some(value))?;
+            }
             if ns.is_acl() {
                 return acl::set(op, ino, inode, ns, value, flags);
             }
@@ -73,6 +82,9 @@ impl Volume {
         let (ns, rest) = self.attribute(name)?;
         self.change(ino, |op, inode| {
             check_settable(ns, inode)?;
+            if ns == Namespace::USER && rest == mode::ATTRIBUTE {
+                mode::attribute_changes(inode, None)?;
+            }
             match set(op, ino, inode, &Xattr::new(ns, rest, b""), true, XattrFlags::Any) {
                 // An object without an ACL has none already.
                 Err(Error::NoData) if ns.is_acl() => Ok(()),

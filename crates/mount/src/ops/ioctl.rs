@@ -6,6 +6,7 @@ use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::IOCTL_UNRESTRICTED;
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::atomic::Ordering;
+use quire_fs::FileMode;
 use quire_layout::Ino;
 use quire_layout::inode::flags;
 use rustix::io::Errno;
@@ -73,6 +74,12 @@ impl Server {
                 padded(&text, control::ABOUT_SIZE, out)
             }
             control::STATS => padded(self.stats().as_bytes(), control::STATS_SIZE, out),
+            control::GET_JOURNAL => out.u32(match self.volume.journal_mode(ino)?.0 {
+                None => 0,
+                Some(FileMode::Journal) => 1,
+                Some(FileMode::Ordered) => 2,
+            }),
+            control::SET_JOURNAL => self.set_journal(h, ino, given.u32()?),
             control::SYNC => Ok(self.volume.sync()?),
             control::FREEZE => self.freeze(h),
             control::THAW => self.thaw(h),
@@ -87,6 +94,20 @@ impl Server {
             return Err(Fail::of(Errno::PERM));
         }
         Ok(self.volume.set_flags(ino, wanted)?)
+    }
+
+    /// For root and the file's owner, who could set the attribute as well.
+    fn set_journal(&self, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
+        if h.uid != 0 && h.uid != self.volume.getattr(ino)?.uid {
+            return Err(Fail::of(Errno::PERM));
+        }
+        let mode = match wanted {
+            0 => None,
+            1 => Some(FileMode::Journal),
+            2 => Some(FileMode::Ordered),
+            _ => return Err(Fail::of(Errno::INVAL)),
+        };
+        Ok(self.volume.set_journal_mode(ino, mode)?)
     }
 
     /// The kernel does not check who may; the owner and root.

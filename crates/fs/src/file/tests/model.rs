@@ -228,5 +228,6 @@ models! {
     auto_4k: &["-t", "ext4", "-b", "4096"], 4096, options(Route::Auto);
     auto_1k: &["-t", "ext4", "-b", "1024"], 1024, riding(4096);
     auto_ext3: &["-t", "ext3", "-b", "1024"], 1024, riding(4096);
+    adaptive_1k: &["-t", "ext4", "-b", "1024"], 1024, small(Route::Adaptive);
     journal_ext3: &["-t", "ext3", "-b", "4096"], 4096, options(Route::Journal);
 }

@@ -4,10 +4,11 @@ use super::{Bench, file, image, options};
 use crate::choices::CommitMode;
 use crate::file::WriteFlags;
 use crate::options::Route;
-use crate::{Cred, Devices, New, NewKind, Options, RenameFlags, Volume};
+use crate::{Cred, Devices, FileMode, ModeRule, New, NewKind, Options, RenameFlags, Volume, XattrFlags};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, DeviceStats, MemDevice, Model, Modelled, Region, SystemClock, VirtualClock};
 use quire_layout::Ino;
+use quire_layout::inode::flags;
 use std::time::Duration;
 
 fn bench(route: Route, files: u32) -> Bench {
@@ -233,4 +234,80 @@ fn what_an_fsync_costs() {
     for (route, expected) in table {
         assert_eq!(costs(route), expected, "{route:?}");
     }
+}
+
+/// What precedes what: the setting, a rule, the directory's, the default; and it stays with the image.
+#[test]
+fn a_mode_is_set_ruled_handed_down_or_the_default() {
+    use FileMode::{Journal, Ordered};
+    let rules = ModeRule::parse("*-journal=journal,*-wal=ordered").unwrap();
+    for default in [Journal, Ordered] {
+        let o = Options { adaptive_default: default, journal_rules: rules.clone(), ..options(Route::Adaptive) };
+        let mut b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 1, o);
+        let v = b.volume.clone();
+        let new = |kind| New { kind, mode: 0o755, umask: 0, cred: Cred { uid: 0, gid: 0 } };
+        let make = |dir: Ino, name: &[u8], kind| v.create(dir, name, &new(kind)).unwrap().ino;
+        let mode = |ino| v.journal_mode(ino).unwrap();
+        assert_eq!(mode(make(Ino::ROOT, b"plain", NewKind::File)), (None, default));
+        let wal = make(Ino::ROOT, b"db-wal", NewKind::File);
+        let rollback = make(Ino::ROOT, b"db-journal", NewKind::File);
+        assert_eq!((mode(wal), mode(rollback)), ((None, Ordered), (None, Journal)));
+        // What is set counts more than a rule, by attribute or by flag; an ordinary name has none.
+        v.set_journal_mode(wal, Some(Journal)).unwrap();
+        assert_eq!(mode(wal), (Some(Journal), Journal));
+        assert_eq!(v.get_flags(wal).unwrap() & flags::JOURNAL_DATA, flags::JOURNAL_DATA);
+        v.setxattr(rollback, b"user.quire.journal", b"ordered", XattrFlags::Any).unwrap();
+        assert_eq!(mode(rollback), (Some(Ordered), Ordered));
+        assert!(v.setxattr(rollback, b"user.quire.journal", b"fast", XattrFlags::Any).is_err());
+        v.set_flags(rollback, v.get_flags(rollback).unwrap() | flags::JOURNAL_DATA).unwrap();
+        assert_eq!(mode(rollback), (Some(Journal), Journal));
+        assert!(v.getxattr(rollback, b"user.quire.journal").is_err(), "chattr has the last word");
+        v.set_journal_mode(rollback, None).unwrap();
+        v.rename(Ino::ROOT, b"db-journal", Ino::ROOT, b"kept-wal", RenameFlags::default()).unwrap();
+        assert_eq!(mode(rollback), (None, Ordered), "a rule goes by the name");
+        // Directories hand their setting down, but to names with rules; further down, too.
+        for set in [Journal, Ordered] {
+            let dir = make(Ino::ROOT, format!("{set}-{default}").as_bytes(), NewKind::Dir);
+            v.set_journal_mode(dir, Some(set)).unwrap();
+            let below = make(dir, b"below", NewKind::Dir);
+            assert_eq!(mode(make(dir, b"file", NewKind::File)), (Some(set), set));
+            assert_eq!(mode(make(below, b"file", NewKind::File)), (Some(set), set));
+            assert_eq!(mode(make(below, b"x-wal", NewKind::File)), (None, Ordered));
+            assert_eq!(mode(make(below, b"x-journal", NewKind::File)), (None, Journal));
+        }
+        b.remount();
+        let v = &b.volume;
+        assert_eq!(v.journal_mode(wal).unwrap(), (Some(Journal), Journal));
+        assert_eq!(v.journal_mode(rollback).unwrap(), (None, default), "by no name yet");
+        v.lookup(Ino::ROOT, b"kept-wal").unwrap();
+        assert_eq!(v.journal_mode(rollback).unwrap(), (None, Ordered));
+        b.check();
+    }
+}
+
+/// F9: a mode changes while records of the file are live, and back, with data pending.
+#[test]
+fn a_mode_may_change_at_any_time() {
+    let o = Options { adaptive_default: FileMode::Ordered, ..options(Route::Adaptive) };
+    let b = Bench::new("16M", &["-t", "ext4", "-b", "1024"], 1, o);
+    let mut r = super::Numbers(99);
+    let mut content = vec![0; 60_000];
+    write(&b, file(0), 0, &content);
+    for round in 0..60 {
+        let mode = [Some(FileMode::Journal), Some(FileMode::Ordered), None][usize::try_from(r.below(3)).unwrap()];
+        b.volume.set_journal_mode(file(0), mode).unwrap();
+        for _ in 0..r.below(4) {
+            let at = usize::try_from(r.below(50_000)).unwrap();
+            let data = r.bytes(usize::try_from(r.0 % 9000).unwrap() + 1);
+            write(&b, file(0), at as u64, &data);
+            content[at..at + data.len()].copy_from_slice(&data);
+        }
+        if r.below(3) == 0 {
+            b.volume.fsync(file(0), r.below(2) == 0).unwrap();
+            assert!(after_a_crash(&b, file(0), 1 << 20) == content, "round {round}");
+        }
+    }
+    b.volume.fsync(file(0), true).unwrap();
+    assert!(after_a_crash(&b, file(0), 1 << 20) == content);
+    b.check();
 }
