@@ -43,6 +43,8 @@ pub enum Mutant {
     FailureForgotten,
     /// A file that is no longer journaled is written in place though its blocks are live in the log (F9, `adaptive`).
     ModeChangedInPlace,
+    /// A sequence of journaled updates ends with its commit, not with its last record (F17, `selective`).
+    SequenceEndsEarly,
 }
 
 impl Mutant {
@@ -51,7 +53,7 @@ impl Mutant {
         [Mutant::CommitsOverlap, Mutant::StaleLoadKept, Mutant::ReusedUnderCheckpoint, Mutant::FailureForgotten];
 
     /// Those that the simulator finds.
-    pub const ALL: [Mutant; 15] = [
+    pub const ALL: [Mutant; 16] = [
         Mutant::NoFlushBeforeCommit,
         Mutant::TailBeforeHomeFlush,
         Mutant::RevokeForgotten,
@@ -67,6 +69,7 @@ impl Mutant {
         Mutant::CompletionIsDurable,
         Mutant::TornSuperblockRefused,
         Mutant::ModeChangedInPlace,
+        Mutant::SequenceEndsEarly,
     ];
 
     /// True if this engine is broken so.

@@ -162,16 +162,6 @@ impl Choices {
     /// What of these this version does not do yet, if anything.
     #[must_use]
     pub fn unbuilt(self) -> Option<String> {
-        match self.route {
-            Route::None
-            | Route::Writeback
-            | Route::Ordered
-            | Route::Journal
-            | Route::Adaptive
-            | Route::Overwrite
-            | Route::Auto => {}
-            Route::Selective => return Some(format!("data={}", self.route)),
-        }
         match self.log() {
             Ok(LogKind::Nvram) => Some(format!("commit_mode={}", self.commit)),
             Ok(LogKind::Quire) => Some(format!("record={} with commit_mode={}", self.record, self.commit)),

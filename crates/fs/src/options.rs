@@ -26,6 +26,8 @@ pub struct Options {
     pub checkpoint: Checkpoint,
     /// `data=auto`: new data of at most so many bytes rides in the commit that somebody waits for. `None`: as the device's pace says.
     pub auto_threshold: Option<u64>,
+    /// `data=selective`: smaller updates of a block are journaled, in bytes. `None`: smaller than a block.
+    pub write_threshold: Option<u64>,
     /// `data=adaptive`: the mode of files of which nothing else is said.
     pub adaptive_default: FileMode,
     /// `data=adaptive`: modes by name; the first rule that fits counts.
@@ -62,6 +64,7 @@ impl Default for Options {
             commit_mode: CommitMode::Barrier,
             checkpoint: Checkpoint::Lazy,
             auto_threshold: None,
+            write_threshold: None,
             adaptive_default: FileMode::Journal,
             journal_rules: ModeRule::builtin(),
             on_error: None,

@@ -22,6 +22,8 @@ pub struct MountOptions {
     pub checkpoint: Option<Checkpoint>,
     /// Bytes.
     pub auto_threshold: Option<u64>,
+    /// Bytes.
+    pub write_threshold: Option<u64>,
     pub adaptive_default: Option<FileMode>,
     pub journal_rules: Option<Vec<ModeRule>>,
     pub on_error: Option<OnError>,
@@ -234,6 +236,7 @@ impl MountOptions {
             "commit_mode" => self.commit_mode = Some(choice(option, value)?),
             "checkpoint" => self.checkpoint = Some(choice(option, value)?),
             "profile" => self.set_choices(choice::<Profile>(option, value)?.choices()),
+            "write_threshold" => self.write_threshold = Some(bytes(option, value)?),
             "auto_threshold" => self.auto_threshold = Some(bytes(option, value)?),
             "adaptive_default" => self.adaptive_default = Some(value.parse().map_err(|why: &str| bad(option, why))?),
             "journal_rule" => self.journal_rules = Some(ModeRule::parse(value).map_err(|why| bad(option, why))?),
@@ -313,6 +316,7 @@ impl MountOptions {
             read_only: self.read_only,
             no_load: self.no_load,
             auto_threshold: self.auto_threshold,
+            write_threshold: self.write_threshold,
             adaptive_default: self.adaptive_default.unwrap_or(fallback.adaptive_default),
             journal_rules: self.journal_rules.clone().unwrap_or_else(|| fallback.journal_rules.clone()),
             on_error: self.on_error,

@@ -10,18 +10,22 @@
 //! - **Data, routes `overwrite` and `auto`**: every file is exactly as in some `S(j)`, `f <= j <= n + 1`, with `f` as below: each write whole or absent,
 //!   whatever it overwrites and whatever it adds.
 //! - **Data, route `adaptive`**: a file all of whose changes from S(f) to S(n + 1) were journaled is as in `S(k)`; others as with `ordered`.
+//! - **Data, route `selective`**: as with `ordered`, and a block that no write has ever covered whole, so that all its sequences are
+//!   journaled, is as in one such `S(j)`.
 //! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last fsync (or sync) and its last
 //!   rename, link or truncate among the first k calls, which do not overtake the data before them. Its size is that of some `S(j)`,
 //!   `f <= j <= n + 1`, and each of its sectors is that of some such `S(j)`, where a sector past the end counts as zeros.
 //!   So no stale bytes, and nothing of another file (every write has bytes of its own). `writeback` promises the size only.
 //! - The tree is whole: link counts are the number of names, and e2fsck finds nothing.
 
-use crate::model::{History, Kind, NodeId, ROOT, State};
+use crate::model::{History, Kind, NodeId, Outcome, ROOT, State};
 use crate::observe::{Observed, ObservedKind, Path};
 use crate::ops::SimOp;
 use crate::run::Route;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// Bytes of a block of the images that `selective` is explored on.
+const BLOCK: usize = 1024;
 /// Unit of in-place writes that a tear leaves whole, in bytes.
 const SECTOR: usize = 512;
 
@@ -45,7 +49,7 @@ pub fn floors(ops: &[SimOp], h: &History, returned: usize) -> Floors {
         for id in changed(h, i) {
             touched.insert(id, i + 1);
         }
-        let crate::model::Outcome::Done(about) = h.outcomes[i] else { continue };
+        let Outcome::Done(about) = h.outcomes[i] else { continue };
         match (op, about) {
             (SimOp::Sync, _) => {
                 f.names = i + 1;
@@ -69,7 +73,7 @@ pub fn floors(ops: &[SimOp], h: &History, returned: usize) -> Floors {
 fn changed(h: &History, i: usize) -> Vec<NodeId> {
     let (a, b) = (&h.states[i], &h.states[i + 1]);
     let names = |s: &State, id| s.nodes.get(&id).map(|n| (n.mode, n.xattrs.clone(), s.links(id), entries(s, id)));
-    let ids: std::collections::BTreeSet<_> = a.nodes.keys().chain(b.nodes.keys()).copied().collect();
+    let ids: BTreeSet<_> = a.nodes.keys().chain(b.nodes.keys()).copied().collect();
     let same_arc = |id: &NodeId| match (a.nodes.get(id), b.nodes.get(id)) {
         (Some(x), Some(y)) => std::sync::Arc::ptr_eq(x, y) && a.links(*id) == b.links(*id),
         _ => false,
@@ -141,7 +145,7 @@ fn data_floor(ops: &[SimOp], h: &History, promised: &Floors, id: NodeId, k: usiz
         matches!(
             ops[*i],
             SimOp::Rename(..) | SimOp::Exchange(..) | SimOp::Link(..) | SimOp::Truncate(..) | SimOp::JournalData(..)
-        ) && (h.outcomes[*i] == crate::model::Outcome::Done(Some(id)) || changed(h, *i).contains(&id))
+        ) && (h.outcomes[*i] == Outcome::Done(Some(id)) || changed(h, *i).contains(&id))
     };
     let last_move = (0..k).rev().find(moved).unwrap_or(0);
     promised.data.get(&id).copied().unwrap_or(0).max(last_move)
@@ -159,6 +163,27 @@ fn sector(d: &[u8], n: usize) -> [u8; SECTOR] {
 /// True if the file's last change was journaled in each of these states.
 fn always_journaled(states: &[State], id: NodeId) -> bool {
     states.iter().filter_map(|s| s.nodes.get(&id)).all(|n| n.journaled)
+}
+
+/// The blocks of a file that one of the first `started` calls has written whole.
+fn written_whole(ops: &[SimOp], h: &History, started: usize, id: NodeId) -> BTreeSet<usize> {
+    let of_file = (ops.iter().zip(&h.outcomes)).take(started).filter(|(_, o)| **o == Outcome::Done(Some(id)));
+    let writes = of_file.filter_map(|(op, _)| match op {
+        SimOp::Write { offset, len, .. } => Some((*offset as usize, (*offset + *len) as usize)),
+        _ => None,
+    });
+    writes.flat_map(|(from, to)| from.div_ceil(BLOCK)..to / BLOCK).collect()
+}
+
+/// True if each block, but for those, is that of one version.
+fn blocks_match(seen: &[u8], versions: &[&[u8]], but: &BTreeSet<usize>) -> Result<(), String> {
+    for (n, got) in seen.chunks(BLOCK).enumerate().filter(|(n, _)| !but.contains(n)) {
+        let there = |v: &&[u8]| (0..got.len()).all(|i| v.get(n * BLOCK + i).copied().unwrap_or(0) == got[i]);
+        if !versions.iter().any(there) {
+            return Err(format!("block {n} is torn"));
+        }
+    }
+    Ok(())
 }
 
 /// How bytes differ from the version that is most like them.
@@ -276,8 +301,12 @@ fn data_matches(
         if !versions.iter().any(|v| v.len() == got.len()) {
             return Err(format!("{shown} has {} bytes, as in no state from S({floor})", got.len()));
         }
-        if matches!(route, Route::Ordered | Route::Adaptive) {
+        if matches!(route, Route::Ordered | Route::Adaptive | Route::Selective) {
             sectors_match(got, &versions).map_err(|e| format!("{shown} from S({floor}): {e}"))?;
+        }
+        if route == Route::Selective {
+            let whole = written_whole(ops, h, started, *id);
+            blocks_match(got, &versions, &whole).map_err(|e| format!("{shown} from S({floor}): {e}"))?;
         }
     }
     Ok(())

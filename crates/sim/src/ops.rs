@@ -165,6 +165,8 @@ pub enum Mix {
     Overwrite,
     /// Small files and directories that come and go, so that the same blocks serve for one thing after another.
     Reuse,
+    /// Large requests, new and over each other, in few files.
+    Large,
 }
 
 /// A file among few, in the root.
@@ -187,6 +189,27 @@ fn overwrite(rng: &mut StdRng) -> SimOp {
         88..90 => SimOp::Checkpoint,
         90..91 => SimOp::Sync,
         91..93 => SimOp::Truncate(place, rng.random_range(0..8) * 1024),
+        _ => SimOp::Step,
+    }
+}
+
+/// Largest request of [`Mix::Large`], in bytes.
+const LARGE: u32 = 1 << 20;
+
+fn large(rng: &mut StdRng) -> SimOp {
+    let place = few(rng);
+    match rng.random_range(0..100) {
+        0..12 => SimOp::Create(place),
+        12..60 => {
+            let offset = rng.random_range(0..256) * 4096;
+            let len = if rng.random_range(0..2) == 0 { LARGE } else { rng.random_range(1..256) * 4096 };
+            SimOp::Write { place, offset, len, fill: rng.random_range(1..=255), sync: rng.random_range(0..6) == 0 }
+        }
+        60..66 => SimOp::Truncate(place, rng.random_range(0..512) * 4096),
+        66..76 => SimOp::Fdatasync(place),
+        76..84 => SimOp::Fsync(place),
+        84..86 => SimOp::Checkpoint,
+        86..88 => SimOp::Sync,
         _ => SimOp::Step,
     }
 }
@@ -225,6 +248,7 @@ pub fn generate(mix: Mix, seed: u64, len: usize) -> Vec<SimOp> {
         Mix::General => one,
         Mix::Overwrite => overwrite,
         Mix::Reuse => reuse,
+        Mix::Large => large,
     };
     ops.extend((0..len).map(|_| make(&mut rng)));
     ops

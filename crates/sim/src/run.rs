@@ -21,6 +21,7 @@ pub enum Route {
     Auto,
     /// Files are ordered, but for those with the flag `j` and those whose name has a rule ([`crate::model::has_rule`]).
     Adaptive,
+    Selective,
 }
 
 impl Route {
@@ -33,6 +34,7 @@ impl Route {
             Route::Overwrite => options::Route::Overwrite,
             Route::Auto => options::Route::Auto,
             Route::Adaptive => options::Route::Adaptive,
+            Route::Selective => options::Route::Selective,
         }
     }
 }

@@ -7,6 +7,8 @@ use quire_sim::run::Route;
 use quire_sim::shrink::shrink;
 
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
+/// A log in which a request of 1 MiB is atomic.
+const MKE2FS_LARGE: &[&str] = &["-t", "ext4", "-b", "4096", "-N", "256", "-J", "size=16", "-m", "0"];
 const EFFORT: Effort = Effort { calls: 60, outcomes: 6, fsck_every: 40, double_every: 9 };
 
 fn number(name: &str) -> Option<u64> {
@@ -29,8 +31,11 @@ fn explore_config(config: &Config) {
 }
 
 fn explore_mix(config: &Config) {
+    explore_states(config, number("QUIRE_SIM_STATES").unwrap_or(5_100) / 3, EFFORT);
+}
+
+fn explore_states(config: &Config, wanted: u64, effort: Effort) {
     let base = fresh_image(config);
-    let wanted = number("QUIRE_SIM_STATES").unwrap_or(5_100) / 3;
     let only = number("QUIRE_SIM_SEED");
     let kept = std::env::var("QUIRE_SIM_KEEP").ok();
     let kept = kept.map(|k| k.split(',').map(|i| i.parse().expect("numbers of calls")).collect::<Vec<usize>>());
@@ -38,13 +43,13 @@ fn explore_mix(config: &Config) {
     let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
     for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
         let found = match &kept {
-            Some(kept) => explore_kept(config, &base, seed, kept, EFFORT),
-            None => explore(config, &base, seed, EFFORT),
+            Some(kept) => explore_kept(config, &base, seed, kept, effort),
+            None => explore(config, &base, seed, effort),
         };
         match found {
             Ok(r) => report.add(&r),
             Err(f) => {
-                let f = if only.is_some() { *f } else { shrink(config, &base, *f, EFFORT, 60) };
+                let f = if only.is_some() { *f } else { shrink(config, &base, *f, effort, 60) };
                 panic!("{f}");
             }
         }
@@ -81,6 +86,21 @@ fn adaptive() {
 }
 
 #[test]
+fn selective() {
+    explore_config(&config("selective", Route::Selective));
+}
+
+#[test]
 fn auto() {
     explore_config(&config("auto", Route::Auto));
+}
+
+/// Requests of 1 MiB are whole or absent where requests are.
+#[test]
+fn atomic_requests() {
+    let effort = Effort { calls: 24, outcomes: 4, fsck_every: 60, double_every: 9 };
+    for (name, route) in [("journal", Route::Journal), ("overwrite", Route::Overwrite), ("auto", Route::Auto)] {
+        let config = Config { mix: Mix::Large, mke2fs: MKE2FS_LARGE, size: "64M", ..config(name, route) };
+        explore_states(&config, number("QUIRE_SIM_STATES").unwrap_or(3_000) / 10, effort);
+    }
 }

@@ -27,6 +27,7 @@ use quire_device::sync::lock;
 use quire_device::{Io, Mutant, Region};
 use quire_layout::inode::Time;
 use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
+use std::collections::BTreeSet;
 
 /// Files in one operation.
 const FILES: usize = 32;
@@ -100,6 +101,8 @@ pub(super) struct Taken {
     size: Option<u64>,
     times: Option<Times>,
     pieces: Vec<Piece>,
+    /// Pages of sequences that are journaled (`selective`).
+    logged: BTreeSet<FileBlock>,
     /// New blocks go to the log, too, if they are at most so many.
     ride: usize,
     error: Option<Error>,
@@ -132,6 +135,7 @@ impl Volume {
     pub(super) fn take(&self, ino: Ino, s: &mut FileState, from: FileBlock, max: usize, times: bool) -> Option<Taken> {
         let (from, max) = if self.inner.whole_requests() { (FileBlock(0), usize::MAX) } else { (from, max) };
         let (pages, reserved) = s.take_dirty(from, max);
+        let logged = pages.iter().map(|(b, _)| *b).filter(|b| s.page(*b).is_some_and(|p| p.logged)).collect();
         let times = if times { s.times } else { None };
         let whole = !s.has_dirty_pages();
         let size = match (s.size, pages.last()) {
@@ -149,7 +153,18 @@ impl Volume {
         }
         let any = !pages.is_empty() || times.is_some() || (whole && size.is_some());
         let pointers = s.take_pointers();
-        any.then_some(Taken { ino, pages, reserved, pointers, size, times, pieces: Vec::new(), ride: 0, error: None })
+        any.then_some(Taken {
+            ino,
+            pages,
+            reserved,
+            pointers,
+            size,
+            times,
+            pieces: Vec::new(),
+            logged,
+            ride: 0,
+            error: None,
+        })
     }
 
     /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken.
@@ -354,20 +369,23 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
     let mut next_goal = None;
     let mut first = 0;
     while let Some((at, _)) = t.pages.get(first) {
-        let run = (t.pages[first..].iter().zip(at.0..)).take_while(|((b, _), n)| b.0 == *n).count();
+        let sequence = t.logged.contains(at);
+        let alike = |b: &FileBlock| t.logged.contains(b) == sequence;
+        let run = (t.pages[first..].iter().zip(at.0..)).take_while(|((b, _), n)| b.0 == *n && alike(b)).count();
         let (to, logged, len) =
             match map::lookup(op, t.ino, &inode, *at, u32::try_from(run).expect("a round is smaller"))? {
-                Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten),
+                Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten, sequence),
                 Mapping::Hole { len } => {
                     let goal = match next_goal {
                         Some(goal) => goal,
                         None => map::goal(op, t.ino, &inode, *at)?,
                     };
                     let below = map::below(&inode);
-                    let claim = alloc::claim(op, &Request { goal, want: len, pool: Pool::Reserved, below })?;
+                    let want = if sequence { len.min(LOG_RUN) } else { len };
+                    let claim = alloc::claim(op, &Request { goal, want, pool: Pool::Reserved, below })?;
                     let run = claim.run();
                     next_goal = Some(run.end());
-                    (To::Claimed(claim), false, run.len)
+                    (To::Claimed(claim), sequence, run.len)
                 }
             };
         // An image that a file with journaled data, or an earlier owner, left in memory ends here.
@@ -387,17 +405,18 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-/// True if the log is the way for a block that is mapped (F9, F16).
+/// True if the log is the way for a block that is mapped (F9, F16), besides the blocks of a sequence that is journaled.
 fn goes_to_log(op: &Op<'_>, b: BlockNo, unwritten: bool) -> bool {
     let overwritten = !unwritten && op.vol.whole_requests();
-    let mutant = Mutant::JournaledInPlace.is_on() || Mutant::ModeChangedInPlace.is_on();
-    (overwritten || op.is_journaled(b)) && !mutant
+    overwritten || op.is_journaled(b) && !Mutant::SequenceEndsEarly.is_on()
 }
 
 /// How a run of mapped blocks is written, and for how many of them that holds.
-fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool) -> (To, bool, u32) {
-    let logged = goes_to_log(op, phys, unwritten);
-    let same = |n: &u64| goes_to_log(op, phys.plus(*n), unwritten) == logged;
+fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool, sequence: bool) -> (To, bool, u32) {
+    let mutant = Mutant::JournaledInPlace.is_on() || Mutant::ModeChangedInPlace.is_on();
+    let way = |b| (sequence || goes_to_log(op, b, unwritten)) && !mutant;
+    let logged = way(phys);
+    let same = |n: &u64| way(phys.plus(*n)) == logged;
     let run = u32::try_from((0..u64::from(len)).take_while(same).count()).expect("at most len");
     let to = if unwritten { To::Unwritten(phys) } else { To::Written(phys) };
     (to, logged, if logged { run.min(LOG_RUN) } else { run })

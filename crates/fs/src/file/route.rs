@@ -3,6 +3,12 @@
 //! Guarantees F16: where requests are whole, what is pending of a file fits one transaction, so that a round can make all of it
 //! durable at once.
 
+//!
+//! With `selective` (Okeanos) the updates of one block make sequences. The first of a sequence decides for all: if it is smaller than
+//! the threshold they are journaled, else none is. A journaled sequence ends when the last record of the block is dead (until then
+//! the block is live: [`crate::Op::is_journaled`]), one in place ends with its write-back (until then there is a page). The
+//! paper ends a sequence with the home write; with the record still in the log, a later write in place would be undone by a replay.
+
 use super::state::{File, FileState};
 use crate::choices::CommitMode;
 use crate::error::Result;
@@ -34,6 +40,17 @@ pub struct AutoFigures {
 }
 
 impl Inner {
+    /// `selective`: an update of a block that is smaller begins a sequence that is journaled, in bytes.
+    pub(crate) fn write_threshold(&self) -> Option<u64> {
+        let on = self.options.route == Route::Selective && self.journal.has_log();
+        on.then(|| self.options.write_threshold.unwrap_or(self.sb.block_size().bytes64()))
+    }
+
+    /// True if bytes of a block are zeroed as part of an operation whatever the file's mode.
+    pub(crate) fn zeroes_in_operations(&self) -> bool {
+        self.whole_requests() || self.write_threshold().is_some()
+    }
+
     /// In place, new data costs a write of its own and, where a commit does not flush before it is valid, a flush; in the
     /// log it costs its bytes once more when it is written home, if it lives that long. So what can be written in the time
     /// of the one is the boundary, within what one request may take.

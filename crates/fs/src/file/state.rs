@@ -25,6 +25,8 @@ pub(super) struct Page {
     pub dirty: bool,
     /// A block is reserved for it: it has none on disk yet.
     pub reserved: bool,
+    /// Its sequence of updates is journaled (`selective`).
+    pub logged: bool,
 }
 
 /// Times that the inode on disk is to get.
@@ -129,10 +131,17 @@ impl FileState {
 
     /// Adds a dirty page where there is none.
     pub(super) fn add_page(&mut self, b: FileBlock, image: Image, reserved: bool) {
-        let old = self.pages.insert(b, Page { image, dirty: true, reserved });
+        let old = self.pages.insert(b, Page { image, dirty: true, reserved, logged: false });
         assert!(old.is_none(), "{b} has a page already");
         self.dirty += 1;
         self.reserved += usize::from(reserved);
+    }
+
+    /// The sequence of updates that this page has begun is journaled.
+    pub(super) fn log_page(&mut self, b: FileBlock) {
+        if let Some(p) = self.pages.get_mut(&b) {
+            p.logged = true;
+        }
     }
 
     /// Takes up to `max` dirty pages from `from` on for a round; their reservations go with them.

@@ -38,7 +38,7 @@ impl Found {
         let found = Found {
             size: s.size.unwrap_or(inode.size()),
             disk_size: inode.size(),
-            journaled: is_journaled_file(op, ino, &inode)? || op.vol.whole_requests(),
+            journaled: is_journaled_file(op, ino, &inode)? || op.vol.zeroes_in_operations(),
             max: max_size(op, &inode),
         };
         Ok((found, inode))

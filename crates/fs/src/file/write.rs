@@ -24,7 +24,7 @@ use crate::options::Route;
 use crate::volume::Volume;
 use quire_cache::Image;
 use quire_device::sync::{Arc, lock};
-use quire_device::{Buf, Region};
+use quire_device::{Buf, Mutant, Region};
 use quire_layout::features::ro_compat;
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{BlockNo, BlockSize, FileBlock, Ino, indirect};
@@ -74,6 +74,8 @@ struct Plan {
     sync: bool,
     /// Blocks without a block on disk; each has got a reservation.
     unmapped: HashSet<FileBlock>,
+    /// Blocks without a page whose updates are journaled from this one on (`selective`).
+    logged: HashSet<FileBlock>,
     /// Blocks of pointers that their mapping may need; each has got a reservation.
     pointers: BTreeSet<Vec<usize>>,
     /// Blocks without a page that are written in part.
@@ -180,10 +182,17 @@ impl Volume {
                 None => Arc::new(Buf::copy_of(bytes)),
             };
             s.add_page(b, image, plan.unmapped.contains(&b));
+            if plan.logged.contains(&b) {
+                s.log_page(b);
+            }
             added += 1;
         }
         if let Some((b, (image, true))) = tail {
             s.add_page(b, image, false);
+            // An update of less than a block.
+            if self.inner.write_threshold().is_some() {
+                s.log_page(b);
+            }
             added += 1;
         }
         drop(clean);
@@ -250,6 +259,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
         journaled: is_journaled_file(op, ino, &inode)?,
         sync: is_sync(&inode),
         unmapped: HashSet::new(),
+        logged: HashSet::new(),
         pointers: BTreeSet::new(),
         edges: Vec::new(),
         tail: None,
@@ -274,6 +284,10 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
                 plan.unmapped.insert(b);
             }
             let start = u64::from(b.0) << bs.bits();
+            let update = (at + len as u64).min(start + bs.bytes64()) - at.max(start);
+            if is_logged(op, &run, n, update) {
+                plan.logged.insert(b);
+            }
             if start < at || start + bs.bytes64() > at + len as u64 {
                 plan.edges.push((b, base_of(op, &run, n)));
             }
@@ -290,6 +304,16 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     }
     alloc::reserve(op, plan.reserved(), op.pool())?;
     Ok(plan)
+}
+
+/// True if an update of so many bytes is journaled and begins or continues a sequence that is: see [`super::route`].
+fn is_logged(op: &Op<'_>, run: &Mapping, n: u32, update: u64) -> bool {
+    let Some(threshold) = op.vol.write_threshold() else { return false };
+    let live = match run {
+        Mapping::Mapped { phys, .. } => op.is_journaled(phys.plus(u64::from(n))) && !Mutant::SequenceEndsEarly.is_on(),
+        Mapping::Hole { .. } => false,
+    };
+    live || update < threshold
 }
 
 /// The blocks of pointers on the way to blocks of an indirect map that nothing is reserved for yet.

@@ -188,6 +188,7 @@ fn every_operation_survives_a_crash() {
         (Route::Journal, &["-t", "ext4", "-b", "4096"]),
         (Route::Overwrite, &["-t", "ext4", "-b", "1024"]),
         (Route::Auto, &["-t", "ext4", "-b", "1024"]),
+        (Route::Selective, &["-t", "ext4", "-b", "1024"]),
     ] {
         let start = used_image(args);
         for seed in 1..=RUNS {

@@ -229,5 +229,8 @@ models! {
     auto_1k: &["-t", "ext4", "-b", "1024"], 1024, riding(4096);
     auto_ext3: &["-t", "ext3", "-b", "1024"], 1024, riding(4096);
     adaptive_1k: &["-t", "ext4", "-b", "1024"], 1024, small(Route::Adaptive);
+    selective_1k: &["-t", "ext4", "-b", "1024"], 1024, small(Route::Selective);
+    selective_4k: &["-t", "ext4", "-b", "4096"], 4096, options(Route::Selective);
+    selective_ext3: &["-t", "ext3", "-b", "1024"], 1024, small(Route::Selective);
     journal_ext3: &["-t", "ext3", "-b", "4096"], 4096, options(Route::Journal);
 }

@@ -311,3 +311,53 @@ fn a_mode_may_change_at_any_time() {
     assert!(after_a_crash(&b, file(0), 1 << 20) == content);
     b.check();
 }
+
+/// F17: the first update of a block decides for its sequence, which ends with its last record, or with its write-back.
+#[test]
+fn a_sequence_goes_the_way_of_its_first_update() {
+    let b = bench(Route::Selective, 2);
+    let cost = |at: u64, len: usize| {
+        let d = b.counted(|| {
+            write(&b, file(0), at, &vec![7; len]);
+            b.volume.fsync(file(0), true).unwrap();
+        });
+        // Blocks in place, and whether blocks went to the log.
+        (d.region(Region::Data).writes.bytes / 4096, d.region(Region::Log).writes.bytes > 0)
+    };
+    // New whole blocks go in place; so do overwrites of them, without a transaction.
+    assert_eq!(cost(0, 16 << 10).0, 4);
+    assert_eq!(cost(0, 8192), (2, false));
+    // A small update goes to the log, and everything after it, while its record lives.
+    assert_eq!(cost(100, 50), (0, true));
+    assert_eq!(cost(0, 4096), (0, true));
+    assert_eq!(cost(0, 8192), (1, true), "one block of the two is live");
+    b.volume.checkpoint().unwrap();
+    assert_eq!(cost(0, 8192), (2, false));
+    // Small new data rides; a block in place that is still to be written takes small updates along.
+    assert_eq!(cost(16 << 10, 100), (0, true));
+    write(&b, file(0), 4096, &[8; 4096]);
+    assert_eq!(cost(5000, 10), (1, false));
+    assert_eq!(cost(5000, 10), (0, true), "the sequence ended with the write-back");
+    let want = b.read_all(file(0), 1 << 20);
+    assert!(after_a_crash(&b, file(0), 1 << 20) == want);
+    b.check();
+}
+
+/// The threshold is the caller's to choose.
+#[test]
+fn the_threshold_of_selective_counts_bytes_of_a_block() {
+    let o = Options { write_threshold: Some(100), ..options(Route::Selective) };
+    let b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 1, o);
+    write(&b, file(0), 0, &[1; 16 << 10]);
+    b.volume.sync().unwrap();
+    for (at, len, in_place) in [(0, 99, 0), (4096, 100, 1), (2 * 4096 - 50, 120, 0)] {
+        b.volume.checkpoint().unwrap();
+        let d = b.counted(|| {
+            write(&b, file(0), at, &vec![7; len]);
+            b.volume.fsync(file(0), true).unwrap();
+        });
+        let blocks = d.region(Region::Data).writes.bytes / 4096;
+        assert_eq!(blocks, in_place, "{len} bytes at {at}");
+    }
+    b.check();
+}
