@@ -59,6 +59,9 @@ impl Volume {
             let dir = directory(op, parent)?;
             may_add(&dir)?;
             let (ino, mut inode) = make(op, parent, &dir, new)?;
+            if mode::hand_down(op, (parent, &dir), (ino, &mut inode), b"")? {
+                op.put_inode(ino, &mut inode)?;
+            }
             inode.set_links(0);
             orphan::add(op, ino, &mut inode)?;
             op.deferred.unnamed = Some(ino);
