@@ -27,6 +27,8 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
         | Mutant::SequenceEndsEarly
         | Mutant::CompletionIsDurable
         | Mutant::UncommittedHome => Config { mix: Mix::Overwrite, ..general },
+        // Only whole blocks go in place.
+        Mutant::SizeBeforeData if route == Route::Selective => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         Mutant::RevokeForgotten | Mutant::FreedReusedEarly => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         _ => general,
     })
