@@ -61,6 +61,8 @@ pub struct JournalFigures {
     pub commit_micros: u64,
     pub checkpoints: u64,
     pub home_blocks: u64,
+    /// Journaled images that died in the log: overwritten or freed before a checkpoint.
+    pub never_written_home: u64,
     pub log_used: u64,
     pub log_capacity: u64,
 }
@@ -130,6 +132,7 @@ impl From<JournalStats> for JournalFigures {
             commit_micros: u64::try_from(s.commit_time.as_micros()).unwrap_or(u64::MAX),
             checkpoints: s.checkpoints,
             home_blocks: s.home_blocks,
+            never_written_home: s.memory.never_written_home,
             log_used: s.log_used,
             log_capacity: s.log_capacity,
         }

@@ -67,7 +67,7 @@ fn journal(j: &JournalFigures) -> String {
     let per = |n: u64| n.checked_div(j.transactions).unwrap_or(0);
     format!(
         "{} transactions, each up to {} blocks\naverage:\n  {}us to commit a transaction\n  {} handles per transaction\n  \
-         {} blocks per transaction\n  {} logged blocks per transaction\n{} revokes, {} checkpoints, {} blocks written home\n\
+         {} blocks per transaction\n  {} logged blocks per transaction\n{} revokes, {} checkpoints, {} blocks written home, {} never had to be\n\
          log: {} of {} blocks in use\n",
         j.transactions,
         j.max_blocks,
@@ -78,6 +78,7 @@ fn journal(j: &JournalFigures) -> String {
         j.revokes,
         j.checkpoints,
         j.home_blocks,
+        j.never_written_home,
         j.log_used,
         j.log_capacity,
     )
