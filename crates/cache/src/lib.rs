@@ -33,6 +33,14 @@ pub struct Saved {
     verified: bool,
 }
 
+impl Saved {
+    /// The bytes as they were.
+    #[must_use]
+    pub fn into_image(self) -> Image {
+        self.image
+    }
+}
+
 /// Images by block number, bounded.
 pub struct BlockCache {
     entries: HashMap<BlockNo, Entry>,

@@ -45,12 +45,31 @@ pub enum Mutant {
     ModeChangedInPlace,
     /// A sequence of journaled updates ends with its commit, not with its last record (F17, `selective`).
     SequenceEndsEarly,
+    /// A range record from zeros says that it is one over the block's last image (Q4).
+    ZeroBaseForgotten,
+    /// A chain of deltas goes on although the image that it starts with is being passed (Q6).
+    StaleBase,
+    /// Recovery does not look at the checksum of the resulting image (Q7).
+    ResultSumIgnored,
+    /// Recovery believes a transaction whose run does not match its checksum (Q2).
+    RunSumIgnored,
+    /// The file system's superblock forgets Quire's log before the journal's does (Q8).
+    QuireBitClearedEarly,
 }
 
 impl Mutant {
     /// Those that only threads bring to light: tests/interleavings.rs of the journal finds them.
     pub const OF_THREADS: [Mutant; 4] =
         [Mutant::CommitsOverlap, Mutant::StaleLoadKept, Mutant::ReusedUnderCheckpoint, Mutant::FailureForgotten];
+
+    /// Those of Quire's log, which the simulator finds with it.
+    pub const OF_QUIRE_LOG: [Mutant; 5] = [
+        Mutant::ZeroBaseForgotten,
+        Mutant::StaleBase,
+        Mutant::ResultSumIgnored,
+        Mutant::RunSumIgnored,
+        Mutant::QuireBitClearedEarly,
+    ];
 
     /// Those that the simulator finds.
     pub const ALL: [Mutant; 16] = [

@@ -10,6 +10,7 @@
 //! The format of the log follows from them ([`Choices::log`]) and has no option of its own. [`Choices::log`] is the one place that
 //! says what is legal; [`Choices::unbuilt`] says what this version does not do yet.
 
+use quire_journal::{CommitBy, Records, Style};
 use std::fmt;
 use std::str::FromStr;
 
@@ -164,8 +165,23 @@ impl Choices {
     pub fn unbuilt(self) -> Option<String> {
         match self.log() {
             Ok(LogKind::Nvram) => Some(format!("commit_mode={}", self.commit)),
-            Ok(LogKind::Quire) => Some(format!("record={} with commit_mode={}", self.record, self.commit)),
             _ => None,
+        }
+    }
+
+    /// How the journal writes its log.
+    #[must_use]
+    pub fn style(self) -> Style {
+        let records = match self.record {
+            Record::Block => Records::Whole,
+            Record::RangeData => Records::DataRanges,
+            Record::Range => Records::Ranges,
+            Record::Delta => Records::Deltas,
+        };
+        match (self.log(), self.commit) {
+            (Ok(LogKind::Quire), CommitMode::Barrier) => Style::Quire { records, commit: CommitBy::Barrier },
+            (Ok(LogKind::Quire), _) => Style::Quire { records, commit: CommitBy::Checksum },
+            _ => Style::Jbd2,
         }
     }
 

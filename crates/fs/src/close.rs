@@ -3,6 +3,7 @@
 //! Guarantees: after a successful [`Volume::close`] or [`Volume::freeze`] the image is plain ext4 and needs no recovery: everything is at
 //! home and durable before the log is marked empty, and the log is empty before `needs_recovery` is cleared (O2).
 
+use crate::choices::LogKind;
 use crate::error::{Error, Result};
 use crate::open::{mark_in_use, read_superblock, write_superblock};
 use crate::volume::{Inner, Volume};
@@ -70,8 +71,14 @@ impl Volume {
         }
         let gate = self.inner.journal.gate();
         let mut sb = read_superblock(&**gate.device())?;
-        mark_in_use(&mut sb, self.inner.journal.has_log());
+        let log = if self.inner.journal.has_log() {
+            self.inner.options.choices().log().unwrap_or(LogKind::None)
+        } else {
+            LogKind::None
+        };
+        mark_in_use(&mut sb, log);
         write_superblock(gate, &mut sb)?;
+        self.superblock_written();
         self.unfreeze();
         self.evict_unused();
         Ok(())
@@ -95,12 +102,19 @@ impl Volume {
             sb.set_features(f);
             write_superblock(journal.gate(), &mut sb)?;
         }
+        if Mutant::QuireBitClearedEarly.is_on() {
+            let mut sb = read_superblock(&**journal.gate().device())?;
+            let mut f = sb.features();
+            f.incompat &= !incompat::QUIRE_LOG;
+            sb.set_features(f);
+            write_superblock(journal.gate(), &mut sb)?;
+        }
         journal.commit_all()?;
         journal.checkpoint_all()?;
         // Nothing is in the log any more: the superblock at home is the newest.
         let mut sb = read_superblock(&**journal.gate().device())?;
         let mut f = sb.features();
-        f.incompat &= !incompat::RECOVER;
+        f.incompat &= !(incompat::RECOVER | incompat::QUIRE_LOG);
         // A freeze keeps files that are unlinked but open.
         if f.has_compat(compat::ORPHAN_FILE) && lock(&self.inner.state).orphans.file_is_empty() {
             f.ro_compat &= !ro_compat::ORPHAN_PRESENT;

@@ -55,8 +55,9 @@ pub fn find_journal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock) 
         (Some(_), _) => return Err(Error::Invalid("the journal is inside the image: no journal_path= is needed")),
         (None, ino) => internal(devices, clock, sb, ino)?,
     };
-    let log = UnrecoveredLog::open(geometry)?;
-    Ok(Some(FoundJournal { log, needed: f.has_incompat(incompat::RECOVER) }))
+    let log = UnrecoveredLog::open(geometry)?.with_home(devices.fs.clone());
+    let needed = f.has_incompat(incompat::RECOVER) || f.has_incompat(incompat::QUIRE_LOG);
+    Ok(Some(FoundJournal { log, needed }))
 }
 
 /// The map of the journal's inode, read without its log: the inode itself is never in the log.
@@ -125,7 +126,17 @@ pub fn recover(
 /// # Errors
 /// As [`UnrecoveredLog::scan`].
 pub fn scan(log: &UnrecoveredLog, sb: &Superblock, progress: &mut dyn FnMut(Progress)) -> Result<Plan> {
+    check_marked(log, sb)?;
     Ok(log.scan(sb.blocks_count(), progress)?)
+}
+
+/// A log of Quire's is one that the file system's superblock knows of (Q8): else others may have written to the image since.
+fn check_marked(log: &UnrecoveredLog, sb: &Superblock) -> Result<()> {
+    if log.is_quire() && !sb.features().has_incompat(incompat::QUIRE_LOG) {
+        let why = "the journal holds a log of Quire's, but the file system's superblock does not say so (another superblock's copy?)";
+        return Err(Corrupt::new(Structure::Superblock, why).into());
+    }
+    Ok(())
 }
 
 /// Opens a recovered log for writing.

@@ -26,6 +26,8 @@ mod op;
 mod open;
 pub mod options;
 pub mod orphan;
+#[cfg(test)]
+mod quire_log_tests;
 mod state;
 pub mod statfs;
 #[cfg(any(test, feature = "testing"))]

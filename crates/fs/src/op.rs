@@ -11,8 +11,8 @@ use crate::mode::by_rule;
 use crate::options::Route;
 use crate::state::{Deferred, FsState};
 use crate::volume::Inner;
-use quire_device::Buf;
 use quire_device::sync::MutexGuard;
+use quire_device::{Buf, Epoch};
 use quire_journal::{Full, Handle, Image, Touch};
 use quire_layout::group_desc::GroupDesc;
 use quire_layout::inode::{Inode, Timestamp};
@@ -159,6 +159,11 @@ impl<'v> Op<'v> {
     /// The image of a block if it is in memory, unchecked (journaled file data).
     pub fn block_in_memory(&mut self, b: BlockNo) -> Option<Image> {
         self.handle.read(b)
+    }
+
+    /// The operation names data that was written in place, complete at `stamp`: it has to be durable before the transaction (Q5).
+    pub fn after_data(&mut self, stamp: Epoch) {
+        self.handle.after_data(stamp);
     }
 
     /// True if a record of this block is in the log, on its way, or in the open transaction.

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::alloc::Pool;
-use crate::choices::Choices;
+use crate::choices::{Choices, LogKind};
 use crate::error::{Error, Result};
 use crate::file::{Files, Ticks};
 use crate::journal_open::{self, OnDamage};
@@ -86,7 +86,8 @@ impl Volume {
         }
         let was_valid = sb.state() & state::VALID != 0;
         if writable {
-            mark_in_use(&mut sb, log.is_some() && options.route != Route::None);
+            let log = if log.is_some() { options.choices().log().unwrap_or(LogKind::None) } else { LogKind::None };
+            mark_in_use(&mut sb, log);
         }
         let mut marked = sb.clone();
         let volume = Self::assemble(gate.clone(), pace, sb, clock, options, log, read_only, was_valid);
@@ -94,6 +95,7 @@ impl Volume {
         if writable {
             // Nothing is written before what a mount needs to know has been read.
             write_superblock(&gate, &mut marked)?;
+            volume.superblock_written();
             volume.note_mount()?;
             volume.start_orphans()?;
         }
@@ -129,8 +131,8 @@ impl Volume {
         was_valid: bool,
     ) -> Self {
         // Half for block images, half for file pages.
-        let config =
-            JournalConfig { block_size: sb.block_size(), clock: clock.clone(), cache_bytes: options.cache_bytes / 2 };
+        let config = JournalConfig::new(sb.block_size(), clock.clone(), options.cache_bytes / 2);
+        let config = JournalConfig { style: options.choices().style(), ..config };
         let journal = match log {
             Some(log) if options.route != Route::None => Journal::with_log(gate, log, config),
             _ => Journal::without_log(gate, config),
@@ -153,6 +155,11 @@ impl Volume {
             sb,
         };
         Volume { inner: Arc::new(inner), account: Pool::User }
+    }
+
+    /// The superblock at home was written, and is durable: what memory holds of its block is old (Q3).
+    pub(crate) fn superblock_written(&self) {
+        self.inner.journal.written_in_place([(self.inner.superblock_at().0, 1)]);
     }
 
     /// Notes in the superblock when and where it was mounted.
@@ -306,12 +313,13 @@ pub(crate) fn write_superblock(gate: &FlushGate, sb: &mut Superblock) -> Result<
 
 /// Sets what says that the file system is in use (O1). Only flags may change here: then a tear between them and the checksum
 /// can be told from damage. The rest goes through a transaction ([`Volume::note_mount`]).
-pub(crate) fn mark_in_use(sb: &mut Superblock, has_log: bool) {
+pub(crate) fn mark_in_use(sb: &mut Superblock, log: LogKind) {
     let mut f = sb.features();
-    if has_log {
-        f.incompat |= incompat::RECOVER;
-    } else {
-        sb.set_state(sb.state() & !state::VALID);
+    match log {
+        LogKind::None => sb.set_state(sb.state() & !state::VALID),
+        LogKind::Jbd2 => f.incompat |= incompat::RECOVER,
+        // Before the journal's superblock says so, and before the first record (Q8).
+        LogKind::Quire | LogKind::Nvram => f.incompat |= incompat::RECOVER | incompat::QUIRE_LOG,
     }
     if f.has_compat(compat::ORPHAN_FILE) {
         f.ro_compat |= ro_compat::ORPHAN_PRESENT;

@@ -129,7 +129,10 @@ impl Volume {
             return Ok(0);
         }
         let io = |r: &Run| Io::Discard { at: bs.offset(r.start), len: u64::from(r.len) << bs.bits() };
-        device.run(runs.iter().map(io).collect())?;
+        let done = device.run(runs.iter().map(io).collect());
+        // What memory holds of them is not what lies there any more (Q3).
+        self.inner.journal.written_in_place(runs.iter().map(|r| (r.start, r.len)));
+        done?;
         Ok(runs.iter().map(|r| u64::from(r.len) << bs.bits()).sum())
     }
 }

@@ -1,19 +1,21 @@
 //! The lazy checkpoint: committed images go home, the tail moves, log space is free again.
 //!
-//! Guarantees: the tail passes a record only when a home image at least as new is durable, or a later record or a
-//! durable revoke makes it needless (J11); only committed images are written home (J2); a block freed by a transaction
+//! Guarantees: the tail passes a record only when a home image at least as new is durable, or a later record that stands alone or a
+//! durable revoke makes it needless (J11); it passes the image that a chain of deltas begins with only when the chain's last image is
+//! durable at home, and the chain then ends (Q6); only committed images are written home (J2); a block freed by a transaction
 //! that became durable meanwhile is not reused before the checkpoint's writes are complete (J9).
 //!
 //! ```text
-//! choose the oldest transactions ──> newest committed images whose newest record is among them ──> home, sorted, merged
+//! choose the oldest transactions ──> newest committed images of blocks that need a record there ──> home, sorted, merged
 //!                                ──> flush ──> log superblock with the new tail, FUA ──> records are dead
 //! ```
 
 use crate::error::Error;
 use crate::journal::{Journal, RUN};
 use crate::log::Log;
+use crate::style::Records;
 use quire_cache::Image;
-use quire_device::sync::lock;
+use quire_device::sync::{lock, wait};
 use quire_device::{Io, Mutant, Region};
 use quire_layout::{BlockNo, Tid};
 
@@ -101,7 +103,7 @@ impl Journal {
             self.gate.flush()?;
         }
         log.free_tail(target.blocks, target.upto.next())?;
-        lock(&self.core).tail_passed(target.upto);
+        lock(&self.core).tail_passed(target.upto, &homes);
         lock(&self.counters).checkpointed(homes.len());
         Ok(true)
     }
@@ -124,6 +126,10 @@ impl Journal {
     /// commit takes out what it revokes under the core's lock before it raises `durable`.
     fn begin_home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
         let mut core = lock(&self.core);
+        // A commit under way may write a delta over an image whose chain would end here. It holds no lock that we hold.
+        while core.chosen && self.config.style.records() == Some(Records::Deltas) {
+            core = wait(&self.unchosen, core);
+        }
         let mut commit = lock(&self.commit);
         commit.checkpoint_floor = Some(commit.durable);
         core.home_writes(upto)

@@ -3,14 +3,17 @@
 //! Guarded by one lock, held for memory work only, never across I/O. Guarantees:
 //! - J1: an image that a transaction or the log still needs is never evicted or lost;
 //! - J2: a committed image is never changed: a later change of the block copies first;
-//! - J3: a block that a load brings from disk never replaces a newer image.
+//! - J3: a block that a load brings from disk never replaces a newer image;
+//! - Q3: an image in the cache of a block that no transaction holds and that is not live is what lies at the block's home. So the
+//!   image that a handle first touches may be the base of a range record, once it is durable there.
 //!
 //! Sets that are walked are ordered, so that a run repeats itself block by block.
 
 use crate::error::Error;
 use quire_cache::{BlockCache, Image};
-use quire_device::Mutant;
+use quire_device::sync::Arc;
 use quire_device::sync::thread::ThreadId;
+use quire_device::{Epoch, Mutant};
 use quire_layout::{BlockNo, Tid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,11 +28,26 @@ pub(crate) struct Running {
     pub holders: Vec<ThreadId>,
     /// Operations that joined.
     pub handles: u64,
+    /// What lies at home of blocks that were not live when this transaction first touched them, where that is known.
+    pub bases: BTreeMap<BlockNo, Image>,
+    /// Those of its blocks that hold file data.
+    pub data: BTreeSet<BlockNo>,
+    /// Data in place that has to be durable before this transaction.
+    pub after: Option<Epoch>,
 }
 
 impl Running {
     fn new(tid: Tid) -> Self {
-        Running { tid, blocks: BTreeSet::new(), revokes: BTreeSet::new(), holders: Vec::new(), handles: 0 }
+        Running {
+            tid,
+            blocks: BTreeSet::new(),
+            revokes: BTreeSet::new(),
+            holders: Vec::new(),
+            handles: 0,
+            bases: BTreeMap::new(),
+            data: BTreeSet::new(),
+            after: None,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -46,13 +64,39 @@ pub struct InFlight {
     pub revokes: Vec<BlockNo>,
     /// Operations it holds.
     pub handles: u64,
+    /// Those of its blocks that hold file data.
+    pub data: BTreeSet<BlockNo>,
+    /// Data in place that has to be durable first.
+    pub after: Option<Epoch>,
 }
 
 /// A block whose newest committed record is in the log.
 struct Live {
     /// Transaction of that record.
     tid: Tid,
+    /// The oldest transaction whose record the image needs: the one that stands alone, or the first over the image at home.
+    chain: Tid,
     image: Image,
+    /// A checkpoint is passing the record that its chain of deltas begins with: the next one must stand alone (Q6).
+    whole_next: bool,
+    /// The image is durable at home, too.
+    at_home: bool,
+}
+
+/// What a record may be written over.
+#[derive(Clone)]
+pub(crate) struct Base {
+    pub image: Image,
+    /// It is the image logged last, and its record is live; else it lies at home, durable.
+    pub in_log: bool,
+    /// A delta may be written over it (Q6).
+    pub chains: bool,
+}
+
+/// The transaction that a commit holds now.
+struct Committing {
+    blocks: BTreeSet<BlockNo>,
+    bases: BTreeMap<BlockNo, Image>,
 }
 
 /// A committed transaction whose records are in the log.
@@ -81,8 +125,12 @@ pub struct CoreStats {
 pub(crate) struct Core {
     pub cache: BlockCache,
     pub running: Running,
-    /// The transaction that a commit holds now, with its blocks.
-    committing: Option<(Tid, BTreeSet<BlockNo>)>,
+    committing: Option<Committing>,
+    /// The committing transaction's records have been chosen: until it ends, no chain of deltas may be passed (Q6).
+    pub chosen: bool,
+    /// Bases at home that a transaction may keep; 0: nobody asks for them.
+    pub keep_bases: usize,
+    unflushed: Unflushed,
     live: BTreeMap<BlockNo, Live>,
     /// Oldest first.
     pub committed: VecDeque<Committed>,
@@ -100,6 +148,9 @@ impl Core {
             cache: BlockCache::new(cache_blocks),
             running: Running::new(first),
             committing: None,
+            chosen: false,
+            keep_bases: 0,
+            unflushed: Unflushed::default(),
             live: BTreeMap::new(),
             committed: VecDeque::new(),
             loads: BTreeMap::new(),
@@ -121,7 +172,7 @@ impl Core {
 
     /// True if a record of this block is in the log, or on its way there.
     pub(crate) fn is_live(&self, b: BlockNo) -> bool {
-        self.live.contains_key(&b) || self.committing.as_ref().is_some_and(|(_, blocks)| blocks.contains(&b))
+        self.live.contains_key(&b) || self.committing.as_ref().is_some_and(|c| c.blocks.contains(&b))
     }
 
     /// Makes a block's image part of the running transaction.
@@ -140,19 +191,56 @@ impl Core {
         let old = std::mem::replace(&mut self.running, next);
         let blocks: Vec<_> =
             (old.blocks.iter()).map(|b| (*b, self.cache.get(*b).expect("a joined block is pinned").clone())).collect();
-        self.committing = Some((old.tid, old.blocks));
-        InFlight { tid: old.tid, blocks, revokes: old.revokes.into_iter().collect(), handles: old.handles }
+        self.committing = Some(Committing { blocks: old.blocks, bases: old.bases });
+        InFlight {
+            tid: old.tid,
+            blocks,
+            revokes: old.revokes.into_iter().collect(),
+            handles: old.handles,
+            data: old.data,
+            after: old.after,
+        }
     }
 
-    /// The transaction is durable: its images are live in the log, its revokes hold.
-    pub(crate) fn committed(&mut self, txn: &InFlight, log_blocks: u32) {
+    /// What the records of the committing transaction may be written over, block by block. From now to its end checkpoints leave
+    /// chains of deltas alone.
+    pub(crate) fn choose_bases(&mut self, txn: &InFlight, is_durable: impl Fn(Epoch) -> bool) -> Vec<Option<Base>> {
+        self.chosen = true;
+        self.unflushed.forget_durable(&is_durable);
+        let mut at_home = std::mem::take(&mut self.committing.as_mut().expect("a commit is under way").bases);
+        let mut base_of = |b: &BlockNo| match self.live.get(b) {
+            Some(l) => {
+                let chains = !l.whole_next || Mutant::StaleBase.is_on();
+                Some(Base { image: l.image.clone(), in_log: true, chains })
+            }
+            None => {
+                let image = at_home.remove(b).filter(|_| !self.unflushed.covers(*b))?;
+                Some(Base { image, in_log: false, chains: false })
+            }
+        };
+        txn.blocks.iter().map(|(b, _)| base_of(b)).collect()
+    }
+
+    /// The transaction is durable: its images are live in the log, its revokes hold. `alone` says of each block whether its
+    /// record stands alone; without it all do.
+    pub(crate) fn committed(&mut self, txn: &InFlight, log_blocks: u32, alone: Option<&[bool]>) {
         self.end_commit();
         for b in &txn.revokes {
             self.never_written_home += u64::from(self.live.remove(b).is_some());
+            // Its image may have come into the cache from the log, and is not what lies at home (Q3).
+            if !self.running.blocks.contains(b) {
+                self.cache.remove(*b);
+            }
         }
-        for (b, image) in &txn.blocks {
-            let old = self.live.insert(*b, Live { tid: txn.tid, image: image.clone() });
-            self.never_written_home += u64::from(old.is_some());
+        for (n, (b, image)) in txn.blocks.iter().enumerate() {
+            let old = self.live.get(b);
+            self.never_written_home += u64::from(old.is_some_and(|l| !l.at_home));
+            let chain = match (alone.is_none_or(|a| a[n]), old) {
+                (false, Some(l)) => l.chain,
+                _ => txn.tid,
+            };
+            let live = Live { tid: txn.tid, chain, image: image.clone(), whole_next: false, at_home: false };
+            self.live.insert(*b, live);
         }
         let blocks = txn.blocks.iter().map(|(b, _)| *b).collect();
         self.committed.push_back(Committed { tid: txn.tid, blocks, log_blocks });
@@ -167,33 +255,63 @@ impl Core {
     }
 
     fn end_commit(&mut self) {
-        let (_, blocks) = self.committing.take().expect("a commit is under way");
-        for b in blocks {
+        let c = self.committing.take().expect("a commit is under way");
+        for b in c.blocks {
             self.cache.unpin(b);
         }
+        self.chosen = false;
     }
 
-    /// What a checkpoint of all transactions up to `upto` must write home: the newest committed image of each
-    /// block whose newest record lies there. A newer record makes an older image needless.
+    /// What a checkpoint of all transactions up to `upto` must write home: the newest committed image of each block that
+    /// needs a record there. A later record that stands alone makes an older one needless; one that does not needs what it was
+    /// written over, or something newer, at home (J11). Chains of deltas that begin there end (Q6).
     pub(crate) fn home_writes(&mut self, upto: Tid) -> Vec<(BlockNo, Image)> {
         if Mutant::UncommittedHome.is_on() {
             let (live, cache) = (&self.live, &mut self.cache);
             let newest = |(b, l): (&BlockNo, &Live)| (*b, cache.get(*b).unwrap_or(&l.image).clone());
             return live.iter().filter(|(_, l)| upto.at_or_after(l.tid)).map(newest).collect();
         }
-        (self.live.iter()).filter(|(_, l)| upto.at_or_after(l.tid)).map(|(b, l)| (*b, l.image.clone())).collect()
+        let mut homes = Vec::new();
+        for (b, l) in self.live.iter_mut().filter(|(_, l)| upto.at_or_after(l.chain)) {
+            l.whole_next = true;
+            if !l.at_home {
+                homes.push((*b, l.image.clone()));
+            }
+        }
+        homes
     }
 
-    /// The durable tail has passed all transactions up to `upto`: their records are dead.
-    pub(crate) fn tail_passed(&mut self, upto: Tid) {
+    /// The durable tail has passed all transactions up to `upto`, and `homes` are durable: records up to there are dead.
+    pub(crate) fn tail_passed(&mut self, upto: Tid, homes: &[(BlockNo, Image)]) {
+        for (b, image) in homes {
+            if let Some(l) = self.live.get_mut(b).filter(|l| Arc::ptr_eq(&l.image, image)) {
+                l.at_home = true;
+            }
+        }
         while self.committed.front().is_some_and(|c| upto.at_or_after(c.tid)) {
             let c = self.committed.pop_front().expect("looked at");
             for b in &c.blocks {
                 if self.live.get(b).is_some_and(|l| upto.at_or_after(l.tid)) {
-                    self.live.remove(b);
+                    let dead = self.live.remove(b).expect("looked at");
+                    self.keep_base(*b, dead.image);
                 }
             }
             self.home_changed(c.blocks);
+        }
+        for l in self.live.values_mut().filter(|l| upto.at_or_after(l.chain)) {
+            l.chain = upto.next();
+        }
+    }
+
+    /// What lies durable at home of a block that a transaction holds: the base of its next record.
+    fn keep_base(&mut self, b: BlockNo, image: Image) {
+        if self.keep_bases == 0 {
+            return;
+        }
+        match &mut self.committing {
+            Some(c) if c.blocks.contains(&b) => drop(c.bases.insert(b, image)),
+            _ if self.running.blocks.contains(&b) => drop(self.running.bases.insert(b, image)),
+            _ => {}
         }
     }
 
@@ -231,6 +349,13 @@ impl Core {
         }
     }
 
+    /// What was written to a run of blocks is complete, and durable when a flush after `stamp` has returned.
+    pub(crate) fn note_unflushed(&mut self, start: BlockNo, len: u32, stamp: Epoch) {
+        if self.keep_bases > 0 {
+            self.unflushed.add(start, len, stamp);
+        }
+    }
+
     /// File data was written to the home of a block: an image of what it held before leaves memory.
     pub(crate) fn written_in_place(&mut self, b: BlockNo) {
         if !self.is_live(b) && !self.running.blocks.contains(&b) {
@@ -249,5 +374,34 @@ impl Core {
             in_log: self.committed.len(),
             never_written_home: self.never_written_home,
         }
+    }
+}
+
+/// Homes that were written in place, and when: an image there is no base before it is durable (Q3).
+#[derive(Default)]
+struct Unflushed {
+    runs: Vec<(BlockNo, u32, Epoch)>,
+    /// More runs than are worth remembering: any block may have been written up to here.
+    all: Option<Epoch>,
+}
+
+impl Unflushed {
+    const MOST: usize = 1024;
+
+    fn add(&mut self, start: BlockNo, len: u32, stamp: Epoch) {
+        if self.runs.len() < Self::MOST {
+            return self.runs.push((start, len, stamp));
+        }
+        self.all = self.runs.drain(..).map(|(.., e)| e).chain([stamp]).chain(self.all).max();
+    }
+
+    fn forget_durable(&mut self, is_durable: impl Fn(Epoch) -> bool) {
+        self.runs.retain(|(.., e)| !is_durable(*e));
+        self.all = self.all.filter(|e| !is_durable(*e));
+    }
+
+    fn covers(&self, b: BlockNo) -> bool {
+        let inside = |(start, len, _): &(BlockNo, u32, Epoch)| (start.0..start.0 + u64::from(*len)).contains(&b.0);
+        self.all.is_some() || self.runs.iter().any(inside)
     }
 }

@@ -9,6 +9,7 @@ use crate::geometry::LogWindow;
 use crate::recover::UnrecoveredLog;
 use quire_layout::jbd2::fast_commit::{FastCommit, FastCommits};
 use quire_layout::jbd2::{BlockKind, Checksums, Commit, Header, JournalSuperblock, Revokes, Tag, TagChecksum, Tags};
+use quire_layout::qlog::{BLOCK_TYPE, Head, Kind, Record};
 use quire_layout::{BlockNo, LogBlock, Tid};
 use std::collections::VecDeque;
 use std::fmt;
@@ -42,6 +43,10 @@ pub enum End {
     OtherTransaction { expected: Tid, found: Tid },
     /// A block of no known type.
     OtherKind(u32),
+    /// No transaction of Quire's: the head does not match its checksum.
+    BadHead,
+    /// A transaction of Quire's that is not whole: torn, or damaged.
+    BadRun,
     /// Every block has been seen.
     AllSeen,
 }
@@ -68,6 +73,15 @@ pub enum LogItem {
         at: LogBlock,
         commit: Commit,
         checksum_matches: Option<bool>,
+    },
+    /// A transaction of Quire's log: its head matches its own checksum.
+    Transaction {
+        at: LogBlock,
+        head: Head,
+        /// The run matches its checksum.
+        whole: bool,
+        /// Up to where they make sense, or `None` if the run is not whole.
+        records: Option<Vec<Record>>,
     },
     FastCommit {
         at: LogBlock,
@@ -167,6 +181,7 @@ impl<'a> LogDump<'a> {
             BlockKind::Descriptor => self.descriptor(at, h.tid),
             BlockKind::Revoke => self.revoke(at, h.tid),
             BlockKind::Commit => self.commit(at, h.tid),
+            BlockKind::Other(BLOCK_TYPE) => self.transaction(at),
             kind => {
                 if live {
                     self.end(at, End::OtherKind(kind.code()));
@@ -174,6 +189,27 @@ impl<'a> LogDump<'a> {
                 Ok(())
             }
         }
+    }
+
+    fn transaction(&mut self, at: LogBlock) -> Result<(), Error> {
+        let Some((head, whole, records)) = self.log.look_at_run(&mut self.window, at)? else {
+            if self.scope == Scope::Live {
+                self.end(at, End::BadHead);
+            }
+            return Ok(());
+        };
+        self.ready.push_back(LogItem::Transaction { at, head, whole, records });
+        if !whole {
+            if self.scope == Scope::Live {
+                self.end(at, End::BadRun);
+            }
+            return Ok(());
+        }
+        for _ in 1..head.blocks {
+            self.advance();
+        }
+        self.tid = head.tid.next();
+        Ok(())
     }
 
     fn descriptor(&mut self, at: LogBlock, tid: Tid) -> Result<(), Error> {
@@ -293,6 +329,9 @@ impl fmt::Display for LogItem {
                 if sb.fc_blocks() > 0 {
                     write!(f, ", {} fast-commit blocks", sb.fc_blocks())?;
                 }
+                if let Ok(Some(q)) = sb.quire() {
+                    write!(f, ", Quire's log version {}, features {:#x}, epoch {}", q.version, q.incompat, q.epoch)?;
+                }
                 write!(f, ", features: {}", sb.features().names().join(" "))
             }
             LogItem::Descriptor { at, tid, checksum_matches, images } => {
@@ -313,6 +352,26 @@ impl fmt::Display for LogItem {
                 let verdict = verdict(*checksum_matches != Some(false));
                 write!(f, "{at}: commit, {}, time {}.{:09}{verdict}", c.tid, c.seconds, c.nanoseconds)
             }
+            LogItem::Transaction { at, head: h, whole, records } => {
+                write!(
+                    f,
+                    "{at}: transaction, {}, {} blocks, {} records, epoch {}",
+                    h.tid, h.blocks, h.records, h.epoch
+                )?;
+                write!(f, ", time {}.{:09}{}", h.seconds, h.nanoseconds, verdict(*whole))?;
+                let Some(records) = records else { return Ok(()) };
+                records.iter().try_for_each(|r| match r.kind {
+                    Kind::Image => write!(f, "\n  image of {}", r.home),
+                    Kind::Ranges => write!(f, "\n  {} ranges of {}", r.count, r.home),
+                    Kind::ZeroRanges => write!(f, "\n  {} ranges of {}, else zeros", r.count, r.home),
+                    Kind::Delta => write!(f, "\n  delta of {}, {} bytes", r.home, r.count),
+                    Kind::Revoke => write!(f, "\n  revoke of {} from {}", r.count, r.home),
+                })?;
+                if records.len() as u64 != u64::from(h.records) {
+                    write!(f, "\n  BAD RECORD")?;
+                }
+                Ok(())
+            }
             LogItem::FastCommit { at, what } => write!(f, "{at}: fast commit: {what}"),
             LogItem::End { at, why } => {
                 write!(f, "{at}: end of the log: ")?;
@@ -321,6 +380,8 @@ impl fmt::Display for LogItem {
                     End::NoMagic => f.write_str("no magic"),
                     End::OtherTransaction { expected, found } => write!(f, "{found}, not {expected}"),
                     End::OtherKind(n) => write!(f, "block type {n}"),
+                    End::BadHead => f.write_str("a head that does not match its checksum"),
+                    End::BadRun => f.write_str("a transaction that is not whole"),
                     End::AllSeen => f.write_str("all blocks seen"),
                 }
             }

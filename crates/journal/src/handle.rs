@@ -6,8 +6,8 @@
 
 use crate::core::Core;
 use quire_cache::{Image, Saved};
-use quire_device::Buf;
 use quire_device::sync::{Arc, MutexGuard};
+use quire_device::{Buf, Epoch};
 use quire_layout::{BlockNo, Tid};
 use std::collections::BTreeMap;
 
@@ -16,6 +16,8 @@ struct Undo {
     saved: Option<Saved>,
     in_running: bool,
     revoked: bool,
+    /// Its new content is file data.
+    data: bool,
 }
 
 /// Why a change was refused.
@@ -31,6 +33,8 @@ pub enum Touch {
 pub struct Handle<'a> {
     core: MutexGuard<'a, Core>,
     undo: BTreeMap<BlockNo, Undo>,
+    /// Data in place that has to be durable before the transaction.
+    after: Option<Epoch>,
     /// Most blocks that a transaction may hold.
     limit: usize,
 }
@@ -45,7 +49,7 @@ pub struct Full {
 
 impl<'a> Handle<'a> {
     pub(crate) fn new(core: MutexGuard<'a, Core>, limit: usize) -> Self {
-        Handle { core, undo: BTreeMap::new(), limit }
+        Handle { core, undo: BTreeMap::new(), after: None, limit }
     }
 
     /// The current image of a block; `None` if it is not in memory.
@@ -74,32 +78,42 @@ impl<'a> Handle<'a> {
         if self.core.image(b).is_none() {
             return Err(Touch::Miss(b));
         }
-        self.remember(b);
+        self.remember(b).data = false;
         self.core.join(b);
         Ok(self.core.cache.make_mut(b).expect("in memory"))
     }
 
-    /// Replaces a block's content whole; what it was need not be in memory. Joins the transaction.
+    /// Makes file data a block's whole content; what it was need not be in memory. Joins the transaction.
     ///
     /// # Errors
     /// The journal is aborted.
     pub fn put(&mut self, b: BlockNo, image: Image) -> Result<(), Touch> {
+        self.replace(b, image)?.data = true;
+        Ok(())
+    }
+
+    /// Writable zeros (`len` bytes) for a block of metadata that was newly allocated. Joins the transaction.
+    ///
+    /// # Errors
+    /// The journal is aborted.
+    pub fn put_zeroed(&mut self, b: BlockNo, len: usize) -> Result<&mut Buf, Touch> {
+        self.replace(b, Arc::new(Buf::zeroed(len)))?.data = false;
+        Ok(self.core.cache.make_mut(b).expect("just put"))
+    }
+
+    fn replace(&mut self, b: BlockNo, image: Image) -> Result<&mut Undo, Touch> {
         if self.core.aborted.is_some() {
             return Err(Touch::Aborted);
         }
         self.remember(b);
         self.core.cache.set(b, image, true);
         self.core.join(b);
-        Ok(())
+        Ok(self.undo.get_mut(&b).expect("remembered"))
     }
 
-    /// As [`Handle::put`] with `len` zero bytes, writable.
-    ///
-    /// # Errors
-    /// The journal is aborted.
-    pub fn put_zeroed(&mut self, b: BlockNo, len: usize) -> Result<&mut Buf, Touch> {
-        self.put(b, Arc::new(Buf::zeroed(len)))?;
-        Ok(self.core.cache.make_mut(b).expect("just put"))
+    /// The transaction names data that was written in place, complete at `stamp`: that has to be durable first (Q5).
+    pub fn after_data(&mut self, stamp: Epoch) {
+        self.after = self.after.max(Some(stamp));
     }
 
     /// A block was freed: it leaves the transaction and the cache; if a record of it is in the log, or on its way
@@ -137,13 +151,35 @@ impl<'a> Handle<'a> {
         self.undo.len()
     }
 
-    fn remember(&mut self, b: BlockNo) {
+    fn remember(&mut self, b: BlockNo) -> &mut Undo {
         let core = &self.core;
         self.undo.entry(b).or_insert_with(|| Undo {
             saved: core.cache.save(b),
             in_running: core.running.blocks.contains(&b),
             revoked: core.running.revokes.contains(&b),
-        });
+            data: core.running.data.contains(&b),
+        })
+    }
+
+    /// Notes for the commit what the records of the changed blocks may be written over.
+    fn note_bases(&mut self) {
+        let core = &mut *self.core;
+        for (b, u) in std::mem::take(&mut self.undo) {
+            if !core.running.blocks.contains(&b) {
+                core.running.data.remove(&b);
+                core.running.bases.remove(&b);
+                continue;
+            }
+            if u.data {
+                core.running.data.insert(b);
+            } else {
+                core.running.data.remove(&b);
+            }
+            if !u.in_running && core.running.bases.len() < core.keep_bases && !core.is_live(b) {
+                // Nobody had changed it: it is what lies at home (Q3).
+                core.running.bases.extend(u.saved.map(|s| (b, s.into_image())));
+            }
+        }
     }
 
     /// Ends the handle; its changes are part of the transaction that is returned.
@@ -162,7 +198,8 @@ impl<'a> Handle<'a> {
             let mine = share(blocks, revokes);
             return Err(Full { never_fits: mine > self.limit, blocks: mine });
         }
-        self.undo.clear();
+        self.note_bases();
+        self.core.running.after = self.core.running.after.max(self.after);
         self.core.running.handles += 1;
         Ok(self.core.running.tid)
     }

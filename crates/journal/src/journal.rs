@@ -12,10 +12,12 @@ use crate::error::Error;
 use crate::handle::Handle;
 use crate::log::Log;
 use crate::stats::Counters;
+use crate::style::{Records, Style};
 use quire_cache::Image;
 use quire_device::sync::thread::ThreadId;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
 use quire_device::{Buf, Clock, FlushGate, Io, Mutant, Region};
+use quire_layout::qlog::signature::incompat;
 use quire_layout::{BlockNo, BlockSize, Tid};
 
 /// How a journal works.
@@ -25,6 +27,16 @@ pub struct JournalConfig {
     pub clock: Arc<dyn Clock>,
     /// Clean images kept in memory, in bytes.
     pub cache_bytes: u64,
+    /// The format of the log.
+    pub style: Style,
+}
+
+impl JournalConfig {
+    /// A log in jbd2's format.
+    #[must_use]
+    pub fn new(block_size: BlockSize, clock: Arc<dyn Clock>, cache_bytes: u64) -> Self {
+        JournalConfig { block_size, clock, cache_bytes, style: Style::Jbd2 }
+    }
 }
 
 /// What a load found.
@@ -51,6 +63,8 @@ pub struct Journal {
     pub(crate) core: Mutex<Core>,
     /// A hold on the running transaction ended.
     released: Condvar,
+    /// A commit that had chosen its bases ended.
+    pub(crate) unchosen: Condvar,
     pub(crate) commit: Mutex<CommitState>,
     committed: Condvar,
     /// One checkpoint at a time. Held across I/O, taken before `core`.
@@ -76,7 +90,14 @@ impl Journal {
 
     /// A journal in a recovered, empty log.
     #[must_use]
-    pub fn with_log(gate: Arc<FlushGate>, log: Log, config: JournalConfig) -> Self {
+    pub fn with_log(gate: Arc<FlushGate>, mut log: Log, config: JournalConfig) -> Self {
+        let features = |records| match records {
+            Records::Whole | Records::DataRanges | Records::Ranges => incompat::RANGES,
+            Records::Deltas => incompat::RANGES | incompat::DELTAS,
+        };
+        if let Some(records) = config.style.records() {
+            log.set_quire(features(records));
+        }
         // As jbd2: a transaction takes a quarter of the log at most, so that commits need not wait for checkpoints.
         let limit = encode::images_in(&log.format, usize::try_from(log.capacity() / 4).expect("fits"));
         let first = log.sequence();
@@ -86,9 +107,14 @@ impl Journal {
     fn new(gate: Arc<FlushGate>, log: Option<Log>, first: Tid, limit: usize, config: JournalConfig) -> Self {
         let cache_blocks = usize::try_from(config.cache_bytes / config.block_size.bytes64()).unwrap_or(usize::MAX);
         let durable = Tid(first.0.wrapping_sub(1));
+        let mut core = Core::new(cache_blocks, first);
+        if matches!(config.style.records(), Some(Records::DataRanges | Records::Ranges)) {
+            core.keep_bases = (cache_blocks / 2).max(64);
+        }
         Journal {
-            core: Mutex::new(Core::new(cache_blocks, first)),
+            core: Mutex::new(core),
             released: Condvar::new(),
+            unchosen: Condvar::new(),
             commit: Mutex::new(CommitState { leader: false, durable, checkpoint_floor: None, failed: None }),
             committed: Condvar::new(),
             checkpointing: Mutex::new(()),
@@ -139,10 +165,12 @@ impl Journal {
     }
 
     /// Says that file data was written to the homes of these runs of blocks, besides the journal: complete, or failed. What
-    /// memory, or a load under way, holds of them is void (J3).
+    /// memory, or a load under way, holds of them is void (J3). Discards count as writes.
     pub fn written_in_place(&self, runs: impl IntoIterator<Item = (BlockNo, u32)>) {
         let mut core = lock(&self.core);
+        let stamp = self.gate.stamp();
         for (start, len) in runs {
+            core.note_unflushed(start, len, stamp);
             (0..u64::from(len)).for_each(|n| core.written_in_place(start.plus(n)));
         }
     }
@@ -216,6 +244,8 @@ impl Journal {
         s.leader = true;
         drop(s);
         let result = self.commit_running();
+        lock(&self.core).chosen = false;
+        self.unchosen.notify_all();
         let mut s = lock(&self.commit);
         s.leader = false;
         match &result {

@@ -21,7 +21,9 @@ mod journal;
 mod log;
 mod log_map;
 pub mod recover;
+mod run;
 mod stats;
+mod style;
 
 pub use crate::core::{CoreStats, InFlight};
 pub use crate::error::Error;
@@ -30,4 +32,5 @@ pub use crate::journal::{Journal, JournalConfig, Loaded, TxnHold};
 pub use crate::log::{Log, MIN_LOG_BLOCKS};
 pub use crate::log_map::{LogMap, LogRun};
 pub use crate::stats::JournalStats;
+pub use crate::style::{CommitBy, Records, Style};
 pub use quire_cache::Image;

@@ -14,7 +14,9 @@ use quire_cache::Image;
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{Buf, FlushGate, Io, Region};
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
+use quire_layout::qlog::Signature;
 use quire_layout::{BlockSize, LogBlock, Tid};
+use std::time::Duration;
 
 /// A log shorter than this cannot work: jbd2's own minimum.
 pub const MIN_LOG_BLOCKS: u32 = 1024;
@@ -28,6 +30,8 @@ pub struct Log {
     superblock_at: LogBlock,
     first: LogBlock,
     end: LogBlock,
+    /// For a log of Quire's: the features that its records need.
+    quire: Option<u32>,
     position: Mutex<Position>,
     superblock: Mutex<Super>,
 }
@@ -41,6 +45,8 @@ struct Position {
     tail: LogBlock,
     /// Blocks from tail to head.
     used: u32,
+    /// Flush epoch of the next transaction.
+    epoch: u64,
 }
 
 /// The journal's superblock as it is on disk; its lock is held while it is written.
@@ -82,7 +88,7 @@ impl Log {
             return Err(Error::TooSmall { blocks: sb.len() });
         }
         let format = sb.log_format()?;
-        let position = Position { head: first, tail: first, used: 0 };
+        let position = Position { head: first, tail: first, used: 0, epoch: 0 };
         let block = Buf::copy_of(block);
         Ok(Log {
             gate,
@@ -91,9 +97,15 @@ impl Log {
             superblock_at,
             first,
             end,
+            quire: None,
             position: Mutex::new(position),
             superblock: Mutex::new(Super { sb, block }),
         })
+    }
+
+    /// Makes it a log of Quire's, whose records need these features of its signature; they reach the disk with the first write.
+    pub(crate) fn set_quire(&mut self, incompat: u32) {
+        self.quire = Some(incompat);
     }
 
     /// Blocks that transactions may take in all. One stays free, so that a full log is not an empty one.
@@ -110,6 +122,16 @@ impl Log {
     /// Blocks that hold transactions.
     pub(crate) fn used(&self) -> u32 {
         lock(&self.position).used
+    }
+
+    /// Flush epoch of the next transaction.
+    pub(crate) fn epoch(&self) -> u64 {
+        lock(&self.position).epoch
+    }
+
+    /// Blocks that a transaction of Quire's may take at most.
+    pub(crate) fn longest_run(&self) -> u32 {
+        crate::run::longest(self.end.0 - self.first.0)
     }
 
     /// The next transaction this log expects.
@@ -153,12 +175,14 @@ impl Log {
         let mut p = lock(&self.position);
         p.head = self.advance(p.head, blocks);
         p.used += blocks;
+        p.epoch += 1;
         assert!(p.used <= self.capacity(), "the log was checked for room");
     }
 
-    /// Before the first transaction in an empty log: the superblock says where it begins (J8). Complete on
-    /// return; the flush before the commit block makes it durable.
-    pub(crate) fn open_at_head(&self, tid: Tid) -> Result<(), Error> {
+    /// Before the first transaction in an empty log: the superblock says where it begins (J8). Complete on return; the flush
+    /// before the commit block makes it durable. For a log of Quire's it says that, too, and is durable on return: whoever
+    /// meets a record of ours has been warned (Q8). Epochs begin at `now`, later than those of any earlier use of the log.
+    pub(crate) fn open_at_head(&self, tid: Tid, now: Duration) -> Result<(), Error> {
         let (head, used) = {
             let p = lock(&self.position);
             (p.head, p.used)
@@ -169,7 +193,11 @@ impl Log {
         }
         s.sb.set_start(Some(head));
         s.sb.set_sequence(tid);
-        self.write_superblock(&mut s, false)
+        let Some(incompat) = self.quire else { return self.write_superblock(&mut s, false) };
+        let epoch = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX >> 1).max(1);
+        s.sb.set_quire(Some(&Signature::new(self.format.block_size, incompat, epoch)));
+        lock(&self.position).epoch = epoch;
+        self.write_superblock(&mut s, true)
     }
 
     /// The records of `blocks` blocks from the tail are needed no more, transaction `oldest` is the next one.
@@ -190,7 +218,7 @@ impl Log {
         Ok(())
     }
 
-    /// Everything is at home: the superblock says that the log is empty. Durable on return.
+    /// Everything is at home: the superblock says that the log is empty, and is jbd2's again. Durable on return.
     pub(crate) fn set_empty(&self, next: Tid) -> Result<(), Error> {
         let head = {
             let mut p = lock(&self.position);
@@ -202,6 +230,7 @@ impl Log {
         s.sb.set_start(None);
         s.sb.set_sequence(next);
         s.sb.set_head(head);
+        s.sb.set_quire(None);
         self.write_superblock(&mut s, true)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::core::{CoreStats, InFlight};
 use crate::journal::Journal;
+use crate::run::Kinds;
 use quire_device::sync::lock;
 use std::time::Duration;
 
@@ -16,9 +17,20 @@ pub(crate) struct Counters {
     commit_time: Duration,
     checkpoints: u64,
     home_blocks: u64,
+    kinds: Kinds,
+    data_flushes: u64,
 }
 
 impl Counters {
+    /// A transaction of Quire's log was written.
+    pub(crate) fn encoded(&mut self, kinds: Kinds, flushed_first: bool) {
+        self.kinds.whole += kinds.whole;
+        self.kinds.ranges += kinds.ranges;
+        self.kinds.deltas += kinds.deltas;
+        self.kinds.packed_bytes += kinds.packed_bytes;
+        self.data_flushes += u64::from(flushed_first);
+    }
+
     pub(crate) fn committed(&mut self, txn: &InFlight, log_blocks: u32, took: Duration) {
         self.transactions += 1;
         self.handles += txn.handles;
@@ -52,6 +64,13 @@ pub struct JournalStats {
     pub checkpoints: u64,
     /// Blocks that checkpoints wrote home.
     pub home_blocks: u64,
+    /// Records of Quire's log: whole images, ranges, deltas; and the bytes of those that were packed.
+    pub whole_records: u64,
+    pub range_records: u64,
+    pub delta_records: u64,
+    pub packed_bytes: u64,
+    /// Flushes that a commit to Quire's log needed before it, for data in place.
+    pub data_flushes: u64,
     /// Log blocks in use, and how many there are.
     pub log_used: u64,
     pub log_capacity: u64,
@@ -74,6 +93,11 @@ impl Journal {
             commit_time: c.commit_time,
             checkpoints: c.checkpoints,
             home_blocks: c.home_blocks,
+            whole_records: c.kinds.whole,
+            range_records: c.kinds.ranges,
+            delta_records: c.kinds.deltas,
+            packed_bytes: c.kinds.packed_bytes,
+            data_flushes: c.data_flushes,
             log_used: self.log.as_ref().map_or(0, |l| u64::from(l.used())),
             log_capacity: self.log.as_ref().map_or(0, |l| u64::from(l.capacity())),
             memory,

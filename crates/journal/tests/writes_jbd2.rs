@@ -50,7 +50,7 @@ fn journal(i: &Image) -> (Arc<MemDevice>, Journal) {
     let block = device.read(at, i.block_size.bytes(), quire_device::Region::LogSuperblock).unwrap();
     let map = LogMap::new(runs).unwrap();
     let log = Log::open(gate.clone(), map, LogBlock(0), &block, i.block_size, true).unwrap();
-    let config = JournalConfig { block_size: i.block_size, clock: Arc::new(SystemClock), cache_bytes: 4 << 20 };
+    let config = JournalConfig::new(i.block_size, Arc::new(SystemClock), 4 << 20);
     (device, Journal::with_log(gate, log, config))
 }
 

@@ -114,7 +114,7 @@ const INCOMPAT: &[Known] = &[
     known(incompat::INLINE_DATA, "inline_data", ReadOnly),
     known(incompat::ENCRYPT, "encrypt", No),
     known(incompat::CASEFOLD, "casefold", No),
-    known(incompat::QUIRE_LOG, "quire_log", No),
+    known(incompat::QUIRE_LOG, "quire_log", Full),
 ];
 
 const RO_COMPAT: &[Known] = &[

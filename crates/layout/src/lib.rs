@@ -19,6 +19,7 @@ pub mod inline_data;
 pub mod inode;
 pub mod jbd2;
 pub mod orphan_file;
+pub mod qlog;
 pub mod recognise;
 pub mod superblock;
 pub mod units;

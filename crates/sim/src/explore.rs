@@ -7,7 +7,7 @@
 use crate::check::check;
 use crate::observe::{FILLER, observe};
 use crate::ops::{Mix, SimOp, generate};
-use crate::run::{Route, Run, call, mount, run};
+use crate::run::{How, Run, call, mount, run};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Crash, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::file::Falloc;
@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 #[derive(Clone, Debug)]
 pub struct Config {
     pub name: &'static str,
-    pub route: Route,
+    pub how: How,
     pub mix: Mix,
     /// Blocks that are left free, if the image is filled up first.
     pub leave: Option<u64>,
@@ -125,7 +125,7 @@ pub fn fresh_image(config: &Config) -> Image {
     let image = Image::from_bytes(&quire_fs::testing::mke2fs(config.size, config.mke2fs));
     let Some(leave) = config.leave else { return image };
     let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
-    let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.route).expect("mount");
+    let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.how).expect("mount");
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
     let ino = v.create(Ino::ROOT, FILLER, &new).expect("create").ino;
     let free = v.statfs().expect("statfs").free.saturating_sub(leave);
@@ -168,7 +168,7 @@ pub fn explore_kept(
     let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
     let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.route).map_err(|e| fail(None, format!("mount: {e}")))?;
+    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| fail(None, format!("mount: {e}")))?;
     let mounted_at = device.completed();
     let done = run(&volume, &device, &clock, ops).map_err(|why| fail(None, why))?;
     volume.close().map_err(|e| fail(None, format!("unmount: {e}")))?;
@@ -236,7 +236,7 @@ impl State<'_> {
         let seen = observe(&volume).map_err(|e| format!("reading the recovered tree: {e}"))?;
         let returned = self.done.returned_at.iter().take_while(|at| **at <= self.steps).count();
         let started = if self.before_mount { 0 } else { (returned + 1).min(self.ops.len()) };
-        check(self.config.route, self.ops, &self.done.history, returned, started, &seen)?;
+        check(self.config.how.route, self.ops, &self.done.history, returned, started, &seen)?;
         if judge {
             volume.close().map_err(|e| format!("unmounting the survivor: {e}"))?;
             fsck(&device.live())?;
@@ -249,7 +249,7 @@ impl State<'_> {
     }
 
     fn mount(&self, device: Arc<dyn BlockDevice>) -> Result<Volume, String> {
-        mount(device, Arc::new(VirtualClock::default()), self.config.route)
+        mount(device, Arc::new(VirtualClock::default()), self.config.how)
             .map_err(|e| format!("mounting the crash image: {e}"))
     }
 
@@ -262,7 +262,7 @@ impl State<'_> {
         for cut in [turn % (total + 1), turn / 7 % (total + 1)] {
             let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
             device.cut_at(cut);
-            match mount(device.clone(), Arc::new(VirtualClock::default()), self.config.route) {
+            match mount(device.clone(), Arc::new(VirtualClock::default()), self.config.how) {
                 Ok(_) | Err(Error::Device(_) | Error::Journal(_)) => {}
                 Err(e) => return Err(format!("mounting while power fails: {e}")),
             }

@@ -155,7 +155,7 @@ pub fn device_fails(config: &Config, base: &Image, seed: u64, calls: usize, kind
     let disk = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
     let device = Arc::new(Faulty::new(disk.clone()));
     let clock = Arc::new(VirtualClock::default());
-    let v = mount(device.clone(), clock.clone(), config.route).map_err(|e| format!("mount: {e}"))?;
+    let v = mount(device.clone(), clock.clone(), config.how).map_err(|e| format!("mount: {e}"))?;
     let ops = generate(config.mix, seed, calls);
     let at = rng.random_range(0..ops.len() / 2);
     let (mut f, mut held) = (Follower::new(), Vec::new());
@@ -179,7 +179,7 @@ pub fn device_fails(config: &Config, base: &Image, seed: u64, calls: usize, kind
     if f.seen.hit && lies {
         // Whatever it is now, it can be unmounted and mounted without a panic.
         let _ = v.close();
-        if let Ok(v) = mount(disk, clock, config.route) {
+        if let Ok(v) = mount(disk, clock, config.how) {
             let _ = observe(&v);
             let _ = v.close();
         }
@@ -215,7 +215,7 @@ fn refuses_changes(v: &Volume) -> Result<(), String> {
 /// What a crash leaves then: a legal state for what was acknowledged.
 fn survives(config: &Config, f: &Follower, disk: &PowerLossDevice, seed: u64) -> Result<(), String> {
     let device = Arc::new(PowerLossDevice::from_image(disk.crash(seed).image, PowerLossOptions::default()));
-    let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.route)
+    let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.how)
         .map_err(|e| format!("mounting after a crash: {e}"))?;
     let mut seen = observe(&v).map_err(|e| format!("reading after a crash: {e}"))?;
     let n = f.ops.len();
@@ -232,7 +232,8 @@ fn survives(config: &Config, f: &Follower, disk: &PowerLossDevice, seed: u64) ->
     }
     history.forget_data(&f.tainted);
     promised.lossy.clone_from(&f.lossy);
-    first_legal(config.route, &f.ops, &history, &promised, (n, n), &seen).map_err(|e| format!("after a crash: {e}"))?;
+    first_legal(config.how.route, &f.ops, &history, &promised, (n, n), &seen)
+        .map_err(|e| format!("after a crash: {e}"))?;
     v.close().map_err(|e| format!("unmounting after a crash: {e}"))?;
     fsck(&device.live()).map_err(|e| format!("after a crash: {e}"))
 }
@@ -244,7 +245,7 @@ fn survives(config: &Config, f: &Follower, disk: &PowerLossDevice, seed: u64) ->
 pub fn disk_is_full(config: &Config, base: &Image, seed: u64, calls: usize) -> Result<Seen, String> {
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
     let clock = Arc::new(VirtualClock::default());
-    let v = mount(device.clone(), clock.clone(), config.route).map_err(|e| format!("mount: {e}"))?;
+    let v = mount(device.clone(), clock.clone(), config.how).map_err(|e| format!("mount: {e}"))?;
     let before = v.statfs().map_err(|e| e.to_string())?;
     let (mut f, mut held) = (Follower::new(), Vec::new());
     let excuse = |e: &Error| matches!(e, Error::NoSpace | Error::NoInodes);

@@ -15,7 +15,7 @@ use quire_layout::superblock::{self, Superblock, state};
 pub fn flipped_log_is_noticed(config: &Config, base: &Image, seed: u64) -> Result<bool, String> {
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
     let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.route).map_err(|e| e.to_string())?;
+    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| e.to_string())?;
     run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
     drop(volume);
     let mut image = device.live();
@@ -24,7 +24,7 @@ pub fn flipped_log_is_noticed(config: &Config, base: &Image, seed: u64) -> Resul
     image.read(at, &mut byte);
     image.write(at, &[byte[0] ^ 0x40]);
     let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
-    match mount(device.clone(), clock, config.route) {
+    match mount(device.clone(), clock, config.how) {
         Err(Error::Corrupt(_) | Error::Journal(_)) => return Ok(true),
         Err(e) => return Err(format!("mounting: {e}")),
         Ok(_) => {}
@@ -60,7 +60,7 @@ fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> 
 pub fn no_image_poses_as_log_block(config: &Config, base: &Image, seed: u64) -> Result<(), String> {
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
     let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.route).map_err(|e| e.to_string())?;
+    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| e.to_string())?;
     run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
     drop(volume);
     let image = device.live();

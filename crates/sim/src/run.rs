@@ -4,6 +4,7 @@ use crate::model::{History, Outcome, dir_name, target, xattr_name, xattr_value};
 use crate::ops::{Place, SimOp, pattern};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, PowerLossDevice, VirtualClock};
+use quire_fs::choices::{CommitMode, Record};
 use quire_fs::file::{Falloc, WriteFlags};
 use quire_fs::{Cred, New, NewKind, RenameFlags, SetAttr, XattrFlags};
 use quire_fs::{Devices, Error, Options, Result, Volume, options};
@@ -39,6 +40,21 @@ impl Route {
     }
 }
 
+/// What a simulation chooses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct How {
+    pub route: Route,
+    pub record: Record,
+    pub commit_mode: CommitMode,
+}
+
+impl From<Route> for How {
+    /// With jbd2's log.
+    fn from(route: Route) -> Self {
+        How { route, record: Record::Block, commit_mode: CommitMode::Barrier }
+    }
+}
+
 /// A run's calls and the number of device steps that were complete when each had returned.
 pub struct Run {
     pub history: History,
@@ -53,11 +69,14 @@ const AUTO_THRESHOLD: u64 = 5 << 10;
 ///
 /// # Errors
 /// As [`Volume::open`].
-pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, route: Route) -> Result<Volume> {
+pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, how: impl Into<How>) -> Result<Volume> {
+    let How { route, record, commit_mode } = how.into();
     // So that some of what is written goes either way.
     let auto_threshold = Some(AUTO_THRESHOLD);
     let options = Options {
         route: route.option(),
+        record,
+        commit_mode,
         cache_bytes: 1 << 20,
         auto_threshold,
         adaptive_default: FileMode::Ordered,

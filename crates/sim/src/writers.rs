@@ -10,7 +10,7 @@ use crate::explore::{Config, Effort, Failure, Report, fingerprint, fsck, outcome
 use crate::model::{History, Outcome};
 use crate::observe::{Observed, observe_below};
 use crate::ops::{SimOp, generate};
-use crate::run::{Route, call_below, mount};
+use crate::run::{How, Route, call_below, mount};
 use quire_device::Clock;
 use quire_device::interleave;
 use quire_device::sync::{Arc, Mutex, lock, thread};
@@ -92,7 +92,7 @@ fn one(config: &Config, base: &Image, seed: u64, effort: Effort, writers: u64) -
     let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
     let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.route).map_err(|e| fail(None, format!("mount: {e}")))?;
+    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| fail(None, format!("mount: {e}")))?;
     let tops = tops(&volume, writers).map_err(|e| fail(None, e))?;
     let from = device.completed();
     let ground = Arc::new(Ground { volume: volume.clone(), device: device.clone(), clock, order: Mutex::new(0) });
@@ -125,7 +125,7 @@ fn one(config: &Config, base: &Image, seed: u64, effort: Effort, writers: u64) -
             report.distinct += u64::from(seen.insert(fingerprint(steps, &crash.image, &point)));
             let judge = effort.fsck_every > 0 && (seed + report.states).is_multiple_of(effort.fsck_every);
             report.fsck += u64::from(judge);
-            survives(config.route, &written, steps, crash.image, judge).map_err(|why| fail(Some((steps, n)), why))?;
+            survives(config.how, &written, steps, crash.image, judge).map_err(|why| fail(Some((steps, n)), why))?;
         }
     }
     Ok(report)
@@ -144,9 +144,9 @@ fn name(writer: u64) -> String {
     format!("writer{writer}")
 }
 
-fn survives(route: Route, written: &[Written], steps: u64, image: Image, judge: bool) -> Result<(), String> {
+fn survives(how: How, written: &[Written], steps: u64, image: Image, judge: bool) -> Result<(), String> {
     let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
-    let v = mount(device.clone(), Arc::new(VirtualClock::default()), route)
+    let v = mount(device.clone(), Arc::new(VirtualClock::default()), how)
         .map_err(|e| format!("mounting the crash image: {e}"))?;
     let mut trees = Vec::new();
     for n in 0..written.len() as u64 {
@@ -154,7 +154,7 @@ fn survives(route: Route, written: &[Written], steps: u64, image: Image, judge: 
         trees.push(observe_below(&v, top).map_err(|e| format!("reading {}: {e}", name(n)))?);
         v.forget(top, 1);
     }
-    check(route, written, steps, &trees)?;
+    check(how.route, written, steps, &trees)?;
     if judge {
         v.close().map_err(|e| format!("unmounting the survivor: {e}"))?;
         fsck(&device.live())?;

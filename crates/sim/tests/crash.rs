@@ -1,9 +1,10 @@
 //! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more than the default, `QUIRE_SIM_FIRST` for seeds from there
 //! on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
 
+use quire_fs::choices::{CommitMode, Record};
 use quire_sim::explore::{Config, Effort, Report, explore, explore_kept, fresh_image};
 use quire_sim::ops::Mix;
-use quire_sim::run::Route;
+use quire_sim::run::{How, Route};
 use quire_sim::shrink::shrink;
 
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
@@ -16,7 +17,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn config(name: &'static str, route: Route) -> Config {
-    Config { name, route, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" }
+    Config { name, how: route.into(), mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" }
 }
 
 /// Each mix in turn, a third of the states each.
@@ -103,4 +104,31 @@ fn atomic_requests() {
         let config = Config { mix: Mix::Large, mke2fs: MKE2FS_LARGE, size: "64M", ..config(name, route) };
         explore_states(&config, number("QUIRE_SIM_STATES").unwrap_or(3_000) / 10, effort);
     }
+}
+
+/// Quire's log: routes x records x commits.
+fn explore_quire(name: &'static str, route: Route, record: Record, commit_mode: CommitMode) {
+    explore_config(&Config { how: How { route, record, commit_mode }, ..config(name, route) });
+}
+
+macro_rules! quire_log {
+    ($($name:ident: $route:ident, $record:ident, $commit:ident;)+) => {
+        $(#[test]
+        fn $name() {
+            explore_quire(stringify!($name), Route::$route, Record::$record, CommitMode::$commit);
+        })+
+    };
+}
+
+quire_log! {
+    ordered_block_checksum: Ordered, Block, Checksum;
+    ordered_range_data_checksum: Ordered, RangeData, Checksum;
+    ordered_range_checksum: Ordered, Range, Checksum;
+    ordered_delta_checksum: Ordered, Delta, Checksum;
+    ordered_range_barrier: Ordered, Range, Barrier;
+    journal_block_checksum: Journal, Block, Checksum;
+    journal_range_data_checksum: Journal, RangeData, Checksum;
+    journal_range_checksum: Journal, Range, Checksum;
+    journal_delta_checksum: Journal, Delta, Checksum;
+    journal_range_barrier: Journal, Range, Barrier;
 }

@@ -23,7 +23,7 @@ fn seeds(most: u64) -> std::ops::RangeInclusive<u64> {
 }
 
 fn config(name: &'static str, route: Route, leave: Option<u64>) -> Config {
-    Config { name, route, mix: Mix::General, leave, mke2fs: MKE2FS, size: "8M" }
+    Config { name, how: route.into(), mix: Mix::General, leave, mke2fs: MKE2FS, size: "8M" }
 }
 
 #[derive(Default, Debug)]

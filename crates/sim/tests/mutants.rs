@@ -13,11 +13,12 @@ const SEEDS: u64 = 60;
 
 /// Where a mutant shows itself under a route; `None` where it cannot: nothing of it is left there.
 fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
-    let general = Config { name: "mutants", route, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
+    let general =
+        Config { name: "mutants", how: route.into(), mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
     let whole = matches!(route, Route::Overwrite | Route::Auto);
     Some(match mutant {
         // What it breaks is found in the log itself.
-        Mutant::EscapeForgotten => Config { route: Route::Journal, mix: Mix::Overwrite, ..general },
+        Mutant::EscapeForgotten => Config { how: Route::Journal.into(), mix: Mix::Overwrite, ..general },
         Mutant::ModeChangedInPlace if route != Route::Adaptive => return None,
         Mutant::SequenceEndsEarly if route != Route::Selective => return None,
         // Every fsync of data is a commit, whose flush is another mutant's.

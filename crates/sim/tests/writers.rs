@@ -21,7 +21,7 @@ fn explore_config(name: &'static str, route: Route) {
         if std::env::var("QUIRE_SIM_MIX").is_ok_and(|o| o != format!("{mix:?}")) {
             continue;
         }
-        let config = Config { name, route, mix, leave: None, mke2fs: MKE2FS, size: "8M" };
+        let config = Config { name, how: route.into(), mix, leave: None, mke2fs: MKE2FS, size: "8M" };
         let base = fresh_image(&config);
         let mut report = Report::default();
         for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
@@ -55,8 +55,14 @@ fn auto() {
 /// The same seed gives the same calls, the same interleaving, and the same crash states.
 #[test]
 fn one_seed_determines_all() {
-    let config =
-        Config { name: "ordered", route: Route::Ordered, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
+    let config = Config {
+        name: "ordered",
+        how: Route::Ordered.into(),
+        mix: Mix::General,
+        leave: None,
+        mke2fs: MKE2FS,
+        size: "8M",
+    };
     let base = fresh_image(&config);
     let report = |seed| explore(&config, &base, seed, EFFORT, 3).unwrap();
     assert_eq!(report(5), report(5));
@@ -68,8 +74,14 @@ fn one_seed_determines_all() {
 #[test]
 fn mutants_are_found() {
     use quire_device::Mutant;
-    let config =
-        Config { name: "ordered", route: Route::Ordered, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
+    let config = Config {
+        name: "ordered",
+        how: Route::Ordered.into(),
+        mix: Mix::General,
+        leave: None,
+        mke2fs: MKE2FS,
+        size: "8M",
+    };
     let base = fresh_image(&config);
     for mutant in [Mutant::FsyncEarly, Mutant::NoFlushBeforeCommit] {
         let found = (1..30).find(|seed| {

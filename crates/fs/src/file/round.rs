@@ -24,7 +24,7 @@ use crate::op::Op;
 use crate::volume::Volume;
 use quire_cache::Image;
 use quire_device::sync::lock;
-use quire_device::{Io, Mutant, Region};
+use quire_device::{Epoch, Io, Mutant, Region};
 use quire_layout::inode::Time;
 use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
 use std::collections::BTreeSet;
@@ -105,6 +105,8 @@ pub(super) struct Taken {
     logged: BTreeSet<FileBlock>,
     /// New blocks go to the log, too, if they are at most so many.
     ride: usize,
+    /// When what went in place was complete.
+    written: Option<Epoch>,
     error: Option<Error>,
 }
 
@@ -163,6 +165,7 @@ impl Volume {
             pieces: Vec::new(),
             logged,
             ride: 0,
+            written: None,
             error: None,
         })
     }
@@ -282,6 +285,7 @@ impl Volume {
         written.sort_unstable();
         written.dedup();
         for i in written {
+            batch[i].written = Some(stamp);
             self.inner.files.written(batch[i].ino, stamp, gate);
         }
         for (i, e) in failed {
@@ -424,6 +428,9 @@ fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool, sequence: bool) 
 
 /// Records some of the pieces of a file; with the last of them, its size and times.
 fn record_file(op: &mut Op<'_>, t: &Taken, from: usize, to: usize) -> Result<()> {
+    if let Some(stamp) = t.written {
+        op.after_data(stamp);
+    }
     let mut inode = op.inode(t.ino)?;
     let before = inode.clone();
     for p in &t.pieces[from..to] {

@@ -45,7 +45,7 @@ pub struct CleanLog {
 
 impl CleanLog {
     pub(super) fn new(log: UnrecoveredLog, next: Tid, damage: Damage) -> Self {
-        let UnrecoveredLog { geometry, superblock, block, format } = log;
+        let UnrecoveredLog { geometry, superblock, block, format, .. } = log;
         CleanLog { geometry, superblock, block, format, next, damage }
     }
 
@@ -104,7 +104,7 @@ impl CleanLog {
         Ok((Log::open(gate, map, at, &self.block, bs, wide)?, self.next))
     }
 
-    /// Tells the file system's superblock that it was recovered: clears `needs_recovery`, takes over the journal's
+    /// Tells the file system's superblock that it was recovered: clears `needs_recovery` (and Quire's bit), takes over the journal's
     /// error and the damage, flushes, and only then clears the error in the journal. A superblock torn between its
     /// sectors is mended. Returns it as it is now.
     ///
@@ -131,11 +131,11 @@ impl CleanLog {
     }
 }
 
-/// Clears `needs_recovery` and records what recovery found: an error that stopped the journal, or damage, means that
+/// Clears `needs_recovery` and what says that the log is Quire's, and records what recovery found: an error that stopped the journal, or damage, means that
 /// the file system has errors; missing images mean that it is not valid either. The caller seals.
 pub fn mark_recovered(sb: &mut Superblock, errno: i32, damage: &Damage) {
     let mut f = sb.features();
-    f.incompat &= !incompat::RECOVER;
+    f.incompat &= !(incompat::RECOVER | incompat::QUIRE_LOG);
     sb.set_features(f);
     if errno != 0 || !damage.is_none() {
         sb.set_state(sb.state() | state::ERROR);
@@ -166,6 +166,10 @@ pub(super) fn empty_log(
     }
     log.superblock.set_start(None);
     log.superblock.set_sequence(next);
+    // In the same sector: an empty log is jbd2's. The file system's superblock learns it later (Q8).
+    if log.superblock.version() > 1 {
+        log.superblock.set_quire(None);
+    }
     if !damage.is_none() && log.superblock.errno() == 0 {
         // Survives a crash before the file system's superblock has it.
         log.superblock.set_errno(DAMAGED);

@@ -20,8 +20,10 @@
 
 mod clean;
 mod external;
+mod images;
 mod plan;
 mod replay;
+mod runs;
 mod scan;
 
 pub use clean::{CleanLog, Damage, mark_recovered, superblock_place};
@@ -31,7 +33,8 @@ pub use replay::{SavedFrom, Undo};
 
 use crate::error::Error;
 use crate::geometry::LogGeometry;
-use quire_device::{Buf, Region};
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, Buf, Region};
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
 use quire_layout::{Corrupt, Structure, Unsupported};
 
@@ -52,13 +55,20 @@ pub enum Phase {
 }
 
 /// A log that may hold transactions which are not home.
-#[derive(Debug)]
 pub struct UnrecoveredLog {
     geometry: LogGeometry,
     superblock: JournalSuperblock,
     /// The whole block that the superblock begins.
     block: Buf,
     format: LogFormat,
+    /// The file system's device, if it is not the log's.
+    home: Option<Arc<dyn BlockDevice>>,
+}
+
+impl std::fmt::Debug for UnrecoveredLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnrecoveredLog").field("superblock", &self.superblock).finish_non_exhaustive()
+    }
 }
 
 impl UnrecoveredLog {
@@ -87,7 +97,20 @@ impl UnrecoveredLog {
         if geometry.is_external() && superblock.user_count() > 1 {
             return Err(Unsupported::new(format!("external journal with {} users", superblock.user_count())).into());
         }
-        Ok(UnrecoveredLog { geometry, superblock, block, format })
+        Ok(UnrecoveredLog { geometry, superblock, block, format, home: None })
+    }
+
+    /// Says where the file system is, if the log has a device of its own: records of Quire's log may need what lies at home.
+    #[must_use]
+    pub fn with_home(mut self, home: Arc<dyn BlockDevice>) -> Self {
+        self.home = Some(home);
+        self
+    }
+
+    /// True if the log is one of Quire's.
+    #[must_use]
+    pub fn is_quire(&self) -> bool {
+        self.superblock.quire().is_ok_and(|s| s.is_some())
     }
 
     #[must_use]
@@ -116,13 +139,18 @@ impl UnrecoveredLog {
     /// # Errors
     /// Device: a log block that is not an image cannot be read. Corrupt: a committed transaction whose descriptor or
     /// revoke block does not match its checksum, a revoke block that leaves its block, or an image whose home is
-    /// outside the device or in the log itself.
+    /// outside the device or in the log itself; a transaction of Quire's that matches its checksum and makes no sense.
     pub fn scan(&self, home_blocks: u64, progress: &mut dyn FnMut(Progress)) -> Result<Plan, Error> {
         let Some(start) = self.superblock.start() else {
             return Ok(Plan::empty(self.superblock.sequence()));
         };
-        let found = scan::Scan::new(self, start).run(progress)?;
-        plan::make(self, found, home_blocks)
+        match self.superblock.quire()? {
+            Some(signature) => {
+                let found = runs::RunScan::new(self, start, signature.epoch).run(progress)?;
+                plan::make_of_runs(self, found, home_blocks)
+            }
+            None => plan::make(self, scan::Scan::new(self, start).run(progress)?, home_blocks),
+        }
     }
 
     /// Takes an empty log as it is.
@@ -149,7 +177,11 @@ impl UnrecoveredLog {
         }
         // The numbers in the log must not be used again; if it cannot be read, at least the first is known.
         let start = self.superblock.start().expect("not clean");
-        let end = scan::Scan::new(&self, start).run(progress).map_or(self.superblock.sequence(), |f| f.end);
+        let last_used = match self.superblock.quire()? {
+            Some(s) => runs::RunScan::new(&self, start, s.epoch).run(progress).map(|f| f.last_used),
+            None => scan::Scan::new(&self, start).run(progress).map(|f| f.end),
+        };
+        let end = last_used.unwrap_or(self.superblock.sequence());
         clean::empty_log(self, end.next(), Damage::default(), &mut None)
     }
 }

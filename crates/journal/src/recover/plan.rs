@@ -1,18 +1,23 @@
 //! The second pass, and its outcome: what a replay would write.
 
+use super::images::{BATCH, Made};
+use super::runs::{Chain, FoundRuns};
 use super::scan::Found;
 use super::{Phase, UnrecoveredLog};
 use crate::error::Error;
 use crate::geometry::LogWindow;
+use quire_device::Buf;
+use quire_device::sync::Arc;
 use quire_layout::jbd2::Revokes;
 use quire_layout::jbd2::fast_commit::FastCommitArea;
 use quire_layout::{BlockNo, Corrupt, LogBlock, Structure, Tid, Unsupported};
+use std::collections::BTreeMap;
 
 /// An image that is to be written home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Planned {
     pub home: BlockNo,
-    /// Where the log holds the image.
+    /// Where the log holds the image; of a log of Quire's, where the transaction begins that logged it last.
     pub log: LogBlock,
     pub tid: Tid,
     /// The magic at its start was zeroed.
@@ -25,6 +30,8 @@ pub struct Planned {
 pub enum BadReason {
     Checksum,
     Unreadable,
+    /// The records do not make the image that was logged: home is not what they were written over.
+    Result,
 }
 
 /// An image of a committed transaction that cannot be replayed.
@@ -42,6 +49,7 @@ impl std::fmt::Display for BadBlock {
         let why = match self.why {
             BadReason::Checksum => "does not match its checksum",
             BadReason::Unreadable => "cannot be read",
+            BadReason::Result => "is not what its records make: home was changed, or is damaged",
         };
         write!(f, "image of {} in {} ({}) {why}", self.home, self.log, self.tid)
     }
@@ -74,6 +82,12 @@ pub struct Plan {
     pub fast_commits: FastCommitArea,
     /// Blocks in the log proper.
     pub log_blocks: u32,
+    /// The last number that the log may hold: it is not used again.
+    pub(super) last_used: Tid,
+    /// Of a log of Quire's: the records of each block that is written.
+    pub(super) chains: BTreeMap<BlockNo, Chain>,
+    /// Their images, if they are few.
+    pub(super) ready: Option<Vec<(BlockNo, Arc<Buf>)>>,
 }
 
 impl Plan {
@@ -91,6 +105,9 @@ impl Plan {
             failed_commit: None,
             fast_commits: FastCommitArea::default(),
             log_blocks: 0,
+            last_used: sequence,
+            chains: BTreeMap::new(),
+            ready: None,
         }
     }
 
@@ -140,22 +157,77 @@ pub(super) fn make(log: &UnrecoveredLog, found: Found, home_blocks: u64) -> Resu
         failed_commit: found.failed_commit,
         fast_commits: found.fast_commits,
         log_blocks: log.superblock.end().0 - log.superblock.first().0,
+        last_used: found.end,
+        chains: BTreeMap::new(),
+        ready: None,
     };
     plan.bad.sort_by_key(|b| b.home);
     apply_revokes(log, &found.revokes, &mut plan)?;
     plan.revoked = plan.images.iter().filter(|p| p.revoked).count().try_into().expect("bounded by the log");
     plan.images.retain(|p| !p.revoked);
     plan.bad.retain(|b| !b.revoked);
-    for p in &plan.images {
-        let why = if p.home.0 >= home_blocks {
-            "the home of an image is outside the device"
-        } else if log.geometry.contains(p.home) {
-            "the home of an image is in the log"
-        } else {
-            continue;
-        };
-        return Err(Corrupt::new(Structure::JournalBlock, why).of(p.log.0).at(p.home).into());
+    plan.images.iter().try_for_each(|p| check_home(log, p.home, p.log, home_blocks))?;
+    Ok(plan)
+}
+
+fn check_home(log: &UnrecoveredLog, home: BlockNo, at: LogBlock, home_blocks: u64) -> Result<(), Error> {
+    let why = if home.0 >= home_blocks {
+        "the home of an image is outside the device"
+    } else if log.geometry.contains(home) {
+        "the home of an image is in the log"
+    } else {
+        return Ok(());
+    };
+    Err(Corrupt::new(Structure::JournalBlock, why).of(at.0).at(home).into())
+}
+
+/// Makes the plan of what the scan of a log of Quire's found: every image is made once and judged (Q7, R3).
+pub(super) fn make_of_runs(log: &UnrecoveredLog, found: FoundRuns, home_blocks: u64) -> Result<Plan, Error> {
+    let mut plan = Plan {
+        logged: found.logged,
+        start: found.start,
+        end: found.end,
+        head: found.head,
+        transactions: found.transactions,
+        revokes: found.revokes,
+        revoked: found.revoked,
+        failed_commit: found.failed,
+        log_blocks: log.superblock.end().0 - log.superblock.first().0,
+        last_used: found.last_used,
+        ready: Some(Vec::new()),
+        ..Plan::empty(found.start)
+    };
+    let last = |chain: &Chain| *chain.last().expect("never empty");
+    for (b, chain) in &found.chains {
+        check_home(log, *b, last(chain).run.start, home_blocks)?;
     }
+    let home = log.home_device();
+    let all: Vec<(BlockNo, &Chain)> = found.chains.iter().map(|(b, c)| (*b, c)).collect();
+    let per_batch = BATCH >> log.format.block_size.bits();
+    let mut written = Vec::new();
+    for batch in all.chunks(per_batch) {
+        let made = log.make_images(&home, batch)?;
+        for ((b, chain), made) in batch.iter().zip(made) {
+            let (at, tid) = (last(chain).run.start, last(chain).run.tid);
+            match made {
+                Made::Image(image) => {
+                    written.push(*b);
+                    plan.images.push(Planned { home: *b, log: at, tid, escaped: false, revoked: false });
+                    if let Some(ready) = plan.ready.as_mut() {
+                        ready.push((*b, image));
+                    }
+                }
+                Made::AtHome => {}
+                Made::Bad(why) => plan.bad.push(BadBlock { home: *b, log: at, tid, why, revoked: false }),
+            }
+        }
+        if all.len() > per_batch {
+            plan.ready = None;
+        }
+    }
+    let mut chains = found.chains;
+    chains.retain(|b, _| written.binary_search(b).is_ok());
+    plan.chains = chains;
     Ok(plan)
 }
 

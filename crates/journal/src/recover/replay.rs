@@ -1,6 +1,7 @@
 //! The third pass: images go home.
 
 use super::clean::{CleanLog, Damage, empty_log, superblock_place};
+use super::images::{self, Made};
 use super::plan::{Plan, Planned};
 use super::{Phase, Progress, UnrecoveredLog};
 use crate::error::Error;
@@ -56,6 +57,11 @@ impl UnrecoveredLog {
         plan.images.sort_unstable_by_key(|p| p.log);
         let mut window = LogWindow::new(&self.geometry, self.superblock.end());
         let bs = self.format.block_size;
+        if self.is_quire() {
+            let home = (home, &mut undo);
+            self.replay_runs(&mut plan, home, &mut |done| progress(Progress { phase: Phase::Replay, done, total }))?;
+            plan.images.clear();
+        }
         for chunk in plan.images.chunks(BATCH >> bs.bits()) {
             let mut blocks = chunk.iter().map(|p| load(&mut window, p)).collect::<Result<Vec<_>, _>>()?;
             blocks.sort_unstable_by_key(|(at, _)| *at);
@@ -66,7 +72,36 @@ impl UnrecoveredLog {
         // R2: home first, then the log may forget.
         home.run(vec![Io::Flush])?;
         let damage = Damage { bad: plan.bad, failed_commit: plan.failed_commit };
-        empty_log(self, plan.end.next(), damage, &mut undo)
+        empty_log(self, plan.last_used.next(), damage, &mut undo)
+    }
+
+    /// Writes home what the records of a log of Quire's make. Bad images are left out: the plan reports them.
+    fn replay_runs(
+        &self,
+        plan: &mut Plan,
+        (home, undo): (&Arc<dyn BlockDevice>, &mut Option<&mut dyn Undo>),
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Error> {
+        let bs = self.format.block_size;
+        if let Some(ready) = plan.ready.take() {
+            write_home(home, bs, &ready, undo)?;
+            progress(ready.len() as u64);
+            return Ok(());
+        }
+        let all: Vec<_> = plan.chains.iter().map(|(b, c)| (*b, c)).collect();
+        let mut done = 0;
+        for batch in all.chunks(images::BATCH >> bs.bits()) {
+            let made = self.make_images(home, batch)?;
+            let image = |((b, _), made): (&(BlockNo, _), Made)| match made {
+                Made::Image(image) => Some((*b, image)),
+                Made::AtHome | Made::Bad(_) => None,
+            };
+            let blocks: Vec<(BlockNo, Arc<Buf>)> = batch.iter().zip(made).filter_map(image).collect();
+            write_home(home, bs, &blocks, undo)?;
+            done += batch.len() as u64;
+            progress(done);
+        }
+        Ok(())
     }
 
     /// The file system's superblock as the log has it, if the plan writes it: what serves when the one at home is
@@ -77,7 +112,7 @@ impl UnrecoveredLog {
     pub fn superblock_image(&self, plan: &Plan) -> Result<Option<Superblock>, Error> {
         let (at, offset) = superblock_place(self.format.block_size);
         let Some(p) = plan.image_of(at) else { return Ok(None) };
-        let image = self.image(p)?;
+        let image = self.image(plan, p)?;
         let (sb, _) = Superblock::decode_torn(&image[offset..]).map_err(|e| e.at(at))?;
         Ok(Some(sb))
     }
@@ -86,7 +121,14 @@ impl UnrecoveredLog {
     ///
     /// # Errors
     /// Device.
-    pub fn image(&self, p: &Planned) -> Result<Buf, Error> {
+    pub fn image(&self, plan: &Plan, p: &Planned) -> Result<Buf, Error> {
+        if let Some(chain) = plan.chains.get(&p.home) {
+            let made = self.make_images(&self.home_device(), &[(p.home, chain)])?;
+            return Ok(match made.into_iter().next() {
+                Some(Made::Image(image)) => Buf::clone(&image),
+                _ => Buf::zeroed(self.format.block_size.bytes()),
+            });
+        }
         let mut window = LogWindow::new(&self.geometry, p.log.plus(1));
         load(&mut window, p).map(|(_, image)| Buf::copy_of(&image))
     }

@@ -3,4 +3,6 @@
 mod failures;
 mod overlap;
 mod power;
+mod quire;
+mod quire_cases;
 mod setup;

@@ -1,10 +1,12 @@
 //! A journal on an image of its own, without a file system around it, and a device that calls back.
 
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, FlushGate, Io, SystemClock, Ticket};
+use quire_device::{
+    BlockDevice, DeviceError, DeviceInfo, Done, FlushGate, Io, PowerLossDevice, PowerLossOptions, SystemClock, Ticket,
+};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::UnrecoveredLog;
-use quire_journal::{Journal, JournalConfig, LogRun};
+use quire_journal::{CommitBy, Journal, JournalConfig, LogRun, Records, Style};
 use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
 
@@ -29,7 +31,7 @@ pub(crate) fn image(first: Tid) -> Vec<u8> {
     bytes
 }
 
-fn log(device: &Arc<dyn BlockDevice>) -> UnrecoveredLog {
+pub(crate) fn unrecovered(device: &Arc<dyn BlockDevice>) -> UnrecoveredLog {
     let runs = vec![LogRun { log: LogBlock(0), home: BlockNo(0), len: LOG_BLOCKS }];
     let geometry = LogGeometry::internal(device.clone(), BlockSize::K1, runs).unwrap();
     UnrecoveredLog::open(geometry).unwrap()
@@ -37,18 +39,44 @@ fn log(device: &Arc<dyn BlockDevice>) -> UnrecoveredLog {
 
 /// Recovers what is on the device.
 pub(crate) fn recover(device: &Arc<dyn BlockDevice>) {
-    let log = log(device);
+    let log = unrecovered(device);
     let plan = log.scan(u64::from(LOG_BLOCKS) + HOMES, &mut |_| {}).unwrap();
+    assert!(!plan.is_damaged(), "{plan}");
     log.replay(plan, device, None, &mut |_| {}).unwrap();
 }
 
 /// Opens the empty log of a device for writing; `cache` bytes for images.
 pub(crate) fn journal(device: Arc<dyn BlockDevice>, cache: u64) -> Journal {
     let gate = Arc::new(FlushGate::new(device.clone()));
-    let clean = log(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
+    let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (log, _) = clean.into_log(gate.clone(), true).unwrap();
-    let config = JournalConfig { block_size: BlockSize::K1, clock: Arc::new(SystemClock), cache_bytes: cache };
+    let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), cache);
     Journal::with_log(gate, log, config)
+}
+
+/// As [`journal`], with a log of Quire's.
+pub(crate) fn quire_journal(device: Arc<dyn BlockDevice>, cache: u64, records: Records, commit: CommitBy) -> Journal {
+    let gate = Arc::new(FlushGate::new(device.clone()));
+    let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
+    let (log, _) = clean.into_log(gate.clone(), true).unwrap();
+    let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), cache);
+    Journal::with_log(gate, log, JournalConfig { style: Style::Quire { records, commit }, ..config })
+}
+
+/// Loses power at two steps of recovery; returns what is left.
+pub(crate) fn recover_with_power_cuts(device: Arc<PowerLossDevice>, seed: u64) -> Arc<PowerLossDevice> {
+    let mut device = device;
+    for cut in [seed % 5, seed / 5 % 7] {
+        device.cut_at(device.steps() + cut);
+        let there: Arc<dyn BlockDevice> = device.clone();
+        let log = unrecovered(&there);
+        if let Ok(plan) = log.scan(u64::from(LOG_BLOCKS) + HOMES, &mut |_| {}) {
+            log.replay(plan, &there, None, &mut |_| {}).ok();
+        }
+        let left = device.crash(seed ^ cut << 20).image;
+        device = Arc::new(PowerLossDevice::from_image(left, PowerLossOptions::default()));
+    }
+    device
 }
 
 /// One operation that fills a block.

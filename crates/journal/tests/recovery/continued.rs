@@ -40,7 +40,7 @@ fn the_engine_writes_on_where_recovery_ended() {
         let gate = Arc::new(FlushGate::new(home));
         let (log, first) = clean.into_log(gate.clone(), true).unwrap();
         assert!(first.after(f.tid));
-        let config = JournalConfig { block_size: bs, clock: Arc::new(SystemClock), cache_bytes: 4 << 20 };
+        let config = JournalConfig::new(bs, Arc::new(SystemClock), 4 << 20);
         let journal = Journal::with_log(gate, log, config);
         let mut want = recovered.clone();
         for n in 0..1 + rng.below(3) {

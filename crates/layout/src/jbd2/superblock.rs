@@ -5,7 +5,7 @@
 //! 0x18 first transaction in the log  0x1C where it starts, 0: empty  0x20 error number            -- v1 ends here
 //! 0x24 compat  0x28 incompat  0x2C ro_compat  0x30 uuid[16]  0x40 users  0x44 dynsuper  0x48 max_transaction
 //! 0x4C max_trans_data  0x50 checksum type (4 = crc32c)  0x54 fast-commit blocks  0x58 head, valid when empty
-//! 0x5C unused  0xFC checksum  0x100 users' uuids[48]
+//! 0x5C unused, at 0x60 the signature of a log of Quire's  0xFC checksum  0x100 users' uuids[48]
 //! ```
 //! The bytes are kept whole: what is not understood is written back as it was read.
 
@@ -14,6 +14,7 @@ use super::format::{BlockKind, Checksums, Header, LogFormat};
 use crate::bytes::{be32, put_be32};
 use crate::checksum::crc32c;
 use crate::error::{Corrupt, Structure, Unsupported};
+use crate::qlog::signature::{self, Signature};
 use crate::units::{BlockSize, LogBlock, Tid};
 
 /// Bytes of a journal superblock.
@@ -39,8 +40,10 @@ pub mod incompat {
     pub const CSUM_V2: u32 = 0x8;
     pub const CSUM_V3: u32 = 0x10;
     pub const FAST_COMMIT: u32 = 0x20;
+    /// The log is Quire's own (docs/format.md). Unregistered; every other tool refuses the journal while it is set.
+    pub const QUIRE_LOG: u32 = 0x4000_0000;
     /// What this implementation reads.
-    pub const KNOWN: u32 = 0x3F;
+    pub const KNOWN: u32 = 0x3F | QUIRE_LOG;
 }
 
 /// The three feature words; zero in a v1 superblock.
@@ -76,7 +79,8 @@ impl JournalFeatures {
         }));
         out.extend(bits(self.incompat).map(|n| {
             let name = usize::try_from(n).ok().and_then(|n| INCOMPAT.get(n));
-            name.map_or_else(|| format!("FEATURE_I{n}"), |s| (*s).to_owned())
+            let name = name.copied().or((1u32 << n == incompat::QUIRE_LOG).then_some("quire_log"));
+            name.map_or_else(|| format!("FEATURE_I{n}"), str::to_owned)
         }));
         out.extend(bits(self.ro_compat).map(|n| format!("FEATURE_R{n}")));
         out
@@ -131,6 +135,7 @@ impl JournalSuperblock {
                 return Err(bad("checksum does not match"));
             }
         }
+        self.quire()?;
         if self.first().0 == 0 || self.first().0 >= self.len() {
             return Err(bad("first log block out of range"));
         }
@@ -314,6 +319,30 @@ impl JournalSuperblock {
         });
     }
 
+    /// What says that the log is Quire's own; `None`: it is jbd2's.
+    ///
+    /// # Errors
+    /// Corrupt: the feature without a signature, or together with features that it excludes.
+    pub fn quire(&self) -> Result<Option<Signature>, Corrupt> {
+        let f = self.features();
+        if !f.has_incompat(incompat::QUIRE_LOG) {
+            return Ok(None);
+        }
+        if !f.has_incompat(incompat::CSUM_V3) || f.has_incompat(incompat::FAST_COMMIT | incompat::ASYNC_COMMIT) {
+            return Err(bad("Quire's feature with others that it excludes"));
+        }
+        let bytes = self.raw[signature::AT..signature::AT + signature::LEN].try_into().expect("a fixed length");
+        Signature::decode(bytes).map(Some)
+    }
+
+    /// Makes the log one of Quire's, or jbd2's again. Only on an empty log with our features.
+    pub fn set_quire(&mut self, signature: Option<&Signature>) {
+        let incompat = self.features().incompat & !incompat::QUIRE_LOG;
+        self.put(0x28, incompat | if signature.is_some() { incompat::QUIRE_LOG } else { 0 });
+        let place = &mut self.raw[signature::AT..signature::AT + signature::LEN];
+        place.copy_from_slice(&signature.map_or([0; signature::LEN], Signature::encode));
+    }
+
     /// The journal's own UUID; zero in version 1.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
@@ -343,6 +372,9 @@ impl JournalSuperblock {
             JournalFeatures { compat: 0, incompat: f.incompat & !incompat::KNOWN, ro_compat: f.ro_compat }.names();
         if !unknown.is_empty() {
             return Err(Unsupported::new(format!("journal feature {}", unknown.join(", "))));
+        }
+        if let Ok(Some(signature)) = self.quire() {
+            signature.check(self.block_size)?;
         }
         let checksums = if f.has_incompat(incompat::CSUM_V3) {
             Checksums::V3
@@ -452,6 +484,27 @@ mod tests {
         assert!(edit(0x2C, 1, true).unwrap().log_format().is_err());
         assert!(edit(0x24, 0x80, true).unwrap().log_format().is_ok(), "unknown compat bits are ignored");
         assert!(JournalSuperblock::decode(&V3[..1023]).is_err());
+    }
+
+    #[test]
+    fn quires_signature_comes_and_goes() {
+        let plain = JournalSuperblock::decode(V3).unwrap();
+        let mut sb = plain.clone();
+        let signature = Signature::new(BlockSize::K1, 1, 5);
+        sb.set_quire(Some(&signature));
+        sb.seal();
+        let again = JournalSuperblock::decode(sb.bytes()).unwrap();
+        assert_eq!(again.quire(), Ok(Some(signature)));
+        assert!(again.features().names().contains(&"quire_log".to_owned()) && again.log_format().is_ok());
+        sb.set_quire(Some(&Signature { version: 7, ..signature }));
+        sb.seal();
+        assert!(sb.log_format().unwrap_err().what.contains("version 7"));
+        sb.raw[signature::AT] = 0;
+        sb.seal();
+        assert!(JournalSuperblock::decode(sb.bytes()).unwrap_err().why.contains("signature"));
+        sb.set_quire(None);
+        sb.seal();
+        assert_eq!(sb.bytes(), plain.bytes());
     }
 
     #[test]

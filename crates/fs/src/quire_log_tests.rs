@@ -1,0 +1,189 @@
+//! Quire's block log under a volume: what calls cost on the device, and what other tools say of the image.
+
+use crate::choices::{CommitMode, Profile, Record, Route};
+use crate::file::WriteFlags;
+use crate::testing::{fsck, mke2fs};
+use crate::{Choices, Cred, Devices, New, NewKind, Options, Volume};
+use quire_device::sync::Arc;
+use quire_device::{Counted, DeviceStats, MemDevice, SystemClock};
+use quire_layout::Ino;
+
+struct Bench {
+    device: Arc<Counted<MemDevice>>,
+    volume: Volume,
+}
+
+const CRED: Cred = Cred { uid: 0, gid: 0 };
+
+fn choices(route: Route, record: Record, commit: CommitMode) -> Choices {
+    Choices { record, commit, ..Choices::of_route(route) }
+}
+
+impl Bench {
+    fn new(choices: Choices) -> Self {
+        let device = Arc::new(Counted::new(MemDevice::new(mke2fs("64M", &["-t", "ext4", "-b", "4096"]))));
+        let options = Options::default().with(choices);
+        let volume = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).unwrap();
+        Bench { device, volume }
+    }
+
+    fn create(&self, name: &str) -> Ino {
+        let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: CRED };
+        self.volume.create(Ino::ROOT, name.as_bytes(), &new).unwrap().ino
+    }
+
+    fn write(&self, ino: Ino, at: u64, data: &[u8]) {
+        assert_eq!(self.volume.write(ino, at, data, WriteFlags::default()).unwrap(), data.len());
+    }
+
+    fn counted(&self, f: impl FnOnce()) -> DeviceStats {
+        let before = self.device.snapshot();
+        f();
+        self.device.snapshot().since(&before)
+    }
+
+    fn check(self) {
+        self.volume.close().unwrap();
+        fsck(&self.device.inner().snapshot());
+    }
+}
+
+/// Reads, writes, bytes written, FUA writes, flushes.
+fn figures(d: &DeviceStats) -> [u64; 5] {
+    let (reads, writes) = (d.total(|r| r.reads), d.total(|r| r.writes));
+    [reads.count, writes.count, writes.bytes, d.total(|r| r.fua).count, d.flushes.count]
+}
+
+const ONE_BLOCK: [u64; 5] = [0, 1, 4096, 0, 1];
+
+#[test]
+fn a_small_overwrite_and_fsync_is_one_block_and_one_flush() {
+    for record in [Record::RangeData, Record::Range, Record::Delta] {
+        let b = Bench::new(choices(Route::Journal, record, CommitMode::Checksum));
+        let f = b.create("f");
+        b.write(f, 0, &vec![7; 64 << 10]);
+        b.volume.fsync(f, false).unwrap();
+        for n in 0..5u8 {
+            b.write(f, 4096 * u64::from(n) + 50, &[n; 100]);
+            b.volume.fsync(f, false).unwrap();
+            let d = b.counted(|| {
+                b.write(f, 4096 * u64::from(n) + 300, &[n + 1; 100]);
+                b.volume.fsync(f, false).unwrap();
+            });
+            // The inode's block is metadata: whole, where only data is written as ranges.
+            let expected = if record == Record::RangeData { [0, 1, 8192, 0, 1] } else { ONE_BLOCK };
+            assert_eq!(figures(&d), expected, "{record}: {d:?}");
+        }
+        let j = b.volume.journal_stats();
+        assert!(if record == Record::Delta { j.delta_records } else { j.range_records } > 0, "{j:?}");
+        b.check();
+    }
+}
+
+/// Profile `single-io`: whole blocks, and yet one write and one flush.
+#[test]
+fn single_io_commits_with_one_write_and_one_flush() {
+    let b = Bench::new(Profile::SingleIo.choices());
+    let f = b.create("f");
+    b.write(f, 0, &vec![7; 64 << 10]);
+    b.volume.fsync(f, false).unwrap();
+    // One of them may lie on both sides of where the log's inode is in two pieces.
+    let costs = (0..4u8).map(|n| {
+        b.counted(|| {
+            b.write(f, 300, &[n; 100]);
+            b.volume.fsync(f, false).unwrap();
+        })
+    });
+    let costs: Vec<_> = costs.map(|d| figures(&d)).collect();
+    let whole = costs.iter().filter(|c| **c == [0, 1, 3 * 4096, 0, 1]).count();
+    assert!(whole >= 3, "head, inode, data: {costs:?}");
+    b.check();
+}
+
+/// The nine small writes of JoJ's text, 2,576 bytes in all, each made durable together.
+#[test]
+fn nine_small_writes_take_two_blocks_of_log_at_most() {
+    const SIZES: [usize; 9] = [286, 286, 286, 286, 286, 286, 286, 286, 288];
+    for (profile, most) in [
+        (choices(Route::Journal, Record::Range, CommitMode::Checksum), 8192),
+        (Profile::Ext4Journal.choices(), 1 << 20),
+    ] {
+        let b = Bench::new(profile);
+        let f = b.create("f");
+        b.write(f, 0, &vec![7; 64 << 10]);
+        b.volume.fsync(f, false).unwrap();
+        let d = b.counted(|| {
+            for (n, len) in (0u8..).zip(SIZES) {
+                b.write(f, 4096 * u64::from(n) + 100, &vec![n + 10; len]);
+            }
+            b.volume.fsync(f, false).unwrap();
+        });
+        let bytes = figures(&d)[2];
+        assert!(bytes <= most, "{profile}: {bytes}");
+        println!("{profile}: {bytes} bytes of log");
+        b.check();
+    }
+}
+
+#[test]
+fn metadata_calls_are_one_block_and_one_flush() {
+    let b = Bench::new(choices(Route::Journal, Record::Range, CommitMode::Checksum));
+    let f = b.create("f");
+    b.volume.fsync(f, false).unwrap();
+    for n in 0..6u64 {
+        let append = b.counted(|| {
+            b.write(f, n * 100, &[3; 100]);
+            b.volume.fsync(f, false).unwrap();
+        });
+        let mut made = None;
+        let create = b.counted(|| {
+            let ino = b.create(&format!("n{n}"));
+            b.write(ino, 0, &[5; 1024]);
+            b.volume.fsync(ino, false).unwrap();
+            made = Some(ino);
+        });
+        let rename = b.counted(|| {
+            let (old, new) = (format!("n{n}"), format!("m{n}"));
+            b.volume.rename(Ino::ROOT, old.as_bytes(), Ino::ROOT, new.as_bytes(), Default::default()).unwrap();
+            b.volume.fsync(Ino::ROOT, false).unwrap();
+        });
+        // The first ones read bitmaps, and write whole what they had not read long before.
+        if n > 2 {
+            assert_eq!(figures(&append), ONE_BLOCK, "append");
+            assert_eq!(figures(&create), ONE_BLOCK, "create");
+            assert_eq!(figures(&rename), ONE_BLOCK, "rename");
+        }
+        b.volume.forget(made.unwrap(), 1);
+    }
+    b.check();
+}
+
+/// Q5: data in place is flushed before a commit that names it, and only then.
+#[test]
+fn ordered_data_takes_a_flush_of_its_own_only_where_it_must() {
+    let b = Bench::new(choices(Route::Ordered, Record::Range, CommitMode::Checksum));
+    let (f, g) = (b.create("f"), b.create("g"));
+    b.volume.fsync(f, false).unwrap();
+    for n in 0..3u64 {
+        let d = b.counted(|| {
+            b.write(f, n * 8192, &[1; 8192]);
+            b.volume.fsync(f, false).unwrap();
+        });
+        assert_eq!(
+            (d.flushes.count, b.volume.journal_stats().data_flushes),
+            (2, n + 1),
+            "new data, then what names it"
+        );
+        // Somebody else's pending data is not our matter.
+        b.write(g, n * 4096, &[2; 4096]);
+        let d = b.counted(|| {
+            b.volume
+                .setattr(f, &crate::SetAttr { mode: Some(0o600), ..Default::default() })
+                .map(drop)
+                .and_then(|()| b.volume.fsync(f, false))
+                .unwrap()
+        });
+        assert_eq!(d.flushes.count, 1);
+    }
+    b.check();
+}

@@ -1,0 +1,210 @@
+//! A closed transaction as Quire's log has it: one run of blocks, built in memory without any lock.
+//!
+//! ```text
+//! revokes, records: packed into the first blocks ─┐
+//! whole images: the blocks that follow ───────────┴─> head, its checksum over all of it
+//! ```
+//! Which record a block gets: the smallest of what [`Records`] allows; one that stands alone where sizes are equal. A range needs a
+//! base in the live log or durable at home (Q3), else it starts from zeros and says so (Q4); a delta needs one in the live log whose
+//! chain is not being passed (Q6).
+
+use crate::core::{Base, InFlight};
+use crate::style::Records;
+use quire_cache::Image;
+use quire_device::sync::Arc;
+use quire_device::{Buf, Mutant};
+use quire_layout::jbd2::{LogSeed, needs_escape};
+use quire_layout::qlog::delta::Delta;
+use quire_layout::qlog::ranges::{Ranges, ZEROS};
+use quire_layout::qlog::{Head, Kind, RECORD, Record, head, pack};
+use quire_layout::{BlockNo, BlockSize, Tid};
+use std::time::Duration;
+
+/// A transaction as it goes to the log.
+pub(crate) struct Run {
+    /// In the order of the log; the first has the head.
+    pub blocks: Vec<Image>,
+    /// Of each block of the transaction: its record stands alone.
+    pub alone: Vec<bool>,
+    pub kinds: Kinds,
+}
+
+/// Records by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kinds {
+    pub whole: u64,
+    pub ranges: u64,
+    pub deltas: u64,
+    pub packed_bytes: u64,
+}
+
+/// What the encoder needs to know.
+pub(crate) struct Encoder {
+    pub block_size: BlockSize,
+    pub seed: LogSeed,
+    pub records: Records,
+    pub epoch: u64,
+    pub now: Duration,
+}
+
+/// Blocks of log that a transaction takes at most.
+pub(crate) fn blocks_at_most(bs: BlockSize, images: usize, revokes: usize) -> u32 {
+    // An image that begins with the magic is packed: a record, a table entry, its bytes.
+    let packed = images * (bs.bytes() + RECORD + 8) + revokes * RECORD + head::LEN;
+    pack::blocks_for(bs, u32::try_from(packed).expect("a transaction is smaller than 4 GiB")) + 1
+}
+
+/// The longest run that a log of `blocks` blocks may hold; readers look no further for what follows.
+pub(crate) fn longest(blocks: u32) -> u32 {
+    blocks / 3
+}
+
+impl Encoder {
+    /// Builds the run. `bases` are the transaction's blocks' in their order.
+    pub(crate) fn run(&self, txn: &InFlight, bases: &[Option<Base>]) -> Run {
+        let mut run = Building {
+            encoder: self,
+            packed: Vec::with_capacity(self.block_size.bytes()),
+            images: Vec::new(),
+            records: 0,
+            kinds: Kinds::default(),
+            ranges: Ranges::default(),
+            from_zeros: Ranges::default(),
+            delta: Delta::default(),
+        };
+        if !Mutant::RevokeForgotten.is_on() {
+            run.revokes(&txn.revokes);
+        }
+        let each = txn.blocks.iter().zip(bases);
+        let alone = each.map(|((home, image), base)| {
+            let is_data = txn.data.contains(home);
+            run.record(*home, image, base.as_ref(), is_data).stands_alone()
+        });
+        let alone = alone.collect();
+        let kinds = Kinds { packed_bytes: run.packed.len() as u64, ..run.kinds };
+        Run { blocks: run.seal(txn.tid), alone, kinds }
+    }
+}
+
+struct Building<'a> {
+    encoder: &'a Encoder,
+    packed: Vec<u8>,
+    images: Vec<Image>,
+    records: u32,
+    kinds: Kinds,
+    ranges: Ranges,
+    from_zeros: Ranges,
+    delta: Delta,
+}
+
+impl Building<'_> {
+    fn revokes(&mut self, sorted: &[BlockNo]) {
+        for run in sorted.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|r| r.chunks(usize::from(u16::MAX))) {
+            let count = u16::try_from(run.len()).expect("chunked");
+            self.head(Record { home: run[0], kind: Kind::Revoke, count, result: 0 });
+        }
+    }
+
+    fn head(&mut self, r: Record) {
+        self.packed.extend_from_slice(&r.encode());
+        self.records += 1;
+    }
+
+    fn record(&mut self, home: BlockNo, image: &Image, base: Option<&Base>, is_data: bool) -> Kind {
+        let result = Record::result_of(self.encoder.seed, home, image);
+        let kind = match self.encoder.records {
+            Records::Whole => Kind::Image,
+            Records::DataRanges if !is_data => Kind::Image,
+            Records::DataRanges | Records::Ranges => self.as_ranges(image, base),
+            Records::Deltas => Kind::Delta,
+        };
+        let r = |kind, count| Record { home, kind, count, result };
+        match kind {
+            Kind::Ranges => {
+                self.head(r(kind, self.ranges.count()));
+                self.ranges.encode(image, &mut self.packed);
+                self.kinds.ranges += 1;
+                kind
+            }
+            Kind::ZeroRanges => {
+                let kind = if Mutant::ZeroBaseForgotten.is_on() { Kind::Ranges } else { kind };
+                self.head(r(kind, self.from_zeros.count()));
+                self.from_zeros.encode(image, &mut self.packed);
+                self.kinds.ranges += 1;
+                kind
+            }
+            Kind::Delta => match base.filter(|b| b.in_log && b.chains) {
+                Some(base) => self.as_delta(r, image, &base.image),
+                None => self.whole(r, image),
+            },
+            _ => self.whole(r, image),
+        }
+    }
+
+    /// Ranges, zero ranges, or whole: what is smallest.
+    fn as_ranges(&mut self, image: &Image, base: Option<&Base>) -> Kind {
+        let most = self.encoder.block_size.bytes();
+        let over_base = base.filter(|b| self.ranges.find(&b.image, image, most)).map(|_| self.ranges.body_len());
+        let limit = over_base.map_or(most, |n| n + 1);
+        if self.from_zeros.find(&ZEROS[..image.len()], image, limit) {
+            Kind::ZeroRanges
+        } else if over_base.is_some() {
+            Kind::Ranges
+        } else {
+            Kind::Image
+        }
+    }
+
+    fn as_delta(&mut self, r: impl Fn(Kind, u16) -> Record, image: &Image, base: &Image) -> Kind {
+        let Some(delta) = self.delta.find(base, image, self.encoder.block_size.bytes()) else {
+            return self.whole(r, image);
+        };
+        let count = u16::try_from(delta.len()).expect("less than a block");
+        self.packed.extend_from_slice(&r(Kind::Delta, count).encode());
+        self.packed.extend_from_slice(delta);
+        self.records += 1;
+        self.kinds.deltas += 1;
+        Kind::Delta
+    }
+
+    /// In a block of its own; packed if it could be taken for a head there (Q1).
+    fn whole(&mut self, r: impl Fn(Kind, u16) -> Record, image: &Image) -> Kind {
+        self.kinds.whole += 1;
+        if needs_escape(image) && !Mutant::EscapeForgotten.is_on() {
+            self.from_zeros.whole(image);
+            self.head(r(Kind::ZeroRanges, 1));
+            self.from_zeros.encode(image, &mut self.packed);
+            return Kind::ZeroRanges;
+        }
+        self.head(r(Kind::Image, 0));
+        self.images.push(image.clone());
+        Kind::Image
+    }
+
+    fn seal(self, tid: Tid) -> Vec<Image> {
+        let bs = self.encoder.block_size;
+        let small = |n: usize| u32::try_from(n).expect("a transaction is smaller than 4 GiB");
+        let packed = pack::blocks_for(bs, small(self.packed.len()));
+        let mut bufs: Vec<Buf> = (0..usize::try_from(packed).expect("small"))
+            .map(|n| {
+                let mut b = Buf::zeroed(bs.bytes());
+                pack::fill(bs, &self.packed, n, &mut b);
+                b
+            })
+            .collect();
+        let head = Head {
+            tid,
+            blocks: packed + small(self.images.len()),
+            packed: small(self.packed.len()),
+            records: self.records,
+            images: small(self.images.len()),
+            epoch: self.encoder.epoch,
+            seconds: self.encoder.now.as_secs(),
+            nanoseconds: self.encoder.now.subsec_nanos(),
+        };
+        let (first, rest) = bufs.split_first_mut().expect("the head's block");
+        let others = rest.iter().map(|b| &b[..]).chain(self.images.iter().map(|i| &i[..]));
+        head.seal(self.encoder.seed, first, others);
+        bufs.into_iter().map(Arc::new).chain(self.images).collect()
+    }
+}

@@ -1,0 +1,97 @@
+//! The difference of two images, compressed: an LZ4 block of their exclusive or.
+
+use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
+
+/// Makes differences. Its memory is reused from block to block.
+#[derive(Default, Debug)]
+pub struct Delta {
+    xor: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+impl Delta {
+    /// The difference of `image` to `base`, compressed; `None` if it takes `most` bytes or more.
+    pub fn find(&mut self, base: &[u8], image: &[u8], most: usize) -> Option<&[u8]> {
+        self.xor.clear();
+        self.xor.extend_from_slice(image);
+        xor(&mut self.xor, base);
+        self.packed.resize(get_maximum_output_size(image.len()), 0);
+        let len = compress_into(&self.xor, &mut self.packed).expect("room for the worst case");
+        (len < most).then(|| &self.packed[..len])
+    }
+}
+
+/// Turns `image`, which is the base, into the image that the difference was made of. False: it is none of such an image; `image`
+/// is then as it was.
+#[must_use]
+pub fn apply(packed: &[u8], image: &mut [u8]) -> bool {
+    let mut difference = vec![0; image.len()];
+    match decompress_into(packed, &mut difference) {
+        Ok(n) if n == image.len() => xor(image, &difference),
+        _ => return false,
+    }
+    true
+}
+
+fn xor(a: &mut [u8], b: &[u8]) {
+    let mut a = a.chunks_exact_mut(8);
+    let mut b = b.chunks_exact(8);
+    for (a, b) in (&mut a).zip(&mut b) {
+        let word = |w: &[u8]| u64::from_ne_bytes(w.try_into().expect("8 bytes"));
+        let both = word(a) ^ word(b);
+        a.copy_from_slice(&both.to_ne_bytes());
+    }
+    a.into_remainder().iter_mut().zip(b.remainder()).for_each(|(a, b)| *a ^= b);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn noise() -> Vec<u8> {
+        let mut x = 1u64;
+        let mut next = || {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x.to_le_bytes()[4]
+        };
+        (0..4096).map(|_| next()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_delta_makes_the_image(changes in prop::collection::vec((0usize..4096, 1usize..64, any::<u8>()), 0..20)) {
+            let base = noise();
+            let mut image = base.clone();
+            for (at, len, byte) in changes {
+                let end = (at + len).min(4096);
+                image[at..end].fill(byte);
+            }
+            let mut d = Delta::default();
+            if let Some(packed) = d.find(&base, &image, 4096) {
+                let mut again = base.clone();
+                prop_assert!(apply(packed, &mut again));
+                prop_assert_eq!(again, image);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_make_some_image(packed in prop::collection::vec(any::<u8>(), 0..256)) {
+            let _ = apply(&packed, &mut [7; 1024]);
+        }
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_none() {
+        let base = [0u8; 4096];
+        let image = noise();
+        assert!(Delta::default().find(&base, &image, 4096).is_none());
+        let mut near = base;
+        near[7] = 1;
+        assert!(Delta::default().find(&base, &near, 4096).unwrap().len() < 40);
+        let mut short = [1u8; 8];
+        assert!(!apply(&[], &mut short) && short == [1; 8]);
+    }
+}
