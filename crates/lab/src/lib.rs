@@ -12,6 +12,7 @@ pub mod accept;
 pub mod bench;
 pub mod cmd;
 pub mod image;
+pub mod judges;
 pub mod mounter;
 pub mod powercut;
 pub mod rng;

@@ -59,7 +59,13 @@ pub fn floors(ops: &[SimOp], h: &History, returned: usize) -> Floors {
             (SimOp::Fdatasync(_), Some(id)) => {
                 f.data.insert(id, i + 1);
             }
-            (SimOp::Fsync(_) | SimOp::FsyncDir(_) | SimOp::Write { sync: true, .. }, Some(id)) => {
+            (
+                SimOp::Fsync(_)
+                | SimOp::FsyncDir(_)
+                | SimOp::Write { sync: true, .. }
+                | SimOp::Append { sync: true, .. },
+                Some(id),
+            ) => {
                 f.names = f.names.max(touched.get(&id).copied().unwrap_or(0));
                 f.data.insert(id, i + 1);
             }

@@ -126,7 +126,15 @@ impl Follower {
 }
 
 fn changes_data(op: &SimOp) -> bool {
-    matches!(op, SimOp::Write { .. } | SimOp::Truncate(..) | SimOp::Punch { .. } | SimOp::Allocate { .. })
+    matches!(
+        op,
+        SimOp::Write { .. }
+            | SimOp::MapWrite { .. }
+            | SimOp::Append { .. }
+            | SimOp::Truncate(..)
+            | SimOp::Punch { .. }
+            | SimOp::Allocate { .. }
+    )
 }
 
 /// A fault that a seed chooses: what, where, and after how many operations.

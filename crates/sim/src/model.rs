@@ -3,7 +3,7 @@
 //! A state is cheap to keep (nodes are shared), so the model keeps the state after every operation. What a crash may leave
 //! is defined over that history, in [`crate::check`].
 
-use crate::ops::{Place, SimOp, pattern};
+use crate::ops::{PAGE, Place, SimOp, pattern};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -306,6 +306,7 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
     let span = |offset: u32, len: u32| (offset as usize, offset as usize + len as usize);
     let place = match op {
         SimOp::Write { place, .. } | SimOp::Punch { place, .. } | SimOp::Allocate { place, .. } => *place,
+        SimOp::MapWrite { place, .. } | SimOp::Append { place, .. } => *place,
         SimOp::Truncate(place, _) => *place,
         other => unreachable!("{other:?} changes no data"),
     };
@@ -320,6 +321,22 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
                 data.resize(b, 0);
             }
             data[a..b].copy_from_slice(&pattern(fill, offset, len));
+        }
+        SimOp::MapWrite { page, at, len, fill, .. } => {
+            // A page behind the end is not mapped; in the last one, what lies behind the end is not written.
+            let (a, b) = span(page * PAGE + at, len);
+            let b = b.min(data.len());
+            if (page * PAGE) as usize >= data.len() {
+                return Outcome::Refused;
+            }
+            if a < b {
+                let bytes = pattern(fill, page * PAGE + at, len);
+                data[a..b].copy_from_slice(&bytes[..b - a]);
+            }
+        }
+        SimOp::Append { len, fill, .. } => {
+            let end = u32::try_from(data.len()).expect("small files");
+            data.extend(pattern(fill, end, len));
         }
         SimOp::Truncate(_, size) => data.resize(size as usize, 0),
         SimOp::Punch { offset, len, .. } => {

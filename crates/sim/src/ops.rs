@@ -51,6 +51,21 @@ pub enum SimOp {
         fill: u8,
         sync: bool,
     },
+    /// Some bytes of a page change under a memory map: the kernel hands over the page, up to the end of the file.
+    MapWrite {
+        place: Place,
+        page: u32,
+        at: u32,
+        len: u32,
+        fill: u8,
+    },
+    /// `len` bytes of `fill` behind the end (O_APPEND).
+    Append {
+        place: Place,
+        len: u32,
+        fill: u8,
+        sync: bool,
+    },
     Truncate(Place, u32),
     Punch {
         place: Place,
@@ -115,6 +130,15 @@ fn range(rng: &mut StdRng) -> (u32, u32) {
     (offset, len.min(MAX_SIZE - offset))
 }
 
+/// Bytes of a page of the kernel's cache.
+pub const PAGE: u32 = 4096;
+
+fn map_write(rng: &mut StdRng, place: Place) -> SimOp {
+    let at = rng.random_range(0..PAGE);
+    let len = rng.random_range(1..=PAGE - at).min(700);
+    SimOp::MapWrite { place, page: rng.random_range(0..6), at, len, fill: rng.random_range(1..=255) }
+}
+
 fn one(rng: &mut StdRng) -> SimOp {
     let p = place(rng);
     match rng.random_range(0..100) {
@@ -130,7 +154,12 @@ fn one(rng: &mut StdRng) -> SimOp {
         37..39 => SimOp::Exchange(p, place(rng)),
         39..42 => SimOp::Link(p, place(rng)),
         42..43 => SimOp::JournalData(p, rng.random_range(0..2) == 0),
-        43..66 => {
+        43..47 => map_write(rng, p),
+        47..50 => {
+            let (len, fill) = (rng.random_range(1..6000), rng.random_range(1..=255));
+            SimOp::Append { place: p, len, fill, sync: rng.random_range(0..6) == 0 }
+        }
+        50..66 => {
             let (offset, len) = range(rng);
             let fill = if rng.random_range(0..12) == 0 { MAGIC_FILL } else { rng.random_range(1..=255) };
             SimOp::Write { place: p, offset, len, fill, sync: rng.random_range(0..10) == 0 }
@@ -178,7 +207,8 @@ fn overwrite(rng: &mut StdRng) -> SimOp {
     let place = few(rng);
     match rng.random_range(0..100) {
         0..8 => SimOp::Create(place),
-        8..56 => {
+        8..14 => map_write(rng, place),
+        14..56 => {
             let (offset, len) = (rng.random_range(0..8) * 1024, rng.random_range(1..4) * 1024);
             let fill = if rng.random_range(0..8) == 0 { MAGIC_FILL } else { rng.random_range(1..=255) };
             SimOp::Write { place, offset, len, fill, sync: false }

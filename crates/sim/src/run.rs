@@ -1,7 +1,7 @@
 //! A workload on a volume: calls, what they returned, and how far the device was then.
 
 use crate::model::{History, Outcome, dir_name, target, xattr_name, xattr_value};
-use crate::ops::{Place, SimOp, pattern};
+use crate::ops::{PAGE, Place, SimOp, pattern};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, PowerLossDevice, VirtualClock};
 use quire_fs::choices::{CommitMode, Record};
@@ -174,6 +174,28 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
             let ino = find_file(v, top, place)?;
             let flags = WriteFlags { sync, ..WriteFlags::default() };
             v.write(ino, u64::from(offset), &pattern(fill, offset, len), flags).map(drop)
+        }
+        SimOp::MapWrite { place, page, at, len, fill } => {
+            let ino = find_file(v, top, place)?;
+            let (size, start) = (v.getattr(ino)?.size, u64::from(page) * u64::from(PAGE));
+            let inside = size.saturating_sub(start).min(u64::from(PAGE));
+            if inside == 0 {
+                return Err(Error::Invalid("a page behind the end is not mapped"));
+            }
+            let mut bytes = vec![0; usize::try_from(inside).expect("a page")];
+            v.read(ino, start, &mut bytes)?;
+            for (n, b) in pattern(fill, page * PAGE + at, len).into_iter().enumerate() {
+                if let Some(byte) = bytes.get_mut(at as usize + n) {
+                    *byte = b;
+                }
+            }
+            v.write(ino, start, &bytes, WriteFlags::default()).map(drop)
+        }
+        SimOp::Append { place, len, fill, sync } => {
+            let ino = find_file(v, top, place)?;
+            let end = u32::try_from(v.getattr(ino)?.size).map_err(|_| Error::TooLarge)?;
+            let flags = WriteFlags { sync, append: true, ..WriteFlags::default() };
+            v.write(ino, 0, &pattern(fill, end, len), flags).map(drop)
         }
         SimOp::Truncate(p, size) => v.truncate(find_file(v, top, p)?, u64::from(size)),
         SimOp::Punch { place, offset, len } => {

@@ -9,6 +9,7 @@ pub mod commands;
 pub mod crash;
 pub mod full;
 pub mod journals;
+pub mod judges;
 pub mod posix;
 pub mod powercut;
 pub mod shapes;
@@ -66,6 +67,7 @@ const TESTS: &[Test] = &[
     Test { name: "tree-to-kernel", on: JOURNALED, run: trees::to_kernel },
     Test { name: "tree-from-kernel", on: ONCE, run: trees::from_kernel },
     Test { name: "journal-corpus", on: ONCE, run: journals::corpus },
+    Test { name: "judges", on: ONCE, run: judges::run },
     Test { name: "crash", on: KILLED, run: crash::run },
     Test { name: "powercut", on: JOURNALED, run: powercut::run },
     Test { name: "fsx-mmap", on: ROUTES, run: suites::fsx_mmap },

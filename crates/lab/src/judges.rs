@@ -1,0 +1,91 @@
+//! Judges from outside: crash images of simulated runs, cut out of the volatile cache of a simulated device, are recovered by Quire, by
+//! `e2fsck -E journal_only`, and by the kernel's own mount. All give the same blocks, outside of the fields that carry the time of recovery.
+//!
+//! Where orphans are left, e2fsck and the kernel free them in the same go, so that only names can be compared (the crash test
+//! does that); those images are counted, and not compared.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use quire_device::{PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_layout::superblock::{self, Superblock};
+use quire_sim::explore::{Config, fresh_image};
+use quire_sim::ops::{Mix, generate};
+use quire_sim::run::{Route, mount, run};
+
+use crate::image::Image;
+use crate::mounter::Mounter;
+use crate::rng::Rng;
+
+/// How many images there were, and how many could be compared.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Agreed {
+    pub images: u64,
+    pub with_e2fsck: u64,
+    pub with_kernel: u64,
+}
+
+/// Recovers copies of one crash image.
+pub fn agree(dir: &Path, crash: &quire_device::Image, sum: &mut Agreed) -> Result<()> {
+    let path = dir.join("crash.img");
+    crash.save(&path)?;
+    let image = Image::open(&path);
+    sum.images += 1;
+    let mut raw = vec![0; superblock::SIZE];
+    crash.read(superblock::OFFSET, &mut raw);
+    if Superblock::decode(&raw).is_err() {
+        // Torn between its sectors: Quire knows how to take that, e2fsck and the kernel do not.
+        return Ok(());
+    }
+    let ours = image.copy("ours.img")?;
+    ours.recover_with_quire(&["--journal-only"])?;
+    let theirs = image.copy("theirs.img")?;
+    if !theirs.replay_with_e2fsck()? {
+        return Ok(());
+    }
+    let differ = ours.differing_blocks(&theirs, &[])?;
+    ensure!(differ.is_empty(), "e2fsck's recovery differs in blocks {differ:?}");
+    sum.with_e2fsck += 1;
+    let kernel = Mounter::kernel("ro");
+    if kernel.unavailable().is_some() {
+        return Ok(());
+    }
+    let by_kernel = image.copy("by-kernel.img")?;
+    kernel.mount(by_kernel.path(), &dir.join("mnt"))?.unmount()?;
+    // The log itself is not what is recovered: each begins it anew in his own way.
+    let log = by_kernel.journal_blocks()?;
+    let differ = ours.differing_blocks(&by_kernel, &log)?;
+    ensure!(differ.is_empty(), "the kernel's recovery differs in blocks {differ:?}");
+    sum.with_kernel += 1;
+    Ok(())
+}
+
+/// Runs seeded workloads on the routes whose logs are jbd2's own, and compares `images` crash images of each.
+pub fn simulated(dir: &Path, seed: u64, images: u64) -> Result<Agreed> {
+    let mut sum = Agreed::default();
+    for (name, route) in [("ordered", Route::Ordered), ("journal", Route::Journal), ("writeback", Route::Writeback)] {
+        let mke2fs = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
+        let config = Config { name, route, mix: Mix::General, leave: None, mke2fs, size: "8M" };
+        let base = fresh_image(&config);
+        let (mut rng, mut done) = (Rng::new(&[seed, 31]), 0);
+        while done < images {
+            let (run_seed, mix) = (rng.bits(), [Mix::General, Mix::Overwrite, Mix::Reuse][rng.index(3)]);
+            let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
+            let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
+            let clock = Arc::new(VirtualClock::default());
+            let volume = mount(device.clone(), clock.clone(), route)?;
+            run(&volume, &device, &clock, &generate(mix, run_seed, 60)).map_err(|e| anyhow!(e))?;
+            volume.close()?;
+            let recording = device.recording().context("it records")?;
+            let one_in = (recording.len() as u64 / 12).max(1);
+            for (steps, point) in recording.crash_points_at(|_, _| rng.one_in(one_in)) {
+                let crash = point.crash(run_seed ^ steps);
+                agree(dir, &crash.image, &mut sum)
+                    .with_context(|| format!("{name} {mix:?}, run {run_seed}, power cut after {steps} steps"))?;
+                done += 1;
+            }
+        }
+    }
+    Ok(sum)
+}
