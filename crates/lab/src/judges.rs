@@ -15,7 +15,7 @@ use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::superblock::{self, Superblock};
 use quire_sim::explore::{Config, fresh_image};
 use quire_sim::ops::{Mix, generate};
-use quire_sim::run::{Route, mount, run};
+use quire_sim::run::{How, Route, mount, run};
 
 use crate::cmd;
 use crate::image::Image;
@@ -90,7 +90,8 @@ pub fn simulated(dir: &Path, seed: u64, images: u64) -> Result<Agreed> {
     let mut sum = Agreed::default();
     for (name, route) in [("ordered", Route::Ordered), ("journal", Route::Journal), ("writeback", Route::Writeback)] {
         let mke2fs = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
-        let config = Config { name, route, mix: Mix::General, leave: None, mke2fs, size: "8M" };
+        let how = How::from(route);
+        let config = Config { name, how, mix: Mix::General, leave: None, mke2fs, size: "8M" };
         let base = fresh_image(&config);
         let (mut rng, mut done) = (Rng::new(&[seed, 31]), 0);
         while done < images {
@@ -98,7 +99,7 @@ pub fn simulated(dir: &Path, seed: u64, images: u64) -> Result<Agreed> {
             let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
             let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
             let clock = Arc::new(VirtualClock::default());
-            let volume = mount(device.clone(), clock.clone(), route)?;
+            let volume = mount(device.clone(), clock.clone(), how)?;
             run(&volume, &device, &clock, &generate(mix, run_seed, 60)).map_err(|e| anyhow!(e))?;
             volume.close()?;
             let recording = device.recording().context("it records")?;
