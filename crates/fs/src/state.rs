@@ -5,7 +5,7 @@
 
 use crate::alloc::{AllocState, Delta};
 use crate::changes::Changes;
-use crate::dir::EmptyScans;
+use crate::dir::Scans;
 use crate::mode::{FileMode, RuledNames};
 use crate::orphan::{Orphans, Place};
 use crate::xattr::SharedBlocks;
@@ -27,10 +27,10 @@ pub(crate) struct FsState {
     pub xattr_blocks: SharedBlocks,
     /// What fsync waits for.
     pub changes: Changes,
-    /// Where interrupted looks into large directories for names have come to: hints.
-    pub empty_scans: EmptyScans,
     /// Files for whose names a rule of `data=adaptive` speaks.
     pub ruled_names: RuledNames,
+    /// Where interrupted looks into large directories have come to: hints.
+    pub scans: Scans,
 }
 
 /// What an operation does beyond block images, applied when it succeeds.
@@ -44,6 +44,8 @@ pub(crate) struct Deferred {
     pub orphans: Vec<(Ino, Option<Place>)>,
     /// An orphan that was made without a name.
     pub unnamed: Option<Ino>,
+    /// Names added to long directories, or removed.
+    pub long_dirs: Vec<(Ino, Vec<u8>)>,
     /// Attribute blocks written or read, by what they hold.
     pub xattr_blocks: Vec<(u32, BlockNo)>,
     /// Inodes changed, and whether in more than times.
@@ -61,6 +63,7 @@ impl FsState {
         }
         self.unnamed.extend(d.unnamed);
         self.orphans.apply(d.orphans);
+        d.long_dirs.iter().for_each(|(ino, _)| self.scans.has_other_names(*ino));
         self.xattr_blocks.apply(d.xattr_blocks);
         for (ino, data) in d.changed {
             self.changes.note(ino, data, tid);

@@ -74,17 +74,12 @@ impl Dir {
         Ok(())
     }
 
-    /// A search in a linear directory needs all of it in memory at once: it must fit there (D5).
-    ///
-    /// # Errors
-    /// Not supported, if it does not.
-    pub(super) fn scannable(&self, op: &Op<'_>) -> Result<()> {
+    /// True if a linear directory may not be in memory all at once: a search goes on where an operation that missed has come
+    /// to (D5, `super::scan`).
+    pub(super) fn is_long(&self, op: &Op<'_>) -> bool {
         let bytes = u64::from(self.blocks) * op.sb().block_size().bytes64();
         // Half of the memory is for block images; half of that for this, if it is more than a few blocks.
-        if self.blocks > READAHEAD && bytes > op.vol.options.cache_bytes / 4 {
-            return Err(Error::NotSupported("a directory without index that is larger than the cache"));
-        }
-        Ok(())
+        !self.indexed && self.blocks > READAHEAD && bytes > op.vol.options.cache_bytes / 4
     }
 
     /// Block `n` of a linear directory; the ones after it are read ahead.

@@ -73,11 +73,18 @@ pub fn add(
         inode.set_flags(inode.flags() & !flags::INDEX);
         op.put_inode(ino, inode)?;
     }
-    dir.scannable(op)?;
-    for n in 0..dir.blocks {
+    let long = dir.is_long(op);
+    if long {
+        op.deferred.long_dirs.push((ino, name.to_vec()));
+    }
+    let from = if long { op.state().scans.room(ino, inode, name.len()) } else { 0 };
+    for n in from..dir.blocks {
         let (block, image) = dir.linear(op, inode, n)?;
         if insert(op, &dir, block, &image, new)? {
             return Ok(());
+        }
+        if long {
+            op.state_mut().scans.no_room_before(ino, inode, name.len(), n + 1);
         }
     }
     if dir.blocks == 1 && dir.may_index {

@@ -30,7 +30,7 @@ use quire_layout::{BlockNo, Corrupt, Ino, Structure};
 
 pub use insert::{add, init};
 pub use read::{DirItem, read};
-pub(crate) use scan::EmptyScans;
+pub(crate) use scan::Scans;
 pub use scan::is_empty;
 
 /// A name's entry and where it is.
@@ -79,13 +79,15 @@ pub fn lookup(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<O
     if dir.indexed {
         return tree::find(op, &dir, inode, name);
     }
-    dir.scannable(op)?;
-    for n in 0..dir.blocks {
+    let mut search = scan::NameSearch::begin(op, &dir, inode, name);
+    for n in search.from()..dir.blocks {
         let (block, image) = dir.linear(op, inode, n)?;
+        search.reached(op, n);
         if let Some(e) = dir.format.find(&image, name).map_err(|c| c.at(block))? {
             return Ok(Some(Entry { ino: e.ino, file_type: e.file_type, block, offset: e.offset }));
         }
     }
+    search.reached(op, dir.blocks);
     Ok(None)
 }
 
@@ -105,6 +107,10 @@ fn changeable(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<(
 /// Not found; corrupt; read-only.
 pub fn remove(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Entry> {
     let (dir, entry) = changeable(op, ino, inode, name)?;
+    op.state_mut().scans.has_room_again(ino);
+    if dir.is_long(op) {
+        op.deferred.long_dirs.push((ino, name.to_vec()));
+    }
     dir.format.remove(op.block_mut(entry.block)?, entry.offset).map_err(|c| c.at(entry.block))?;
     Ok(entry)
 }

@@ -1,6 +1,7 @@
 //! Random changes against a map, on every kind of image; and many names.
 
 use super::*;
+use crate::RenameFlags;
 use crate::error::Error;
 use std::time::Instant;
 
@@ -189,18 +190,65 @@ fn a_directory_larger_than_the_cache() {
     assert!(d.is_empty());
     assert_eq!(d.list(0, usize::MAX).unwrap().0.len(), 2);
     d.check();
+}
 
-    // Without an index, what needs all of it at once is refused; a listing does not.
+/// The same without an index: every search has to look at all of it, piece by piece. D4, D5.
+#[test]
+fn a_linear_directory_larger_than_the_cache() {
+    let name = |i: usize| format!("{i:0200}").into_bytes();
     let mut d = Dirs::new("16M", &["-t", "ext4", "-b", "1024", "-O", "^dir_index"]);
     for i in 0..500 {
         d.add(&name(i), d.file(i)).unwrap();
     }
     d.check();
-    let d = Dirs::with(d.t.device.snapshot(), small());
+    let d = Dirs::with(d.t.device.snapshot(), Options { cache_bytes: 128 << 10, ..Options::default() });
+    let (v, dir) = (&d.t.volume, d.dir);
     assert_eq!(d.list(0, usize::MAX).unwrap().0.len(), 502);
     assert!(!d.is_empty());
-    assert!(matches!(d.lookup(b"x"), Err(Error::NotSupported(_))));
-    assert!(matches!(d.add(b"x", d.file(0)), Err(Error::NotSupported(_))));
+    let size = v.getattr(dir).unwrap().size;
+    assert!(size > 2 * (128 << 10) / 3);
+    let mut model: BTreeMap<Vec<u8>, Ino> = (0..500).map(|i| (name(i), d.file(i))).collect();
+    let mut r = Numbers(seed("a_linear_directory_larger_than_the_cache"));
+    let mut below = |n: usize| r.next(n);
+    for _ in 0..400 {
+        let (a, b) = (name(below(520)), name(below(520)));
+        let (has_a, has_b) = (model.get(&a).copied(), model.get(&b).copied());
+        match below(4) {
+            0 => assert_eq!(v.lookup(dir, &a).map(|x| x.ino).ok(), has_a),
+            1 => match has_a {
+                Some(_) => {
+                    v.unlink(dir, &a).unwrap();
+                    model.remove(&a);
+                }
+                None => assert!(matches!(v.unlink(dir, &a), Err(Error::NotFound))),
+            },
+            2 => match has_a {
+                Some(_) => assert!(matches!(v.link(d.file(0), dir, &a), Err(Error::Exists))),
+                None => {
+                    v.link(d.file(0), dir, &a).unwrap();
+                    model.insert(a, d.file(0));
+                }
+            },
+            // Two names of one file stay, by POSIX.
+            _ => match (has_a, has_b) {
+                (None, _) => {
+                    assert!(matches!(v.rename(dir, &a, dir, &b, RenameFlags::default()), Err(Error::NotFound)))
+                }
+                (Some(x), y) => {
+                    v.rename(dir, &a, dir, &b, RenameFlags::default()).unwrap();
+                    if y != Some(x) {
+                        model.remove(&a);
+                        model.insert(b, x);
+                    }
+                }
+            },
+        }
+    }
+    for i in 0..520 {
+        assert_eq!(v.lookup(dir, &name(i)).map(|x| x.ino).ok(), model.get(&name(i)).copied(), "{i}");
+    }
+    assert!(v.getattr(dir).unwrap().size <= size + 20 * 1024, "room of names that are gone is used again");
+    d.t.check();
 }
 
 /// The image after an unmount.
