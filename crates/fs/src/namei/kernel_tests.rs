@@ -253,7 +253,7 @@ fn go_on(t: &TestVolume) {
     }
     let f = v.lookup(d, b"file1").unwrap().ino;
     assert_eq!(v.getxattr(f, b"trusted.block").unwrap(), [0x77; 300]);
-    v.rename(d, b"sub", Ino::ROOT, b"many", RenameFlags { exchange: true, no_replace: false }).unwrap();
+    v.rename(d, b"sub", Ino::ROOT, b"many", RenameFlags { exchange: true, ..RenameFlags::default() }).unwrap();
     let sub = v.lookup(Ino::ROOT, b"many").unwrap().ino;
     let made = file(v, sub, "by us").ino;
     assert!(v.getxattr(made, b"system.posix_acl_access").is_ok());

@@ -292,8 +292,8 @@ impl Test<'_> {
     fn rename(&mut self) {
         let (d1, n1, d2, n2) = (self.dir(), self.name(), self.dir(), self.name());
         let flags = match self.n.below(6) {
-            0 => RenameFlags { no_replace: true, exchange: false },
-            1 => RenameFlags { no_replace: false, exchange: true },
+            0 => RenameFlags { no_replace: true, ..RenameFlags::default() },
+            1 => RenameFlags { exchange: true, ..RenameFlags::default() },
             _ => RenameFlags::default(),
         };
         let expected = self.m.rename((d1, &n1), (d2, &n2), flags);

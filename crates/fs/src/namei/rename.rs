@@ -5,10 +5,11 @@ use super::{add_child, directory, pointed_to, remove_child, touch};
 use crate::dir::{self, Entry};
 use crate::error::{Error, Result};
 use crate::flags::{is_sync, may_add, may_remove};
+use crate::inode_ops::{Cred, New, NewKind, make};
 use crate::op::Op;
 use crate::volume::Volume;
 use quire_layout::dir::FileType;
-use quire_layout::inode::{Inode, Time};
+use quire_layout::inode::{Inode, Time, mode};
 use quire_layout::{Corrupt, Ino, Structure};
 use std::collections::HashSet;
 
@@ -19,6 +20,8 @@ pub struct RenameFlags {
     pub no_replace: bool,
     /// Both names exist, and each means the other's inode afterwards.
     pub exchange: bool,
+    /// The old name means a new character device 0:0 afterwards, as union mounts hide what lies below; made by this user.
+    pub whiteout: Option<Cred>,
 }
 
 /// A name, its directory, and what it means now.
@@ -81,11 +84,11 @@ impl Volume {
     ///
     /// # Errors
     /// Not found; exists (`no_replace`); is a directory, not a directory, not empty (what would be replaced); invalid (below
-    /// itself; `.` and `..`); too many links; no space; not permitted (immutable, append-only); name too long; corrupt, I/O,
+    /// itself; `.` and `..`); too many links; no space, no inodes (whiteout); not permitted (immutable, append-only); name too long; corrupt, I/O,
     /// read-only.
     pub fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], flags: RenameFlags) -> Result<()> {
-        if flags.no_replace && flags.exchange {
-            return Err(Error::Invalid("exchange replaces"));
+        if flags.exchange && (flags.no_replace || flags.whiteout.is_some()) {
+            return Err(Error::Invalid("exchange replaces, and leaves no name"));
         }
         if [name, new_name].iter().any(|n| matches!(*n, b"." | b"..")) {
             return Err(Error::Busy("the names . and .. stay".into()));
@@ -110,7 +113,7 @@ impl Volume {
                 }
                 target => {
                     op.note_name(source.entry.ino, new_name);
-                    replace(op, dirs, source, target, new_parent, new_name)
+                    replace(op, dirs, source, target, (new_parent, new_name), flags.whiteout)
                 }
             }
         })?;
@@ -128,8 +131,8 @@ fn replace(
     mut dirs: Dirs,
     mut source: Side<'_>,
     target: Option<Side<'_>>,
-    new_parent: Ino,
-    new_name: &[u8],
+    (new_parent, new_name): (Ino, &[u8]),
+    whiteout: Option<Cred>,
 ) -> Result<(Option<Ino>, bool)> {
     may_remove(dirs.source(), &source.inode)?;
     check_not_below(op, &dirs, new_parent, &source)?;
@@ -159,7 +162,15 @@ fn replace(
         }
         None => dir::add(op, new_parent, dirs.target(), new_name, ino, file_type, op.pool())?,
     }
-    dir::remove(op, source.dir, dirs.source(), source.name)?;
+    match whiteout {
+        Some(cred) => {
+            let kind = NewKind::Node { file_type: mode::CHR, device: (0, 0) };
+            let new = New { kind, mode: 0, umask: 0, cred };
+            let (white, _) = make(op, source.dir, dirs.source(), &new)?;
+            dir::replace(op, source.dir, dirs.source(), source.name, white, FileType::CharDevice)?;
+        }
+        None => drop(dir::remove(op, source.dir, dirs.source(), source.name)?),
+    }
     moved(op, &mut source)?;
     Ok((evict, dirs.write(op)?))
 }

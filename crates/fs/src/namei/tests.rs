@@ -3,7 +3,7 @@
 use super::testing::{IMAGES, dir, each_image, file, give_back_all, new};
 use crate::file::WriteFlags;
 use crate::testing::{TestVolume, mke2fs};
-use crate::{Error, NewKind, Options, Privileges, RenameFlags, SetAttr, SetTime, Volume, XattrFlags};
+use crate::{Cred, Error, NewKind, Options, Privileges, RenameFlags, SetAttr, SetTime, Volume, XattrFlags};
 use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, flags};
 
@@ -159,6 +159,17 @@ fn rename_moves_replaces_and_exchanges() {
         v.rename(root, b"f", root, b"f2", plain).unwrap();
         assert_eq!((links(v, f.ino), names(v, root).len()), (2, 7));
         v.rename(root, b"f", root, b"f", plain).unwrap();
+        // A whiteout stays where a name was, whatever it meant.
+        let white = RenameFlags { whiteout: Some(Cred { uid: 3, gid: 4 }), ..plain };
+        assert!(v.rename(root, b"b", root, b"a", RenameFlags { exchange: true, ..white }).is_err());
+        for (name, from, to) in [(&b"b"[..], root, root), (b"f", root, b.ino)] {
+            v.rename(from, name, to, b"moved", white).unwrap();
+            let w = v.lookup(from, name).unwrap();
+            assert_eq!((w.mode, w.device, w.links, w.uid), (0o020_000, (0, 0), 1, 3));
+            v.unlink(from, name).unwrap();
+            v.rename(to, b"moved", from, name, plain).unwrap();
+        }
+        assert_eq!((links(v, b.ino), links(v, root)), (3, 4));
         // A file over a file.
         v.rename(root, b"f", root, b"a", plain).unwrap();
         assert_eq!((links(v, g.ino), links(v, f.ino)), (0, 2));

@@ -22,6 +22,8 @@ const EXT4_IOC_GETVERSION: u32 = 0x8008_6603;
 const EXT4_IOC_SETVERSION: u32 = 0x4008_6604;
 const FS_IOC_FSGETXATTR: u32 = 0x801C_581F;
 const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
+const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
+const FSLABEL_SIZE: usize = 256;
 const FITRIM: u32 = 0xC018_5879;
 
 /// `fsx_xflags` and the inode flag that each stands for.
@@ -68,6 +70,7 @@ impl Server {
             FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => self.set_version(h, ino, given.u32()?),
             FS_IOC_FSGETXATTR => self.fs_get_xattr(ino, out),
             FS_IOC_FSSETXATTR => self.fs_set_xattr(h, ino, given),
+            FS_IOC_GETFSLABEL => padded(self.volume.superblock().label(), FSLABEL_SIZE, out),
             FITRIM => self.fitrim(h, given, out),
             control::ABOUT => {
                 let text = serde_json::to_vec(&self.manner.about).map_err(|_| Fail::of(Errno::IO))?;

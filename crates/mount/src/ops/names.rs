@@ -160,15 +160,20 @@ impl Server {
     pub(crate) fn rename(&self, h: &Header, b: &mut Body<'_>, has_flags: bool) -> Result<Answer, Fail> {
         const NO_REPLACE: u32 = 1;
         const EXCHANGE: u32 = 2;
+        const WHITEOUT: u32 = 4;
         let (old, new) = (ino_of(h.node)?, ino_of(b.u64()?)?);
         let bits = if has_flags { b.u32()? } else { 0 };
         if has_flags {
             b.skip(4)?;
         }
-        if bits & !(NO_REPLACE | EXCHANGE) != 0 {
+        if bits & !(NO_REPLACE | EXCHANGE | WHITEOUT) != 0 {
             return Err(Fail::of(Errno::INVAL));
         }
-        let flags = RenameFlags { no_replace: bits & NO_REPLACE != 0, exchange: bits & EXCHANGE != 0 };
+        let flags = RenameFlags {
+            no_replace: bits & NO_REPLACE != 0,
+            exchange: bits & EXCHANGE != 0,
+            whiteout: (bits & WHITEOUT != 0).then_some(Cred { uid: h.uid, gid: h.gid }),
+        };
         let (name, new_name) = (b.name()?, b.name()?);
         self.acting(h).rename(old, name, new, new_name, flags)?;
         self.after_change(&[old, new])?;
