@@ -52,6 +52,45 @@ fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> 
     Ok(Some(bs.offset(block) + seed.wrapping_mul(31) % bs.bytes64()))
 }
 
+/// Runs a workload on a log of Quire's, changes a byte at home of each block that has records, and looks what recovery would make of
+/// it: the image that was logged, or an error. `Ok(true)`: an error.
+///
+/// # Errors
+/// Something else.
+pub fn a_changed_home_is_noticed(config: &Config, base: &Image, seed: u64) -> Result<bool, String> {
+    let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
+    let clock = Arc::new(VirtualClock::default());
+    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| e.to_string())?;
+    run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
+    drop(volume);
+    let image = device.live();
+    let (sb, found) = journal(&image)?;
+    let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
+    let mut noticed = false;
+    for (n, p) in (seed..).zip(plan.images()) {
+        let at = sb.block_size().offset(p.home) + n.wrapping_mul(37) % sb.block_size().bytes64();
+        if (superblock::OFFSET..superblock::OFFSET + 1024).contains(&at) {
+            continue;
+        }
+        let mut changed = image.clone();
+        let mut byte = [0];
+        changed.read(at, &mut byte);
+        changed.write(at, &[byte[0] ^ 0x10]);
+        let expected = found.log.image(&plan, p).map_err(|e| e.to_string())?;
+        let (sb, found) = journal(&changed)?;
+        let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
+        if plan.is_damaged() {
+            noticed = true;
+            continue;
+        }
+        let p = plan.image_of(p.home).ok_or("a block has no records any more")?;
+        if found.log.image(&plan, p).map_err(|e| e.to_string())? != expected {
+            return Err(format!("byte {at} of {} was changed, and recovery goes on with it", p.home));
+        }
+    }
+    Ok(noticed)
+}
+
 /// Runs a workload and looks at the images in its log: none may begin with the log's magic, or it could pose as one of
 /// the log's own blocks when the log is next read.
 ///

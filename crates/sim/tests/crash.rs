@@ -131,4 +131,8 @@ quire_log! {
     journal_range_checksum: Journal, Range, Checksum;
     journal_delta_checksum: Journal, Delta, Checksum;
     journal_range_barrier: Journal, Range, Barrier;
+    overwrite_range_checksum: Overwrite, Range, Checksum;
+    auto_range_checksum: Auto, Range, Checksum;
+    adaptive_block_checksum: Adaptive, Block, Checksum;
+    selective_range_data_checksum: Selective, RangeData, Checksum;
 }

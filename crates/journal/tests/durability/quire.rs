@@ -261,3 +261,16 @@ fn a_power_cut_in_a_full_quire_log_leaves_a_whole_state() {
         }
     }
 }
+
+/// A test of the tests: a chain of deltas that goes on past its checkpoint is noticed (Q6).
+#[cfg(feature = "mutants")]
+#[test]
+fn the_mutant_stale_base_is_found() {
+    let found = std::panic::catch_unwind(|| {
+        quire_device::Mutant::set(Some(quire_device::Mutant::StaleBase));
+        let p = Plan { records: Records::Deltas, by: CommitBy::Checksum, ops: 5000, lazy: true, stride: 41, hot: 40 };
+        explore(1, Tid(5), p);
+    });
+    quire_device::Mutant::set(None);
+    assert!(found.is_err());
+}
