@@ -59,7 +59,7 @@ impl Run {
     }
 }
 
-/// On whose account blocks are taken.
+/// On whose account blocks are taken (A8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pool {
     /// Leaves root's reserve, the metadata reserve, and what is reserved for delayed allocation.
