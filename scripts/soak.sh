@@ -1,21 +1,47 @@
 #!/bin/bash
 # Long randomized runs with a new seed each time, until MINUTES are over: scripts/soak.sh [MINUTES]. A failure prints its seed and
-# the command that repeats it, and ends the run.
+# the command that repeats it, and ends the run. Each round is: power losses of simulated runs in every configuration; several writers,
+# interleavings and faults; real applications on a mount that records; and one of the acceptance tests in its full size, in turn.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 scripts/setup.sh --tools
 minutes=${1:-30}
 end=$((SECONDS + minutes * 60)) seed=${SEED:-$RANDOM} runs=0
+states_log=$TARGET/soak-states.log cuts_log=$TARGET/soak-powercut.log
+: >"$states_log" && : >"$cuts_log"
 export FULL=1 KEEP=1
+acceptance=(crash fsx- tree- journal-corpus judges)
+
+# Prints what the simulator has explored so far, all configurations together.
+explored() {
+	awk '/Report \{/ { for (i = 1; i < NF; i++) { k = $i; v = $(i + 1); sub(/:$/, "", k); sub(/,$/, "", v); n[k] += v } }
+		END { printf "%d distinct crash states of %d (%d with lost writes, %d reordered, %d torn; %d double crashes; %d judged by e2fsck) in %d runs\n",
+			n["distinct"], n["states"], n["lost"], n["reordered"], n["torn"], n["double"], n["fsck"], n["runs"] }' "$states_log"
+}
+
+# Runs a part of the simulator and keeps its reports.
+simulate() {
+	"$@" >"$TARGET/soak-last.log" 2>&1 || die "the simulator found something: $* ($TARGET/soak-last.log)"
+	grep -E 'Report \{' "$TARGET/soak-last.log" | tee -a "$states_log" || true
+}
+
+cargo test --release -p quire-sim --test crash --no-run
 while [ $SECONDS -lt $end ]; do
 	say "== soak: run $((runs + 1)), seed $seed, $(((end - SECONDS) / 60)) minutes left"
-	for tests in crash fsx- tree- journal-corpus; do
-		SEED=$seed scripts/accept.sh $tests || die "failed with SEED=$seed FULL=1 scripts/accept.sh $tests"
+	export QUIRE_SIM_FIRST=$((seed * 100000)) QUIRE_SEED=$seed
+	QUIRE_SIM_STATES=15000 simulate cargo test --release -p quire-sim --test crash -- --nocapture
+	say "soak: so far $(explored)"
+	[ $SECONDS -lt $end ] || break
+	QUIRE_SIM_STATES=10000 QUIRE_INTERLEAVINGS=20000 simulate interleavings -- --nocapture
+	QUIRE_FAULT_FIRST=$((seed * 1000)) QUIRE_FAULT_SEEDS=200 simulate cargo test --release -p quire-sim --test faults -- --nocapture
+	for route in ordered journal overwrite auto; do
 		[ $SECONDS -lt $end ] || break
+		"$LAB" powercut --options data=$route --seed "$seed" --seconds 0.5 --check-seconds 90 | tee -a "$cuts_log" ||
+			die "real applications lost something"
 	done
-	# Power losses: about 100,000 states of each configuration, from seeds that no other run has.
-	QUIRE_SIM_FIRST=$((seed * 10000)) QUIRE_SIM_STATES=100000 cargo test --release -p quire-sim --test crash -- --nocapture |
-		tee -a "$TARGET/soak-states.log" | grep -E '^(ordered|journal|writeback)' || die "the simulator found something: $TARGET/soak-states.log"
+	[ $SECONDS -lt $end ] || break
+	tests=${acceptance[runs % ${#acceptance[@]}]}
+	SEED=$seed scripts/accept.sh "$tests" || die "failed with SEED=$seed FULL=1 scripts/accept.sh $tests"
 	seed=$((seed + 1)) runs=$((runs + 1))
 done
-states=$(grep -oE 'distinct: [0-9]+' "$TARGET/soak-states.log" 2>/dev/null | awk '{ n += $2 } END { print n + 0 }')
-say "soak: $runs runs in $minutes minutes, no failure; $states distinct crash states so far"
+cuts=$(awk '{ for (i = 1; i < NF; i++) if ($(i + 1) == "states" && $(i + 2) == "at") n += $i } END { print n + 0 }' "$cuts_log")
+say "soak: $minutes minutes, no failure; simulated: $(explored); on mounts: $cuts crash images"

@@ -1,5 +1,5 @@
 //! Devices that fail and disks that run full, in the middle of seeded workloads. `QUIRE_FAULT_SEED` repeats one, `QUIRE_FAULT_SEEDS` runs
-//! more.
+//! more, from `QUIRE_FAULT_FIRST` on.
 
 use quire_device::{ErrorKind, FaultKind};
 use quire_sim::explore::{Config, fresh_image};
@@ -18,7 +18,10 @@ fn number(name: &str) -> Option<u64> {
 fn seeds(most: u64) -> std::ops::RangeInclusive<u64> {
     match number("QUIRE_FAULT_SEED") {
         Some(seed) => seed..=seed,
-        None => 1..=number("QUIRE_FAULT_SEEDS").unwrap_or(most),
+        None => {
+            let first = number("QUIRE_FAULT_FIRST").unwrap_or(1);
+            first..=first + number("QUIRE_FAULT_SEEDS").unwrap_or(most) - 1
+        }
     }
 }
 

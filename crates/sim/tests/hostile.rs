@@ -5,15 +5,20 @@
 //! `fields` takes every single one (`QUIRE_HOSTILE_EVERY=n`: one in n, of each metadata block), `QUIRE_HOSTILE_BASE` only those of
 //! one image.
 
-use quire_sim::hostile::{Base, Case, base::RECIPES, field_cases, flip_count, flip_of, judge::judge, random_case};
+use quire_sim::hostile::decoders::decode_all;
+use quire_sim::hostile::{
+    Base, Case, base::RECIPES, field_cases, flip_count, flip_of, from_bytes, judge::judge, random_case,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Of wall-clock time, on a machine that does other things too: a case that takes longer hangs.
-const HANGS: Duration = Duration::from_secs(30);
+const HANGS: Duration = Duration::from_secs(120);
+const REPEAT: &str = "cargo test -p quire-sim --test hostile damaged";
 /// The sample ends early rather than take longer.
 const MOST: Duration = Duration::from_secs(50);
 
@@ -86,8 +91,7 @@ fn bases() -> Vec<Base> {
 
 fn settle(what: &str, r: &Report) {
     println!("{what}: {} cases, {} mounted, {} reported corruption", r.cases, r.mounted, r.noticed);
-    let repeat = "cargo test -p quire-sim --test hostile damaged";
-    let lines = r.failures.iter().map(|(c, why)| format!("{why}\nrepeat: QUIRE_HOSTILE_CASE='{c}' {repeat}"));
+    let lines = r.failures.iter().map(|(c, why)| format!("{why}\nrepeat: QUIRE_HOSTILE_CASE='{c}' {REPEAT}"));
     assert!(r.failures.is_empty(), "{}", lines.collect::<Vec<_>>().join("\n\n"));
 }
 
@@ -162,6 +166,33 @@ fn known() {
         let Some(base) = all.iter().find(|b| b.name == case.base) else { continue };
         judge(base, &case).unwrap_or_else(|why| panic!("{what}: {why}"));
     }
+}
+
+/// What the fuzzers have found worth keeping: fuzz/corpus/TARGET, which is also where they begin.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    let mut paths: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    paths.iter().map(|p| std::fs::read(p).expect("an input")).collect()
+}
+
+#[test]
+fn the_fuzzers_corpus_is_survived() {
+    let all = Base::all();
+    let mut dirty: Vec<Base> = all.iter().filter(|b| b.dirty).cloned().collect();
+    dirty.iter_mut().for_each(Base::keep_log_only);
+    let mut cases = 0;
+    for (target, bases) in [("mount_walk", &all), ("replay_journal", &dirty)] {
+        for case in corpus(target).iter().filter_map(|input| from_bytes(bases, input)) {
+            let base = bases.iter().find(|b| b.name == case.base).expect("one of them");
+            let judged = judge(base, &case);
+            judged.unwrap_or_else(|why| panic!("{why}\nrepeat: QUIRE_HOSTILE_CASE='{case}' {REPEAT}"));
+            cases += 1;
+        }
+    }
+    corpus("decode").iter().for_each(|input| decode_all(&all[0].sb, input));
+    assert!(cases > 40, "{cases}");
 }
 
 #[test]
