@@ -125,6 +125,17 @@ fn every_mutant_is_found_with_quires_log() {
     assert!(missed.is_empty(), "not found in {SEEDS} seeds with Quire's log: {missed:?}");
 }
 
+/// Data that went in place first must be durable, not only complete, before the commit that names it (F8, Q5).
+#[test]
+fn completion_is_not_durability() {
+    for route in [Route::Overwrite, Route::Auto] {
+        let how = How { route, record: Record::Range, commit_mode: CommitMode::Checksum };
+        let config = Config { how, ..config_for(Mutant::SizeBeforeData, route).unwrap() };
+        let how = hunt(Mutant::CompletionIsDurable, &config).expect("found");
+        println!("{route:?}, CompletionIsDurable: {how}");
+    }
+}
+
 #[test]
 fn the_engine_as_it_is_notices_changed_homes() {
     let how = How { route: Route::Ordered, record: Record::Range, commit_mode: CommitMode::Checksum };
