@@ -252,3 +252,129 @@ fn what_an_fsync_costs_with_quires_log() {
         assert_eq!(costs(profile.choices()), expected, "{profile}");
     }
 }
+
+/// What precedes what: the setting, a rule, the directory's, the default; and it stays with the image.
+#[test]
+fn a_mode_is_set_ruled_handed_down_or_the_default() {
+    use FileMode::{Journal, Ordered};
+    let rules = ModeRule::parse("*-journal=journal,*-wal=ordered").unwrap();
+    for default in [Journal, Ordered] {
+        let o = Options { adaptive_default: default, journal_rules: rules.clone(), ..options(Route::Adaptive) };
+        let mut b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 1, o);
+        let v = b.volume.clone();
+        let new = |kind| New { kind, mode: 0o755, umask: 0, cred: Cred { uid: 0, gid: 0 } };
+        let make = |dir: Ino, name: &[u8], kind| v.create(dir, name, &new(kind)).unwrap().ino;
+        let mode = |ino| v.journal_mode(ino).unwrap();
+        assert_eq!(mode(make(Ino::ROOT, b"plain", NewKind::File)), (None, default));
+        let wal = make(Ino::ROOT, b"db-wal", NewKind::File);
+        let rollback = make(Ino::ROOT, b"db-journal", NewKind::File);
+        assert_eq!((mode(wal), mode(rollback)), ((None, Ordered), (None, Journal)));
+        // What is set counts more than a rule, by attribute or by flag; an ordinary name has none.
+        v.set_journal_mode(wal, Some(Journal)).unwrap();
+        assert_eq!(mode(wal), (Some(Journal), Journal));
+        assert_eq!(v.get_flags(wal).unwrap() & flags::JOURNAL_DATA, flags::JOURNAL_DATA);
+        v.setxattr(rollback, b"user.quire.journal", b"ordered", XattrFlags::Any).unwrap();
+        assert_eq!(mode(rollback), (Some(Ordered), Ordered));
+        assert!(v.setxattr(rollback, b"user.quire.journal", b"fast", XattrFlags::Any).is_err());
+        v.set_flags(rollback, v.get_flags(rollback).unwrap() | flags::JOURNAL_DATA).unwrap();
+        assert_eq!(mode(rollback), (Some(Journal), Journal));
+        assert!(v.getxattr(rollback, b"user.quire.journal").is_err(), "chattr has the last word");
+        v.set_journal_mode(rollback, None).unwrap();
+        v.rename(Ino::ROOT, b"db-journal", Ino::ROOT, b"kept-wal", RenameFlags::default()).unwrap();
+        assert_eq!(mode(rollback), (None, Ordered), "a rule goes by the name");
+        // Directories hand their setting down, but to names with rules; further down, too.
+        for set in [Journal, Ordered] {
+            let dir = make(Ino::ROOT, format!("{set}-{default}").as_bytes(), NewKind::Dir);
+            v.set_journal_mode(dir, Some(set)).unwrap();
+            let below = make(dir, b"below", NewKind::Dir);
+            assert_eq!(mode(make(dir, b"file", NewKind::File)), (Some(set), set));
+            assert_eq!(mode(make(below, b"file", NewKind::File)), (Some(set), set));
+            assert_eq!(mode(make(below, b"x-wal", NewKind::File)), (None, Ordered));
+            assert_eq!(mode(make(below, b"x-journal", NewKind::File)), (None, Journal));
+        }
+        b.remount();
+        let v = &b.volume;
+        assert_eq!(v.journal_mode(wal).unwrap(), (Some(Journal), Journal));
+        assert_eq!(v.journal_mode(rollback).unwrap(), (None, default), "by no name yet");
+        v.lookup(Ino::ROOT, b"kept-wal").unwrap();
+        assert_eq!(v.journal_mode(rollback).unwrap(), (None, Ordered));
+        b.check();
+    }
+}
+
+/// F9: a mode changes while records of the file are live, and back, with data pending.
+#[test]
+fn a_mode_may_change_at_any_time() {
+    let o = Options { adaptive_default: FileMode::Ordered, ..options(Route::Adaptive) };
+    let b = Bench::new("16M", &["-t", "ext4", "-b", "1024"], 1, o);
+    let mut r = super::Numbers(99);
+    let mut content = vec![0; 60_000];
+    write(&b, file(0), 0, &content);
+    for round in 0..60 {
+        let mode = [Some(FileMode::Journal), Some(FileMode::Ordered), None][usize::try_from(r.below(3)).unwrap()];
+        b.volume.set_journal_mode(file(0), mode).unwrap();
+        for _ in 0..r.below(4) {
+            let at = usize::try_from(r.below(50_000)).unwrap();
+            let data = r.bytes(usize::try_from(r.0 % 9000).unwrap() + 1);
+            write(&b, file(0), at as u64, &data);
+            content[at..at + data.len()].copy_from_slice(&data);
+        }
+        if r.below(3) == 0 {
+            b.volume.fsync(file(0), r.below(2) == 0).unwrap();
+            assert!(after_a_crash(&b, file(0), 1 << 20) == content, "round {round}");
+        }
+    }
+    b.volume.fsync(file(0), true).unwrap();
+    assert!(after_a_crash(&b, file(0), 1 << 20) == content);
+    b.check();
+}
+
+/// F17: the first update of a block decides for its sequence, which ends with its last record, or with its write-back.
+#[test]
+fn a_sequence_goes_the_way_of_its_first_update() {
+    let b = bench(Route::Selective, 2);
+    let cost = |at: u64, len: usize| {
+        let d = b.counted(|| {
+            write(&b, file(0), at, &vec![7; len]);
+            b.volume.fsync(file(0), true).unwrap();
+        });
+        // Blocks in place, and whether blocks went to the log.
+        (d.region(Region::Data).writes.bytes / 4096, d.region(Region::Log).writes.bytes > 0)
+    };
+    // New whole blocks go in place; so do overwrites of them, without a transaction.
+    assert_eq!(cost(0, 16 << 10).0, 4);
+    assert_eq!(cost(0, 8192), (2, false));
+    // A small update goes to the log, and everything after it, while its record lives.
+    assert_eq!(cost(100, 50), (0, true));
+    assert_eq!(cost(0, 4096), (0, true));
+    assert_eq!(cost(0, 8192), (1, true), "one block of the two is live");
+    b.volume.checkpoint().unwrap();
+    assert_eq!(cost(0, 8192), (2, false));
+    // Small new data rides; a block in place that is still to be written takes small updates along.
+    assert_eq!(cost(16 << 10, 100), (0, true));
+    write(&b, file(0), 4096, &[8; 4096]);
+    assert_eq!(cost(5000, 10), (1, false));
+    assert_eq!(cost(5000, 10), (0, true), "the sequence ended with the write-back");
+    let want = b.read_all(file(0), 1 << 20);
+    assert!(after_a_crash(&b, file(0), 1 << 20) == want);
+    b.check();
+}
+
+/// The threshold is the caller's to choose.
+#[test]
+fn the_threshold_of_selective_counts_bytes_of_a_block() {
+    let o = Options { write_threshold: Some(100), ..options(Route::Selective) };
+    let b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 1, o);
+    write(&b, file(0), 0, &[1; 16 << 10]);
+    b.volume.sync().unwrap();
+    for (at, len, in_place) in [(0, 99, 0), (4096, 100, 1), (2 * 4096 - 50, 120, 0)] {
+        b.volume.checkpoint().unwrap();
+        let d = b.counted(|| {
+            write(&b, file(0), at, &vec![7; len]);
+            b.volume.fsync(file(0), true).unwrap();
+        });
+        let blocks = d.region(Region::Data).writes.bytes / 4096;
+        assert_eq!(blocks, in_place, "{len} bytes at {at}");
+    }
+    b.check();
+}
