@@ -5,7 +5,8 @@ use quire_layout::extent::{self, Node};
 use quire_layout::group_desc::{DescChecksum, GroupDesc};
 use quire_layout::inode::Inode;
 use quire_layout::jbd2::fast_commit::{FastCommitScan, FastCommits};
-use quire_layout::jbd2::{Checksums, Commit, Header, JournalSuperblock, LogFormat, LogSeed, Revokes, Tags};
+use quire_layout::jbd2::{self, Checksums, Commit, JournalSuperblock, LogFormat, LogSeed, Revokes, Tags};
+use quire_layout::qlog::{Head, Record, Signature, delta, ranges};
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, FileBlock, GroupNo, Ino, Tid};
 use quire_layout::{acl::Acl, indirect, inline_data, orphan_file, xattr};
@@ -80,7 +81,8 @@ fn log(block: &[u8], input: &[u8]) {
     if let Ok(jsb) = JournalSuperblock::decode(block) {
         let _ = (jsb.log_format(), jsb.end(), jsb.users().count(), jsb.features().names());
     }
-    let _ = (Header::decode(input), Commit::decode(input), FastCommits::new(input).count());
+    let _ = (jbd2::Header::decode(input), Commit::decode(input), FastCommits::new(input).count());
+    packed(input);
     let mut scan = FastCommitScan::new(Tid(1));
     let _ = (scan.feed(input), scan.area());
     for checksums in [Checksums::None, Checksums::V1, Checksums::V2, Checksums::V3] {
@@ -91,6 +93,26 @@ fn log(block: &[u8], input: &[u8]) {
             let _ = (Tags::new(&f, block).count(), Tags::new(&f, input).count());
             let _ = (Revokes::new(&f, block).map(Iterator::count), Revokes::new(&f, input).map(Iterator::count));
         }
+    }
+}
+
+/// What Quire's log is made of.
+fn packed(input: &[u8]) {
+    let bs = BlockSize::K1;
+    if let Some((head, mut sum)) = Head::decode(LogSeed(7), bs, input) {
+        sum.feed_first(input);
+        let _ = (head, sum.matches());
+    }
+    if let Some(record) = input.first_chunk().and_then(|b| Record::decode(bs, b)) {
+        let _ = (record.table_len(), record.kind.stands_alone());
+    }
+    let count = input.first().map_or(0, |n| u16::from(*n));
+    if let Some(ranges) = ranges::decode_table(bs, input, count) {
+        let _ = ranges::apply(&ranges, input, &mut vec![0; bs.bytes()]);
+    }
+    let _ = delta::apply(input, &mut vec![0; bs.bytes()]);
+    if let Some(signature) = input.first_chunk().and_then(|b| Signature::decode(b).ok()) {
+        let _ = signature.check(bs);
     }
 }
 
