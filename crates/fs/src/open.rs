@@ -43,7 +43,8 @@ impl Devices {
 }
 
 impl Volume {
-    /// Mounts the file system on a device, or on two: replays its journal, marks it in use, finishes what orphans need.
+    /// Mounts the file system on a device, or on two: replays its journal, marks it in use, finishes what orphans need. Also a
+    /// read-only mount begins so where the journal must be replayed, if the device can be written.
     ///
     /// # Errors
     /// Corrupt or unsupported structures, a truncated image, a journal that needs recovery on a device that cannot be
@@ -61,6 +62,25 @@ impl Volume {
         clock: Arc<dyn Clock>,
         options: Options,
         progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
+        if options.read_only && !options.no_load && !devices.fs.info().read_only {
+            let sb = first_superblock(&devices, &clock)?;
+            if sb.features().has_incompat(incompat::RECOVER) && only_read(&sb)?.is_none() {
+                // As the kernel does it: what a crash has left is finished, orphans and counts, too, before it is only read.
+                let writing = Options { read_only: false, ..options.clone() };
+                Self::open_once(devices.clone(), clock.clone(), writing, progress, false)?.close()?;
+            }
+        }
+        Self::open_once(devices, clock, options, progress, true)
+    }
+
+    /// Mounts; with `counts`, a mount that writes is noted in the superblock.
+    fn open_once(
+        devices: Devices,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        progress: &mut dyn FnMut(Progress),
+        counts: bool,
     ) -> Result<Self> {
         check_choices(options.choices())?;
         let pace = Arc::new(Pace::default());
@@ -96,7 +116,9 @@ impl Volume {
             // Nothing is written before what a mount needs to know has been read.
             write_superblock(&gate, &mut marked)?;
             volume.superblock_written();
-            volume.note_mount()?;
+            if counts {
+                volume.note_mount()?;
+            }
             volume.start_orphans()?;
         }
         Ok(volume)

@@ -2,8 +2,9 @@
 
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, MemDevice, SystemClock};
+use quire_fs::file::WriteFlags;
 use quire_fs::testing::{TestVolume, fsck, mke2fs, run};
-use quire_fs::{Devices, Options, Volume};
+use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
 use quire_layout::features::incompat;
 use quire_layout::inode::Time;
 use quire_layout::superblock::Superblock;
@@ -126,4 +127,33 @@ fn a_frozen_image_is_clean_and_a_thawed_volume_goes_on() {
     assert!(needs_recovery(&t.device.snapshot()));
     let again = TestVolume::on(t.device.snapshot(), Options::default());
     assert_eq!(root_mtime(&again.volume), 1_000_000_009);
+}
+
+/// As the kernel: the journal is replayed, files that were deleted and open are gone, counts are right; then nothing is written.
+#[test]
+fn a_read_only_mount_finishes_what_a_crash_left() {
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "metadata_csum_seed,orphan_file"], &["-t", "ext3"]] {
+        let t = TestVolume::new("32M", args);
+        let v = &t.volume;
+        let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred::default() };
+        let (kept, open) = (v.create(Ino::ROOT, b"kept", &new).unwrap(), v.create(Ino::ROOT, b"open", &new).unwrap());
+        for ino in [kept.ino, open.ino] {
+            v.write(ino, 0, &[7; 50_000], WriteFlags::default()).unwrap();
+        }
+        v.unlink(Ino::ROOT, b"open").unwrap();
+        v.sync().unwrap();
+        let crashed = t.device.snapshot();
+        assert!(needs_recovery(&crashed));
+        let t = TestVolume::on(crashed, Options { read_only: true, ..Options::default() });
+        let recovered = t.device.snapshot();
+        assert!(!needs_recovery(&recovered));
+        fsck(&recovered);
+        assert_eq!(superblock(&recovered).mount_count(), 1, "only the mount that wrote counts");
+        let found = t.volume.lookup(Ino::ROOT, b"kept").unwrap();
+        let mut buf = vec![0; 60_000];
+        assert_eq!(t.volume.read(found.ino, 0, &mut buf).unwrap(), 50_000);
+        assert!(matches!(t.volume.create(Ino::ROOT, b"more", &new), Err(quire_fs::Error::ReadOnly(_))));
+        t.volume.close().unwrap();
+        assert!(t.device.snapshot() == recovered, "a read-only mount wrote");
+    }
 }

@@ -122,11 +122,11 @@ fn mount_point(mount: &Mount) -> Result<PathBuf, MountError> {
     match rustix::fs::stat(&dir) {
         Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {}
         Ok(_) => return Err(MountError::NotDirectory(dir)),
-        Err(Errno::NOTCONN) => return Err(MountError::DeadMount(dir)),
+        Err(Errno::NOTCONN | Errno::CONNABORTED) => return Err(MountError::DeadMount(dir)),
         Err(source) => return Err(MountError::Path { path: dir, source }),
     }
     // Attributes may be remembered from when it was alive.
-    if let Err(Errno::NOTCONN) = rustix::fs::statvfs(&dir) {
+    if let Err(Errno::NOTCONN | Errno::CONNABORTED) = rustix::fs::statvfs(&dir) {
         return Err(MountError::DeadMount(dir));
     }
     Ok(dir)

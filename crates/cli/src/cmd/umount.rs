@@ -40,7 +40,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             drop(control);
             (about, daemon)
         }
-        Err(ControlError::Open { source: Errno::NOTCONN, .. }) => return dead(args),
+        // It is gone, or going as we asked.
+        Err(ControlError::Open { source: Errno::NOTCONN | Errno::CONNABORTED, .. }) => return dead(args),
         Err(e) => return exit::fail(NAME, exit::FAILURE, e),
     };
     let dir = match args.dir.canonicalize() {
