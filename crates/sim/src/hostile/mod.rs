@@ -18,6 +18,7 @@ pub mod judge;
 mod make;
 mod mutate;
 mod places;
+pub mod quire_log;
 mod seal;
 mod watch;
 

@@ -1,0 +1,130 @@
+//! Logs of Quire's whose packed bytes say anything, with checksums that match: only typed errors may come of it (Q9).
+
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, Clock, MemDevice, VirtualClock};
+use quire_fs::choices::{CommitMode, Record, Route};
+use quire_fs::file::WriteFlags;
+use quire_fs::journal_open::{OnDamage, find_journal, recover};
+use quire_fs::{Choices, Cred, Devices, Error, New, NewKind, Options, Volume, first_superblock};
+use quire_journal::dump::{LogDump, LogItem, Scope};
+use quire_layout::Ino;
+use quire_layout::jbd2::LogSeed;
+use quire_layout::qlog::{Head, head};
+
+/// An image with a log of Quire's that has not been recovered, and where its transactions are.
+pub struct QuireLog {
+    bytes: Vec<u8>,
+    seed: LogSeed,
+    block_size: usize,
+    /// The head of each transaction and the places of its blocks, in bytes.
+    runs: Vec<(Head, Vec<usize>)>,
+}
+
+impl QuireLog {
+    /// A log with records of this kind.
+    ///
+    /// # Panics
+    /// If mke2fs is missing, or the sound image makes trouble.
+    #[must_use]
+    pub fn new(record: Record) -> Self {
+        let args = ["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1"];
+        let device = Arc::new(MemDevice::new(quire_fs::testing::mke2fs("8M", &args)));
+        let choices = Choices { record, commit: CommitMode::Checksum, ..Choices::of_route(Route::Journal) };
+        let options = Options::default().with(choices);
+        let v = Volume::open(Devices::one(device.clone()), clock(), options).expect("mount");
+        let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
+        for n in 0..6u8 {
+            let ino = v.create(Ino::ROOT, &[b'a' + n], &new).expect("create").ino;
+            v.write(ino, 0, &[n; 1500], WriteFlags::default()).expect("write");
+            v.fsync(ino, false).expect("fsync");
+            v.write(ino, 700, b"once more", WriteFlags::default()).expect("write");
+            v.fsync(ino, false).expect("fsync");
+            if n % 2 == 1 {
+                v.unlink(Ino::ROOT, &[b'a' + n]).expect("unlink");
+            }
+            v.forget(ino, 1);
+        }
+        v.commit_all().expect("commit");
+        drop(v);
+        let devices = Devices::one(device.clone());
+        let sb = first_superblock(&devices, &clock()).expect("a superblock");
+        let found = find_journal(&devices, &clock(), &sb).expect("a journal").expect("a journal");
+        let geometry = found.log.geometry();
+        let place =
+            |at| usize::try_from(sb.block_size().offset(geometry.locate(at).expect("in the log"))).expect("small");
+        let items = LogDump::new(&found.log, Scope::Live).map(|i| i.expect("a sound log"));
+        let run = |item| match item {
+            LogItem::Transaction { at, head, .. } => {
+                Some((head, (0..head.blocks).map(|n| place(at.plus(n))).collect()))
+            }
+            _ => None,
+        };
+        let runs: Vec<_> = items.filter_map(run).collect();
+        assert!(runs.len() > 8, "{} transactions", runs.len());
+        QuireLog { seed: found.log.format().seed, block_size: sb.block_size().bytes(), runs, bytes: device.snapshot() }
+    }
+
+    /// Edits the log as `input` says, mends its checksums, and recovers it.
+    ///
+    /// # Errors
+    /// Something else came of it than success or a typed error.
+    pub fn recover_edited(&self, input: &[u8]) -> Result<(), String> {
+        let mut bytes = self.bytes.clone();
+        let mut heads: Vec<Head> = self.runs.iter().map(|(h, _)| *h).collect();
+        for edit in input.chunks_exact(5).take(64) {
+            let run = usize::from(edit[0]) % heads.len();
+            let (at, value) = (usize::from(u16::from_be_bytes([edit[1], edit[2]])), edit[3]);
+            match edit[4] % 8 {
+                0 => heads[run].records = u32::from(value),
+                1 => heads[run].packed = heads[run].packed.saturating_sub(u32::from(value)),
+                _ => {
+                    let packed = usize::try_from(heads[run].packed).expect("32 bits").min(self.block_size - head::LEN);
+                    let place = self.runs[run].1[0] + head::LEN + at % packed.max(1);
+                    bytes[place] = value;
+                }
+            }
+        }
+        for (head, (_, places)) in heads.iter().zip(&self.runs) {
+            let block = |at: &usize| bytes[*at..*at + self.block_size].to_vec();
+            let mut first = block(&places[0]);
+            let rest: Vec<Vec<u8>> = places[1..].iter().map(block).collect();
+            head.seal(self.seed, &mut first, rest.iter().map(Vec::as_slice));
+            bytes[places[0]..places[0] + self.block_size].copy_from_slice(&first);
+        }
+        let before = bytes.clone();
+        let device = Arc::new(MemDevice::new(bytes));
+        let devices = Devices::one(device.clone() as Arc<dyn BlockDevice>);
+        let sb = first_superblock(&devices, &clock()).map_err(|e| e.to_string())?;
+        match recover(&devices, &clock(), &sb, OnDamage::Refuse, &mut |_| {}) {
+            Ok(_) => Ok(()),
+            Err(Error::Corrupt(_) | Error::Unsupported { .. } | Error::Journal(_)) if device.snapshot() == before => {
+                Ok(())
+            }
+            Err(e) if device.snapshot() != before => Err(format!("written before it was refused: {e}")),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(VirtualClock::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    static LOGS: LazyLock<[QuireLog; 2]> = LazyLock::new(|| [Record::Range, Record::Delta].map(QuireLog::new));
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        #[test]
+        fn any_records_are_refused_or_replayed(input in prop::collection::vec(any::<u8>(), 0..60)) {
+            for log in LOGS.iter() {
+                prop_assert_eq!(log.recover_edited(&input), Ok(()));
+            }
+        }
+    }
+}
