@@ -422,6 +422,13 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     ok(user(&bin).arg("umount").arg(&mnt));
     assert_eq!(worked, (0, "hello\n".to_owned()));
     place.check();
+    // An image that the user may only read is only read, and says so.
+    fs::set_permissions(place.image(), fs::Permissions::from_mode(0o444)).unwrap();
+    let (code, words) = said(user(&bin).arg("mount").arg(place.image()).arg(&mnt));
+    assert!(code == 0 && words.contains("read-only: its source is write-protected"), "{code}: {words}");
+    let read = said(user("/bin/sh".as_ref()).args(["-c", "cat $0/g; touch $0/h"]).arg(&mnt));
+    ok(user(&bin).arg("umount").arg(&mnt));
+    assert!(read.0 != 0 && read.1.starts_with("hello\n") && read.1.contains("Read-only"), "{read:?}");
 }
 
 #[test]

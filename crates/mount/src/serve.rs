@@ -168,11 +168,7 @@ impl Place<'_> {
             return Ok(device);
         }
         drop(device);
-        match self.open_as(lock, false) {
-            // The refusal to replay says what can be done.
-            Err(MountError::Open(OpenError::Permission(_))) => self.open_as(lock, true),
-            opened => opened,
-        }
+        self.open_as(lock, false)
     }
 
     /// Opens the image; one that may only be read is mounted read-only, as mount(8) does.
@@ -185,7 +181,7 @@ impl Place<'_> {
             ..OpenOptions::default()
         };
         match FileDevice::open(&self.image, how) {
-            Err(OpenError::ReadOnly(_)) if !how.read_only => {
+            Err(OpenError::ReadOnly(_) | OpenError::Permission(_)) if !how.read_only => {
                 Ok(FileDevice::open(&self.image, OpenOptions { read_only: true, ..how })?)
             }
             opened => Ok(opened?),
@@ -298,6 +294,9 @@ impl Place<'_> {
         let Opened { volume, fs, journal, options } = opened;
         let read_only = volume.why_read_only().is_some();
         let whole_seconds = volume.superblock().inode_size() <= GOOD_OLD_SIZE;
+        if whole_seconds && !read_only {
+            tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
+        }
         let manner = Manner {
             no_dir_atime: self.options.no_dir_atime,
             no_atime: read_only || options.atime == Atime::No,
