@@ -28,14 +28,14 @@ cargo test --release -p quire-sim --test crash --no-run
 while [ $SECONDS -lt $end ]; do
 	say "== soak: run $((runs + 1)), seed $seed, $(((end - SECONDS) / 60)) minutes left"
 	export QUIRE_SIM_FIRST=$((seed * 100000)) QUIRE_SEED=$seed
-	QUIRE_SIM_STATES=15000 simulate cargo test --release -p quire-sim --test crash -- --nocapture
+	QUIRE_SIM_STATES=25000 simulate cargo test --release -p quire-sim --test crash -- --nocapture
 	say "soak: so far $(explored)"
 	[ $SECONDS -lt $end ] || break
 	QUIRE_SIM_STATES=10000 QUIRE_INTERLEAVINGS=20000 simulate interleavings -- --nocapture
 	QUIRE_FAULT_FIRST=$((seed * 1000)) QUIRE_FAULT_SEEDS=200 simulate cargo test --release -p quire-sim --test faults -- --nocapture
-	for route in ordered journal overwrite auto; do
+	for options in data=ordered data=journal data=auto data=overwrite,record=range,commit_mode=checksum; do
 		[ $SECONDS -lt $end ] || break
-		"$LAB" powercut --options data=$route --seed "$seed" --seconds 0.5 --check-seconds 90 | tee -a "$cuts_log" ||
+		"$LAB" powercut --options "$options" --seed "$seed" --seconds 0.5 --check-seconds 90 | tee -a "$cuts_log" ||
 			die "real applications lost something"
 	done
 	[ $SECONDS -lt $end ] || break
