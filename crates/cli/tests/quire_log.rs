@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, check, has, is_root, ok, quire, said, skip, text, tool};
+use common::{Place, cannot_mount, check, has, is_root, ok, quire, said, skip, text, tool};
 use quire_device::sync::Arc;
 use quire_device::{FileDevice, OpenOptions, SystemClock};
 use quire_fs::choices::{CommitMode, Record, Route};
@@ -125,4 +125,30 @@ fn ours_show_it_recover_it_and_take_the_recovery_back() {
         check(&image);
         assert!(debugfs(&image, "cat /file7").contains("over it"));
     }
+}
+
+/// The profile of a mount stands in /proc/mounts and in `quire stats`; what cannot be had is refused with the nearest.
+#[test]
+fn a_mount_shows_its_profile() {
+    if cannot_mount("a_mount_shows_its_profile") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    for (options, label) in
+        [("profile=wasteless", "wasteless"), ("data=ordered,record=range", "ordered+range+barrier+lazy")]
+    {
+        let m = place.mount(options);
+        fs::write(m.path("f"), vec![5; 100_000]).unwrap();
+        fs::File::open(m.path("f")).unwrap().sync_all().unwrap();
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let line = mounts.lines().find(|l| l.contains(text(&place.mnt()))).unwrap();
+        assert!(line.contains(&format!(" fuse.quire.{label} ")), "{line}");
+        let stats = ok(&mut quire(&["stats", m.dir()]));
+        assert!(stats.contains(&format!("profile {label} (")) && stats.contains("records: "), "{stats}");
+        m.unmount();
+        place.check();
+    }
+    let (code, words) =
+        said(&mut quire(&["mount", "-o", "data=none,record=range", text(&place.image()), text(&place.mnt())]));
+    assert!(code != 0 && words.contains("the nearest combination is data=none,record=block"), "{code}: {words}");
 }

@@ -61,6 +61,17 @@ pub struct JournalFigures {
     pub commit_micros: u64,
     pub checkpoints: u64,
     pub home_blocks: u64,
+    /// Records of Quire's log by kind, bytes of those that were packed, and flushes for data in place before a commit.
+    #[serde(default)]
+    pub whole_records: u64,
+    #[serde(default)]
+    pub range_records: u64,
+    #[serde(default)]
+    pub delta_records: u64,
+    #[serde(default)]
+    pub packed_bytes: u64,
+    #[serde(default)]
+    pub data_flushes: u64,
     /// Journaled images that died in the log: overwritten or freed before a checkpoint.
     pub never_written_home: u64,
     pub log_used: u64,
@@ -132,6 +143,11 @@ impl From<JournalStats> for JournalFigures {
             commit_micros: u64::try_from(s.commit_time.as_micros()).unwrap_or(u64::MAX),
             checkpoints: s.checkpoints,
             home_blocks: s.home_blocks,
+            whole_records: s.whole_records,
+            range_records: s.range_records,
+            delta_records: s.delta_records,
+            packed_bytes: s.packed_bytes,
+            data_flushes: s.data_flushes,
             never_written_home: s.memory.never_written_home,
             log_used: s.log_used,
             log_capacity: s.log_capacity,

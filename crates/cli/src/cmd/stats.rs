@@ -40,6 +40,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn table(s: &Stats) -> String {
     let mut out = format!("profile {} ({})\n", s.profile, s.choices);
     out.push_str(&journal(&s.journal));
+    let j = &s.journal;
+    if j.whole_records + j.range_records + j.delta_records > 0 {
+        out.push_str(&format!(
+            "records: {} whole, {} of ranges, {} deltas, {} bytes packed; {} flushes for data before a commit\n",
+            j.whole_records, j.range_records, j.delta_records, j.packed_bytes, j.data_flushes
+        ));
+    }
     out.push_str(&format!("\n{} FUSE requests\n", s.requests));
     if s.atomic_write_bytes > 0 {
         out.push_str(&format!("write requests of up to {} bytes are all or nothing\n", s.atomic_write_bytes));

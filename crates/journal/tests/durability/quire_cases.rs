@@ -2,10 +2,13 @@
 
 use crate::setup::{BS, HOMES, LOG_BLOCKS, home, image, quire_journal, unrecovered};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Buf, Image, MemDevice, PowerLossDevice, PowerLossOptions, Region};
+use quire_device::{
+    BlockDevice, Buf, FlushGate, Image, MemDevice, PowerLossDevice, PowerLossOptions, Region, SystemClock,
+};
 use quire_journal::dump::{LogDump, LogItem, Scope};
-use quire_journal::recover::{BadReason, Plan};
-use quire_journal::{CommitBy, Error, Journal, Records};
+use quire_journal::geometry::LogGeometry;
+use quire_journal::recover::{BadReason, Plan, UnrecoveredLog};
+use quire_journal::{CommitBy, Error, Journal, JournalConfig, Records, Style};
 use quire_layout::jbd2::{JournalSuperblock, LogSeed};
 use quire_layout::qlog::Head;
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
@@ -293,4 +296,50 @@ fn the_superblock_says_whose_log_it_is_only_while_it_holds_something() {
     put(&j, home(1), &noise(2));
     j.commit_all().unwrap();
     assert!(sb(&d).quire().unwrap().is_some());
+}
+
+/// The log on a device of its own: data and bases are on the other one.
+#[test]
+fn a_log_on_another_device_works_the_same() {
+    for by in [CommitBy::Checksum, CommitBy::Barrier] {
+        let blocks = usize::try_from(HOMES).unwrap() + usize::try_from(LOG_BLOCKS).unwrap();
+        let fs = Arc::new(PowerLossDevice::from_bytes(&vec![0; blocks * BS]));
+        let mut bytes = vec![0; BS * usize::try_from(LOG_BLOCKS).unwrap()];
+        let mut sb = JournalSuperblock::new(BlockSize::K1, LOG_BLOCKS, LogBlock(3), [7; 16]);
+        sb.seal();
+        bytes[2 * BS..2 * BS + sb.bytes().len()].copy_from_slice(sb.bytes());
+        let log_device = Arc::new(PowerLossDevice::from_bytes(&bytes));
+        let open = |log: &Arc<PowerLossDevice>, fs: &Arc<PowerLossDevice>| {
+            let geometry = LogGeometry::external(log.clone(), BlockSize::K1, LOG_BLOCKS).unwrap();
+            UnrecoveredLog::open(geometry).unwrap().with_home(fs.clone())
+        };
+        let clean = open(&log_device, &fs).into_clean().unwrap_or_else(|_| panic!("an empty log"));
+        let (log, _) = clean.into_log(Arc::new(FlushGate::new(log_device.clone())), true).unwrap();
+        let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), 1 << 20);
+        let style = Style::Quire { records: Records::Ranges, commit: by };
+        let j = Journal::with_log(Arc::new(FlushGate::new(fs.clone())), log, JournalConfig { style, ..config });
+        put(&j, home(1), &noise(1));
+        j.commit_all().unwrap();
+        j.checkpoint_now().unwrap();
+        patch(&j, home(1), 5, b"over home");
+        fs.write(home(2).0 * BS as u64, Arc::new(Buf::copy_of(&noise(2))), Region::Data).unwrap();
+        j.written_in_place([(home(2), 1)]);
+        let mut h = j.handle();
+        h.after_data(j.gate().stamp());
+        h.put(home(3), Arc::new(Buf::copy_of(&noise(3)))).unwrap();
+        h.stop().unwrap();
+        j.commit_all().unwrap();
+        let left =
+            |d: &PowerLossDevice| Arc::new(PowerLossDevice::from_image(d.durable(), PowerLossOptions::default()));
+        let (fs, log_device) = (left(&fs), left(&log_device));
+        let log = open(&log_device, &fs);
+        let plan = log.scan(blocks as u64, &mut |_| {}).unwrap();
+        assert!(!plan.is_damaged() && plan.transactions == 1, "{plan}");
+        let there: Arc<dyn BlockDevice> = fs.clone();
+        log.replay(plan, &there, None, &mut |_| {}).unwrap();
+        let after = fs.durable();
+        assert_eq!(block(&after, home(1).0)[5..14], *b"over home");
+        assert!(block(&after, home(2).0) == noise(2), "data that the transaction names was durable first (Q5)");
+        assert!(block(&after, home(3).0) == noise(3));
+    }
 }
