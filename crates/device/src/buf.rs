@@ -26,6 +26,9 @@ impl Buf {
     /// A copy of `bytes`, padded with zeros to whole sectors.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
+        if let (whole, []) = bytes.as_chunks::<SECTOR>() {
+            return Buf(whole.iter().map(|sector| Sector(*sector)).collect());
+        }
         let mut b = Self::zeroed(bytes.len());
         b[..bytes.len()].copy_from_slice(bytes);
         b

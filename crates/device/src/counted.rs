@@ -214,6 +214,20 @@ impl<D: BlockDevice> Counted<D> {
         &self.inner
     }
 
+    /// Counts one transfer of `bytes`.
+    fn timed(
+        &self,
+        class: Class,
+        bytes: u64,
+        transfer: impl FnOnce() -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        self.counters.of(class).0.count(bytes);
+        let start = self.clock.monotonic();
+        let result = transfer();
+        self.counters.finish(&[class], self.clock.monotonic() - start, result.is_err());
+        result
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn snapshot(&self) -> DeviceStats {
@@ -268,6 +282,16 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
         let result = self.inner.run(batch);
         self.counters.finish(&classes, self.clock.monotonic() - start, result.is_err());
         result
+    }
+
+    fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
+        let len = into.len() as u64;
+        self.timed(Class::Read(region), len, || self.inner.read_into(at, into, region))
+    }
+
+    fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {
+        let len = data.len() as u64;
+        self.timed(Class::Write(region, false), len, || self.inner.write_from(at, data, region))
     }
 
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {

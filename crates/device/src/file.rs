@@ -10,13 +10,13 @@
 //!             └─> flush, discard, zero, odd sizes ──> in the caller
 //! ```
 
-use crate::buf::Buf;
+use crate::buf::{Buf, SECTOR};
 use crate::host::{Host, device_error};
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
 use crate::open::{self, OpenError, OpenOptions, Opened};
 use crate::segment::{Payload, Plan, Segment};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Arc, Mutex, lock};
 use crate::uring::{MAX_SEGMENTS, Ring};
 use rustix::fd::AsFd;
 use rustix::fs::SeekFrom;
@@ -78,17 +78,27 @@ impl FileDevice {
 
     /// Looks a batch over before anything of it happens (M4).
     fn check(&self, batch: &[Io]) -> Result<(), DeviceError> {
-        for io in batch {
+        batch.iter().try_for_each(|io| {
             let (at, len) = io.range();
-            let error = |kind| Err(DeviceError { op: io.op(), at, len, kind, errno: 0 });
-            if at.checked_add(len).is_none_or(|end| end > self.info.size) {
-                return error(ErrorKind::OutOfRange);
-            }
-            if self.info.read_only && !matches!(io, Io::Read { .. } | Io::Flush) {
-                return error(ErrorKind::ReadOnly);
-            }
+            self.check_range(io.op(), at, len)
+        })
+    }
+
+    fn check_range(&self, op: IoOp, at: u64, len: u64) -> Result<(), DeviceError> {
+        let error = |kind| Err(DeviceError { op, at, len, kind, errno: 0 });
+        if at.checked_add(len).is_none_or(|end| end > self.info.size) {
+            return error(ErrorKind::OutOfRange);
+        }
+        if self.info.read_only && !matches!(op, IoOp::Read | IoOp::Flush) {
+            return error(ErrorKind::ReadOnly);
         }
         Ok(())
+    }
+
+    /// True if the host takes this memory for this place as it is.
+    fn is_aligned(&self, at: u64, bytes: &[u8]) -> bool {
+        let unit = self.host.sector.max(SECTOR);
+        at.is_multiple_of(unit as u64) && bytes.len().is_multiple_of(unit) && bytes.as_ptr().align_offset(unit) == 0
     }
 
     /// Runs what is not a plain transfer.
@@ -240,6 +250,24 @@ impl BlockDevice for FileDevice {
                 }
             },
         }
+    }
+
+    fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
+        let len = into.len() as u64;
+        if !self.is_aligned(at, into) {
+            into.copy_from_slice(&self.read(at, into.len(), region)?[..into.len()]);
+            return Ok(());
+        }
+        self.check_range(IoOp::Read, at, len)?;
+        self.host.read_slice(at, into)
+    }
+
+    fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {
+        if !self.is_aligned(at, data) {
+            return self.write(at, Arc::new(Buf::copy_of(data)), region);
+        }
+        self.check_range(IoOp::Write, at, data.len() as u64)?;
+        self.host.write_slice(at, data)
     }
 
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {

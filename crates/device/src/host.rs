@@ -7,7 +7,7 @@ use crate::buf::{Buf, SECTOR};
 use crate::io::{DeviceError, ErrorKind, IoOp, Region};
 use crate::segment::{MAX_BYTES, MAX_PIECES, Payload, Segment};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, before_blocking, lock};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -89,6 +89,7 @@ impl Host {
     }
 
     fn transfer_whole(&self, seg: &mut Segment, done: usize) -> Result<(), DeviceError> {
+        before_blocking();
         let (at, len) = (seg.at, seg.len as u64);
         match &mut seg.payload {
             Payload::Read(pieces) => {
@@ -100,6 +101,19 @@ impl Host {
                 self.write_all(at, done, &mut slices, *fua).map_err(|e| e.at(IoOp::Write, at, len))
             }
         }
+    }
+
+    /// Fills memory that the host takes as it is.
+    pub(crate) fn read_slice(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        before_blocking();
+        let len = into.len() as u64;
+        self.read_all(at, 0, &mut [IoSliceMut::new(into)]).map_err(|e| e.at(IoOp::Read, at, len))
+    }
+
+    /// Writes memory that the host takes as it is.
+    pub(crate) fn write_slice(&self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
+        before_blocking();
+        self.write_all(at, 0, &mut [IoSlice::new(data)], false).map_err(|e| e.at(IoOp::Write, at, data.len() as u64))
     }
 
     fn read_all(&self, at: u64, done: usize, mut left: &mut [IoSliceMut<'_>]) -> Result<(), Stop> {
@@ -145,6 +159,7 @@ impl Host {
 
     /// Makes completed writes durable.
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
+        before_blocking();
         // Not repeated on error: after a failed flush the host may have dropped what it could not write.
         loop {
             match rustix::fs::fdatasync(&self.fd) {

@@ -191,6 +191,23 @@ pub trait BlockDevice: Send + Sync {
         Ok(done.reads.pop().expect("one read was submitted"))
     }
 
+    /// Fills `into` from `at`. Devices that can do so read straight into it.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::wait`].
+    fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
+        into.copy_from_slice(&self.read(at, into.len(), region)?[..into.len()]);
+        Ok(())
+    }
+
+    /// Writes `data`, whole sectors, at `at` and waits for completion (not durability). Devices that can do so write straight from it.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::wait`].
+    fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {
+        self.write(at, Arc::new(Buf::copy_of(data)), region)
+    }
+
     /// Writes one buffer at `at` and waits for completion (not durability).
     ///
     /// # Errors
@@ -223,6 +240,12 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn run(&self, batch: Vec<Io>) -> Result<Done, DeviceError> {
         (**self).run(batch)
+    }
+    fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
+        (**self).read_into(at, into, region)
+    }
+    fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {
+        (**self).write_from(at, data, region)
     }
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         (**self).preallocate(at, len)

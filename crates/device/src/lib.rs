@@ -17,6 +17,7 @@ pub mod file;
 pub mod gate;
 pub mod holder;
 mod host;
+pub mod huge;
 pub mod image;
 #[cfg(feature = "shuttle")]
 pub mod interleave;
@@ -40,6 +41,7 @@ pub use fault::{Fault, FaultKind, Faulty};
 pub use file::FileDevice;
 pub use gate::{Epoch, FlushGate};
 pub use holder::Holder;
+pub use huge::{HUGE, HugeBuf};
 pub use image::Image;
 pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
 pub use mem::MemDevice;

@@ -5,7 +5,7 @@
 //! of at least [`LARGE`] bytes (what a byte costs). Until there is an observation a usual SSD is assumed.
 
 use crate::clock::Clock;
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, Ticket};
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -155,6 +155,15 @@ impl BlockDevice for Paced {
         Ok(done)
     }
 
+    fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
+        self.device.read_into(at, into, region)
+    }
+
+    /// Told to the pace by who calls it: several of these are one batch.
+    fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {
+        self.device.write_from(at, data, region)
+    }
+
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.device.preallocate(at, len)
     }
@@ -163,7 +172,7 @@ impl BlockDevice for Paced {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
-    use crate::{Buf, MemDevice, Model, Modelled, Region, VirtualClock};
+    use crate::{Buf, MemDevice, Model, Modelled, VirtualClock};
 
     #[test]
     fn estimates_follow_the_device_and_not_its_outliers() {

@@ -15,17 +15,54 @@ pub use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic};
 pub use shuttle::thread;
 
 /// Locks; panics if another holder panicked.
+#[cfg(feature = "shuttle")]
 pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().expect("a holder of this lock panicked")
 }
 
+/// Locks; panics if another holder panicked.
+#[cfg(not(feature = "shuttle"))]
+pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    match m.try_lock() {
+        Ok(guard) => guard,
+        Err(_) => {
+            before_blocking();
+            m.lock().expect("a holder of this lock panicked")
+        }
+    }
+}
+
+thread_local! {
+    static WHEN_BLOCKING: std::cell::RefCell<Option<Box<dyn Fn()>>> = const { std::cell::RefCell::new(None) };
+}
+
+/// What the calling thread does whenever it is about to wait: for a device, a lock that is taken, or a condition. The
+/// mount's workers let another one take the next request then. It must not wait itself.
+pub fn when_blocking(hook: impl Fn() + 'static) {
+    WHEN_BLOCKING.with(|h| *h.borrow_mut() = Some(Box::new(hook)));
+}
+
+/// The calling thread is about to wait.
+pub fn before_blocking() {
+    WHEN_BLOCKING.with(|h| {
+        // Busy: the hook itself waits for a lock.
+        if let Ok(hook) = h.try_borrow()
+            && let Some(hook) = &*hook
+        {
+            hook();
+        }
+    });
+}
+
 /// Waits on a condition; panics if another holder panicked.
 pub fn wait<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    before_blocking();
     cv.wait(guard).expect("a holder of this lock panicked")
 }
 
 /// Waits on a condition for at most `d`; panics if another holder panicked. For threads that also have something else
 /// to do, never for correctness: `shuttle` has no time.
 pub fn wait_timeout<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>, d: std::time::Duration) -> MutexGuard<'a, T> {
+    before_blocking();
     cv.wait_timeout(guard, d).expect("a holder of this lock panicked").0
 }

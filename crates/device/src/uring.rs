@@ -11,7 +11,7 @@
 //! ```
 
 use crate::segment::{Payload, Segment};
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Mutex, before_blocking, lock, wait};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -99,6 +99,7 @@ impl Ring {
             }
             s.reaping = true;
             drop(s);
+            before_blocking();
             self.sleep();
             s = lock(&self.state);
             s.reaping = false;

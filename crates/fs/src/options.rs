@@ -32,6 +32,8 @@ pub struct Options {
     pub adaptive_default: FileMode,
     /// `data=adaptive`: modes by name; the first rule that fits counts.
     pub journal_rules: Vec<ModeRule>,
+    /// Writes of whole blocks of at least so many bytes go to the device without pages, where they may.
+    pub direct_bytes: usize,
     /// `None`: what the superblock says.
     pub on_error: Option<OnError>,
     pub atime: Atime,
@@ -67,6 +69,7 @@ impl Default for Options {
             write_threshold: None,
             adaptive_default: FileMode::Journal,
             journal_rules: ModeRule::builtin(),
+            direct_bytes: 128 << 10,
             on_error: None,
             atime: Atime::Relative,
             commit_interval: Duration::from_secs(5),

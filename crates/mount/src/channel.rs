@@ -1,5 +1,6 @@
 //! One descriptor of the FUSE device: whole requests in, whole replies out.
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -30,6 +31,13 @@ impl Channel {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    /// True if a request waits.
+    pub(crate) fn is_ready(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
     }
 
     /// Sends a reply. `NOENT`: nobody waits for it any more.

@@ -10,13 +10,16 @@ mod channel;
 pub mod control;
 pub mod daemon;
 mod fail;
+mod halt_poll;
 pub mod mounting;
 mod ops;
 pub mod options;
+mod room;
 pub mod serve;
 mod server;
 mod session;
 pub mod stats;
+mod turns;
 mod wire;
 
 pub use control::{About, Control, ControlError};

@@ -57,6 +57,8 @@ pub struct MountOptions {
     pub dir_sync: bool,
     /// Each write(2) reaches the file system as a request of its own.
     pub write_through: bool,
+    /// Idle CPUs of a virtual machine may halt between requests.
+    pub no_halt_poll: bool,
 }
 
 /// A refused option.
@@ -205,6 +207,8 @@ impl MountOptions {
             "async" => self.sync = false,
             "dirsync" => self.dir_sync = true,
             "writethrough" => self.write_through = true,
+            "halt_poll" => self.no_halt_poll = false,
+            "nohalt_poll" => self.no_halt_poll = true,
             "writeback" | "writeback_cache" => self.write_through = false,
             "nobarrier" => return Err(bad(option, NO_BARRIER)),
             "journal_async_commit" => return Err(bad(option, "asynchronous commits are read, never written")),

@@ -8,6 +8,7 @@
 
 use crate::control::About;
 use crate::daemon;
+use crate::halt_poll::HaltPoll;
 use crate::mounting::{self, Attach, AttachError, DetachError};
 use crate::options::{MountOptions, OptionError};
 use crate::server::{Manner, Server};
@@ -322,7 +323,8 @@ impl Place<'_> {
                 return Err(MountError::Session(e));
             }
         };
-        Ok(Live { image: self.image, dir: self.dir, server, session })
+        let no_halt_poll = self.options.no_halt_poll;
+        Ok(Live { image: self.image, dir: self.dir, server, session, no_halt_poll })
     }
 }
 
@@ -375,12 +377,14 @@ struct Live {
     dir: PathBuf,
     server: Arc<Server>,
     session: Session,
+    no_halt_poll: bool,
 }
 
 impl Live {
     fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
         let background = self.server.volume.spawn_background();
-        self.session.spawn()?;
+        let halt_poll = if self.no_halt_poll { HaltPoll::default() } else { HaltPoll::open() };
+        self.session.spawn(halt_poll)?;
         let stopping = Arc::new(AtomicBool::new(false));
         self.stop_by_signal(stopping.clone())?;
         mounting::tune(&self.dir);

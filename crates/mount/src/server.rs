@@ -184,7 +184,7 @@ impl Server {
     }
 
     /// Answers a request: fills `out`, or says why not.
-    pub(crate) fn answer(&self, h: &Header, mut body: Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn answer(&self, h: &Header, mut body: Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let b = &mut body;
         match h.opcode {

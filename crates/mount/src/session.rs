@@ -4,16 +4,17 @@
 //! INIT ──> workers: receive ─> Server::answer ─> send ─┐
 //!             ^────────────────────────────────────────┘  until the kernel says ENODEV: unmounted
 //! ```
-//! A worker that takes a request while no other waits for one starts another worker, up to a limit; a worker that finds
-//! enough of them waiting ends. So a slow fsync never holds up the requests of others.
+//! Which worker takes the next request is decided in [`crate::turns`].
 
 use crate::channel::Channel;
 use crate::fail::Fail;
+use crate::halt_poll::HaltPoll;
+use crate::room::Room;
 use crate::server::{Answer, Server};
+use crate::turns::Turns;
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Body, Header, Out};
-use quire_device::sync::atomic::{AtomicUsize, Ordering};
-use quire_device::sync::{Arc, Condvar, Mutex, lock, thread};
+use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -21,14 +22,7 @@ use std::time::Duration;
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 const MAX_PAGES: u16 = 256;
 /// Requests that the kernel sends without anybody waiting (write-back, readahead), at most at once.
-const MAX_BACKGROUND: u16 = 32;
-/// Room for a request: a write with its header.
-const REQUEST: usize = MAX_WRITE as usize + 8192;
-/// Room for a reply.
-const REPLY: usize = MAX_WRITE as usize + 4096;
-const MAX_WORKERS: usize = 16;
-/// Workers that may wait for requests at once.
-const MAX_IDLE: usize = 4;
+const MAX_BACKGROUND: u16 = 12;
 
 /// Abilities without which we do not work.
 const NEEDED: u64 = init::BIG_WRITES | init::DONT_MASK;
@@ -61,18 +55,14 @@ pub(crate) struct Wishes {
 
 /// A session whose handshake is done.
 pub(crate) struct Session {
-    channel: Arc<Channel>,
-    server: Arc<Server>,
     shared: Arc<Shared>,
 }
 
 /// What the workers share.
-#[derive(Default)]
 struct Shared {
-    idle: AtomicUsize,
-    /// Workers alive.
-    workers: Mutex<usize>,
-    ended: Condvar,
+    channel: Channel,
+    server: Arc<Server>,
+    turns: Turns,
     /// The first error that ended a worker.
     error: Mutex<Option<Errno>>,
 }
@@ -83,8 +73,8 @@ impl Session {
     /// # Errors
     /// The connection broke, or the kernel is too old.
     pub(crate) fn start(channel: Channel, server: Arc<Server>, wishes: Wishes) -> Result<Session, Errno> {
-        let mut buf = vec![0; REQUEST];
-        let mut out = Out::new(256);
+        let (mut buf, mut reply) = (vec![0; 64 << 10], [0; 256]);
+        let mut out = Out::new(&mut reply);
         loop {
             let n = channel.receive(&mut buf)?.ok_or(Errno::NODEV)?;
             let mut body = Body::new(&buf[..n]);
@@ -105,15 +95,19 @@ impl Session {
                 Err(_) => return Err(Errno::PROTO),
             }
         }
-        Ok(Session { channel: Arc::new(channel), server, shared: Arc::default() })
+        Ok(Session { shared: Arc::new(Shared { channel, server, turns: Turns::default(), error: Mutex::default() }) })
     }
 
     /// Starts answering requests; returns at once.
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn spawn(&self) -> std::io::Result<()> {
-        Worker::spawn(self.channel.clone(), self.server.clone(), self.shared.clone())
+    pub(crate) fn spawn(&self, halt_poll: HaltPoll) -> std::io::Result<()> {
+        let shared = self.shared.clone();
+        let watch = move || shared.turns.watch(&halt_poll, || Worker::hire(&shared));
+        thread::Builder::new().name("quire-turns".to_owned()).spawn(watch)?;
+        self.shared.turns.begin();
+        Worker::spawn(self.shared.clone())
     }
 
     /// Waits until the file system is unmounted, or `timeout` has passed. True when it is over.
@@ -121,27 +115,15 @@ impl Session {
     /// # Errors
     /// What ended the connection besides an unmount.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
-        let mut alive = lock(&self.shared.workers);
-        while *alive > 0 {
-            alive = match timeout {
-                None => quire_device::sync::wait(&self.shared.ended, alive),
-                Some(t) => {
-                    let (guard, timed_out) =
-                        self.shared.ended.wait_timeout(alive, t).expect("no worker panics while it counts");
-                    if timed_out.timed_out() && *guard > 0 {
-                        return Ok(false);
-                    }
-                    guard
-                }
-            };
+        if !self.shared.turns.wait(timeout) {
+            return Ok(false);
         }
-        drop(alive);
         lock(&self.shared.error).map_or(Ok(true), Err)
     }
 }
 
 /// Reads INIT, writes the reply. Returns what was agreed, or `None` if the kernel is to ask again with our major version.
-fn handshake(body: &mut Body<'_>, out: &mut Out, wishes: Wishes) -> Result<Option<u64>, Fail> {
+fn handshake(body: &mut Body<'_>, out: &mut Out<'_>, wishes: Wishes) -> Result<Option<u64>, Fail> {
     let (major, minor) = (body.u32()?, body.u32()?);
     if major > abi::MAJOR {
         out.u32(abi::MAJOR)?;
@@ -186,87 +168,85 @@ fn handshake(body: &mut Body<'_>, out: &mut Out, wishes: Wishes) -> Result<Optio
 }
 
 struct Worker {
-    channel: Arc<Channel>,
-    server: Arc<Server>,
     shared: Arc<Shared>,
 }
 
 impl Worker {
-    fn spawn(channel: Arc<Channel>, server: Arc<Server>, shared: Arc<Shared>) -> std::io::Result<()> {
-        let worker = Worker { channel, server, shared };
-        *lock(&worker.shared.workers) += 1;
-        let counted = worker.shared.clone();
-        let started = thread::Builder::new().name("quire-fuse".to_owned()).spawn(move || worker.run());
-        if let Err(e) = started {
-            *lock(&counted.workers) -= 1;
-            return Err(e);
+    /// Starts a worker that has begun.
+    fn spawn(shared: Arc<Shared>) -> std::io::Result<()> {
+        thread::Builder::new().name("quire-fuse".to_owned()).spawn(move || Worker { shared }.run()).map(drop)
+    }
+
+    /// As [`Worker::spawn`]; true if it could be started.
+    fn hire(shared: &Arc<Shared>) -> bool {
+        let started = Self::spawn(shared.clone());
+        if let Err(e) = &started {
+            tracing::warn!("no further worker: {e}");
+        }
+        started.is_ok()
+    }
+
+    fn run(self) {
+        let shared = self.shared.clone();
+        when_blocking(move || shared.turns.waits(|| Worker::hire(&shared)));
+        if let Err(e) = Room::new().map_err(|_| Errno::NOMEM).and_then(|mut room| self.serve(&mut room)) {
+            tracing::error!("FUSE connection: {e}");
+            lock(&self.shared.error).get_or_insert(e);
+            self.shared.turns.end();
+        }
+        self.shared.turns.left();
+    }
+
+    /// Takes turns until the session is over, or enough others sit.
+    fn serve(&self, room: &mut Room) -> Result<(), Errno> {
+        let (request, mut out) = room.parts();
+        let out = &mut out;
+        let (turns, seat) = (&self.shared.turns, Arc::default());
+        while turns.take(&seat) {
+            loop {
+                let Some(n) = self.shared.channel.receive(request)? else {
+                    turns.end();
+                    return Ok(());
+                };
+                turns.received();
+                self.answer(&request[..n], out)?;
+                // After a thaw: what was kept meanwhile.
+                for kept in self.shared.server.unparked() {
+                    self.answer(&kept, out)?;
+                }
+                if !turns.keeps() {
+                    break;
+                }
+            }
         }
         Ok(())
     }
 
-    fn run(self) {
-        let mut request = vec![0; REQUEST];
-        let mut out = Out::new(REPLY);
-        if let Err(e) = self.serve(&mut request, &mut out) {
-            tracing::error!("FUSE connection: {e}");
-            lock(&self.shared.error).get_or_insert(e);
-        }
-        *lock(&self.shared.workers) -= 1;
-        self.shared.ended.notify_all();
-    }
-
-    fn serve(&self, request: &mut [u8], out: &mut Out) -> Result<(), Errno> {
-        loop {
-            if self.shared.idle.fetch_add(1, Ordering::Relaxed) >= MAX_IDLE {
-                self.shared.idle.fetch_sub(1, Ordering::Relaxed);
-                return Ok(());
-            }
-            let received = self.channel.receive(request);
-            let was_last = self.shared.idle.fetch_sub(1, Ordering::Relaxed) == 1;
-            let Some(n) = received? else { return Ok(()) };
-            if was_last {
-                self.add_worker();
-            }
-            self.answer(&request[..n], out)?;
-            // After a thaw: what was kept meanwhile.
-            for kept in self.server.unparked() {
-                self.answer(&kept, out)?;
-            }
-        }
-    }
-
-    fn add_worker(&self) {
-        if *lock(&self.shared.workers) < MAX_WORKERS
-            && let Err(e) = Worker::spawn(self.channel.clone(), self.server.clone(), self.shared.clone())
-        {
-            tracing::warn!("no further worker: {e}");
-        }
-    }
-
-    fn answer(&self, request: &[u8], out: &mut Out) -> Result<(), Errno> {
+    fn answer(&self, request: &[u8], out: &mut Out<'_>) -> Result<(), Errno> {
         let mut body = Body::new(request);
         let Ok(header) = body.header() else { return Err(Errno::PROTO) };
-        if self.server.park(&header, request) {
+        if self.shared.server.park(&header, request) {
             return Ok(());
         }
         out.clear();
-        let (error, given) = match self.server.answer(&header, body, out) {
+        let (error, given) = match self.shared.server.answer(&header, body, out) {
             Ok(Answer::None) => return Ok(()),
             Ok(Answer::Reply) => (None, None),
             Ok(Answer::Gives(ino)) => (None, Some(ino)),
             Ok(Answer::Spoils(ino)) => {
-                self.channel.send(&crate::wire::reply::forget_attributes(ino)).ok();
+                self.shared.channel.send(&crate::wire::reply::forget_attributes(ino)).ok();
                 (None, None)
             }
             Err(e) => (Some(e), None),
         };
         trace(&header, error);
-        match self.channel.send(out.finish(header.unique, error)) {
+        self.shared.turns.answered(|| self.shared.channel.is_ready());
+        match self.shared.channel.send(out.finish(header.unique, error)) {
             Ok(()) => Ok(()),
             // Nobody waits any more: the reference that the reply was to give stays with us.
             Err(Errno::NOENT) => {
                 if let Some(ino) = given {
-                    self.server.take_back(ino);
+                    self.shared.server.take_back(ino);
                 }
                 Ok(())
             }
@@ -280,7 +260,7 @@ impl Worker {
                     header.opcode
                 );
                 let again = out.finish(header.unique, Some(Fail::of(Errno::IO)));
-                match self.channel.send(again) {
+                match self.shared.channel.send(again) {
                     Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
                     Err(e) => Err(e),
                 }

@@ -79,6 +79,7 @@ pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, how: impl Into
         commit_mode,
         cache_bytes: 1 << 20,
         auto_threshold,
+        direct_bytes: 6 << 10,
         adaptive_default: FileMode::Ordered,
         journal_rules: vec![ModeRule::new("f2*", FileMode::Journal)],
         ..Options::default()

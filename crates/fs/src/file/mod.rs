@@ -11,6 +11,7 @@
 mod background;
 mod clean;
 mod copy;
+mod direct;
 mod fallocate;
 mod fsync;
 mod journaled;

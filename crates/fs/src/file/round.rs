@@ -25,7 +25,7 @@ use crate::volume::Volume;
 use quire_cache::Image;
 use quire_device::sync::lock;
 use quire_device::{Epoch, Io, Mutant, Region};
-use quire_layout::inode::Time;
+use quire_layout::inode::{Inode, Time};
 use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ const BATCH: usize = 16;
 const KEEP: usize = 8;
 
 /// Where the home of a run of pages is.
-enum To {
+pub(super) enum To {
     /// Blocks that are mapped and hold data.
     Written(BlockNo),
     /// Blocks that are mapped but unwritten.
@@ -52,7 +52,7 @@ enum To {
 }
 
 impl To {
-    fn start(&self) -> BlockNo {
+    pub(super) fn start(&self) -> BlockNo {
         match self {
             To::Written(b) | To::Unwritten(b) => *b,
             To::Claimed(c) => c.run().start,
@@ -61,18 +61,18 @@ impl To {
 }
 
 /// A run of pages that go the same way.
-struct Piece {
-    at: FileBlock,
+pub(super) struct Piece {
+    pub at: FileBlock,
     /// Index of its first page, and how many.
-    first: usize,
-    len: usize,
-    to: To,
+    pub first: usize,
+    pub len: usize,
+    pub to: To,
     /// The pages join the transaction; otherwise they are written in place before.
-    logged: bool,
+    pub logged: bool,
 }
 
 impl Piece {
-    fn blocks(&self) -> u32 {
+    pub(super) fn blocks(&self) -> u32 {
         u32::try_from(self.len).expect("a round is smaller")
     }
 
@@ -111,6 +111,31 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    /// Blocks without pages: `written` says when they were complete, or why not.
+    pub(super) fn direct(ino: Ino, pieces: Vec<Piece>, size: Option<u64>, written: Result<Epoch>) -> Self {
+        let (written, error) = match written {
+            Ok(stamp) => (Some(stamp), None),
+            Err(e) => (None, Some(e)),
+        };
+        Taken {
+            ino,
+            pages: Vec::new(),
+            reserved: 0,
+            pointers: 0,
+            size,
+            times: None,
+            pieces,
+            ride: 0,
+            logged: BTreeSet::new(),
+            written,
+            error,
+        }
+    }
+
+    pub(super) fn into_error(self) -> Option<Error> {
+        self.error
+    }
+
     /// The page after the last that was taken.
     pub(super) fn end(&self) -> FileBlock {
         self.pages.last().map_or(FileBlock(0), |(b, _)| b.plus(1))
@@ -293,8 +318,8 @@ impl Volume {
         }
     }
 
-    /// Puts what was written into the running transaction.
-    fn record(&self, group: &mut [Taken]) {
+    /// Puts what was written into the running transaction; errors stay in what was taken.
+    pub(super) fn record(&self, group: &mut [Taken]) {
         for t in group.iter_mut().filter(|t| t.error.is_some()) {
             self.drop_claims(t, 0);
         }
@@ -380,16 +405,9 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
             match map::lookup(op, t.ino, &inode, *at, u32::try_from(run).expect("a round is smaller"))? {
                 Mapping::Mapped { phys, len, unwritten } => place(op, phys, len, unwritten, sequence),
                 Mapping::Hole { len } => {
-                    let goal = match next_goal {
-                        Some(goal) => goal,
-                        None => map::goal(op, t.ino, &inode, *at)?,
-                    };
-                    let below = map::below(&inode);
                     let want = if sequence { len.min(LOG_RUN) } else { len };
-                    let claim = alloc::claim(op, &Request { goal, want, pool: Pool::Reserved, below })?;
-                    let run = claim.run();
-                    next_goal = Some(run.end());
-                    (To::Claimed(claim), sequence, run.len)
+                    let (to, len) = claim_hole(op, t.ino, &inode, *at, want, &mut next_goal)?;
+                    (to, sequence, len)
                 }
             };
         // An image that a file with journaled data, or an earlier owner, left in memory ends here.
@@ -407,6 +425,25 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
         pieces.iter_mut().filter(|p| p.is_recorded()).for_each(|p| p.logged = true);
     }
     Ok(pieces)
+}
+
+/// Chooses blocks for the start of a hole, behind the last that were chosen: where, and how many.
+pub(super) fn claim_hole(
+    op: &mut Op<'_>,
+    ino: Ino,
+    inode: &Inode,
+    at: FileBlock,
+    len: u32,
+    next_goal: &mut Option<BlockNo>,
+) -> Result<(To, u32)> {
+    let goal = match *next_goal {
+        Some(goal) => goal,
+        None => map::goal(op, ino, inode, at)?,
+    };
+    let claim = alloc::claim(op, &Request { goal, want: len, pool: Pool::Reserved, below: map::below(inode) })?;
+    let run = claim.run();
+    *next_goal = Some(run.end());
+    Ok((To::Claimed(claim), run.len))
 }
 
 /// True if the log is the way for a block that is mapped (F9, F16), besides the blocks of a sequence that is journaled.

@@ -16,6 +16,7 @@ use quire_device::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
 use quire_layout::inode::Timestamp;
 use quire_layout::{FileBlock, Ino};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// One block of a file that is newer than the disk.
 #[derive(Clone)]
@@ -54,7 +55,10 @@ pub(super) struct FileState {
     pub mark: Option<u64>,
     /// A round writes this file back.
     writing: bool,
+    /// Readers and direct writes of the file's blocks.
     readers: u32,
+    /// Blocks that are being written directly (F19).
+    direct: Vec<Range<FileBlock>>,
     /// Callers that wait for rounds and readers to leave.
     waiting: u32,
 }
@@ -68,6 +72,11 @@ impl FileState {
             && !self.writing
             && self.readers == 0
             && self.waiting == 0
+    }
+
+    /// True if any of these blocks is being written directly.
+    fn is_direct(&self, blocks: &Range<FileBlock>) -> bool {
+        self.direct.iter().any(|d| d.start < blocks.end && blocks.start < d.end)
     }
 
     pub(super) fn has_pages(&self) -> bool {
@@ -246,6 +255,50 @@ impl File {
         }
         s.readers += 1;
         (Reader { file: self.clone() }, s)
+    }
+
+    /// Registers a direct write, if nothing of the file is pending and nobody is in the way.
+    pub(super) fn try_direct(
+        self: &Arc<Self>,
+        blocks: Range<FileBlock>,
+    ) -> Option<(Direct, MutexGuard<'_, FileState>)> {
+        let mut s = self.lock();
+        if s.waiting > 0 || s.has_pages() || s.size.is_some() || s.is_direct(&blocks) {
+            return None;
+        }
+        s.readers += 1;
+        s.direct.push(blocks.clone());
+        Some((Direct { reader: Reader { file: self.clone() }, blocks }, s))
+    }
+
+    /// Waits until no direct write of any of these blocks is under way.
+    pub(super) fn after_direct<'f>(
+        &'f self,
+        mut s: MutexGuard<'f, FileState>,
+        blocks: &Range<FileBlock>,
+    ) -> MutexGuard<'f, FileState> {
+        while s.is_direct(blocks) {
+            s = wait(&self.left, s);
+        }
+        s
+    }
+}
+
+/// While this lives, nobody else writes these blocks or changes their mapping (F19).
+pub(super) struct Direct {
+    /// Left last.
+    reader: Reader,
+    blocks: Range<FileBlock>,
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        let file = &self.reader.file;
+        let mut s = file.lock();
+        let mine = s.direct.iter().position(|b| *b == self.blocks).expect("registered once");
+        s.direct.swap_remove(mine);
+        drop(s);
+        file.left.notify_all();
     }
 }
 

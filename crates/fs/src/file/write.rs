@@ -130,7 +130,11 @@ impl Volume {
     fn write_part(&self, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<(usize, bool)> {
         self.may_write()?;
         let file = self.inner.files.get(ino);
-        let mut s = self.lock_with_room(&file, r.data.len())?;
+        if let Some(done) = self.write_direct(&file, r, flags)? {
+            return Ok(done);
+        }
+        let s = self.lock_with_room(&file, r.data.len())?;
+        let mut s = file.after_direct(s, &self.blocks_around(r, flags));
         // It passed the gate: a freeze that began since lets it end, with the file's lock that rounds need.
         let plan = self.run_in_round(|op| plan(op, ino, &s, r, flags))?;
         let r = Request { at: plan.at, data: &r.data[..plan.len] };
@@ -153,6 +157,15 @@ impl Volume {
         }
         self.inner.files.queue(ino, &mut s, self.inner.clock.monotonic());
         Ok((r.data.len(), plan.sync))
+    }
+
+    /// The blocks that a request may touch.
+    fn blocks_around(&self, r: Request<'_>, flags: WriteFlags) -> Range<FileBlock> {
+        let bs = self.inner.sb.block_size();
+        let block = |at: u64| bs.file_block(at).unwrap_or(FileBlock(u32::MAX - 1));
+        let end = block(r.at.saturating_add(r.data.len() as u64)).plus(1);
+        // Behind an end that is not known; and the block of the old end gets zeros.
+        if flags.append { FileBlock(0)..FileBlock(u32::MAX) } else { FileBlock(0)..end }
     }
 
     /// Puts bytes into pages. On an error nothing has changed.

@@ -10,19 +10,19 @@ use quire_layout::inode::{Timestamp, mode};
 use rustix::io::Errno;
 
 impl Server {
-    pub(crate) fn getattr(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn getattr(&self, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let attr = self.volume.getattr(ino_of(h.node)?)?;
         out.attr(&attr, self.valid(&attr))?;
         Ok(Answer::Reply)
     }
 
-    pub(crate) fn statx(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn statx(&self, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let attr = self.volume.getattr(ino_of(h.node)?)?;
         out.statx(&attr, self.valid(&attr))?;
         Ok(Answer::Reply)
     }
 
-    pub(crate) fn setattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn setattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let request = SetAttrRequest::read(b)?;
         let ino = ino_of(h.node)?;
         let mut set = request.of(h);
@@ -51,7 +51,7 @@ impl Server {
         Ok(if only_setgid && !is_member(h, attr.gid) { Privileges::DropAll } else { Privileges::Drop })
     }
 
-    pub(crate) fn statfs(&self, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn statfs(&self, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let s = self.volume.statfs()?;
         for v in [s.blocks, s.free, s.available, s.inodes, s.free_inodes] {
             out.u64(v)?;

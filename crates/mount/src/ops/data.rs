@@ -17,7 +17,7 @@ const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
 impl Server {
-    pub(crate) fn read(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn read(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let ino = ino_of(h.node)?;
         b.skip(8)?; // file handle
         let (offset, size) = (b.u64()?, b.u32()?);
@@ -42,7 +42,7 @@ impl Server {
         }
     }
 
-    pub(crate) fn write(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn write(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let ino = ino_of(h.node)?;
         let handle = b.u64()?;
         let (offset, size, bits) = (b.u64()?, b.u32()?, b.u32()?);
@@ -91,7 +91,7 @@ impl Server {
         Ok(answer)
     }
 
-    pub(crate) fn lseek(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn lseek(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         b.skip(8)?;
         let (offset, whence) = (b.u64()?, b.u32()?);
         let what = match whence {
@@ -103,7 +103,7 @@ impl Server {
         Ok(Answer::Reply)
     }
 
-    pub(crate) fn copy_file_range(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn copy_file_range(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         b.skip(8)?;
         let (from, to) = (b.u64()?, ino_of(b.u64()?)?);
         b.skip(8)?;

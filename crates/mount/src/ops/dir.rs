@@ -17,14 +17,14 @@ fn request(b: &mut Body<'_>) -> Result<(u64, usize), Fail> {
 }
 
 impl Server {
-    pub(crate) fn readdir(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn readdir(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (cookie, room) = request(b)?;
         let dir = ino_of(h.node)?;
         let done = self.volume.readdir(dir, cookie, &mut |item| out.dirent(&dirent(&item), Plus::Off, room));
         self.listed(dir, done, out)
     }
 
-    pub(crate) fn readdirplus(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn readdirplus(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (cookie, room) = request(b)?;
         let dir = ino_of(h.node)?;
         let done = self.volume.readdir_plus(dir, cookie, &mut |item, attr| {

@@ -41,7 +41,7 @@ const XFLAGS: &[(u32, u32)] = &[
 const FSXATTR_REST: usize = 12;
 
 impl Server {
-    pub(crate) fn ioctl(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn ioctl(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         b.skip(8)?;
         let (bits, command) = (b.u32()?, b.u32()?);
         b.skip(8)?; // the caller's address
@@ -58,7 +58,7 @@ impl Server {
         Ok(Answer::Reply)
     }
 
-    fn command(&self, h: &Header, command: u32, given: &mut Body<'_>, out: &mut Out) -> Result<(), Fail> {
+    fn command(&self, h: &Header, command: u32, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
         let ino = ino_of(h.node)?;
         match command {
             FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
@@ -121,7 +121,7 @@ impl Server {
         Ok(self.volume.set_generation(ino, generation)?)
     }
 
-    fn fs_get_xattr(&self, ino: Ino, out: &mut Out) -> Result<(), Fail> {
+    fn fs_get_xattr(&self, ino: Ino, out: &mut Out<'_>) -> Result<(), Fail> {
         let have = self.volume.get_flags(ino)?;
         out.u32(XFLAGS.iter().filter(|(_, f)| have & f != 0).map(|(x, _)| x).sum())?;
         // No hints for the size of extents.
@@ -144,7 +144,7 @@ impl Server {
         self.set_flags(h, ino, flags)
     }
 
-    fn fitrim(&self, h: &Header, given: &mut Body<'_>, out: &mut Out) -> Result<(), Fail> {
+    fn fitrim(&self, h: &Header, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
         if h.uid != 0 {
             return Err(Fail::of(Errno::PERM));
         }
@@ -181,7 +181,7 @@ impl Server {
 }
 
 /// A text, filled up with NULs.
-fn padded(text: &[u8], size: usize, out: &mut Out) -> Result<(), Fail> {
+fn padded(text: &[u8], size: usize, out: &mut Out<'_>) -> Result<(), Fail> {
     let room = out.space(size)?;
     room.fill(0);
     // The last byte stays NUL.

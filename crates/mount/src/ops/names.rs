@@ -18,7 +18,7 @@ const KEEP_CACHE: u32 = 1 << 1;
 const OPEN_KILL_SUIDGID: u32 = 1;
 
 impl Server {
-    pub(crate) fn lookup(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn lookup(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (parent, name) = (ino_of(h.node)?, b.name()?);
         let found = match name {
             // Only for file handles (NFS): any inode by its number.
@@ -39,7 +39,7 @@ impl Server {
         }
     }
 
-    fn entry(&self, attr: &Attr, out: &mut Out) -> Result<Answer, Fail> {
+    fn entry(&self, attr: &Attr, out: &mut Out<'_>) -> Result<Answer, Fail> {
         out.entry(attr, VALID, self.valid(attr))?;
         Ok(Answer::Gives(attr.ino))
     }
@@ -62,7 +62,7 @@ impl Server {
         Ok(())
     }
 
-    pub(crate) fn mknod(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn mknod(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (mode, rdev, umask) = (b.u32()?, b.u32()?, b.u32()?);
         b.skip(4)?;
         let kind = match low16(mode) & mode::FMT {
@@ -73,19 +73,19 @@ impl Server {
         self.entry(&attr, out)
     }
 
-    pub(crate) fn mkdir(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn mkdir(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (mode, umask) = (b.u32()?, b.u32()?);
         let attr = self.make(h, b.name()?, NewKind::Dir, mode, umask)?;
         self.entry(&attr, out)
     }
 
-    pub(crate) fn symlink(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn symlink(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (name, target) = (b.name()?, b.name()?);
         let attr = self.make(h, name, NewKind::Symlink(target), 0o777, 0)?;
         self.entry(&attr, out)
     }
 
-    pub(crate) fn create(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn create(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (_flags, mode, umask, _open_flags) = (b.u32()?, b.u32()?, b.u32()?, b.u32()?);
         let attr = self.make(h, b.name()?, NewKind::File, mode, umask)?;
         self.writers.opened(attr.ino);
@@ -95,7 +95,7 @@ impl Server {
     }
 
     /// A file without a name: the one that the request has is none.
-    pub(crate) fn tmpfile(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn tmpfile(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (_flags, mode, umask) = (b.u32()?, b.u32()?, b.u32()?);
         let cred = Cred { uid: h.uid, gid: h.gid };
         let new = New { kind: NewKind::File, mode: low16(mode) & 0o7777, umask: low16(umask) & 0o777, cred };
@@ -107,7 +107,7 @@ impl Server {
     }
 
     /// Only what the kernel cannot know of is checked: immutable and append-only files.
-    pub(crate) fn open(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn open(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (flags, open_flags) = (OFlags::from_bits_retain(b.u32()?), b.u32()?);
         let ino = ino_of(h.node)?;
         let truncates = flags.contains(OFlags::TRUNC);
@@ -180,7 +180,7 @@ impl Server {
         Ok(Answer::Reply)
     }
 
-    pub(crate) fn link(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn link(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (parent, ino) = (ino_of(h.node)?, ino_of(b.u64()?)?);
         let attr = self.acting(h).link(ino, parent, b.name()?)?;
         self.after_change(&[parent]).inspect_err(|_| self.forget(ino, 1))?;
@@ -189,14 +189,14 @@ impl Server {
 
     /// `fuse_open_out`. The handle says whether who opened the file may use reserved blocks: what the kernel's cache holds is
     /// written later, with a handle, in nobody's name.
-    fn opened(&self, h: &Header, out: &mut Out) -> Result<(), Fail> {
+    fn opened(&self, h: &Header, out: &mut Out<'_>) -> Result<(), Fail> {
         let may = self.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
         out.u64(if may { HANDLE_RESERVE } else { 0 })?;
         out.u32(KEEP_CACHE)?;
         out.u32(0)
     }
 
-    pub(crate) fn readlink(&self, h: &Header, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn readlink(&self, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let ino = ino_of(h.node)?;
         let target = self.volume.readlink(ino)?;
         self.touch_atime(ino);

@@ -12,14 +12,14 @@ const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
 impl Server {
-    pub(crate) fn getxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn getxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let size = b.u32()?;
         b.skip(4)?;
         let value = self.volume.getxattr(ino_of(h.node)?, b.name()?)?;
         sized(&value, size, out)
     }
 
-    pub(crate) fn listxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out) -> Result<Answer, Fail> {
+    pub(crate) fn listxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let size = b.u32()?;
         let mut list = Vec::new();
         for name in self.volume.listxattr(ino_of(h.node)?)? {
@@ -61,7 +61,7 @@ impl Server {
     }
 }
 
-fn sized(value: &[u8], size: u32, out: &mut Out) -> Result<Answer, Fail> {
+fn sized(value: &[u8], size: u32, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let len = u32::try_from(value.len()).map_err(|_| Fail::of(Errno::TOOBIG))?;
     if size == 0 {
         out.u32(len)?;

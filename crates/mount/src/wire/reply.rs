@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::time::Duration;
 
 /// Bytes of a reply's header.
-const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 /// Bytes of `fuse_entry_out` and `fuse_dirent`.
 const ENTRY: usize = 128;
 const DIRENT: usize = 24;
@@ -27,15 +27,15 @@ pub(crate) fn forget_attributes(ino: Ino) -> [u8; HEADER + 24] {
 }
 
 /// A reply under construction: room for the header, then the body.
-pub(crate) struct Out {
-    buf: Vec<u8>,
+pub(crate) struct Out<'a> {
+    buf: &'a mut [u8],
     len: usize,
 }
 
-impl Out {
-    /// Replies of up to `body` bytes.
-    pub(crate) fn new(body: usize) -> Self {
-        Out { buf: vec![0; HEADER + body], len: HEADER }
+impl<'a> Out<'a> {
+    /// Replies that `buf` has room for.
+    pub(crate) fn new(buf: &'a mut [u8]) -> Self {
+        Out { buf, len: HEADER }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -48,17 +48,18 @@ impl Out {
             self.len = HEADER;
         }
         let code = error.map_or(0, |e| -e.errno());
-        self.buf[..4].copy_from_slice(&u32::try_from(self.len).expect("bounded by the buffer").to_ne_bytes());
-        self.buf[4..8].copy_from_slice(&code.to_ne_bytes());
-        self.buf[8..16].copy_from_slice(&unique.to_ne_bytes());
-        &self.buf[..self.len]
+        let reply = &mut self.buf[..self.len];
+        reply[..4].copy_from_slice(&u32::try_from(self.len).expect("bounded by the buffer").to_ne_bytes());
+        reply[4..8].copy_from_slice(&code.to_ne_bytes());
+        reply[8..16].copy_from_slice(&unique.to_ne_bytes());
+        reply
     }
 
     /// The next `n` bytes, to be filled; they hold anything.
     pub(crate) fn space(&mut self, n: usize) -> Result<&mut [u8], Fail> {
         let end = self.len.checked_add(n).filter(|end| *end <= self.buf.len()).ok_or(Fail::of(Errno::NOMEM))?;
-        let start = std::mem::replace(&mut self.len, end);
-        Ok(&mut self.buf[start..end])
+        let from = std::mem::replace(&mut self.len, end);
+        Ok(&mut self.buf[from..end])
     }
 
     /// Gives back what was not filled: the body ends after `n` bytes.
@@ -252,7 +253,8 @@ mod tests {
 
     #[test]
     fn structures_have_the_sizes_of_the_protocol() {
-        let mut out = Out::new(1 << 12);
+        let mut buf = vec![0; 1 << 12];
+        let mut out = Out::new(&mut buf);
         out.attr(&attr(), Duration::from_secs(1)).unwrap();
         assert_eq!(out.body_len(), 104);
         out.clear();
@@ -273,7 +275,8 @@ mod tests {
 
     #[test]
     fn an_error_has_no_body() {
-        let mut out = Out::new(64);
+        let mut buf = [0; 64 + HEADER];
+        let mut out = Out::new(&mut buf);
         out.u64(1).unwrap();
         let bytes = out.finish(9, Some(Fail::of(Errno::NOENT)));
         assert_eq!(bytes.len(), 16);

@@ -3,6 +3,7 @@
 mod attrs;
 mod counts;
 mod crash;
+mod direct;
 mod errors;
 mod journal_flag;
 mod model;
