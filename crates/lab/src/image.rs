@@ -7,6 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use quire_layout::features::incompat;
+use quire_layout::superblock::{self, Superblock};
+
 use crate::cmd::{command, quire, run, say, text};
 
 /// Bytes of the superblock that two recoveries may leave different: `s_wtime` (0x30), `s_lastcheck` (0x40), `s_kbytes_written`
@@ -68,6 +71,14 @@ impl Image {
             bail!("e2fsck -fn {} is not clean (exit code {}):\n{}", self.path.display(), said.code, said.text);
         }
         Ok(())
+    }
+
+    /// True if it has to be recovered from a log of Quire's, which other tools refuse.
+    pub fn holds_quires_log(&self) -> Result<bool> {
+        let mut raw = vec![0; superblock::SIZE];
+        fs::File::open(&self.path)?.read_exact_at(&mut raw, superblock::OFFSET)?;
+        // It may be torn between its sectors.
+        Ok(Superblock::decode_unverified(&raw)?.features().has_incompat(incompat::QUIRE_LOG))
     }
 
     /// Replays the journal with e2fsck. Exit codes 0 and 1 (changed) are success. True when it did just that: it also clears the

@@ -148,7 +148,7 @@ impl MountOptions {
     pub fn parse(list: &str) -> Result<Self, OptionError> {
         let mut options = MountOptions::default();
         options.add(list)?;
-        options.choices(Route::Ordered)?;
+        options.choices(Route::Auto)?;
         Ok(options)
     }
 
@@ -313,7 +313,8 @@ impl MountOptions {
         let stored_route = match stored & default_opts::JMODE {
             default_opts::JMODE_DATA => Route::Journal,
             default_opts::JMODE_WBACK => Route::Writeback,
-            _ => Route::Ordered,
+            default_opts::JMODE_ORDERED => Route::Ordered,
+            _ => Route::Auto,
         };
         let fallback = quire_fs::Options::default();
         let options = quire_fs::Options {
