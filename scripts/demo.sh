@@ -47,7 +47,7 @@ mkdir -p "$mnt" "$logs/wal" "$logs/delete"
 step "1. A disk image with a plain ext4 file system, made by mke2fs."
 show mke2fs -q -F -t ext4 -E root_owner="$(id -u):$(id -g)" "$image" 512M
 
-step "2. Quire mounts it, in user space, with a jbd2 journal that Quire writes itself."
+step "2. Quire mounts it, in user space, with a journal that Quire writes itself."
 mount_quire
 show df -h --output=fstype,size,used,target "$mnt"
 
@@ -79,11 +79,11 @@ total=$(acknowledged)
 detach
 [ "$total" -gt 0 ] || die "no transfer was acknowledged: nothing to show"
 say "    $total transfers were acknowledged until then. The image says that it needs recovery:"
-say "  \$ dumpe2fs -h bank.img | grep features"
-dumpe2fs -h "$image" 2>/dev/null | grep features | tee "$work/features" | sed 's/^/    /'
+say "  \$ quire info bank.img | grep Features"
+"$QUIRE" info "$image" 2>/dev/null | grep Features | tee "$work/features" | sed 's/^/    /'
 grep -q needs_recovery "$work/features" || die "the image does not need recovery; it should"
 
-step "5. Recovery, from the journal. (The kernel, or e2fsck, could do it as well: it is plain jbd2.)"
+step "5. Recovery, from the journal. (A mount does it, too; after -o data=ordered also the kernel and e2fsck, which then find plain jbd2.)"
 show "$QUIRE" recover "$image" || [ $? = 1 ] # as fsck: 1 means recovered
 
 step "6. e2fsck, which is not ours, looks at every structure and finds nothing wrong."

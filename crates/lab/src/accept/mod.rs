@@ -54,8 +54,14 @@ struct Test {
 const ONCE: &[&str] = &["quire"];
 const ROUTES: &[&str] = &["quire:data=ordered", "quire:data=journal", "quire:data=writeback", "quire:data=none"];
 const JOURNALED: &[&str] = &["quire:data=ordered", "quire:data=journal", "quire:data=auto"];
-const KILLED: &[&str] =
-    &["quire:data=ordered", "quire:data=journal", "quire:data=ordered,writethrough", "quire:data=journal,writethrough", "quire:data=auto", "quire:data=auto,writethrough"];
+const KILLED: &[&str] = &[
+    "quire:data=ordered",
+    "quire:data=journal",
+    "quire:data=ordered,writethrough",
+    "quire:data=journal,writethrough",
+    "quire:data=auto",
+    "quire:data=auto,writethrough",
+];
 
 const TESTS: &[Test] = &[
     Test { name: "bad-input", on: ONCE, run: bad_input::run },
