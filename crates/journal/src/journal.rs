@@ -76,6 +76,8 @@ pub struct Journal {
     limit: usize,
 }
 
+/// Bytes of images in the largest transaction, however long the log is.
+const LARGEST: usize = 1 << 30;
 /// Largest transaction without a log, in blocks.
 const LIMIT_WITHOUT_LOG: usize = 8192;
 /// Blocks to a device read or write, at most.
@@ -100,6 +102,7 @@ impl Journal {
         }
         // As jbd2: a transaction takes a quarter of the log at most, so that commits need not wait for checkpoints.
         let limit = encode::images_in(&log.format, usize::try_from(log.capacity() / 4).expect("fits"));
+        let limit = limit.min(LARGEST >> config.block_size.bits());
         let first = log.sequence();
         Self::new(gate, Some(log), first, limit, config)
     }
