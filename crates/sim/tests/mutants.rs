@@ -29,8 +29,8 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
         | Mutant::SequenceEndsEarly
         | Mutant::CompletionIsDurable
         | Mutant::UncommittedHome => Config { mix: Mix::Overwrite, ..general },
-        // Only whole blocks go in place.
-        Mutant::SizeBeforeData if route == Route::Selective => Config { mix: Mix::Reuse, leave: Some(220), ..general },
+        // What a block held before shows only where blocks are used again.
+        Mutant::SizeBeforeData if !whole => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         Mutant::RevokeForgotten | Mutant::FreedReusedEarly => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         _ => general,
     })
@@ -49,6 +49,7 @@ fn hunt(mutant: Mutant, config: &Config) -> Option<String> {
             Mutant::ResultSumIgnored => a_changed_home_is_noticed(config, &base, seed).err(),
             Mutant::RevokeForgotten
             | Mutant::JournaledInPlace
+            | Mutant::SizeBeforeData
             | Mutant::ModeChangedInPlace
             | Mutant::SequenceEndsEarly => {
                 explore(config, &base, seed, Effort { calls: 220, ..EFFORT }).err().map(|f| f.why)

@@ -18,7 +18,7 @@ use std::process::ExitCode;
     after_help = "Options (-o), besides those of mount(8): data=none|writeback|ordered|journal|overwrite|auto|adaptive|selective,
 auto_threshold=BYTES, write_threshold=BYTES, adaptive_default=journal|ordered, journal_rule=PATTERN=MODE[,...], errors=continue|remount-ro|panic,
 commit=SECONDS, noload, journal_path=PATH, offset=BYTES, sizelimit=BYTES, cache_size=BYTES, writethrough, nohalt_poll, allow_other,
-profile=auto|rfj|joj|selective|wasteless|single-io|ext4-none|ext4-writeback|ext4-ordered|ext4-journal, noatime, nodiratime, discard, noacl, nouser_xattr, grpid, ...
+profile=auto|rfj|joj|selective|wasteless|single-io|ext4-none|ext4-writeback|ext4-ordered|ext4-journal, noatime, nodiratime, discard, noacl, nouser_xattr, grpid, resuid=UID, resgid=GID, ...
 
 The default is data=auto, unless the superblock says something else. Its log is Quire's own: after a crash, mount again or run
 quire recover before other tools. With data=ordered, writeback, journal or overwrite the log is jbd2's.
