@@ -53,6 +53,11 @@ impl Volume {
         if last.plus(1).0 - first.0 <= u32::try_from(self.inner.ride_blocks()).unwrap_or(u32::MAX) {
             return Ok(None);
         }
+        // Some pages would keep a whole stream of requests from going this way. What fails is told to an fsync.
+        let pending = file.lock().has_pages();
+        if pending && self.write_back(file.ino, false, 0).is_err() {
+            return Ok(None);
+        }
         // A freeze waits for rounds; none begins that would have to wait for its thaw.
         let round = self.inner.files.begin_round();
         if *lock(&self.inner.frozen) {
