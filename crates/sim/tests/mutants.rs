@@ -29,8 +29,10 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
         | Mutant::SequenceEndsEarly
         | Mutant::CompletionIsDurable
         | Mutant::UncommittedHome => Config { mix: Mix::Overwrite, ..general },
-        // What a block held before shows only where blocks are used again.
-        Mutant::SizeBeforeData if !whole => Config { mix: Mix::Reuse, leave: Some(220), ..general },
+        // What a block held before shows where blocks are used again.
+        Mutant::SizeBeforeData if !whole && route != Route::Adaptive => {
+            Config { mix: Mix::Reuse, leave: Some(220), ..general }
+        }
         Mutant::RevokeForgotten | Mutant::FreedReusedEarly => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         _ => general,
     })
@@ -52,6 +54,10 @@ fn hunt(mutant: Mutant, config: &Config) -> Option<String> {
             | Mutant::SizeBeforeData
             | Mutant::ModeChangedInPlace
             | Mutant::SequenceEndsEarly => {
+                explore(config, &base, seed, Effort { calls: 220, ..EFFORT }).err().map(|f| f.why)
+            }
+            // Few files are in place.
+            Mutant::SizeBeforeData if config.how.route == Route::Adaptive => {
                 explore(config, &base, seed, Effort { calls: 220, ..EFFORT }).err().map(|f| f.why)
             }
             _ => explore(config, &base, seed, EFFORT).err().map(|f| f.why),
