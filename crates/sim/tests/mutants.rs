@@ -56,10 +56,6 @@ fn hunt(mutant: Mutant, config: &Config) -> Option<String> {
             | Mutant::SequenceEndsEarly => {
                 explore(config, &base, seed, Effort { calls: 220, ..EFFORT }).err().map(|f| f.why)
             }
-            // Few files are in place.
-            Mutant::SizeBeforeData if config.how.route == Route::Adaptive => {
-                explore(config, &base, seed, Effort { calls: 220, ..EFFORT }).err().map(|f| f.why)
-            }
             _ => explore(config, &base, seed, EFFORT).err().map(|f| f.why),
         };
         Mutant::set(None);
