@@ -260,3 +260,81 @@ impl Turns {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const NOBODY: fn() -> bool = || panic!("somebody sits");
+
+    /// Another worker, which tells when it has got the turn.
+    fn other(turns: &Arc<Turns>) -> mpsc::Receiver<bool> {
+        let (tell, told) = mpsc::channel();
+        let theirs = turns.clone();
+        assert!(turns.begin());
+        thread::spawn(move || tell.send(theirs.take(&Arc::default())));
+        while lock(&turns.pool).seated.is_empty() {
+            thread::yield_now();
+        }
+        told
+    }
+
+    fn with_turn() -> Arc<Turns> {
+        let turns = Arc::new(Turns::default());
+        assert!(turns.begin() && turns.take(&Arc::default()));
+        turns
+    }
+
+    #[test]
+    fn who_never_waits_keeps_its_turn_and_who_waits_hands_it_over() {
+        let turns = with_turn();
+        let told = other(&turns);
+        turns.received();
+        turns.answered(|| false);
+        assert!(turns.keeps());
+        // Waiting between requests is nobody's business.
+        turns.waits(NOBODY);
+        assert!(told.try_recv().is_err());
+        turns.received();
+        turns.waits(NOBODY);
+        assert!(told.recv().unwrap(), "it has the turn while we wait");
+        turns.waits(NOBODY);
+        assert!(!turns.keeps());
+    }
+
+    #[test]
+    fn in_quiet_a_hand_over_is_put_off_and_the_watcher_makes_it() {
+        let turns = with_turn();
+        turns.quiet.store(QUIET, Ordering::Relaxed);
+        let told = other(&turns);
+        turns.received();
+        turns.waits(NOBODY);
+        turns.answered(|| false);
+        assert!(told.try_recv().is_err() && turns.keeps(), "a short wait");
+        let watcher = {
+            let turns = turns.clone();
+            thread::spawn(move || turns.watch(&HaltPoll::default(), NOBODY))
+        };
+        turns.received();
+        turns.waits(NOBODY);
+        assert!(told.recv().unwrap(), "a long one");
+        turns.answered(|| true);
+        assert!(!turns.keeps());
+        assert_eq!(turns.quiet.load(Ordering::Relaxed), 0, "a request that waited ends the quiet");
+        turns.end();
+        watcher.join().unwrap();
+    }
+
+    #[test]
+    fn the_end_is_told_to_all() {
+        let turns = with_turn();
+        let told = other(&turns);
+        turns.end();
+        assert!(!told.recv().unwrap());
+        turns.left();
+        assert!(!turns.wait(Some(Duration::from_millis(1))), "one is left");
+        turns.left();
+        assert!(turns.wait(None));
+    }
+}

@@ -11,11 +11,10 @@
 use super::read::check_file;
 use super::round::{Piece, Taken, To, claim_hole};
 use super::state::{File, Times};
-use super::write::{Request, WriteFlags, check_change, is_journaled_file, max_size, runs};
+use super::write::{Request, WriteFlags, check_change, is_journaled_file, lose_privileges, max_size, runs};
 use crate::alloc;
 use crate::error::{Error, Result};
 use crate::flags::is_sync;
-use crate::inode_ops::{Privileges, drop_privileges};
 use crate::map::Mapping;
 use crate::namei::live;
 use crate::op::Op;
@@ -127,13 +126,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<
     if !map.iter().all(|(_, run)| goes(op, run)) {
         return Ok(None);
     }
-    if flags.privileges != Privileges::Keep {
-        let before = inode.clone();
-        drop_privileges(op, ino, &mut inode, flags.privileges)?;
-        if inode != before {
-            op.put_inode(ino, &mut inode)?;
-        }
-    }
+    lose_privileges(op, ino, &mut inode, flags.privileges)?;
     let holes = map.iter().filter_map(|(_, run)| if let Mapping::Hole { len } = run { Some(*len) } else { None });
     let new: u64 = holes.map(u64::from).sum();
     alloc::reserve(op, new, op.pool())?;

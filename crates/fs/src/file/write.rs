@@ -280,13 +280,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     if plan.journaled {
         return Ok(plan);
     }
-    if flags.privileges != Privileges::Keep {
-        let before = inode.clone();
-        drop_privileges(op, ino, &mut inode, flags.privileges)?;
-        if inode != before {
-            op.put_inode(ino, &mut inode)?;
-        }
-    }
+    lose_privileges(op, ino, &mut inode, flags.privileges)?;
     let bs = op.sb().block_size();
     let block = |at: u64| bs.file_block(at).ok_or(Error::TooLarge);
     let (first, last) = (block(at)?, block(at + len as u64 - 1)?);
@@ -327,6 +321,16 @@ fn is_logged(op: &Op<'_>, run: &Mapping, n: u32, update: u64) -> bool {
         Mapping::Hole { .. } => false,
     };
     live || update < threshold
+}
+
+/// What a write takes from a file besides its old bytes.
+pub(super) fn lose_privileges(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, what: Privileges) -> Result<()> {
+    if what == Privileges::Keep {
+        return Ok(());
+    }
+    let before = inode.clone();
+    drop_privileges(op, ino, inode, what)?;
+    if *inode == before { Ok(()) } else { op.put_inode(ino, inode) }
 }
 
 /// The blocks of pointers on the way to blocks of an indirect map that nothing is reserved for yet.
