@@ -107,7 +107,13 @@ fn an_image_that_the_kernel_uses_is_not_written_to() {
     assert_eq!(holder(open(false)), Holder::LoopDevice(PathBuf::from(&l.dev)));
     open(true).unwrap();
     let path = l.detach();
-    FileDevice::open(&path, OpenOptions::default()).unwrap();
+    // The kernel lets go of the image when the last one has closed the device, which others look at, too.
+    let mut tries = 0;
+    while let Err(e) = FileDevice::open(&path, OpenOptions::default()) {
+        tries += 1;
+        assert!(tries < 1000 && matches!(e, OpenError::Busy { .. }), "{e}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 /// M3.
