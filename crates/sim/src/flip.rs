@@ -13,18 +13,13 @@ use quire_layout::superblock::{self, Superblock, state};
 /// # Errors
 /// The damage went unnoticed, or something else failed. `Ok(false)`: the log held nothing to damage.
 pub fn flipped_log_is_noticed(config: &Config, base: &Image, seed: u64) -> Result<bool, String> {
-    let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
-    let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| e.to_string())?;
-    run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
-    drop(volume);
-    let mut image = device.live();
+    let mut image = worked_on(config, base, seed)?;
     let Some(at) = an_image_in_the_log(&image, seed)? else { return Ok(false) };
     let mut byte = [0];
     image.read(at, &mut byte);
     image.write(at, &[byte[0] ^ 0x40]);
     let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
-    match mount(device.clone(), clock, config.how) {
+    match mount(device.clone(), Arc::new(VirtualClock::default()), config.how) {
         Err(Error::Corrupt(_) | Error::Journal(_)) => return Ok(true),
         Err(e) => return Err(format!("mounting: {e}")),
         Ok(_) => {}
@@ -36,6 +31,16 @@ pub fn flipped_log_is_noticed(config: &Config, base: &Image, seed: u64) -> Resul
         return Err(format!("byte {at} of the log was flipped, and the file system says that it has no errors"));
     }
     Ok(true)
+}
+
+/// What a workload leaves that nobody unmounted.
+fn worked_on(config: &Config, base: &Image, seed: u64) -> Result<Image, String> {
+    let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
+    let clock = Arc::new(VirtualClock::default());
+    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| e.to_string())?;
+    run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
+    drop(volume);
+    Ok(device.live())
 }
 
 /// The byte offset of some byte of an image that a replay would write home.
@@ -58,12 +63,7 @@ fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> 
 /// # Errors
 /// Something else.
 pub fn a_changed_home_is_noticed(config: &Config, base: &Image, seed: u64) -> Result<bool, String> {
-    let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
-    let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| e.to_string())?;
-    run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
-    drop(volume);
-    let image = device.live();
+    let image = worked_on(config, base, seed)?;
     let (sb, found) = journal(&image)?;
     let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
     let mut noticed = false;
@@ -97,12 +97,7 @@ pub fn a_changed_home_is_noticed(config: &Config, base: &Image, seed: u64) -> Re
 /// # Errors
 /// One does.
 pub fn no_image_poses_as_log_block(config: &Config, base: &Image, seed: u64) -> Result<(), String> {
-    let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
-    let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| e.to_string())?;
-    run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
-    drop(volume);
-    let image = device.live();
+    let image = worked_on(config, base, seed)?;
     let (sb, found) = journal(&image)?;
     let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
     for planned in plan.images() {

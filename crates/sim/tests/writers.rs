@@ -13,6 +13,10 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+fn config(name: &'static str, route: Route, mix: Mix) -> Config {
+    Config { name, how: route.into(), mix, leave: None, mke2fs: MKE2FS, size: "8M" }
+}
+
 fn explore_config(name: &'static str, route: Route) {
     let wanted = number("QUIRE_SIM_STATES").unwrap_or(1500) / 2;
     let only = number("QUIRE_SIM_SEED");
@@ -21,7 +25,7 @@ fn explore_config(name: &'static str, route: Route) {
         if std::env::var("QUIRE_SIM_MIX").is_ok_and(|o| o != format!("{mix:?}")) {
             continue;
         }
-        let config = Config { name, how: route.into(), mix, leave: None, mke2fs: MKE2FS, size: "8M" };
+        let config = config(name, route, mix);
         let base = fresh_image(&config);
         let mut report = Report::default();
         for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
@@ -55,14 +59,7 @@ fn auto() {
 /// The same seed gives the same calls, the same interleaving, and the same crash states.
 #[test]
 fn one_seed_determines_all() {
-    let config = Config {
-        name: "ordered",
-        how: Route::Ordered.into(),
-        mix: Mix::General,
-        leave: None,
-        mke2fs: MKE2FS,
-        size: "8M",
-    };
+    let config = config("ordered", Route::Ordered, Mix::General);
     let base = fresh_image(&config);
     let report = |seed| explore(&config, &base, seed, EFFORT, 3).unwrap();
     assert_eq!(report(5), report(5));
@@ -74,14 +71,7 @@ fn one_seed_determines_all() {
 #[test]
 fn mutants_are_found() {
     use quire_device::Mutant;
-    let config = Config {
-        name: "ordered",
-        how: Route::Ordered.into(),
-        mix: Mix::General,
-        leave: None,
-        mke2fs: MKE2FS,
-        size: "8M",
-    };
+    let config = config("ordered", Route::Ordered, Mix::General);
     let base = fresh_image(&config);
     for mutant in [Mutant::FsyncEarly, Mutant::NoFlushBeforeCommit] {
         let found = (1..30).find(|seed| {

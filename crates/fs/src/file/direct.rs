@@ -9,7 +9,7 @@
 //! in one operation, after their data (F16). What does not fit goes by way of pages.
 
 use super::read::check_file;
-use super::round::{Piece, Taken, To, claim_hole};
+use super::round::{Piece, Taken, To, claim_hole, goes_to_log};
 use super::state::{File, Times};
 use super::write::{Request, WriteFlags, check_change, is_journaled_file, lose_privileges, max_size, runs};
 use crate::alloc;
@@ -153,7 +153,8 @@ fn plan(op: &mut Op<'_>, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<
 fn goes(op: &Op<'_>, run: &Mapping) -> bool {
     match run {
         Mapping::Hole { .. } => true,
-        Mapping::Mapped { unwritten: false, .. } if op.vol.whole_requests() => false,
-        Mapping::Mapped { phys, len, .. } => (0..u64::from(*len)).all(|n| !op.is_journaled(phys.plus(n))),
+        Mapping::Mapped { phys, len, unwritten } => {
+            (0..u64::from(*len)).all(|n| !goes_to_log(op, phys.plus(n), *unwritten))
+        }
     }
 }

@@ -117,18 +117,22 @@ impl Taken {
             Ok(stamp) => (Some(stamp), None),
             Err(e) => (None, Some(e)),
         };
+        Taken { size, pieces, written, error, ..Taken::nothing(ino) }
+    }
+
+    fn nothing(ino: Ino) -> Self {
         Taken {
             ino,
             pages: Vec::new(),
             reserved: 0,
             pointers: 0,
-            size,
+            size: None,
             times: None,
-            pieces,
-            ride: 0,
+            pieces: Vec::new(),
             logged: BTreeSet::new(),
-            written,
-            error,
+            ride: 0,
+            written: None,
+            error: None,
         }
     }
 
@@ -180,19 +184,7 @@ impl Volume {
         }
         let any = !pages.is_empty() || times.is_some() || (whole && size.is_some());
         let pointers = s.take_pointers();
-        any.then_some(Taken {
-            ino,
-            pages,
-            reserved,
-            pointers,
-            size,
-            times,
-            pieces: Vec::new(),
-            logged,
-            ride: 0,
-            written: None,
-            error: None,
-        })
+        any.then_some(Taken { pages, reserved, pointers, size, times, logged, ..Taken::nothing(ino) })
     }
 
     /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken.
@@ -447,7 +439,7 @@ pub(super) fn claim_hole(
 }
 
 /// True if the log is the way for a block that is mapped (F9, F16), besides the blocks of a sequence that is journaled.
-fn goes_to_log(op: &Op<'_>, b: BlockNo, unwritten: bool) -> bool {
+pub(super) fn goes_to_log(op: &Op<'_>, b: BlockNo, unwritten: bool) -> bool {
     let overwritten = !unwritten && op.vol.whole_requests();
     overwritten || op.is_journaled(b) && !Mutant::SequenceEndsEarly.is_on()
 }

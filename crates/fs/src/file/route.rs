@@ -2,7 +2,6 @@
 //!
 //! Guarantees F16: where requests are whole, what is pending of a file fits one transaction, so that a round can make all of it
 //! durable at once.
-
 //!
 //! With `selective` (Okeanos) the updates of one block make sequences. The first of a sequence decides for all: if it is smaller than
 //! the threshold they are journaled, else none is. A journaled sequence ends when the last record of the block is dead (until then

@@ -46,10 +46,8 @@ impl Server {
 
     /// Creates an inode; the caller gets one reference.
     fn make(&self, h: &Header, name: &[u8], kind: NewKind<'_>, mode: u32, umask: u32) -> Result<Attr, Fail> {
-        let cred = Cred { uid: h.uid, gid: h.gid };
-        let new = New { kind, mode: low16(mode) & 0o7777, umask: low16(umask) & 0o777, cred };
         let parent = ino_of(h.node)?;
-        let attr = self.acting(h).create(parent, name, &new)?;
+        let attr = self.acting(h).create(parent, name, &new_of(h, kind, mode, umask))?;
         self.after_change(&[parent]).inspect_err(|_| self.forget(attr.ino, 1))?;
         Ok(attr)
     }
@@ -97,9 +95,7 @@ impl Server {
     /// A file without a name: the one that the request has is none.
     pub(crate) fn tmpfile(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (_flags, mode, umask) = (b.u32()?, b.u32()?, b.u32()?);
-        let cred = Cred { uid: h.uid, gid: h.gid };
-        let new = New { kind: NewKind::File, mode: low16(mode) & 0o7777, umask: low16(umask) & 0o777, cred };
-        let attr = self.acting(h).create_unnamed(ino_of(h.node)?, &new)?;
+        let attr = self.acting(h).create_unnamed(ino_of(h.node)?, &new_of(h, NewKind::File, mode, umask))?;
         self.writers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
         self.opened(h, out)?;
@@ -203,6 +199,12 @@ impl Server {
         out.bytes(&target)?;
         Ok(Answer::Reply)
     }
+}
+
+/// What the caller of a request makes.
+fn new_of<'a>(h: &Header, kind: NewKind<'a>, mode: u32, umask: u32) -> New<'a> {
+    let cred = Cred { uid: h.uid, gid: h.gid };
+    New { kind, mode: low16(mode) & 0o7777, umask: low16(umask) & 0o777, cred }
 }
 
 fn writes(flags: OFlags) -> bool {
