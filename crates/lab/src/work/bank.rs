@@ -6,6 +6,7 @@
 //! every acknowledged transfer is there.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -78,10 +79,22 @@ pub fn work(db: &Path, log: &Path, worker: u64, seed: u64, limit: Duration) -> R
     let start = Instant::now();
     while start.elapsed() < limit {
         transfer(&mut connection, &mut rng, worker, number).map_err(stopped)?;
+        answers(db, worker, number)?;
         ack.line(&number.to_string())?;
         number += 1;
     }
     Ok(())
+}
+
+/// Asks the file system something that it must answer itself. SQLite takes a COMMIT for done when the directory cannot be *opened* to be
+/// fsynced after the journal's deletion (`unixDelete`), so of a mount that was killed between the two its word is worth nothing.
+/// One that still answers after the COMMIT had opened and fsynced the directory.
+fn answers(db: &Path, worker: i64, number: i64) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(db.with_file_name(format!("nothing-{worker}-{number}"))) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(std::io::Error::other("a file that nobody made is there")),
+    }
 }
 
 fn transfer(connection: &mut Connection, rng: &mut Rng, worker: i64, number: i64) -> rusqlite::Result<()> {
