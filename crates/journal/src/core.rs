@@ -259,7 +259,6 @@ impl Core {
         for b in c.blocks {
             self.cache.unpin(b);
         }
-        self.chosen = false;
     }
 
     /// What a checkpoint of all transactions up to `upto` must write home: the newest committed image of each block that

@@ -1,6 +1,7 @@
 //! What the journal promises while things go wrong: devices that fail, loads that take long, a power cut at every step.
 
 mod failures;
+mod ledger;
 mod overlap;
 mod power;
 mod quire;

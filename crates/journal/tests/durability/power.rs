@@ -1,24 +1,14 @@
 //! The power goes at every step of a journal at work: what is recovered is one of its states, whole, and no older than what
 //! was promised. Blocks change hands between the journal and writes in place, as metadata and file data do.
 //!
-//! Home 0 is a ledger that says of each other block what it is; each operation changes it together with the blocks.
+//! The ledger ([`crate::ledger`]) holds the number that each block was filled with.
 
+use crate::ledger::{self, Rng};
 use crate::setup::{BS, HOMES, home, image, journal, recover};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Image, PowerLossDevice, PowerLossOptions, Region};
 use quire_journal::Journal;
 use quire_layout::Tid;
-
-/// Numbers from a seed (splitmix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) % n
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
@@ -43,20 +33,13 @@ fn content(n: u32) -> Vec<u8> {
 }
 
 impl Work {
-    /// The ledger: the number of operations, then a kind and a content for each block.
     fn ledger(&self) -> Vec<u8> {
-        let mut out = self.ops.to_le_bytes().to_vec();
-        for b in &self.blocks {
-            let (kind, n) = match b {
-                Block::Free(_) => (0u8, 0),
-                Block::Journaled(n) => (1, *n),
-                Block::Data(n) => (2, *n),
-            };
-            out.push(kind);
-            out.extend(n.to_le_bytes());
-        }
-        out.resize(BS, 0);
-        out
+        let entry = |b: &Block| match b {
+            Block::Free(_) => (0, 0),
+            Block::Journaled(n) => (1, *n),
+            Block::Data(n) => (2, *n),
+        };
+        ledger::encode(self.ops, self.blocks.iter().map(entry))
     }
 
     /// One operation: up to three blocks change hands, all or none.
@@ -100,27 +83,10 @@ impl Work {
     }
 }
 
-/// Checks a recovered image: whole, and at least `promised` operations.
-fn check(image: &Image, promised: u32) -> Result<(), String> {
-    let read = |n: u64| {
-        let mut buf = vec![0; BS];
-        image.read(home(n).0 * BS as u64, &mut buf);
-        buf
-    };
-    let ledger = read(0);
-    let number = |at: usize| u32::from_le_bytes(ledger[at..at + 4].try_into().unwrap());
-    if number(0) < promised {
-        return Err(format!("operation {} is the last, {promised} was promised", number(0)));
-    }
-    for n in 1..HOMES {
-        let at = 4 + usize::try_from(n).unwrap() * 5;
-        let what = number(at + 1);
-        if ledger[at] != 0 && read(n) != content(what) {
-            let got = u32::from_le_bytes(read(n)[..4].try_into().unwrap());
-            return Err(format!("block {n} (kind {}) is {got:#x} instead of {what:#x}", ledger[at]));
-        }
-    }
-    Ok(())
+/// The number that a block was filled with; none (which no operation has) when it is torn.
+fn number_of(block: &[u8]) -> u32 {
+    let n = u32::from_le_bytes(block[..4].try_into().unwrap());
+    if block == content(n) { n } else { u32::MAX }
 }
 
 /// Works for `ops` operations from transaction `first` on; returns (steps complete, operations promised) after each commit.
@@ -162,7 +128,7 @@ fn explore(seed: u64, first: Tid, ops: u32, lazy: bool) {
             let device = Arc::new(PowerLossDevice::from_image(crash.image, PowerLossOptions::default()));
             let there: Arc<dyn BlockDevice> = device.clone();
             recover(&there);
-            if let Err(why) = check(&device.durable(), promised) {
+            if let Err(why) = ledger::check(&device.durable(), promised, number_of) {
                 panic!("seed {seed}, power cut after {steps} steps, outcome {n}: {why}");
             }
         }

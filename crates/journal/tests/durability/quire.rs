@@ -1,32 +1,15 @@
 //! Quire's log with every kind of record and both commits: the power goes while blocks are patched, replaced, freed, taken again,
 //! written in place and journaled over that, while checkpoints pass them and the log goes round.
 //!
-//! Home 0 is a ledger: the number of operations, and of each other block a kind and the checksum of its content.
+//! The ledger ([`crate::ledger`]) holds the checksum of each block's content.
 
+use crate::ledger::{self, Rng};
 use crate::setup::{BS, HOMES, home, image, quire_journal, recover, recover_with_power_cuts};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Image, PowerLossDevice, PowerLossOptions, Region};
 use quire_journal::{CommitBy, Journal, Records};
 use quire_layout::checksum::crc32c;
 use quire_layout::{BlockNo, Tid};
-
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z ^ (z >> 27)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn index(&mut self, n: usize) -> usize {
-        usize::try_from(self.below(n as u64)).unwrap()
-    }
-}
 
 #[derive(Clone, PartialEq, Eq)]
 enum Block {
@@ -49,8 +32,8 @@ struct Work {
 fn content(rng: &mut Rng) -> Vec<u8> {
     let mut c = match rng.below(3) {
         0 => vec![0; BS],
-        1 => vec![rng.next().to_le_bytes()[0]; BS],
-        _ => (0..BS).map(|_| rng.next().to_le_bytes()[0]).collect(),
+        1 => vec![rng.byte(); BS],
+        _ => (0..BS).map(|_| rng.byte()).collect(),
     };
     if rng.below(6) == 0 {
         c[..8].copy_from_slice(&[0xC0, 0x3B, 0x39, 0x98, 0x51, 0x55, 0x4C, 0x31]);
@@ -63,23 +46,17 @@ fn patch(rng: &mut Rng, c: &mut [u8]) {
     for _ in 0..=rng.below(3) {
         let (at, len) = (rng.index(BS), 1 + rng.index(60));
         let end = (at + len).min(BS);
-        c[at..end].iter_mut().for_each(|b| *b = rng.next().to_le_bytes()[0]);
+        c[at..end].iter_mut().for_each(|b| *b = rng.byte());
     }
 }
 
 impl Work {
     fn ledger(&self) -> Vec<u8> {
-        let mut out = self.ops.to_le_bytes().to_vec();
-        for b in &self.blocks {
-            let (kind, sum) = match b {
-                Block::Free(_) => (0u8, 0),
-                Block::Journaled(c) | Block::Data(c) => (1, crc32c(!0, c)),
-            };
-            out.push(kind);
-            out.extend(sum.to_le_bytes());
-        }
-        out.resize(BS, 0);
-        out
+        let entry = |b: &Block| match b {
+            Block::Free(_) => (0, 0),
+            Block::Journaled(c) | Block::Data(c) => (1, crc32c(!0, c)),
+        };
+        ledger::encode(self.ops, self.blocks.iter().map(entry))
     }
 
     fn operation(&mut self, rng: &mut Rng) {
@@ -145,26 +122,6 @@ impl Work {
     }
 }
 
-fn check(image: &Image, promised: u32) -> Result<(), String> {
-    let read = |n: u64| {
-        let mut buf = vec![0; BS];
-        image.read(home(n).0 * BS as u64, &mut buf);
-        buf
-    };
-    let ledger = read(0);
-    let number = |at: usize| u32::from_le_bytes(ledger[at..at + 4].try_into().unwrap());
-    if number(0) < promised {
-        return Err(format!("operation {} is the last, {promised} was promised", number(0)));
-    }
-    for n in 1..HOMES {
-        let at = 4 + usize::try_from(n).unwrap() * 5;
-        if ledger[at] != 0 && crc32c(!0, &read(n)) != number(at + 1) {
-            return Err(format!("block {n} is not what the ledger says after operation {}", number(0)));
-        }
-    }
-    Ok(())
-}
-
 /// How a run is made and looked at.
 #[derive(Clone, Copy)]
 struct Plan {
@@ -218,7 +175,7 @@ fn explore(seed: u64, first: Tid, p: Plan) {
                 if (steps + n).is_multiple_of(5) { recover_with_power_cuts(device, steps ^ seed) } else { device };
             let there: Arc<dyn BlockDevice> = device.clone();
             recover(&there);
-            if let Err(why) = check(&device.durable(), promised) {
+            if let Err(why) = ledger::check(&device.durable(), promised, |block| crc32c(!0, block)) {
                 panic!(
                     "seed {seed}, power cut after {steps} steps, outcome {n}: {why}\nrepeat: QUIRE_SEED={seed} cargo test -p \
                      quire-journal --test durability quire"

@@ -45,22 +45,22 @@ pub(crate) fn recover(device: &Arc<dyn BlockDevice>) {
     log.replay(plan, device, None, &mut |_| {}).unwrap();
 }
 
-/// Opens the empty log of a device for writing; `cache` bytes for images.
+/// Opens the empty log of a device for writing, in the kernel's format; `cache` bytes for images.
 pub(crate) fn journal(device: Arc<dyn BlockDevice>, cache: u64) -> Journal {
-    let gate = Arc::new(FlushGate::new(device.clone()));
-    let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
-    let (log, _) = clean.into_log(gate.clone(), true).unwrap();
-    let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), cache);
-    Journal::with_log(gate, log, config)
+    styled(device, cache, Style::Jbd2)
 }
 
 /// As [`journal`], with a log of Quire's.
 pub(crate) fn quire_journal(device: Arc<dyn BlockDevice>, cache: u64, records: Records, commit: CommitBy) -> Journal {
+    styled(device, cache, Style::Quire { records, commit })
+}
+
+fn styled(device: Arc<dyn BlockDevice>, cache: u64, style: Style) -> Journal {
     let gate = Arc::new(FlushGate::new(device.clone()));
     let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (log, _) = clean.into_log(gate.clone(), true).unwrap();
     let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), cache);
-    Journal::with_log(gate, log, JournalConfig { style: Style::Quire { records, commit }, ..config })
+    Journal::with_log(gate, log, JournalConfig { style, ..config })
 }
 
 /// Loses power at two steps of recovery; returns what is left.
