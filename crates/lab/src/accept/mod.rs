@@ -52,7 +52,14 @@ struct Test {
 }
 
 const ONCE: &[&str] = &["quire"];
-const ROUTES: &[&str] = &["quire:data=ordered", "quire:data=journal", "quire:data=writeback", "quire:data=none"];
+const ROUTES: &[&str] = &[
+    "quire:data=ordered",
+    "quire:data=journal",
+    "quire:data=writeback",
+    "quire:data=none",
+    "quire:data=overwrite",
+    "quire:data=auto",
+];
 const JOURNALED: &[&str] = &["quire:data=ordered", "quire:data=journal", "quire:data=auto"];
 const KILLED: &[&str] = &[
     "quire:data=ordered",
