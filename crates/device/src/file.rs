@@ -11,17 +11,17 @@
 //! ```
 
 use crate::buf::{Buf, SECTOR};
+use crate::holes::Backing;
 use crate::host::{Host, device_error};
 use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
 use crate::open::{self, OpenError, OpenOptions, Opened};
-use crate::segment::{Payload, Plan, Segment};
+use crate::segment::{MAX_BYTES, Payload, Plan, Segment};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::uring::{MAX_SEGMENTS, Ring};
 use rustix::fd::AsFd;
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -156,28 +156,32 @@ impl FileDevice {
         }
     }
 
-    /// Writes out the holes (and unwritten extents) of a sparse image in a range, so that later writes there cost the
-    /// host no metadata commit. Does nothing on a block device. Nobody may write there meanwhile.
-    fn fill_holes(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+    /// Writes zeros into the holes of a range. Nobody may write there meanwhile.
+    fn fill_holes(&self, holes: &Backing<'_>, at: u64, len: u64) -> Result<(), DeviceError> {
         let failed = |e| device_error(IoOp::Write, at, len, e);
-        let (start, end) = (self.host.base + at, self.host.base + at + len);
-        let mut pos = start;
-        while pos < end {
-            let hole = match rustix::fs::seek(&self.host.fd, SeekFrom::Hole(pos)) {
-                Ok(hole) if hole < end => hole,
-                // A host without holes, or none in the range.
-                Ok(_) | Err(Errno::NXIO | Errno::INVAL) => break,
-                Err(e) => return Err(failed(e)),
-            };
-            let data = match rustix::fs::seek(&self.host.fd, SeekFrom::Data(hole)) {
-                Ok(data) => data.min(end),
-                Err(Errno::NXIO) => end,
-                Err(e) => return Err(failed(e)),
-            };
-            self.host.write_zeros(hole - self.host.base, data - hole)?;
-            pos = data;
+        let (mut rest, mut any) = (at..at + len, false);
+        while let Some(hole) = holes.hole(rest.clone()).map_err(failed)? {
+            rest.start = hole.end;
+            // The file of a loop device was found by its name, which may be another file's by now.
+            if !holes.is_certain() && !self.reads_zeros(&hole)? {
+                break;
+            }
+            self.host.write_zeros(hole.start, hole.end - hole.start)?;
+            any = true;
         }
-        self.host.flush()
+        if any { self.host.flush() } else { Ok(()) }
+    }
+
+    fn reads_zeros(&self, range: &Range<u64>) -> Result<bool, DeviceError> {
+        let mut at = range.start;
+        while at < range.end {
+            let len = usize::try_from(range.end - at).map_or(MAX_BYTES, |n| n.min(MAX_BYTES));
+            if self.read(at, len, Region::Log)?.iter().any(|b| *b != 0) {
+                return Ok(false);
+            }
+            at += len as u64;
+        }
+        Ok(true)
     }
 }
 
@@ -272,6 +276,8 @@ impl BlockDevice for FileDevice {
 
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.check(&[Io::Zero { at, len, region: crate::io::Region::Log }])?;
-        if self.host.block_device { Ok(()) } else { self.fill_holes(at, len) }
+        let (fd, base) = (self.host.fd.as_fd(), self.host.base);
+        let holes = if self.host.block_device { Backing::of_loop(fd, base) } else { Some(Backing::of_image(fd, base)) };
+        holes.map_or(Ok(()), |holes| self.fill_holes(&holes, at, len))
     }
 }

@@ -216,8 +216,8 @@ pub trait BlockDevice: Send + Sync {
         self.run(vec![Io::Write { at, data: vec![data], region, fua: false }]).map(drop)
     }
 
-    /// Makes a range ready for fast writes: the holes of a sparse image are written out with zeros, so that later
-    /// writes there cost the host no metadata commit. What the range reads as does not change. Devices
+    /// Makes a range ready for fast writes: the holes of a sparse image, or of the one behind a loop device, are written out
+    /// with zeros, so that later writes there cost the host no metadata commit. What the range reads as does not change. Devices
     /// without holes do nothing. Nobody may write to the range meanwhile.
     ///
     /// # Errors

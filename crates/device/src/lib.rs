@@ -16,6 +16,7 @@ pub mod fault;
 pub mod file;
 pub mod gate;
 pub mod holder;
+mod holes;
 mod host;
 pub mod huge;
 pub mod image;

@@ -161,6 +161,23 @@ fn a_disk_reads_writes_zeroes_and_discards() {
 }
 
 #[test]
+fn the_holes_behind_a_loop_device_are_filled() {
+    if skip("the_holes_behind_a_loop_device_are_filled") {
+        return;
+    }
+    let l = Loop::new(16 << 20, &["--offset", "1048576"]);
+    let dev = l.open().unwrap();
+    dev.write(3 << 20, filled(4096, 7), Region::Log).unwrap();
+    dev.run(vec![Io::Flush]).unwrap();
+    dev.preallocate(2 << 20, 4 << 20).unwrap();
+    let hole = |from: u64| rustix::fs::seek(l.image.as_file(), rustix::fs::SeekFrom::Hole(from)).unwrap();
+    assert!(hole(0) < 3 << 20 && hole(3 << 20) >= 7 << 20, "holes at {} and {}", hole(0), hole(3 << 20));
+    let all = dev.read(2 << 20, 4 << 20, Region::Log).unwrap();
+    let written = (1 << 20)..(1 << 20) + 4096;
+    assert!(all.iter().enumerate().all(|(n, b)| *b == if written.contains(&n) { 7 } else { 0 }));
+}
+
+#[test]
 fn sectors_of_4096_bytes_still_give_a_superblock() {
     if skip("sectors_of_4096_bytes_still_give_a_superblock") {
         return;
