@@ -11,7 +11,7 @@ use quire_lab::mounter::Mounter;
 use quire_lab::powercut;
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
-use quire_lab::work::{append, bank, end, storm};
+use quire_lab::work::{append, bank, end, storm, tpcc};
 
 #[derive(Parser)]
 #[command(name = "quire-lab", version, about = "Workloads, acceptance tests and benchmarks for Quire")]
@@ -107,6 +107,30 @@ enum What {
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         work: PathBuf,
     },
+    /// TPC-C on SQLite in a directory: load the database, run the mix, or check its consistency
+    ///
+    /// Example: quire-lab tpcc load --dir mnt --warehouses 10 && quire-lab tpcc run --dir mnt --transactions 10000
+    Tpcc {
+        what: TpccWhat,
+        /// Where tpcc.db is, or shall be
+        #[arg(long)]
+        dir: PathBuf,
+        #[arg(long, default_value = "persist")]
+        journal: tpcc::Journal,
+        #[arg(long, default_value_t = 1)]
+        warehouses: u32,
+        /// Customers and items are divided by this
+        #[arg(long, default_value_t = 1)]
+        divide: u32,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many transactions to run
+        #[arg(long, default_value_t = 1000)]
+        transactions: u64,
+        /// How long to run, instead
+        #[arg(long)]
+        seconds: Option<f64>,
+    },
     /// Make a tree from a seed
     Tree {
         dir: PathBuf,
@@ -125,6 +149,13 @@ enum What {
 #[derive(Clone, Copy, ValueEnum)]
 enum BankWhat {
     Create,
+    Check,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TpccWhat {
+    Load,
+    Run,
     Check,
 }
 
@@ -179,6 +210,18 @@ fn main() -> Result<()> {
                 mounter = all.iter().map(|text| text.parse()).collect::<Result<_>>()?;
             }
             bench::measure(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
+        }
+        What::Tpcc { what, dir, journal, warehouses, divide, seed, transactions, seconds } => {
+            let db = dir.join("tpcc.db");
+            match what {
+                TpccWhat::Load => tpcc::load(&db, journal, tpcc::Scale::divided(warehouses, divide), seed)?,
+                TpccWhat::Check => tpcc::check(&db)?,
+                TpccWhat::Run => {
+                    let time = seconds.map(|seconds| tpcc::Limit::Time(Duration::from_secs_f64(seconds)));
+                    let limit = time.unwrap_or(tpcc::Limit::Transactions(transactions));
+                    println!("{}", tpcc::run(&db, journal, seed, limit)?);
+                }
+            }
         }
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;

@@ -5,6 +5,7 @@
 pub mod append;
 pub mod bank;
 pub mod storm;
+pub mod tpcc;
 
 use std::fs::{self, File};
 use std::io::Write;

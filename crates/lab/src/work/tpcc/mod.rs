@@ -1,0 +1,218 @@
+//! TPC-C on SQLite: the schema, the population and the five transactions of the specification (TPC Benchmark C, revision 5.11), run by
+//! one terminal without think times, as the SQLite experiments of DJFS do (section 5.3). Money is in cents, so sums are exact.
+//!
+//! It is a workload, not an audited benchmark: the numbers say what a file system costs a database that commits like this. What the
+//! transactions leave is checked by the specification's consistency conditions.
+
+mod check;
+mod draw;
+mod load;
+mod transactions;
+
+pub use check::check;
+pub use load::load;
+pub use transactions::Kind;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+use rusqlite::Connection;
+
+use draw::Draw;
+use transactions::{Done, Terminal};
+
+/// Districts of a warehouse (1.2).
+const DISTRICTS: u32 = 10;
+
+/// How SQLite keeps its own journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Journal {
+    Delete,
+    Persist,
+    Wal,
+}
+
+/// How large the population is. The specification's own is [`Scale::specified`]; a smaller one keeps all ratios that the transactions see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scale {
+    pub warehouses: u32,
+    /// To a district; as many orders are there from the start, the last 30 % of them not delivered.
+    pub customers: u32,
+    pub items: u32,
+}
+
+impl Scale {
+    /// 3,000 customers to a district and 100,000 items (4.3.3.1): about 100 MB to a warehouse.
+    #[must_use]
+    pub fn specified(warehouses: u32) -> Self {
+        Self { warehouses, customers: 3000, items: 100_000 }
+    }
+
+    /// The same divided by `by`.
+    #[must_use]
+    pub fn divided(warehouses: u32, by: u32) -> Self {
+        let whole = Self::specified(warehouses);
+        Self { warehouses, customers: (whole.customers / by).max(30), items: (whole.items / by).max(200) }
+    }
+
+    /// As the tables of a database say.
+    fn of(connection: &Connection) -> Result<Self> {
+        let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u32>(0));
+        let scale = Self {
+            warehouses: count("select count(*) from warehouse")?,
+            customers: count("select count(*) from customer where c_w_id = 1 and c_d_id = 1")?,
+            items: count("select count(*) from item")?,
+        };
+        ensure!(scale.warehouses > 0 && scale.customers > 0 && scale.items > 0, "the database is not loaded");
+        Ok(scale)
+    }
+}
+
+/// When a run ends.
+#[derive(Debug, Clone, Copy)]
+pub enum Limit {
+    Time(Duration),
+    Transactions(u64),
+}
+
+/// What a run did.
+#[derive(Debug, Default, Clone)]
+pub struct Report {
+    /// Committed transactions of each kind, in the order of [`Kind::ALL`].
+    pub committed: [u64; 5],
+    /// New-Order transactions that chose an item that is not there (1 %, 2.4.1.4).
+    pub rolled_back: u64,
+    pub took: Duration,
+}
+
+impl Report {
+    /// Transactions in all.
+    #[must_use]
+    pub fn transactions(&self) -> u64 {
+        self.committed.iter().sum::<u64>() + self.rolled_back
+    }
+
+    /// Transactions a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a count far below 2^53")]
+        let n = self.transactions() as f64;
+        n / self.took.as_secs_f64()
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} transactions in {:.2} s, {:.1} a second:",
+            self.transactions(),
+            self.took.as_secs_f64(),
+            self.rate()
+        )?;
+        for (kind, n) in Kind::ALL.iter().zip(self.committed) {
+            write!(f, " {n} {kind:?},")?;
+        }
+        write!(f, " {} rolled back", self.rolled_back)
+    }
+}
+
+fn open(db: &Path, journal: Journal) -> Result<Connection> {
+    let connection = Connection::open(db)?;
+    let mode = match journal {
+        Journal::Delete => "delete",
+        Journal::Persist => "persist",
+        Journal::Wal => "wal",
+    };
+    let set: String = connection.pragma_update_and_check(None, "journal_mode", mode, |row| row.get(0))?;
+    ensure!(set == mode, "journal_mode is {set}, not {mode}");
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    Ok(connection)
+}
+
+/// Runs the mix of 5.2.3 on a loaded database.
+pub fn run(db: &Path, journal: Journal, seed: u64, limit: Limit) -> Result<Report> {
+    let mut connection = open(db, journal)?;
+    let scale = Scale::of(&connection)?;
+    let mut terminal = Terminal::new(scale, Draw::new(seed, draw::Phase::Run));
+    let mut report = Report::default();
+    let start = Instant::now();
+    loop {
+        let over = match limit {
+            Limit::Time(time) => start.elapsed() >= time,
+            Limit::Transactions(n) => report.transactions() >= n,
+        };
+        if over {
+            break;
+        }
+        let kind = terminal.next();
+        match terminal.transaction(&mut connection, kind)? {
+            Done::Committed => report.committed[kind.index()] += 1,
+            Done::RolledBack => report.rolled_back += 1,
+        }
+    }
+    report.took = start.elapsed();
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Scale = Scale { warehouses: 2, customers: 30, items: 200 };
+
+    #[test]
+    fn every_kind_commits_and_the_database_stays_consistent() {
+        let dir = tempfile::tempdir().unwrap();
+        for (n, journal) in [Journal::Persist, Journal::Wal, Journal::Delete].into_iter().enumerate() {
+            let db = dir.path().join(format!("{n}.db"));
+            load(&db, journal, SMALL, 1).unwrap();
+            check(&db).unwrap();
+            let report = run(&db, journal, 7, Limit::Transactions(400)).unwrap();
+            assert_eq!(report.transactions(), 400);
+            assert!(report.committed.iter().all(|n| *n > 0) && report.rolled_back > 0, "{report:?}");
+            check(&db).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_database() {
+        let dir = tempfile::tempdir().unwrap();
+        let sums: Vec<Vec<i64>> = (0..2)
+            .map(|n| {
+                let db = dir.path().join(format!("{n}.db"));
+                load(&db, Journal::Persist, SMALL, 1).unwrap();
+                run(&db, Journal::Persist, 3, Limit::Transactions(200)).unwrap();
+                let connection = Connection::open(&db).unwrap();
+                [
+                    "sum(w_ytd) from warehouse",
+                    "sum(c_balance) from customer",
+                    "sum(s_quantity) from stock",
+                    "count(*) from new_order",
+                ]
+                .map(|what| connection.query_row(&format!("select {what}"), [], |row| row.get(0)).unwrap())
+                .to_vec()
+            })
+            .collect();
+        assert_eq!(sums[0], sums[1]);
+    }
+
+    #[test]
+    fn a_lost_payment_and_a_lost_line_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("db");
+        load(&db, Journal::Persist, SMALL, 1).unwrap();
+        run(&db, Journal::Persist, 3, Limit::Transactions(50)).unwrap();
+        let tampered = |sql: &str, expected: &str| {
+            let copy = dir.path().join("copy");
+            std::fs::copy(&db, &copy).unwrap();
+            assert_eq!(Connection::open(&copy).unwrap().execute(sql, []).unwrap(), 1);
+            assert!(check(&copy).unwrap_err().to_string().contains(expected));
+        };
+        tampered("update warehouse set w_ytd = w_ytd - 1 where w_id = 1", "condition 1");
+        tampered("update district set d_next_o_id = d_next_o_id + 1 where d_w_id = 2 and d_id = 3", "condition 2");
+        tampered("delete from order_line where rowid = (select max(rowid) from order_line)", "condition 4");
+    }
+}
