@@ -176,6 +176,13 @@ impl CrashPoint {
         (self.pending.iter().map(first).collect(), number)
     }
 
+    /// How many writes, and how many units of them, may be lost.
+    #[must_use]
+    pub fn choices(&self) -> (u64, u64) {
+        let open = self.pending.iter().filter(|w| !w.forced);
+        open.fold((0, 0), |(writes, units), w| (writes + 1, units + w.units(self.unit)))
+    }
+
     /// Every outcome; None if there are more than [`MAX_SUBSETS`] units to choose from.
     #[must_use]
     pub fn unit_subsets(&self) -> Option<impl Iterator<Item = Crash> + '_> {

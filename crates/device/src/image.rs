@@ -143,6 +143,27 @@ impl Image {
         }
     }
 
+    /// The pages that this image does not share with another one of the same size: where they are, and what lies there in each. A page
+    /// that is not shared may yet hold the same bytes. Costs as much as there are such pages, if one is a fork of the other.
+    pub fn unshared<'a>(&'a self, other: &'a Image) -> impl Iterator<Item = (u64, &'a [u8], &'a [u8])> {
+        static ZEROS: Page = [0; PAGE];
+        let keys = self.leaves.keys().chain(other.leaves.keys().filter(|k| !self.leaves.contains_key(k)));
+        keys.flat_map(move |k| {
+            let (a, b) = (self.leaves.get(k), other.leaves.get(k));
+            let shared = matches!((a, b), (Some(a), Some(b)) if Arc::ptr_eq(a, b));
+            let pages = if shared { 0..0 } else { 0..PAGES };
+            pages.filter_map(move |i| {
+                let (a, b) = (a.and_then(|l| l.0[i].as_ref()), b.and_then(|l| l.0[i].as_ref()));
+                let same = match (a, b) {
+                    (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                let bytes = |p: Option<&'a Arc<Page>>| -> &'a [u8] { p.map_or(&ZEROS[..], |p| &p[..]) };
+                (!same).then(|| (k * LEAF + (i * PAGE) as u64, bytes(a), bytes(b)))
+            })
+        })
+    }
+
     /// All bytes.
     ///
     /// # Panics
@@ -223,6 +244,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         a.save(&dir.path().join("i")).unwrap();
         assert_eq!(Image::load(&dir.path().join("i")).unwrap(), a);
+    }
+
+    #[test]
+    fn what_is_not_shared_is_named() {
+        let a = Image::from_bytes(&vec![1; 1 << 20]);
+        let mut b = a.clone();
+        b.write(LEAF + 5000, &[2; 10]);
+        b.write(3 * LEAF - 1, &[3; 2]);
+        let places = |x: &Image, y: &Image| x.unshared(y).map(|(at, ..)| at).collect::<Vec<_>>();
+        assert_eq!(places(&a, &b), [LEAF + 4096, 3 * LEAF - 4096, 3 * LEAF]);
+        assert_eq!(places(&b, &a), places(&a, &b));
+        assert!(a.unshared(&a).next().is_none());
+        let empty = Image::zeroed(1 << 20);
+        assert_eq!(empty.unshared(&a).count(), 256);
+        assert!(b.unshared(&a).all(|(_, x, y)| x != y && x.len() == PAGE));
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub enum Mutant {
     RunSumIgnored,
     /// The file system's superblock forgets Quire's log before the journal's does (Q8).
     QuireBitClearedEarly,
+    /// Mappings that were moved are used before they are durable (F20).
+    RemapNotDurable,
 }
 
 impl Mutant {
@@ -72,7 +74,7 @@ impl Mutant {
     ];
 
     /// Those that the simulator finds.
-    pub const ALL: [Mutant; 16] = [
+    pub const ALL: [Mutant; 17] = [
         Mutant::NoFlushBeforeCommit,
         Mutant::TailBeforeHomeFlush,
         Mutant::RevokeForgotten,
@@ -89,6 +91,7 @@ impl Mutant {
         Mutant::TornSuperblockRefused,
         Mutant::ModeChangedInPlace,
         Mutant::SequenceEndsEarly,
+        Mutant::RemapNotDurable,
     ];
 
     /// True if this engine is broken so.

@@ -13,7 +13,7 @@
 //! - **Data, route `selective`**: as with `ordered`, and a block that no write has ever covered whole, so that all its sequences are
 //!   journaled, is as in one such `S(j)`.
 //! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last fsync (or sync) and its last
-//!   rename, link or truncate among the first k calls, which do not overtake the data before them. Its size is that of some `S(j)`,
+//!   rename, link, truncate, collapse or insertion among the first k calls, which do not overtake the data before them. Its size is that of some `S(j)`,
 //!   `f <= j <= n + 1`, and each of its sectors is that of some such `S(j)`, where a sector past the end counts as zeros.
 //!   So no stale bytes, and nothing of another file (every write has bytes of its own). `writeback` promises the size only.
 //! - The tree is whole: link counts are the number of names, and e2fsck finds nothing.
@@ -126,7 +126,12 @@ pub(crate) fn names_match(s: &State, seen: &Observed) -> Result<BTreeMap<NodeId,
         if !kind {
             return Err(format!("{shown} is {:?}", o.kind));
         }
-        let links = if matches!(n.kind, Kind::Dir(_)) { o.links as usize } else { s.links(id) };
+        // A directory's links are its name, its `.`, and the `..` of those in it; the root has `lost+found`, and maybe a writer's.
+        let links = match n.kind {
+            Kind::Dir(_) if id == ROOT => o.links as usize,
+            Kind::Dir(_) => 2,
+            _ => s.links(id),
+        };
         if o.mode != n.mode && id != ROOT || o.xattrs != n.xattrs || o.links as usize != links {
             return Err(format!("{shown} has mode {:o}, {} links, {} attributes", o.mode, o.links, o.xattrs.len()));
         }
@@ -150,7 +155,13 @@ fn data_floor(ops: &[SimOp], h: &History, promised: &Floors, id: NodeId, k: usiz
     let moved = |i: &usize| {
         matches!(
             ops[*i],
-            SimOp::Rename(..) | SimOp::Exchange(..) | SimOp::Link(..) | SimOp::Truncate(..) | SimOp::JournalData(..)
+            SimOp::Rename(..)
+                | SimOp::Exchange(..)
+                | SimOp::Link(..)
+                | SimOp::Truncate(..)
+                | SimOp::JournalData(..)
+                | SimOp::Collapse { .. }
+                | SimOp::Insert { .. }
         ) && (h.outcomes[*i] == Outcome::Done(Some(id)) || changed(h, *i).contains(&id))
     };
     let last_move = (0..k).rev().find(moved).unwrap_or(0);
@@ -171,11 +182,15 @@ fn always_journaled(states: &[State], id: NodeId) -> bool {
     states.iter().filter_map(|s| s.nodes.get(&id)).all(|n| n.journaled)
 }
 
-/// The blocks of a file that one of the first `started` calls has written whole.
+/// The blocks of a file that one of the first `started` calls has written whole; all of them where blocks have moved.
 fn written_whole(ops: &[SimOp], h: &History, started: usize, id: NodeId) -> BTreeSet<usize> {
     let of_file = (ops.iter().zip(&h.outcomes)).take(started).filter(|(_, o)| **o == Outcome::Done(Some(id)));
     let writes = of_file.filter_map(|(op, _)| match op {
-        SimOp::Write { offset, len, .. } => Some((*offset as usize, (*offset + *len) as usize)),
+        SimOp::Write { offset, len, .. } | SimOp::Copy { offset, len, .. } => {
+            Some((*offset as usize, (*offset + *len) as usize))
+        }
+        SimOp::Unnamed { len, .. } => Some((0, *len as usize)),
+        SimOp::Collapse { .. } | SimOp::Insert { .. } => Some((0, 1 << 20)),
         _ => None,
     });
     writes.flat_map(|(from, to)| from.div_ceil(BLOCK)..to / BLOCK).collect()

@@ -7,14 +7,14 @@
 use crate::check::check;
 use crate::observe::{FILLER, observe};
 use crate::ops::{Mix, SimOp, generate};
+use crate::outcomes::{Digest, Exhausted, LogArea, exhausted, outcomes};
 use crate::run::{How, Run, call, mount, run};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Crash, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_device::{BlockDevice, Completion, Crash, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::file::Falloc;
 use quire_fs::{Cred, Error, New, NewKind, Volume};
 use quire_layout::Ino;
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -37,27 +37,37 @@ pub struct Config {
 pub struct Effort {
     /// Calls in a run.
     pub calls: usize,
-    /// Outcomes made of each moment; all of them where they are few.
+    /// Outcomes made of each moment by seed.
     pub outcomes: u64,
+    /// Where a moment has at most so many outcomes, all of them are made.
+    pub all: u64,
     /// One in so many states is given to e2fsck.
     pub fsck_every: u64,
-    /// One in so many states loses power again during recovery.
+    /// One in so many states loses power again during recovery, and then again.
     pub double_every: u64,
+    /// It does so at each step of its recovery, not at one of them.
+    pub every_cut: bool,
 }
 
 /// What was explored.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Report {
     pub runs: u64,
+    /// Moments at which the power was cut, and those of them of which every outcome was made.
+    pub moments: u64,
+    pub exhausted: u64,
     pub states: u64,
-    /// States that differ from all others of their run.
+    /// States after the mount whose bytes differ from those of all others of their run.
     pub distinct: u64,
     pub lost: u64,
     pub torn: u64,
     pub reordered: u64,
-    /// States that lost power again during recovery.
+    /// States that lost power again during recovery, and then again.
     pub double: u64,
+    /// States that e2fsck has judged.
     pub fsck: u64,
+    /// How many different images they were after recovery: those that e2fsck saw, and that were used on and judged again.
+    pub used: u64,
 }
 
 impl Report {
@@ -70,6 +80,8 @@ impl Report {
 
     pub fn add(&mut self, r: &Report) {
         self.runs += r.runs;
+        self.moments += r.moments;
+        self.exhausted += r.exhausted;
         self.states += r.states;
         self.distinct += r.distinct;
         self.lost += r.lost;
@@ -77,6 +89,7 @@ impl Report {
         self.reordered += r.reordered;
         self.double += r.double;
         self.fsck += r.fsck;
+        self.used += r.used;
     }
 }
 
@@ -165,8 +178,7 @@ pub fn explore_kept(
         let (kept, ops) = (kept.to_vec(), ops.to_vec());
         Box::new(Failure { config: config.name, mix: config.mix, test: "crash", seed, crash, why, kept, ops })
     };
-    let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
-    let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
+    let device = Arc::new(PowerLossDevice::from_image(base.clone(), options(seed)));
     let clock = Arc::new(VirtualClock::default());
     let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| fail(None, format!("mount: {e}")))?;
     let mounted_at = device.completed();
@@ -174,49 +186,49 @@ pub fn explore_kept(
     volume.close().map_err(|e| fail(None, format!("unmount: {e}")))?;
     fsck(&device.live()).map_err(|why| fail(None, format!("after a clean unmount: {why}")))?;
     let recording = device.recording().expect("it records");
+    let log = LogArea::of(base).map_err(|why| fail(None, why))?;
     let mut report = Report { runs: 1, ..Report::default() };
-    let mut seen = HashSet::new();
-    for (steps, point) in recording.crash_points() {
-        let outcomes = outcomes(&point, effort.outcomes, seed ^ steps.rotate_left(32));
-        for (n, crash) in (0u64..).zip(outcomes) {
+    let (mut seen, mut judged) = (HashSet::new(), HashSet::new());
+    let (mut durable, mut digest) = (base.clone(), Digest::default());
+    // The moments before are the same for every seed: some see them.
+    let from = if seed % 8 == 1 { 0 } else { mounted_at };
+    for (steps, point) in recording.crash_points_at(|at, _| at >= from) {
+        digest = digest.after(&durable, &point.durable, &log);
+        durable = point.durable.clone();
+        report.moments += 1;
+        report.exhausted += u64::from(exhausted(&point, effort) == Exhausted::Units);
+        for (n, crash) in (0u64..).zip(outcomes(&point, effort, seed ^ steps.rotate_left(32))) {
             report.count(&crash);
-            report.distinct += u64::from(seen.insert(fingerprint(steps, &crash.image, &point)));
+            let digest = digest.after(&durable, &crash.image, &log);
+            report.distinct += u64::from(steps >= mounted_at && seen.insert(digest.all));
             let turn = seed.wrapping_add(report.states);
-            let double = effort.double_every > 0 && turn.is_multiple_of(effort.double_every);
-            let judge = effort.fsck_every > 0 && turn.is_multiple_of(effort.fsck_every);
-            report.double += u64::from(double);
-            report.fsck += u64::from(judge);
+            let every = |n: u64| n > 0 && turn.is_multiple_of(n);
+            let judge = every(effort.fsck_every).then(|| Judge { digest, log: &log, judged: &mut judged });
             let state = State { config, done: &done, ops, steps, before_mount: steps < mounted_at };
-            state.survives(crash.image, turn, double, judge).map_err(|why| fail(Some((steps, n)), why))?;
+            let survived = if every(effort.double_every) {
+                state.survives_cuts(&crash.image, turn, effort.every_cut, judge, &mut report)
+            } else {
+                state.survives(crash.image, judge, &mut report)
+            };
+            survived.map_err(|why| fail(Some((steps, n)), why))?;
         }
     }
     Ok(report)
 }
 
-/// All outcomes of a crash point where they are few, else as many as asked, by seed.
-pub(crate) fn outcomes(point: &CrashPoint, most: u64, seed: u64) -> Vec<Crash> {
-    if let Some(all) = point.unit_subsets().filter(|_| point.pending.len() <= 2) {
-        let all: Vec<_> = all.collect();
-        if all.len() as u64 <= most {
-            return all;
-        }
-    }
-    let n = if point.pending.is_empty() { 1 } else { most };
-    (0..n).map(|i| point.crash(seed.wrapping_mul(0x9E37_79B9).wrapping_add(i))).collect()
+/// A device that records. With every third seed a write is complete only when somebody has waited for it.
+fn options(seed: u64) -> PowerLossOptions {
+    let completion = if seed.is_multiple_of(3) { Completion::AtWait } else { Completion::AtSubmit };
+    PowerLossOptions { record: true, completion, ..PowerLossOptions::default() }
 }
 
-/// Identifies a state: the bytes at the places that were pending, and the durable step.
-pub(crate) fn fingerprint(steps: u64, image: &Image, point: &CrashPoint) -> u64 {
-    let mut h = DefaultHasher::new();
-    (steps - point.pending.len() as u64).hash(&mut h);
-    let mut buf = vec![0; 512];
-    for w in &point.pending {
-        for at in (w.at..w.at + w.len).step_by(512) {
-            image.read(at, &mut buf);
-            (at, &buf).hash(&mut h);
-        }
-    }
-    h.finish()
+/// e2fsck, which is asked once about equal images: equal outside of the log, which is empty then.
+struct Judge<'a> {
+    /// Of the crash image.
+    digest: Digest,
+    log: &'a LogArea,
+    /// Digests of unmounted survivors that are clean.
+    judged: &'a mut HashSet<u64>,
 }
 
 struct State<'a> {
@@ -228,17 +240,49 @@ struct State<'a> {
 }
 
 impl State<'_> {
+    /// Loses power in recovery, twice, and checks what that leaves.
+    fn survives_cuts(
+        &self,
+        image: &Image,
+        turn: u64,
+        every_cut: bool,
+        mut judge: Option<Judge<'_>>,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let probe = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
+        drop(self.mount(probe.clone())?);
+        let total = probe.steps();
+        let cuts = if every_cut { 1..=total } else { turn % (total + 1)..=turn % (total + 1) };
+        for cut in cuts {
+            let then = (turn / 7).wrapping_add(cut * 5) % (total + 1);
+            let (left, cuts) = self.crash_in_recovery(image.clone(), turn, [cut, then])?;
+            report.double += u64::from(cuts == 2);
+            let judge = judge.as_mut().map(|j| Judge {
+                digest: j.digest.after(image, &left, j.log),
+                log: j.log,
+                judged: j.judged,
+            });
+            self.survives(left, judge, report)
+                .map_err(|e| format!("{e}\npower lost again after {cut} and {then} steps of recovery"))?;
+        }
+        Ok(())
+    }
+
     /// Recovers an image and checks everything about it.
-    fn survives(&self, image: Image, turn: u64, double: bool, judge: bool) -> Result<(), String> {
-        let image = if double { self.crash_in_recovery(image, turn)? } else { image };
+    fn survives(&self, image: Image, judge: Option<Judge<'_>>, report: &mut Report) -> Result<(), String> {
+        let crashed = image.clone();
         let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
         let volume = self.mount(device.clone())?;
         let seen = observe(&volume).map_err(|e| format!("reading the recovered tree: {e}"))?;
         let returned = self.done.returned_at.iter().take_while(|at| **at <= self.steps).count();
         let started = if self.before_mount { 0 } else { (returned + 1).min(self.ops.len()) };
         check(self.config.how.route, self.ops, &self.done.history, returned, started, &seen)?;
-        if judge {
-            volume.close().map_err(|e| format!("unmounting the survivor: {e}"))?;
+        let Some(judge) = judge else { return Ok(()) };
+        volume.close().map_err(|e| format!("unmounting the survivor: {e}"))?;
+        report.fsck += 1;
+        let left = judge.digest.after(&crashed, &device.live(), judge.log);
+        if judge.judged.insert(left.without_log) {
+            report.used += 1;
             fsck(&device.live())?;
             let volume = self.mount(device.clone())?;
             work_on(&volume)?;
@@ -253,22 +297,20 @@ impl State<'_> {
             .map_err(|e| format!("mounting the crash image: {e}"))
     }
 
-    /// Loses power in the middle of recovery, twice at different places.
-    fn crash_in_recovery(&self, image: Image, turn: u64) -> Result<Image, String> {
-        let probe = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
-        drop(self.mount(probe.clone())?);
-        let total = probe.steps();
-        let mut image = image;
-        for cut in [turn % (total + 1), turn / 7 % (total + 1)] {
+    /// Loses power in the middle of recovery, and of the next one. How many of the two recoveries had got so far.
+    fn crash_in_recovery(&self, image: Image, turn: u64, cuts: [u64; 2]) -> Result<(Image, u32), String> {
+        let (mut image, mut reached) = (image, 0);
+        for cut in cuts {
             let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
             device.cut_at(cut);
             match mount(device.clone(), Arc::new(VirtualClock::default()), self.config.how) {
                 Ok(_) | Err(Error::Device(_) | Error::Journal(_)) => {}
                 Err(e) => return Err(format!("mounting while power fails: {e}")),
             }
+            reached += u32::from(device.is_cut());
             image = device.crash(turn ^ cut.rotate_left(17)).image;
         }
-        Ok(image)
+        Ok((image, reached))
     }
 }
 

@@ -134,6 +134,10 @@ fn changes_data(op: &SimOp) -> bool {
             | SimOp::Truncate(..)
             | SimOp::Punch { .. }
             | SimOp::Allocate { .. }
+            | SimOp::Zero { .. }
+            | SimOp::Collapse { .. }
+            | SimOp::Insert { .. }
+            | SimOp::Copy { .. }
     )
 }
 

@@ -11,6 +11,7 @@ pub mod hostile;
 pub mod model;
 pub mod observe;
 pub mod ops;
+mod outcomes;
 pub mod run;
 pub mod shrink;
 #[cfg(feature = "shuttle")]

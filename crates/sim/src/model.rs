@@ -282,6 +282,10 @@ impl History {
             }),
             SimOp::Sync | SimOp::Step | SimOp::Release | SimOp::Checkpoint => Outcome::Done(None),
             SimOp::Mkdir(_) => Outcome::Refused,
+            SimOp::RenameDir(from, to) => rename_dir(s, from, to),
+            SimOp::Unnamed { place, len, fill } => {
+                self.add_at(s, place, Kind::File(Arc::new(pattern(fill, 0, len))), 0o644)
+            }
             ref data => change_data(s, data),
         }
     }
@@ -302,15 +306,48 @@ fn rename(s: &mut State, from: Place, to: Place) -> Outcome {
     Outcome::Done(Some(id))
 }
 
+/// Below the root; what has the name already must be empty.
+fn rename_dir(s: &mut State, from: u8, to: u8) -> Outcome {
+    let (Some(id), old) = (s.dir_id(from), s.dir_id(to)) else { return Outcome::Refused };
+    if old == Some(id) {
+        return Outcome::Done(Some(id));
+    }
+    if let Some(old) = old {
+        if !s.entries(old).is_empty() {
+            return Outcome::Refused;
+        }
+        s.nodes.remove(&old);
+    }
+    s.entries_mut(ROOT).remove(&dir_name(from));
+    s.entries_mut(ROOT).insert(dir_name(to), id);
+    Outcome::Done(Some(id))
+}
+
+/// The bytes that a copy takes; `None` if it is refused.
+fn copied(s: &State, op: &SimOp) -> Option<Vec<u8>> {
+    let SimOp::Copy { from, at, to, offset, len } = *op else { return None };
+    let (from, to) = (s.find_file(from)?, s.find_file(to)?);
+    let Kind::File(data) = &s.nodes[&from].kind else { return None };
+    let overlap = from == to && at < offset + len && offset < at + len;
+    let end = data.len().min((at + len) as usize);
+    (!overlap).then(|| data.get(at as usize..end).unwrap_or_default().to_vec())
+}
+
 fn change_data(s: &mut State, op: &SimOp) -> Outcome {
     let span = |offset: u32, len: u32| (offset as usize, offset as usize + len as usize);
     let place = match op {
         SimOp::Write { place, .. } | SimOp::Punch { place, .. } | SimOp::Allocate { place, .. } => *place,
-        SimOp::MapWrite { place, .. } | SimOp::Append { place, .. } => *place,
+        SimOp::MapWrite { place, .. } | SimOp::Append { place, .. } | SimOp::Zero { place, .. } => *place,
+        SimOp::Collapse { place, .. } | SimOp::Insert { place, .. } | SimOp::Copy { to: place, .. } => *place,
         SimOp::Truncate(place, _) => *place,
         other => unreachable!("{other:?} changes no data"),
     };
     let Some(id) = s.find_file(place) else { return Outcome::Refused };
+    let copied = match (op, copied(s, op)) {
+        (SimOp::Copy { .. }, None) => return Outcome::Refused,
+        (SimOp::Copy { .. }, Some(nothing)) if nothing.is_empty() => return Outcome::Done(Some(id)),
+        (_, bytes) => bytes.unwrap_or_default(),
+    };
     let node = s.node_mut(id);
     node.journaled = node.flag || has_rule(place);
     let data = s.data_mut(id);
@@ -351,6 +388,34 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
             if data.len() < b {
                 data.resize(b, 0);
             }
+        }
+        SimOp::Zero { offset, len, .. } => {
+            let (a, b) = span(offset, len);
+            if data.len() < b {
+                data.resize(b, 0);
+            }
+            data[a..b].fill(0);
+        }
+        SimOp::Collapse { offset, len, .. } => {
+            let (a, b) = span(offset, len);
+            if b >= data.len() {
+                return Outcome::Refused;
+            }
+            data.drain(a..b);
+        }
+        SimOp::Insert { offset, len, .. } => {
+            let (a, b) = span(offset, len);
+            if a >= data.len() {
+                return Outcome::Refused;
+            }
+            data.splice(a..a, std::iter::repeat_n(0, b - a));
+        }
+        SimOp::Copy { offset, .. } => {
+            let (a, b) = (offset as usize, offset as usize + copied.len());
+            if data.len() < b {
+                data.resize(b, 0);
+            }
+            data[a..b].copy_from_slice(&copied);
         }
         _ => unreachable!("matched above"),
     }

@@ -77,6 +77,40 @@ pub enum SimOp {
         offset: u32,
         len: u32,
     },
+    /// Zeros are read there, and there is space; the file grows to hold it.
+    Zero {
+        place: Place,
+        offset: u32,
+        len: u32,
+    },
+    /// Takes a range out; what follows moves down.
+    Collapse {
+        place: Place,
+        offset: u32,
+        len: u32,
+    },
+    /// Makes room; what follows moves up.
+    Insert {
+        place: Place,
+        offset: u32,
+        len: u32,
+    },
+    /// Bytes of one file, to another or elsewhere in it (`copy_file_range`).
+    Copy {
+        from: Place,
+        at: u32,
+        to: Place,
+        offset: u32,
+        len: u32,
+    },
+    /// A file that is written without a name and then gets one (`O_TMPFILE`, `linkat`).
+    Unnamed {
+        place: Place,
+        len: u32,
+        fill: u8,
+    },
+    /// A directory gets the name of another.
+    RenameDir(u8, u8),
     Chmod(Place, u16),
     SetXattr(Place, u8, u16),
     RemoveXattr(Place, u8),
@@ -139,9 +173,37 @@ fn map_write(rng: &mut StdRng, place: Place) -> SimOp {
     SimOp::MapWrite { place, page: rng.random_range(0..6), at, len, fill: rng.random_range(1..=255) }
 }
 
+/// A call on a range that is neither a write nor a hole: whole blocks where only those will do, mostly.
+fn on_range(rng: &mut StdRng, place: Place, other: Place) -> SimOp {
+    let (offset, len) = range(rng);
+    let (first, blocks) = (rng.random_range(0..12) * 1024, rng.random_range(1..6) * 1024);
+    match rng.random_range(0..10) {
+        0..3 => SimOp::Zero { place, offset, len },
+        3..5 => SimOp::Collapse { place, offset: first, len: blocks },
+        5..7 => SimOp::Insert { place, offset: first, len: blocks },
+        _ => SimOp::Copy {
+            from: other,
+            at: rng.random_range(0..MAX_SIZE / 4),
+            to: place,
+            offset,
+            len: len.min(16 << 10),
+        },
+    }
+}
+
+fn unnamed(rng: &mut StdRng, place: Place) -> SimOp {
+    SimOp::Unnamed { place, len: rng.random_range(0..9000), fill: rng.random_range(1..=255) }
+}
+
 fn one(rng: &mut StdRng) -> SimOp {
     let p = place(rng);
-    match rng.random_range(0..100) {
+    match rng.random_range(0..112) {
+        100..107 => {
+            let other = place(rng);
+            on_range(rng, p, other)
+        }
+        107..110 => unnamed(rng, p),
+        110..112 => SimOp::RenameDir(rng.random_range(1..=DIRS), rng.random_range(1..=DIRS)),
         0..14 => SimOp::Create(p),
         14..17 => SimOp::Mkdir(rng.random_range(1..=DIRS)),
         17..19 => SimOp::Rmdir(rng.random_range(1..=DIRS)),
@@ -196,6 +258,8 @@ pub enum Mix {
     Reuse,
     /// Large requests, new and over each other, in few files.
     Large,
+    /// Ranges of few files are zeroed, taken out, inserted, copied; files come without names.
+    Ranges,
 }
 
 /// A file among few, in the root.
@@ -244,6 +308,34 @@ fn large(rng: &mut StdRng) -> SimOp {
     }
 }
 
+fn ranges(rng: &mut StdRng) -> SimOp {
+    let place = few(rng);
+    match rng.random_range(0..100) {
+        0..8 => SimOp::Create(place),
+        8..26 => {
+            let (offset, len) = range(rng);
+            SimOp::Write { place, offset, len, fill: rng.random_range(1..=255), sync: rng.random_range(0..10) == 0 }
+        }
+        26..60 => {
+            let other = few(rng);
+            on_range(rng, place, other)
+        }
+        60..66 => unnamed(rng, place),
+        66..70 => SimOp::Unlink(place),
+        70..73 => SimOp::Truncate(place, rng.random_range(0..MAX_SIZE)),
+        73..76 => {
+            let (offset, len) = range(rng);
+            SimOp::Punch { place, offset, len }
+        }
+        76..78 => SimOp::JournalData(place, rng.random_range(0..2) == 0),
+        78..85 => SimOp::Fdatasync(place),
+        85..90 => SimOp::Fsync(place),
+        90..92 => SimOp::Checkpoint,
+        92..93 => SimOp::Sync,
+        _ => SimOp::Step,
+    }
+}
+
 fn reuse(rng: &mut StdRng) -> SimOp {
     let p = Place { dir: rng.random_range(0..=DIRS), name: rng.random_range(0..4) };
     match rng.random_range(0..100) {
@@ -279,6 +371,7 @@ pub fn generate(mix: Mix, seed: u64, len: usize) -> Vec<SimOp> {
         Mix::Overwrite => overwrite,
         Mix::Reuse => reuse,
         Mix::Large => large,
+        Mix::Ranges => ranges,
     };
     ops.extend((0..len).map(|_| make(&mut rng)));
     ops

@@ -118,6 +118,19 @@ fn create(v: &Volume, dir: Ino, name: &[u8], kind: NewKind<'_>, mode: u16) -> Re
     Ok(())
 }
 
+fn range(v: &Volume, top: Ino, place: Place, how: Falloc, offset: u32, len: u32) -> Result<()> {
+    v.fallocate(find_file(v, top, place)?, how, u64::from(offset), u64::from(len))
+}
+
+/// A file without a name is made and written, and then gets one; if it cannot, nothing of it is left.
+fn unnamed(v: &Volume, dir: Ino, name: &[u8], bytes: &[u8]) -> Result<()> {
+    let ino = v.create_unnamed(dir, &New { kind: NewKind::File, mode: 0o644, umask: 0, cred: CRED })?.ino;
+    let fill = || if bytes.is_empty() { Ok(0) } else { v.write(ino, 0, bytes, WriteFlags::default()) };
+    let named = fill().and_then(|_| v.link(ino, dir, name)).map(|a| v.forget(a.ino, 1));
+    v.forget(ino, 1);
+    named
+}
+
 /// Does one call. `held` are the inodes that are in use without a name.
 ///
 /// # Errors
@@ -199,15 +212,21 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
             v.write(ino, 0, &pattern(fill, end, len), flags).map(drop)
         }
         SimOp::Truncate(p, size) => v.truncate(find_file(v, top, p)?, u64::from(size)),
-        SimOp::Punch { place, offset, len } => {
-            v.fallocate(find_file(v, top, place)?, Falloc::PunchHole, u64::from(offset), u64::from(len))
+        SimOp::Punch { place, offset, len } => range(v, top, place, Falloc::PunchHole, offset, len),
+        SimOp::Allocate { place, offset, len } => {
+            range(v, top, place, Falloc::Allocate { keep_size: false }, offset, len)
         }
-        SimOp::Allocate { place, offset, len } => v.fallocate(
-            find_file(v, top, place)?,
-            Falloc::Allocate { keep_size: false },
-            u64::from(offset),
-            u64::from(len),
-        ),
+        SimOp::Zero { place, offset, len } => range(v, top, place, Falloc::ZeroRange { keep_size: false }, offset, len),
+        SimOp::Collapse { place, offset, len } => range(v, top, place, Falloc::Collapse, offset, len),
+        SimOp::Insert { place, offset, len } => range(v, top, place, Falloc::Insert, offset, len),
+        SimOp::Copy { from, at, to, offset, len } => {
+            let (from, to) = (find_file(v, top, from)?, find_file(v, top, to)?);
+            v.copy_range(from, u64::from(at), to, u64::from(offset), u64::from(len)).map(drop)
+        }
+        SimOp::Unnamed { place, len, fill } => {
+            unnamed(v, find_dir(v, top, place.dir)?, &place.bytes(), &pattern(fill, 0, len))
+        }
+        SimOp::RenameDir(a, b) => v.rename(top, &dir_name(a), top, &dir_name(b), RenameFlags::default()),
         SimOp::Chmod(p, mode) => {
             let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
             v.setattr(find_file(v, top, p)?, &change).map(drop)

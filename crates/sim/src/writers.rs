@@ -6,10 +6,11 @@
 //! if a call is there, so is every call of another writer that had returned before it began.
 
 use crate::check::{Floors, first_legal, floors};
-use crate::explore::{Config, Effort, Failure, Report, fingerprint, fsck, outcomes};
+use crate::explore::{Config, Effort, Failure, Report, fsck};
 use crate::model::{History, Outcome};
 use crate::observe::{Observed, observe_below};
 use crate::ops::{SimOp, generate};
+use crate::outcomes::{Digest, LogArea, outcomes};
 use crate::run::{How, Route, call_below, mount};
 use quire_device::Clock;
 use quire_device::interleave;
@@ -119,10 +120,15 @@ fn one(config: &Config, base: &Image, seed: u64, effort: Effort, writers: u64) -
 
     let recording = device.recording().expect("it records");
     let (mut report, mut seen) = (Report { runs: 1, ..Report::default() }, HashSet::new());
+    let log = LogArea::of(base).map_err(|e| fail(None, e))?;
+    let (mut durable, mut digest) = (base.clone(), Digest::default());
     for (steps, point) in recording.crash_points_at(|at, _| at >= from) {
-        for (n, crash) in (0u64..).zip(outcomes(&point, effort.outcomes, seed ^ steps.rotate_left(32))) {
+        digest = digest.after(&durable, &point.durable, &log);
+        durable = point.durable.clone();
+        report.moments += 1;
+        for (n, crash) in (0u64..).zip(outcomes(&point, effort, seed ^ steps.rotate_left(32))) {
             report.count(&crash);
-            report.distinct += u64::from(seen.insert(fingerprint(steps, &crash.image, &point)));
+            report.distinct += u64::from(seen.insert(digest.after(&durable, &crash.image, &log).all));
             let judge = effort.fsck_every > 0 && (seed + report.states).is_multiple_of(effort.fsck_every);
             report.fsck += u64::from(judge);
             survives(config.how, &written, steps, crash.image, judge).map_err(|why| fail(Some((steps, n)), why))?;

@@ -8,7 +8,7 @@ use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
 
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
-const EFFORT: Effort = Effort { calls: 70, outcomes: 6, fsck_every: 6, double_every: 9 };
+const EFFORT: Effort = Effort { calls: 70, outcomes: 6, all: 16, fsck_every: 6, double_every: 9, every_cut: false };
 /// Seeds that a broken engine may survive.
 const SEEDS: u64 = 60;
 
@@ -33,6 +33,7 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
         Mutant::SizeBeforeData if !whole && route != Route::Adaptive => {
             Config { mix: Mix::Reuse, leave: Some(220), ..general }
         }
+        Mutant::RemapNotDurable => Config { mix: Mix::Ranges, ..general },
         Mutant::RevokeForgotten | Mutant::FreedReusedEarly => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         _ => general,
     })
