@@ -37,7 +37,9 @@ pub struct Floors {
     /// For each file, its data is at least that after so many calls.
     pub data: BTreeMap<NodeId, usize>,
     /// Files that have told that data was lost: of them each sector is of some version, and no more.
-    pub lossy: std::collections::BTreeSet<NodeId>,
+    pub lossy: BTreeSet<NodeId>,
+    /// Files of whose data nothing is known: a write to them failed.
+    pub unknown: BTreeSet<NodeId>,
 }
 
 /// The promises of the first `returned` calls.
@@ -296,7 +298,7 @@ fn data_matches(
     files: &BTreeMap<NodeId, Path>,
     seen: &Observed,
 ) -> Result<(), String> {
-    for (id, path) in files {
+    for (id, path) in files.iter().filter(|(id, _)| !promised.unknown.contains(id)) {
         let ObservedKind::File(got) = &seen.nodes[path].kind else { continue };
         let shown = String::from_utf8_lossy(path);
         let floor = data_floor(ops, h, promised, *id, k);

@@ -12,7 +12,7 @@
 //! On a full disk each call is done or refused with "no space", whole; nothing leaks: when everything is deleted, all space is
 //! free again, and e2fsck finds nothing.
 
-use crate::check::{first_legal, floors};
+use crate::check::{Floors, first_legal, floors};
 use crate::explore::{Config, fsck};
 use crate::model::{History, Kind, NodeId, Outcome, ROOT};
 use crate::observe::{ObservedKind, observe};
@@ -229,22 +229,10 @@ fn survives(config: &Config, f: &Follower, disk: &PowerLossDevice, seed: u64) ->
     let device = Arc::new(PowerLossDevice::from_image(disk.crash(seed).image, PowerLossOptions::default()));
     let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.how)
         .map_err(|e| format!("mounting after a crash: {e}"))?;
-    let mut seen = observe(&v).map_err(|e| format!("reading after a crash: {e}"))?;
+    let seen = observe(&v).map_err(|e| format!("reading after a crash: {e}"))?;
     let n = f.ops.len();
-    let (mut history, mut promised) = (f.history.clone(), floors(&f.ops, &f.history, n));
-    promised.data.retain(|id, _| !f.tainted.contains(id));
-    // Data that nobody knows is taken out of the comparison.
-    for (path, id) in history.states.iter().flat_map(crate::check::paths).collect::<BTreeSet<_>>() {
-        if f.tainted.contains(&id)
-            && let Some(node) = seen.nodes.get_mut(&path)
-            && let ObservedKind::File(data) = &mut node.kind
-        {
-            data.clear();
-        }
-    }
-    history.forget_data(&f.tainted);
-    promised.lossy.clone_from(&f.lossy);
-    first_legal(config.how.route, &f.ops, &history, &promised, (n, n), &seen)
+    let promised = Floors { lossy: f.lossy.clone(), unknown: f.tainted.clone(), ..floors(&f.ops, &f.history, n) };
+    first_legal(config.how.route, &f.ops, &f.history, &promised, (n, n), &seen)
         .map_err(|e| format!("after a crash: {e}"))?;
     v.close().map_err(|e| format!("unmounting after a crash: {e}"))?;
     fsck(&device.live()).map_err(|e| format!("after a crash: {e}"))

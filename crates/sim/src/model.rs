@@ -192,19 +192,6 @@ impl History {
         self.outcomes[n] = Outcome::Refused;
     }
 
-    /// Files whose data is not known are empty in all states.
-    pub fn forget_data(&mut self, of: &std::collections::BTreeSet<NodeId>) {
-        for s in &mut self.states {
-            for id in of {
-                if let Some(node) = s.nodes.get_mut(id)
-                    && let Kind::File(data) = &mut Arc::make_mut(node).kind
-                {
-                    *data = Arc::default();
-                }
-            }
-        }
-    }
-
     fn add(&mut self, s: &mut State, dir: NodeId, name: Vec<u8>, kind: Kind, mode: u16) -> Outcome {
         let id = self.next;
         self.next += 1;
