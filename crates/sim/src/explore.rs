@@ -203,7 +203,7 @@ pub fn explore_kept(
             report.distinct += u64::from(steps >= mounted_at && seen.insert(digest.all));
             let turn = seed.wrapping_add(report.states);
             let every = |n: u64| n > 0 && turn.is_multiple_of(n);
-            let judge = every(effort.fsck_every).then(|| Judge { digest, log: &log, judged: &mut judged });
+            let judge = every(effort.fsck_every).then_some(Judge { digest, log: &log, judged: &mut judged });
             let state = State { config, done: &done, ops, steps, before_mount: steps < mounted_at };
             let survived = if every(effort.double_every) {
                 state.survives_cuts(&crash.image, turn, effort.every_cut, judge, &mut report)
