@@ -23,6 +23,8 @@ pub mod image;
 #[cfg(feature = "shuttle")]
 pub mod interleave;
 pub mod io;
+#[cfg(not(feature = "shuttle"))]
+mod lock;
 pub mod mem;
 pub mod model;
 pub mod mutant;
@@ -33,6 +35,8 @@ mod segment;
 pub mod sync;
 mod tickets;
 mod uring;
+#[cfg(not(feature = "shuttle"))]
+pub mod virtual_threads;
 
 pub use buf::Buf;
 pub use clock::{Clock, SystemClock, VirtualClock};
@@ -51,3 +55,5 @@ pub use mutant::Mutant;
 pub use open::{OpenError, OpenOptions};
 pub use pace::{Pace, Paced};
 pub use powerloss::{Completion, DiscardAs, PowerLossDevice, PowerLossOptions, Recording};
+#[cfg(not(feature = "shuttle"))]
+pub use virtual_threads::VirtualThreads;

@@ -5,7 +5,9 @@
 //! panic passes on. So a poisoned lock is never looked into: [`lock`] panics.
 
 #[cfg(not(feature = "shuttle"))]
-pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic};
+pub use crate::lock::{Condvar, Mutex, MutexGuard};
+#[cfg(not(feature = "shuttle"))]
+pub use std::sync::{Arc, Weak, atomic};
 #[cfg(not(feature = "shuttle"))]
 pub use std::thread;
 

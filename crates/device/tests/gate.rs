@@ -1,11 +1,11 @@
 //! The flush gate: who shares a flush, who needs his own, and what a failed one means.
 #![cfg(not(feature = "shuttle"))]
 
-use quire_device::sync::{Arc, Condvar, Mutex};
 use quire_device::{
     BlockDevice, Buf, Counted, DeviceError, DeviceInfo, Done, ErrorKind, Fault, FaultKind, Faulty, FlushGate, Io, IoOp,
     MemDevice, Region, Ticket,
 };
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 /// A device whose flushes wait until they are let go.

@@ -1,0 +1,294 @@
+//! Threads in virtual time: real threads of which one runs at a time, on a clock that goes on only when all of them wait.
+//!
+//! So a hundred writers that wait for a modelled disk, for each other's commits and for their own next second behave as they would on a
+//! machine whose processors cost nothing, every run takes the same virtual time, and five minutes pass in seconds.
+//!
+//! ```text
+//! running ──lock is taken, condition, sleep──> waiting ──unlocked, notified, time has come──> ready ──its turn──> running
+//!                       nobody is ready: the clock goes on to the first sleeper; nobody sleeps: a deadlock, said aloud
+//! ```
+//! [`crate::sync`] tells about locks and conditions; this type is the [`Clock`]. Turns go in the order of becoming ready.
+
+use crate::clock::Clock;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Worlds in which threads run now. Zero in every process but a laboratory's.
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static HERE: RefCell<Option<(VirtualThreads, usize)>> = const { RefCell::new(None) };
+}
+
+/// The calling thread's world and its number there.
+fn here() -> Option<(VirtualThreads, usize)> {
+    if WORLDS.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    HERE.with(|h| h.borrow().clone())
+}
+
+/// True if the calling thread waited in virtual time until `place` was woken.
+pub(crate) fn wait_for(place: usize, let_go: impl FnOnce()) -> bool {
+    let Some((world, me)) = here() else { return false };
+    let_go();
+    world.wait_at(me, place);
+    true
+}
+
+/// True if the calling thread lives in virtual time.
+pub(crate) fn is_virtual() -> bool {
+    here().is_some()
+}
+
+/// Wakes who waits at `place`: all, or the first.
+pub(crate) fn wake(place: usize, all: bool) {
+    if let Some((world, _)) = here() {
+        world.wake(place, all);
+    }
+}
+
+/// A world of threads and its clock. Clones share it.
+#[derive(Clone)]
+pub struct VirtualThreads(Arc<World>);
+
+struct World {
+    state: Mutex<State>,
+    /// Wall-clock time at the start, since 1970.
+    epoch: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    now: Duration,
+    running: Option<usize>,
+    ready: VecDeque<usize>,
+    /// By time, then by who slept first.
+    sleeping: BTreeSet<(Duration, u64, usize)>,
+    slept: u64,
+    /// By the address of a lock or a condition.
+    waiting: HashMap<usize, VecDeque<usize>>,
+    seats: Vec<Arc<Condvar>>,
+    /// Threads that have not ended.
+    alive: usize,
+    /// A thread panicked, or all of them wait.
+    broken: bool,
+}
+
+impl Default for VirtualThreads {
+    /// Time starts at zero, the wall clock on 2020-01-01.
+    fn default() -> Self {
+        let epoch = Duration::from_secs(1_577_836_800);
+        VirtualThreads(Arc::new(World { state: Mutex::default(), epoch }))
+    }
+}
+
+impl State {
+    /// Whose turn it is next.
+    fn next(&mut self) -> Option<usize> {
+        if self.ready.is_empty() {
+            let first = self.sleeping.pop_first()?;
+            self.now = self.now.max(first.0);
+            self.ready.push_back(first.2);
+            // All of them whose time it is.
+            while let Some(also) = self.sleeping.first().filter(|s| s.0 <= self.now).copied() {
+                self.sleeping.remove(&also);
+                self.ready.push_back(also.2);
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    /// The running thread lets go.
+    fn pass_on(&mut self) {
+        self.running = self.next();
+        match self.running {
+            Some(next) => self.seats[next].notify_one(),
+            None if self.alive > 0 => {
+                self.broken = true;
+                self.seats.iter().for_each(|seat| seat.notify_one());
+            }
+            None => {}
+        }
+    }
+}
+
+impl VirtualThreads {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A thread that found the world broken has panicked with it.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs these threads to their end, each from the present on; returns what they return, in their order.
+    ///
+    /// # Panics
+    /// If one of them panics, or all that are left wait for something that nobody will do.
+    pub fn run<T: Send>(&self, threads: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> Vec<T> {
+        {
+            let mut s = self.state();
+            assert!(s.alive == 0, "threads run in this world already");
+            s.seats = threads.iter().map(|_| Arc::default()).collect();
+            s.alive = threads.len();
+            s.ready = (0..threads.len()).collect();
+            s.pass_on();
+        }
+        WORLDS.fetch_add(1, Ordering::Relaxed);
+        let done = std::thread::scope(|scope| {
+            let handles: Vec<_> = (threads.into_iter().enumerate())
+                .map(|(me, body)| {
+                    let world = self.clone();
+                    scope.spawn(move || {
+                        HERE.with(|h| *h.borrow_mut() = Some((world.clone(), me)));
+                        let _end = End(&world);
+                        world.sit(world.state(), me);
+                        body()
+                    })
+                })
+                .collect();
+            handles.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+        });
+        WORLDS.fetch_sub(1, Ordering::Relaxed);
+        done.into_iter().map(|d| d.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    }
+
+    /// Waits until it is `me`'s turn.
+    fn sit(&self, mut s: MutexGuard<'_, State>, me: usize) {
+        let seat = s.seats[me].clone();
+        while s.running != Some(me) {
+            assert!(!s.broken, "all threads wait, or one of them panicked");
+            s = seat.wait(s).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wait_at(&self, me: usize, place: usize) {
+        let mut s = self.state();
+        s.waiting.entry(place).or_default().push_back(me);
+        s.pass_on();
+        self.sit(s, me);
+    }
+
+    fn wake(&self, place: usize, all: bool) {
+        let mut s = self.state();
+        let State { waiting, ready, .. } = &mut *s;
+        let Some(queue) = waiting.get_mut(&place) else { return };
+        ready.extend(queue.drain(..if all { queue.len() } else { 1.min(queue.len()) }));
+        if queue.is_empty() {
+            waiting.remove(&place);
+        }
+    }
+}
+
+/// A thread's end, by return or by panic.
+struct End<'a>(&'a VirtualThreads);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let mut s = self.0.state();
+        s.alive -= 1;
+        if std::thread::panicking() {
+            s.broken = true;
+            s.seats.iter().for_each(|seat| seat.notify_one());
+        } else {
+            s.pass_on();
+        }
+    }
+}
+
+impl Clock for VirtualThreads {
+    fn monotonic(&self) -> Duration {
+        self.state().now
+    }
+
+    fn realtime(&self) -> Duration {
+        self.0.epoch + self.monotonic()
+    }
+
+    fn sleep(&self, d: Duration) {
+        self.sleep_until(self.monotonic() + d);
+    }
+
+    /// A thread of the world waits; any other lets time pass at once.
+    fn sleep_until(&self, t: Duration) {
+        let me = here().filter(|(world, _)| Arc::ptr_eq(&world.0, &self.0));
+        let mut s = self.state();
+        let Some((_, me)) = me else {
+            s.now = s.now.max(t);
+            return;
+        };
+        if t <= s.now {
+            return;
+        }
+        s.slept += 1;
+        let place = (t, s.slept, me);
+        s.sleeping.insert(place);
+        s.pass_on();
+        self.sit(s, me);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{self, lock, wait};
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn sleeps_overlap_and_end_in_their_order() {
+        let world = VirtualThreads::default();
+        let seen = sync::Mutex::new(Vec::new());
+        let sleeper = |n: u64| -> Box<dyn FnOnce() -> Duration + Send + '_> {
+            let (world, seen) = (world.clone(), &seen);
+            Box::new(move || {
+                world.sleep(MS(10 * n));
+                lock(seen).push(n);
+                world.sleep(MS(100));
+                world.monotonic()
+            })
+        };
+        assert_eq!(world.run(vec![sleeper(3), sleeper(1), sleeper(2)]), [MS(130), MS(110), MS(120)]);
+        assert_eq!(*lock(&seen), [1, 2, 3]);
+        assert_eq!(world.monotonic(), MS(130));
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_or_a_condition_goes_on_when_it_comes() {
+        let world = VirtualThreads::default();
+        let (value, changed) = (sync::Mutex::new(0), sync::Condvar::new());
+        let waiter = || {
+            let mut v = lock(&value);
+            while *v < 2 {
+                v = wait(&changed, v);
+            }
+            world.monotonic()
+        };
+        // Holds the lock over its sleep: the waiter needs it after it was notified.
+        let holder = || {
+            world.sleep(MS(5));
+            for _ in 0..2 {
+                let mut v = lock(&value);
+                *v += 1;
+                changed.notify_all();
+                world.sleep(MS(10));
+            }
+            world.monotonic()
+        };
+        let locker = || {
+            world.sleep(MS(6));
+            drop(lock(&value));
+            world.monotonic()
+        };
+        let bodies: Vec<Box<dyn FnOnce() -> Duration + Send + '_>> = vec![Box::new(waiter), Box::new(holder), Box::new(locker)];
+        assert_eq!(world.run(bodies), [MS(25), MS(25), MS(25)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "all threads wait")]
+    fn a_deadlock_is_said_aloud() {
+        let (value, changed) = (sync::Mutex::new(()), sync::Condvar::new());
+        VirtualThreads::default().run(vec![Box::new(|| drop(wait(&changed, lock(&value)))) as Box<dyn FnOnce() + Send>]);
+    }
+}
