@@ -69,9 +69,7 @@ impl<T> Mutex<T> {
         match self.0.try_lock() {
             Ok(guard) => Ok(self.guard(guard)),
             Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-            Err(TryLockError::Poisoned(p)) => {
-                Err(TryLockError::Poisoned(PoisonError::new(self.guard(p.into_inner()))))
-            }
+            Err(TryLockError::Poisoned(p)) => Err(TryLockError::Poisoned(PoisonError::new(self.guard(p.into_inner())))),
         }
     }
 

@@ -281,7 +281,8 @@ mod tests {
             drop(lock(&value));
             world.monotonic()
         };
-        let bodies: Vec<Box<dyn FnOnce() -> Duration + Send + '_>> = vec![Box::new(waiter), Box::new(holder), Box::new(locker)];
+        let bodies: Vec<Box<dyn FnOnce() -> Duration + Send + '_>> =
+            vec![Box::new(waiter), Box::new(holder), Box::new(locker)];
         assert_eq!(world.run(bodies), [MS(25), MS(25), MS(25)]);
     }
 
@@ -289,6 +290,7 @@ mod tests {
     #[should_panic(expected = "all threads wait")]
     fn a_deadlock_is_said_aloud() {
         let (value, changed) = (sync::Mutex::new(()), sync::Condvar::new());
-        VirtualThreads::default().run(vec![Box::new(|| drop(wait(&changed, lock(&value)))) as Box<dyn FnOnce() + Send>]);
+        VirtualThreads::default()
+            .run(vec![Box::new(|| drop(wait(&changed, lock(&value)))) as Box<dyn FnOnce() + Send>]);
     }
 }
