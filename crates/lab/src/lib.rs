@@ -6,6 +6,7 @@
 //! - [`work`]: the bank (SQLite), the storm (names), the appenders (bytes); each logs, outside of the mount, what was acknowledged.
 //! - [`tree`], [`walk`]: make a tree from a seed; compare two trees.
 //! - [`accept`]: the acceptance tests, each skipped by name where it cannot run.
+//! - [`rig`]: the library on modelled devices in virtual time; [`studies`]: the papers' experiments on it and on mounts.
 //! - [`mod@bench`]: rotated rounds on one loop device, medians.
 
 pub mod accept;
@@ -15,7 +16,10 @@ pub mod image;
 pub mod judges;
 pub mod mounter;
 pub mod powercut;
+pub mod rig;
 pub mod rng;
+pub mod stats;
+pub mod studies;
 pub mod tree;
 pub mod walk;
 pub mod work;

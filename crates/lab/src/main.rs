@@ -9,6 +9,7 @@ use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::mounter::Mounter;
 use quire_lab::powercut;
+use quire_lab::studies::okeanos;
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
 use quire_lab::work::{append, bank, end, storm, tpcc};
@@ -131,6 +132,15 @@ enum What {
         #[arg(long)]
         seconds: Option<f64>,
     },
+    /// Okeanos: journal traffic, latency and recovery of small synchronous appends, in virtual time
+    ///
+    /// 100 threads by request size (figure 1), streams of 1 Kbit/s and 1 Mbit/s (figure 4), on a modelled 15,000 rpm disk with the
+    /// journal on another. Example: quire-lab okeanos --full
+    Okeanos {
+        /// As long as in the paper
+        #[arg(long)]
+        full: bool,
+    },
     /// Make a tree from a seed
     Tree {
         dir: PathBuf,
@@ -222,6 +232,9 @@ fn main() -> Result<()> {
                     println!("{}", tpcc::run(&db, journal, seed, limit)?);
                 }
             }
+        }
+        What::Okeanos { full } => {
+            okeanos::study(if full { okeanos::Size::FULL } else { okeanos::Size::SHORT })?;
         }
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;

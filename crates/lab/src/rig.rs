@@ -1,0 +1,261 @@
+//! A rig: Quire's library on modelled devices in virtual time. Threads of a workload run on it as many programs do on a machine whose
+//! processors cost nothing; what is left is what the devices cost. Every run of the same workload takes the same time.
+//!
+//! ```text
+//! workload threads ── Volume ── Counted ── Modelled ── MemDevice        [a second such column: the journal's device]
+//! background thread ── step()        one clock: VirtualThreads
+//! ```
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use quire_device::sync::Arc;
+use quire_device::{Clock, Counted, DeviceStats, MemDevice, Model, Modelled, Region, VirtualThreads};
+use quire_fs::file::Step;
+use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume};
+use quire_layout::Ino;
+use quire_layout::features::compat;
+use quire_layout::superblock::{self, Superblock};
+
+use crate::cmd::{command, run, text};
+
+/// A modelled device in memory whose operations are counted.
+pub type Disk = Counted<Modelled<Arc<MemDevice>>>;
+
+/// The UUIDs of the images, so that two runs are alike.
+const UUID: &str = "6f1a62f4-6f3c-4c52-8b5c-0d6a3f1e9c01";
+const LOG_UUID: &str = "6f1a62f4-6f3c-4c52-8b5c-0d6a3f1e9c02";
+
+/// What a rig is made of.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub model: Model,
+    /// Size of the file system, in MiB.
+    pub mib: u64,
+    /// Size of the journal, in MiB.
+    pub journal_mib: u64,
+    /// On a device of its own, of the same model.
+    pub external: bool,
+    /// What mke2fs is told besides.
+    pub mke2fs: Vec<String>,
+    pub options: Options,
+}
+
+impl Plan {
+    /// A profile on a device.
+    #[must_use]
+    pub fn new(model: Model, profile: Profile) -> Self {
+        let options = Options { atime: quire_fs::options::Atime::No, ..Options::default() }.with(profile.choices());
+        Plan { model, mib: 512, journal_mib: 64, external: false, mke2fs: Vec::new(), options }
+    }
+}
+
+/// A mounted volume on modelled devices.
+pub struct Rig {
+    pub world: VirtualThreads,
+    pub volume: Volume,
+    pub fs: Arc<Disk>,
+    pub journal: Option<Arc<Disk>>,
+    memory: Vec<Arc<MemDevice>>,
+    plan: Plan,
+}
+
+/// What was written since some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes to the log, its superblock included.
+    pub journal: u64,
+    /// Bytes to everything else.
+    pub fs: u64,
+    pub writes: u64,
+    pub flushes: u64,
+}
+
+impl Rig {
+    /// Makes the images and mounts.
+    ///
+    /// # Errors
+    /// mke2fs is missing or refuses, the mount fails.
+    pub fn new(plan: &Plan) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let images = images(plan, dir.path())?;
+        Self::on(plan, images.into_iter().map(|bytes| Arc::new(MemDevice::new(bytes))).collect())
+    }
+
+    fn on(plan: &Plan, memory: Vec<Arc<MemDevice>>) -> Result<Self> {
+        let world = VirtualThreads::default();
+        let clock: Arc<dyn Clock> = Arc::new(world.clone());
+        let disk = |memory: &Arc<MemDevice>| -> Arc<Disk> {
+            let modelled = Modelled::new(memory.clone(), plan.model, clock.clone());
+            Arc::new(Counted::with_clock(modelled, clock.clone()))
+        };
+        let fs = disk(&memory[0]);
+        let journal = memory.get(1).map(disk);
+        let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|d| d as Arc<_>) };
+        let volume = Volume::open(devices, clock.clone(), plan.options.clone())?;
+        Ok(Rig { world, volume, fs, journal, memory, plan: plan.clone() })
+    }
+
+    /// Runs threads to their end, with one in the background as a mount has it.
+    pub fn run<'a, T: Send + 'a>(&'a self, bodies: Vec<Box<dyn FnOnce() -> T + Send + 'a>>) -> Vec<T> {
+        let left = &AtomicUsize::new(bodies.len());
+        let mut threads: Vec<Box<dyn FnOnce() -> Option<T> + Send + '_>> = Vec::new();
+        for body in bodies {
+            threads.push(Box::new(move || {
+                let done = body();
+                left.fetch_sub(1, Ordering::Relaxed);
+                Some(done)
+            }));
+        }
+        threads.push(Box::new(move || {
+            while left.load(Ordering::Relaxed) > 0 {
+                match self.volume.step().expect("background work") {
+                    Step::Did => {}
+                    Step::Idle(d) => self.world.sleep(d.clamp(Duration::from_millis(1), Duration::from_millis(250))),
+                }
+            }
+            None
+        }));
+        self.world.run(threads).into_iter().flatten().collect()
+    }
+
+    /// What the devices have counted.
+    #[must_use]
+    pub fn counted(&self) -> Vec<DeviceStats> {
+        std::iter::once(&self.fs).chain(&self.journal).map(|d| d.snapshot()).collect()
+    }
+
+    /// What was written since.
+    #[must_use]
+    pub fn traffic(&self, since: &[DeviceStats]) -> Traffic {
+        let mut t = Traffic::default();
+        for (now, then) in self.counted().iter().zip(since) {
+            let d = now.since(then);
+            for region in Region::ALL {
+                let w = d.region(region).writes;
+                t.writes += w.count;
+                match region {
+                    Region::Log | Region::LogSuperblock => t.journal += w.bytes,
+                    _ => t.fs += w.bytes,
+                }
+            }
+            t.flushes += d.flushes.count;
+        }
+        t
+    }
+
+    /// Makes an empty file.
+    ///
+    /// # Errors
+    /// As [`Volume::create`].
+    pub fn create(&self, parent: Ino, name: &str) -> Result<Ino> {
+        let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred::default() };
+        Ok(self.volume.create(parent, name.as_bytes(), &new)?.ino)
+    }
+
+    /// Loses power now (what the devices had completed stays) and mounts again; returns how long that took, recovery included.
+    ///
+    /// # Errors
+    /// The mount fails.
+    pub fn crash_and_recover(self) -> Result<Duration> {
+        let (memory, plan) = (self.memory.clone(), self.plan.clone());
+        let contents: Vec<Arc<MemDevice>> = memory.iter().map(|m| Arc::new(MemDevice::new(m.snapshot()))).collect();
+        drop(self);
+        let again = Rig::on(&plan, contents)?;
+        let took = again.world.monotonic();
+        again.volume.close()?;
+        Ok(took)
+    }
+
+    /// Unmounts, and asks e2fsck what it thinks of the image.
+    ///
+    /// # Errors
+    /// It does not think well of it.
+    pub fn close(self) -> Result<()> {
+        self.volume.close()?;
+        if self.journal.is_some() {
+            // e2fsck wants to see the journal's device.
+            return Ok(());
+        }
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("image");
+        write_sparse(&path, &self.memory[0].snapshot())?;
+        crate::image::Image::open(&path).check_clean()
+    }
+}
+
+/// The bytes of the file system, and of the journal's device if it has one.
+fn images(plan: &Plan, dir: &Path) -> Result<Vec<Vec<u8>>> {
+    let fs = dir.join("fs");
+    let mut mke2fs = command("mke2fs");
+    mke2fs.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-U", UUID]);
+    mke2fs.args(["-E", &format!("hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0")]);
+    mke2fs.args(&plan.mke2fs);
+    if plan.external {
+        mke2fs.args(["-O", "^has_journal"]);
+    } else {
+        mke2fs.args(["-J", &format!("size={}", plan.journal_mib)]);
+    }
+    run(mke2fs.arg(&fs).arg(format!("{}M", plan.mib)))?;
+    let mut images = vec![read_sparse(&fs)?];
+    if plan.external {
+        let log = dir.join("log");
+        let mut mke2fs = command("mke2fs");
+        mke2fs.args(["-q", "-F", "-b", "4096", "-O", "journal_dev", "-U", LOG_UUID, text(&log)]);
+        run(mke2fs.arg(format!("{}M", plan.journal_mib)))?;
+        let log = read_sparse(&log)?;
+        bind(&mut images[0], &log)?;
+        images.push(log);
+    }
+    Ok(images)
+}
+
+/// Ties a file system to the journal's device. (mke2fs does so only with block devices.)
+fn bind(fs: &mut [u8], log: &[u8]) -> Result<()> {
+    let at = usize::try_from(superblock::OFFSET)?;
+    // s_journal_uuid of the one, s_uuid of the other.
+    fs[at + 0xD0..at + 0xE0].copy_from_slice(&log[at + 0x68..at + 0x78]);
+    let mut sb = Superblock::decode_unverified(&fs[at..at + superblock::SIZE])?;
+    let mut features = sb.features();
+    features.compat |= compat::HAS_JOURNAL;
+    sb.set_features(features);
+    sb.seal();
+    fs[at..at + superblock::SIZE].copy_from_slice(sb.bytes());
+    Ok(())
+}
+
+/// The bytes of a sparse file; memory is only taken for what is there.
+fn read_sparse(path: &Path) -> Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut bytes = vec![0; usize::try_from(size)?];
+    let mut at = 0;
+    while let Ok(from) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+        at = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(from))?;
+        let part = usize::try_from(from)?..usize::try_from(at)?;
+        file.read_exact_at(&mut bytes[part], from)?;
+    }
+    Ok(bytes)
+}
+
+fn write_sparse(path: &Path, bytes: &[u8]) -> Result<()> {
+    const CHUNK: usize = 64 << 10;
+    let file = File::create(path)?;
+    file.set_len(bytes.len() as u64)?;
+    for (n, chunk) in bytes.chunks(CHUNK).enumerate().filter(|(_, c)| c.iter().any(|b| *b != 0)) {
+        file.write_all_at(chunk, (n * CHUNK) as u64)?;
+    }
+    Ok(())
+}
+
+/// A profile by its name.
+///
+/// # Errors
+/// There is none of that name.
+pub fn profile(name: &str) -> Result<Profile> {
+    name.parse().map_err(|e| anyhow!("{e}")).with_context(|| format!("profile {name}"))
+}

@@ -1,0 +1,8 @@
+//! The papers' experiments, and ours: workloads on modelled devices, their tables with the papers' numbers beside ours, and the claims
+//! that they are held to. Most run in virtual time ([`crate::rig`]): exact, cheap, the same on every machine.
+//!
+//! - [`streams`], [`okeanos`]: synchronous small appends on a 15,000 rpm disk.
+
+pub mod claims;
+pub mod okeanos;
+pub mod streams;

@@ -1,0 +1,110 @@
+//! Streams: threads that each append to a file of their own, one write a second, as in Okeanos (USENIX ATC '11, sections 2 and 6). They begin
+//! together, so a commit gathers all who wait for the one before it. A thread that is late goes on at once; it does not catch up.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use quire_device::{Clock, Model};
+use quire_fs::Profile;
+use quire_fs::file::WriteFlags;
+use quire_layout::Ino;
+
+use crate::rig::{Plan, Rig, Traffic};
+use crate::rng::content;
+use crate::stats::Spread;
+
+/// What streams do.
+#[derive(Clone, Copy, Debug)]
+pub struct Streams {
+    pub count: u64,
+    /// Bytes of each write.
+    pub bytes: usize,
+    pub time: Duration,
+    /// Each write is `O_SYNC`.
+    pub synchronous: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub traffic: Traffic,
+    /// Of the writes, in microseconds.
+    pub latency: Spread,
+    pub writes: u64,
+    /// How long it took, in virtual time.
+    pub time: Duration,
+    /// Of a mount after a power loss at the end of it.
+    pub recovery: Duration,
+}
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Runs them on a profile, the journal on a device of its own.
+///
+/// # Errors
+/// The file system fails.
+pub fn run(model: Model, profile: Profile, streams: Streams) -> Result<Outcome> {
+    let need = streams.count * (streams.bytes as u64) * streams.time.as_secs() >> 20;
+    let plan = Plan { external: true, journal_mib: 128, mib: 512 + need * 5 / 4, ..Plan::new(model, profile) };
+    let rig = Rig::new(&plan)?;
+    let files: Vec<Ino> =
+        (0..streams.count).map(|n| rig.create(Ino::ROOT, &format!("stream-{n}"))).collect::<Result<_>>()?;
+    rig.volume.sync()?;
+    let before = rig.counted();
+    let start = rig.world.monotonic();
+    let bodies = files.iter().enumerate().map(|(n, ino)| {
+        let rig = &rig;
+        let body = move || stream(rig, *ino, n as u64, start, streams);
+        Box::new(body) as Box<dyn FnOnce() -> Result<Vec<f64>> + Send + '_>
+    });
+    let latencies: Vec<Vec<f64>> = rig.run(bodies.collect()).into_iter().collect::<Result<_>>()?;
+    let (traffic, time) = (rig.traffic(&before), rig.world.monotonic() - start);
+    let latencies: Vec<f64> = latencies.into_iter().flatten().collect();
+    let writes = latencies.len() as u64;
+    let recovery = rig.crash_and_recover()?;
+    Ok(Outcome { traffic, latency: Spread::of(latencies), writes, time, recovery })
+}
+
+/// One of them; returns the latencies in microseconds.
+fn stream(rig: &Rig, ino: Ino, n: u64, start: Duration, s: Streams) -> Result<Vec<f64>> {
+    let flags = WriteFlags { append: true, sync: s.synchronous, ..WriteFlags::default() };
+    let end = start + s.time;
+    let mut next = start;
+    let mut latencies = Vec::new();
+    let mut at = 0;
+    while next < end {
+        rig.world.sleep_until(next);
+        let began = rig.world.monotonic();
+        rig.volume.write(ino, 0, &content(n, at, s.bytes), flags)?;
+        at += s.bytes as u64;
+        let now = rig.world.monotonic();
+        latencies.push((now - began).as_secs_f64() * 1e6);
+        next = (next + PERIOD).max(now);
+    }
+    Ok(latencies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_alike_to_the_nanosecond_and_commits_gather_writers() {
+        if !crate::cmd::have("mke2fs") {
+            println!("skipped: runs_are_alike: no mke2fs");
+            return;
+        }
+        let streams = Streams { count: 20, bytes: 125, time: Duration::from_secs(5), synchronous: true };
+        let once = run(Model::hdd_15k(), Profile::Wasteless, streams).unwrap();
+        let again = run(Model::hdd_15k(), Profile::Wasteless, streams).unwrap();
+        assert_eq!((once.time, once.traffic), (again.time, again.traffic));
+        assert_eq!(once.writes, 100);
+        let journal = run(Model::hdd_15k(), Profile::Ext4Journal, streams).unwrap();
+        assert!(once.traffic.journal < journal.traffic.journal);
+        // One turn of the disk is 4 ms: without sharing commits 1000 writers could not all write every second.
+        let crowd = Streams { count: 1000, bytes: 125, time: Duration::from_secs(2), synchronous: true };
+        let crowd = run(Model::hdd_15k(), Profile::Wasteless, crowd).unwrap();
+        assert_eq!(crowd.writes, 2000);
+        assert!(crowd.latency.mean < 50_000.0, "{:?}", crowd.latency);
+    }
+}
