@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
+use quire_device::Model;
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::mounter::Mounter;
 use quire_lab::powercut;
-use quire_lab::studies::okeanos;
+use quire_lab::studies::{fileserver, isolation, okeanos};
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
 use quire_lab::work::{append, bank, end, storm, tpcc};
@@ -141,6 +142,28 @@ enum What {
         #[arg(long)]
         full: bool,
     },
+    /// RFJ: a file server of 50 threads on a modelled 7,200 rpm disk, in virtual time
+    ///
+    /// Example: quire-lab fileserver --seconds 60
+    Fileserver {
+        /// Virtual time
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
+    },
+    /// Isolation: append + fsync beside a stream of new data, in virtual time
+    ///
+    /// Example: quire-lab isolation --device hdd7200 --rate 50
+    Isolation {
+        /// free, ssd, samsung840, hdd7200 or hdd15k
+        #[arg(long, default_value = "ssd", value_parser = device)]
+        device: (String, Model),
+        /// What the stream wants, in MB/s
+        #[arg(long, default_value_t = 200)]
+        rate: u64,
+        /// Virtual time
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
     /// Make a tree from a seed
     Tree {
         dir: PathBuf,
@@ -174,6 +197,12 @@ enum Kind {
     Bank,
     Storm,
     Append,
+}
+
+/// A modelled device by its name.
+fn device(name: &str) -> Result<(String, Model), String> {
+    let model = Model::named(name).ok_or_else(|| format!("want one of {}", Model::NAMES.join(", ")))?;
+    Ok((name.to_owned(), model))
 }
 
 fn main() -> Result<()> {
@@ -235,6 +264,13 @@ fn main() -> Result<()> {
         }
         What::Okeanos { full } => {
             okeanos::study(if full { okeanos::Size::FULL } else { okeanos::Size::SHORT })?;
+        }
+        What::Fileserver { seconds } => {
+            fileserver::study(Duration::from_secs(seconds))?;
+        }
+        What::Isolation { device: (name, model), rate, seconds } => {
+            let work = isolation::Work { rate: rate * 1_000_000, time: Duration::from_secs(seconds) };
+            isolation::study(&name, model, work)?;
         }
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;

@@ -26,6 +26,9 @@ use crate::cmd::{command, run, text};
 /// A modelled device in memory whose operations are counted.
 pub type Disk = Counted<Modelled<Arc<MemDevice>>>;
 
+/// What a thread of a workload does.
+pub type Body<'a, T> = Box<dyn FnOnce() -> T + Send + 'a>;
+
 /// The UUIDs of the images, so that two runs are alike.
 const UUID: &str = "6f1a62f4-6f3c-4c52-8b5c-0d6a3f1e9c01";
 const LOG_UUID: &str = "6f1a62f4-6f3c-4c52-8b5c-0d6a3f1e9c02";
@@ -36,6 +39,8 @@ pub struct Plan {
     pub model: Model,
     /// Size of the file system, in MiB.
     pub mib: u64,
+    /// MiB of the device behind the file system, which are nobody's.
+    pub spare_mib: u64,
     /// Size of the journal, in MiB.
     pub journal_mib: u64,
     /// On a device of its own, of the same model.
@@ -50,7 +55,7 @@ impl Plan {
     #[must_use]
     pub fn new(model: Model, profile: Profile) -> Self {
         let options = Options { atime: quire_fs::options::Atime::No, ..Options::default() }.with(profile.choices());
-        Plan { model, mib: 512, journal_mib: 64, external: false, mke2fs: Vec::new(), options }
+        Plan { model, mib: 512, spare_mib: 0, journal_mib: 64, external: false, mke2fs: Vec::new(), options }
     }
 }
 
@@ -101,9 +106,9 @@ impl Rig {
     }
 
     /// Runs threads to their end, with one in the background as a mount has it.
-    pub fn run<'a, T: Send + 'a>(&'a self, bodies: Vec<Box<dyn FnOnce() -> T + Send + 'a>>) -> Vec<T> {
+    pub fn run<'a, T: Send + 'a>(&'a self, bodies: Vec<Body<'a, T>>) -> Vec<T> {
         let left = &AtomicUsize::new(bodies.len());
-        let mut threads: Vec<Box<dyn FnOnce() -> Option<T> + Send + '_>> = Vec::new();
+        let mut threads: Vec<Body<'_, Option<T>>> = Vec::new();
         for body in bodies {
             threads.push(Box::new(move || {
                 let done = body();
@@ -157,6 +162,15 @@ impl Rig {
         Ok(self.volume.create(parent, name.as_bytes(), &new)?.ino)
     }
 
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As [`Volume::create`].
+    pub fn mkdir(&self, parent: Ino, name: &str) -> Result<Ino> {
+        let new = New { kind: NewKind::Dir, mode: 0o755, umask: 0, cred: Cred::default() };
+        Ok(self.volume.create(parent, name.as_bytes(), &new)?.ino)
+    }
+
     /// Loses power now (what the devices had completed stays) and mounts again; returns how long that took, recovery included.
     ///
     /// # Errors
@@ -201,6 +215,7 @@ fn images(plan: &Plan, dir: &Path) -> Result<Vec<Vec<u8>>> {
         mke2fs.args(["-J", &format!("size={}", plan.journal_mib)]);
     }
     run(mke2fs.arg(&fs).arg(format!("{}M", plan.mib)))?;
+    File::options().write(true).open(&fs)?.set_len((plan.mib + plan.spare_mib) << 20)?;
     let mut images = vec![read_sparse(&fs)?];
     if plan.external {
         let log = dir.join("log");

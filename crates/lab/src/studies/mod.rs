@@ -2,7 +2,11 @@
 //! that they are held to. Most run in virtual time ([`crate::rig`]): exact, cheap, the same on every machine.
 //!
 //! - [`streams`], [`okeanos`]: synchronous small appends on a 15,000 rpm disk.
+//! - [`fileserver`]: RFJ's file server on a 7,200 rpm disk.
+//! - [`isolation`]: one thread's fsync beside another's stream.
 
 pub mod claims;
+pub mod fileserver;
+pub mod isolation;
 pub mod okeanos;
 pub mod streams;

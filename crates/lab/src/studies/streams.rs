@@ -9,7 +9,7 @@ use quire_fs::Profile;
 use quire_fs::file::WriteFlags;
 use quire_layout::Ino;
 
-use crate::rig::{Plan, Rig, Traffic};
+use crate::rig::{Body, Plan, Rig, Traffic};
 use crate::rng::content;
 use crate::stats::Spread;
 
@@ -44,7 +44,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// # Errors
 /// The file system fails.
 pub fn run(model: Model, profile: Profile, streams: Streams) -> Result<Outcome> {
-    let need = streams.count * (streams.bytes as u64) * streams.time.as_secs() >> 20;
+    let need = (streams.count * (streams.bytes as u64) * streams.time.as_secs()) >> 20;
     let plan = Plan { external: true, journal_mib: 128, mib: 512 + need * 5 / 4, ..Plan::new(model, profile) };
     let rig = Rig::new(&plan)?;
     let files: Vec<Ino> =
@@ -55,7 +55,7 @@ pub fn run(model: Model, profile: Profile, streams: Streams) -> Result<Outcome> 
     let bodies = files.iter().enumerate().map(|(n, ino)| {
         let rig = &rig;
         let body = move || stream(rig, *ino, n as u64, start, streams);
-        Box::new(body) as Box<dyn FnOnce() -> Result<Vec<f64>> + Send + '_>
+        Box::new(body) as Body<'_, Result<Vec<f64>>>
     });
     let latencies: Vec<Vec<f64>> = rig.run(bodies.collect()).into_iter().collect::<Result<_>>()?;
     let (traffic, time) = (rig.traffic(&before), rig.world.monotonic() - start);

@@ -1,0 +1,216 @@
+//! RFJ's file server: filebench's `fileserver` (create and write a whole file, append, read a whole file, delete, stat; 50 threads, nothing
+//! synchronous) on a modelled 7,200 rpm disk, in virtual time. Reads cost nothing: as in the paper, the files fit into the page cache, which
+//! lies above us.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use quire_device::sync::{Mutex, lock};
+use quire_device::{Clock, Model};
+use quire_fs::Profile;
+use quire_fs::file::WriteFlags;
+use quire_layout::Ino;
+
+use super::claims::{self, Claim};
+use crate::rig::{Body, Plan, Rig, Traffic};
+use crate::rng::{Rng, content};
+use crate::stats::float;
+
+/// What the server does; the defaults are filebench's, on a tenth of the files.
+#[derive(Clone, Copy, Debug)]
+pub struct Server {
+    pub threads: u64,
+    pub files: u64,
+    /// Mean size of a whole file; sizes are even between half of it and half more.
+    pub mean: u64,
+    /// Mean size of what is appended.
+    pub append: u64,
+    pub time: Duration,
+}
+
+impl Server {
+    #[must_use]
+    pub fn new(time: Duration) -> Self {
+        Server { threads: 50, files: 2000, mean: 128 << 10, append: 16 << 10, time }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// File operations: creates, writes, appends, reads, deletes, stats.
+    pub operations: u64,
+    pub bytes: u64,
+    /// Blocks that were written, and those of them that held data before.
+    pub blocks: u64,
+    pub overwritten: u64,
+    pub traffic: Traffic,
+    pub time: Duration,
+}
+
+/// A file of the set, and its size.
+#[derive(Clone, Debug)]
+struct Entry {
+    name: String,
+    ino: Ino,
+    size: u64,
+}
+
+/// Its reads are served by the page cache.
+const DISK: fn() -> Model = || Model { cached: true, ..Model::hdd_7200() };
+const BLOCK: u64 = 4096;
+const DIRECTORIES: u64 = 20;
+/// What an operation takes beside the disk: 160 us on one of 8 cores that 50 threads share.
+const CPU: Duration = Duration::from_millis(1);
+
+/// Runs the server on a profile.
+///
+/// # Errors
+/// The file system fails.
+pub fn run(model: Model, profile: Profile, server: Server) -> Result<Outcome> {
+    let mut plan = Plan { mib: 2048, journal_mib: 128, ..Plan::new(model, profile) };
+    // As much as the page cache of a small server may hold dirty.
+    plan.options.cache_bytes = 256 << 20;
+    let rig = Rig::new(&plan)?;
+    let dirs: Vec<Ino> = (0..DIRECTORIES).map(|n| rig.mkdir(Ino::ROOT, &format!("dir-{n}"))).collect::<Result<_>>()?;
+    let mut rng = Rng::new(&[1, 0xF5]);
+    let mut set = Vec::new();
+    let mut sink = Outcome::default();
+    for n in 0..server.files {
+        set.push(make(&rig, &dirs, &format!("first-{n}"), &mut rng, server, &mut sink)?);
+    }
+    rig.volume.sync()?;
+    rig.volume.checkpoint()?;
+    let set = Mutex::new(set);
+    let (before, start) = (rig.counted(), rig.world.monotonic());
+    let bodies = (0..server.threads).map(|n| {
+        let (rig, dirs, set) = (&rig, &dirs, &set);
+        let body = move || serve(rig, dirs, set, n, start + server.time, server);
+        Box::new(body) as Body<'_, Result<Outcome>>
+    });
+    let outcomes: Vec<Outcome> = rig.run(bodies.collect()).into_iter().collect::<Result<_>>()?;
+    let mut sum = Outcome { traffic: rig.traffic(&before), time: rig.world.monotonic() - start, ..Outcome::default() };
+    for o in outcomes {
+        sum.operations += o.operations;
+        sum.bytes += o.bytes;
+        sum.blocks += o.blocks;
+        sum.overwritten += o.overwritten;
+    }
+    rig.close()?;
+    Ok(sum)
+}
+
+/// Of one turn of a thread.
+const OPERATIONS: u64 = 6;
+
+/// One thread.
+fn serve(rig: &Rig, dirs: &[Ino], set: &Mutex<Vec<Entry>>, n: u64, end: Duration, server: Server) -> Result<Outcome> {
+    let mut rng = Rng::new(&[n, 0xF5]);
+    let mut done = Outcome::default();
+    let mut round = 0;
+    while rig.world.monotonic() < end {
+        let entry = make(rig, dirs, &format!("file-{n}-{round}"), &mut rng, server, &mut done)?;
+        lock(set).push(entry);
+        let mut entry = take(set, &mut rng);
+        let len = server.append / 2 + rng.below(server.append);
+        write(rig, &mut entry, len, &mut done)?;
+        lock(set).push(entry);
+        // A whole file is read, from the page cache above; another is deleted, and one is looked at.
+        let entry = take(set, &mut rng);
+        rig.volume.unlink(parent(dirs, &entry), entry.name.as_bytes())?;
+        rig.volume.forget(entry.ino, 1);
+        let entry = take(set, &mut rng);
+        let attr = rig.volume.getattr(entry.ino)?;
+        anyhow::ensure!(attr.size == entry.size, "{} has {} bytes, {} were written", entry.name, attr.size, entry.size);
+        lock(set).push(entry);
+        done.operations += OPERATIONS;
+        rig.world.sleep(CPU * u32::try_from(OPERATIONS)?);
+        round += 1;
+    }
+    Ok(done)
+}
+
+/// Takes a file for itself.
+fn take(set: &Mutex<Vec<Entry>>, rng: &mut Rng) -> Entry {
+    let mut set = lock(set);
+    let n = rng.index(set.len());
+    set.swap_remove(n)
+}
+
+fn parent(dirs: &[Ino], entry: &Entry) -> Ino {
+    let sum: usize = entry.name.bytes().map(usize::from).sum();
+    dirs[sum % dirs.len()]
+}
+
+/// Creates a file and writes it whole.
+fn make(rig: &Rig, dirs: &[Ino], name: &str, rng: &mut Rng, server: Server, done: &mut Outcome) -> Result<Entry> {
+    let mut entry = Entry { name: name.to_owned(), ino: Ino(0), size: 0 };
+    entry.ino = rig.create(parent(dirs, &entry), name)?;
+    write(rig, &mut entry, server.mean / 2 + rng.below(server.mean), done)?;
+    Ok(entry)
+}
+
+/// Appends.
+fn write(rig: &Rig, entry: &mut Entry, len: u64, done: &mut Outcome) -> Result<()> {
+    let data = content(u64::from(entry.ino.0), entry.size, usize::try_from(len)?);
+    rig.volume.write(entry.ino, entry.size, &data, WriteFlags::default())?;
+    let (from, to) = (entry.size, entry.size + len);
+    done.blocks += to.div_ceil(BLOCK) - from / BLOCK;
+    done.overwritten += u64::from(!from.is_multiple_of(BLOCK));
+    done.bytes += len;
+    entry.size = to;
+    Ok(())
+}
+
+const PROFILES: [Profile; 5] =
+    [Profile::Ext4Journal, Profile::Ext4Ordered, Profile::Ext4Writeback, Profile::Rfj, Profile::Auto];
+
+/// Runs it on all and prints; returns how many claims are not held.
+///
+/// # Errors
+/// A file system failed.
+pub fn study(time: Duration) -> Result<usize> {
+    let outcomes: Vec<Outcome> = PROFILES.iter().map(|p| run(DISK(), *p, Server::new(time))).collect::<Result<_>>()?;
+    println!(
+        "\nRFJ, figure 8: file server of 50 threads on the modelled 7,200 rpm disk, {} s of virtual time\n",
+        time.as_secs()
+    );
+    println!("| profile | operations/s | written, MB/s | journal, MB/s | file system, MB/s | overwritten blocks |");
+    println!("|---|---|---|---|---|---|");
+    let rate = |o: &Outcome| float(o.operations) / o.time.as_secs_f64();
+    for (profile, o) in PROFILES.iter().zip(&outcomes) {
+        let mb = |bytes: u64| float(bytes) / 1e6 / o.time.as_secs_f64();
+        println!(
+            "| {profile} | {:.0} | {:.1} | {:.1} | {:.1} | {:.2} % |",
+            rate(o),
+            mb(o.bytes),
+            mb(o.traffic.journal),
+            mb(o.traffic.fs),
+            100.0 * float(o.overwritten) / float(o.blocks)
+        );
+    }
+    let against = |other: usize| rate(&outcomes[3]) / rate(&outcomes[other]);
+    let claims = [
+        Claim::at_least("rfj / ext4-journal (the paper: almost 5)", against(0), 3.0),
+        Claim::at_least("rfj / ext4-ordered (the paper: above 1)", against(1), 1.0),
+        Claim::at_least("rfj / ext4-writeback (the paper: almost 1)", against(2), 0.9),
+    ];
+    Ok(claims::print("RFJ", &claims))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_serves_and_most_blocks_are_new() {
+        if !crate::cmd::have("mke2fs") {
+            println!("skipped: the_server_serves: no mke2fs");
+            return;
+        }
+        let server = Server { threads: 5, files: 50, ..Server::new(Duration::from_secs(1)) };
+        let once = run(DISK(), Profile::Rfj, server).unwrap();
+        assert!(once.operations >= 30 && once.overwritten * 10 < once.blocks, "{once:?}");
+        assert_eq!(run(DISK(), Profile::Rfj, server).unwrap().traffic, once.traffic);
+    }
+}
