@@ -83,7 +83,8 @@ impl Volume {
             loop {
                 let idle = match volume.step() {
                     Ok(Step::Did) => Duration::ZERO,
-                    Ok(Step::Idle(d)) => d,
+                    // What is due may be with somebody: it is looked for again a little later.
+                    Ok(Step::Idle(d)) => d.max(BREATH),
                     Err(e) => {
                         volume.note_error(&e);
                         volume.inner.options.commit_interval
@@ -104,6 +105,8 @@ impl Volume {
     }
 }
 
+/// Shortest pause of a thread that found nothing to do.
+const BREATH: Duration = Duration::from_millis(1);
 /// Longest pause of the thread: how late it may notice that much has become dirty.
 const PAUSE: Duration = Duration::from_millis(250);
 

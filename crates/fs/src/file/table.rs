@@ -1,7 +1,7 @@
 //! All files with pending data: found by inode number, queued by age, bounded together.
 //!
 //! Guarantees (docs/invariants.md):
-//! - F4: a file with pending data, a reader or a round is found by everybody who asks for it;
+//! - F4: a file with pending data, a reader or a round is found by everybody who asks for it, and one without is queued for nobody;
 //! - F5: the pages that are not clean number at most the limit, plus one request of each writer;
 //! - F6: an error of a write-back stays with its inode until the inode is freed: every later fsync reports it.
 //!
@@ -221,8 +221,16 @@ impl Drop for FileRef<'_> {
     fn drop(&mut self) {
         let mut t = lock(&self.files.table);
         // The table's and mine: nobody else holds it, and nobody can get it without the table's lock (F4).
-        if Arc::strong_count(&self.file) == 2 && self.file.lock().is_idle() {
+        if Arc::strong_count(&self.file) != 2 {
+            return;
+        }
+        let mut s = self.file.lock();
+        if s.is_idle() {
             t.files.remove(&self.file.ino);
+            // What was queued may have been cut off.
+            if let Some(mark) = s.mark.take() {
+                t.queue.remove(&mark);
+            }
         }
     }
 }

@@ -140,6 +140,27 @@ fn ranges_are_copied() {
     b.check();
 }
 
+/// F4: a file whose pending pages were dropped is queued for nobody, so background work does not look for it again and again.
+#[test]
+fn what_is_cut_off_is_not_waited_for() {
+    for route in [Route::Ordered, Route::Auto] {
+        let b = bench(route);
+        let v = &b.volume;
+        let from_cache = WriteFlags { from_cache: true, ..WriteFlags::default() };
+        for n in 0..10 {
+            v.write(file(0), 0, &[1; 40_960], WriteFlags::default()).unwrap();
+            v.fsync(file(0), false).unwrap();
+            v.write(file(0), n * 4096, &[2; 4096], from_cache).unwrap();
+            match n % 2 {
+                0 => v.truncate(file(0), 0).unwrap(),
+                _ => v.fallocate(file(0), Falloc::PunchHole, n * 4096, 4096).unwrap(),
+            }
+        }
+        assert_eq!((v.inner.files.pages(), v.inner.files.oldest_since()), (0, None), "{route:?}");
+        b.check();
+    }
+}
+
 /// Steps do what is due and no more, by a clock of their own.
 #[test]
 fn steps_write_back_and_commit_in_their_time() {
