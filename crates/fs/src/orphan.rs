@@ -197,6 +197,9 @@ fn file(op: &mut Op<'_>) -> Result<Option<Arc<OrphanFile>>> {
     }
     let (ino, bs) = (op.sb().orphan_file_ino(), op.sb().block_size());
     let bad = |why| Corrupt::new(Structure::OrphanFile, why).of(ino.0);
+    if ino < op.sb().first_ino() {
+        return Err(bad("a reserved inode").into());
+    }
     let inode = op.inode(ino)?;
     if !inode.is_file() || inode.links() == 0 {
         return Err(bad("not a regular file").into());
@@ -218,6 +221,9 @@ fn file(op: &mut Op<'_>) -> Result<Option<Arc<OrphanFile>>> {
     op.state_mut().orphans.file = Some(file.clone());
     Ok(Some(file))
 }
+
+/// Blocks of the orphan file that one operation reads.
+const BLOCKS_AT_ONCE: usize = 64;
 
 /// What [`Volume::process_orphans`] has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -276,18 +282,26 @@ impl Volume {
 
     /// The slots in use of the orphan file.
     fn read_orphan_file(&self, list: &[(Ino, Place)]) -> Result<Vec<(Ino, Place)>> {
-        let slots = self.run(|op| {
-            let Some(file) = file(op)? else { return Ok(Vec::new()) };
-            op.want(file.blocks.iter().copied())?;
-            let bytes = op.sb().block_size().bytes();
-            let mut out = Vec::new();
-            for block in file.blocks.iter().copied() {
-                let image = op.block(block, |b| orphan_file::check(b, block, file.seed))?;
-                let used = (0..orphan_file::slots(bytes)).map(|n| (orphan_file::slot(&image[..bytes], n), n));
-                out.extend(used.filter(|(i, _)| *i != Ino(0)).map(|(i, slot)| (i, Place::File { block, slot })));
-            }
-            Ok(out)
-        })?;
+        let Some(file) = self.run(file)? else { return Ok(Vec::new()) };
+        let (mut slots, mut room) = (Vec::new(), None);
+        // A piece at a time: a file may be larger than the cache.
+        for (n, blocks) in (0..).zip(file.blocks.chunks(BLOCKS_AT_ONCE)) {
+            let (used, free) = self.run(|op| {
+                op.want(blocks.iter().copied())?;
+                let bytes = op.sb().block_size().bytes();
+                let (mut out, mut free) = (Vec::new(), None);
+                for (i, block) in (n * BLOCKS_AT_ONCE..).zip(blocks.iter().copied()) {
+                    let image = op.block(block, |b| orphan_file::check(b, block, file.seed))?;
+                    let used = (0..orphan_file::slots(bytes)).map(|n| (orphan_file::slot(&image[..bytes], n), n));
+                    out.extend(used.filter(|(i, _)| *i != Ino(0)).map(|(i, slot)| (i, Place::File { block, slot })));
+                    free = free.or(orphan_file::free_slot(&image[..bytes]).map(|_| i));
+                }
+                Ok((out, free))
+            })?;
+            slots.extend(used);
+            room = room.or(free);
+        }
+        lock(&self.inner.state).orphans.room = room.unwrap_or(0);
         let mut seen: HashSet<Ino> = list.iter().map(|(ino, _)| *ino).collect();
         for (ino, _) in &slots {
             if !seen.insert(*ino) {

@@ -37,6 +37,8 @@ pub struct Config {
 pub struct Effort {
     /// Calls in a run.
     pub calls: usize,
+    /// About so many moments of a run, chosen by seed; 0: all of them.
+    pub moments: u64,
     /// Outcomes made of each moment by seed.
     pub outcomes: u64,
     /// Where a moment has at most so many outcomes, all of them are made.
@@ -192,7 +194,9 @@ pub fn explore_kept(
     let (mut durable, mut digest) = (base.clone(), Digest::default());
     // The moments before are the same for every seed: some see them.
     let from = if seed % 8 == 1 { 0 } else { mounted_at };
-    for (steps, point) in recording.crash_points_at(|at, _| at >= from) {
+    let stride = if effort.moments == 0 { 1 } else { (recording.len() as u64 / effort.moments).max(1) };
+    let chosen = |at: u64| seed.wrapping_add(at).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20) % stride == 0;
+    for (steps, point) in recording.crash_points_at(|at, _| at >= from && chosen(at)) {
         digest = digest.after(&durable, &point.durable, &log);
         durable = point.durable.clone();
         report.moments += 1;

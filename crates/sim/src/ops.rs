@@ -260,6 +260,8 @@ pub enum Mix {
     Large,
     /// Ranges of few files are zeroed, taken out, inserted, copied; files come without names.
     Ranges,
+    /// Small changes, each made durable, and hardly ever a checkpoint: the log goes round, and what is oldest in it goes home.
+    Long,
 }
 
 /// A file among few, in the root.
@@ -336,6 +338,25 @@ fn ranges(rng: &mut StdRng) -> SimOp {
     }
 }
 
+fn long(rng: &mut StdRng) -> SimOp {
+    let place = Place { dir: rng.random_range(0..=1), name: rng.random_range(0..4) };
+    match rng.random_range(0..200) {
+        0..30 => SimOp::Create(place),
+        30..80 => {
+            let (offset, len) = (rng.random_range(0..8000), rng.random_range(1..2500));
+            SimOp::Write { place, offset, len, fill: rng.random_range(1..=255), sync: rng.random_range(0..8) == 0 }
+        }
+        80..90 => SimOp::SetXattr(place, rng.random_range(0..2), rng.random_range(1..60)),
+        90..96 => SimOp::Unlink(place),
+        96..102 => SimOp::Truncate(place, rng.random_range(0..6000)),
+        102..108 => SimOp::Chmod(place, rng.random_range(0..0o1000)),
+        108..112 => SimOp::JournalData(place, rng.random_range(0..2) == 0),
+        112..196 => SimOp::Fsync(place),
+        196..199 => SimOp::Step,
+        _ => SimOp::FsyncDir(place.dir),
+    }
+}
+
 fn reuse(rng: &mut StdRng) -> SimOp {
     let p = Place { dir: rng.random_range(0..=DIRS), name: rng.random_range(0..4) };
     match rng.random_range(0..100) {
@@ -372,6 +393,7 @@ pub fn generate(mix: Mix, seed: u64, len: usize) -> Vec<SimOp> {
         Mix::Reuse => reuse,
         Mix::Large => large,
         Mix::Ranges => ranges,
+        Mix::Long => long,
     };
     ops.extend((0..len).map(|_| make(&mut rng)));
     ops

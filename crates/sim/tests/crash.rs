@@ -10,7 +10,8 @@ use quire_sim::shrink::shrink;
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
 /// A log in which a request of 1 MiB is atomic.
 const MKE2FS_LARGE: &[&str] = &["-t", "ext4", "-b", "4096", "-N", "256", "-J", "size=16", "-m", "0"];
-const EFFORT: Effort = Effort { calls: 60, outcomes: 6, all: 16, fsck_every: 40, double_every: 9, every_cut: false };
+const EFFORT: Effort =
+    Effort { calls: 60, moments: 0, outcomes: 6, all: 16, fsck_every: 40, double_every: 9, every_cut: false };
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -108,7 +109,8 @@ fn auto() {
 /// writes, and some tears), each judged by e2fsck; one in nine loses power again at every step of its recovery, and then again.
 #[test]
 fn exhaustive() {
-    let effort = Effort { calls: 24, outcomes: 12, all: 1 << 8, fsck_every: 1, double_every: 9, every_cut: true };
+    let effort =
+        Effort { calls: 24, moments: 0, outcomes: 12, all: 1 << 8, fsck_every: 1, double_every: 9, every_cut: true };
     let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
     for (name, how) in [
         ("ordered", Route::Ordered.into()),
@@ -128,10 +130,29 @@ fn exhaustive() {
     }
 }
 
+/// Long runs, of which some moments are looked at: the log goes round, and checkpoints pass parts of it (and of chains of deltas).
+#[test]
+fn long_runs() {
+    let effort = Effort { calls: 3000, moments: 40, ..effort() };
+    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    for (name, how) in [
+        ("ordered", Route::Ordered.into()),
+        ("journal", Route::Journal.into()),
+        ("auto", Route::Auto.into()),
+        ("ordered_delta_checksum", quire(Route::Ordered, Record::Delta)),
+        ("journal_delta_checksum", quire(Route::Journal, Record::Delta)),
+        ("auto_range_checksum", quire(Route::Auto, Record::Range)),
+    ] {
+        let config = Config { how, mix: Mix::Long, ..config(name, Route::Ordered) };
+        explore_states(&config, number("QUIRE_SIM_STATES").unwrap_or(5_200) / 20, effort);
+    }
+}
+
 /// Requests of 1 MiB are whole or absent where requests are.
 #[test]
 fn atomic_requests() {
-    let effort = Effort { calls: 24, outcomes: 4, all: 16, fsck_every: 60, double_every: 9, every_cut: false };
+    let effort =
+        Effort { calls: 24, moments: 0, outcomes: 4, all: 16, fsck_every: 60, double_every: 9, every_cut: false };
     for (name, route) in [("journal", Route::Journal), ("overwrite", Route::Overwrite), ("auto", Route::Auto)] {
         let config = Config { mix: Mix::Large, mke2fs: MKE2FS_LARGE, size: "64M", ..config(name, route) };
         explore_states(&config, number("QUIRE_SIM_STATES").unwrap_or(3_000) / 10, effort);

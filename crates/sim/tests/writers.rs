@@ -7,7 +7,8 @@ use quire_sim::run::Route;
 use quire_sim::writers::explore;
 
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
-const EFFORT: Effort = Effort { calls: 24, outcomes: 4, all: 8, fsck_every: 40, double_every: 0, every_cut: false };
+const EFFORT: Effort =
+    Effort { calls: 24, moments: 0, outcomes: 4, all: 8, fsck_every: 40, double_every: 0, every_cut: false };
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

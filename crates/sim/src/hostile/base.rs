@@ -20,6 +20,8 @@ pub enum By {
     VolumeDeep,
     /// debugfs: what Quire reads only.
     Debugfs,
+    /// Quire: one of each structure, so few that every bit of all of them can be flipped.
+    Tiny,
 }
 
 /// How a base image is made.
@@ -73,6 +75,18 @@ pub const RECIPES: &[Recipe] = &[
     },
 ];
 
+const fn tiny(name: &'static str, dirty: bool, mke2fs: &'static [&'static str]) -> Recipe {
+    Recipe { name, size: "2304K", mke2fs, dirty, external: false, by: By::Tiny }
+}
+
+/// Images whose metadata is swept bit by bit, whole.
+pub const TINY: &[Recipe] = &[
+    tiny("tiny", false, &["-t", "ext4", "-O", "metadata_csum,64bit,orphan_file,^resize_inode"]),
+    tiny("tiny-plain", false, &["-t", "ext4", "-O", "^metadata_csum,^64bit,^uninit_bg,^resize_inode"]),
+    tiny("tiny-ext3", true, &["-t", "ext3", "-I", "128", "-O", "^resize_inode"]),
+    tiny("tiny-dirty", true, &["-t", "ext4", "-O", "metadata_csum,64bit,^resize_inode"]),
+];
+
 /// A sound image and where its metadata is.
 #[derive(Clone, Debug)]
 pub struct Base {
@@ -97,7 +111,11 @@ impl Base {
     pub fn new(r: &Recipe) -> Self {
         let has = |option: &str| r.mke2fs.contains(&option);
         let mut args = make::FIXED.to_vec();
-        args.extend(if has("-b") { &[][..] } else { SMALL });
+        args.extend(match r.by {
+            By::Tiny => &["-b", "1024", "-N", "32"][..],
+            _ if has("-b") => &[],
+            _ => SMALL,
+        });
         args.extend(if has("-J") || r.external || r.name == "no-log" { &[][..] } else { LOG });
         args.extend(r.mke2fs);
         let mut bytes = quire_fs::testing::mke2fs(r.size, &args);
@@ -115,7 +133,7 @@ impl Base {
         };
         if r.by != By::Debugfs {
             let v = open();
-            fill(&v).expect("fill");
+            if r.by == By::Tiny { fill_tiny(&v) } else { fill(&v) }.expect("fill");
             if r.by == By::VolumeDeep {
                 three_levels(&v).expect("fill");
             }
@@ -123,7 +141,7 @@ impl Base {
         }
         if r.dirty {
             let v = open();
-            leave(&v).expect("leave");
+            if r.by == By::Tiny { leave_tiny(&v) } else { leave(&v) }.expect("leave");
         }
         let bytes = device.snapshot();
         let sb = Superblock::decode(&bytes[1024..2048]).expect("a sound superblock");
@@ -233,6 +251,43 @@ fn three_levels(v: &Volume) -> Result<()> {
     Ok(())
 }
 
+/// One of each structure: a map with a node of its own (a double indirect block, where maps are so), an attribute block, directories with
+/// and without an index, links, a special file.
+fn fill_tiny(v: &Volume) -> Result<()> {
+    let root = Ino::ROOT;
+    v.rmdir(root, b"lost+found")?;
+    let holes = make(v, root, "holes", NewKind::File)?;
+    for n in 0..6 {
+        v.write(holes, n * 2048, &[7; 1024], WriteFlags::default())?;
+    }
+    v.write(holes, 300 << 10, b"far away", WriteFlags::default())?;
+    v.setxattr(holes, b"user.short", b"value", XattrFlags::Any)?;
+    v.setxattr(holes, b"user.long", &[b'v'; 300], XattrFlags::Any)?;
+    make(v, root, "fast", NewKind::Symlink(b"holes"))?;
+    make(v, root, "slow", NewKind::Symlink(&[b'x'; 200]))?;
+    make(v, root, "pipe", NewKind::Node { file_type: mode::FIFO, device: (0, 0) })?;
+    let dir = make(v, root, "indexed", NewKind::Dir)?;
+    for n in 0..7 {
+        v.link_as(holes, dir, &format!("{n:0200}"))?;
+    }
+    let below = make(v, dir, "below", NewKind::Dir)?;
+    make(v, below, "file", NewKind::File)?;
+    Ok(())
+}
+
+/// A transaction with a revoke, one with an orphan, and then nothing.
+fn leave_tiny(v: &Volume) -> Result<()> {
+    let dir = make(v, Ino::ROOT, "later", NewKind::Dir)?;
+    make(v, dir, "file", NewKind::File)?;
+    v.sync()?;
+    v.unlink(dir, b"file")?;
+    v.rmdir(Ino::ROOT, b"later")?;
+    let open = v.lookup(Ino::ROOT, b"slow")?;
+    v.unlink(Ino::ROOT, b"slow")?;
+    assert_eq!(open.links, 1);
+    v.commit_all()
+}
+
 trait LinkAs {
     fn link_as(&self, ino: Ino, dir: Ino, name: &str) -> Result<Ino>;
 }
@@ -252,7 +307,10 @@ fn leave(v: &Volume) -> Result<()> {
         let ino = make(v, dir, &format!("file {n}"), NewKind::File)?;
         v.write(ino, 0, &[1; 3000], WriteFlags::default())?;
     }
+    make(v, dir, "gone", NewKind::Dir)?;
     v.sync()?;
+    // Its block has an image in the log: a revoke.
+    v.rmdir(dir, b"gone")?;
     for n in 0..20 {
         v.unlink(dir, format!("file {n}").as_bytes())?;
     }
