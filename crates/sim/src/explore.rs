@@ -194,8 +194,9 @@ pub fn explore_kept(
     let (mut durable, mut digest) = (base.clone(), Digest::default());
     // The moments before are the same for every seed: some see them.
     let from = if seed % 8 == 1 { 0 } else { mounted_at };
-    let stride = if effort.moments == 0 { 1 } else { (recording.len() as u64 / effort.moments).max(1) };
-    let chosen = |at: u64| seed.wrapping_add(at).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20) % stride == 0;
+    let stride = (recording.len() as u64).checked_div(effort.moments).unwrap_or(1).max(1);
+    let mixed = |at: u64| seed.wrapping_add(at).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20);
+    let chosen = |at| mixed(at).is_multiple_of(stride);
     for (steps, point) in recording.crash_points_at(|at, _| at >= from && chosen(at)) {
         digest = digest.after(&durable, &point.durable, &log);
         durable = point.durable.clone();
