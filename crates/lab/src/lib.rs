@@ -18,6 +18,7 @@ pub mod mounter;
 pub mod powercut;
 pub mod rig;
 pub mod rng;
+pub mod served;
 pub mod stats;
 pub mod studies;
 pub mod tree;

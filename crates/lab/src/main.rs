@@ -10,7 +10,8 @@ use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::mounter::Mounter;
 use quire_lab::powercut;
-use quire_lab::studies::{fileserver, isolation, okeanos};
+use quire_lab::served::{Kind as DeviceKind, Served};
+use quire_lab::studies::{fileserver, isolation, okeanos, sqlite};
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
 use quire_lab::work::{append, bank, end, storm, tpcc};
@@ -132,6 +133,44 @@ enum What {
         /// How long to run, instead
         #[arg(long)]
         seconds: Option<f64>,
+    },
+    /// JoJ: SQLite's transactions on mounts of one device, own or modelled (root); ratios to the first
+    ///
+    /// Example: quire-lab sqlite --device ssd --rounds 3 --small 200 --large 3000 --mounter kernel:data=ordered --mounter quire
+    Sqlite {
+        /// own, free, ssd, samsung840, hdd7200 or hdd15k
+        #[arg(long, default_value = "own")]
+        device: DeviceKind,
+        /// kernel, fuse2fs or quire, with :OPTIONS; may be repeated
+        #[arg(long)]
+        mounter: Vec<Mounter>,
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        #[arg(long, default_value_t = 10_000)]
+        rows: u64,
+        /// Rows of the cases with one operation a transaction, instead
+        #[arg(long)]
+        small: Option<u64>,
+        /// Rows of the cases with 1000, instead
+        #[arg(long)]
+        large: Option<u64>,
+        /// Also what protection costs (figure 4)
+        #[arg(long)]
+        figure4: bool,
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        work: PathBuf,
+    },
+    /// Serve a modelled device as DIR/disk, for a loop device on top, until DIR is unmounted (root)
+    ///
+    /// Example: quire-lab model --device ssd --mib 2048 DIR & losetup --direct-io=on --find --show DIR/disk; the file
+    /// DIR/counters tells what was asked of it.
+    Model {
+        dir: PathBuf,
+        /// free, ssd, samsung840, hdd7200 or hdd15k
+        #[arg(long, default_value = "ssd", value_parser = device)]
+        device: (String, Model),
+        #[arg(long, default_value_t = 2048)]
+        mib: u64,
     },
     /// Okeanos: journal traffic, latency and recovery of small synchronous appends, in virtual time
     ///
@@ -262,6 +301,14 @@ fn main() -> Result<()> {
                 }
             }
         }
+        What::Sqlite { device: kind, mut mounter, rounds, rows, small, large, figure4, work } => {
+            if mounter.is_empty() {
+                mounter = sqlite::DEFAULT.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+            }
+            let (small, large) = (small.unwrap_or(rows), large.unwrap_or(rows));
+            sqlite::study(&sqlite::Plan { kind, mounters: mounter, rounds, small, large, figure4, work })?;
+        }
+        What::Model { dir, device: (_, model), mib } => Served::new(model, mib << 20, &dir)?.wait()?,
         What::Okeanos { full } => {
             okeanos::study(if full { okeanos::Size::FULL } else { okeanos::Size::SHORT })?;
         }

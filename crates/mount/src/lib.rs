@@ -9,6 +9,7 @@
 mod channel;
 pub mod control;
 pub mod daemon;
+pub mod expose;
 mod fail;
 mod halt_poll;
 pub mod mounting;

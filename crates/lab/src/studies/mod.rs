@@ -3,10 +3,12 @@
 //!
 //! - [`streams`], [`okeanos`]: synchronous small appends on a 15,000 rpm disk.
 //! - [`fileserver`]: RFJ's file server on a 7,200 rpm disk.
+//! - [`sqlite`]: JoJ's 24 cases, on mounts.
 //! - [`isolation`]: one thread's fsync beside another's stream.
 
 pub mod claims;
 pub mod fileserver;
 pub mod isolation;
 pub mod okeanos;
+pub mod sqlite;
 pub mod streams;

@@ -4,6 +4,7 @@
 
 pub mod append;
 pub mod bank;
+pub mod sqlite;
 pub mod storm;
 pub mod tpcc;
 

@@ -1,0 +1,283 @@
+//! JoJ (FAST '14): SQLite's transactions under different journals, on one device in one run. Rounds rotate; each competitor gets a fresh file
+//! system; ratios are of medians. With the machine's own disk or a modelled device under a loop device: 12 cases on each, the paper's 24 on two.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+
+use super::claims::{self, Claim};
+use crate::cmd::{run_tool, text};
+use crate::mounter::Mounter;
+use crate::served::{Kind, Looped};
+use crate::stats::{Spread, float, geometric_mean};
+use crate::work::sqlite::{Protection, STEPS, run};
+
+/// What to measure.
+#[derive(Debug)]
+pub struct Plan {
+    pub kind: Kind,
+    pub mounters: Vec<Mounter>,
+    pub rounds: usize,
+    /// Rows of the cases of one operation a transaction, and of a thousand.
+    pub small: u64,
+    pub large: u64,
+    /// Also figure 4: what protection costs.
+    pub figure4: bool,
+    pub work: PathBuf,
+}
+
+/// The competitors if none are named.
+pub const DEFAULT: [&str; 8] = [
+    "quire:profile=ext4-none",
+    "quire:profile=ext4-ordered",
+    "quire:profile=ext4-journal",
+    "quire:profile=single-io",
+    "quire:profile=joj",
+    "quire:profile=auto",
+    "kernel:data=ordered",
+    "kernel:data=journal",
+];
+
+/// Operations to a small and to a large transaction.
+const OPERATIONS: [u64; 2] = [1, 1000];
+const IMAGE_MIB: u64 = 1024;
+
+/// A line of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Case {
+    protection: Protection,
+    operations: u64,
+    step: usize,
+}
+
+impl Case {
+    fn name(self) -> String {
+        format!("{}/{}/{}", self.protection.name(), self.operations, STEPS[self.step])
+    }
+}
+
+fn cases(protections: &[Protection]) -> Vec<Case> {
+    let mut all = Vec::new();
+    for protection in protections {
+        for operations in OPERATIONS {
+            all.extend((0..STEPS.len()).map(|step| Case { protection: *protection, operations, step }));
+        }
+    }
+    all
+}
+
+/// Runs it and prints; returns how many claims are not held.
+///
+/// # Errors
+/// Not root; a file system failed.
+pub fn study(plan: &Plan) -> Result<usize> {
+    ensure!(plan.rounds > 0, "at least one round");
+    let mut mounters = Vec::new();
+    for mounter in &plan.mounters {
+        match mounter.unavailable() {
+            Some(why) => println!("skipped {mounter}: {why}"),
+            None => mounters.push(mounter.clone()),
+        }
+    }
+    ensure!(!mounters.is_empty(), "nobody to measure");
+    let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
+    let disk = Looped::new(&plan.kind, IMAGE_MIB << 20, dir.path())?;
+    let missed = if plan.figure4 { figure4(plan, &disk, dir.path())? } else { 0 };
+    let protections = [Protection::Wal, Protection::Delete];
+    let series: Vec<Series> =
+        mounters.iter().map(|m| Series { mounter: m.clone(), protections: protections.to_vec() }).collect();
+    let measured = rounds(plan, &series, &disk, dir.path())?;
+    println!(
+        "\nSQLite's transactions on device {}: ms, median (mean +- deviation) of {} rounds; {} rows by 1, {} by 1000\n",
+        plan.kind, plan.rounds, plan.small, plan.large
+    );
+    let cases = cases(&protections);
+    print(&series, &cases, &measured);
+    let claims = claims(plan, &mounters, &cases, &measured);
+    Ok(missed + claims::print(&format!("JoJ's cases on device {}", plan.kind), &claims))
+}
+
+/// One column: who mounts, and how SQLite works on it.
+struct Series {
+    mounter: Mounter,
+    protections: Vec<Protection>,
+}
+
+/// Of each series and case, the times of all rounds.
+type Measured = Vec<Vec<Vec<f64>>>;
+
+fn rounds(plan: &Plan, series: &[Series], disk: &Looped, dir: &std::path::Path) -> Result<Measured> {
+    let mut measured: Measured = series.iter().map(|s| vec![Vec::new(); cases(&s.protections).len()]).collect();
+    for round in 0..plan.rounds {
+        for turn in 0..series.len() {
+            let who = (turn + round) % series.len();
+            let s = &series[who];
+            eprintln!("round {}: {}", round + 1, s.mounter);
+            let times = one(plan, s, disk, dir).with_context(|| s.mounter.to_string())?;
+            times.into_iter().zip(&mut measured[who]).for_each(|(time, all)| all.push(time));
+        }
+    }
+    Ok(measured)
+}
+
+fn one(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) -> Result<Vec<f64>> {
+    let options = "lazy_itable_init=0,lazy_journal_init=0";
+    run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options, text(disk.device())])?;
+    let mounted = series.mounter.with("noatime").mount(disk.device(), &dir.join("mnt"))?;
+    let mut times = Vec::new();
+    for protection in &series.protections {
+        for (operations, rows) in OPERATIONS.into_iter().zip([plan.small, plan.large]) {
+            times.extend(run(mounted.dir(), *protection, operations, rows)?);
+        }
+    }
+    mounted.unmount()?;
+    Ok(times)
+}
+
+fn medians(measured: &Measured, who: usize) -> Vec<f64> {
+    measured[who].iter().map(|all| Spread::of(all.clone()).median).collect()
+}
+
+fn print(series: &[Series], cases: &[Case], measured: &Measured) {
+    let names: Vec<String> = series.iter().map(|s| s.mounter.to_string()).collect();
+    println!("| case | {} |", names.join(" | "));
+    println!("|---|{}", "---|".repeat(names.len()));
+    for (n, case) in cases.iter().enumerate() {
+        let cells = measured.iter().map(|of| {
+            let s = Spread::of(of[n].clone());
+            format!("{:.3} ({:.3} +- {:.3})", s.median, s.mean, s.deviation)
+        });
+        println!("| {} | {} |", case.name(), cells.collect::<Vec<_>>().join(" | "));
+    }
+    println!("\nRatios to {}, and their geometric means\n", names[0]);
+    println!("| case | {} |", names.join(" | "));
+    println!("|---|{}", "---|".repeat(names.len()));
+    let base = medians(measured, 0);
+    let ratios: Vec<Vec<f64>> = (0..series.len())
+        .map(|who| medians(measured, who).iter().zip(&base).map(|(time, base)| time / base).collect())
+        .collect();
+    for (n, case) in cases.iter().enumerate() {
+        let cells: Vec<String> = ratios.iter().map(|r| format!("{:.2}", r[n])).collect();
+        println!("| {} | {} |", case.name(), cells.join(" | "));
+    }
+    for (size, operations) in ["small", "large"].into_iter().zip(OPERATIONS) {
+        let cells: Vec<String> = ratios.iter().map(|r| format!("{:.3}", mean_of(cases, r, operations))).collect();
+        println!("| **{size}** | {} |", cells.join(" | "));
+    }
+    println!();
+}
+
+/// The geometric mean over the cases of so many operations.
+fn mean_of(cases: &[Case], values: &[f64], operations: u64) -> f64 {
+    let of: Vec<f64> = cases.iter().zip(values).filter(|(c, _)| c.operations == operations).map(|(_, v)| *v).collect();
+    geometric_mean(&of)
+}
+
+fn claims(plan: &Plan, mounters: &[Mounter], cases: &[Case], measured: &Measured) -> Vec<Claim> {
+    let of = |name: &str| {
+        let who = mounters.iter().position(|m| m.to_string() == name)?;
+        Some(medians(measured, who))
+    };
+    let ratio = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a / b).collect() };
+    let mut claims = Vec::new();
+    let (none, joj) = (of("quire:profile=ext4-none"), of("quire:profile=joj"));
+    if let (Some(none), Some(joj)) = (&none, &joj) {
+        let r = ratio(joj, none);
+        let above = float(r.iter().filter(|r| **r > 1.06).count() as u64);
+        claims.push(Claim::at_most("joj / ext4-none: cases above 1.06 (the paper: 1 of 24)", above, 1.0));
+        claims.push(Claim::at_most("joj / ext4-none, geometric mean (the paper: 0.93)", geometric_mean(&r), 1.0));
+    }
+    let (journal, single) = (of("quire:profile=ext4-journal"), of("quire:profile=single-io"));
+    if let (Some(none), Some(journal), Some(single), Some(joj)) = (&none, &journal, &single, &joj) {
+        let worst = |of: &[f64]| ratio(of, none).into_iter().fold(0.0, f64::max);
+        claims.push(Claim::at_least("ext4-journal / ext4-none, worst case (the paper: 1.73)", worst(journal), 1.2));
+        claims.push(Claim::at_most(
+            "single-io / ext4-journal, geometric mean",
+            geometric_mean(&ratio(single, journal)),
+            1.0,
+        ));
+        claims.push(Claim::at_least("single-io / joj, geometric mean", geometric_mean(&ratio(single, joj)), 1.0));
+    }
+    let auto = of("quire:profile=auto").or_else(|| of("quire"));
+    let (small, large) = if plan.kind == Kind::Own { (0.50, 1.00) } else { (0.55, 0.70) };
+    if let (Some(auto), Some(ordered)) = (&auto, of("kernel:data=ordered")) {
+        let r = ratio(auto, &ordered);
+        claims.push(Claim::at_most("auto / kernel data=ordered, small", mean_of(cases, &r, OPERATIONS[0]), small));
+        claims.push(Claim::at_most("auto / kernel data=ordered, large", mean_of(cases, &r, OPERATIONS[1]), large));
+    }
+    if let (Some(auto), Some(journal)) = (&auto, of("kernel:data=journal")) {
+        let worst = ratio(auto, &journal).into_iter().fold(0.0, f64::max);
+        claims.push(Claim::at_most("auto / kernel data=journal, worst case", worst, 1.0));
+    }
+    claims
+}
+
+/// What protection costs: by the database and the file system, by the database alone, not at all.
+fn figure4(plan: &Plan, disk: &Looped, dir: &std::path::Path) -> Result<usize> {
+    let series: Vec<Series> =
+        [("joj", Protection::Wal), ("ext4-none", Protection::Wal), ("ext4-none", Protection::None)]
+            .map(|(profile, p)| Series { mounter: Mounter::quire(&format!("profile={profile}")), protections: vec![p] })
+            .into();
+    let measured = rounds(plan, &series, disk, dir)?;
+    println!(
+        "\nJoJ, figure 4, on device {}: ms a transaction, medians (the paper: full adds almost nothing to application-level)\n",
+        plan.kind
+    );
+    println!(
+        "| operations, step | full: wal on joj | application: wal on ext4-none | none: no journal at all | full / application | full / none |"
+    );
+    println!("|---|---|---|---|---|---|");
+    let of: Vec<Vec<f64>> = (0..series.len()).map(|who| medians(&measured, who)).collect();
+    let mut ratios = Vec::new();
+    for (n, case) in cases(&[Protection::Wal]).iter().enumerate() {
+        let (full, application, none) = (of[0][n], of[1][n], of[2][n]);
+        ratios.push(full / application);
+        println!(
+            "| {}, {} | {full:.3} | {application:.3} | {none:.3} | {:.2} | {:.1} |",
+            case.operations,
+            STEPS[case.step],
+            full / application,
+            full / none
+        );
+    }
+    let claim = Claim::at_most("full / application-level protection, geometric mean", geometric_mean(&ratios), 1.06);
+    Ok(claims::print(&format!("JoJ's figure 4 on device {}", plan.kind), &[claim]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twelve_cases_to_a_device_and_their_means_by_size() {
+        let cases = cases(&[Protection::Wal, Protection::Delete]);
+        assert_eq!(
+            (cases.len(), cases[0].name(), cases[11].name()),
+            (12, "wal/1/insert".into(), "delete/1000/delete".into())
+        );
+        let values: Vec<f64> = cases.iter().map(|c| if c.operations == 1 { 2.0 } else { 8.0 }).collect();
+        assert!(
+            (mean_of(&cases, &values, 1) - 2.0).abs() < 1e-9 && (mean_of(&cases, &values, 1000) - 8.0).abs() < 1e-9
+        );
+    }
+
+    #[test]
+    fn claims_are_made_of_those_who_ran() {
+        let plan = Plan {
+            kind: Kind::Own,
+            mounters: Vec::new(),
+            rounds: 1,
+            small: 1,
+            large: 1,
+            figure4: false,
+            work: "/".into(),
+        };
+        let cases = cases(&[Protection::Wal, Protection::Delete]);
+        let mounters: Vec<Mounter> =
+            ["quire:profile=ext4-none", "quire:profile=joj"].map(|m| m.parse().unwrap()).into();
+        let mut measured: Measured = vec![vec![vec![1.0]; 12]; 2];
+        measured[1][4] = vec![1.2];
+        let claims = super::claims(&plan, &mounters, &cases, &measured);
+        assert_eq!(claims.iter().map(Claim::held).collect::<Vec<_>>(), [true, false]);
+    }
+}
