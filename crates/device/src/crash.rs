@@ -197,9 +197,13 @@ fn index(n: u64) -> usize {
 }
 
 /// SplitMix64: a seed's choices stay the same on every machine and in every version.
-struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Rng(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -209,7 +213,7 @@ impl Rng {
     }
 
     /// A number below `n`, which is not zero.
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 }

@@ -3,7 +3,8 @@
 //! Guarantees: [`BlockDevice::submit`] starts a batch and returns a ticket; [`BlockDevice::wait`] returns when every
 //! operation of the batch is *complete*, which is not *durable*. Operations of one batch have no order among
 //! themselves. A flush makes durable what had completed before the flush was submitted. [`FlushGate`] turns
-//! that into epochs, so that concurrent callers share flushes and nobody flushes twice.
+//! that into epochs, so that concurrent callers share flushes and nobody flushes twice. [`Nvram`] is memory that keeps its bytes: stores and
+//! fences instead of writes and flushes.
 //!
 //! This crate also holds the determinism facade: no code above it names `std::sync`, `std::thread` or a
 //! clock; it uses [`sync`] and [`Clock`].
@@ -28,6 +29,7 @@ mod lock;
 pub mod mem;
 pub mod model;
 pub mod mutant;
+pub mod nvram;
 pub mod open;
 pub mod pace;
 pub mod powerloss;
@@ -52,6 +54,7 @@ pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Re
 pub use mem::MemDevice;
 pub use model::{Model, Modelled};
 pub use mutant::Mutant;
+pub use nvram::{Nvram, NvramFigures, NvramMap, NvramModel, NvramOptions};
 pub use open::{OpenError, OpenOptions};
 pub use pace::{Pace, Paced};
 pub use powerloss::{Completion, DiscardAs, PowerLossDevice, PowerLossOptions, Recording};
