@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! 0x60 "QuireLog"  0x68 version  0x6A log2 of the granularity  0x6C compat  0x70 incompat  0x74 ro_compat  0x78 epoch
+//! 0x80 UUID of the log in NVRAM, if it is there
 //! ```
 //! They share the first sector of the superblock with its checksum, so no tear parts them.
 
@@ -12,7 +13,7 @@ use crate::units::BlockSize;
 /// Where the signature lies in the journal's superblock.
 pub const AT: usize = 0x60;
 /// Its length in bytes.
-pub const LEN: usize = 0x20;
+pub const LEN: usize = 0x30;
 const MAGIC: &[u8; 8] = b"QuireLog";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u16 = 1;
@@ -23,7 +24,9 @@ pub mod incompat {
     pub const RANGES: u32 = 0x1;
     /// Records may be compressed differences.
     pub const DELTAS: u32 = 0x2;
-    pub const KNOWN: u32 = 0x3;
+    /// The log is in NVRAM; the log blocks hold nothing.
+    pub const NVRAM: u32 = 0x4;
+    pub const KNOWN: u32 = 0x7;
 }
 
 /// The signature.
@@ -37,6 +40,8 @@ pub struct Signature {
     pub ro_compat: u32,
     /// Flush epoch at which this use of the log began: no transaction in it has a lower one.
     pub epoch: u64,
+    /// UUID of the log in NVRAM; zeros where the log is here.
+    pub nvram: [u8; 16],
 }
 
 impl Signature {
@@ -44,7 +49,7 @@ impl Signature {
     #[must_use]
     pub fn new(block_size: BlockSize, incompat: u32, epoch: u64) -> Self {
         let granularity = u16::try_from(block_size.bits()).expect("at most 16");
-        Signature { version: VERSION, granularity, compat: 0, incompat, ro_compat: 0, epoch }
+        Signature { version: VERSION, granularity, compat: 0, incompat, ro_compat: 0, epoch, nvram: [0; 16] }
     }
 
     /// From the bytes at [`AT`].
@@ -62,6 +67,7 @@ impl Signature {
             incompat: be32(bytes, 0x10),
             ro_compat: be32(bytes, 0x14),
             epoch: be64(bytes, 0x18),
+            nvram: bytes[0x20..0x30].try_into().expect("16 bytes"),
         })
     }
 
@@ -75,7 +81,14 @@ impl Signature {
         put_be32(&mut b, 0x10, self.incompat);
         put_be32(&mut b, 0x14, self.ro_compat);
         put_be64(&mut b, 0x18, self.epoch);
+        b[0x20..0x30].copy_from_slice(&self.nvram);
         b
+    }
+
+    /// The UUID of the log in NVRAM, if it is there.
+    #[must_use]
+    pub fn in_nvram(&self) -> Option<[u8; 16]> {
+        (self.incompat & incompat::NVRAM != 0).then_some(self.nvram)
     }
 
     /// This version can read the log.
