@@ -57,6 +57,18 @@ pub enum Mutant {
     QuireBitClearedEarly,
     /// Mappings that were moved are used before they are durable (F20).
     RemapNotDurable,
+    /// No fence between a transaction in NVRAM and its commit word (N2).
+    NvramFenceDropped,
+    /// No fence after the commit word (N2).
+    NvramCommitUnfenced,
+    /// The commit word is stored before what it makes valid (N2).
+    NvramWordFirst,
+    /// Blocks are not logged whole first in a new region (N6).
+    NvramStateKept,
+    /// A delta is made over an image that was logged before the last one.
+    NvramStaleBase,
+    /// A region is free before its blocks are at home (N4).
+    NvramFreedEarly,
 }
 
 impl Mutant {
@@ -71,6 +83,17 @@ impl Mutant {
         Mutant::ResultSumIgnored,
         Mutant::RunSumIgnored,
         Mutant::QuireBitClearedEarly,
+    ];
+
+    /// Those of a log in NVRAM.
+    pub const OF_NVRAM: [Mutant; 7] = [
+        Mutant::NvramFenceDropped,
+        Mutant::NvramCommitUnfenced,
+        Mutant::NvramWordFirst,
+        Mutant::NvramStateKept,
+        Mutant::NvramStaleBase,
+        Mutant::NvramFreedEarly,
+        Mutant::TailBeforeHomeFlush,
     ];
 
     /// Those that the simulator finds.

@@ -8,9 +8,9 @@
 //! | [`Checkpoint`] (`checkpoint=`) | how is log space reclaimed? | lazy regions:N |
 //!
 //! The format of the log follows from them ([`Choices::log`]) and has no option of its own. [`Choices::log`] is the one place that
-//! says what is legal; [`Choices::unbuilt`] says what this version does not do yet.
+//! says what is legal.
 
-use quire_journal::{CommitBy, Records, Style};
+use quire_journal::{CommitBy, Reclaim, Records, Style};
 use std::fmt;
 use std::str::FromStr;
 
@@ -160,15 +160,6 @@ impl Choices {
         }
     }
 
-    /// What of these this version does not do yet, if anything.
-    #[must_use]
-    pub fn unbuilt(self) -> Option<String> {
-        match self.log() {
-            Ok(LogKind::Nvram) => Some(format!("commit_mode={}", self.commit)),
-            _ => None,
-        }
-    }
-
     /// How the journal writes its log.
     #[must_use]
     pub fn style(self) -> Style {
@@ -181,6 +172,13 @@ impl Choices {
         match (self.log(), self.commit) {
             (Ok(LogKind::Quire), CommitMode::Barrier) => Style::Quire { records, commit: CommitBy::Barrier },
             (Ok(LogKind::Quire), _) => Style::Quire { records, commit: CommitBy::Checksum },
+            (Ok(LogKind::Nvram), _) => {
+                let reclaim = match self.checkpoint {
+                    Checkpoint::Lazy => Reclaim::Lazily,
+                    Checkpoint::Regions(n) => Reclaim::ByRegions(n),
+                };
+                Style::Nvram { records, reclaim }
+            }
             _ => Style::Jbd2,
         }
     }

@@ -8,6 +8,7 @@
 //! s_journal_uuid ─> the other device ──────┴─> UnrecoveredLog ─> Plan ─> CleanLog ─> Log
 //! ```
 
+use crate::choices::Choices;
 use crate::error::{Error, Result};
 use crate::map;
 use crate::open::Devices;
@@ -16,10 +17,10 @@ use quire_device::sync::Arc;
 use quire_device::{Clock, FlushGate};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::{CleanLog, Plan, Progress, UnrecoveredLog, open_external};
-use quire_journal::{Log, LogRun};
+use quire_journal::{Log, LogRun, NvramLog};
 use quire_layout::features::{compat, incompat};
 use quire_layout::superblock::Superblock;
-use quire_layout::{Corrupt, FileBlock, Ino, LogBlock, Structure};
+use quire_layout::{Corrupt, FileBlock, Ino, LogBlock, Structure, Tid};
 
 /// Most pieces that a journal inode may have: more is no journal.
 const MAX_RUNS: usize = 65_536;
@@ -56,6 +57,7 @@ pub fn find_journal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock) 
         (None, ino) => internal(devices, clock, sb, ino)?,
     };
     let log = UnrecoveredLog::open(geometry)?.with_home(devices.fs.clone());
+    let log = log.with_nvram(devices.nvram.clone(), sb.uuid());
     let needed = f.has_incompat(incompat::RECOVER) || f.has_incompat(incompat::QUIRE_LOG);
     Ok(Some(FoundJournal { log, needed }))
 }
@@ -153,4 +155,31 @@ pub(crate) fn open_log(clean: CleanLog, gate: &Arc<FlushGate>, sb: &Superblock) 
     let log_gate = if external { Arc::new(FlushGate::new(clean.geometry().device().clone())) } else { gate.clone() };
     let (log, _) = clean.into_log(log_gate, sb.features().has_incompat(incompat::BIT64))?;
     Ok(log)
+}
+
+/// Puts a log that is opened for writing into the memory that was named for it.
+///
+/// # Errors
+/// None was named, or it cannot be had: too small, or it holds what somebody needs.
+pub(crate) fn put_in_nvram(log: &mut Log, devices: &Devices, sb: &Superblock, choices: Choices) -> Result<()> {
+    let Some(layout) = choices.style().nvram_layout(sb.block_size()) else { return Ok(()) };
+    let Some(memory) = &devices.nvram else {
+        return Err(Error::Invalid("commit_mode=nvram needs a memory: name it with nvram=PATH"));
+    };
+    log.set_nvram(NvramLog::take(memory.clone(), sb.uuid(), layout)?);
+    Ok(())
+}
+
+/// Goes on without a log in NVRAM that is lost: an explicit decision. The file system is marked as having errors, since what lies at home
+/// is of different ages. Gives the first transaction that is given up. `None`: its journal is not in NVRAM.
+///
+/// # Errors
+/// As [`find_journal`]; I/O.
+pub fn discard_nvram(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock) -> Result<Option<Tid>> {
+    let Some(found) = find_journal(devices, clock, sb)?.filter(|f| f.log.needs_nvram().is_some()) else {
+        return Ok(None);
+    };
+    let first = found.log.superblock().sequence();
+    found.log.abandon_nvram()?.finish(&devices.fs)?;
+    Ok(Some(first))
 }

@@ -19,7 +19,7 @@ use crate::volume::{Inner, Volume};
 use quire_device::Mutant;
 use quire_device::sync::atomic::AtomicBool;
 use quire_device::sync::{Arc, Condvar, Mutex};
-use quire_device::{BlockDevice, Buf, Clock, FlushGate, Pace, Paced, Region};
+use quire_device::{BlockDevice, Buf, Clock, FlushGate, Nvram, Pace, Paced, Region};
 use quire_journal::recover::Progress;
 use quire_journal::{Journal, JournalConfig, Log};
 use quire_layout::features::{Access, compat, incompat, ro_compat};
@@ -33,12 +33,20 @@ pub struct Devices {
     pub fs: Arc<dyn BlockDevice>,
     /// The journal's, if it is on a device of its own.
     pub journal: Option<Arc<dyn BlockDevice>>,
+    /// The memory that holds the journal, or is to hold it.
+    pub nvram: Option<Arc<dyn Nvram>>,
 }
 
 impl Devices {
     #[must_use]
     pub fn one(fs: Arc<dyn BlockDevice>) -> Self {
-        Devices { fs, journal: None }
+        Devices { fs, journal: None, nvram: None }
+    }
+
+    /// With a memory for the journal.
+    #[must_use]
+    pub fn with_nvram(self, nvram: Arc<dyn Nvram>) -> Self {
+        Devices { nvram: Some(nvram), ..self }
     }
 }
 
@@ -103,6 +111,12 @@ impl Volume {
             read_only = read_only.or(only_read(&sb)?);
             writable = read_only.is_none();
             log = clean.filter(|_| writable).map(|c| journal_open::open_log(c, &gate, &sb)).transpose()?;
+            if writable && options.choices().log() == Ok(LogKind::Nvram) {
+                let log = log
+                    .as_mut()
+                    .ok_or_else(|| Unsupported::new("a journal in NVRAM for a file system without has_journal"))?;
+                journal_open::put_in_nvram(log, &devices, &sb, options.choices())?;
+            }
         }
         let was_valid = sb.state() & state::VALID != 0;
         if writable {
@@ -284,13 +298,9 @@ fn only_read(sb: &Superblock) -> Result<Option<&'static str>> {
     })
 }
 
-/// The four choices go together, and this version has them.
+/// The four choices go together.
 fn check_choices(choices: Choices) -> Result<()> {
-    choices.log().map_err(|illegal| Unsupported::new(illegal.to_string()))?;
-    match choices.unbuilt() {
-        Some(what) => Err(Unsupported::new(what).into()),
-        None => Ok(()),
-    }
+    choices.log().map(drop).map_err(|illegal| Unsupported::new(illegal.to_string()).into())
 }
 
 fn plural(names: &[String]) -> &'static str {

@@ -80,14 +80,14 @@ fn an_external_journal_works_and_is_asked_for() {
     let journal = Arc::new(MemDevice::new(log_bytes));
     let clock = Arc::new(SystemClock);
     assert!(Volume::open(Devices::one(device.clone()), clock.clone(), Options::default()).is_err());
-    let devices = Devices { fs: device.clone(), journal: Some(journal.clone()) };
+    let devices = Devices { fs: device.clone(), journal: Some(journal.clone()), nvram: None };
     let v = Volume::open(devices, clock.clone(), Options::default()).unwrap();
     touch_root(&v, 1_000_000_007);
     v.commit_all().unwrap();
     drop(v);
     let crashed: Vec<Arc<dyn BlockDevice>> =
         vec![Arc::new(MemDevice::new(device.snapshot())), Arc::new(MemDevice::new(journal.snapshot()))];
-    let devices = Devices { fs: crashed[0].clone(), journal: Some(crashed[1].clone()) };
+    let devices = Devices { fs: crashed[0].clone(), journal: Some(crashed[1].clone()), nvram: None };
     let v = Volume::open(devices, clock, Options::default()).unwrap();
     assert_eq!(root_mtime(&v), 1_000_000_007);
     v.close().unwrap();

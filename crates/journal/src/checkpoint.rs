@@ -13,7 +13,7 @@
 use crate::error::Error;
 use crate::journal::{Journal, RUN};
 use crate::log::Log;
-use crate::style::Records;
+use crate::style::{Reclaim, Records, Style};
 use quire_cache::Image;
 use quire_device::sync::{lock, wait};
 use quire_device::{Io, Mutant, Region};
@@ -49,7 +49,7 @@ impl Journal {
     }
 
     /// Bytes of images that the log pins.
-    fn live_bytes(&self) -> u64 {
+    pub(crate) fn live_bytes(&self) -> u64 {
         lock(&self.core).stats().live as u64 * self.config.block_size.bytes64()
     }
 
@@ -60,6 +60,9 @@ impl Journal {
     /// The device failed; the journal is then aborted.
     pub fn checkpoint_step(&self) -> Result<bool, Error> {
         let Some(log) = &self.log else { return Ok(false) };
+        if let Some(nvram) = log.nvram() {
+            return self.nvram_step(log, nvram).inspect_err(|e| self.abort(e));
+        }
         if log.used() <= log.capacity() / 2 && self.live_bytes() <= self.config.cache_bytes {
             return Ok(false);
         }
@@ -72,6 +75,9 @@ impl Journal {
     /// As [`Journal::checkpoint_step`].
     pub fn checkpoint_now(&self) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
+        if let Some(nvram) = log.nvram() {
+            return self.empty_nvram(log, nvram).inspect_err(|e| self.abort(e));
+        }
         while self.checkpoint(log, u32::MAX).inspect_err(|e| self.abort(e))? {}
         Ok(())
     }
@@ -85,6 +91,9 @@ impl Journal {
         let Some(log) = &self.log else { return Ok(self.gate.flush()?) };
         if let Some(e) = self.failure() {
             return Err(Error::Aborted(Box::new(e)));
+        }
+        if let Some(nvram) = log.nvram() {
+            self.empty_nvram(log, nvram).inspect_err(|e| self.abort(e))?;
         }
         while self.checkpoint(log, u32::MAX).inspect_err(|e| self.abort(e))? {}
         let next = lock(&self.core).running.tid;
@@ -124,10 +133,12 @@ impl Journal {
 
     /// The images to write, and the floor under which freed blocks may be reused meanwhile (J9), taken at one moment: a
     /// commit takes out what it revokes under the core's lock before it raises `durable`.
-    fn begin_home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
+    pub(crate) fn begin_home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
         let mut core = lock(&self.core);
         // A commit under way may write a delta over an image whose chain would end here. It holds no lock that we hold.
-        while core.chosen && self.config.style.records() == Some(Records::Deltas) {
+        // With regions no chain leaves its region, and none that is under way begins in one that is passed (N6).
+        let regions = matches!(self.config.style, Style::Nvram { reclaim: Reclaim::ByRegions(_), .. });
+        while core.chosen && !regions && self.config.style.records() == Some(Records::Deltas) {
             core = wait(&self.unchosen, core);
         }
         let mut commit = lock(&self.commit);

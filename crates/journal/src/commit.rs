@@ -32,6 +32,9 @@ impl Journal {
         let log_blocks = match (&self.log, self.config.style) {
             (Some(log), Style::Jbd2) => self.write_to_log(log, &txn)?,
             (Some(log), Style::Quire { records, commit }) => self.write_run(log, &txn, records, commit)?,
+            (Some(log), Style::Nvram { records, .. }) => {
+                self.write_nvram(log, log.nvram().expect("the style has one"), &txn, records)?
+            }
             (None, _) => self.write_without_log(&txn)?,
         };
         let took = self.config.clock.monotonic().saturating_sub(begun);

@@ -128,6 +128,10 @@ pub(crate) struct Core {
     committing: Option<Committing>,
     /// The committing transaction's records have been chosen: until it ends, no chain of deltas may be passed (Q6).
     pub chosen: bool,
+    /// A delta may be written over images whose chains begin with this transaction or later: the first of the region (N6).
+    pub chain_from: Option<Tid>,
+    /// Images that were logged before the last ones: only a broken engine looks at them.
+    stale: BTreeMap<BlockNo, Image>,
     /// Bases at home that a transaction may keep; 0: nobody asks for them.
     pub keep_bases: usize,
     unflushed: Unflushed,
@@ -149,6 +153,8 @@ impl Core {
             running: Running::new(first),
             committing: None,
             chosen: false,
+            chain_from: None,
+            stale: BTreeMap::new(),
             keep_bases: 0,
             unflushed: Unflushed::default(),
             live: BTreeMap::new(),
@@ -210,8 +216,11 @@ impl Core {
         let mut at_home = std::mem::take(&mut self.committing.as_mut().expect("a commit is under way").bases);
         let mut base_of = |b: &BlockNo| match self.live.get(b) {
             Some(l) => {
-                let chains = !l.whole_next || Mutant::StaleBase.is_on();
-                Some(Base { image: l.image.clone(), in_log: true, chains })
+                let kept = Mutant::NvramStateKept.is_on();
+                let chains = !l.whole_next || Mutant::StaleBase.is_on() || kept;
+                let here = self.chain_from.is_none_or(|first| l.chain.at_or_after(first)) || kept;
+                let image = self.stale.get(b).unwrap_or(&l.image).clone();
+                Some(Base { image, in_log: true, chains: chains && here })
             }
             None => {
                 let image = at_home.remove(b).filter(|_| !self.unflushed.covers(*b))?;
@@ -235,6 +244,10 @@ impl Core {
         for (n, (b, image)) in txn.blocks.iter().enumerate() {
             let old = self.live.get(b);
             self.never_written_home += u64::from(old.is_some_and(|l| !l.at_home));
+            if Mutant::NvramStaleBase.is_on() {
+                self.stale.remove(b);
+                self.stale.extend(old.filter(|_| alone.is_some_and(|a| !a[n])).map(|l| (*b, l.image.clone())));
+            }
             let chain = match (alone.is_none_or(|a| a[n]), old) {
                 (false, Some(l)) => l.chain,
                 _ => txn.tid,

@@ -17,7 +17,6 @@ use quire_cache::Image;
 use quire_device::sync::thread::ThreadId;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
 use quire_device::{Buf, Clock, FlushGate, Io, Mutant, Region};
-use quire_layout::qlog::signature::incompat;
 use quire_layout::{BlockNo, BlockSize, Tid};
 
 /// How a journal works.
@@ -74,7 +73,11 @@ pub struct Journal {
     pub(crate) config: JournalConfig,
     pub(crate) counters: Mutex<Counters>,
     limit: usize,
+    /// Wakes who does the background work.
+    waker: Mutex<Option<Waker>>,
 }
+
+type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// Bytes of images in the largest transaction, however long the log is.
 const LARGEST: usize = 1 << 30;
@@ -93,16 +96,13 @@ impl Journal {
     /// A journal in a recovered, empty log.
     #[must_use]
     pub fn with_log(gate: Arc<FlushGate>, mut log: Log, config: JournalConfig) -> Self {
-        let features = |records| match records {
-            Records::Whole | Records::DataRanges | Records::Ranges => incompat::RANGES,
-            Records::Deltas => incompat::RANGES | incompat::DELTAS,
-        };
         if let Some(records) = config.style.records() {
-            log.set_quire(features(records));
+            log.set_quire(records.features());
         }
         // As jbd2: a transaction takes a quarter of the log at most, so that commits need not wait for checkpoints.
         let limit = encode::images_in(&log.format, usize::try_from(log.capacity() / 4).expect("fits"));
         let limit = limit.min(LARGEST >> config.block_size.bits());
+        let limit = log.nvram().map_or(limit, |n| n.most_blocks().min(LARGEST >> config.block_size.bits()));
         let first = log.sequence();
         Self::new(gate, Some(log), first, limit, config)
     }
@@ -126,6 +126,19 @@ impl Journal {
             config,
             counters: Mutex::new(Counters::default()),
             limit,
+            waker: Mutex::new(None),
+        }
+    }
+
+    /// Who does the background work ([`Journal::checkpoint_step`]) is to be woken so when there is some that should not wait.
+    pub fn on_work(&self, waker: impl Fn() + Send + Sync + 'static) {
+        *lock(&self.waker) = Some(Arc::new(waker));
+    }
+
+    pub(crate) fn wake(&self) {
+        let waker = lock(&self.waker).clone();
+        if let Some(waker) = waker {
+            waker();
         }
     }
 

@@ -10,11 +10,12 @@
 
 use crate::error::Error;
 use crate::log_map::{LogMap, LogRun};
+use crate::nvram::NvramLog;
 use quire_cache::Image;
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{Buf, FlushGate, Io, Region};
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
-use quire_layout::qlog::Signature;
+use quire_layout::qlog::{Signature, signature};
 use quire_layout::{BlockSize, LogBlock, Tid};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct Log {
     end: LogBlock,
     /// For a log of Quire's: the features that its records need.
     quire: Option<u32>,
+    /// The memory that holds the transactions, if they are not here.
+    nvram: Option<NvramLog>,
     position: Mutex<Position>,
     superblock: Mutex<Super>,
 }
@@ -98,6 +101,7 @@ impl Log {
             first,
             end,
             quire: None,
+            nvram: None,
             position: Mutex::new(position),
             superblock: Mutex::new(Super { sb, block }),
         })
@@ -106,6 +110,16 @@ impl Log {
     /// Makes it a log of Quire's, whose records need these features of its signature; they reach the disk with the first write.
     pub(crate) fn set_quire(&mut self, incompat: u32) {
         self.quire = Some(incompat);
+    }
+
+    /// Puts the transactions into a memory; the superblock here names it while it holds any.
+    pub fn set_nvram(&mut self, nvram: NvramLog) {
+        self.nvram = Some(nvram);
+    }
+
+    /// The memory that holds the transactions.
+    pub(crate) fn nvram(&self) -> Option<&NvramLog> {
+        self.nvram.as_ref()
     }
 
     /// Blocks that transactions may take in all. One stays free, so that a full log is not an empty one.
@@ -194,6 +208,14 @@ impl Log {
         s.sb.set_start(Some(head));
         s.sb.set_sequence(tid);
         let Some(incompat) = self.quire else { return self.write_superblock(&mut s, false) };
+        if let Some(nvram) = &self.nvram {
+            // The label first: who meets the superblock finds the label that it names (N5).
+            nvram.begin(tid, now);
+            let (uuid, epoch) = nvram.identity();
+            let here = Signature::new(self.format.block_size, incompat | signature::incompat::NVRAM, epoch);
+            s.sb.set_quire(Some(&Signature { nvram: uuid, ..here }));
+            return self.write_superblock(&mut s, true);
+        }
         let epoch = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX >> 1).max(1);
         s.sb.set_quire(Some(&Signature::new(self.format.block_size, incompat, epoch)));
         lock(&self.position).epoch = epoch;
@@ -216,6 +238,14 @@ impl Log {
         p.tail = new_tail;
         p.used -= blocks;
         Ok(())
+    }
+
+    /// The transactions in NVRAM before `oldest` are at home: complete on return; the flush that makes the homes durable makes this so,
+    /// before the tail there moves (N7).
+    pub(crate) fn note_oldest(&self, oldest: Tid) -> Result<(), Error> {
+        let mut s = lock(&self.superblock);
+        s.sb.set_sequence(oldest);
+        self.write_superblock(&mut s, false)
     }
 
     /// Everything is at home: the superblock says that the log is empty, and is jbd2's again. Durable on return.

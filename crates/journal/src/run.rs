@@ -36,6 +36,20 @@ pub(crate) struct Kinds {
     pub ranges: u64,
     pub deltas: u64,
     pub packed_bytes: u64,
+    /// Bytes of the deltas among them.
+    pub delta_bytes: u64,
+}
+
+/// A transaction's records, wherever they go.
+pub(crate) struct Packed {
+    /// The records and their bodies.
+    pub packed: Vec<u8>,
+    /// The whole images that they name, in their order.
+    pub images: Vec<Image>,
+    pub records: u32,
+    /// Of each block of the transaction: its record stands alone.
+    pub alone: Vec<bool>,
+    pub kinds: Kinds,
 }
 
 /// What the encoder needs to know.
@@ -62,9 +76,18 @@ pub(crate) fn longest(blocks: u32) -> u32 {
 impl Encoder {
     /// Builds the run. `bases` are the transaction's blocks' in their order.
     pub(crate) fn run(&self, txn: &InFlight, bases: &[Option<Base>]) -> Run {
+        let packed = self.pack(txn, bases, 0);
+        let (alone, kinds) = (packed.alone.clone(), packed.kinds);
+        Run { blocks: self.seal(txn.tid, packed), alone, kinds }
+    }
+
+    /// Builds the records, behind so many zero bytes.
+    pub(crate) fn pack(&self, txn: &InFlight, bases: &[Option<Base>], room: usize) -> Packed {
+        let mut packed = Vec::with_capacity(self.block_size.bytes());
+        packed.resize(room, 0);
         let mut run = Building {
             encoder: self,
-            packed: Vec::with_capacity(self.block_size.bytes()),
+            packed,
             images: Vec::new(),
             records: 0,
             kinds: Kinds::default(),
@@ -81,8 +104,35 @@ impl Encoder {
             run.record(*home, image, base.as_ref(), is_data).stands_alone()
         });
         let alone = alone.collect();
-        let kinds = Kinds { packed_bytes: run.packed.len() as u64, ..run.kinds };
-        Run { blocks: run.seal(txn.tid), alone, kinds }
+        let kinds = Kinds { packed_bytes: (run.packed.len() - room) as u64, ..run.kinds };
+        Packed { packed: run.packed, images: run.images, records: run.records, alone, kinds }
+    }
+
+    fn seal(&self, tid: Tid, run: Packed) -> Vec<Image> {
+        let bs = self.block_size;
+        let small = |n: usize| u32::try_from(n).expect("a transaction is smaller than 4 GiB");
+        let packed = pack::blocks_for(bs, small(run.packed.len()));
+        let mut bufs: Vec<Buf> = (0..usize::try_from(packed).expect("small"))
+            .map(|n| {
+                let mut b = Buf::zeroed(bs.bytes());
+                pack::fill(bs, &run.packed, n, &mut b);
+                b
+            })
+            .collect();
+        let head = Head {
+            tid,
+            blocks: packed + small(run.images.len()),
+            packed: small(run.packed.len()),
+            records: run.records,
+            images: small(run.images.len()),
+            epoch: self.epoch,
+            seconds: self.now.as_secs(),
+            nanoseconds: self.now.subsec_nanos(),
+        };
+        let (first, rest) = bufs.split_first_mut().expect("the head's block");
+        let others = rest.iter().map(|b| &b[..]).chain(run.images.iter().map(|i| &i[..]));
+        head.seal(self.seed, first, others);
+        bufs.into_iter().map(Arc::new).chain(run.images).collect()
     }
 }
 
@@ -164,6 +214,7 @@ impl Building<'_> {
         self.packed.extend_from_slice(delta);
         self.records += 1;
         self.kinds.deltas += 1;
+        self.kinds.delta_bytes += u64::from(count);
         Kind::Delta
     }
 
@@ -179,32 +230,5 @@ impl Building<'_> {
         self.head(r(Kind::Image, 0));
         self.images.push(image.clone());
         Kind::Image
-    }
-
-    fn seal(self, tid: Tid) -> Vec<Image> {
-        let bs = self.encoder.block_size;
-        let small = |n: usize| u32::try_from(n).expect("a transaction is smaller than 4 GiB");
-        let packed = pack::blocks_for(bs, small(self.packed.len()));
-        let mut bufs: Vec<Buf> = (0..usize::try_from(packed).expect("small"))
-            .map(|n| {
-                let mut b = Buf::zeroed(bs.bytes());
-                pack::fill(bs, &self.packed, n, &mut b);
-                b
-            })
-            .collect();
-        let head = Head {
-            tid,
-            blocks: packed + small(self.images.len()),
-            packed: small(self.packed.len()),
-            records: self.records,
-            images: small(self.images.len()),
-            epoch: self.encoder.epoch,
-            seconds: self.encoder.now.as_secs(),
-            nanoseconds: self.encoder.now.subsec_nanos(),
-        };
-        let (first, rest) = bufs.split_first_mut().expect("the head's block");
-        let others = rest.iter().map(|b| &b[..]).chain(self.images.iter().map(|i| &i[..]));
-        head.seal(self.encoder.seed, first, others);
-        bufs.into_iter().map(Arc::new).chain(self.images).collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::core::{CoreStats, InFlight};
 use crate::journal::Journal;
+use crate::nvram::{NvramLog, NvramLogFigures};
 use crate::run::Kinds;
 use quire_device::sync::lock;
 use std::time::Duration;
@@ -74,6 +75,8 @@ pub struct JournalStats {
     /// Log blocks in use, and how many there are.
     pub log_used: u64,
     pub log_capacity: u64,
+    /// Of a log in NVRAM.
+    pub nvram: Option<NvramLogFigures>,
     pub memory: CoreStats,
 }
 
@@ -100,6 +103,7 @@ impl Journal {
             data_flushes: c.data_flushes,
             log_used: self.log.as_ref().map_or(0, |l| u64::from(l.used())),
             log_capacity: self.log.as_ref().map_or(0, |l| u64::from(l.capacity())),
+            nvram: self.log.as_ref().and_then(|l| l.nvram()).map(NvramLog::figures),
             memory,
         }
     }

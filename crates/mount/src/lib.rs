@@ -25,5 +25,5 @@ mod wire;
 
 pub use control::{About, Control, ControlError};
 pub use options::{MountOptions, OptionError};
-pub use serve::{Mount, MountError, run, run_on};
+pub use serve::{Mount, MountError, SIMULATED_NVRAM, run, run_on};
 pub use stats::Stats;

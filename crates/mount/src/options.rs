@@ -3,6 +3,7 @@
 //! What an option asks for and we cannot give is refused by its name, never ignored. Options that only tune the
 //! kernel's implementation are accepted and change nothing; so are mount(8)'s own (`user`, `noauto`, `x-*`).
 
+use quire_device::nvram::{NvramMap, NvramOptions};
 use quire_fs::choices::{Checkpoint, Choices, CommitMode, Profile, Record};
 use quire_fs::options::{Atime, Route};
 use quire_fs::{FileMode, ModeRule};
@@ -42,6 +43,14 @@ pub struct MountOptions {
     pub acl: Option<bool>,
     /// The journal's device.
     pub journal_path: Option<PathBuf>,
+    /// The memory that holds the journal.
+    pub nvram: Option<PathBuf>,
+    /// Any file may stand for it.
+    pub nvram_simulated: bool,
+    /// Bytes of it to use.
+    pub nvram_size: Option<u64>,
+    /// Added to each cache line that is stored, in nanoseconds.
+    pub nvram_latency: u32,
     /// Where the file system starts in the image, in bytes.
     pub offset: u64,
     /// Its size, if less than the rest of the image, in bytes.
@@ -149,6 +158,7 @@ impl MountOptions {
         let mut options = MountOptions::default();
         options.add(list)?;
         options.choices(Route::Auto)?;
+        options.check_nvram()?;
         Ok(options)
     }
 
@@ -206,6 +216,7 @@ impl MountOptions {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dir_sync = true,
+            "nvram_simulated" => self.nvram_simulated = true,
             "writethrough" => self.write_through = true,
             "halt_poll" => self.no_halt_poll = false,
             "nohalt_poll" => self.no_halt_poll = true,
@@ -258,6 +269,10 @@ impl MountOptions {
             "resuid" => self.reserve_uid = Some(number(option, value)?),
             "resgid" => self.reserve_gid = Some(number(option, value)?),
             "journal_path" | "journal_dev" => self.journal_path = Some(journal(name, option, value)?),
+            "nvram" if value.is_empty() => return Err(bad(option, "a path is expected")),
+            "nvram" => self.nvram = Some(value.into()),
+            "nvram_size" => self.nvram_size = Some(nvram_size(option, value)?),
+            "nvram_latency_ns" => self.nvram_latency = number(option, value)?,
             "offset" => self.offset = bytes(option, value)?,
             "sizelimit" => self.size_limit = Some(bytes(option, value)?),
             "sb" => {
@@ -280,7 +295,7 @@ impl MountOptions {
     /// The four choices; `route` is taken where `data=` says nothing, and what is not said goes with the route.
     ///
     /// # Errors
-    /// They do not go together, or this version does not have them.
+    /// They do not go together, or the memory of a journal in NVRAM is not named.
     pub fn choices(&self, route: Route) -> Result<Choices, OptionError> {
         let usual = Choices::of_route(self.data.unwrap_or(route));
         let chosen = Choices {
@@ -291,9 +306,33 @@ impl MountOptions {
         };
         let refused = |why: String| bad(&chosen.to_string(), why);
         chosen.log().map_err(|illegal| refused(illegal.to_string()))?;
-        match chosen.unbuilt() {
-            Some(what) => Err(refused(format!("this version does not have {what}"))),
-            None => Ok(chosen),
+        if chosen.commit == CommitMode::Nvram && self.nvram.is_none() {
+            return Err(refused("a journal in NVRAM needs the memory: nvram=PATH".to_owned()));
+        }
+        Ok(chosen)
+    }
+
+    /// Options of the memory make sense with one only.
+    fn check_nvram(&self) -> Result<(), OptionError> {
+        let said = [
+            ("nvram_simulated", self.nvram_simulated),
+            ("nvram_size", self.nvram_size.is_some()),
+            ("nvram_latency_ns", self.nvram_latency > 0),
+        ];
+        match said.into_iter().find(|(_, said)| *said && self.nvram.is_none()) {
+            Some((option, _)) => Err(bad(option, "the memory is not named: nvram=PATH")),
+            None => Ok(()),
+        }
+    }
+
+    /// How the memory of the journal is opened.
+    #[must_use]
+    pub fn nvram_options(&self) -> NvramOptions {
+        NvramOptions {
+            simulated: self.nvram_simulated,
+            size: self.nvram_size,
+            latency: Duration::from_nanos(self.nvram_latency.into()),
+            read_only: false,
         }
     }
 
@@ -396,6 +435,11 @@ fn bytes(option: &str, value: &str) -> Result<u64, OptionError> {
     n.checked_mul(1 << shift).ok_or_else(|| bad(option, "the size is too large"))
 }
 
+fn nvram_size(option: &str, value: &str) -> Result<u64, OptionError> {
+    let n = bytes(option, value)?;
+    if n < NvramMap::MIN { Err(bad(option, "at least 1M is needed")) } else { Ok(n) }
+}
+
 /// The least memory with which the largest operations still fit.
 const MIN_CACHE: u64 = 4 << 20;
 
@@ -481,7 +525,12 @@ mod tests {
         };
         assert!(refused("data=none,record=range").contains("the nearest combination is data=none,record=block"));
         assert!(refused("data=journal,checkpoint=regions:2").contains("checkpoint=lazy"));
-        assert!(refused("profile=djfs").contains("this version does not have commit_mode=nvram"));
+        assert!(refused("profile=djfs").contains("nvram=PATH"));
+        let o = parse("profile=djfs4,nvram=/dev/shm/n,nvram_simulated,nvram_size=128M,nvram_latency_ns=40");
+        assert_eq!(o.choices(Route::Auto).unwrap().checkpoint, Checkpoint::Regions(4));
+        let n = o.nvram_options();
+        assert_eq!((n.simulated, n.size, n.latency), (true, Some(128 << 20), Duration::from_nanos(40)));
+        assert!(refused("nvram_simulated").contains("nvram=PATH") && refused("nvram=/x,nvram_size=4K").contains("1M"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::options::{MountOptions, OptionError};
 use crate::server::{Manner, Server};
 use crate::session::{Session, Wishes};
 use crate::stats::{DeviceFigures, Stats};
+use quire_device::nvram::{Nvram, NvramError, NvramMap, NvramOptions};
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock};
@@ -30,6 +31,10 @@ use std::time::Duration;
 
 /// How long a stop by signal waits for users of a busy mount, before it takes the mount from them.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// What `nvram_simulated` means.
+pub const SIMULATED_NVRAM: &str = "simulated NVRAM: what fsync has made durable since the last checkpoint survives the end of the daemon, \
+    but not a loss of power or a crash of the host, and the image may then need e2fsck";
 
 /// What to mount where, and how.
 #[derive(Clone, Debug)]
@@ -50,6 +55,8 @@ pub enum MountError {
     DeadMount(PathBuf),
     #[error("{0}")]
     Open(#[from] OpenError),
+    #[error("{0}")]
+    Nvram(#[from] NvramError),
     #[error("{}: {source}", image.display())]
     Volume { image: PathBuf, source: quire_fs::Error },
     #[error("{}: {what}", image.display())]
@@ -222,7 +229,18 @@ impl Place<'_> {
     fn volume(&self, fs: Arc<Disk>, sb: &Superblock, progress: &mut dyn FnMut(Progress)) -> Result<Opened, MountError> {
         let journal = self.journal(sb, fs.info().read_only)?;
         let options = self.options.for_volume(sb, &mounting::printable(&self.dir))?;
-        let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|j| j as Arc<dyn BlockDevice>) };
+        let nvram = match &self.options.nvram {
+            Some(path) if !self.options.no_load => {
+                let how = NvramOptions { read_only: fs.info().read_only, ..self.options.nvram_options() };
+                if how.simulated {
+                    tracing::warn!("{}: {SIMULATED_NVRAM}", path.display());
+                }
+                Some(Arc::new(NvramMap::open(path, how)?) as Arc<dyn Nvram>)
+            }
+            _ => None,
+        };
+        let journal_device = journal.clone().map(|j| j as Arc<dyn BlockDevice>);
+        let devices = Devices { fs: fs.clone(), journal: journal_device, nvram };
         let volume = Volume::open_with(devices, Arc::new(SystemClock), options.clone(), progress)
             .map_err(|source| MountError::Volume { image: self.image.clone(), source })?;
         if let Some(why) = volume.why_read_only()

@@ -3,7 +3,7 @@
 use quire_device::Region;
 use quire_device::counted::{DeviceStats, OpStats};
 use quire_fs::file::AutoFigures;
-use quire_journal::JournalStats;
+use quire_journal::{JournalStats, NvramLogFigures};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -76,6 +76,47 @@ pub struct JournalFigures {
     pub never_written_home: u64,
     pub log_used: u64,
     pub log_capacity: u64,
+    /// Of a log in NVRAM.
+    #[serde(default)]
+    pub nvram: Option<NvramFigures>,
+}
+
+/// A log in NVRAM. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct NvramFigures {
+    pub capacity: u64,
+    pub used: u64,
+    pub regions: u64,
+    /// Labels, descriptors, commits; and images and bodies of records.
+    pub metadata_bytes: u64,
+    pub data_bytes: u64,
+    pub delta_bytes: u64,
+    pub region_switches: u64,
+    /// Commits that waited for a checkpoint, and how long, summed.
+    pub stalls: u64,
+    pub stalled_micros: u64,
+    pub stores: u64,
+    pub lines: u64,
+    pub fences: u64,
+}
+
+impl From<NvramLogFigures> for NvramFigures {
+    fn from(f: NvramLogFigures) -> Self {
+        NvramFigures {
+            capacity: f.capacity,
+            used: f.used,
+            regions: f.regions,
+            metadata_bytes: f.metadata_bytes,
+            data_bytes: f.data_bytes,
+            delta_bytes: f.delta_bytes,
+            region_switches: f.switches,
+            stalls: f.stalls,
+            stalled_micros: u64::try_from(f.stalled.as_micros()).unwrap_or(u64::MAX),
+            stores: f.stores,
+            lines: f.lines,
+            fences: f.fences,
+        }
+    }
 }
 
 /// A device's figures.
@@ -151,6 +192,7 @@ impl From<JournalStats> for JournalFigures {
             never_written_home: s.memory.never_written_home,
             log_used: s.log_used,
             log_capacity: s.log_capacity,
+            nvram: s.nvram.map(Into::into),
         }
     }
 }

@@ -64,6 +64,8 @@ pub struct Report {
     pub lost: u64,
     pub torn: u64,
     pub reordered: u64,
+    /// Regions of NVRAM that were filled.
+    pub switches: u64,
     /// States that lost power again during recovery, and then again.
     pub double: u64,
     /// States that e2fsck has judged.
@@ -89,6 +91,7 @@ impl Report {
         self.lost += r.lost;
         self.torn += r.torn;
         self.reordered += r.reordered;
+        self.switches += r.switches;
         self.double += r.double;
         self.fsck += r.fsck;
         self.used += r.used;
@@ -320,7 +323,7 @@ impl State<'_> {
 }
 
 /// Uses a survivor: it must still be a working file system.
-fn work_on(v: &Volume) -> Result<(), String> {
+pub(crate) fn work_on(v: &Volume) -> Result<(), String> {
     let mut held = Vec::new();
     for op in generate(Mix::Reuse, 7, 25) {
         if let Err(e @ (Error::Corrupt(_) | Error::Device(_) | Error::Journal(_))) = call(v, &mut held, &op) {

@@ -9,6 +9,7 @@ pub mod faults;
 pub mod flip;
 pub mod hostile;
 pub mod model;
+pub mod nvram;
 pub mod observe;
 pub mod ops;
 mod outcomes;

@@ -70,10 +70,15 @@ const AUTO_THRESHOLD: u64 = 5 << 10;
 /// # Errors
 /// As [`Volume::open`].
 pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, how: impl Into<How>) -> Result<Volume> {
-    let How { route, record, commit_mode } = how.into();
+    Volume::open(Devices::one(device), clock, mount_options(how.into()))
+}
+
+/// The options of a simulation.
+pub(crate) fn mount_options(how: How) -> Options {
+    let How { route, record, commit_mode } = how;
     // So that some of what is written goes either way.
     let auto_threshold = Some(AUTO_THRESHOLD);
-    let options = Options {
+    Options {
         route: route.option(),
         record,
         commit_mode,
@@ -83,8 +88,7 @@ pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, how: impl Into
         adaptive_default: FileMode::Ordered,
         journal_rules: vec![ModeRule::new("f2*", FileMode::Journal)],
         ..Options::default()
-    };
-    Volume::open(Devices::one(device), clock, options)
+    }
 }
 
 const CRED: Cred = Cred { uid: 0, gid: 0 };
@@ -249,6 +253,16 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
 /// # Errors
 /// The call at which they did not, and what each said.
 pub fn run(v: &Volume, device: &PowerLossDevice, clock: &VirtualClock, ops: &[SimOp]) -> Result<Run, String> {
+    run_counting(v, &|| device.completed(), clock, ops)
+}
+
+/// As [`run`], with another measure of how far the devices are.
+pub(crate) fn run_counting(
+    v: &Volume,
+    steps: &dyn Fn() -> u64,
+    clock: &VirtualClock,
+    ops: &[SimOp],
+) -> Result<Run, String> {
     let mut history = History::default();
     let mut returned_at = Vec::with_capacity(ops.len());
     let mut held = Vec::new();
@@ -258,7 +272,7 @@ pub fn run(v: &Volume, device: &PowerLossDevice, clock: &VirtualClock, ops: &[Si
         if said.is_ok() != (outcome != Outcome::Refused) {
             return Err(format!("call {i}, {op:?}: the volume says {said:?}, the model {outcome:?}"));
         }
-        returned_at.push(device.completed());
+        returned_at.push(steps());
         clock.sleep(Duration::from_millis(700));
     }
     held.drain(..).for_each(|ino| v.forget(ino, 1));

@@ -2,13 +2,16 @@
 
 use crate::exit;
 use clap::Subcommand;
+use quire_device::nvram::{NvramMap, NvramOptions};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, FileDevice, OpenOptions, Region, SystemClock};
 use quire_fs::map::{self, Mapping};
 use quire_fs::{Attr, Op, Volume, dir};
 use quire_journal::dump::{LogDump, Scope};
+use quire_journal::recover::list_nvram;
 use quire_layout::features::compat;
 use quire_layout::inode::{Inode, flags, mode};
+use quire_layout::qlog::Kind;
 use quire_layout::{BlockNo, FileBlock, Ino};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -43,6 +46,9 @@ enum What {
         /// The journal's device, if it is not in the image
         #[arg(long, value_name = "PATH")]
         journal_path: Option<PathBuf>,
+        /// The memory that holds the journal, if it is in NVRAM
+        #[arg(long, value_name = "PATH")]
+        nvram: Option<PathBuf>,
     },
     /// An inode: attributes, flags, where its blocks are
     Inode { number: u32 },
@@ -64,7 +70,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Err(e) => return exit::fail(NAME, exit::FAILURE, e),
     };
     let text = match &args.what {
-        What::Journal { all, journal_path } => journal(device, journal_path.as_ref(), *all),
+        What::Journal { all, journal_path, nvram } => journal(device, journal_path.as_ref(), nvram.as_ref(), *all),
         What::Inode { number } => peek(device).and_then(|v| inode(&v, Ino(*number))),
         What::Block { number } => peek(device.clone()).and_then(|v| block(&v, &*device, BlockNo(*number))),
         What::Dir { path } => peek(device).and_then(|v| directory(&v, path)),
@@ -83,7 +89,12 @@ fn peek(device: Arc<dyn BlockDevice>) -> Result<Volume, String> {
     Volume::peek(device, Arc::new(SystemClock)).map_err(|e| e.to_string())
 }
 
-fn journal(device: Arc<dyn BlockDevice>, path: Option<&PathBuf>, all: bool) -> Result<String, String> {
+fn journal(
+    device: Arc<dyn BlockDevice>,
+    path: Option<&PathBuf>,
+    nvram: Option<&PathBuf>,
+    all: bool,
+) -> Result<String, String> {
     let sb = super::info::read(&*device)?;
     if !sb.features().has_compat(compat::HAS_JOURNAL) {
         return Err("the file system has no journal".to_owned());
@@ -97,8 +108,61 @@ fn journal(device: Arc<dyn BlockDevice>, path: Option<&PathBuf>, all: bool) -> R
     };
     let found = super::journal::find(device, other, &sb).map_err(|e| e.to_string())?.ok_or("no journal")?;
     let mut out = String::new();
-    for item in LogDump::new(&found.log, if all { Scope::Whole } else { Scope::Live }) {
+    let in_nvram = found.log.needs_nvram().is_some();
+    let items = LogDump::new(&found.log, if all { Scope::Whole } else { Scope::Live });
+    // What the log's blocks hold is of no use while the transactions are elsewhere.
+    for item in items.take(if in_nvram && !all { 1 } else { usize::MAX }) {
         writeln!(out, "{}", item.map_err(|e| e.to_string())?).ok();
+    }
+    match nvram {
+        Some(path) => {
+            let how = NvramOptions { read_only: true, ..NvramOptions::default() };
+            let memory = NvramMap::open_any(path, how).map_err(|e| e.to_string())?;
+            out.push_str(&in_memory(&memory)?);
+        }
+        None if in_nvram => out.push_str("the transactions are in NVRAM: name it with --nvram\n"),
+        None => {}
+    }
+    Ok(out)
+}
+
+/// Most transactions of a log in NVRAM that are shown.
+const MAX_TRANSACTIONS: usize = 100_000;
+
+/// What a log in NVRAM holds.
+fn in_memory(memory: &NvramMap) -> Result<String, String> {
+    let (label, transactions, damaged) = list_nvram(memory, MAX_TRANSACTIONS).map_err(|e| e.to_string())?;
+    let mut out = format!(
+        "NVRAM {} of file system {}, use {}: {} region(s) of {} bytes, granule {}, tail at {} ({})\n",
+        super::info::uuid(&label.uuid),
+        super::info::uuid(&label.fs_uuid),
+        label.epoch,
+        label.regions,
+        label.region_len(),
+        label.granule,
+        label.tail,
+        label.tid
+    );
+    for t in &transactions {
+        let region = t.position / label.region_len();
+        writeln!(out, "position {} (region {region}): {}, {} bytes, at {} s", t.position, t.tid, t.bytes, t.seconds)
+            .ok();
+        for r in &t.records {
+            let what = match r.kind {
+                Kind::Image => "image of".to_owned(),
+                Kind::Ranges => format!("{} ranges of", r.count),
+                Kind::ZeroRanges => format!("{} ranges over zeros of", r.count),
+                Kind::Delta => format!("delta of {} bytes of", r.count),
+                Kind::Revoke => format!("revoke of {} from", r.count),
+            };
+            writeln!(out, "  {what} {}", r.home).ok();
+        }
+    }
+    if transactions.len() == MAX_TRANSACTIONS {
+        out.push_str("(more transactions are not shown)\n");
+    }
+    if damaged {
+        out.push_str("the log breaks off: a transaction that was durable is damaged\n");
     }
     Ok(out)
 }

@@ -25,6 +25,8 @@ pub(crate) struct JournalInfo {
     fast_commit_blocks: u32,
     errno: i32,
     needs_recovery: bool,
+    /// UUID of the NVRAM that holds the transactions, if they are there.
+    nvram: Option<String>,
     /// Why it cannot be read, if so.
     error: Option<String>,
 }
@@ -36,7 +38,7 @@ pub(crate) fn find(
     sb: &Superblock,
 ) -> quire_fs::Result<Option<FoundJournal>> {
     let clock: Arc<dyn quire_device::Clock> = Arc::new(SystemClock);
-    find_journal(&Devices { fs, journal }, &clock, sb)
+    find_journal(&Devices { fs, journal, nvram: None }, &clock, sb)
 }
 
 /// Tells about the journal; what cannot be read is told as an error.
@@ -58,6 +60,7 @@ pub(crate) fn info(fs: Arc<dyn BlockDevice>, sb: &Superblock) -> Option<JournalI
         fast_commit_blocks: 0,
         errno: 0,
         needs_recovery: f.has_incompat(quire_layout::features::incompat::RECOVER),
+        nvram: None,
         error: None,
     };
     if external {
@@ -73,6 +76,7 @@ pub(crate) fn info(fs: Arc<dyn BlockDevice>, sb: &Superblock) -> Option<JournalI
             info.sequence = j.sequence().0;
             info.fast_commit_blocks = j.fc_blocks();
             info.errno = j.errno();
+            info.nvram = found.log.needs_nvram().map(|uuid| super::info::uuid(&uuid));
         }
         Ok(None) => return None,
         Err(e) => info.error = Some(e.to_string()),
@@ -93,6 +97,9 @@ impl JournalInfo {
         } else if self.place == "inside" {
             lines.push(("Journal features", self.features.join(" ")));
             lines.push(("Journal size", format!("{} blocks, log from block {}", self.blocks, self.first)));
+            if let Some(uuid) = &self.nvram {
+                lines.push(("Journal in NVRAM", format!("UUID {uuid}")));
+            }
             let start = if self.start == 0 { "empty".to_owned() } else { format!("starts at block {}", self.start) };
             lines.push(("Journal log", format!("{start}, sequence {}", self.sequence)));
             if self.fast_commit_blocks > 0 {

@@ -18,10 +18,15 @@ use std::process::ExitCode;
     after_help = "Options (-o), besides those of mount(8): data=none|writeback|ordered|journal|overwrite|auto|adaptive|selective,
 auto_threshold=BYTES, write_threshold=BYTES, adaptive_default=journal|ordered, journal_rule=PATTERN=MODE[,...], errors=continue|remount-ro|panic,
 commit=SECONDS, noload, journal_path=PATH, offset=BYTES, sizelimit=BYTES, cache_size=BYTES, writethrough, nohalt_poll, allow_other,
-profile=auto|rfj|joj|selective|wasteless|single-io|ext4-none|ext4-writeback|ext4-ordered|ext4-journal, noatime, nodiratime, discard, noacl, nouser_xattr, grpid, resuid=UID, resgid=GID, ...
+profile=auto|rfj|joj|selective|wasteless|single-io|nvj|djfs|djfs4|ext4-none|ext4-writeback|ext4-ordered|ext4-journal, nvram=PATH,
+nvram_simulated, nvram_size=BYTES, nvram_latency_ns=NS, record=block|range=data|range|delta, commit_mode=barrier|checksum|nvram,
+checkpoint=lazy|regions:N, noatime, nodiratime, discard, noacl, nouser_xattr, grpid, resuid=UID, resgid=GID, ...
 
 The default is data=auto, unless the superblock says something else. Its log is Quire's own: after a crash, mount again or run
 quire recover before other tools. With data=ordered, writeback, journal or overwrite the log is jbd2's.
+
+With profile=djfs and nvram=PATH (a DAX device, or a file on a DAX file system) the journal lies in NVRAM: fsync then touches no disk, and
+the image is only readable together with its NVRAM until it is unmounted. nvram_simulated takes any file, and warns.
 
 Exit codes as mount(8): 0 mounted, 1 wrong usage or not permitted, 2 system error, 32 mount failed.
 
@@ -29,6 +34,7 @@ Examples:
   quire mount disk.img /mnt
   quire mount -o data=journal,noatime disk.img /mnt
   quire mount -o ro,offset=1048576 whole-disk.img /mnt
+  quire mount -o profile=djfs,nvram=/dev/dax0.0 disk.img /mnt
   quire mount -f /dev/sdb1 /mnt"
 )]
 pub(crate) struct Args {
@@ -55,6 +61,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(options) => options,
         Err(e) => return exit::fail(NAME, exit::USAGE, e),
     };
+    if options.nvram_simulated {
+        eprintln!("quire: {NAME}: warning: {}", quire_mount::SIMULATED_NVRAM);
+    }
     let mount = Mount { image: args.image.clone(), dir: args.dir.clone(), options };
     if args.foreground {
         return match start_log(args) {

@@ -3,6 +3,7 @@
 use crate::exit::{self, fsck};
 use crate::progress::Bar;
 use crate::undo::UndoDevice;
+use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, OpenOptions, SystemClock};
 use quire_fs::journal_open::{self, FoundJournal, OnDamage, find_journal};
@@ -25,7 +26,8 @@ use std::process::ExitCode;
 Examples:
   quire recover disk.img
   quire recover --dry-run disk.img
-  quire recover --undo before.e2undo disk.img; e2undo before.e2undo disk.img"
+  quire recover --undo before.e2undo disk.img; e2undo before.e2undo disk.img
+  quire recover --nvram /dev/dax0.0 disk.img"
 )]
 pub(crate) struct Args {
     /// The image file or block device
@@ -42,6 +44,13 @@ pub(crate) struct Args {
     /// The journal's device, if it is not in the image
     #[arg(long, value_name = "PATH")]
     journal_path: Option<PathBuf>,
+    /// The memory that holds the journal, if it is in NVRAM
+    #[arg(long, value_name = "PATH")]
+    nvram: Option<PathBuf>,
+    /// The NVRAM with the journal is lost: go on without it. Everything that was not written home since the last checkpoint is given
+    /// up, and the file system needs e2fsck -f. With --nvram, what that memory holds is given up, too
+    #[arg(long, conflicts_with_all = ["dry_run", "undo"])]
+    discard_nvram: bool,
     /// Where the file system starts in the image, in bytes
     #[arg(long, default_value_t = 0)]
     offset: u64,
@@ -114,7 +123,17 @@ fn recover(args: &Args) -> Result<Outcome, String> {
         Some(path) => Some(Arc::new(open(path, 0)?) as Arc<dyn BlockDevice>),
         None => None,
     };
-    let devices = Devices { fs, journal };
+    let nvram = match &args.nvram {
+        Some(path) => {
+            let how = NvramOptions { read_only: args.dry_run, ..NvramOptions::default() };
+            Some(Arc::new(NvramMap::open_any(path, how).map_err(|e| e.to_string())?) as Arc<dyn Nvram>)
+        }
+        None => None,
+    };
+    let devices = Devices { fs, journal, nvram };
+    if args.discard_nvram {
+        return discard_nvram(args, &devices);
+    }
     let needs = Needs::of(&devices, &args.image)?;
     if needs.is_clean() {
         return outcome(0, "clean, nothing to do");
@@ -131,6 +150,30 @@ fn recover(args: &Args) -> Result<Outcome, String> {
     let done = work(args, &Devices::one(undo.clone()), &needs)?;
     undo.finish().map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(done)
+}
+
+/// Goes on without a journal in NVRAM.
+fn discard_nvram(args: &Args, devices: &Devices) -> Result<Outcome, String> {
+    let named = |e: quire_fs::Error| format!("{}: {e}", args.image.display());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
+    let lost = journal_open::discard_nvram(devices, &clock, &sb).map_err(named)?;
+    if let Some(memory) = &devices.nvram {
+        quire_journal::nvram::forget(&**memory).map_err(|e| e.to_string())?;
+    }
+    match lost {
+        None => outcome(0, "its journal is not in NVRAM: nothing was discarded in the image"),
+        Some(first) => {
+            let what = "is lost if it was not written home: some of it may be there and some not";
+            outcome(
+                fsck::UNCORRECTED,
+                format!(
+                    "the journal in NVRAM is given up: everything from transaction {} on {what}; run e2fsck -f",
+                    first.0
+                ),
+            )
+        }
+    }
 }
 
 fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String> {

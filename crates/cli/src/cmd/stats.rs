@@ -1,7 +1,7 @@
 //! `quire stats`: the figures of a mount.
 
 use crate::exit;
-use quire_mount::stats::{DeviceFigures, Figures, JournalFigures};
+use quire_mount::stats::{DeviceFigures, Figures, JournalFigures, NvramFigures};
 use quire_mount::{Control, Stats};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +47,9 @@ fn table(s: &Stats) -> String {
             j.whole_records, j.range_records, j.delta_records, j.packed_bytes, j.data_flushes
         ));
     }
+    if let Some(n) = &j.nvram {
+        out.push_str(&nvram(n, j.delta_records));
+    }
     out.push_str(&format!("\n{} FUSE requests\n", s.requests));
     if s.atomic_write_bytes > 0 {
         out.push_str(&format!("write requests of up to {} bytes are all or nothing\n", s.atomic_write_bytes));
@@ -88,6 +91,26 @@ fn journal(j: &JournalFigures) -> String {
         j.never_written_home,
         j.log_used,
         j.log_capacity,
+    )
+}
+
+/// A log in NVRAM: all sizes in bytes.
+fn nvram(n: &NvramFigures, deltas: u64) -> String {
+    let per = |sum: u64, count: u64| sum.checked_div(count).unwrap_or(0);
+    format!(
+        "NVRAM: {} of {} bytes in use, {} region(s), {} left for the next\n  stored: {} bytes of metadata, {} of data; {} bytes to a delta; \
+         {} cache lines, {} fences\n  stalls: {} commits waited for a checkpoint, {}us each\n",
+        n.used,
+        n.capacity,
+        n.regions,
+        n.region_switches,
+        n.metadata_bytes,
+        n.data_bytes,
+        per(n.delta_bytes, deltas),
+        n.lines,
+        n.fences,
+        n.stalls,
+        per(n.stalled_micros, n.stalls),
     )
 }
 

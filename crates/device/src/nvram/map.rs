@@ -128,12 +128,6 @@ impl NvramMap {
             }
             e => NvramError::Io { path: path.to_owned(), what: "mmap", source: e.into() },
         })?;
-        if options.simulated && write {
-            tracing::warn!(
-                path = %path.display(),
-                "simulated NVRAM: commits since the last checkpoint survive the end of this process, not a loss of power or a crash of the host"
-            );
-        }
         tracing::debug!(path = %path.display(), size, stores = how.name(), "memory mapped");
         Ok(NvramMap {
             base: base.cast(),
@@ -145,6 +139,17 @@ impl NvramMap {
             figures: Figures::default(),
             _fd: fd,
         })
+    }
+
+    /// As [`NvramMap::open`], for who takes what there is: any file, if it is no persistent memory.
+    ///
+    /// # Errors
+    /// As [`NvramMap::open`].
+    pub fn open_any(path: impl AsRef<Path>, options: NvramOptions) -> Result<Self, NvramError> {
+        match Self::open(&path, options) {
+            Err(NvramError::NotPersistent { .. }) => Self::open(path, NvramOptions { simulated: true, ..options }),
+            other => other,
+        }
     }
 
     /// What is stored may be lost with the power.

@@ -30,7 +30,10 @@ pub struct NvramModel {
     state: Mutex<State>,
     /// What else goes on: noted with every event, so that moments of two devices can be told apart.
     beside: Option<Box<dyn Fn() -> u64 + Send + Sync>>,
+    when_cut: Mutex<Option<WhenCut>>,
 }
+
+type WhenCut = Box<dyn Fn() + Send + Sync>;
 
 struct State {
     live: Vec<u8>,
@@ -59,7 +62,7 @@ impl NvramModel {
             steps: 0,
             made: 0,
         };
-        NvramModel { state: Mutex::new(state), beside: None }
+        NvramModel { state: Mutex::new(state), beside: None, when_cut: Mutex::new(None) }
     }
 
     /// Remembers every store and fence from now on, each with what `beside` says then.
@@ -82,6 +85,11 @@ impl NvramModel {
     /// From step `n` on nothing arrives any more: the power is gone.
     pub fn cut_at(&self, n: u64) {
         lock(&self.state).cut_at = Some(n);
+    }
+
+    /// What else happens when the power goes.
+    pub fn when_cut(&self, hook: impl Fn() + Send + Sync + 'static) {
+        *lock(&self.when_cut) = Some(Box::new(hook));
     }
 
     /// What reads see.
@@ -107,6 +115,9 @@ impl NvramModel {
     fn event(&self, s: &mut State, event: Event) -> bool {
         s.steps += 1;
         if s.cut_at.is_some_and(|n| s.steps >= n) {
+            if let Some(hook) = &*lock(&self.when_cut) {
+                hook();
+            }
             return false;
         }
         if let Some(beside) = &self.beside {

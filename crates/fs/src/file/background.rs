@@ -79,6 +79,13 @@ impl Volume {
     pub fn spawn_background(&self) -> Background {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (volume, theirs) = (self.clone(), stop.clone());
+        let woken = Arc::downgrade(&stop);
+        // Without its lock: who commits does not wait, and at worst the thread's pause passes.
+        self.inner.journal.on_work(move || {
+            if let Some(stop) = woken.upgrade() {
+                stop.1.notify_all();
+            }
+        });
         let thread = thread::spawn(move || {
             loop {
                 let idle = match volume.step() {

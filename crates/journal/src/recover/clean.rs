@@ -152,6 +152,20 @@ pub fn superblock_place(bs: BlockSize) -> (BlockNo, usize) {
     if bs == BlockSize::K1 { (BlockNo(1), 0) } else { (BlockNo(0), offset) }
 }
 
+impl UnrecoveredLog {
+    /// Writes the number of the next transaction into the superblock of a log whose transactions are in NVRAM; the flush that makes the
+    /// homes durable makes it so, before the tail there moves (N7).
+    pub(super) fn expect_next(&mut self, next: Tid, undo: &mut Option<&mut dyn Undo>) -> Result<(), Error> {
+        if undo.is_some() {
+            let why = "undoing the recovery of a log in NVRAM: its transactions are given up there";
+            return Err(quire_layout::Unsupported::new(why).into());
+        }
+        self.superblock.set_sequence(next);
+        self.superblock.seal();
+        write_superblock(&self.geometry, &self.superblock, &mut self.block)
+    }
+}
+
 /// Marks the log empty, durably. The caller has made every home block durable.
 pub(super) fn empty_log(
     mut log: UnrecoveredLog,

@@ -56,8 +56,10 @@ impl UnrecoveredLog {
         }
         let start = self.superblock.start().unwrap_or(self.superblock.first());
         let place = |l: &Logged| (l.run.start < start, l.run.start, l.at);
-        // Of one block the chain's order is the log's.
-        order.sort_by_key(|(_, l)| place(l));
+        // Of one block the chain's order is the log's; in memory no order is faster.
+        if self.needs_nvram().is_none() {
+            order.sort_by_key(|(_, l)| place(l));
+        }
         let mut window = LogWindow::new(&self.geometry, self.superblock.end());
         for (n, logged) in order {
             good[n] &= self.apply(&mut window, logged, &mut images[n])?;
@@ -98,11 +100,19 @@ impl UnrecoveredLog {
     /// Does to an image what a record says. False: it cannot be done.
     fn apply(&self, window: &mut LogWindow<'_>, l: &Logged, image: &mut Buf) -> Result<bool, Error> {
         let bs = self.format.block_size;
+        let in_memory = self.needs_nvram().and_then(|_| self.nvram_body(l));
+        if let (Kind::Image, Some(body)) = (l.record.kind, &in_memory) {
+            image.copy_from_slice(body);
+            return Ok(true);
+        }
         if l.record.kind == Kind::Image {
             image.copy_from_slice(window.block(self.nth(l.run.start, l.at))?);
             return Ok(true);
         }
-        let body = self.gather(window, l.run, l.at, usize::try_from(l.len).expect("32 bits"))?;
+        let body = match in_memory {
+            Some(body) => body,
+            None => self.gather(window, l.run, l.at, usize::try_from(l.len).expect("32 bits"))?,
+        };
         Ok(match l.record.kind {
             Kind::Delta => delta::apply(&body, image),
             _ => {

@@ -21,6 +21,7 @@
 mod clean;
 mod external;
 mod images;
+mod nvram;
 mod plan;
 mod replay;
 mod runs;
@@ -28,6 +29,7 @@ mod scan;
 
 pub use clean::{CleanLog, Damage, mark_recovered, superblock_place};
 pub use external::open_external;
+pub use nvram::{NvramTransaction, list_nvram};
 pub use plan::{BadBlock, BadReason, Plan, Planned};
 pub use replay::{SavedFrom, Undo};
 
@@ -63,6 +65,8 @@ pub struct UnrecoveredLog {
     format: LogFormat,
     /// The file system's device, if it is not the log's.
     home: Option<Arc<dyn BlockDevice>>,
+    /// The memory that may hold the log.
+    nvram: Option<nvram::Beside>,
 }
 
 impl std::fmt::Debug for UnrecoveredLog {
@@ -97,7 +101,7 @@ impl UnrecoveredLog {
         if geometry.is_external() && superblock.user_count() > 1 {
             return Err(Unsupported::new(format!("external journal with {} users", superblock.user_count())).into());
         }
-        Ok(UnrecoveredLog { geometry, superblock, block, format, home: None })
+        Ok(UnrecoveredLog { geometry, superblock, block, format, home: None, nvram: None })
     }
 
     /// Says where the file system is, if the log has a device of its own: records of Quire's log may need what lies at home.
@@ -146,6 +150,9 @@ impl UnrecoveredLog {
         };
         match self.superblock.quire()? {
             Some(signature) => {
+                if let Some(uuid) = signature.in_nvram() {
+                    return plan::make_of_runs(self, self.scan_nvram(&signature, uuid, progress)?, home_blocks);
+                }
                 let found = runs::RunScan::new(self, start, signature.epoch).run(progress)?;
                 plan::make_of_runs(self, found, home_blocks)
             }
@@ -178,10 +185,25 @@ impl UnrecoveredLog {
         // The numbers in the log must not be used again; if it cannot be read, at least the first is known.
         let start = self.superblock.start().expect("not clean");
         let last_used = match self.superblock.quire()? {
+            Some(s) if s.in_nvram().is_some() => Ok(self.superblock.sequence()),
             Some(s) => runs::RunScan::new(&self, start, s.epoch).run(progress).map(|f| f.last_used),
             None => scan::Scan::new(&self, start).run(progress).map(|f| f.end),
         };
         let end = last_used.unwrap_or(self.superblock.sequence());
         clean::empty_log(self, end.next(), Damage::default(), &mut None)
+    }
+
+    /// Gives up a log in NVRAM that is lost: every transaction from the one that the image expects on, if there were any. What lies at
+    /// home is of different ages, so the file system needs a full check.
+    ///
+    /// # Errors
+    /// Device. Unsupported: the log is not in NVRAM.
+    pub fn abandon_nvram(self) -> Result<CleanLog, Error> {
+        if self.needs_nvram().is_none() {
+            return Err(Unsupported::new("discarding a log that is not in NVRAM").into());
+        }
+        let first = self.superblock.sequence();
+        let damage = Damage { bad: Vec::new(), failed_commit: Some(first) };
+        clean::empty_log(self, first.next(), damage, &mut None)
     }
 }

@@ -88,6 +88,8 @@ pub struct Plan {
     pub(super) chains: BTreeMap<BlockNo, Chain>,
     /// Their images, if they are few.
     pub(super) ready: Option<Vec<(BlockNo, Arc<Buf>)>>,
+    /// Of a log in NVRAM: the position behind the last transaction.
+    pub(super) nvram_end: Option<u64>,
 }
 
 impl Plan {
@@ -108,6 +110,7 @@ impl Plan {
             last_used: sequence,
             chains: BTreeMap::new(),
             ready: None,
+            nvram_end: None,
         }
     }
 
@@ -160,6 +163,7 @@ pub(super) fn make(log: &UnrecoveredLog, found: Found, home_blocks: u64) -> Resu
         last_used: found.end,
         chains: BTreeMap::new(),
         ready: None,
+        nvram_end: None,
     };
     plan.bad.sort_by_key(|b| b.home);
     apply_revokes(log, &found.revokes, &mut plan)?;
@@ -195,6 +199,7 @@ pub(super) fn make_of_runs(log: &UnrecoveredLog, found: FoundRuns, home_blocks: 
         log_blocks: log.superblock.end().0 - log.superblock.first().0,
         last_used: found.last_used,
         ready: Some(Vec::new()),
+        nvram_end: found.nvram_end,
         ..Plan::empty(found.start)
     };
     let last = |chain: &Chain| *chain.last().expect("never empty");

@@ -42,7 +42,7 @@ impl UnrecoveredLog {
     /// # Errors
     /// Unsupported: fast commits; then nothing has been written. Device: the log is as it was.
     pub fn replay(
-        self,
+        mut self,
         mut plan: Plan,
         home: &Arc<dyn BlockDevice>,
         mut undo: Option<&mut dyn Undo>,
@@ -69,8 +69,14 @@ impl UnrecoveredLog {
             done += u64::try_from(chunk.len()).expect("small");
             progress(Progress { phase: Phase::Replay, done, total });
         }
+        if plan.nvram_end.is_some() {
+            self.expect_next(plan.end, &mut undo)?;
+        }
         // R2: home first, then the log may forget.
         home.run(vec![Io::Flush])?;
+        if let (Some(end), Some(beside)) = (plan.nvram_end, &self.nvram) {
+            crate::nvram::move_tail(&*beside.memory, end, plan.end)?;
+        }
         let damage = Damage { bad: plan.bad, failed_commit: plan.failed_commit };
         empty_log(self, plan.last_used.next(), damage, &mut undo)
     }

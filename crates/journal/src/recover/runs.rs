@@ -61,6 +61,37 @@ pub(super) struct FoundRuns {
     pub revoked: u64,
     /// A transaction that was durable once and is damaged.
     pub failed: Option<Tid>,
+    /// Of a log in NVRAM: the position behind the last transaction.
+    pub nvram_end: Option<u64>,
+}
+
+impl FoundRuns {
+    pub(super) fn new(first: Tid, at: LogBlock) -> Self {
+        FoundRuns {
+            start: first,
+            end: first,
+            last_used: first,
+            head: at,
+            transactions: 0,
+            chains: BTreeMap::new(),
+            logged: 0,
+            revokes: 0,
+            revoked: 0,
+            failed: None,
+            nvram_end: None,
+        }
+    }
+}
+
+/// Records of these blocks, in the transaction that says so and earlier, are void.
+pub(super) fn revoke(found: &mut FoundRuns, r: &Record) {
+    found.revokes += 1;
+    let range = r.home..r.home.plus(u64::from(r.count));
+    let gone: Vec<BlockNo> = found.chains.range(range).map(|(b, _)| *b).collect();
+    found.revoked += gone.len() as u64;
+    for b in gone {
+        found.chains.remove(&b);
+    }
 }
 
 pub(super) struct RunScan<'a> {
@@ -83,18 +114,7 @@ impl<'a> RunScan<'a> {
             at: start,
             visited: 0,
             epoch,
-            found: FoundRuns {
-                start: tid,
-                end: tid,
-                last_used: tid,
-                head: start,
-                transactions: 0,
-                chains: BTreeMap::new(),
-                logged: 0,
-                revokes: 0,
-                revoked: 0,
-                failed: None,
-            },
+            found: FoundRuns::new(tid, start),
         }
     }
 
@@ -172,20 +192,9 @@ impl<'a> RunScan<'a> {
         if images != head.images || packed.at != head.packed {
             return Err(bad("a transaction's records do not fill it"));
         }
-        revokes.iter().for_each(|r| self.revoke(r));
+        revokes.iter().for_each(|r| revoke(&mut self.found, r));
         self.accept(head);
         Ok(())
-    }
-
-    /// Records of these blocks, here and earlier, are void.
-    fn revoke(&mut self, r: &Record) {
-        self.found.revokes += 1;
-        let range = r.home..r.home.plus(u64::from(r.count));
-        let gone: Vec<BlockNo> = self.found.chains.range(range).map(|(b, _)| *b).collect();
-        self.found.revoked += gone.len() as u64;
-        for b in gone {
-            self.found.chains.remove(&b);
-        }
     }
 
     fn accept(&mut self, head: &Head) {

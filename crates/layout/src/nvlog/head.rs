@@ -153,7 +153,6 @@ mod tests {
             block_size: BlockSize::K4,
             tail: 0,
             tid: Tid(9),
-            bound: true,
         };
         let position = label.region_len() + 128;
         let bytes = u32::try_from(Head::total(100, 2, 4096, 64)).unwrap();

@@ -4,11 +4,13 @@
 //! 0x00 "QuireNV1"   0x08 version (2)  0x0A log2 of the granule (2)  0x0C incompat (4)
 //! 0x10 UUID         0x20 UUID of the file system
 //! 0x30 use (8)      0x38 sequence of the label (8)   0x40 bytes in all (8)   0x48 regions (4)  0x4C log2 of the block size (4)
-//! 0x50 position of the tail (8)   0x58 tid of the tail (4)   0x5C 1: bound to the file system, 0: free   0x60 zero (28)
+//! 0x50 position of the tail (8)   0x58 tid of the tail (4)   0x5C zero (32)
 //! 0x7C crc32c over the 124 bytes before, seeded with ~0
 //! ```
 //! Guarantee N3: a label is changed by writing the slot that is not the newest, and then a fence: a torn slot does not match its checksum,
 //! and the other one stands.
+//!
+//! Whose transactions stand at the tail is needed by an image; a log without any is free.
 
 use super::{PAGE, START};
 use crate::bytes::{be16, be32, be64, put_be16, put_be32, put_be64};
@@ -47,8 +49,12 @@ pub struct Label {
     pub tail: u64,
     /// Its number.
     pub tid: Tid,
-    /// The file system may need what is here.
-    pub bound: bool,
+}
+
+/// True if bytes that are no label may be the part of one that had arrived: its first word did, or did not.
+#[must_use]
+pub fn may_be_torn(bytes: &[u8]) -> bool {
+    bytes.get(..8).is_none_or(|first| first == MAGIC || first == [0; 8])
 }
 
 impl Label {
@@ -78,7 +84,6 @@ impl Label {
             block_size,
             tail: be64(b, 0x50),
             tid: Tid(be32(b, 0x58)),
-            bound: be32(b, 0x5C) != 0,
         };
         let granule = label.granule == super::LINE || u64::from(label.granule) == block_size.bytes64();
         let sane = granule && label.regions > 0 && label.region_len() >= PAGE && label.tail < 1 << 62;
@@ -101,7 +106,6 @@ impl Label {
         put_be32(&mut b, 0x4C, self.block_size.bits());
         put_be64(&mut b, 0x50, self.tail);
         put_be32(&mut b, 0x58, self.tid.0);
-        put_be32(&mut b, 0x5C, u32::from(self.bound));
         let sum = crc32c(!0, &b[..SUM]);
         put_be32(&mut b, SUM, sum);
         b
@@ -155,7 +159,6 @@ mod tests {
             block_size: BlockSize::K4,
             tail: 640,
             tid: Tid(9),
-            bound: true,
         }
     }
 

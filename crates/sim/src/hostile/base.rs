@@ -187,7 +187,7 @@ pub(super) fn devices<D: BlockDevice + 'static>(all: &Arc<D>, fs_len: u64) -> De
         return Devices::one(all.clone());
     }
     let part = |start, len| Arc::new(make::Part { whole: all.clone(), start, len });
-    Devices { fs: part(0, fs_len), journal: Some(part(fs_len, len - fs_len)) }
+    Devices { fs: part(0, fs_len), journal: Some(part(fs_len, len - fs_len)), nvram: None }
 }
 
 const CRED: Cred = Cred { uid: 0, gid: 0 };

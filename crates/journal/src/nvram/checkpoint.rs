@@ -1,0 +1,133 @@
+//! A filled region goes home: one pass of sorted, merged writes, one flush, one label.
+//!
+//! Guarantees: as the lazy checkpoint's (J2, J9, J11); N4: the label that frees a region is stored when the homes of all its blocks are
+//! durable, and the region is used again when that label is. The journal's superblock in the image gets the number of the next
+//! transaction with the same flush (N7), so that an older copy of the image is told from this one.
+//!
+//! Commits go on meanwhile in the next region.
+
+use super::NvramLog;
+use crate::error::Error;
+use crate::journal::Journal;
+use crate::log::Log;
+use crate::style::{Reclaim, Style};
+use quire_device::Mutant;
+use quire_device::sync::{Arc, lock};
+use quire_layout::Tid;
+
+/// Images that a log may pin whatever the cache's size, in bytes.
+const LEAST_PINNED: u64 = 1 << 20;
+
+/// What a checkpoint passes: transactions up to `upto`; the next begins at `tail`.
+struct Target {
+    upto: Tid,
+    tail: u64,
+}
+
+impl NvramLog {
+    /// The oldest region, if the head has left it.
+    fn filled(&self) -> Option<Target> {
+        let s = lock(&self.state);
+        let region = s.label.region_len();
+        let oldest = s.placed.front()?.start / region;
+        let end = (oldest + 1) * region;
+        if s.head < end {
+            return None;
+        }
+        let upto = s.placed.iter().take_while(|p| p.start < end).last()?.tid;
+        Some(Target { upto, tail: end })
+    }
+
+    /// The oldest transactions, of at least so many bytes.
+    fn oldest(&self, bytes: u64) -> Option<Target> {
+        let s = lock(&self.state);
+        let start = s.label.tail;
+        let enough = |p: &&super::Placed| p.end - start >= bytes;
+        let last = s.placed.iter().find(enough).or(s.placed.back())?;
+        let next = s.placed.iter().find(|p| p.start >= last.end).map_or(s.head, |p| p.start);
+        Some(Target { upto: last.tid, tail: next })
+    }
+
+    fn capacity(&self) -> u64 {
+        self.label().capacity()
+    }
+
+    fn used(&self) -> u64 {
+        let s = lock(&self.state);
+        if s.placed.is_empty() { 0 } else { s.head - s.label.tail }
+    }
+}
+
+impl Journal {
+    fn by_regions(&self) -> bool {
+        matches!(self.config.style, Style::Nvram { reclaim: Reclaim::ByRegions(_), .. })
+    }
+
+    /// As who commits and finds no room: the oldest region, or a quarter of a log that goes round.
+    pub(super) fn reclaim_nvram(&self, log: &Log, nvram: &NvramLog) -> Result<bool, Error> {
+        if self.by_regions() {
+            self.pass(log, nvram, NvramLog::filled)
+        } else {
+            self.pass(log, nvram, |n| n.oldest(n.capacity() / 4))
+        }
+    }
+
+    /// Bounds what the log pins in memory, base images too: beyond the cache's size the region is left early, beyond twice that
+    /// who commits writes home.
+    pub(super) fn relieve_nvram(&self, log: &Log, nvram: &NvramLog, tid: Tid) -> Result<(), Error> {
+        let (live, bound) = (self.live_bytes(), self.config.cache_bytes.max(LEAST_PINNED));
+        if live <= bound {
+            return Ok(());
+        }
+        if self.by_regions()
+            && nvram.filled().is_none()
+            && let Some(next) = nvram.next_region()
+        {
+            self.enter_region(nvram, next, tid);
+        }
+        if live > 2 * bound {
+            self.reclaim_nvram(log, nvram)?;
+        }
+        Ok(())
+    }
+
+    /// One step of background work: the oldest filled region; of a log that goes round a quarter, if more than half is in use.
+    pub(crate) fn nvram_step(&self, log: &Log, nvram: &NvramLog) -> Result<bool, Error> {
+        if self.by_regions() {
+            return self.pass(log, nvram, NvramLog::filled);
+        }
+        if nvram.used() <= nvram.capacity() / 2 && self.live_bytes() <= self.config.cache_bytes {
+            return Ok(false);
+        }
+        self.pass(log, nvram, |n| n.oldest(n.capacity() / 4))
+    }
+
+    /// Everything committed goes home.
+    pub(crate) fn empty_nvram(&self, log: &Log, nvram: &NvramLog) -> Result<(), Error> {
+        while self.pass(log, nvram, |n| n.oldest(u64::MAX))? {}
+        Ok(())
+    }
+
+    fn pass(&self, log: &Log, nvram: &NvramLog, choose: impl Fn(&NvramLog) -> Option<Target>) -> Result<bool, Error> {
+        let _one_at_a_time = lock(&self.checkpointing);
+        let Some(target) = choose(nvram) else { return Ok(false) };
+        let next = target.upto.next();
+        let homes = self.begin_home_writes(target.upto);
+        if Mutant::NvramFreedEarly.is_on() {
+            nvram.free(target.tail, next);
+        }
+        let written = self.write_home(&homes).and_then(|()| log.note_oldest(next));
+        lock(&self.commit).checkpoint_floor = None;
+        written?;
+        if !Mutant::TailBeforeHomeFlush.is_on() {
+            self.gate.flush()?;
+            if !Arc::ptr_eq(&self.gate, &log.gate) {
+                log.gate.flush()?;
+            }
+        }
+        nvram.free(target.tail, next);
+        lock(&self.core).tail_passed(target.upto, &homes);
+        lock(&self.counters).checkpointed(homes.len());
+        Ok(true)
+    }
+}

@@ -1,0 +1,351 @@
+//! A log in NVRAM: transactions are stored and fenced, not written and flushed (docs/format.md, "Quire's NVRAM log").
+//!
+//! Guarantees:
+//! - N2: the commit word is stored when all that precedes it is fenced, and is fenced when a commit returns;
+//! - N4: space is used again only after the label that frees it is durable; a transaction never spans regions;
+//! - N5: the label names the file system, and the journal's superblock the label's UUID and use, before the first transaction: neither is
+//!   taken for another's.
+//!
+//! ```text
+//! positions ──────────────────────────────────────────────────────────────────────────────────────>
+//!       | tail: oldest needed                     head: next transaction |
+//!   [ region g, filled: going home ][ region g+1: transactions ... |     ][ free ]
+//! ```
+//! With `checkpoint=lazy` there is one region that goes round, and the tail moves by transactions.
+
+mod checkpoint;
+mod commit;
+mod read;
+
+pub(crate) use read::Walk;
+
+use crate::error::{Error, NvramProblem};
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{Mutant, Nvram};
+use quire_layout::checksum::crc32c;
+use quire_layout::nvlog::{Head, LINE, Label, SLOTS, TxnSeed, commit_word, head, label};
+use quire_layout::{BlockSize, Tid};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Least blocks that the largest transaction must hold.
+const LEAST_BLOCKS: usize = 32;
+
+/// How a new log is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct NvramLayout {
+    pub block_size: BlockSize,
+    /// 1: one that goes round, reclaimed lazily.
+    pub regions: u8,
+    /// Descriptors and commits take whole blocks, as in a log on a disk.
+    pub whole_blocks: bool,
+    pub incompat: u32,
+}
+
+/// A log in NVRAM that holds nothing that any image needs, or what the running volume has put there.
+pub struct NvramLog {
+    memory: Arc<dyn Nvram>,
+    state: Mutex<State>,
+}
+
+/// A transaction in the log.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    tid: Tid,
+    start: u64,
+    end: u64,
+}
+
+/// Guarded by its own lock, a leaf.
+struct State {
+    label: Label,
+    /// The slot that holds it.
+    slot: usize,
+    /// Position of the next transaction.
+    head: u64,
+    /// Oldest first.
+    placed: VecDeque<Placed>,
+    figures: NvramLogFigures,
+}
+
+/// Figures of a log in NVRAM since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NvramLogFigures {
+    /// Bytes of all regions, and how many they are.
+    pub capacity: u64,
+    pub regions: u64,
+    /// Bytes from tail to head.
+    pub used: u64,
+    /// Bytes stored: labels, descriptors without the bodies of records, commits.
+    pub metadata_bytes: u64,
+    /// Bytes stored: whole images and the bodies of records.
+    pub data_bytes: u64,
+    /// Bytes of the deltas among them.
+    pub delta_bytes: u64,
+    /// Regions that were filled and left for the next.
+    pub switches: u64,
+    /// Commits that waited for a checkpoint, and how long, summed.
+    pub stalls: u64,
+    pub stalled: Duration,
+    /// What the memory itself has counted.
+    pub stores: u64,
+    pub lines: u64,
+    pub fences: u64,
+}
+
+impl NvramLog {
+    /// Takes a memory for the log of a file system. Nothing is stored before the first transaction.
+    ///
+    /// # Errors
+    /// It is too small, holds something else, or a log that some image needs.
+    pub fn take(memory: Arc<dyn Nvram>, fs_uuid: [u8; 16], layout: NvramLayout) -> Result<Self, Error> {
+        let (old, slot) = match read_label(&*memory) {
+            Ok((old, slot)) => {
+                if Walk::new(&*memory, old).holds_any() {
+                    return Err(NvramProblem::Needed { uuid: old.fs_uuid, same: old.fs_uuid == fs_uuid }.into());
+                }
+                (Some(old), slot)
+            }
+            Err(_) if is_blank(&*memory) => (None, 1),
+            Err(_) => return Err(NvramProblem::SomethingElse.into()),
+        };
+        let label = Label {
+            granule: if layout.whole_blocks { u32::try_from(layout.block_size.bytes()).expect("64 KiB") } else { LINE },
+            incompat: layout.incompat,
+            uuid: old.map_or_else(|| memory.fresh_uuid(), |l| l.uuid),
+            fs_uuid,
+            epoch: old.map_or(0, |l| l.epoch),
+            sequence: old.map_or(0, |l| l.sequence),
+            size: memory.size(),
+            regions: u32::from(layout.regions.max(1)),
+            block_size: layout.block_size,
+            tail: 0,
+            tid: Tid(0),
+        };
+        let placed = VecDeque::new();
+        let log = NvramLog {
+            memory,
+            state: Mutex::new(State { label, slot, head: 0, placed, figures: NvramLogFigures::default() }),
+        };
+        if log.most_blocks() < LEAST_BLOCKS {
+            return Err(NvramProblem::TooSmall { have: label.size, regions: label.regions }.into());
+        }
+        Ok(log)
+    }
+
+    fn label(&self) -> Label {
+        lock(&self.state).label
+    }
+
+    /// What the journal's superblock in the image must name.
+    pub(crate) fn identity(&self) -> ([u8; 16], u64) {
+        let label = self.label();
+        (label.uuid, label.epoch)
+    }
+
+    /// Bytes of the largest transaction.
+    fn longest(&self) -> u64 {
+        let label = self.label();
+        // Where the tail goes round, a transaction leaves most of the log to others.
+        if label.regions > 1 { label.region_len() } else { label.region_len() / 4 }
+    }
+
+    /// Blocks that the largest transaction may hold.
+    pub(crate) fn most_blocks(&self) -> usize {
+        let label = self.label();
+        let in_bytes = |bytes: u64| {
+            let each = label.block_size.bytes() + 64;
+            usize::try_from(bytes.saturating_sub(4 * u64::from(label.granule) + 2048)).unwrap_or(usize::MAX) / each
+        };
+        let longest = in_bytes(self.longest());
+        // Half a region, so that little is left unused at its end; but not too few.
+        if label.regions > 1 { in_bytes(self.longest() / 2).max(longest.min(128)) } else { longest }
+    }
+
+    /// Begins a use of the log with transaction `tid`: durable on return. The journal's superblock names it next (N5).
+    pub(crate) fn begin(&self, tid: Tid, now: Duration) {
+        let mut s = lock(&self.state);
+        s.head = 0;
+        s.placed.clear();
+        let epoch = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX >> 1).max(s.label.epoch + 1);
+        let label = Label { epoch, tail: 0, tid, ..s.label };
+        self.put_label(&mut s, label);
+    }
+
+    /// Everything before `tail`, whose transaction is `tid`, is at home and durable there. Durable on return: then the space is free (N4).
+    fn free(&self, tail: u64, tid: Tid) {
+        let mut s = lock(&self.state);
+        while s.placed.front().is_some_and(|p| p.end <= tail) {
+            s.placed.pop_front();
+        }
+        let label = Label { tail, tid, ..s.label };
+        self.put_label(&mut s, label);
+    }
+
+    /// Writes the slot that is not the newest (N3).
+    fn put_label(&self, s: &mut State, label: Label) {
+        let slot = 1 - s.slot;
+        let label = Label { sequence: s.label.sequence + 1, ..label };
+        store_label(&*self.memory, slot, &label);
+        (s.label, s.slot) = (label, slot);
+        s.figures.metadata_bytes += label::LEN as u64;
+    }
+
+    pub(crate) fn figures(&self) -> NvramLogFigures {
+        let s = lock(&self.state);
+        let memory = self.memory.figures();
+        NvramLogFigures {
+            capacity: s.label.capacity(),
+            regions: s.label.regions.into(),
+            used: s.head - s.label.tail.min(s.head),
+            stores: memory.stores,
+            lines: memory.lines,
+            fences: memory.fences,
+            ..s.figures
+        }
+    }
+
+    /// Stores a transaction at the head and makes it durable. `descriptor` has room for the head, and whole granules.
+    fn store(&self, mut descriptor: Vec<u8>, txn: Stored<'_>) -> Placed {
+        let mut s = lock(&self.state);
+        let (label, start) = (s.label, s.head);
+        let seed = TxnSeed::at(&label, start);
+        let sum = crc32c(seed.start(), &descriptor[head::LEN..]);
+        let body = txn.images.iter().fold(sum, |sum, i| crc32c(sum, i));
+        let images = u32::try_from(txn.images.len()).expect("bounded by the log");
+        let bytes = Head::total(txn.packed, images, label.block_size.bytes64(), label.granule);
+        let head = Head {
+            tid: txn.tid,
+            position: start,
+            bytes: u32::try_from(bytes).expect("a transaction is smaller than 4 GiB"),
+            packed: txn.packed,
+            records: txn.records,
+            images,
+            seconds: txn.now.as_secs(),
+            nanoseconds: txn.now.subsec_nanos(),
+            body,
+        };
+        let encoded = head.encode(seed);
+        descriptor[..encoded.len()].copy_from_slice(&encoded);
+        let word = commit_word(txn.tid, &encoded);
+        let place = label.place(start);
+        let commit_at = place + head.commit_at(label.granule);
+        let payload = || {
+            self.memory.store(place, &descriptor);
+            let images_at = place + head.images_at(label.granule);
+            for (n, image) in (0u64..).zip(txn.images) {
+                self.memory.store(images_at + n * label.block_size.bytes64(), image);
+            }
+            if !Mutant::NvramFenceDropped.is_on() {
+                self.memory.fence();
+            }
+        };
+        let commit = || {
+            if label.granule == LINE {
+                self.memory.store(commit_at, &word);
+            } else {
+                let mut block = vec![0; label.block_size.bytes()];
+                block[..word.len()].copy_from_slice(&word);
+                // The rest first: the word makes it valid.
+                self.memory.store(commit_at + word.len() as u64, &block[word.len()..]);
+                self.memory.store(commit_at, &word);
+            }
+            if !Mutant::NvramCommitUnfenced.is_on() {
+                self.memory.fence();
+            }
+        };
+        // N2.
+        if Mutant::NvramWordFirst.is_on() {
+            commit();
+            payload();
+        } else {
+            payload();
+            commit();
+        }
+        let placed = Placed { tid: txn.tid, start, end: start + bytes };
+        let data = u64::from(images) * label.block_size.bytes64() + txn.bodies;
+        s.figures.data_bytes += data;
+        s.figures.metadata_bytes +=
+            descriptor.len() as u64 - txn.bodies + if label.granule == LINE { 8 } else { u64::from(label.granule) };
+        placed
+    }
+
+    /// The transaction is live: the head moves.
+    fn took(&self, placed: Placed) {
+        let mut s = lock(&self.state);
+        let region = s.label.region_len();
+        s.figures.switches += u64::from(s.placed.back().is_some_and(|p| p.start / region != placed.start / region));
+        s.head = placed.end;
+        s.placed.push_back(placed);
+    }
+}
+
+/// What is stored besides the descriptor.
+struct Stored<'a> {
+    tid: Tid,
+    packed: u32,
+    records: u32,
+    /// Bytes of the records' bodies.
+    bodies: u64,
+    images: &'a [quire_cache::Image],
+    now: Duration,
+}
+
+fn store_label(memory: &dyn Nvram, slot: usize, label: &Label) {
+    memory.store(SLOTS[slot], &label.encode());
+    memory.fence();
+}
+
+/// The label of a memory, and its slot.
+///
+/// # Errors
+/// There is none; it needs more bytes than there are; unsupported.
+pub(crate) fn read_label(memory: &dyn Nvram) -> Result<(Label, usize), Error> {
+    let slots = SLOTS.map(|at| {
+        let mut b = [0; label::LEN];
+        memory.read(at, &mut b);
+        b
+    });
+    let found = Label::newest([&slots[0], &slots[1]]).ok_or(NvramProblem::NoLabel)?;
+    found.check()?;
+    if found.size > memory.size() {
+        return Err(NvramProblem::Shortened { have: memory.size(), need: found.size }.into());
+    }
+    Ok((found, usize::from(Label::decode(&slots[1]) == Some(found))))
+}
+
+/// The tail of a log moves, from the memory's own label: everything before it is at home. Durable on return.
+pub(crate) fn move_tail(memory: &dyn Nvram, tail: u64, tid: Tid) -> Result<(), Error> {
+    let (old, slot) = read_label(memory)?;
+    store_label(memory, 1 - slot, &Label { tail, tid, sequence: old.sequence + 1, ..old });
+    Ok(())
+}
+
+/// Gives up the transactions in a memory, whatever they are: the next mount may take it. For explicit decisions only.
+///
+/// # Errors
+/// The memory has no label.
+pub fn forget(memory: &dyn Nvram) -> Result<(), Error> {
+    let (old, slot) = read_label(memory)?;
+    // Nothing of another use is ever believed.
+    store_label(memory, 1 - slot, &Label { epoch: old.epoch + 1, sequence: old.sequence + 1, ..old });
+    Ok(())
+}
+
+/// What a memory holds, as its label has it, for people.
+///
+/// # Errors
+/// It has no label.
+pub fn describe(memory: &dyn Nvram) -> Result<Label, Error> {
+    read_label(memory).map(|(label, _)| label)
+}
+
+/// True if nothing is here but, perhaps, a part of a first label that was torn.
+fn is_blank(memory: &dyn Nvram) -> bool {
+    SLOTS.iter().all(|at| {
+        let mut page = vec![0; 4096];
+        memory.read(*at, &mut page);
+        let (first, rest) = page.split_at(if *at == SLOTS[0] { label::LEN } else { 0 });
+        rest.iter().all(|b| *b == 0) && label::may_be_torn(first)
+    })
+}

@@ -1,0 +1,206 @@
+//! Crash states of two devices: a disk with a volatile cache, and NVRAM with stores that were not fenced.
+//!
+//! Each store and fence notes how many steps of the disk were complete then. So the moments of both have one order; at each some outcomes
+//! of both are made at once.
+//!
+//! ```text
+//! disk    w1 ────── flush ─────────── w2 ───
+//! NVRAM   ── s1 s2 f ──── s3 f s4 f ─────── s5      a moment: k steps of the disk, m events of the NVRAM
+//! ```
+
+use crate::check::check;
+use crate::explore::{Config, Effort, Failure, Report, fingerprint, fsck, work_on};
+use crate::observe::observe;
+use crate::ops::{SimOp, generate};
+use crate::run::{Run, mount_options, run_counting};
+use quire_device::nvram::NvramCrashPoint;
+use quire_device::sync::Arc;
+use quire_device::{Crash, CrashPoint, Image, NvramModel, PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_fs::choices::Checkpoint;
+use quire_fs::{Devices, Error, Options, Volume};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A configuration with its journal in NVRAM.
+#[derive(Clone, Debug)]
+pub struct NvramConfig {
+    pub base: Config,
+    pub checkpoint: Checkpoint,
+    /// Bytes of the memory.
+    pub size: usize,
+    /// One in so many moments is looked at: long runs fill more regions.
+    pub one_in: u64,
+}
+
+impl NvramConfig {
+    fn mount(&self, device: Arc<PowerLossDevice>, memory: Arc<NvramModel>) -> quire_fs::Result<Volume> {
+        let options = Options { checkpoint: self.checkpoint, ..mount_options(self.base.how) };
+        Volume::open(Devices::one(device).with_nvram(memory), Arc::new(VirtualClock::default()), options)
+    }
+}
+
+/// Explores one seed.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn explore_nvram(
+    config: &NvramConfig,
+    base: &Image,
+    seed: u64,
+    effort: Effort,
+    kept: Option<&[usize]>,
+) -> Result<Report, Box<Failure>> {
+    let all = generate(config.base.mix, seed, effort.calls);
+    let every: Vec<usize> = (0..all.len()).collect();
+    let kept = kept.unwrap_or(&every);
+    let ops: Vec<SimOp> = kept.iter().filter_map(|i| all.get(*i).cloned()).collect();
+    let ops = ops.as_slice();
+    let fail = |crash, why: String| {
+        let (name, mix, test) = (config.base.name, config.base.mix, "nvram");
+        Box::new(Failure { config: name, mix, test, seed, crash, why, kept: kept.to_vec(), ops: ops.to_vec() })
+    };
+    let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
+    let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
+    let beside = device.clone();
+    let memory = Arc::new(NvramModel::new(vec![0; config.size]).recording(move || beside.completed()));
+    let clock = Arc::new(VirtualClock::default());
+    let options = Options { checkpoint: config.checkpoint, ..mount_options(config.base.how) };
+    let devices = Devices::one(device.clone()).with_nvram(memory.clone());
+    let volume = Volume::open(devices, clock.clone(), options).map_err(|e| fail(None, format!("mount: {e}")))?;
+    let steps = || device.completed() + memory.steps();
+    let mounted_at = steps();
+    let done = run_counting(&volume, &steps, &clock, ops).map_err(|why| fail(None, why))?;
+    let switches = volume.journal_stats().nvram.map_or(0, |n| n.switches);
+    volume.close().map_err(|e| fail(None, format!("unmount: {e}")))?;
+    fsck(&device.live()).map_err(|why| fail(None, format!("after a clean unmount: {why}")))?;
+    let mut found = Explored {
+        config,
+        done: &done,
+        ops,
+        mounted_at,
+        seed,
+        effort,
+        report: Report::default(),
+        seen: HashSet::new(),
+    };
+    found.report.runs = 1;
+    found.report.switches = switches;
+    let disk = device.recording().expect("it records");
+    let stored = memory.recorded().expect("it records");
+    let mut events = stored.crash_points().zip(0u64..).map(|((at, point), m)| (at, m, point)).peekable();
+    let (_, mut m, mut point) = events.next().expect("the start");
+    for (k, disk_point) in disk.crash_points() {
+        found.moment((k, &disk_point), (m, &point)).map_err(|(n, why)| fail(Some((k + m, n)), why))?;
+        // What the memory did when so many steps of the disk were complete. Of a forced write two moments come: before it, and after.
+        while events.peek().is_some_and(|(at, ..)| *at <= k) {
+            (_, m, point) = events.next().expect("looked at");
+            found.moment((k, &disk_point), (m, &point)).map_err(|(n, why)| fail(Some((k + m, n)), why))?;
+        }
+    }
+    Ok(found.report)
+}
+
+struct Explored<'a> {
+    config: &'a NvramConfig,
+    done: &'a Run,
+    ops: &'a [SimOp],
+    mounted_at: u64,
+    seed: u64,
+    effort: Effort,
+    report: Report,
+    seen: HashSet<u64>,
+}
+
+impl Explored<'_> {
+    /// Some outcomes of one moment. An error names the outcome.
+    fn moment(
+        &mut self,
+        (k, disk): (u64, &CrashPoint),
+        (m, memory): (u64, &NvramCrashPoint),
+    ) -> Result<(), (u64, String)> {
+        let mut h = DefaultHasher::new();
+        (self.seed, k, m).hash(&mut h);
+        if !h.finish().is_multiple_of(self.config.one_in.max(1)) {
+            return Ok(());
+        }
+        let certain = disk.pending.is_empty() && memory.is_certain();
+        let outcomes = if certain { 1 } else { self.effort.outcomes };
+        for n in 0..outcomes {
+            let seed = (self.seed ^ k.rotate_left(32) ^ m.rotate_left(48)).wrapping_mul(0x9E37_79B9).wrapping_add(n);
+            let crash = disk.crash(seed);
+            let stored = memory.crash(seed.rotate_left(7));
+            self.report.count(&crash);
+            let mut h = DefaultHasher::new();
+            (fingerprint(k, &crash.image, disk), &stored).hash(&mut h);
+            let new = self.seen.insert(h.finish());
+            self.report.distinct += u64::from(new);
+            if !new {
+                continue;
+            }
+            let turn = self.seed.wrapping_add(self.report.states);
+            self.survives(crash, stored, k + m, turn).map_err(|why| (n, why))?;
+        }
+        Ok(())
+    }
+
+    /// Recovers what is left and checks everything about it.
+    fn survives(&mut self, crash: Crash, stored: Vec<u8>, steps: u64, turn: u64) -> Result<(), String> {
+        let every = |n: u64| n > 0 && turn.is_multiple_of(n);
+        let (double, judge) = (every(self.effort.double_every), every(self.effort.fsck_every));
+        self.report.double += u64::from(double);
+        self.report.fsck += u64::from(judge);
+        let (image, stored) =
+            if double { self.crash_in_recovery(crash.image, stored, turn)? } else { (crash.image, stored) };
+        let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+        let memory = Arc::new(NvramModel::new(stored));
+        let mount = || self.config.mount(device.clone(), memory.clone());
+        let volume = mount().map_err(|e| format!("mounting what is left: {e}"))?;
+        let seen = observe(&volume).map_err(|e| format!("reading the recovered tree: {e}"))?;
+        let returned = self.done.returned_at.iter().take_while(|at| **at <= steps).count();
+        let started = if steps < self.mounted_at { 0 } else { (returned + 1).min(self.ops.len()) };
+        check(self.config.base.how.route, self.ops, &self.done.history, returned, started, &seen)?;
+        if judge {
+            volume.close().map_err(|e| format!("unmounting the survivor: {e}"))?;
+            fsck(&device.live())?;
+            let volume = mount().map_err(|e| format!("mounting the survivor: {e}"))?;
+            work_on(&volume)?;
+            volume.close().map_err(|e| format!("unmounting the survivor again: {e}"))?;
+            fsck(&device.live()).map_err(|e| format!("after working on: {e}"))?;
+        }
+        Ok(())
+    }
+
+    /// Loses power in the middle of recovery, twice at different places, of both devices.
+    fn crash_in_recovery(&self, image: Image, stored: Vec<u8>, turn: u64) -> Result<(Image, Vec<u8>), String> {
+        let probe = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
+        let memory = Arc::new(NvramModel::new(stored.clone()));
+        drop(self.config.mount(probe.clone(), memory.clone()).map_err(|e| format!("mounting what is left: {e}"))?);
+        let (disk_steps, memory_steps) = (probe.steps(), memory.steps());
+        let (mut image, mut stored) = (image, stored);
+        for n in [turn, turn / 7] {
+            let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+            let memory = Arc::new(NvramModel::new(stored));
+            device.cut_at(n % (disk_steps + 1));
+            // The memory goes on until the disk's failure stops the mount, or is cut first: then nothing that follows may count.
+            let cut = n.is_multiple_of(2) && memory_steps > 0;
+            if cut {
+                memory.cut_at(1 + n % memory_steps);
+                let (m, d) = (memory.clone(), device.clone());
+                device_follows(&m, &d);
+            }
+            match self.config.mount(device.clone(), memory.clone()) {
+                Ok(_) | Err(Error::Device(_) | Error::Journal(_)) => {}
+                Err(e) => return Err(format!("mounting while power fails: {e}")),
+            }
+            image = device.crash(turn ^ n.rotate_left(17)).image;
+            stored = memory.crash_point().crash(turn ^ n.rotate_left(29));
+        }
+        Ok((image, stored))
+    }
+}
+
+/// When the power of the memory is gone, so is the disk's.
+fn device_follows(memory: &Arc<NvramModel>, device: &Arc<PowerLossDevice>) {
+    let device = device.clone();
+    memory.when_cut(move || device.cut());
+}

@@ -1,0 +1,51 @@
+//! Tests of the tests: each deliberately broken log in NVRAM must be found.
+
+use quire_device::Mutant;
+use quire_fs::choices::{Checkpoint, CommitMode, Record};
+use quire_sim::explore::{Config, Effort, fresh_image};
+use quire_sim::nvram::{NvramConfig, explore_nvram};
+use quire_sim::ops::Mix;
+use quire_sim::run::{How, Route};
+
+const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
+const EFFORT: Effort = Effort { calls: 250, outcomes: 3, fsck_every: 6, double_every: 9 };
+/// Seeds that a broken engine may survive.
+const SEEDS: u64 = 60;
+
+fn hunt(mutant: Mutant, config: &NvramConfig) -> Option<String> {
+    let jbd2 = How { record: Record::Block, commit_mode: CommitMode::Barrier, ..config.base.how };
+    let image = fresh_image(&Config { how: jbd2, ..config.base.clone() });
+    (1..=SEEDS).find_map(|seed| {
+        Mutant::set(Some(mutant));
+        let found = explore_nvram(config, &image, seed, EFFORT, None).err();
+        Mutant::set(None);
+        found.map(|f| format!("seed {seed}: {}", f.why.lines().next().unwrap_or_default()))
+    })
+}
+
+#[test]
+fn every_broken_log_in_nvram_is_found() {
+    let only = std::env::var("QUIRE_SIM_MUTANT").ok();
+    let mut missed = Vec::new();
+    for mutant in Mutant::OF_NVRAM.into_iter().filter(|m| only.as_ref().is_none_or(|o| *o == format!("{m:?}"))) {
+        let how = How { route: Route::Journal, record: Record::Delta, commit_mode: CommitMode::Nvram };
+        let mix = Mix::Overwrite;
+        let base = Config { name: "nvram_mutants", how, mix, leave: None, mke2fs: MKE2FS, size: "8M" };
+        let config = NvramConfig { base, checkpoint: Checkpoint::Regions(2), size: 8192 + (88 << 10), one_in: 2 };
+        match hunt(mutant, &config) {
+            Some(how) => println!("{mutant:?}: {how}"),
+            None => missed.push(mutant),
+        }
+    }
+    assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
+}
+
+/// Data in place must be durable before the commit that names it: NVRAM flushes no disk.
+#[test]
+fn completion_is_not_durability_with_nvram() {
+    let how = How { route: Route::Ordered, record: Record::Delta, commit_mode: CommitMode::Nvram };
+    let base = Config { name: "nvram_mutants", how, mix: Mix::Overwrite, leave: None, mke2fs: MKE2FS, size: "8M" };
+    let config = NvramConfig { base, checkpoint: Checkpoint::Regions(2), size: 8192 + (88 << 10), one_in: 2 };
+    let how = hunt(Mutant::CompletionIsDurable, &config).expect("found");
+    println!("CompletionIsDurable: {how}");
+}
