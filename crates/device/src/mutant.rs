@@ -57,17 +57,17 @@ pub enum Mutant {
     QuireBitClearedEarly,
     /// Mappings that were moved are used before they are durable (F20).
     RemapNotDurable,
-    /// No fence between a transaction in NVRAM and its commit word (N2).
+    /// No fence between a transaction in NVRAM and its commit word (V2).
     NvramFenceDropped,
-    /// No fence after the commit word (N2).
+    /// No fence after the commit word (V2).
     NvramCommitUnfenced,
-    /// The commit word is stored before what it makes valid (N2).
+    /// The commit word is stored before what it makes valid (V2).
     NvramWordFirst,
-    /// Blocks are not logged whole first in a new region (N6).
+    /// Blocks are not logged whole first in a new region (V6).
     NvramStateKept,
     /// A delta is made over an image that was logged before the last one.
     NvramStaleBase,
-    /// A region is free before its blocks are at home (N4).
+    /// A region is free before its blocks are at home (V4).
     NvramFreedEarly,
 }
 

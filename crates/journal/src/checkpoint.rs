@@ -136,7 +136,7 @@ impl Journal {
     pub(crate) fn begin_home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
         let mut core = lock(&self.core);
         // A commit under way may write a delta over an image whose chain would end here. It holds no lock that we hold.
-        // With regions no chain leaves its region, and none that is under way begins in one that is passed (N6).
+        // With regions no chain leaves its region, and none that is under way begins in one that is passed (V6).
         let regions = matches!(self.config.style, Style::Nvram { reclaim: Reclaim::ByRegions(_), .. });
         while core.chosen && !regions && self.config.style.records() == Some(Records::Deltas) {
             core = wait(&self.unchosen, core);

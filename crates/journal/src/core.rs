@@ -128,7 +128,7 @@ pub(crate) struct Core {
     committing: Option<Committing>,
     /// The committing transaction's records have been chosen: until it ends, no chain of deltas may be passed (Q6).
     pub chosen: bool,
-    /// A delta may be written over images whose chains begin with this transaction or later: the first of the region (N6).
+    /// A delta may be written over images whose chains begin with this transaction or later: the first of the region (V6).
     pub chain_from: Option<Tid>,
     /// Images that were logged before the last ones: only a broken engine looks at them.
     stale: BTreeMap<BlockNo, Image>,

@@ -209,7 +209,7 @@ impl Log {
         s.sb.set_sequence(tid);
         let Some(incompat) = self.quire else { return self.write_superblock(&mut s, false) };
         if let Some(nvram) = &self.nvram {
-            // The label first: who meets the superblock finds the label that it names (N5).
+            // The label first: who meets the superblock finds the label that it names (V5).
             nvram.begin(tid, now);
             let (uuid, epoch) = nvram.identity();
             let here = Signature::new(self.format.block_size, incompat | signature::incompat::NVRAM, epoch);
@@ -241,7 +241,7 @@ impl Log {
     }
 
     /// The transactions in NVRAM before `oldest` are at home: complete on return; the flush that makes the homes durable makes this so,
-    /// before the tail there moves (N7).
+    /// before the tail there moves (V7).
     pub(crate) fn note_oldest(&self, oldest: Tid) -> Result<(), Error> {
         let mut s = lock(&self.superblock);
         s.sb.set_sequence(oldest);

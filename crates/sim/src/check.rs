@@ -20,7 +20,7 @@
 
 use crate::model::{History, Kind, NodeId, Outcome, ROOT, State};
 use crate::observe::{Observed, ObservedKind, Path};
-use crate::ops::SimOp;
+use crate::ops::{PAGE, SimOp};
 use crate::run::Route;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -193,6 +193,8 @@ fn written_whole(ops: &[SimOp], h: &History, started: usize, id: NodeId) -> BTre
         }
         SimOp::Unnamed { len, .. } => Some((0, *len as usize)),
         SimOp::Collapse { .. } | SimOp::Insert { .. } => Some((0, 1 << 20)),
+        // A mapped page is written whole.
+        SimOp::MapWrite { page, .. } => Some(((*page * PAGE) as usize, ((*page + 1) * PAGE) as usize)),
         _ => None,
     });
     writes.flat_map(|(from, to)| from.div_ceil(BLOCK)..to / BLOCK).collect()

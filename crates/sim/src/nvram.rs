@@ -9,7 +9,7 @@
 //! ```
 
 use crate::check::check;
-use crate::explore::{Config, Effort, Failure, Report, fingerprint, fsck, work_on};
+use crate::explore::{Config, Effort, Failure, Report, fsck, work_on};
 use crate::observe::observe;
 use crate::ops::{SimOp, generate};
 use crate::run::{Run, mount_options, run_counting};
@@ -98,6 +98,20 @@ pub fn explore_nvram(
         }
     }
     Ok(found.report)
+}
+
+/// Identifies what a disk holds: what was durable, and the bytes at the places that were pending.
+fn fingerprint(steps: u64, image: &Image, point: &CrashPoint) -> u64 {
+    let mut h = DefaultHasher::new();
+    (steps - point.pending.len() as u64).hash(&mut h);
+    let mut buf = vec![0; 512];
+    for w in &point.pending {
+        for at in (w.at..w.at + w.len).step_by(512) {
+            image.read(at, &mut buf);
+            (at, &buf).hash(&mut h);
+        }
+    }
+    h.finish()
 }
 
 struct Explored<'a> {

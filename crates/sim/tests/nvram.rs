@@ -9,7 +9,7 @@ use quire_sim::run::{How, Route};
 use quire_sim::shrink::shrink_by;
 
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
-const EFFORT: Effort = Effort { calls: 300, outcomes: 3, fsck_every: 40, double_every: 9 };
+const EFFORT: Effort = Effort { calls: 300, outcomes: 3, all: 0, fsck_every: 40, double_every: 9, every_cut: false };
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -18,11 +18,11 @@ fn number(name: &str) -> Option<u64> {
 fn config(name: &'static str, route: Route, record: Record, checkpoint: Checkpoint) -> NvramConfig {
     let how = How { route, record, commit_mode: CommitMode::Nvram };
     let base = Config { name, how, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
-    // As small as they may be: regions are left often. Where requests of 24 KiB go in place, one operation must hold all of it.
+    // As small as they may be: regions are left often. Requests of 28 KiB must fit into half a transaction; in place, into a quarter.
     let small = route == Route::Journal;
     let bytes = match checkpoint {
-        Checkpoint::Regions(n) => usize::from(n) * if small { 44 << 10 } else { 112 << 10 },
-        Checkpoint::Lazy => 4 * if small { 40 << 10 } else { 112 << 10 },
+        Checkpoint::Regions(n) => usize::from(n) * if small { 76 << 10 } else { 112 << 10 },
+        Checkpoint::Lazy => 4 * if small { 76 << 10 } else { 112 << 10 },
     };
     NvramConfig { base, checkpoint, size: 8192 + bytes, one_in: 4 }
 }

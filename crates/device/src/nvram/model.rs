@@ -282,7 +282,7 @@ mod tests {
         let (mut none, mut all, mut some) = (false, false, false);
         for seed in 0..200 {
             let image = point.crash(seed);
-            assert!(image[..128].iter().all(|b| *b == 1), "N1");
+            assert!(image[..128].iter().all(|b| *b == 1), "V1");
             for word in image[128..384].chunks(8) {
                 assert!(word.iter().all(|b| *b == word[0]), "words are whole");
             }

@@ -1,8 +1,8 @@
 //! A filled region goes home: one pass of sorted, merged writes, one flush, one label.
 //!
-//! Guarantees: as the lazy checkpoint's (J2, J9, J11); N4: the label that frees a region is stored when the homes of all its blocks are
+//! Guarantees: as the lazy checkpoint's (J2, J9, J11); V4: the label that frees a region is stored when the homes of all its blocks are
 //! durable, and the region is used again when that label is. The journal's superblock in the image gets the number of the next
-//! transaction with the same flush (N7), so that an older copy of the image is told from this one.
+//! transaction with the same flush (V7), so that an older copy of the image is told from this one.
 //!
 //! Commits go on meanwhile in the next region.
 

@@ -104,7 +104,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on in the next region. Blocks are logged whole there first (N6); the one that is left goes home in the background.
+    /// Goes on in the next region. Blocks are logged whole there first (V6); the one that is left goes home in the background.
     pub(super) fn enter_region(&self, nvram: &NvramLog, at: u64, tid: Tid) {
         let empty = {
             let mut s = lock(&nvram.state);

@@ -1,9 +1,9 @@
 //! A log in NVRAM: transactions are stored and fenced, not written and flushed (docs/format.md, "Quire's NVRAM log").
 //!
 //! Guarantees:
-//! - N2: the commit word is stored when all that precedes it is fenced, and is fenced when a commit returns;
-//! - N4: space is used again only after the label that frees it is durable; a transaction never spans regions;
-//! - N5: the label names the file system, and the journal's superblock the label's UUID and use, before the first transaction: neither is
+//! - V2: the commit word is stored when all that precedes it is fenced, and is fenced when a commit returns;
+//! - V4: space is used again only after the label that frees it is durable; a transaction never spans regions;
+//! - V5: the label names the file system, and the journal's superblock the label's UUID and use, before the first transaction: neither is
 //!   taken for another's.
 //!
 //! ```text
@@ -116,7 +116,7 @@ impl NvramLog {
             fs_uuid,
             epoch: old.map_or(0, |l| l.epoch),
             sequence: old.map_or(0, |l| l.sequence),
-            size: memory.size(),
+            size: memory.size().min(label::LARGEST),
             regions: u32::from(layout.regions.max(1)),
             block_size: layout.block_size,
             tail: 0,
@@ -162,7 +162,7 @@ impl NvramLog {
         if label.regions > 1 { in_bytes(self.longest() / 2).max(longest.min(128)) } else { longest }
     }
 
-    /// Begins a use of the log with transaction `tid`: durable on return. The journal's superblock names it next (N5).
+    /// Begins a use of the log with transaction `tid`: durable on return. The journal's superblock names it next (V5).
     pub(crate) fn begin(&self, tid: Tid, now: Duration) {
         let mut s = lock(&self.state);
         s.head = 0;
@@ -172,7 +172,7 @@ impl NvramLog {
         self.put_label(&mut s, label);
     }
 
-    /// Everything before `tail`, whose transaction is `tid`, is at home and durable there. Durable on return: then the space is free (N4).
+    /// Everything before `tail`, whose transaction is `tid`, is at home and durable there. Durable on return: then the space is free (V4).
     fn free(&self, tail: u64, tid: Tid) {
         let mut s = lock(&self.state);
         while s.placed.front().is_some_and(|p| p.end <= tail) {
@@ -182,7 +182,7 @@ impl NvramLog {
         self.put_label(&mut s, label);
     }
 
-    /// Writes the slot that is not the newest (N3).
+    /// Writes the slot that is not the newest (V3).
     fn put_label(&self, s: &mut State, label: Label) {
         let slot = 1 - s.slot;
         let label = Label { sequence: s.label.sequence + 1, ..label };
@@ -254,7 +254,7 @@ impl NvramLog {
                 self.memory.fence();
             }
         };
-        // N2.
+        // V2.
         if Mutant::NvramWordFirst.is_on() {
             commit();
             payload();

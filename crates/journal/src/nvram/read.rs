@@ -3,7 +3,7 @@
 //! | seen where transaction n is expected | then |
 //! |---|---|
 //! | its head, its commit word, and bytes that match | it counts |
-//! | its head and commit word, other bytes | the memory is damaged there (N2) |
+//! | its head and commit word, other bytes | the memory is damaged there (V2) |
 //! | no head or no word, but the next region begins with n | the region was left before n |
 //! | the same, and a later transaction in this region or at the start of the next | n was durable once: damage |
 //! | the same, and none | the log ends: n was torn off |

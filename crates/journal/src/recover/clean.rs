@@ -154,7 +154,7 @@ pub fn superblock_place(bs: BlockSize) -> (BlockNo, usize) {
 
 impl UnrecoveredLog {
     /// Writes the number of the next transaction into the superblock of a log whose transactions are in NVRAM; the flush that makes the
-    /// homes durable makes it so, before the tail there moves (N7).
+    /// homes durable makes it so, before the tail there moves (V7).
     pub(super) fn expect_next(&mut self, next: Tid, undo: &mut Option<&mut dyn Undo>) -> Result<(), Error> {
         if undo.is_some() {
             let why = "undoing the recovery of a log in NVRAM: its transactions are given up there";

@@ -1,7 +1,7 @@
 //! The first two passes over a log in NVRAM, and what its transactions hold.
 //!
 //! As for the block log (`recover::runs`); transactions come from [`Walk`]. Before that: the label and the journal's superblock must name
-//! each other, and neither may be an older copy (N5, N7).
+//! each other, and neither may be an older copy (V5, V7).
 
 use super::runs::{FoundRuns, Logged, RunAt, revoke};
 use super::{Phase, Progress, UnrecoveredLog};
@@ -35,7 +35,7 @@ impl UnrecoveredLog {
         self.superblock.quire().ok().flatten().and_then(|s| s.in_nvram())
     }
 
-    /// The memory that a signature names, and its label (N5).
+    /// The memory that a signature names, and its label (V5).
     pub(super) fn named(&self, signature: &Signature, uuid: [u8; 16]) -> Result<(&Beside, Label), Error> {
         let beside = self.nvram.as_ref().ok_or(NvramProblem::NotGiven { uuid })?;
         let (label, _) = read_label(&*beside.memory)?;
@@ -110,6 +110,7 @@ fn take_in(label: &Label, head: &Head, packed: &[u8], found: &mut FoundRuns) -> 
                 revokes.push(record);
                 continue;
             }
+            Kind::Image if images == head.images => return Err(bad("more records of images than images")),
             Kind::Image => {
                 images += 1;
                 Logged { run, record, at: images_at + (images - 1) * block, len: block }
@@ -122,9 +123,6 @@ fn take_in(label: &Label, head: &Head, packed: &[u8], found: &mut FoundRuns) -> 
                 logged
             }
         };
-        if images > head.images {
-            return Err(bad("more records of images than images"));
-        }
         found.logged += 1;
         let chain = found.chains.entry(record.home).or_default();
         if record.kind.stands_alone() {

@@ -7,7 +7,7 @@
 //! 0x50 position of the tail (8)   0x58 tid of the tail (4)   0x5C zero (32)
 //! 0x7C crc32c over the 124 bytes before, seeded with ~0
 //! ```
-//! Guarantee N3: a label is changed by writing the slot that is not the newest, and then a fence: a torn slot does not match its checksum,
+//! Guarantee V3: a label is changed by writing the slot that is not the newest, and then a fence: a torn slot does not match its checksum,
 //! and the other one stands.
 //!
 //! Whose transactions stand at the tail is needed by an image; a log without any is free.
@@ -24,6 +24,8 @@ pub const LEN: usize = 128;
 /// Where its slots lie.
 pub const SLOTS: [u64; 2] = [0, 0x1000];
 const MAGIC: &[u8; 8] = b"QuireNV1";
+/// Bytes of the largest log: its lines are counted in 32 bits.
+pub const LARGEST: u64 = 1 << 38;
 const VERSION: u16 = 1;
 const SUM: usize = 0x7C;
 
@@ -86,7 +88,8 @@ impl Label {
             tid: Tid(be32(b, 0x58)),
         };
         let granule = label.granule == super::LINE || u64::from(label.granule) == block_size.bytes64();
-        let sane = granule && label.regions > 0 && label.region_len() >= PAGE && label.tail < 1 << 62;
+        let sane =
+            granule && label.size <= LARGEST && label.regions > 0 && label.region_len() >= PAGE && label.tail < 1 << 62;
         (sane && label.tail.is_multiple_of(label.granule.into())).then_some(label)
     }
 
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_slot_leaves_the_other_one_n3() {
+    fn a_torn_slot_leaves_the_other_one_v3() {
         let (old, new) = (label(), Label { sequence: 5, tail: 1280, ..label() });
         let (a, b) = (old.encode(), new.encode());
         assert_eq!(Label::newest([&a, &b]), Some(new));
