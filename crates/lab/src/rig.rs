@@ -100,7 +100,7 @@ impl Rig {
         };
         let fs = disk(&memory[0]);
         let journal = memory.get(1).map(disk);
-        let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|d| d as Arc<_>) };
+        let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|d| d as Arc<_>), nvram: None };
         let volume = Volume::open(devices, clock.clone(), plan.options.clone())?;
         Ok(Rig { world, volume, fs, journal, memory, plan: plan.clone() })
     }
