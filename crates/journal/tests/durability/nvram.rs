@@ -52,10 +52,14 @@ fn problem(r: Result<Plan, Error>) -> NvramProblem {
 fn older_copies_are_refused() {
     let (disk, memory) = (device(Image::from_bytes(&image(Tid(1)))), memory());
     let j = journal(&disk, &memory, Reclaim::ByRegions(2));
-    (0..3).for_each(|n| drop(commit(&j, n, 1)));
+    (0..3).for_each(|n| {
+        commit(&j, n, 1);
+    });
     let (old_image, old_memory) = (disk.live(), memory.live());
     assert_eq!(scan(&old_image, Some(old_memory.clone()), FS).unwrap().transactions, 3);
-    (0..3).for_each(|n| drop(commit(&j, n, 2)));
+    (0..3).for_each(|n| {
+        commit(&j, n, 2);
+    });
     j.checkpoint_now().unwrap();
     commit(&j, 5, 3);
     let (new_image, new_memory) = (disk.live(), memory.live());
