@@ -9,7 +9,8 @@ use quire_sim::run::{How, Route};
 use quire_sim::shrink::shrink_by;
 
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
-const EFFORT: Effort = Effort { calls: 300, outcomes: 3, all: 0, fsck_every: 40, double_every: 9, every_cut: false };
+const EFFORT: Effort =
+    Effort { calls: 300, outcomes: 3, all: 0, fsck_every: 40, double_every: 9, every_cut: false, moments: 1 };
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

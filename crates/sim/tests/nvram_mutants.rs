@@ -8,7 +8,8 @@ use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
 
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
-const EFFORT: Effort = Effort { calls: 400, outcomes: 3, all: 0, fsck_every: 6, double_every: 9, every_cut: false };
+const EFFORT: Effort =
+    Effort { calls: 400, outcomes: 3, all: 0, fsck_every: 6, double_every: 9, every_cut: false, moments: 1 };
 /// Seeds that a broken engine may survive.
 const SEEDS: u64 = 60;
 
