@@ -4,7 +4,7 @@ CARGO ?= cargo
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin
 MINUTES ?= 30
 
-.PHONY: all build setup tools demo test unit accept soak bench lint doc clean
+.PHONY: all build setup tools demo test unit accept soak bench lab lint doc clean
 .DEFAULT_GOAL := build
 
 all: build
@@ -25,6 +25,8 @@ soak: build       ## long randomized runs: MINUTES=30
 	@scripts/soak.sh $(MINUTES)
 bench: build      ## speed against kernel ext4 and fuse2fs (docs/performance.md)
 	@scripts/bench.sh
+lab: build        ## the papers' experiments (docs/lab.md); FULL=1 as long as theirs
+	@scripts/lab.sh $(ONLY)
 lint: setup       ## rustfmt, clippy and rustdoc with warnings as errors; cargo-deny when installed
 	@scripts/lint.sh
 doc:              ## API documentation

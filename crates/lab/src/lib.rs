@@ -16,6 +16,7 @@ pub mod image;
 pub mod judges;
 pub mod mounter;
 pub mod powercut;
+pub mod regions;
 pub mod rig;
 pub mod rng;
 pub mod served;

@@ -189,9 +189,9 @@ enum What {
         #[arg(long, default_value_t = 20)]
         seconds: u64,
     },
-    /// Isolation: append + fsync beside a stream of new data, in virtual time
+    /// Isolation: append + fsync beside a stream of new data, in virtual time; with --mounter also on mounts in real time (root)
     ///
-    /// Example: quire-lab isolation --device hdd7200 --rate 50
+    /// Example: quire-lab isolation --device ssd --mounter kernel:data=ordered --mounter quire
     Isolation {
         /// free, ssd, samsung840, hdd7200 or hdd15k
         #[arg(long, default_value = "ssd", value_parser = device)]
@@ -202,6 +202,11 @@ enum What {
         /// Virtual time
         #[arg(long, default_value_t = 10)]
         seconds: u64,
+        /// kernel or quire, with :OPTIONS; may be repeated
+        #[arg(long)]
+        mounter: Vec<Mounter>,
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        work: PathBuf,
     },
     /// Make a tree from a seed
     Tree {
@@ -315,9 +320,12 @@ fn main() -> Result<()> {
         What::Fileserver { seconds } => {
             fileserver::study(Duration::from_secs(seconds))?;
         }
-        What::Isolation { device: (name, model), rate, seconds } => {
+        What::Isolation { device: (name, model), rate, seconds, mounter, work: dir } => {
             let work = isolation::Work { rate: rate * 1_000_000, time: Duration::from_secs(seconds) };
             isolation::study(&name, model, work)?;
+            if !mounter.is_empty() {
+                isolation::study_mounts(&DeviceKind::Modelled { name, model }, &mounter, work, &dir)?;
+            }
         }
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;

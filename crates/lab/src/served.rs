@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! mount ── loop (direct I/O) ── file ┬─ FUSE ── Modelled ── MemDevice, in this process, in real time
+//!                                    │  (journal writes counted apart)
 //!                                    └─ on the machine's own disk
 //! ```
 
@@ -13,10 +14,11 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use quire_device::sync::Arc;
-use quire_device::{Counted, MemDevice, Model, Modelled, SystemClock};
+use quire_device::{Counted, DeviceStats, MemDevice, Model, Modelled, Region, SystemClock};
 use quire_mount::expose::{Counters, Exposed, expose};
 
 use crate::cmd::{is_root, run_tool, text};
+use crate::regions::Regions;
 
 /// What kind of device.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +69,8 @@ impl Served {
         let disk = Arc::new(Counted::new(Modelled::new(memory, model, Arc::new(SystemClock))));
         let counted = disk.clone();
         let counters: Counters = Arc::new(move || counters(&counted));
-        let exposed = expose(disk.clone(), counters, dir).with_context(|| format!("cannot serve {}", dir.display()))?;
+        let regions = Arc::new(Regions::new(disk.clone()));
+        let exposed = expose(regions, counters, dir).with_context(|| format!("cannot serve {}", dir.display()))?;
         Ok(Served { exposed, disk })
     }
 
@@ -79,8 +82,8 @@ impl Served {
 
     /// What was asked of it so far.
     #[must_use]
-    pub fn counters(&self) -> String {
-        counters(&self.disk)
+    pub fn counted(&self) -> DeviceStats {
+        self.disk.snapshot()
     }
 
     /// Waits until it is unmounted.
@@ -94,10 +97,10 @@ impl Served {
 
 fn counters(disk: &Counted<Modelled<MemDevice>>) -> String {
     let s = disk.snapshot();
-    let (reads, writes) = (s.total(|r| r.reads), s.total(|r| r.writes));
+    let (reads, writes, journal) = (s.total(|r| r.reads), s.total(|r| r.writes), s.region(Region::Log).writes);
     format!(
-        "writes {}\nwritten_bytes {}\nflushes {}\nreads {}\nread_bytes {}\n",
-        writes.count, writes.bytes, s.flushes.count, reads.count, reads.bytes
+        "writes {}\nwritten_bytes {}\njournal_writes {}\njournal_bytes {}\nflushes {}\nreads {}\nread_bytes {}\n",
+        writes.count, writes.bytes, journal.count, journal.bytes, s.flushes.count, reads.count, reads.bytes
     )
 }
 
@@ -141,8 +144,8 @@ impl Looped {
 
     /// What was asked of a modelled device so far.
     #[must_use]
-    pub fn counters(&self) -> Option<String> {
-        self.served.as_ref().map(Served::counters)
+    pub fn counted(&self) -> Option<DeviceStats> {
+        self.served.as_ref().map(Served::counted)
     }
 }
 

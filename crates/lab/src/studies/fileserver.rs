@@ -25,13 +25,15 @@ pub struct Server {
     pub mean: u64,
     /// Mean size of what is appended.
     pub append: u64,
+    /// Size of the file system, in MiB.
+    pub mib: u64,
     pub time: Duration,
 }
 
 impl Server {
     #[must_use]
     pub fn new(time: Duration) -> Self {
-        Server { threads: 50, files: 2000, mean: 128 << 10, append: 16 << 10, time }
+        Server { threads: 50, files: 2000, mean: 128 << 10, append: 16 << 10, mib: 2048, time }
     }
 }
 
@@ -68,7 +70,7 @@ const CPU: Duration = Duration::from_millis(1);
 /// # Errors
 /// The file system fails.
 pub fn run(model: Model, profile: Profile, server: Server) -> Result<Outcome> {
-    let mut plan = Plan { mib: 2048, journal_mib: 128, ..Plan::new(model, profile) };
+    let mut plan = Plan { mib: server.mib, journal_mib: server.mib / 16, ..Plan::new(model, profile) };
     // As much as the page cache of a small server may hold dirty.
     plan.options.cache_bytes = 256 << 20;
     let rig = Rig::new(&plan)?;
@@ -208,7 +210,7 @@ mod tests {
             println!("skipped: the_server_serves: no mke2fs");
             return;
         }
-        let server = Server { threads: 5, files: 50, ..Server::new(Duration::from_secs(1)) };
+        let server = Server { threads: 5, files: 50, mib: 256, ..Server::new(Duration::from_secs(1)) };
         let once = run(DISK(), Profile::Rfj, server).unwrap();
         assert!(once.operations >= 30 && once.overwritten * 10 < once.blocks, "{once:?}");
         assert_eq!(run(DISK(), Profile::Rfj, server).unwrap().traffic, once.traffic);

@@ -169,6 +169,10 @@ pub fn study(name: &str, model: Model, work: Work) -> Result<usize> {
     Ok(claims::print("isolation", &claims))
 }
 
+/// The same in real time, on a mount of a device that is served to the kernel.
+mod mounted;
+pub use mounted::study as study_mounts;
+
 #[cfg(test)]
 mod tests {
     use super::*;

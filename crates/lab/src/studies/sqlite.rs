@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
+use quire_device::{DeviceStats, Region};
 
 use super::claims::{self, Claim};
 use crate::cmd::{run_tool, text};
@@ -92,7 +93,9 @@ pub fn study(plan: &Plan) -> Result<usize> {
         plan.kind, plan.rounds, plan.small, plan.large
     );
     let cases = cases(&protections);
-    print(&series, &cases, &measured);
+    print(&series, &cases, &measured.times);
+    traffic(&series, &measured.traffic);
+    let measured = measured.times;
     let claims = claims(plan, &mounters, &cases, &measured);
     Ok(missed + claims::print(&format!("JoJ's cases on device {}", plan.kind), &claims))
 }
@@ -104,17 +107,26 @@ struct Series {
 }
 
 /// Of each series and case, the times of all rounds.
-type Measured = Vec<Vec<Vec<f64>>>;
+type Times = Vec<Vec<Vec<f64>>>;
+
+struct Measured {
+    times: Times,
+    /// Of each series, what the last round asked of a modelled device.
+    traffic: Vec<Option<DeviceStats>>,
+}
 
 fn rounds(plan: &Plan, series: &[Series], disk: &Looped, dir: &std::path::Path) -> Result<Measured> {
-    let mut measured: Measured = series.iter().map(|s| vec![Vec::new(); cases(&s.protections).len()]).collect();
+    let times = series.iter().map(|s| vec![Vec::new(); cases(&s.protections).len()]).collect();
+    let mut measured = Measured { times, traffic: vec![None; series.len()] };
     for round in 0..plan.rounds {
         for turn in 0..series.len() {
             let who = (turn + round) % series.len();
             let s = &series[who];
             eprintln!("round {}: {}", round + 1, s.mounter);
+            let before = disk.counted();
             let times = one(plan, s, disk, dir).with_context(|| s.mounter.to_string())?;
-            times.into_iter().zip(&mut measured[who]).for_each(|(time, all)| all.push(time));
+            times.into_iter().zip(&mut measured.times[who]).for_each(|(time, all)| all.push(time));
+            measured.traffic[who] = disk.counted().zip(before).map(|(now, then)| now.since(&then));
         }
     }
     Ok(measured)
@@ -134,11 +146,11 @@ fn one(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) -> Re
     Ok(times)
 }
 
-fn medians(measured: &Measured, who: usize) -> Vec<f64> {
+fn medians(measured: &Times, who: usize) -> Vec<f64> {
     measured[who].iter().map(|all| Spread::of(all.clone()).median).collect()
 }
 
-fn print(series: &[Series], cases: &[Case], measured: &Measured) {
+fn print(series: &[Series], cases: &[Case], measured: &Times) {
     let names: Vec<String> = series.iter().map(|s| s.mounter.to_string()).collect();
     println!("| case | {} |", names.join(" | "));
     println!("|---|{}", "---|".repeat(names.len()));
@@ -167,13 +179,36 @@ fn print(series: &[Series], cases: &[Case], measured: &Measured) {
     println!();
 }
 
+/// What a round asked of a modelled device, mke2fs, mount and unmount included.
+fn traffic(series: &[Series], traffic: &[Option<DeviceStats>]) {
+    if traffic.iter().all(Option::is_none) {
+        return;
+    }
+    println!("| of one round | journal, writes and MB | elsewhere, writes and MB | flushes |");
+    println!("|---|---|---|---|");
+    for (s, stats) in series.iter().zip(traffic).filter_map(|(s, stats)| Some((s, stats.as_ref()?))) {
+        let (all, log) = (stats.total(|r| r.writes), stats.region(Region::Log).writes);
+        let mb = |bytes: u64| float(bytes) / 1e6;
+        println!(
+            "| {} | {}, {:.1} | {}, {:.1} | {} |",
+            s.mounter,
+            log.count,
+            mb(log.bytes),
+            all.count - log.count,
+            mb(all.bytes - log.bytes),
+            stats.flushes.count
+        );
+    }
+    println!();
+}
+
 /// The geometric mean over the cases of so many operations.
 fn mean_of(cases: &[Case], values: &[f64], operations: u64) -> f64 {
     let of: Vec<f64> = cases.iter().zip(values).filter(|(c, _)| c.operations == operations).map(|(_, v)| *v).collect();
     geometric_mean(&of)
 }
 
-fn claims(plan: &Plan, mounters: &[Mounter], cases: &[Case], measured: &Measured) -> Vec<Claim> {
+fn claims(plan: &Plan, mounters: &[Mounter], cases: &[Case], measured: &Times) -> Vec<Claim> {
     let of = |name: &str| {
         let who = mounters.iter().position(|m| m.to_string() == name)?;
         Some(medians(measured, who))
@@ -227,7 +262,7 @@ fn figure4(plan: &Plan, disk: &Looped, dir: &std::path::Path) -> Result<usize> {
         "| operations, step | full: wal on joj | application: wal on ext4-none | none: no journal at all | full / application | full / none |"
     );
     println!("|---|---|---|---|---|---|");
-    let of: Vec<Vec<f64>> = (0..series.len()).map(|who| medians(&measured, who)).collect();
+    let of: Vec<Vec<f64>> = (0..series.len()).map(|who| medians(&measured.times, who)).collect();
     let mut ratios = Vec::new();
     for (n, case) in cases(&[Protection::Wal]).iter().enumerate() {
         let (full, application, none) = (of[0][n], of[1][n], of[2][n]);
@@ -275,7 +310,7 @@ mod tests {
         let cases = cases(&[Protection::Wal, Protection::Delete]);
         let mounters: Vec<Mounter> =
             ["quire:profile=ext4-none", "quire:profile=joj"].map(|m| m.parse().unwrap()).into();
-        let mut measured: Measured = vec![vec![vec![1.0]; 12]; 2];
+        let mut measured: Times = vec![vec![vec![1.0]; 12]; 2];
         measured[1][4] = vec![1.2];
         let claims = super::claims(&plan, &mounters, &cases, &measured);
         assert_eq!(claims.iter().map(Claim::held).collect::<Vec<_>>(), [true, false]);

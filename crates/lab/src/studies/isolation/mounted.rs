@@ -1,0 +1,115 @@
+//! Isolation on mounts: the kernel's ext4 and Quire, in real time.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use quire_device::Buf;
+use rustix::fs::OFlags;
+
+use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Work};
+use crate::cmd::{run_tool, text};
+use crate::mounter::Mounter;
+use crate::rng::{Rng, content};
+use crate::served::{Kind, Looped};
+use crate::stats::{Spread, float};
+
+/// Runs it on mounts and prints.
+///
+/// # Errors
+/// Not root; a file system failed.
+pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Result<()> {
+    let dir = tempfile::Builder::new().prefix("quire-isolation-").tempdir_in(dir)?;
+    let disk = Looped::new(kind, (FS_MIB + RAW_MIB) << 20, dir.path())?;
+    println!(
+        "\nThe same on mounts, in real time: device {kind}, a stream of {} MB/s, {} s; ms (median, p99)\n",
+        work.rate / 1_000_000,
+        work.time.as_secs()
+    );
+    println!("| mount | alone | stream raw | its MB/s | stream into files | its MB/s | p99, files / raw |");
+    println!("|---|---|---|---|---|---|---|");
+    for mounter in mounters {
+        if let Some(why) = mounter.unavailable() {
+            println!("skipped {mounter}: {why}");
+            continue;
+        }
+        let outcomes: Vec<Outcome> = [Into::Nothing, Into::Device, Into::Files]
+            .into_iter()
+            .map(|into| run(mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string()))
+            .collect::<Result<_>>()?;
+        let times = |n: usize| {
+            let l = outcomes[n].latency;
+            format!("{:.2}, {:.2}", l.median / 1e3, l.p99 / 1e3)
+        };
+        let rate = |n: usize| float(outcomes[n].streamed) / 1e6 / work.time.as_secs_f64();
+        let ratio = outcomes[2].latency.p99 / outcomes[1].latency.p99;
+        println!(
+            "| {mounter} | {} | {} | {:.0} | {} | {:.0} | {ratio:.2} |",
+            times(0),
+            times(1),
+            rate(1),
+            times(2),
+            rate(2)
+        );
+    }
+    Ok(())
+}
+
+fn run(mounter: &Mounter, disk: &Looped, into: Into, work: Work, dir: &Path) -> Result<Outcome> {
+    run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", text(disk.device()), &format!("{FS_MIB}M")])?;
+    let mounted = mounter.with("noatime").mount(disk.device(), &dir.join("mnt"))?;
+    let over = AtomicBool::new(false);
+    let (latency, streamed) = std::thread::scope(|scope| {
+        let stream = scope.spawn(|| stream(mounted.dir(), disk.device(), into, work, &over));
+        let latency = append(mounted.dir(), work);
+        over.store(true, Ordering::Relaxed);
+        (latency, stream.join().expect("the stream panicked"))
+    });
+    mounted.unmount()?;
+    Ok(Outcome { latency: latency?, streamed: streamed? })
+}
+
+fn append(mnt: &Path, work: Work) -> Result<Spread> {
+    let mut file = File::create(mnt.join("appended"))?;
+    let mut rng = Rng::new(&[7]);
+    let (start, mut at, mut latencies) = (Instant::now(), 0, Vec::new());
+    while start.elapsed() < work.time {
+        let began = Instant::now();
+        file.write_all(&content(1, at, 4096))?;
+        file.sync_all()?;
+        latencies.push(began.elapsed().as_secs_f64() * 1e6);
+        at += 4096;
+        std::thread::sleep(Duration::from_micros(2000 + rng.below(6000)));
+    }
+    Ok(Spread::of(latencies))
+}
+
+fn stream(mnt: &Path, device: &Path, into: Into, work: Work, over: &AtomicBool) -> Result<u64> {
+    let data = Buf::copy_of(&content(2, 0, CHUNK));
+    let flags = i32::try_from(OFlags::DIRECT.bits())?;
+    let raw = File::options().write(true).custom_flags(flags).open(device)?;
+    let mut file = None;
+    let (start, mut chunks) = (Instant::now(), 0);
+    while into != Into::Nothing && !over.load(Ordering::Relaxed) {
+        let (number, place) = (chunks / CHUNKS, chunks % CHUNKS);
+        if into == Into::Device {
+            raw.write_all_at(&data, (FS_MIB << 20) + chunks % RAW_MIB * CHUNK as u64)?;
+        } else {
+            if place == 0 {
+                file = Some(File::create(mnt.join(format!("stream-{number}")))?);
+                if let Some(old) = number.checked_sub(KEPT) {
+                    fs::remove_file(mnt.join(format!("stream-{old}")))?;
+                }
+            }
+            file.as_ref().expect("opened for its first chunk").write_all_at(&data, place * CHUNK as u64)?;
+        }
+        chunks += 1;
+        let due = Duration::from_nanos(chunks * (CHUNK as u64) * 1_000_000_000 / work.rate);
+        std::thread::sleep(due.saturating_sub(start.elapsed()));
+    }
+    Ok(chunks * CHUNK as u64)
+}

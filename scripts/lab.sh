@@ -1,0 +1,35 @@
+#!/bin/bash
+# The laboratory: the papers' experiments in a short form, or with FULL=1 as the papers have them: scripts/lab.sh [STUDY...]. See docs/lab.md.
+# Studies in virtual time (okeanos, fileserver, isolation) run anywhere; sqlite needs root. The last lines say how many claims are held.
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+scripts/setup.sh
+[ -x "$LAB" ] || die "no $LAB: run make first"
+out=$(mktemp); trap 'rm -f "$out"' EXIT
+
+full() { [ -n "${FULL:-}" ]; }
+study() {
+	case $1 in
+		okeanos) "$LAB" okeanos ${FULL:+--full} ;;
+		fileserver) "$LAB" fileserver --seconds "$(full && echo 60 || echo 20)" ;;
+		isolation)
+			"$LAB" isolation --device ssd --rate 200 --seconds "$(full && echo 60 || echo 10)"
+			"$LAB" isolation --device hdd7200 --rate 50 --seconds "$(full && echo 60 || echo 10)" ;;
+		sqlite)
+			[ "$(id -u)" = 0 ] || { say "skipped sqlite: needs root"; return; }
+			for device in own ssd; do
+				if full; then "$LAB" sqlite --device $device --rounds 5 --figure4
+				else "$LAB" sqlite --device $device --rounds 3 --small 100 --large 3000 --figure4; fi
+			done ;;
+		*) die "$1: want okeanos, fileserver, isolation or sqlite" ;;
+	esac
+}
+
+[ $# -gt 0 ] || set -- okeanos fileserver isolation sqlite
+for name in "$@"; do
+	say "=== $name"
+	study "$name" | tee -a "$out"
+done
+say
+say "=== claims"
+grep -hE '^  (held|not held): ' "$out" || true
+say "$(grep -cE '^  held: ' "$out" || true) held, $(grep -cE '^  not held: ' "$out" || true) not held"
