@@ -11,7 +11,7 @@ use quire_lab::bench;
 use quire_lab::mounter::Mounter;
 use quire_lab::powercut;
 use quire_lab::served::{Kind as DeviceKind, Served};
-use quire_lab::studies::{fileserver, isolation, okeanos, sqlite};
+use quire_lab::studies::{fileserver, isolation, okeanos, sqlite, table1};
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
 use quire_lab::work::{append, bank, end, storm, tpcc};
@@ -127,6 +127,9 @@ enum What {
         divide: u32,
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Bytes of SQLite's pages
+        #[arg(long, default_value_t = 4096)]
+        page: u32,
         /// How many transactions to run
         #[arg(long, default_value_t = 1000)]
         transactions: u64,
@@ -207,6 +210,32 @@ enum What {
         mounter: Vec<Mounter>,
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         work: PathBuf,
+    },
+    /// DJFS, table 1: flushes and journal writes of TPC-C on SQLite, for each way to keep the journal
+    ///
+    /// Example: quire-lab table1 --warehouses 2 --divide 10 --transactions 2000
+    Table1 {
+        #[arg(long, default_value_t = 10)]
+        warehouses: u32,
+        /// Customers and items are divided by this
+        #[arg(long, default_value_t = 1)]
+        divide: u32,
+        #[arg(long, default_value_t = 20_000)]
+        transactions: u64,
+        /// Bytes of SQLite's pages; 1024 was its default at the time of the paper
+        #[arg(long, default_value_t = 1024)]
+        page: u32,
+        /// Size of the image, in MiB
+        #[arg(long, default_value_t = 4096)]
+        mib: u64,
+        /// Size of each journal, in MiB
+        #[arg(long, default_value_t = 128)]
+        journal_mib: u64,
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        work: PathBuf,
+        /// Where the simulated NVRAM is made
+        #[arg(long, default_value = "/dev/shm")]
+        memory: PathBuf,
     },
     /// Make a tree from a seed
     Tree {
@@ -294,10 +323,13 @@ fn main() -> Result<()> {
             }
             bench::measure(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
         }
-        What::Tpcc { what, dir, journal, warehouses, divide, seed, transactions, seconds } => {
+        What::Tpcc { what, dir, journal, warehouses, divide, seed, page, transactions, seconds } => {
             let db = dir.join("tpcc.db");
             match what {
-                TpccWhat::Load => tpcc::load(&db, journal, tpcc::Scale::divided(warehouses, divide), seed)?,
+                TpccWhat::Load => {
+                    let scale = tpcc::Scale { page, ..tpcc::Scale::divided(warehouses, divide) };
+                    tpcc::load(&db, journal, scale, seed)?;
+                }
                 TpccWhat::Check => tpcc::check(&db)?,
                 TpccWhat::Run => {
                     let time = seconds.map(|seconds| tpcc::Limit::Time(Duration::from_secs_f64(seconds)));
@@ -326,6 +358,10 @@ fn main() -> Result<()> {
             if !mounter.is_empty() {
                 isolation::study_mounts(&DeviceKind::Modelled { name, model }, &mounter, work, &dir)?;
             }
+        }
+        What::Table1 { warehouses, divide, transactions, page, mib, journal_mib, work, memory } => {
+            let scale = tpcc::Scale { page, ..tpcc::Scale::divided(warehouses, divide) };
+            table1::print(&table1::Plan { scale, transactions, mib, journal_mib, work, memory })?;
         }
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;

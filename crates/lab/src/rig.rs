@@ -230,7 +230,7 @@ fn images(plan: &Plan, dir: &Path) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Ties a file system to the journal's device. (mke2fs does so only with block devices.)
-fn bind(fs: &mut [u8], log: &[u8]) -> Result<()> {
+pub(crate) fn bind(fs: &mut [u8], log: &[u8]) -> Result<()> {
     let at = usize::try_from(superblock::OFFSET)?;
     // s_journal_uuid of the one, s_uuid of the other.
     fs[at + 0xD0..at + 0xE0].copy_from_slice(&log[at + 0x68..at + 0x78]);

@@ -5,6 +5,7 @@
 //! - [`fileserver`]: RFJ's file server on a 7,200 rpm disk.
 //! - [`sqlite`]: JoJ's 24 cases, on mounts.
 //! - [`isolation`]: one thread's fsync beside another's stream.
+//! - [`table1`]: what TPC-C on SQLite makes a journal do; on a mount, by counts.
 
 pub mod claims;
 pub mod fileserver;
@@ -12,3 +13,4 @@ pub mod isolation;
 pub mod okeanos;
 pub mod sqlite;
 pub mod streams;
+pub mod table1;

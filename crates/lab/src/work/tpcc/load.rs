@@ -38,7 +38,7 @@ pub(super) const LOADED_AT: i64 = 1_000_000_000;
 
 /// Makes the database and fills it.
 pub fn load(db: &Path, journal: Journal, scale: Scale, seed: u64) -> Result<()> {
-    let mut connection = open(db, journal)?;
+    let mut connection = open(db, journal, Some(scale.page))?;
     connection.execute_batch(SCHEMA)?;
     let mut draw = Draw::new(seed, Phase::Load);
     items(&mut connection, scale, &mut draw)?;

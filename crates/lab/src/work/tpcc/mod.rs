@@ -41,20 +41,22 @@ pub struct Scale {
     /// To a district; as many orders are there from the start, the last 30 % of them not delivered.
     pub customers: u32,
     pub items: u32,
+    /// Bytes of SQLite's pages: 4096 today, 1024 before SQLite 3.12 (2016).
+    pub page: u32,
 }
 
 impl Scale {
     /// 3,000 customers to a district and 100,000 items (4.3.3.1): about 100 MB to a warehouse.
     #[must_use]
     pub fn specified(warehouses: u32) -> Self {
-        Self { warehouses, customers: 3000, items: 100_000 }
+        Self { warehouses, customers: 3000, items: 100_000, page: 4096 }
     }
 
     /// The same divided by `by`.
     #[must_use]
     pub fn divided(warehouses: u32, by: u32) -> Self {
         let whole = Self::specified(warehouses);
-        Self { warehouses, customers: (whole.customers / by).max(30), items: (whole.items / by).max(200) }
+        Self { customers: (whole.customers / by).max(30), items: (whole.items / by).max(200), ..whole }
     }
 
     /// As the tables of a database say.
@@ -64,6 +66,7 @@ impl Scale {
             warehouses: count("select count(*) from warehouse")?,
             customers: count("select count(*) from customer where c_w_id = 1 and c_d_id = 1")?,
             items: count("select count(*) from item")?,
+            page: count("pragma page_size")?,
         };
         ensure!(scale.warehouses > 0 && scale.customers > 0 && scale.items > 0, "the database is not loaded");
         Ok(scale)
@@ -119,8 +122,11 @@ impl std::fmt::Display for Report {
     }
 }
 
-fn open(db: &Path, journal: Journal) -> Result<Connection> {
+fn open(db: &Path, journal: Journal, page: Option<u32>) -> Result<Connection> {
     let connection = Connection::open(db)?;
+    if let Some(page) = page {
+        connection.pragma_update(None, "page_size", page)?;
+    }
     let mode = match journal {
         Journal::Delete => "delete",
         Journal::Persist => "persist",
@@ -134,7 +140,7 @@ fn open(db: &Path, journal: Journal) -> Result<Connection> {
 
 /// Runs the mix of 5.2.3 on a loaded database.
 pub fn run(db: &Path, journal: Journal, seed: u64, limit: Limit) -> Result<Report> {
-    let mut connection = open(db, journal)?;
+    let mut connection = open(db, journal, None)?;
     let scale = Scale::of(&connection)?;
     let mut terminal = Terminal::new(scale, Draw::new(seed, draw::Phase::Run));
     let mut report = Report::default();
@@ -161,7 +167,7 @@ pub fn run(db: &Path, journal: Journal, seed: u64, limit: Limit) -> Result<Repor
 mod tests {
     use super::*;
 
-    const SMALL: Scale = Scale { warehouses: 2, customers: 30, items: 200 };
+    const SMALL: Scale = Scale { warehouses: 2, customers: 30, items: 200, page: 4096 };
 
     #[test]
     fn every_kind_commits_and_the_database_stays_consistent() {
