@@ -20,11 +20,14 @@ study() {
 				if full; then "$LAB" sqlite --device $device --rounds 5 --figure4
 				else "$LAB" sqlite --device $device --rounds 3 --small 100 --large 3000 --figure4; fi
 			done ;;
-		*) die "$1: want okeanos, fileserver, isolation or sqlite" ;;
+		table1)
+			if full; then "$LAB" table1
+			else "$LAB" table1 --warehouses 1 --divide 10 --transactions 2000 --mib 1024 --journal-mib 64; fi ;;
+		*) die "$1: want okeanos, fileserver, isolation, sqlite or table1" ;;
 	esac
 }
 
-[ $# -gt 0 ] || set -- okeanos fileserver isolation sqlite
+[ $# -gt 0 ] || set -- okeanos fileserver isolation sqlite table1
 for name in "$@"; do
 	say "=== $name"
 	study "$name" | tee -a "$out"
