@@ -33,6 +33,8 @@ while [ $SECONDS -lt $end ]; do
 	# Two of the tests explore less.
 	QUIRE_SIM_FSCK=1 QUIRE_SIM_STATES=$((states / (configurations - 2) + 100)) \
 		simulate cargo test --release -p quire-sim --test crash -- --nocapture
+	# Disk and NVRAM at once.
+	QUIRE_SIM_STATES=$((states / 11 + 100)) simulate cargo test --release -p quire-sim --test nvram -- --nocapture
 	say "soak: so far $(explored)"
 	[ $SECONDS -lt $end ] || break
 	QUIRE_SIM_STATES=10000 QUIRE_INTERLEAVINGS=20000 simulate interleavings -- --nocapture

@@ -93,7 +93,7 @@ impl Encoder {
             kinds: Kinds::default(),
             ranges: Ranges::default(),
             from_zeros: Ranges::default(),
-            delta: Delta::default(),
+            delta: SCRATCH.take(),
         };
         if !Mutant::RevokeForgotten.is_on() {
             run.revokes(&txn.revokes);
@@ -105,6 +105,7 @@ impl Encoder {
         });
         let alone = alone.collect();
         let kinds = Kinds { packed_bytes: (run.packed.len() - room) as u64, ..run.kinds };
+        SCRATCH.set(run.delta);
         Packed { packed: run.packed, images: run.images, records: run.records, alone, kinds }
     }
 
@@ -134,6 +135,11 @@ impl Encoder {
         head.seal(self.seed, first, others);
         bufs.into_iter().map(Arc::new).chain(run.images).collect()
     }
+}
+
+thread_local! {
+    /// Memory for differences, kept from commit to commit.
+    static SCRATCH: std::cell::Cell<Delta> = std::cell::Cell::default();
 }
 
 struct Building<'a> {

@@ -117,7 +117,11 @@ impl NvramMap {
         if !options.simulated && how == WriteBack::Unknown {
             return Err(refused("this processor has no instruction that writes a cache line back"));
         }
-        let kind = if options.simulated { MapFlags::SHARED } else { MapFlags::SHARED_VALIDATE | MapFlags::SYNC };
+        let mut kind = if options.simulated { MapFlags::SHARED } else { MapFlags::SHARED_VALIDATE | MapFlags::SYNC };
+        if write {
+            // Mapped now, or each commit into a page that was never touched would pay for a fault.
+            kind |= MapFlags::POPULATE;
+        }
         let protection = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         let len = usize::try_from(size).map_err(|_| refused("larger than the address space"))?;
         // SAFETY: a new mapping at an address that the kernel chooses; it is unmapped when this value is dropped.

@@ -10,11 +10,15 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// The difference of `image` to `base`, compressed; `None` if it takes `most` bytes or more.
+    /// The difference of `image` to `base`, compressed; `None` if it takes `most` bytes or more, or looks so much like noise that it is
+    /// not tried.
     pub fn find(&mut self, base: &[u8], image: &[u8], most: usize) -> Option<&[u8]> {
         self.xor.clear();
         self.xor.extend_from_slice(image);
         xor(&mut self.xor, base);
+        if is_noise(&self.xor) {
+            return None;
+        }
         self.packed.resize(get_maximum_output_size(image.len()), 0);
         let len = compress_into(&self.xor, &mut self.packed).expect("room for the worst case");
         (len < most).then(|| &self.packed[..len])
@@ -31,6 +35,14 @@ pub fn apply(packed: &[u8], image: &mut [u8]) -> bool {
         _ => return false,
     }
     true
+}
+
+/// True if next to nothing in a difference repeats: hardly two neighbouring words are equal. What does not differ is zeros, so a change of
+/// a part never looks so. Compressing in vain would take longer than logging the block whole.
+fn is_noise(difference: &[u8]) -> bool {
+    let words = difference.chunks_exact(8).zip(difference.chunks_exact(8).skip(1));
+    let equal = words.filter(|(a, b)| a == b).count();
+    equal * 64 < difference.len() / 8
 }
 
 fn xor(a: &mut [u8], b: &[u8]) {
@@ -88,6 +100,7 @@ mod tests {
         let base = [0u8; 4096];
         let image = noise();
         assert!(Delta::default().find(&base, &image, 4096).is_none());
+        assert!(!is_noise(&[0; 4096]) && !is_noise(&[7; 4096]) && is_noise(&image));
         let mut near = base;
         near[7] = 1;
         assert!(Delta::default().find(&base, &near, 4096).unwrap().len() < 40);
