@@ -69,6 +69,25 @@ pub struct Rig {
     plan: Plan,
 }
 
+/// Devices after a loss of power.
+pub struct Crashed {
+    contents: Vec<Vec<u8>>,
+    plan: Plan,
+}
+
+impl Crashed {
+    /// Mounts; returns how long that took, recovery included.
+    ///
+    /// # Errors
+    /// The mount fails.
+    pub fn recover(self) -> Result<Duration> {
+        let again = Rig::on(&self.plan, self.contents.into_iter().map(|c| Arc::new(MemDevice::new(c))).collect())?;
+        let took = again.world.monotonic();
+        again.volume.close()?;
+        Ok(took)
+    }
+}
+
 /// What was written since some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -171,18 +190,11 @@ impl Rig {
         Ok(self.volume.create(parent, name.as_bytes(), &new)?.ino)
     }
 
-    /// Loses power now (what the devices had completed stays) and mounts again; returns how long that took, recovery included.
-    ///
-    /// # Errors
-    /// The mount fails.
-    pub fn crash_and_recover(self) -> Result<Duration> {
-        let (memory, plan) = (self.memory.clone(), self.plan.clone());
-        let contents: Vec<Arc<MemDevice>> = memory.iter().map(|m| Arc::new(MemDevice::new(m.snapshot()))).collect();
-        drop(self);
-        let again = Rig::on(&plan, contents)?;
-        let took = again.world.monotonic();
-        again.volume.close()?;
-        Ok(took)
+    /// What the devices hold now: what a loss of power would leave, since what they completed stays.
+    #[must_use]
+    pub fn crashed(&self) -> Crashed {
+        let contents = self.memory.iter().map(|m| m.snapshot()).collect();
+        Crashed { contents, plan: self.plan.clone() }
     }
 
     /// Unmounts, and asks e2fsck what it thinks of the image.

@@ -116,8 +116,9 @@ fn slow_streams(size: Size, claims: &mut Vec<Claim>) -> Result<()> {
             journal(3) / journal(2),
             1.05,
         ));
-        let others = outcomes[1..].iter().map(|o| o.traffic.fs).max().unwrap_or(0);
-        let times = float(outcomes[0].traffic.fs) / float(others.max(1));
+        row(&format!("{count}: file system until all is home, MB"), &outcomes, |o| format!("{:.2}", megabytes(o.home)));
+        let others = outcomes[1..].iter().map(|o| o.home).max().unwrap_or(0);
+        let times = float(outcomes[0].home) / float(others);
         claims.push(Claim::at_least(format!("{at}: file-system bytes, ordered / the most of the others"), times, 2.0));
         for (n, name) in [(2, "wasteless"), (3, "selective")] {
             let shorter = outcomes[n].recovery.as_secs_f64() / outcomes[JOURNAL].recovery.as_secs_f64();

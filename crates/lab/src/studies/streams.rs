@@ -28,6 +28,8 @@ pub struct Streams {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub traffic: Traffic,
+    /// Bytes to the file system when all that was written is at home.
+    pub home: u64,
     /// Of the writes, in microseconds.
     pub latency: Spread,
     pub writes: u64,
@@ -61,8 +63,13 @@ pub fn run(model: Model, profile: Profile, streams: Streams) -> Result<Outcome> 
     let (traffic, time) = (rig.traffic(&before), rig.world.monotonic() - start);
     let latencies: Vec<f64> = latencies.into_iter().flatten().collect();
     let writes = latencies.len() as u64;
-    let recovery = rig.crash_and_recover()?;
-    Ok(Outcome { traffic, latency: Spread::of(latencies), writes, time, recovery })
+    let crashed = rig.crashed();
+    rig.volume.sync()?;
+    rig.volume.checkpoint()?;
+    let home = rig.traffic(&before).fs;
+    drop(rig);
+    let recovery = crashed.recover()?;
+    Ok(Outcome { traffic, home, latency: Spread::of(latencies), writes, time, recovery })
 }
 
 /// One of them; returns the latencies in microseconds.
