@@ -156,6 +156,15 @@ impl<'v> Op<'v> {
         self.handle.put(b, image).map_err(touch_error)
     }
 
+    /// As [`Op::block_put`], of data new to its file, which could have gone in place.
+    ///
+    /// # Errors
+    /// Read-only or aborted.
+    pub fn block_put_rider(&mut self, b: BlockNo, image: Image) -> Result<()> {
+        self.check_writable()?;
+        self.handle.put_rider(b, image).map_err(touch_error)
+    }
+
     /// The image of a block if it is in memory, unchecked (journaled file data).
     pub fn block_in_memory(&mut self, b: BlockNo) -> Option<Image> {
         self.handle.read(b)

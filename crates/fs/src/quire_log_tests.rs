@@ -187,3 +187,57 @@ fn ordered_data_takes_a_flush_of_its_own_only_where_it_must() {
     }
     b.check();
 }
+
+/// What a call costs on the device when all is warm, `auto` beside jbd2's way: reads, writes, bytes, FUA writes, flushes.
+#[test]
+fn calls_cost_one_block_and_one_flush_beside_what_they_cost_with_jbd2() {
+    let auto = call_costs(Profile::Auto.choices());
+    let jbd2 = call_costs(Profile::Ext4Journal.choices());
+    println!("{:30} {:>26} {:>26}", "[reads, writes, bytes, FUA, flushes]", "auto", "ext4-journal");
+    for ((call, ours), (_, theirs)) in auto.iter().zip(&jbd2) {
+        println!("{call:36} {:>26} {:>26}", format!("{ours:?}"), format!("{theirs:?}"));
+        assert_eq!(*ours, ONE_BLOCK, "{call}");
+        // Descriptor, whole images, flush; commit block, durable on return.
+        let [reads, writes, bytes, fua, flushes] = *theirs;
+        assert_eq!((reads, writes, fua, flushes), (0, 2, 1, 1), "{call}");
+        assert!(bytes >= 3 * 4096, "{call}: {bytes}");
+    }
+}
+
+fn call_costs(choices: Choices) -> Vec<(&'static str, [u64; 5])> {
+    let b = Bench::new(choices);
+    let (f, g) = (b.create("f"), b.create("g"));
+    b.write(g, 0, &vec![7; 64 << 10]);
+    b.volume.sync().unwrap();
+    let mut costs = Vec::new();
+    // The first rounds read bitmaps and what is overwritten.
+    for n in 0..8u64 {
+        let synced = |ino| b.volume.fsync(ino, false).unwrap();
+        let append = b.counted(|| {
+            b.write(f, n * 100, &[3; 100]);
+            synced(f);
+        });
+        let overwrite = b.counted(|| {
+            b.write(g, 8192 + n * 100, &[4; 100]);
+            synced(g);
+        });
+        let create = b.counted(|| {
+            let ino = b.create(&format!("n{n}"));
+            b.write(ino, 0, &[5; 1024]);
+            synced(ino);
+        });
+        let rename = b.counted(|| {
+            let (old, new) = (format!("n{n}"), format!("m{n}"));
+            b.volume.rename(Ino::ROOT, old.as_bytes(), Ino::ROOT, new.as_bytes(), Default::default()).unwrap();
+            synced(Ino::ROOT);
+        });
+        costs = vec![
+            ("append 100 bytes", figures(&append)),
+            ("overwrite 100 bytes", figures(&overwrite)),
+            ("create and write 1 KiB", figures(&create)),
+            ("rename", figures(&rename)),
+        ];
+    }
+    b.check();
+    costs
+}

@@ -32,6 +32,8 @@ pub(crate) struct Running {
     pub bases: BTreeMap<BlockNo, Image>,
     /// Those of its blocks that hold file data.
     pub data: BTreeSet<BlockNo>,
+    /// Those of its blocks that hold data new to its file, which could have gone in place.
+    pub rides: BTreeSet<BlockNo>,
     /// Data in place that has to be durable before this transaction.
     pub after: Option<Epoch>,
 }
@@ -46,6 +48,7 @@ impl Running {
             handles: 0,
             bases: BTreeMap::new(),
             data: BTreeSet::new(),
+            rides: BTreeSet::new(),
             after: None,
         }
     }
@@ -66,6 +69,8 @@ pub struct InFlight {
     pub handles: u64,
     /// Those of its blocks that hold file data.
     pub data: BTreeSet<BlockNo>,
+    /// Those that could have gone in place.
+    rides: BTreeSet<BlockNo>,
     /// Data in place that has to be durable first.
     pub after: Option<Epoch>,
 }
@@ -81,6 +86,33 @@ struct Live {
     whole_next: bool,
     /// The image is durable at home, too.
     at_home: bool,
+    /// It could have gone there in the first place, and nobody knows yet what that would have saved.
+    rides: bool,
+}
+
+/// What became of data that rode in a commit though it could have gone in place, in blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rides {
+    /// Had to be written home.
+    pub home: u64,
+    /// Was overwritten or freed before.
+    pub died: u64,
+}
+
+/// So many blocks are remembered; then each counts half.
+const RIDES_REMEMBERED: u64 = 16_384;
+
+impl Rides {
+    fn ended(&mut self, home: bool) {
+        if home {
+            self.home += 1;
+        } else {
+            self.died += 1;
+        }
+        if self.home + self.died > RIDES_REMEMBERED {
+            (self.home, self.died) = (self.home / 2, self.died / 2);
+        }
+    }
 }
 
 /// What a record may be written over.
@@ -144,6 +176,7 @@ pub(crate) struct Core {
     /// Set when nothing may change any more.
     pub aborted: Option<Error>,
     never_written_home: u64,
+    pub rides: Rides,
 }
 
 impl Core {
@@ -163,6 +196,7 @@ impl Core {
             next_load: 0,
             aborted: None,
             never_written_home: 0,
+            rides: Rides::default(),
         }
     }
 
@@ -204,6 +238,7 @@ impl Core {
             revokes: old.revokes.into_iter().collect(),
             handles: old.handles,
             data: old.data,
+            rides: old.rides,
             after: old.after,
         }
     }
@@ -235,7 +270,11 @@ impl Core {
     pub(crate) fn committed(&mut self, txn: &InFlight, log_blocks: u32, alone: Option<&[bool]>) {
         self.end_commit();
         for b in &txn.revokes {
-            self.never_written_home += u64::from(self.live.remove(b).is_some());
+            let old = self.live.remove(b);
+            self.never_written_home += u64::from(old.is_some());
+            if old.is_some_and(|l| l.rides) {
+                self.rides.ended(false);
+            }
             // Its image may have come into the cache from the log, and is not what lies at home (Q3).
             if !self.running.blocks.contains(b) {
                 self.cache.remove(*b);
@@ -248,11 +287,15 @@ impl Core {
                 self.stale.remove(b);
                 self.stale.extend(old.filter(|_| alone.is_some_and(|a| !a[n])).map(|l| (*b, l.image.clone())));
             }
+            if old.is_some_and(|l| l.rides) {
+                self.rides.ended(false);
+            }
             let chain = match (alone.is_none_or(|a| a[n]), old) {
                 (false, Some(l)) => l.chain,
                 _ => txn.tid,
             };
-            let live = Live { tid: txn.tid, chain, image: image.clone(), whole_next: false, at_home: false };
+            let (image, rides) = (image.clone(), txn.rides.contains(b));
+            let live = Live { tid: txn.tid, chain, image, whole_next: false, at_home: false, rides };
             self.live.insert(*b, live);
         }
         let blocks = txn.blocks.iter().map(|(b, _)| *b).collect();
@@ -298,6 +341,9 @@ impl Core {
         for (b, image) in homes {
             if let Some(l) = self.live.get_mut(b).filter(|l| Arc::ptr_eq(&l.image, image)) {
                 l.at_home = true;
+                if std::mem::take(&mut l.rides) {
+                    self.rides.ended(true);
+                }
             }
         }
         while self.committed.front().is_some_and(|c| upto.at_or_after(c.tid)) {

@@ -92,6 +92,16 @@ impl<'a> Handle<'a> {
         Ok(())
     }
 
+    /// As [`Handle::put`], of data new to its file, which could have gone in place: what becomes of it is counted.
+    ///
+    /// # Errors
+    /// The journal is aborted.
+    pub fn put_rider(&mut self, b: BlockNo, image: Image) -> Result<(), Touch> {
+        self.put(b, image)?;
+        self.core.running.rides.insert(b);
+        Ok(())
+    }
+
     /// Writable zeros (`len` bytes) for a block of metadata that was newly allocated. Joins the transaction.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! Locks, outer first: `checkpointing`, core, `commit` (a leaf: handles ask what is durable). A leader is marked by
 //! `CommitState::leader`, holds no lock during I/O, and is the only one to close a transaction.
 
-use crate::core::{Core, InFlight};
+use crate::core::{Core, InFlight, Rides};
 use crate::encode;
 use crate::error::Error;
 use crate::handle::Handle;
@@ -363,6 +363,12 @@ impl Journal {
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// What became of data that rode in commits.
+    #[must_use]
+    pub fn rides(&self) -> Rides {
+        lock(&self.core).rides
     }
 
     /// The flush gate of the file system's device.

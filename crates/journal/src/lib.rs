@@ -26,7 +26,7 @@ mod run;
 mod stats;
 mod style;
 
-pub use crate::core::{CoreStats, InFlight};
+pub use crate::core::{CoreStats, InFlight, Rides};
 pub use crate::error::{Error, NvramProblem};
 pub use crate::handle::{Full, Handle, Touch};
 pub use crate::journal::{Journal, JournalConfig, Loaded, TxnHold};

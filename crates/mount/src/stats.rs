@@ -34,6 +34,9 @@ pub struct AutoBoundary {
     pub flush_micros: u64,
     pub write_micros: u64,
     pub bytes_per_second: u64,
+    /// Of the new data that rode, what had to be written home.
+    #[serde(default)]
+    pub home_percent: u64,
 }
 
 impl From<AutoFigures> for AutoBoundary {
@@ -44,6 +47,7 @@ impl From<AutoFigures> for AutoBoundary {
             flush_micros: micros(f.flush),
             write_micros: micros(f.write),
             bytes_per_second: f.bandwidth,
+            home_percent: f.home_percent,
         }
     }
 }

@@ -56,11 +56,12 @@ fn table(s: &Stats) -> String {
     }
     if let Some(a) = &s.auto {
         out.push_str(&format!(
-            "new data of up to {} bytes rides in its commit (a flush takes {} us, a small write {} us; {} MB/s)\n",
+            "new data of up to {} bytes rides in its commit (a flush takes {} us, a small write {} us; {} MB/s; {} % goes home later)\n",
             a.threshold_bytes,
             a.flush_micros,
             a.write_micros,
-            a.bytes_per_second / 1_000_000
+            a.bytes_per_second / 1_000_000,
+            a.home_percent
         ));
     }
     if let Some(why) = &s.read_only {

@@ -141,7 +141,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<
             };
             op.forget(to.start(), len);
             let count = usize::try_from(len).expect("a request is small");
-            pieces.push(Piece { at, first, len: count, to, logged: false });
+            pieces.push(Piece { at, first, len: count, to, logged: false, rides: false });
             (first, at, left) = (first + count, at.plus(len), left - len);
         }
     }

@@ -69,6 +69,8 @@ pub(super) struct Piece {
     pub to: To,
     /// The pages join the transaction; otherwise they are written in place before.
     pub logged: bool,
+    /// They do, though they could have been written in place.
+    pub rides: bool,
 }
 
 impl Piece {
@@ -279,12 +281,17 @@ impl Volume {
         }
         let gate = self.inner.journal.gate();
         let begun = self.inner.clock.monotonic();
-        let batches: Vec<_> = writes.ios.chunks(BATCH).collect();
-        let submit = |ios: &[(Io, Vec<usize>)]| gate.device().submit(ios.iter().map(|(io, _)| io.clone()).collect());
-        let tickets: Vec<_> = batches.iter().map(|ios| submit(ios)).collect();
+        let of = |ios: &[(Io, Vec<usize>)]| ios.iter().map(|(io, _)| io.clone()).collect::<Vec<Io>>();
+        let written: Vec<_> = match writes.ios.chunks(BATCH).collect::<Vec<_>>()[..] {
+            [ios] => vec![(gate.device().run(of(ios)), ios)],
+            ref batches => {
+                let tickets: Vec<_> = batches.iter().map(|ios| gate.device().submit(of(ios))).collect();
+                tickets.into_iter().zip(batches).map(|(ticket, ios)| (gate.device().wait(ticket), *ios)).collect()
+            }
+        };
         let mut failed: Vec<(usize, Error)> = Vec::new();
-        for (ticket, ios) in tickets.into_iter().zip(batches) {
-            if gate.device().wait(ticket).is_err() {
+        for (done, ios) in written {
+            if done.is_err() {
                 // Which files it hit is told by each write alone.
                 for (io, owners) in ios {
                     if let Err(e) = gate.device().run(vec![io.clone()]) {
@@ -407,14 +414,16 @@ fn plan_file(op: &mut Op<'_>, t: &Taken) -> Result<Vec<Piece>> {
             op.forget(to.start(), len);
         }
         let len = usize::try_from(len).expect("a round is smaller");
-        pieces.push(Piece { at: *at, first, len, to, logged });
+        pieces.push(Piece { at: *at, first, len, to, logged, rides: false });
         first += len;
     }
     alloc::unreserve(op, t.reserved);
     let blocks = |logged| pieces.iter().filter(|p| p.logged == logged && p.is_recorded()).map(|p| p.len).sum::<usize>();
     // With what is overwritten it has to fit a transaction (F16).
     if blocks(false) <= t.ride && blocks(false) + blocks(true) <= op.vol.journal.limit() / 2 {
-        pieces.iter_mut().filter(|p| p.is_recorded()).for_each(|p| p.logged = true);
+        for p in pieces.iter_mut().filter(|p| p.is_recorded() && !p.logged) {
+            (p.logged, p.rides) = (true, true);
+        }
     }
     Ok(pieces)
 }
@@ -474,7 +483,8 @@ fn record_file(op: &mut Op<'_>, t: &Taken, from: usize, to: usize) -> Result<()>
         }
         if p.logged {
             for (n, (_, image)) in (0..).zip(&t.pages[p.first..p.first + p.len]) {
-                op.block_put(start.plus(n), image.clone())?;
+                let (b, image) = (start.plus(n), image.clone());
+                if p.rides { op.block_put_rider(b, image)? } else { op.block_put(b, image)? }
             }
         }
     }

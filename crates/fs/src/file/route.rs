@@ -36,7 +36,12 @@ pub struct AutoFigures {
     pub write: Duration,
     /// Bytes that it writes in a second.
     pub bandwidth: u64,
+    /// Of a hundred blocks that rode, so many had to be written home; the others were overwritten or freed before.
+    pub home_percent: u64,
 }
+
+/// Blocks that are taken to have been written home before any ride has ended.
+const EXPECTED_HOME: u64 = 256;
 
 impl Inner {
     /// `selective`: an update of a block that is smaller begins a sequence that is journaled, in bytes.
@@ -51,14 +56,19 @@ impl Inner {
     }
 
     /// In place, new data costs a write of its own and, where a commit does not flush before it is valid, a flush; in the
-    /// log it costs its bytes once more when it is written home, if it lives that long. So what can be written in the time
-    /// of the one is the boundary, within what one request may take.
+    /// log it costs its bytes once more when it is written home, if it lives that long. How often it does is what became of the data
+    /// that rode before. So what can be written in the time of the one is the boundary, the larger the less often the other has to be
+    /// paid, within what one request may take.
     pub(crate) fn auto_figures(&self) -> AutoFigures {
         let (flush, write, bandwidth) = (self.pace.flush(), self.pace.write(), self.pace.bandwidth());
         let saved = if self.options.commit_mode == CommitMode::Barrier { write } else { write + flush };
         let (least, most) = (self.sb.block_size().bytes64(), MOST_RIDING);
-        let threshold = self.options.auto_threshold.unwrap_or_else(|| self.pace.bytes_in(saved).clamp(least, most));
-        AutoFigures { threshold, flush, write, bandwidth }
+        let rides = self.journal.rides();
+        let home = rides.home + EXPECTED_HOME;
+        let break_even = self.pace.bytes_in(saved).saturating_mul(home + rides.died) / home;
+        let threshold = self.options.auto_threshold.unwrap_or_else(|| break_even.clamp(least, most));
+        let home_percent = 100 * home / (home + rides.died);
+        AutoFigures { threshold, flush, write, bandwidth, home_percent }
     }
 
     /// New blocks of a file that may ride in a commit.

@@ -17,6 +17,7 @@ const GAP: usize = ENTRY;
 /// Bytes compared at once.
 const LINE: usize = 64;
 const WORD: usize = 8;
+const WORDS: usize = LINE / WORD;
 
 /// An image of zeros, for [`Ranges::find`].
 pub static ZEROS: [u8; 65536] = [0; 65536];
@@ -29,30 +30,35 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Finds where `image` differs from `base`. False, and of no use, if the body would take `most` bytes or more.
+    /// Finds where `image` differs from `base`; both are whole lines of 64 bytes. False, and of no use, if the body would take `most`
+    /// bytes or more.
     pub fn find(&mut self, base: &[u8], image: &[u8], most: usize) -> bool {
         self.ranges.clear();
         self.bytes = 0;
-        for (n, (a, b)) in base.chunks(LINE).zip(image.chunks(LINE)).enumerate() {
-            if a != b {
-                self.line(n * LINE, a, b);
-                if self.body_len() >= most {
-                    return false;
-                }
+        for (n, (a, b)) in base.as_chunks::<LINE>().0.iter().zip(image.as_chunks::<LINE>().0).enumerate() {
+            let differ = differ(a, b);
+            if differ.iter().fold(0, |any, word| any | word) == 0 {
+                continue;
+            }
+            let at = n * LINE;
+            if differ.iter().fold(0, |any, word| any | zero_bytes(*word)) == 0 {
+                self.add(at..at + LINE);
+            } else {
+                self.line(at, &differ);
+            }
+            if self.body_len() >= most {
+                return false;
             }
         }
         true
     }
 
-    fn line(&mut self, at: usize, a: &[u8], b: &[u8]) {
-        for (n, (a, b)) in a.chunks_exact(WORD).zip(b.chunks_exact(WORD)).enumerate() {
-            let word = |w: &[u8]| u64::from_le_bytes(w.try_into().expect("8 bytes"));
-            let differ = word(a) ^ word(b);
-            if differ != 0 {
-                let (first, last) = (differ.trailing_zeros() / 8, 7 - differ.leading_zeros() / 8);
-                let at = at + n * WORD;
-                self.add(at + usize_of(first)..at + usize_of(last) + 1);
-            }
+    /// `differ`: the words of a line where two images differ, xor-ed.
+    fn line(&mut self, at: usize, differ: &[u64; WORDS]) {
+        for (n, word) in differ.iter().enumerate().filter(|(_, word)| **word != 0) {
+            let (first, last) = (word.trailing_zeros() / 8, 7 - word.leading_zeros() / 8);
+            let at = at + n * WORD;
+            self.add(at + usize_of(first)..at + usize_of(last) + 1);
         }
     }
 
@@ -98,6 +104,21 @@ impl Ranges {
         }
         self.ranges.iter().for_each(|r| out.extend_from_slice(&image[r.clone()]));
     }
+}
+
+/// The words of two lines, xor-ed.
+fn differ(a: &[u8; LINE], b: &[u8; LINE]) -> [u64; WORDS] {
+    let mut out = [0; WORDS];
+    let words = a.as_chunks::<WORD>().0.iter().zip(b.as_chunks::<WORD>().0);
+    for (out, (a, b)) in out.iter_mut().zip(words) {
+        *out = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+    }
+    out
+}
+
+/// Not zero if a byte of the word is.
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(u64::MAX / 255) & !word & (u64::MAX / 255 * 128)
 }
 
 /// The ranges of a table of `count` entries. `None`: they are not in order, touch, or leave the block.
@@ -180,6 +201,15 @@ mod tests {
                 prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start));
             }
         }
+    }
+
+    #[test]
+    fn a_byte_of_a_word_is_zero_or_none_is() {
+        for n in 0..8 {
+            assert_ne!(zero_bytes(!(0xFF << (8 * n))), 0);
+            assert_eq!(zero_bytes((u64::MAX / 255) | (0x80 << (8 * n))), 0);
+        }
+        assert_ne!(zero_bytes(0), 0);
     }
 
     #[test]

@@ -101,13 +101,46 @@ fn the_boundary_follows_the_device() {
             assert!(f.flush >= Duration::from_micros(flush) && f.flush < Duration::from_micros(2 * flush), "{f:?}");
             assert!(f.bandwidth > 300_000_000 && f.bandwidth < 520_000_000, "{f:?}");
             if commit_mode == CommitMode::Checksum {
-                assert!(f.threshold >= least && f.threshold <= most, "{f:?}");
+                let for_what_lives = f.threshold * f.home_percent / 100;
+                assert!(for_what_lives >= least && for_what_lives <= most, "{f:?}");
             } else {
                 assert!(f.threshold >= 4096 && f.threshold < 64 << 10, "{f:?}");
             }
             v.close().unwrap();
         }
     }
+}
+
+/// New data that dies in the log costs nothing there: the more of it did, the more rides. What went home counts against it.
+#[test]
+fn the_boundary_follows_what_became_of_the_data_that_rode() {
+    let image = image("64M", &["-t", "ext4", "-b", "4096"], 1);
+    let clock = Arc::new(VirtualClock::default());
+    let model = Model { flush: Duration::from_micros(200), ..Model::consumer_ssd() };
+    let device = Arc::new(Modelled::new(MemDevice::new(image), model, clock.clone()));
+    let o = Options { commit_mode: CommitMode::Checksum, ..options(Route::Auto) };
+    let v = Volume::open(Devices::one(device), clock, o).unwrap();
+    let rides = |how_many: u8| {
+        for n in 0..how_many {
+            v.write(file(0), 0, &vec![n; 64 << 10], WriteFlags::default()).unwrap();
+            v.fsync(file(0), false).unwrap();
+            v.truncate(file(0), 0).unwrap();
+            v.fsync(file(0), false).unwrap();
+        }
+        v.auto_figures().unwrap()
+    };
+    let begin = rides(1);
+    assert!(begin.home_percent > 90 && begin.threshold >= 64 << 10 && begin.threshold < 256 << 10, "{begin:?}");
+    let died = rides(100);
+    assert!(died.home_percent < 20 && died.threshold > 4 * begin.threshold, "{died:?}");
+    for n in 0..200 {
+        v.write(file(0), n << 16, &[9; 64 << 10], WriteFlags::default()).unwrap();
+        v.fsync(file(0), false).unwrap();
+    }
+    v.checkpoint().unwrap();
+    let home = v.auto_figures().unwrap();
+    assert!(home.home_percent > 50 && home.threshold < died.threshold / 2, "{home:?}");
+    v.close().unwrap();
 }
 
 /// F16: the parts of a request become durable together, whatever commits in between.
