@@ -22,15 +22,19 @@ struct Entry {
     pins: u32,
     /// Used since the clock hand last passed.
     used: bool,
-    /// The owner has checked the structure in these bytes.
-    verified: bool,
+    /// What the owner has checked these bytes to be.
+    verified: Option<As>,
 }
+
+/// A kind of structure, by a number of the owner's: a block that was checked as one kind is not thereby one of another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct As(pub u8);
 
 /// An entry taken out of the cache, to be put back as it was.
 pub struct Saved {
     image: Image,
     pins: u32,
-    verified: bool,
+    verified: Option<As>,
 }
 
 impl Saved {
@@ -86,15 +90,15 @@ impl BlockCache {
         Some(&e.image)
     }
 
-    /// True if the bytes of a block have been checked since they came into memory.
+    /// True if the bytes of a block have been checked to be this since they came into memory, and nothing else after that.
     #[must_use]
-    pub fn is_verified(&self, b: BlockNo) -> bool {
-        self.entries.get(&b).is_some_and(|e| e.verified)
+    pub fn is_verified(&self, b: BlockNo, kind: As) -> bool {
+        self.entries.get(&b).is_some_and(|e| e.verified == Some(kind))
     }
 
-    pub fn set_verified(&mut self, b: BlockNo) {
+    pub fn set_verified(&mut self, b: BlockNo, kind: As) {
         if let Some(e) = self.entries.get_mut(&b) {
-            e.verified = true;
+            e.verified = Some(kind);
         }
     }
 
@@ -108,13 +112,13 @@ impl BlockCache {
     /// Puts an image read from disk into the cache, unless one is there already: that one is newer.
     pub fn insert_clean(&mut self, b: BlockNo, image: Image) {
         if !self.entries.contains_key(&b) {
-            self.set(b, image, false);
+            self.set(b, image, None);
             self.evict();
         }
     }
 
-    /// Replaces (or adds) the image of a block. Pins stay. A `verified` image is our own work.
-    pub fn set(&mut self, b: BlockNo, image: Image, verified: bool) {
+    /// Replaces (or adds) the image of a block. Pins stay.
+    pub fn set(&mut self, b: BlockNo, image: Image, verified: Option<As>) {
         match self.entries.get_mut(&b) {
             Some(e) => {
                 e.image = image;
@@ -223,7 +227,8 @@ mod tests {
     #[test]
     fn a_clone_keeps_its_bytes() {
         let mut c = BlockCache::new(64);
-        c.set(BlockNo(1), image(1), true);
+        c.set(BlockNo(1), image(1), Some(As(3)));
+        assert!(c.is_verified(BlockNo(1), As(3)) && !c.is_verified(BlockNo(1), As(4)));
         let before = c.get(BlockNo(1)).unwrap().clone();
         let saved = c.save(BlockNo(1));
         c.make_mut(BlockNo(1)).unwrap()[0] = 2;
@@ -238,7 +243,7 @@ mod tests {
     fn removing_and_adding_again_keeps_the_queue_short() {
         let mut c = BlockCache::new(64);
         for _ in 0..10_000 {
-            c.set(BlockNo(1), image(1), true);
+            c.set(BlockNo(1), image(1), None);
             c.remove(BlockNo(1));
             c.evict();
         }

@@ -7,6 +7,7 @@ use crate::alloc::{self, Pool};
 use crate::attr::Attr;
 use crate::error::{Error, Result};
 use crate::flags::{inherited, is_sync, may_change};
+use crate::kinds;
 use crate::map::{self, Mapping};
 use crate::namei::live;
 use crate::op::Op;
@@ -214,7 +215,7 @@ fn write_target(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, target: &[u8], cre
         area[..target.len()].copy_from_slice(target);
     } else {
         let (b, _) = map::allocate(op, ino, inode, FileBlock(0), 1, cred.pool(op))?;
-        op.block_new(b)?[..target.len()].copy_from_slice(target);
+        op.block_new(b, kinds::PARTS)?[..target.len()].copy_from_slice(target);
     }
     inode.set_size(u64::try_from(target.len()).expect("less than a block"));
     Ok(())
@@ -236,7 +237,7 @@ fn read_target(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<Vec<u8>> {
         inode.block_area().to_vec()
     } else {
         match map::lookup(op, ino, inode, FileBlock(0), 1)? {
-            Mapping::Mapped { phys, unwritten: false, .. } => op.block(phys, |_| Ok(()))?.to_vec(),
+            Mapping::Mapped { phys, unwritten: false, .. } => op.block_of_parts(phys)?.to_vec(),
             _ => return Err(bad("has no block").into()),
         }
     };

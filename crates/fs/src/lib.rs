@@ -18,6 +18,7 @@ pub mod file;
 pub mod flags;
 pub mod inode_ops;
 pub mod journal_open;
+mod kinds;
 pub mod map;
 mod mode;
 mod mounted;

@@ -13,7 +13,7 @@ use crate::state::{Deferred, FsState};
 use crate::volume::Inner;
 use quire_device::sync::MutexGuard;
 use quire_device::{Buf, Epoch};
-use quire_journal::{Full, Handle, Image, Touch};
+use quire_journal::{As, Full, Handle, Image, Touch};
 use quire_layout::group_desc::GroupDesc;
 use quire_layout::inode::{Inode, Timestamp};
 use quire_layout::superblock::Superblock;
@@ -85,17 +85,27 @@ impl<'v> Op<'v> {
         &mut self.state
     }
 
-    /// The image of a metadata block. `check` runs once after the block came from disk.
+    /// The image of a metadata block. `check` runs once after the block came from disk, and again when somebody has taken it for
+    /// something else meanwhile: a bad disk may have two uses for a block.
     ///
     /// # Errors
     /// Miss; or what `check` says, with the block named.
-    pub fn block(&mut self, b: BlockNo, check: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Image> {
+    pub fn block(&mut self, b: BlockNo, kind: As, check: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Image> {
         let Some(image) = self.handle.read(b) else { return Err(self.missing(b)) };
-        if !self.handle.is_verified(b) {
+        if !self.handle.is_verified(b, kind) {
             check(self.clip(&image)).map_err(|c| c.at(b))?;
-            self.handle.set_verified(b);
+            self.handle.set_verified(b, kind);
         }
         Ok(image)
+    }
+
+    /// The image of a block whose parts are checked whenever they are looked at.
+    ///
+    /// # Errors
+    /// Miss.
+    pub fn block_of_parts(&mut self, b: BlockNo) -> Result<Image> {
+        let image = self.handle.read(b);
+        image.ok_or_else(|| self.missing(b))
     }
 
     /// Why a block is not in memory: it was never read, or this very operation has freed it or given it to a file. Then
@@ -134,14 +144,16 @@ impl<'v> Op<'v> {
         }
     }
 
-    /// Writable zeroes for a block that was just allocated; nothing is read.
+    /// Writable zeroes for a block that was just allocated, which is to be this; nothing is read.
     ///
     /// # Errors
     /// Read-only or aborted.
-    pub fn block_new(&mut self, b: BlockNo) -> Result<&mut [u8]> {
+    pub fn block_new(&mut self, b: BlockNo, kind: As) -> Result<&mut [u8]> {
         self.check_writable()?;
         let len = self.vol.sb.block_size().bytes();
-        match self.handle.put_zeroed(b, len) {
+        self.handle.put_zeroed(b, len).map_err(touch_error)?;
+        self.handle.set_verified(b, kind);
+        match self.handle.write(b) {
             Ok(buf) => Ok(&mut buf[..]),
             Err(t) => Err(touch_error(t)),
         }
@@ -239,7 +251,7 @@ impl<'v> Op<'v> {
             return Err(Error::Miss((b.0..end.min(last)).map(BlockNo).collect()));
         }
         let size = self.sb().inode_size();
-        let image = self.block(b, |_| Ok(()))?;
+        let image = self.block_of_parts(b)?;
         Inode::decode(ino, &image[at..at + size], self.vol.inode_seed).map_err(|c| c.at(b).into())
     }
 
@@ -273,7 +285,7 @@ impl<'v> Op<'v> {
             return Err(Corrupt::new(Structure::GroupDescriptor, "number out of range").of(g.0).into());
         }
         let (b, at) = self.sb().descriptor_at(g);
-        let image = self.block(b, |_| Ok(()))?;
+        let image = self.block_of_parts(b)?;
         let sb = self.sb();
         GroupDesc::decode(sb, self.vol.desc_sums, g, &image[at..]).map_err(|c| c.at(b).into())
     }
@@ -295,7 +307,7 @@ impl<'v> Op<'v> {
     /// Miss, or corrupt.
     pub fn superblock(&mut self) -> Result<Superblock> {
         let (b, at) = self.vol.superblock_at();
-        let image = self.block(b, |_| Ok(()))?;
+        let image = self.block_of_parts(b)?;
         Superblock::decode(&image[at..]).map_err(|c| c.at(b).into())
     }
 

@@ -18,6 +18,7 @@ mod tests;
 
 use crate::alloc;
 use crate::error::Result;
+use crate::kinds;
 use crate::map::{self, Mapping};
 use crate::op::Op;
 use crate::volume::Volume;
@@ -135,7 +136,7 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()>
         None => return Ok(()),
         Some(Place::File { block, slot }) => {
             let file = file(op)?.ok_or_else(|| Corrupt::new(Structure::OrphanFile, "it is gone"))?;
-            op.block(block, |b| orphan_file::check(b, block, file.seed))?;
+            op.block(block, kinds::ORPHANS, |b| orphan_file::check(b, block, file.seed))?;
             let b = op.block_mut(block)?;
             orphan_file::set_slot(b, slot, Ino(0));
             orphan_file::seal(b, block, file.seed);
@@ -175,7 +176,7 @@ fn add_to_file(op: &mut Op<'_>, ino: Ino) -> Result<Option<Place>> {
     for n in 0..file.blocks.len() {
         let n = (first + n) % file.blocks.len();
         let block = file.blocks[n];
-        let image = op.block(block, |b| orphan_file::check(b, block, file.seed))?;
+        let image = op.block(block, kinds::ORPHANS, |b| orphan_file::check(b, block, file.seed))?;
         let Some(slot) = orphan_file::free_slot(&image[..op.sb().block_size().bytes()]) else { continue };
         drop(image);
         let b = op.block_mut(block)?;
@@ -291,7 +292,7 @@ impl Volume {
                 let bytes = op.sb().block_size().bytes();
                 let (mut out, mut free) = (Vec::new(), None);
                 for (i, block) in (n * BLOCKS_AT_ONCE..).zip(blocks.iter().copied()) {
-                    let image = op.block(block, |b| orphan_file::check(b, block, file.seed))?;
+                    let image = op.block(block, kinds::ORPHANS, |b| orphan_file::check(b, block, file.seed))?;
                     let used = (0..orphan_file::slots(bytes)).map(|n| (orphan_file::slot(&image[..bytes], n), n));
                     out.extend(used.filter(|(i, _)| *i != Ino(0)).map(|(i, slot)| (i, Place::File { block, slot })));
                     free = free.or(orphan_file::free_slot(&image[..bytes]).map(|_| i));

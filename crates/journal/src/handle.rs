@@ -5,7 +5,7 @@
 //! unwinds, loads it and begins again. The handle holds the core's lock for its whole life.
 
 use crate::core::Core;
-use quire_cache::{Image, Saved};
+use quire_cache::{As, Image, Saved};
 use quire_device::sync::{Arc, MutexGuard};
 use quire_device::{Buf, Epoch};
 use quire_layout::{BlockNo, Tid};
@@ -57,14 +57,14 @@ impl<'a> Handle<'a> {
         self.core.image(b)
     }
 
-    /// True if the current bytes have been checked since they came into memory.
+    /// True if the current bytes have been checked to be this since they came into memory, and nothing else after that.
     #[must_use]
-    pub fn is_verified(&self, b: BlockNo) -> bool {
-        self.core.cache.is_verified(b)
+    pub fn is_verified(&self, b: BlockNo, kind: As) -> bool {
+        self.core.cache.is_verified(b, kind)
     }
 
-    pub fn set_verified(&mut self, b: BlockNo) {
-        self.core.cache.set_verified(b);
+    pub fn set_verified(&mut self, b: BlockNo, kind: As) {
+        self.core.cache.set_verified(b, kind);
     }
 
     /// Writable bytes of a block that is in memory; joins the transaction.
@@ -116,7 +116,7 @@ impl<'a> Handle<'a> {
             return Err(Touch::Aborted);
         }
         self.remember(b);
-        self.core.cache.set(b, image, true);
+        self.core.cache.set(b, image, None);
         self.core.join(b);
         Ok(self.undo.get_mut(&b).expect("remembered"))
     }

@@ -35,4 +35,4 @@ pub use crate::log_map::{LogMap, LogRun};
 pub use crate::nvram::{NvramLayout, NvramLog, NvramLogFigures};
 pub use crate::stats::JournalStats;
 pub use crate::style::{CommitBy, Reclaim, Records, Style};
-pub use quire_cache::Image;
+pub use quire_cache::{As, Image};

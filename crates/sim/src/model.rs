@@ -315,8 +315,9 @@ fn copied(s: &State, op: &SimOp) -> Option<Vec<u8>> {
     let SimOp::Copy { from, at, to, offset, len } = *op else { return None };
     let (from, to) = (s.find_file(from)?, s.find_file(to)?);
     let Kind::File(data) = &s.nodes[&from].kind else { return None };
-    let overlap = from == to && at < offset + len && offset < at + len;
     let end = data.len().min((at + len) as usize);
+    let len = u32::try_from(end).expect("small files").saturating_sub(at);
+    let overlap = len > 0 && from == to && at < offset + len && offset < at + len;
     (!overlap).then(|| data.get(at as usize..end).unwrap_or_default().to_vec())
 }
 

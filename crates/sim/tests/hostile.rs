@@ -176,6 +176,10 @@ const KNOWN: &[(&str, &str)] = &[
         "two groups with one bitmap: a file's new block was another's extent node; written back, it was missed for ever",
     ),
     ("dirty:2264088=0000000c:seal", "a damaged log, and no word where"),
+    (
+        "tiny:38456=08000000:seal",
+        "a directory's block as an extent node: it had passed as the one, and was taken for the other",
+    ),
     ("tiny:1664=08000000:seal", "the log as the orphan file: larger than the cache, it was read for ever"),
 ];
 

@@ -1,9 +1,10 @@
 //! Several writers at once, their interleaving and everything else decided by a seed:
 //! `cargo test -p quire-sim --features shuttle --test writers`. `QUIRE_SIM_STATES`, `QUIRE_SIM_SEED`, `QUIRE_SIM_FIRST` as for `crash`.
 
+use quire_fs::choices::{CommitMode, Record};
 use quire_sim::explore::{Config, Effort, Report, fresh_image};
 use quire_sim::ops::Mix;
-use quire_sim::run::Route;
+use quire_sim::run::{How, Route};
 use quire_sim::writers::explore;
 
 const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
@@ -14,11 +15,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn config(name: &'static str, route: Route, mix: Mix) -> Config {
-    Config { name, how: route.into(), mix, leave: None, mke2fs: MKE2FS, size: "8M" }
+fn config(name: &'static str, how: How, mix: Mix) -> Config {
+    Config { name, how, mix, leave: None, mke2fs: MKE2FS, size: "8M" }
 }
 
-fn explore_config(name: &'static str, route: Route) {
+fn explore_config(name: &'static str, how: impl Into<How>) {
+    let how = how.into();
     let wanted = number("QUIRE_SIM_STATES").unwrap_or(1500) / 2;
     let only = number("QUIRE_SIM_SEED");
     let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
@@ -26,7 +28,7 @@ fn explore_config(name: &'static str, route: Route) {
         if std::env::var("QUIRE_SIM_MIX").is_ok_and(|o| o != format!("{mix:?}")) {
             continue;
         }
-        let config = config(name, route, mix);
+        let config = config(name, how, mix);
         let base = fresh_image(&config);
         let mut report = Report::default();
         for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
@@ -57,10 +59,30 @@ fn auto() {
     explore_config("auto", Route::Auto);
 }
 
+/// Quire's log, where writers append records to runs that others are writing.
+fn quire(route: Route, record: Record) -> How {
+    How { route, record, commit_mode: CommitMode::Checksum }
+}
+
+#[test]
+fn ordered_range_checksum() {
+    explore_config("ordered_range_checksum", quire(Route::Ordered, Record::Range));
+}
+
+#[test]
+fn journal_delta_checksum() {
+    explore_config("journal_delta_checksum", quire(Route::Journal, Record::Delta));
+}
+
+#[test]
+fn auto_range_checksum() {
+    explore_config("auto_range_checksum", quire(Route::Auto, Record::Range));
+}
+
 /// The same seed gives the same calls, the same interleaving, and the same crash states.
 #[test]
 fn one_seed_determines_all() {
-    let config = config("ordered", Route::Ordered, Mix::General);
+    let config = config("ordered", Route::Ordered.into(), Mix::General);
     let base = fresh_image(&config);
     let report = |seed| explore(&config, &base, seed, EFFORT, 3).unwrap();
     assert_eq!(report(5), report(5));
@@ -72,7 +94,7 @@ fn one_seed_determines_all() {
 #[test]
 fn mutants_are_found() {
     use quire_device::Mutant;
-    let config = config("ordered", Route::Ordered, Mix::General);
+    let config = config("ordered", Route::Ordered.into(), Mix::General);
     let base = fresh_image(&config);
     for mutant in [Mutant::FsyncEarly, Mutant::NoFlushBeforeCommit] {
         let found = (1..30).find(|seed| {

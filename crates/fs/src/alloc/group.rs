@@ -4,6 +4,7 @@
 use super::Run;
 use super::state::Busy;
 use crate::error::Result;
+use crate::kinds;
 use crate::op::Op;
 use quire_cache::Image;
 use quire_device::Buf;
@@ -26,7 +27,7 @@ pub(super) fn block_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result
     let (sb, zones) = (op.sb(), op.state().alloc.zones());
     let start = sb.group_start(g);
     let blocks = sb.blocks_in(g);
-    op.block(d.block_bitmap(), |b| {
+    op.block(d.block_bitmap(), kinds::BLOCK_BITMAP, |b| {
         check_sum(sb, d, bitmap::block_bitmap_checksum(sb, b), d.block_bitmap_csum(), Structure::BlockBitmap, g)?;
         let bad = |why| Corrupt::new(Structure::BlockBitmap, why).of(g.0);
         if bitmap::count_free(b, blocks) != d.free_blocks() {
@@ -79,7 +80,7 @@ pub(super) fn init_blocks(op: &mut Op<'_>, g: GroupNo, d: &mut GroupDesc) -> Res
     let sb = op.sb();
     let image = initial_block_bitmap(op, g);
     let free = bitmap::count_free(&image, sb.blocks_in(g));
-    op.block_new(d.block_bitmap())?.copy_from_slice(&image);
+    op.block_new(d.block_bitmap(), kinds::BLOCK_BITMAP)?.copy_from_slice(&image);
     d.set_flags(d.flags() & !flags::BLOCK_UNINIT);
     seal_blocks(sb, d, &image);
     let change = i64::from(free) - i64::from(d.free_blocks());
@@ -187,7 +188,7 @@ pub(super) fn inode_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result
         bitmap::pad(&mut b, sb.inodes_per_group());
         return Ok(Arc::new(b));
     }
-    op.block(d.inode_bitmap(), |b| {
+    op.block(d.inode_bitmap(), kinds::INODE_BITMAP, |b| {
         check_sum(sb, d, bitmap::inode_bitmap_checksum(sb, b), d.inode_bitmap_csum(), Structure::InodeBitmap, g)?;
         if bitmap::count_free(b, sb.inodes_per_group()) != d.free_inodes() {
             let why = "does not agree with the group's count of free inodes";
@@ -202,7 +203,7 @@ pub(super) fn flip_inode(op: &mut Op<'_>, g: GroupNo, d: &mut GroupDesc, index: 
     let sb = op.sb();
     let image = inode_bitmap(op, g, d)?;
     if is_uninit(op, d, flags::INODE_UNINIT) {
-        op.block_new(d.inode_bitmap())?.copy_from_slice(&image);
+        op.block_new(d.inode_bitmap(), kinds::INODE_BITMAP)?.copy_from_slice(&image);
         d.set_flags(d.flags() & !flags::INODE_UNINIT);
     }
     drop(image);

@@ -8,6 +8,7 @@
 
 use super::{group, orlov};
 use crate::error::{Error, Result};
+use crate::kinds;
 use crate::op::Op;
 use quire_layout::bitmap::{self, Free};
 use quire_layout::group_desc::{GroupDesc, flags};
@@ -86,9 +87,9 @@ fn zero_up_to(op: &mut Op<'_>, d: &mut GroupDesc, index: u32) -> Result<()> {
         let b = d.inode_table().plus(u64::from(block));
         let first = block * per_block;
         if first >= border {
-            op.block_new(b)?;
+            op.block_new(b, kinds::PARTS)?;
         } else {
-            op.block(b, |_| Ok(()))?;
+            op.block_of_parts(b)?;
             let from = usize::try_from(border - first).expect("small") * size;
             op.block_mut(b)?[from..].fill(0);
         }

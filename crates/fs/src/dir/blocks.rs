@@ -3,6 +3,7 @@
 use super::{Entry, corrupt};
 use crate::alloc::Pool;
 use crate::error::{Error, Result};
+use crate::kinds;
 use crate::map::{self, Mapping};
 use crate::op::Op;
 use quire_journal::Image;
@@ -89,14 +90,14 @@ impl Dir {
         if op.block_in_memory(b).is_none() {
             op.want((0..u64::from(len)).map(|i| b.plus(i)))?;
         }
-        let image = op.block(b, |bytes| self.check_names(fb, bytes))?;
+        let image = op.block(b, kinds::DIR_LEAF, |bytes| self.check_names(fb, bytes))?;
         Ok((b, image))
     }
 
     /// A leaf of an htree.
     pub(super) fn leaf(&self, op: &mut Op<'_>, inode: &Inode, fb: FileBlock) -> Result<(BlockNo, Image)> {
         let b = self.phys(op, inode, fb)?;
-        let image = op.block(b, |bytes| self.check_names(fb, bytes))?;
+        let image = op.block(b, kinds::DIR_LEAF, |bytes| self.check_names(fb, bytes))?;
         Ok((b, image))
     }
 
@@ -104,7 +105,7 @@ impl Dir {
     pub(super) fn root(&self, op: &mut Op<'_>, inode: &Inode) -> Result<(BlockNo, Image, RootInfo, IndexNode)> {
         let named = |c: Corrupt| c.of(self.ino.0);
         let b = self.phys(op, inode, FileBlock(0))?;
-        let image = op.block(b, |bytes| self.format.check_root(bytes, self.ino).map_err(named))?;
+        let image = op.block(b, kinds::HTREE_ROOT, |bytes| self.format.check_root(bytes, self.ino).map_err(named))?;
         let (info, node) = self.format.root(&image, self.ino).map_err(|c| named(c).at(b))?;
         Ok((b, image, info, node))
     }
@@ -113,7 +114,7 @@ impl Dir {
     pub(super) fn node(&self, op: &mut Op<'_>, inode: &Inode, fb: FileBlock) -> Result<(BlockNo, Image, IndexNode)> {
         let named = |c: Corrupt| c.of(self.ino.0);
         let b = self.phys(op, inode, fb)?;
-        let image = op.block(b, |bytes| self.format.check_node(bytes).map_err(named))?;
+        let image = op.block(b, kinds::HTREE_NODE, |bytes| self.format.check_node(bytes).map_err(named))?;
         let node = self.format.node(&image).map_err(|c| named(c).at(b))?;
         Ok((b, image, node))
     }

@@ -12,6 +12,7 @@ use super::tree::{Path, stuck};
 use super::{check_name, corrupt, writable};
 use crate::alloc::Pool;
 use crate::error::{Error, Result};
+use crate::kinds;
 use crate::op::Op;
 use quire_layout::dir::{FileType, Hasher};
 use quire_layout::inode::{Inode, flags};
@@ -37,7 +38,7 @@ pub fn init(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, parent: Ino, pool: Poo
     inode.set_size(0);
     let mut dir = Dir { pool, ..Dir::new(op, ino, inode)? };
     let (_, block) = dir.grow(op, inode)?;
-    dir.format.init_first(op.block_new(block)?, ino, parent);
+    dir.format.init_first(op.block_new(block, kinds::DIR_LEAF)?, ino, parent);
     Ok(())
 }
 
@@ -92,7 +93,7 @@ pub fn add(
         return add_indexed(op, dir, inode, new);
     }
     let (_, block) = dir.grow(op, inode)?;
-    let bytes = op.block_new(block)?;
+    let bytes = op.block_new(block, kinds::DIR_LEAF)?;
     dir.format.init_leaf(bytes);
     dir.format.insert(bytes, name, to, file_type).map_err(|c| c.at(block))?;
     Ok(())
@@ -121,9 +122,9 @@ fn make_index(op: &mut Op<'_>, dir: &mut Dir, inode: &mut Inode) -> Result<()> {
     let (mut left, mut right) = (vec![0; image.len()], vec![0; image.len()]);
     let hash = format.split(&sorted, &mut left, &mut right).map_err(named)?;
     let (left_fb, left_block) = dir.grow(op, inode)?;
-    op.block_new(left_block)?.copy_from_slice(&left);
+    op.block_new(left_block, kinds::DIR_LEAF)?.copy_from_slice(&left);
     let (right_fb, right_block) = dir.grow(op, inode)?;
-    op.block_new(right_block)?.copy_from_slice(&right);
+    op.block_new(right_block, kinds::DIR_LEAF)?.copy_from_slice(&right);
     let root = op.block_mut(block)?;
     format.init_root(root, dir.ino, dotdot.ino, hasher.version(), left_fb);
     let (_, node) = format.root(root, dir.ino)?;
@@ -171,7 +172,7 @@ fn split_leaf(
         return Err(corrupt("name outside of its leaf's hashes", dir.ino).at(block).into());
     }
     let (fb, new_block) = dir.grow(op, inode)?;
-    op.block_new(new_block)?.copy_from_slice(&right);
+    op.block_new(new_block, kinds::DIR_LEAF)?.copy_from_slice(&right);
     op.block_mut(block)?.copy_from_slice(&left);
     add_pair(op, dir, path, path.frames.len() - 1, hash, fb)
 }
@@ -189,7 +190,7 @@ fn split_node(op: &mut Op<'_>, dir: &mut Dir, inode: &mut Inode, path: &Path, le
     let (mut left, mut right) = (f.image.to_vec(), vec![0; f.image.len()]);
     let hash = dir.format.split_node(&mut left, f.node, &mut right);
     let (fb, new_block) = dir.grow(op, inode)?;
-    op.block_new(new_block)?.copy_from_slice(&right);
+    op.block_new(new_block, kinds::HTREE_NODE)?.copy_from_slice(&right);
     op.block_mut(f.block)?.copy_from_slice(&left);
     add_pair(op, dir, path, level - 1, hash, fb)
 }
@@ -203,7 +204,7 @@ fn deepen(op: &mut Op<'_>, dir: &mut Dir, inode: &mut Inode, path: &Path) -> Res
     let (mut root, mut below) = (f.image.to_vec(), vec![0; f.image.len()]);
     let (fb, new_block) = dir.grow(op, inode)?;
     dir.format.deepen(&mut root, f.node, &mut below, fb);
-    op.block_new(new_block)?.copy_from_slice(&below);
+    op.block_new(new_block, kinds::HTREE_NODE)?.copy_from_slice(&below);
     op.block_mut(f.block)?.copy_from_slice(&root);
     Ok(())
 }

@@ -12,9 +12,12 @@ impl Volume {
     /// # Errors
     /// Invalid: overlapping ranges of one file; otherwise as [`Volume::read`] and [`Volume::write`].
     pub fn copy_range(&self, src: Ino, src_offset: u64, dst: Ino, dst_offset: u64, len: u64) -> Result<u64> {
-        let src_end = src_offset.checked_add(len).ok_or(Error::TooLarge)?;
+        src_offset.checked_add(len).ok_or(Error::TooLarge)?;
+        // What the copy itself adds to the source is not copied.
+        let len = len.min(self.getattr(src)?.size.saturating_sub(src_offset));
+        let src_end = src_offset + len;
         let dst_end = dst_offset.checked_add(len).ok_or(Error::TooLarge)?;
-        if src == dst && src_offset < dst_end && dst_offset < src_end {
+        if len > 0 && src == dst && src_offset < dst_end && dst_offset < src_end {
             return Err(Error::Invalid("overlapping ranges of one file"));
         }
         let request = self.request_bytes();

@@ -3,6 +3,7 @@
 use super::{Legal, Mapping, Removed, charge};
 use crate::alloc::{self, Pool, Request, Run};
 use crate::error::Result;
+use crate::kinds;
 use crate::op::Op;
 use quire_cache::Image;
 use quire_layout::extent::Extent;
@@ -56,7 +57,7 @@ fn pointer(op: &mut Op<'_>, ino: Ino, inode: &Inode, block: Option<BlockNo>, slo
 
 fn pointers(op: &mut Op<'_>, ino: Ino, b: BlockNo) -> Result<Image> {
     let legal = Legal::of(op, ino);
-    op.block(b, |bytes| map::check_block(bytes, |b, n| legal.ok(b, n)).map_err(|c| c.of(ino.0)))
+    op.block(b, kinds::INDIRECT_BLOCK, |bytes| map::check_block(bytes, |b, n| legal.ok(b, n)).map_err(|c| c.of(ino.0)))
 }
 
 /// File blocks from `at` to the end of what a pointer with `levels` below it covers, and from its start to `at`.
@@ -172,7 +173,7 @@ fn make_leaf(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, near: 
         let below = BlockNo(1 << 32);
         let run = alloc::alloc_with(op, &Request { below, ..Request::new(near, 1, Pool::Reserved) })?;
         charge(op, ino, inode, 1)?;
-        op.block_new(run.start)?;
+        op.block_new(run.start, kinds::INDIRECT_BLOCK)?;
         set_pointer(op, inode, last.block, last.slot, Some(run.start))?;
     }
 }

@@ -6,6 +6,7 @@
 use super::{Legal, charge, seed};
 use crate::alloc::{self, Pool};
 use crate::error::{Error, Result};
+use crate::kinds;
 use crate::op::Op;
 use quire_layout::extent::{self, ENTRY, Extent, Index, MAX_DEPTH, Node, NodeMut};
 use quire_layout::inode::Inode;
@@ -64,8 +65,9 @@ pub(super) fn view<R>(
         }
         Some(b) => {
             let seed = seed(op, ino, inode);
-            let image =
-                op.block(b, |bytes| extent::check_block(bytes, seed, |b, n| legal.ok(b, n)).map_err(|c| c.of(ino.0)))?;
+            let image = op.block(b, kinds::EXTENT_NODE, |bytes| {
+                extent::check_block(bytes, seed, |b, n| legal.ok(b, n)).map_err(|c| c.of(ino.0))
+            })?;
             Ok(f(Node::new(&image)))
         }
     }
@@ -206,7 +208,7 @@ fn new_block(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, near: BlockNo) -> Res
 }
 
 fn fill(op: &mut Op<'_>, b: BlockNo, seed: Option<u32>, depth: u16, entries: &[[u8; ENTRY]]) -> Result<()> {
-    let mut node = NodeMut::init(op.block_new(b)?, depth);
+    let mut node = NodeMut::init(op.block_new(b, kinds::EXTENT_NODE)?, depth);
     node.append(entries);
     node.seal(seed);
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::alloc::{self, Request};
 use crate::error::{Error, Result};
+use crate::kinds;
 use crate::op::Op;
 use quire_journal::Image;
 use quire_layout::checksum::crc32c;
@@ -61,7 +62,7 @@ pub(super) fn image(op: &mut Op<'_>, b: BlockNo) -> Result<Image> {
         return Err(Corrupt::new(Structure::XattrBlock, why).at(b).into());
     }
     let (seed, len) = (op.vol.inode_seed, op.sb().block_size().bytes());
-    let image = op.block(b, |bytes| xattr::check_block(bytes, b, seed))?;
+    let image = op.block(b, kinds::XATTRS, |bytes| xattr::check_block(bytes, b, seed))?;
     if !op.state().xattr_blocks.key_of.contains_key(&b) && xattr::block_hash(&image) != 0 {
         op.deferred.xattr_blocks.push((key(&image[..len]), b));
     }
@@ -92,7 +93,7 @@ pub(super) fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, attrs: &[Xattr
             let b = allocate(op, ino, inode)?;
             release(op, ino, inode)?;
             attach(op, ino, inode, b)?;
-            op.block_new(b)?;
+            op.block_new(b, kinds::XATTRS)?;
             b
         }
     };

@@ -79,7 +79,7 @@ fn read_value(op: &mut Op<'_>, ino: Ino, size: u32) -> Result<Vec<u8>> {
         let Mapping::Mapped { phys, unwritten: false, .. } = map::lookup(op, ino, &inode, fb, 1)? else {
             return Err(bad("value has a hole").into());
         };
-        let image = op.block(phys, |_| Ok(()))?;
+        let image = op.block_of_parts(phys)?;
         out.extend_from_slice(&image[..bs.bytes().min(size - out.len())]);
         fb = fb.plus(1);
     }
