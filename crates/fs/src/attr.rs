@@ -29,6 +29,14 @@ pub struct Attr {
     pub crtime: Option<Timestamp>,
 }
 
+/// Attributes as an operation finds them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub attr: Attr,
+    /// Some of the inode's data or times may be pending: [`crate::Volume::told`] adds it.
+    pub pending: bool,
+}
+
 impl Attr {
     /// What the on-disk inode says.
     #[must_use]

@@ -44,6 +44,7 @@ impl Volume {
     /// As [`Volume::close`]; busy if frozen already.
     pub fn freeze(&self) -> Result<()> {
         self.inner.check_writable()?;
+        self.free_doomed();
         self.write_back_all();
         {
             let mut frozen = lock(&self.inner.frozen);

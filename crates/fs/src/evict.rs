@@ -1,8 +1,12 @@
 //! The end of an inode: references given back, blocks freed, the record cleared.
 //!
 //! ```text
-//! last link gone ──> orphan ──last reference gone──> drop pages ──> free blocks, some per operation ──> free inode, not an orphan
+//! last link gone ──> orphan ──last reference gone──> drop pages ──> waits for company ──> free blocks, some per operation
+//!                                                                                      ──> free inode, not an orphan
 //! ```
+//! Neighbours share an inode table block, bitmaps and the orphan list: freed in one operation, each of these blocks is copied once for
+//! many. So inodes wait until there are some ([`TOGETHER`]), or somebody asks for durability, for space, or for how much there is, or
+//! the background comes by.
 //! Guarantees: an inode is freed once, and only without links and references (N3); it stays an orphan until the operation
 //! that frees it (N1), so that an eviction that ends early, for whatever reason, is continued at the next mount.
 
@@ -17,12 +21,16 @@ use quire_device::sync::lock;
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{FileBlock, Ino};
 
+/// Inodes that are freed in one go, at most.
+const TOGETHER: usize = 64;
+
 impl Volume {
     /// At unmount nobody uses anything any more: all references go, and with them what has no links.
     pub(crate) fn forget_all(&self) {
         let unused = {
             let mut state = lock(&self.inner.state);
             state.refs.clear();
+            state.doomed.clear();
             state.orphans.all()
         };
         for ino in unused {
@@ -39,7 +47,8 @@ impl Volume {
     /// After a thaw: frees what lost its last reference meanwhile.
     pub(crate) fn evict_unused(&self) {
         let unused: Vec<Ino> = {
-            let state = lock(&self.inner.state);
+            let mut state = lock(&self.inner.state);
+            state.doomed.clear();
             state.orphans.all().into_iter().filter(|ino| !state.refs.contains_key(ino)).collect()
         };
         for ino in unused {
@@ -47,7 +56,7 @@ impl Volume {
         }
     }
 
-    /// Gives back `n` references on an inode. When none is left and it has no links, it is freed; on a frozen volume after
+    /// Gives back `n` references on an inode. When none is left and it has no links, it is freed soon; on a frozen volume after
     /// the thaw, so that this never waits.
     pub fn forget(&self, ino: Ino, n: u64) {
         let unused = {
@@ -60,18 +69,48 @@ impl Volume {
             state.refs.remove(&ino);
             state.orphans.contains(ino)
         };
-        if unused && self.inner.check_writable().is_ok() {
-            self.evict(ino);
+        if !unused || self.inner.check_writable().is_err() {
+            return;
         }
+        match self.abandon(ino) {
+            Ok(true) => {}
+            Ok(false) | Err(Error::ReadOnly(_)) => return,
+            Err(error) => return not_freed(ino, &error),
+        }
+        let many = {
+            let mut state = lock(&self.inner.state);
+            state.doomed.push(ino);
+            state.doomed.len() >= TOGETHER
+        };
+        if many {
+            self.free_doomed();
+        }
+    }
+
+    /// Frees what waits to be freed. True if there was something. Takes no file's lock.
+    pub(crate) fn free_doomed(&self) -> bool {
+        // A frozen volume does this after the thaw; in a batch there may be no room for it.
+        if self.inner.check_writable().is_err() || self.inner.journal.is_held_here() {
+            return false;
+        }
+        let mut doomed = std::mem::take(&mut lock(&self.inner.state).doomed);
+        if doomed.is_empty() {
+            return false;
+        }
+        // The last one stands first in the orphan list, and is taken off there without a look at others.
+        doomed.reverse();
+        if self.free_together(&doomed).is_err() {
+            // One of them is damaged, or the volume; by itself each tells what is wrong with it.
+            doomed.iter().for_each(|ino| self.evict(*ino));
+        }
+        true
     }
 
     /// Frees an inode that has neither links nor references. An error leaves it an orphan for the next mount.
     pub(crate) fn evict(&self, ino: Ino) {
         match self.free_unlinked(ino) {
             Ok(()) | Err(Error::ReadOnly(_)) => {}
-            Err(error) => {
-                tracing::warn!(%ino, %error, "an unlinked inode could not be freed; the next mount will try again")
-            }
+            Err(error) => not_freed(ino, &error),
         }
     }
 
@@ -80,17 +119,36 @@ impl Volume {
     /// # Errors
     /// Corrupt, I/O, read-only.
     pub(crate) fn free_unlinked(&self, ino: Ino) -> Result<()> {
-        // A file being truncated is an orphan with links: it is not ours.
+        if self.abandon(ino)? { self.free_together(&[ino]) } else { Ok(()) }
+    }
+
+    /// Forgets the data of an inode that has neither links nor references. False if it has, or is none of ours: a file being truncated
+    /// is an orphan, too.
+    fn abandon(&self, ino: Ino) -> Result<bool> {
         let doomed = self.run(|op| {
             let inode = op.inode(ino)?;
             Ok(is_doomed(op, ino, &inode))
         })?;
-        if !doomed {
-            return Ok(());
+        if doomed {
+            self.drop_pages(ino);
         }
-        self.drop_pages(ino);
-        let budget = self.budget();
-        while self.run(|op| evict_some(op, ino, budget))? {}
+        Ok(doomed)
+    }
+
+    /// Frees abandoned inodes. On an error some are not freed.
+    fn free_together(&self, inos: &[Ino]) -> Result<()> {
+        let (budget, mut left) = (self.budget(), inos);
+        while !left.is_empty() {
+            let done = self.run(|op| {
+                for (n, ino) in left.iter().enumerate() {
+                    if op.touched() >= budget || evict_some(op, *ino, budget - op.touched())? {
+                        return Ok(n);
+                    }
+                }
+                Ok(left.len())
+            })?;
+            left = &left[done..];
+        }
         Ok(())
     }
 
@@ -118,6 +176,10 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+fn not_freed(ino: Ino, error: &Error) {
+    tracing::warn!(%ino, %error, "an unlinked inode could not be freed; the next mount will try again");
 }
 
 /// N3: no links, no references, and not freed yet.

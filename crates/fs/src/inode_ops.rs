@@ -4,7 +4,7 @@
 
 use crate::acl;
 use crate::alloc::{self, Pool};
-use crate::attr::Attr;
+use crate::attr::{Attr, Seen};
 use crate::error::{Error, Result};
 use crate::flags::{inherited, is_sync, may_change};
 use crate::kinds;
@@ -253,13 +253,19 @@ impl Volume {
     /// # Errors
     /// Stale (a freed inode); corrupt, I/O.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
-        let attr = self.run(|op| Ok(Attr::of(op.sb(), ino, &live(op, ino)?)))?;
-        Ok(self.with_pending(attr))
+        let seen = self.run(|op| {
+            let inode = live(op, ino)?;
+            Ok(op.seen(ino, &inode))
+        })?;
+        Ok(self.told(seen))
     }
 
     /// Adds what is not on disk yet.
-    pub(crate) fn with_pending(&self, mut attr: Attr) -> Attr {
-        self.pending(attr.ino, &mut attr);
+    pub(crate) fn told(&self, seen: Seen) -> Attr {
+        let mut attr = seen.attr;
+        if seen.pending {
+            self.pending(attr.ino, &mut attr);
+        }
         attr
     }
 
@@ -280,20 +286,22 @@ impl Volume {
     /// Not permitted (immutable, append-only); what [`Volume::truncate`] says; no space (an ACL that must be copied);
     /// corrupt, I/O, read-only.
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        self.run(|op| check_setattr(&live(op, ino)?, set))?;
         if let Some(size) = set.size {
+            self.run(|op| check_setattr(&live(op, ino)?, set))?;
             self.truncate(ino, size)?;
         }
-        let ((attr, sync), tid) = self.run_tid(|op| {
+        let ((seen, sync), tid) = self.run_tid(|op| {
             let mut inode = live(op, ino)?;
             check_setattr(&inode, set)?;
             change(op, ino, &mut inode, set)?;
             op.put_inode(ino, &mut inode)?;
-            Ok((Attr::of(op.sb(), ino, &inode), is_sync(&inode)))
+            Ok((op.seen(ino, &inode), is_sync(&inode)))
         })?;
-        self.set_pending_times(ino, set.mtime.map(|_| attr.mtime), attr.ctime);
+        if seen.pending {
+            self.set_pending_times(ino, set.mtime.map(|_| seen.attr.mtime), seen.attr.ctime);
+        }
         self.settle(sync, tid)?;
-        Ok(self.with_pending(attr))
+        Ok(self.told(seen))
     }
 
     /// Notes an access now, if flags and options ask for it.

@@ -6,6 +6,7 @@
 //! times, and what it changes outside of images goes through [`Deferred`].
 
 use crate::alloc::Pool;
+use crate::attr::{Attr, Seen};
 use crate::error::{Error, Result};
 use crate::mode::by_rule;
 use crate::options::Route;
@@ -253,6 +254,12 @@ impl<'v> Op<'v> {
         let size = self.sb().inode_size();
         let image = self.block_of_parts(b)?;
         Inode::decode(ino, &image[at..at + size], self.vol.inode_seed).map_err(|c| c.at(b).into())
+    }
+
+    /// What `stat` tells of an inode, as far as the disk knows. While this operation lasts no round records anything: a file that is
+    /// not in use now has nothing pending (F4).
+    pub(crate) fn seen(&self, ino: Ino, inode: &Inode) -> Seen {
+        Seen { attr: Attr::of(self.sb(), ino, inode), pending: inode.is_file() && self.vol.files.has(ino) }
     }
 
     /// Writes an inode's record, sealed.

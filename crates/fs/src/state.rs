@@ -21,6 +21,8 @@ pub(crate) struct FsState {
     pub alloc: AllocState,
     /// Inodes that are unlinked but in use, or being truncated.
     pub orphans: Orphans,
+    /// Inodes that have neither links nor references, to be freed together soon.
+    pub doomed: Vec<Ino>,
     /// Orphans that never had a name and may get one ([`crate::Volume::create_unnamed`]).
     pub unnamed: HashSet<Ino>,
     /// Attribute blocks that further inodes may share. Hints.

@@ -29,6 +29,7 @@ impl Volume {
     /// # Errors
     /// None at present.
     pub fn statfs(&self) -> Result<StatFs> {
+        self.free_doomed();
         let sb = &self.inner.sb;
         let space = lock(&self.inner.state).alloc.space(sb, false);
         let uuid = sb.uuid();

@@ -191,6 +191,8 @@ impl Volume {
                 // The freeze waits for the end of the batch.
                 Error::Frozen if v.journal.is_held_here() => even_frozen = true,
                 Error::Frozen => v.wait_thawed(),
+                // What is unlinked and not freed yet makes room.
+                Error::NoSpace | Error::NoSpaceYet(_) | Error::NoInodes if self.free_doomed() => {}
                 Error::NoSpaceYet(_) if v.journal.is_held_here() => return Err(Error::NoSpace),
                 Error::NoSpaceYet(tid) if !waited_for_space => {
                     waited_for_space = true;

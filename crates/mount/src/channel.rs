@@ -1,18 +1,40 @@
 //! One descriptor of the FUSE device: whole requests in, whole replies out.
+//!
+//! A request that comes while nobody sleeps on the device costs neither its caller nor us a wake-up. So where requests follow each
+//! other closely, who takes them looks for the next one for a while before it sleeps ([`LOOK`]), and gives its CPU to whoever else
+//! wants it between two looks. It begins again when a request has come soon after it went to sleep.
 
+use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::thread;
+use quire_device::{Clock, SystemClock};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::time::Duration;
 
 const DEVICE: &str = "/dev/fuse";
 
+/// How long the next request is looked for before we sleep: a program's own work between two calls.
+const LOOK: Duration = Duration::from_micros(50);
+/// A request that comes sooner than this after the last one is worth looking for; a CPU that has halted takes a part of it to wake.
+const SOON: Duration = Duration::from_micros(200);
+
 /// A descriptor of the FUSE device.
-pub(crate) struct Channel(OwnedFd);
+pub(crate) struct Channel {
+    fd: OwnedFd,
+    /// There is a CPU besides the caller's.
+    may_look: bool,
+    /// The last request came soon.
+    looks: AtomicBool,
+}
 
 impl Channel {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Channel(fd)
+        let unblocked =
+            rustix::fs::fcntl_getfl(&fd).and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK));
+        let may_look = unblocked.is_ok() && thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+        Channel { fd, may_look, looks: AtomicBool::new(false) }
     }
 
     /// Opens the device; it belongs to no mount yet.
@@ -22,26 +44,55 @@ impl Channel {
 
     /// Waits for the next request; `None` when the file system is unmounted.
     pub(crate) fn receive(&self, buf: &mut [u8]) -> Result<Option<usize>, Errno> {
+        // When there was nothing to take.
+        let mut since = None;
+        let mut slept = false;
+        let waited = |since: Option<Duration>| {
+            let now = SystemClock.monotonic();
+            now.saturating_sub(since.unwrap_or(now))
+        };
         loop {
-            match rustix::io::read(&self.0, &mut *buf) {
-                Ok(n) => return Ok(Some(n)),
+            match rustix::io::read(&self.fd, &mut *buf) {
+                Ok(n) => {
+                    if slept {
+                        self.looks.store(self.may_look && waited(since) < SOON, Ordering::Relaxed);
+                    }
+                    return Ok(Some(n));
+                }
                 Err(Errno::NODEV) => return Ok(None),
+                Err(Errno::AGAIN) => {
+                    since.get_or_insert_with(|| SystemClock.monotonic());
+                    if self.looks.load(Ordering::Relaxed) && waited(since) < LOOK {
+                        thread::yield_now();
+                    } else {
+                        slept = true;
+                        self.sleep()?;
+                    }
+                }
                 // Interrupted, or the request was withdrawn before we had it.
-                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::NOENT | Errno::INTR) => {}
                 Err(e) => return Err(e),
             }
         }
     }
 
+    /// Until a request waits, or the connection is over.
+    fn sleep(&self) -> Result<(), Errno> {
+        match rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
     /// True if a request waits.
     pub(crate) fn is_ready(&self) -> bool {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
     }
 
     /// Sends a reply. `NOENT`: nobody waits for it any more.
     pub(crate) fn send(&self, reply: &[u8]) -> Result<(), Errno> {
-        rustix::io::write(&self.0, reply).map(drop)
+        rustix::io::write(&self.fd, reply).map(drop)
     }
 }

@@ -11,7 +11,7 @@ use crate::daemon;
 use crate::halt_poll::HaltPoll;
 use crate::mounting::{self, Attach, AttachError, DetachError};
 use crate::options::{MountOptions, OptionError};
-use crate::server::{Manner, Server};
+use crate::server::{Manner, Requests, Server};
 use crate::session::{Session, Wishes};
 use crate::stats::{DeviceFigures, Stats};
 use quire_device::nvram::{Nvram, NvramError, NvramMap, NvramOptions};
@@ -374,8 +374,13 @@ struct Figures {
 }
 
 impl Figures {
-    fn json(&self, requests: u64) -> String {
-        let mut stats = Stats { journal: self.volume.journal_stats().into(), requests, ..Stats::default() };
+    fn json(&self, requests: Requests) -> String {
+        let mut stats = Stats {
+            journal: self.volume.journal_stats().into(),
+            requests: requests.values().sum(),
+            requests_by_kind: requests,
+            ..Stats::default()
+        };
         stats.devices.insert("fs".into(), DeviceFigures::from(&self.fs.snapshot()));
         if let Some(journal) = &self.journal {
             stats.devices.insert("journal".into(), DeviceFigures::from(&journal.snapshot()));

@@ -13,7 +13,7 @@ use quire_fs::{Attr, Cred, Volume};
 use quire_layout::Ino;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
@@ -75,22 +75,25 @@ impl Writers {
     }
 }
 
-/// Makes the figures of a mount as JSON, given the number of requests.
-pub(crate) type StatsFn = Box<dyn Fn(u64) -> String + Send + Sync>;
+/// How many requests there were of each kind.
+pub(crate) type Requests = BTreeMap<String, u64>;
+
+/// Makes the figures of a mount as JSON, given the requests.
+pub(crate) type StatsFn = Box<dyn Fn(Requests) -> String + Send + Sync>;
 
 /// A volume that answers requests.
 pub(crate) struct Server {
     pub(crate) volume: Volume,
     pub(crate) manner: Manner,
-    /// How many there were.
-    requests: AtomicU64,
+    /// How many there were, by operation code; the last counts what has none of ours.
+    requests: [AtomicU64; opcode::COUNT],
     agreed: AtomicU64,
     pub(crate) frozen: AtomicBool,
     pub(crate) writers: Writers,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
     closed: Mutex<Option<Result<(), quire_fs::Error>>>,
-    /// Makes the figures of `stats`, given the number of requests.
+    /// Makes the figures of `stats`, given the requests.
     stats: StatsFn,
 }
 
@@ -101,7 +104,7 @@ impl Server {
         Server {
             volume,
             manner,
-            requests: AtomicU64::new(0),
+            requests: [const { AtomicU64::new(0) }; opcode::COUNT],
             agreed: AtomicU64::new(0),
             frozen: AtomicBool::new(false),
             writers: Writers::default(),
@@ -136,7 +139,14 @@ impl Server {
     }
 
     pub(crate) fn stats(&self) -> String {
-        (self.stats)(self.requests.load(Ordering::Relaxed))
+        let mut requests = Requests::new();
+        for (op, n) in self.requests.iter().enumerate() {
+            let n = n.load(Ordering::Relaxed);
+            if n > 0 {
+                *requests.entry(opcode::name(op).to_owned()).or_default() += n;
+            }
+        }
+        (self.stats)(requests)
     }
 
     /// Makes the image clean; once. Later calls tell what the first one has met.
@@ -185,7 +195,8 @@ impl Server {
 
     /// Answers a request: fills `out`, or says why not.
     pub(crate) fn answer(&self, h: &Header, mut body: Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        let kind = usize::try_from(h.opcode).unwrap_or(usize::MAX).min(opcode::COUNT - 1);
+        self.requests[kind].fetch_add(1, Ordering::Relaxed);
         let b = &mut body;
         match h.opcode {
             opcode::LOOKUP => self.lookup(h, b, out),

@@ -21,6 +21,9 @@ pub struct Stats {
     pub devices: BTreeMap<String, DeviceFigures>,
     /// FUSE requests answered.
     pub requests: u64,
+    /// The same by kind; operations that were never asked for are left out.
+    #[serde(default)]
+    pub requests_by_kind: BTreeMap<String, u64>,
     /// Largest write request that is all or nothing, in bytes; 0 where the route promises none.
     pub atomic_write_bytes: u64,
     pub auto: Option<AutoBoundary>,

@@ -50,7 +50,10 @@ fn table(s: &Stats) -> String {
     if let Some(n) = &j.nvram {
         out.push_str(&nvram(n, j.delta_records));
     }
-    out.push_str(&format!("\n{} FUSE requests\n", s.requests));
+    let mut kinds: Vec<_> = s.requests_by_kind.iter().collect();
+    kinds.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    let kinds: Vec<_> = kinds.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+    out.push_str(&format!("\n{} FUSE requests: {}\n", s.requests, kinds.join(", ")));
     if s.atomic_write_bytes > 0 {
         out.push_str(&format!("write requests of up to {} bytes are all or nothing\n", s.atomic_write_bytes));
     }

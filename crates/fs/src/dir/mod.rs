@@ -106,13 +106,24 @@ fn changeable(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<(
 /// # Errors
 /// Not found; corrupt; read-only.
 pub fn remove(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Entry> {
-    let (dir, entry) = changeable(op, ino, inode, name)?;
+    let (_, entry) = changeable(op, ino, inode, name)?;
+    remove_found(op, ino, inode, name, entry)?;
+    Ok(entry)
+}
+
+/// As [`remove`], of an entry that this operation has looked up; it is not `.` or `..`.
+///
+/// # Errors
+/// Corrupt; read-only.
+pub fn remove_found(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8], entry: Entry) -> Result<()> {
+    writable(inode)?;
+    let dir = Dir::new(op, ino, inode)?;
     op.state_mut().scans.has_room_again(ino);
     if dir.is_long(op) {
         op.deferred.long_dirs.push((ino, name.to_vec()));
     }
     dir.format.remove(op.block_mut(entry.block)?, entry.offset).map_err(|c| c.at(entry.block))?;
-    Ok(entry)
+    Ok(())
 }
 
 /// Lets an existing name mean another inode; gives what it named before.

@@ -26,7 +26,8 @@ pub(crate) struct Ticks {
 
 impl Volume {
     /// One piece of background work: writes back the oldest data if it is as old as the commit interval or takes half
-    /// of what may be dirty, commits what has been open for that long, checkpoints if the log asks for it, or discards what was freed.
+    /// of what may be dirty, commits what has been open for that long, checkpoints if the log asks for it, or discards what was
+    /// freed. What is unlinked and unused is freed in any case.
     ///
     /// # Errors
     /// A commit or checkpoint failed. Errors of write-back stay with their files.
@@ -34,6 +35,8 @@ impl Volume {
         if self.inner.check_writable().is_err() {
             return Ok(Step::Idle(self.inner.options.commit_interval));
         }
+        // First, so that it is in what is committed.
+        let freed = self.free_doomed();
         let (files, interval) = (&self.inner.files, self.inner.options.commit_interval);
         let now = self.inner.clock.monotonic();
         let much = files.pages() > files.limit / 2 && self.write_back_oldest(u64::MAX, Duration::MAX);
@@ -43,7 +46,7 @@ impl Volume {
         if self.commit_due(now)? || self.inner.journal.checkpoint_step()? || wrote {
             return Ok(Step::Did);
         }
-        if self.discard_step() {
+        if freed || self.discard_step() {
             return Ok(Step::Did);
         }
         let due = [files.oldest_since(), lock(&self.inner.ticks).open.map(|(_, since)| since)];

@@ -21,6 +21,8 @@ impl Volume {
     /// # Errors
     /// Something could not be written, now or earlier.
     pub fn fsync(&self, ino: Ino, datasync: bool) -> Result<()> {
+        // What was unlinked before goes into the same commit.
+        self.free_doomed();
         // The error stays with the file and is told below, whoever met it.
         self.write_back(ino, !datasync, self.inner.ride_blocks()).ok();
         self.check_file_error(ino)?;
@@ -42,6 +44,7 @@ impl Volume {
     /// # Errors
     /// Something could not be written, now or earlier.
     pub fn sync(&self) -> Result<()> {
+        self.free_doomed();
         self.write_back_all();
         self.commit_all()?;
         if let Some(stamp) = self.inner.files.last_written() {

@@ -79,6 +79,11 @@ impl Files {
         Some(FileRef { files: self, file })
     }
 
+    /// True if something of an inode is pending or under way.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        lock(&self.table).files.contains_key(&ino)
+    }
+
     /// Queues a file that has something to write back.
     pub(super) fn queue(&self, ino: Ino, s: &mut FileState, now: Duration) {
         if s.mark.is_none() {

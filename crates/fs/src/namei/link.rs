@@ -19,7 +19,7 @@ impl Volume {
     /// links; no space; not a directory; name too long; corrupt, I/O, read-only.
     pub fn link(&self, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         self.write_back_pending(ino)?;
-        let ((attr, sync), tid) = self.run_tid(|op| {
+        let ((seen, sync), tid) = self.run_tid(|op| {
             let mut dir = directory(op, new_parent)?;
             let mut inode = live(op, ino)?;
             if dir::lookup(op, new_parent, &dir, new_name)?.is_some() {
@@ -44,9 +44,9 @@ impl Volume {
             op.put_inode(ino, &mut inode)?;
             op.add_ref(ino);
             op.note_name(ino, new_name);
-            Ok((Attr::of(op.sb(), ino, &inode), is_sync(&dir)))
+            Ok((op.seen(ino, &inode), is_sync(&dir)))
         })?;
         self.settle(sync, tid)?;
-        Ok(self.with_pending(attr))
+        Ok(self.told(seen))
     }
 }

@@ -13,15 +13,15 @@ impl Volume {
     /// # Errors
     /// Not found; not a directory; name too long; corrupt, I/O.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
-        let attr = self.run(|op| {
+        let seen = self.run(|op| {
             let inode = directory(op, parent)?;
             let entry = dir::lookup(op, parent, &inode, name)?.ok_or(Error::NotFound)?;
             let found = pointed_to(op, parent, entry.ino)?;
             op.add_ref(entry.ino);
             op.note_name(entry.ino, name);
-            Ok(Attr::of(op.sb(), entry.ino, &found))
+            Ok(op.seen(entry.ino, &found))
         })?;
-        Ok(self.with_pending(attr))
+        Ok(self.told(seen))
     }
 
     /// An inode by its number, for file handles that outlive names. The caller gets a reference on it.
@@ -29,15 +29,15 @@ impl Volume {
     /// # Errors
     /// Stale: it was freed, or has no name any more; corrupt, I/O.
     pub fn lookup_ino(&self, ino: Ino) -> Result<Attr> {
-        let attr = self.run(|op| {
+        let seen = self.run(|op| {
             let inode = live(op, ino)?;
             if inode.links() == 0 {
                 return Err(Error::Stale(ino));
             }
             op.add_ref(ino);
-            Ok(Attr::of(op.sb(), ino, &inode))
+            Ok(op.seen(ino, &inode))
         })?;
-        Ok(self.with_pending(attr))
+        Ok(self.told(seen))
     }
 
     /// The inode that a name stands for now, without a reference.

@@ -3,7 +3,7 @@
 //! Names are collected in an operation, some at a time, and given to the caller outside of it.
 
 use super::{live, pointed_to};
-use crate::attr::Attr;
+use crate::attr::{Attr, Seen};
 use crate::dir::{self, DirItem};
 use crate::error::{Error, Result};
 use crate::op::Op;
@@ -19,7 +19,7 @@ struct Item {
     name: Vec<u8>,
     file_type: FileType,
     next_cookie: u64,
-    attr: Option<Attr>,
+    seen: Option<Seen>,
 }
 
 impl Item {
@@ -54,7 +54,7 @@ impl Volume {
         sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
         self.list(dir, cookie, true, &mut |item| {
-            let attr = item.attr.map(|a| self.with_pending(a));
+            let attr = item.seen.map(|s| self.told(s));
             let taken = sink(item.borrowed(), attr);
             if !taken && attr.is_some() && !item.is_dot() {
                 self.forget(item.ino, 1);
@@ -70,7 +70,7 @@ impl Volume {
             for item in &batch {
                 if taken {
                     taken = sink(item);
-                } else if item.attr.is_some() && !item.is_dot() {
+                } else if item.seen.is_some() && !item.is_dot() {
                     self.forget(item.ino, 1);
                 }
             }
@@ -97,7 +97,7 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<(Vec<It
             return false;
         }
         let DirItem { ino, name, file_type, next_cookie } = i;
-        items.push(Item { ino, name: name.to_vec(), file_type, next_cookie, attr: None });
+        items.push(Item { ino, name: name.to_vec(), file_type, next_cookie, seen: None });
         true
     })?;
     if !plus {
@@ -107,7 +107,7 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<(Vec<It
     for item in &mut items {
         let found = if item.is_dot() { op.inode(item.ino) } else { pointed_to(op, dir, item.ino) };
         match found {
-            Ok(inode) => item.attr = Some(Attr::of(op.sb(), item.ino, &inode)),
+            Ok(inode) => item.seen = Some(op.seen(item.ino, &inode)),
             Err(Error::Miss(blocks)) => missing.extend(blocks),
             // The listing goes on; a lookup of this name says what is wrong.
             Err(_) => {}
@@ -118,7 +118,7 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<(Vec<It
         missing.dedup();
         return Err(Error::Miss(missing));
     }
-    for item in items.iter().filter(|i| i.attr.is_some() && !i.is_dot()) {
+    for item in items.iter().filter(|i| i.seen.is_some() && !i.is_dot()) {
         op.add_ref(item.ino);
     }
     Ok((items, next))

@@ -63,7 +63,7 @@ impl Volume {
                 }
                 remove_child(&mut dir);
             }
-            dir::remove(op, parent, &dir, name)?;
+            dir::remove_found(op, parent, &dir, name, entry)?;
             touch(op, &mut dir);
             op.put_inode(parent, &mut dir)?;
             let unused = drop_link(op, ino, &mut victim)?;

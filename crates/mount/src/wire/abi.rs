@@ -41,6 +41,22 @@ pub(crate) mod opcode {
     pub(crate) const SYNCFS: u32 = 50;
     pub(crate) const TMPFILE: u32 = 51;
     pub(crate) const STATX: u32 = 52;
+
+    /// Most numbers; others are asked for once, since they are answered ENOSYS.
+    pub(crate) const COUNT: usize = 64;
+
+    /// What an operation is called in statistics.
+    pub(crate) fn name(op: usize) -> &'static str {
+        const NAMES: [&str; 53] = [
+            "other", "lookup", "forget", "getattr", "setattr", "readlink", "symlink", "other", "mknod", "mkdir", "unlink",
+            "rmdir", "rename", "link", "open", "read", "write", "statfs", "release", "other", "fsync", "setxattr",
+            "getxattr", "listxattr", "removexattr", "flush", "init", "opendir", "readdir", "releasedir", "fsyncdir",
+            "other", "other", "other", "other", "create", "interrupt", "other", "destroy", "ioctl", "other", "other",
+            "batch_forget", "fallocate", "readdirplus", "rename", "lseek", "copy_file_range", "other", "other", "syncfs",
+            "tmpfile", "statx",
+        ];
+        NAMES.get(op).unwrap_or(&"other")
+    }
 }
 
 /// Abilities that both sides agree on in INIT; the upper half travels in a second word.
