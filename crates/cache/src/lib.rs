@@ -52,13 +52,15 @@ pub struct BlockCache {
     queue: VecDeque<BlockNo>,
     capacity: usize,
     pinned: usize,
+    /// Images that the owner holds besides.
+    elsewhere: usize,
 }
 
 impl BlockCache {
     /// A cache of `capacity` images besides the pinned ones.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        BlockCache { entries: HashMap::new(), queue: VecDeque::new(), capacity: capacity.max(64), pinned: 0 }
+        BlockCache { entries: HashMap::new(), queue: VecDeque::new(), capacity: capacity.max(64), pinned: 0, elsewhere: 0 }
     }
 
     /// Images held, pinned ones included.
@@ -186,10 +188,17 @@ impl BlockCache {
         }
     }
 
+    /// The owner holds so many images besides, some of them also here: they take memory, too, so up to three quarters of the capacity
+    /// are given up for them, one for two.
+    pub fn set_elsewhere(&mut self, images: usize) {
+        self.elsewhere = images;
+    }
+
     /// Evicts until the bound holds. Gives up after one round when nearly all is in use.
     pub fn evict(&mut self) {
         let mut steps = 2 * self.queue.len();
-        while self.entries.len() - self.pinned > self.capacity && steps > 0 {
+        let capacity = self.capacity - (self.elsewhere / 2).min(self.capacity / 4 * 3);
+        while self.entries.len() - self.pinned > capacity && steps > 0 {
             steps -= 1;
             let Some(b) = self.queue.pop_front() else { return };
             let Some(e) = self.entries.get_mut(&b) else { continue };
@@ -222,6 +231,18 @@ mod tests {
         assert_eq!(c.pinned(), 10);
         assert!(c.len() <= 64 + 10);
         assert!((0..10).all(|n| c.contains(BlockNo(n))));
+    }
+
+    #[test]
+    fn what_is_held_elsewhere_takes_room_here() {
+        let mut c = BlockCache::new(64);
+        let fill = |c: &mut BlockCache| (0..1000u64).for_each(|n| c.insert_clean(BlockNo(n), image(1)));
+        for (elsewhere, left) in [(0, 64), (40, 44), (1000, 16)] {
+            c.set_elsewhere(elsewhere);
+            fill(&mut c);
+            c.evict();
+            assert_eq!(c.len(), left, "{elsewhere} elsewhere");
+        }
     }
 
     #[test]

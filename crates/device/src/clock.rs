@@ -9,8 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync {
     /// Time since an arbitrary start; never goes back.
     fn monotonic(&self) -> Duration;
-    /// Wall-clock time since 1970, for inode times.
+    /// Wall-clock time since 1970.
     fn realtime(&self) -> Duration;
+    /// The same for inode times: it may stand still for some milliseconds.
+    fn file_time(&self) -> Duration {
+        self.realtime()
+    }
     /// Blocks the caller (or advances virtual time).
     fn sleep(&self, d: Duration);
     /// Blocks the caller until [`Clock::monotonic`] has reached `t` (or advances virtual time to it).
@@ -37,6 +41,13 @@ impl Clock for SystemClock {
 
     fn realtime(&self) -> Duration {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+
+    /// As of the kernel's last tick, a few milliseconds ago at most: so its own file systems stamp their inodes, and so its page cache
+    /// stamps those of ours. A file that is written in the tick in which it was made has one time then, not two that differ.
+    fn file_time(&self) -> Duration {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        Duration::new(t.tv_sec.try_into().unwrap_or(0), t.tv_nsec.try_into().unwrap_or(0))
     }
 
     fn sleep(&self, d: Duration) {

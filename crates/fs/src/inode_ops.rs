@@ -189,10 +189,14 @@ fn own(op: &Op<'_>, dir: &Inode, inode: &mut Inode, cred: Cred) {
 }
 
 /// A number that the inode's earlier lives did not have, as far as 32 bits allow.
-fn generation(op: &Op<'_>, ino: Ino) -> u32 {
+fn generation(op: &mut Op<'_>, ino: Ino) -> u32 {
     let now = op.now();
+    // The clock may stand still between two lives.
+    let made = &mut op.state_mut().made;
+    *made = made.wrapping_add(1);
+    let made = *made;
     let seed = crc32c_le32(crc32c(!0, &op.sb().uuid()), ino.0);
-    crc32c_le32(crc32c(seed, &now.secs.to_le_bytes()), now.nanos)
+    crc32c_le32(crc32c_le32(crc32c(seed, &now.secs.to_le_bytes()), now.nanos), made)
 }
 
 /// Stores the target of a new symbolic link: in the inode if it is short, else in one block.

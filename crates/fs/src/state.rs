@@ -23,6 +23,8 @@ pub(crate) struct FsState {
     pub orphans: Orphans,
     /// Inodes that have neither links nor references, to be freed together soon.
     pub doomed: Vec<Ino>,
+    /// Inodes made since the mount, whether they came to be or not.
+    pub made: u32,
     /// Orphans that never had a name and may get one ([`crate::Volume::create_unnamed`]).
     pub unnamed: HashSet<Ino>,
     /// Attribute blocks that further inodes may share. Hints.

@@ -78,7 +78,7 @@ impl Inner {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        let t = self.clock.realtime();
+        let t = self.clock.file_time();
         Timestamp { secs: i64::try_from(t.as_secs()).unwrap_or(Timestamp::MAX_SECS), nanos: t.subsec_nanos() }
     }
 }

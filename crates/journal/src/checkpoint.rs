@@ -39,11 +39,14 @@ impl Journal {
         Ok(())
     }
 
-    /// What the log pins in memory is bounded, too, where nobody does the background work: beyond twice the cache, who
-    /// commits writes a quarter of the log home.
+    /// What the log pins in memory is bounded, too, where nobody does the background work: beyond the cache's size and a quarter, who
+    /// commits writes some of the log home.
     pub(crate) fn relieve_memory(&self, log: &Log) -> Result<(), Error> {
-        if self.live_bytes() > 2 * self.config.cache_bytes.max(LEAST_PINNED) {
-            self.checkpoint(log, log.capacity() / 4)?;
+        let most = self.config.cache_bytes.max(LEAST_PINNED) / 4 * 5;
+        while self.live_bytes() > most {
+            if !self.checkpoint(log, log.capacity() / 4)? {
+                break;
+            }
         }
         Ok(())
     }

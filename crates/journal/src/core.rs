@@ -300,6 +300,7 @@ impl Core {
         }
         let blocks = txn.blocks.iter().map(|(b, _)| *b).collect();
         self.committed.push_back(Committed { tid: txn.tid, blocks, log_blocks });
+        self.cache.set_elsewhere(self.live.len());
         self.cache.evict();
     }
 
@@ -359,6 +360,7 @@ impl Core {
         for l in self.live.values_mut().filter(|l| upto.at_or_after(l.chain)) {
             l.chain = upto.next();
         }
+        self.cache.set_elsewhere(self.live.len());
     }
 
     /// What lies durable at home of a block that a transaction holds: the base of its next record.

@@ -79,8 +79,8 @@ pub struct Journal {
 
 type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// Bytes of images in the largest transaction, however long the log is.
-const LARGEST: usize = 1 << 30;
+/// Bytes of images that a transaction may hold where the log has room for them, however small the cache is: some write requests of 1 MiB.
+const LEAST_LIMIT: u64 = 4 << 20;
 /// Largest transaction without a log, in blocks.
 const LIMIT_WITHOUT_LOG: usize = 8192;
 /// Blocks to a device read or write, at most.
@@ -101,8 +101,10 @@ impl Journal {
         }
         // As jbd2: a transaction takes a quarter of the log at most, so that commits need not wait for checkpoints.
         let limit = encode::images_in(&log.format, usize::try_from(log.capacity() / 4).expect("fits"));
-        let limit = limit.min(LARGEST >> config.block_size.bits());
-        let limit = log.nvram().map_or(limit, |n| n.most_blocks().min(LARGEST >> config.block_size.bits()));
+        let limit = log.nvram().map_or(limit, |n| n.most_blocks());
+        // And half of the cache at most: what a transaction holds stays in memory while it is open and while it is written.
+        let largest = (config.cache_bytes / 2).max(LEAST_LIMIT);
+        let limit = limit.min(usize::try_from(largest >> config.block_size.bits()).unwrap_or(usize::MAX));
         let first = log.sequence();
         Self::new(gate, Some(log), first, limit, config)
     }

@@ -4,9 +4,9 @@ use super::*;
 use crate::error::Error;
 use crate::evict::evict_some;
 use crate::file::WriteFlags;
-use crate::namei::testing::{IMAGES, each_image, file, give_back_all};
+use crate::namei::testing::{IMAGES, each_image, file, give_back_all, new};
 use crate::testing::{Mounted, TestVolume, fsck, mke2fs, run};
-use crate::{Options, XattrFlags};
+use crate::{NewKind, Options, XattrFlags};
 use quire_layout::inode::Time;
 use std::process::Command;
 
@@ -269,9 +269,58 @@ fn a_deletion_time_is_never_an_inode_number() {
     let ino = file(&t.volume, Ino::ROOT, "f").ino;
     t.volume.unlink(Ino::ROOT, b"f").unwrap();
     t.volume.forget(ino, 1);
+    t.volume.sync().unwrap();
     let inode = t.volume.run(|op| op.inode(ino)).unwrap();
     assert!(inode.dtime() > t.volume.superblock().inodes_count());
     assert_eq!((inode.links(), inode.size()), (0, 0));
     assert!(inode.time(Time::Change).is_some());
     t.check();
+}
+
+/// Unlinked inodes wait to be freed together, and for nobody who asks for durability, space or figures.
+#[test]
+fn what_waits_to_be_freed_keeps_nobody_waiting() {
+    for image in IMAGES {
+        let t = TestVolume::new("24M", image);
+        let v = &t.volume;
+        let before = free(v);
+        let waits = || lock(&v.inner.state).doomed.len();
+        let make = |name: &str| {
+            let ino = file(v, Ino::ROOT, name).ino;
+            v.write(ino, 0, &[7; 5000], WriteFlags::default()).unwrap();
+            v.fsync(ino, false).unwrap();
+            ino
+        };
+        let gone = |ino: Ino, name: &str| {
+            v.unlink(Ino::ROOT, name.as_bytes()).unwrap();
+            v.forget(ino, 1);
+        };
+        let files: Vec<_> = (0..100).map(|n| (make(&format!("f{n}")), format!("f{n}"))).collect();
+        let stays = make("stays");
+        files.iter().for_each(|(ino, name)| gone(*ino, name));
+        // Some have been freed for their number, the rest for the question.
+        assert!((1..100).contains(&waits()));
+        v.statfs().unwrap();
+        assert_eq!((waits(), lock(&v.inner.state).orphans.all().len()), (0, 0));
+        // All inodes taken: what waits makes room.
+        let last = make("last");
+        let mut more = 0;
+        while v.create(Ino::ROOT, format!("more{more}").as_bytes(), &new(NewKind::File, 0o600)).is_ok() {
+            more += 1;
+        }
+        gone(last, "last");
+        assert_eq!(waits(), 1);
+        file(v, Ino::ROOT, "instead");
+        (0..more).for_each(|n| v.unlink(Ino::ROOT, format!("more{n}").as_bytes()).unwrap());
+        // Committed in the same transaction as the unlink.
+        gone(stays, "stays");
+        v.fsync(Ino::ROOT, false).unwrap();
+        assert_eq!(waits(), 0);
+        v.unlink(Ino::ROOT, b"instead").unwrap();
+        v.close().unwrap();
+        let again = TestVolume::on(t.device.snapshot(), Options::default());
+        // The directory has grown, and stays so.
+        assert_eq!(free(&again.volume).1, before.1);
+        again.check();
+    }
 }
