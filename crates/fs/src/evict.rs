@@ -11,6 +11,7 @@
 //! that frees it (N1), so that an eviction that ends early, for whatever reason, is continued at the next mount.
 
 use crate::alloc;
+use crate::attr::Attr;
 use crate::error::{Error, Result};
 use crate::map;
 use crate::op::Op;
@@ -23,6 +24,8 @@ use quire_layout::{FileBlock, Ino};
 
 /// Inodes that are freed in one go, at most.
 const TOGETHER: usize = 64;
+/// Sectors of an inode that may wait: freeing it takes no longer than one operation or two.
+const SMALL: u64 = 8 << 20 >> 9;
 
 impl Volume {
     /// At unmount nobody uses anything any more: all references go, and with them what has no links.
@@ -73,8 +76,10 @@ impl Volume {
             return;
         }
         match self.abandon(ino) {
-            Ok(true) => {}
-            Ok(false) | Err(Error::ReadOnly(_)) => return,
+            Ok(Some(sectors)) if sectors <= SMALL => {}
+            Ok(None) | Err(Error::ReadOnly(_)) => return,
+            // Others would wait for it.
+            Ok(Some(_)) => return self.evict(ino),
             Err(error) => return not_freed(ino, &error),
         }
         let many = {
@@ -119,17 +124,17 @@ impl Volume {
     /// # Errors
     /// Corrupt, I/O, read-only.
     pub(crate) fn free_unlinked(&self, ino: Ino) -> Result<()> {
-        if self.abandon(ino)? { self.free_together(&[ino]) } else { Ok(()) }
+        if self.abandon(ino)?.is_some() { self.free_together(&[ino]) } else { Ok(()) }
     }
 
-    /// Forgets the data of an inode that has neither links nor references. False if it has, or is none of ours: a file being truncated
-    /// is an orphan, too.
-    fn abandon(&self, ino: Ino) -> Result<bool> {
+    /// Forgets the data of an inode that has neither links nor references; tells the space it takes on disk, in sectors. `None` if it
+    /// has, or is none of ours: a file being truncated is an orphan, too.
+    fn abandon(&self, ino: Ino) -> Result<Option<u64>> {
         let doomed = self.run(|op| {
             let inode = op.inode(ino)?;
-            Ok(is_doomed(op, ino, &inode))
+            Ok(is_doomed(op, ino, &inode).then(|| Attr::of(op.sb(), ino, &inode).sectors))
         })?;
-        if doomed {
+        if doomed.is_some() {
             self.drop_pages(ino);
         }
         Ok(doomed)

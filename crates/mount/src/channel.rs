@@ -2,9 +2,10 @@
 //!
 //! A request that comes while nobody sleeps on the device costs neither its caller nor us a wake-up. So where requests follow each
 //! other closely, who takes them looks for the next one for a while before it sleeps ([`LOOK`]), and gives its CPU to whoever else
-//! wants it between two looks. It begins again when a request has come soon after it went to sleep.
+//! wants it between two looks. It begins again when a request has come soon after it went to sleep. Where somebody else does want the
+//! CPU, that is worse than sleep, since who wakes up is given a CPU sooner than who has been looking: then it is left for a while.
 
-use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::thread;
 use quire_device::{Clock, SystemClock};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -19,6 +20,10 @@ const DEVICE: &str = "/dev/fuse";
 const LOOK: Duration = Duration::from_micros(50);
 /// A request that comes sooner than this after the last one is worth looking for; a CPU that has halted takes a part of it to wake.
 const SOON: Duration = Duration::from_micros(200);
+/// Somebody else was given our CPU: so long it takes no caller of ours to come with its next request.
+const TAKEN: Duration = Duration::from_micros(100);
+/// How long nobody looks then.
+const REST: Duration = Duration::from_secs(1);
 
 /// A descriptor of the FUSE device.
 pub(crate) struct Channel {
@@ -27,6 +32,8 @@ pub(crate) struct Channel {
     may_look: bool,
     /// The last request came soon.
     looks: AtomicBool,
+    /// Nobody looks before this, in nanoseconds of the monotonic clock.
+    not_before: AtomicU64,
 }
 
 impl Channel {
@@ -34,7 +41,7 @@ impl Channel {
         let unblocked =
             rustix::fs::fcntl_getfl(&fd).and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK));
         let may_look = unblocked.is_ok() && thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
-        Channel { fd, may_look, looks: AtomicBool::new(false) }
+        Channel { fd, may_look, looks: AtomicBool::new(false), not_before: AtomicU64::new(0) }
     }
 
     /// Opens the device; it belongs to no mount yet.
@@ -47,15 +54,13 @@ impl Channel {
         // When there was nothing to take.
         let mut since = None;
         let mut slept = false;
-        let waited = |since: Option<Duration>| {
-            let now = SystemClock.monotonic();
-            now.saturating_sub(since.unwrap_or(now))
-        };
+        let waited =
+            |since: Option<Duration>| since.map_or(Duration::ZERO, |s| SystemClock.monotonic().saturating_sub(s));
         loop {
             match rustix::io::read(&self.fd, &mut *buf) {
                 Ok(n) => {
                     if slept {
-                        self.looks.store(self.may_look && waited(since) < SOON, Ordering::Relaxed);
+                        self.looks.store(self.may_look && waited(since) < SOON && !self.rests(), Ordering::Relaxed);
                     }
                     return Ok(Some(n));
                 }
@@ -63,7 +68,7 @@ impl Channel {
                 Err(Errno::AGAIN) => {
                     since.get_or_insert_with(|| SystemClock.monotonic());
                     if self.looks.load(Ordering::Relaxed) && waited(since) < LOOK {
-                        thread::yield_now();
+                        self.give_way();
                     } else {
                         slept = true;
                         self.sleep()?;
@@ -74,6 +79,22 @@ impl Channel {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    /// Lets others have the CPU; if one takes it, we do not look for requests any more for a while.
+    fn give_way(&self) {
+        let before = SystemClock.monotonic();
+        thread::yield_now();
+        let after = SystemClock.monotonic();
+        if after.saturating_sub(before) > TAKEN {
+            let until = u64::try_from((after + REST).as_nanos()).unwrap_or(u64::MAX);
+            self.not_before.store(until, Ordering::Relaxed);
+            self.looks.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn rests(&self) -> bool {
+        SystemClock.monotonic().as_nanos() < u128::from(self.not_before.load(Ordering::Relaxed))
     }
 
     /// Until a request waits, or the connection is over.

@@ -8,6 +8,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,7 +33,7 @@ pub struct Plan {
 }
 
 /// A line of the table, and its unit.
-const FIGURES: [(&str, &str); 9] = [
+const FIGURES: [(&str, &str); 11] = [
     ("overwrite 4 KiB + fdatasync", "us"),
     ("append 4 KiB + fdatasync", "us"),
     ("unpack the tree + sync", "s"),
@@ -41,7 +42,9 @@ const FIGURES: [(&str, &str); 9] = [
     ("sequential read", "MiB/s"),
     ("daemon, peak resident", "MiB"),
     ("unmount", "s"),
-    ("FUSE requests to unpack a file", ""),
+    ("FUSE requests to unpack a file, root's tar", ""),
+    ("the same, an ordinary user's tar", ""),
+    ("FUSE requests to delete a file", ""),
 ];
 
 /// Figures of one round, by the index in `FIGURES`.
@@ -88,6 +91,8 @@ pub fn measure(plan: &Plan) -> Result<()> {
     }
     ensure!(!mounters.is_empty(), "nobody to measure");
     let dir = tempfile::Builder::new().prefix("quire-bench-").tempdir_in(&plan.work)?;
+    // An ordinary user comes by on the way to the mount.
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o711))?;
     let tar = work::archive(dir.path(), plan.files)?;
     let size = (plan.mib << 20) * 2 + plan.files * 24 * 1024 + (512 << 20);
     let disk = Loop::over(&dir.path().join("disk.img"), size >> 20 << 20)?;
@@ -142,8 +147,14 @@ fn one(plan: &Plan, mounter: &Mounter, device: &Path, dir: &Path, tar: &Path) ->
     let before = requests(mounter, mnt)?;
     figures[2] = Some(work::unpack(mnt, tar)?);
     figures[8] = requests(mounter, mnt)?.zip(before).map(|(after, before)| (after - before) / files(plan));
+    let before = requests(mounter, mnt)?;
     figures[3] = Some(work::delete(mnt)?);
+    figures[10] = requests(mounter, mnt)?.zip(before).map(|(after, before)| (after - before) / files(plan));
     figures[4] = Some(work::stream_write(mnt, plan.mib)?);
+    if let Some(before) = requests(mounter, mnt)? {
+        work::unpack_as_user(mnt, tar)?;
+        figures[9] = requests(mounter, mnt)?.map(|after| (after - before) / files(plan));
+    }
     let written = mounted.peak_memory();
     let start = std::time::Instant::now();
     mounted.unmount()?;

@@ -2,8 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
@@ -87,6 +89,22 @@ pub(super) fn unpack(mnt: &Path, tar: &Path) -> Result<f64> {
     run_tool("tar", ["-C", text(mnt), "-xf", text(tar)])?;
     sync(mnt)?;
     Ok(start.elapsed().as_secs_f64())
+}
+
+/// Unpacks it as an ordinary user does, who neither gives files away nor sets modes beyond the umask, into a directory of its own.
+pub(super) fn unpack_as_user(mnt: &Path, tar: &Path) -> Result<()> {
+    const NOBODY: u32 = 65534;
+    let dir = mnt.join("user");
+    fs::create_dir(&dir)?;
+    chown(&dir, Some(NOBODY), Some(NOBODY))?;
+    let done = Command::new("tar")
+        .args(["-C", text(&dir), "-xf", "-"])
+        .stdin(File::open(tar)?)
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .status()?;
+    ensure!(done.success(), "tar as an ordinary user: {done}");
+    sync(mnt)
 }
 
 /// Seconds to delete it and sync.
