@@ -43,19 +43,37 @@ impl Clock for SystemClock {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 
-    /// As of the kernel's last tick, a few milliseconds ago at most: so its own file systems stamp their inodes, and so its page cache
-    /// stamps those of ours. A file that is written in the tick in which it was made has one time then, not two that differ.
-    fn file_time(&self) -> Duration {
-        let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        Duration::new(t.tv_sec.try_into().unwrap_or(0), t.tv_nsec.try_into().unwrap_or(0))
-    }
-
     fn sleep(&self, d: Duration) {
         thread_local!(static EXACT: Cell<bool> = const { Cell::new(false) });
         if d < Duration::from_millis(10) && !EXACT.replace(true) {
             let _ = rustix::thread::set_current_timer_slack(Some(SLACK));
         }
         std::thread::sleep(d);
+    }
+}
+
+/// As [`SystemClock`], for a volume that the kernel mounts: inode times are as of the kernel's last tick, a few milliseconds ago at most.
+/// So its own file systems stamp their inodes, and so its page cache stamps those of ours. A file that is written in the tick in which
+/// it was made has one time then, not two that differ.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TickClock;
+
+impl Clock for TickClock {
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+
+    fn realtime(&self) -> Duration {
+        SystemClock.realtime()
+    }
+
+    fn file_time(&self) -> Duration {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        Duration::new(t.tv_sec.try_into().unwrap_or(0), t.tv_nsec.try_into().unwrap_or(0))
+    }
+
+    fn sleep(&self, d: Duration) {
+        SystemClock.sleep(d);
     }
 }
 
@@ -129,5 +147,12 @@ mod tests {
         let before = SystemClock.monotonic();
         SystemClock.sleep_until(before + Duration::from_micros(200));
         assert!(SystemClock.monotonic() - before >= Duration::from_micros(200));
+    }
+
+    #[test]
+    fn a_tick_is_not_in_the_future_and_not_long_ago() {
+        let before = TickClock.file_time();
+        let now = TickClock.realtime();
+        assert!(before <= now && TickClock.file_time() + Duration::from_millis(100) > now);
     }
 }

@@ -41,7 +41,7 @@ mod uring;
 pub mod virtual_threads;
 
 pub use buf::Buf;
-pub use clock::{Clock, SystemClock, VirtualClock};
+pub use clock::{Clock, SystemClock, TickClock, VirtualClock};
 pub use counted::{Counted, DeviceStats};
 pub use crash::{CachedWrite, Crash, CrashPoint};
 pub use fault::{Fault, FaultKind, Faulty};

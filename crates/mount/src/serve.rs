@@ -17,7 +17,7 @@ use crate::stats::{DeviceFigures, Stats};
 use quire_device::nvram::{Nvram, NvramError, NvramMap, NvramOptions};
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
-use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock};
+use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock, TickClock};
 use quire_fs::options::Atime;
 use quire_fs::{Choices, Devices, Volume};
 use quire_journal::recover::Progress;
@@ -241,7 +241,7 @@ impl Place<'_> {
         };
         let journal_device = journal.clone().map(|j| j as Arc<dyn BlockDevice>);
         let devices = Devices { fs: fs.clone(), journal: journal_device, nvram };
-        let volume = Volume::open_with(devices, Arc::new(SystemClock), options.clone(), progress)
+        let volume = Volume::open_with(devices, Arc::new(TickClock), options.clone(), progress)
             .map_err(|source| MountError::Volume { image: self.image.clone(), source })?;
         if let Some(why) = volume.why_read_only()
             && !self.options.read_only
