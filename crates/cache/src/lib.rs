@@ -60,7 +60,13 @@ impl BlockCache {
     /// A cache of `capacity` images besides the pinned ones.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        BlockCache { entries: HashMap::new(), queue: VecDeque::new(), capacity: capacity.max(64), pinned: 0, elsewhere: 0 }
+        BlockCache {
+            entries: HashMap::new(),
+            queue: VecDeque::new(),
+            capacity: capacity.max(64),
+            pinned: 0,
+            elsewhere: 0,
+        }
     }
 
     /// Images held, pinned ones included.
