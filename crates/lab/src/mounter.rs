@@ -104,6 +104,22 @@ impl Mounter {
         }
     }
 
+    /// Those of them that work here; prints why the others are skipped.
+    ///
+    /// # Errors
+    /// None of them does.
+    pub fn available(asked: &[Self]) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for mounter in asked {
+            match mounter.unavailable() {
+                Some(why) => println!("skipped {mounter}: {why}"),
+                None => found.push(mounter.clone()),
+            }
+        }
+        ensure!(!found.is_empty(), "nobody to measure");
+        Ok(found)
+    }
+
     fn daemon(&self, image: &Path, dir: &Path) -> Result<Command> {
         let mut options: Vec<&str> = self.options.split(',').filter(|option| !option.is_empty()).collect();
         if is_root() {

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::cmd::{is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
@@ -82,14 +82,7 @@ pub fn measure(plan: &Plan) -> Result<()> {
     if !is_root() {
         bail!("the benchmark needs root, for the loop device and the kernel's ext4");
     }
-    let mut mounters = Vec::new();
-    for mounter in &plan.mounters {
-        match mounter.unavailable() {
-            Some(why) => println!("skipped {mounter}: {why}"),
-            None => mounters.push(mounter.clone()),
-        }
-    }
-    ensure!(!mounters.is_empty(), "nobody to measure");
+    let mounters = Mounter::available(&plan.mounters)?;
     let dir = tempfile::Builder::new().prefix("quire-bench-").tempdir_in(&plan.work)?;
     // An ordinary user comes by on the way to the mount.
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o711))?;

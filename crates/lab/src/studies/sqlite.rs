@@ -73,14 +73,7 @@ fn cases(protections: &[Protection]) -> Vec<Case> {
 /// Not root; a file system failed.
 pub fn study(plan: &Plan) -> Result<usize> {
     ensure!(plan.rounds > 0, "at least one round");
-    let mut mounters = Vec::new();
-    for mounter in &plan.mounters {
-        match mounter.unavailable() {
-            Some(why) => println!("skipped {mounter}: {why}"),
-            None => mounters.push(mounter.clone()),
-        }
-    }
-    ensure!(!mounters.is_empty(), "nobody to measure");
+    let mounters = Mounter::available(&plan.mounters)?;
     let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
     let disk = Looped::new(&plan.kind, IMAGE_MIB << 20, dir.path())?;
     let missed = if plan.figure4 { figure4(plan, &disk, dir.path())? } else { 0 };

@@ -137,23 +137,10 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::BlockSize;
 
     #[test]
     fn a_head_is_believed_at_its_place_in_its_round_only() {
-        let label = Label {
-            granule: 64,
-            incompat: 0,
-            uuid: [1; 16],
-            fs_uuid: [2; 16],
-            epoch: 3,
-            sequence: 4,
-            size: 1 << 20,
-            regions: 2,
-            block_size: BlockSize::K4,
-            tail: 0,
-            tid: Tid(9),
-        };
+        let label = Label { tail: 0, ..crate::nvlog::sample() };
         let position = label.region_len() + 128;
         let bytes = u32::try_from(Head::total(100, 2, 4096, 64)).unwrap();
         let (packed, records, images) = (100, 3, 2);

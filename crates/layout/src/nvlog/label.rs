@@ -148,22 +148,7 @@ impl Label {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn label() -> Label {
-        Label {
-            granule: 64,
-            incompat: 0,
-            uuid: [1; 16],
-            fs_uuid: [2; 16],
-            epoch: 3,
-            sequence: 4,
-            size: 1 << 20,
-            regions: 2,
-            block_size: BlockSize::K4,
-            tail: 640,
-            tid: Tid(9),
-        }
-    }
+    use crate::nvlog::sample as label;
 
     #[test]
     fn a_torn_slot_leaves_the_other_one_v3() {

@@ -25,3 +25,21 @@ pub const START: u64 = 0x2000;
 pub const PAGE: u64 = 4096;
 /// The granule of a log whose descriptors and commits take their real size: a cache line.
 pub const LINE: u32 = 64;
+
+/// A label for tests.
+#[cfg(test)]
+fn sample() -> Label {
+    Label {
+        granule: 64,
+        incompat: 0,
+        uuid: [1; 16],
+        fs_uuid: [2; 16],
+        epoch: 3,
+        sequence: 4,
+        size: 1 << 20,
+        regions: 2,
+        block_size: crate::units::BlockSize::K4,
+        tail: 640,
+        tid: crate::units::Tid(9),
+    }
+}
