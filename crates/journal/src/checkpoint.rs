@@ -13,7 +13,7 @@
 use crate::error::Error;
 use crate::journal::{Journal, RUN};
 use crate::log::Log;
-use crate::style::{Reclaim, Records, Style};
+use crate::style::Records;
 use quire_cache::Image;
 use quire_device::sync::{lock, wait};
 use quire_device::{Io, Mutant, Region};
@@ -42,13 +42,18 @@ impl Journal {
     /// What the log pins in memory is bounded, too, where nobody does the background work: beyond the cache's size and a quarter, who
     /// commits writes some of the log home.
     pub(crate) fn relieve_memory(&self, log: &Log) -> Result<(), Error> {
-        let most = self.config.cache_bytes.max(LEAST_PINNED) / 4 * 5;
+        let most = self.pinned_bound() / 4 * 5;
         while self.live_bytes() > most {
             if !self.checkpoint(log, log.capacity() / 4)? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Bytes of images that the log may pin before it is relieved of some.
+    pub(crate) fn pinned_bound(&self) -> u64 {
+        self.config.cache_bytes.max(LEAST_PINNED)
     }
 
     /// Bytes of images that the log pins.
@@ -140,7 +145,7 @@ impl Journal {
         let mut core = lock(&self.core);
         // A commit under way may write a delta over an image whose chain would end here. It holds no lock that we hold.
         // With regions no chain leaves its region, and none that is under way begins in one that is passed (V6).
-        let regions = matches!(self.config.style, Style::Nvram { reclaim: Reclaim::ByRegions(_), .. });
+        let regions = self.config.style.by_regions();
         while core.chosen && !regions && self.config.style.records() == Some(Records::Deltas) {
             core = wait(&self.unchosen, core);
         }

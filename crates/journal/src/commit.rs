@@ -56,10 +56,7 @@ impl Journal {
         log.write(0, &body, false)?;
         // The data that this transaction's metadata names has completed on the file system's device.
         if !Mutant::NoFlushBeforeCommit.is_on() {
-            self.gate.flush()?;
-            if !Arc::ptr_eq(&self.gate, &log.gate) {
-                log.gate.flush()?;
-            }
+            self.flush_with(log)?;
         }
         let commit = encode::commit(&log.format, txn.tid, self.config.clock.realtime());
         log.write(total - 1, &[commit], true)?;
@@ -118,13 +115,19 @@ impl Journal {
             log.write(1, rest, false)?;
         }
         if !Mutant::NoFlushBeforeCommit.is_on() {
-            self.gate.flush()?;
-            if !Arc::ptr_eq(&self.gate, &log.gate) {
-                log.gate.flush()?;
-            }
+            self.flush_with(log)?;
         }
         log.write(0, std::slice::from_ref(first), true)?;
         Ok(false)
+    }
+
+    /// Flushes the file system's device, and the log's if that is another.
+    pub(crate) fn flush_with(&self, log: &Log) -> Result<(), Error> {
+        self.gate.flush()?;
+        if !Arc::ptr_eq(&self.gate, &log.gate) {
+            log.gate.flush()?;
+        }
+        Ok(())
     }
 
     /// `data=none`: home at once, one flush, no atomicity.

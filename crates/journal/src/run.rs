@@ -76,8 +76,8 @@ pub(crate) fn longest(blocks: u32) -> u32 {
 impl Encoder {
     /// Builds the run. `bases` are the transaction's blocks' in their order.
     pub(crate) fn run(&self, txn: &InFlight, bases: &[Option<Base>]) -> Run {
-        let packed = self.pack(txn, bases, 0);
-        let (alone, kinds) = (packed.alone.clone(), packed.kinds);
+        let mut packed = self.pack(txn, bases, 0);
+        let (alone, kinds) = (std::mem::take(&mut packed.alone), packed.kinds);
         Run { blocks: self.seal(txn.tid, packed), alone, kinds }
     }
 

@@ -70,6 +70,11 @@ impl Style {
         Some(NvramLayout { block_size, regions, whole_blocks, incompat: records.features() })
     }
 
+    /// A filled region goes home at once.
+    pub(crate) fn by_regions(self) -> bool {
+        matches!(self, Style::Nvram { reclaim: Reclaim::ByRegions(_), .. })
+    }
+
     /// The records of Quire's log.
     pub(crate) fn records(self) -> Option<Records> {
         match self {

@@ -1,22 +1,11 @@
 //! Finds a shorter list of calls that fails, too.
 
-use crate::explore::{Config, Effort, Failure, Report, explore_kept};
-use quire_device::Image;
+use crate::explore::{Failure, Report};
 
-/// Leaves out calls, in pieces that halve, as long as something still fails. At most `tries` runs.
+/// Leaves out calls, in pieces that halve, as long as something still fails. At most `tries` runs of `explore`, which explores some of
+/// the calls.
 #[must_use]
-pub fn shrink(config: &Config, base: &Image, failure: Failure, effort: Effort, tries: usize) -> Failure {
-    let seed = failure.seed;
-    shrink_by(failure, tries, |kept| explore_kept(config, base, seed, kept, effort))
-}
-
-/// As [`shrink`], with any way to explore some of the calls.
-#[must_use]
-pub fn shrink_by(
-    failure: Failure,
-    tries: usize,
-    explore: impl Fn(&[usize]) -> Result<Report, Box<Failure>>,
-) -> Failure {
+pub fn shrink(failure: Failure, tries: usize, explore: impl Fn(&[usize]) -> Result<Report, Box<Failure>>) -> Failure {
     let mut best = failure;
     let mut left = tries;
     let mut piece = best.kept.len().div_ceil(2);

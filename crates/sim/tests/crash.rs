@@ -2,20 +2,15 @@
 //! on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
 
 use quire_fs::choices::{CommitMode, Record};
-use quire_sim::explore::{Config, Effort, Report, explore, explore_kept, fresh_image};
+use quire_sim::campaign::{SMALL, explore_seeds, number, wants};
+use quire_sim::explore::{Config, Effort, explore, explore_kept, fresh_image};
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
-use quire_sim::shrink::shrink;
 
-const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
 /// A log in which a request of 1 MiB is atomic.
 const MKE2FS_LARGE: &[&str] = &["-t", "ext4", "-b", "4096", "-N", "256", "-J", "size=16", "-m", "0"];
 const EFFORT: Effort =
     Effort { calls: 60, moments: 0, outcomes: 6, all: 16, fsck_every: 40, double_every: 9, every_cut: false };
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 /// What the environment asks for: `QUIRE_SIM_FSCK=1`, e2fsck for every state, not for a sample.
 fn effort() -> Effort {
@@ -26,14 +21,13 @@ fn effort() -> Effort {
 }
 
 fn config(name: &'static str, route: Route) -> Config {
-    Config { name, how: route.into(), mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" }
+    Config { name, how: route.into(), mix: Mix::General, leave: None, mke2fs: SMALL, size: "8M" }
 }
 
 /// Each mix in turn, a quarter of the states each.
 fn explore_config(config: &Config) {
-    let only = std::env::var("QUIRE_SIM_MIX").ok();
     for (mix, leave) in [(Mix::General, None), (Mix::Overwrite, None), (Mix::Reuse, Some(220)), (Mix::Ranges, None)] {
-        if only.as_ref().is_some_and(|o| *o != format!("{mix:?}")) {
+        if !wants(mix) {
             continue;
         }
         explore_mix(&Config { mix, leave, ..config.clone() });
@@ -46,28 +40,10 @@ fn explore_mix(config: &Config) {
 
 fn explore_states(config: &Config, wanted: u64, effort: Effort) {
     let base = fresh_image(config);
-    let only = number("QUIRE_SIM_SEED");
-    let kept = std::env::var("QUIRE_SIM_KEEP").ok();
-    let kept = kept.map(|k| k.split(',').map(|i| i.parse().expect("numbers of calls")).collect::<Vec<usize>>());
-    let mut report = Report::default();
-    let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
-    for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
-        let found = match &kept {
-            Some(kept) => explore_kept(config, &base, seed, kept, effort),
-            None => explore(config, &base, seed, effort),
-        };
-        match found {
-            Ok(r) => report.add(&r),
-            Err(f) => {
-                let f = if only.is_some() { *f } else { shrink(config, &base, *f, effort, 60) };
-                panic!("{f}");
-            }
-        }
-        if report.distinct >= wanted {
-            break;
-        }
-    }
-    println!("{} {:?}: {report:?}", config.name, config.mix);
+    explore_seeds(config.name, config.mix, wanted, |seed, kept| match kept {
+        Some(kept) => explore_kept(config, &base, seed, kept, effort),
+        None => explore(config, &base, seed, effort),
+    });
 }
 
 #[test]
@@ -121,7 +97,7 @@ fn exhaustive() {
         ("auto_range_checksum", quire(Route::Auto, Record::Range)),
     ] {
         for mix in [Mix::General, Mix::Overwrite, Mix::Reuse, Mix::Ranges] {
-            if std::env::var("QUIRE_SIM_MIX").is_ok_and(|o| o != format!("{mix:?}")) {
+            if !wants(mix) {
                 continue;
             }
             let config = Config { how, mix, ..config(name, Route::Ordered) };

@@ -2,18 +2,14 @@
 //! more, from `QUIRE_FAULT_FIRST` on.
 
 use quire_device::{ErrorKind, FaultKind};
+use quire_sim::campaign::{SMALL, number};
 use quire_sim::explore::{Config, fresh_image};
 use quire_sim::faults::{Seen, device_fails, disk_is_full};
 use quire_sim::ops::Mix;
 use quire_sim::run::Route;
 
-const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
 const ROUTES: [(&str, Route); 4] =
     [("ordered", Route::Ordered), ("journal", Route::Journal), ("writeback", Route::Writeback), ("auto", Route::Auto)];
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 fn seeds(most: u64) -> std::ops::RangeInclusive<u64> {
     match number("QUIRE_FAULT_SEED") {
@@ -26,7 +22,7 @@ fn seeds(most: u64) -> std::ops::RangeInclusive<u64> {
 }
 
 fn config(name: &'static str, route: Route, leave: Option<u64>) -> Config {
-    Config { name, how: route.into(), mix: Mix::General, leave, mke2fs: MKE2FS, size: "8M" }
+    Config { name, how: route.into(), mix: Mix::General, leave, mke2fs: SMALL, size: "8M" }
 }
 
 #[derive(Default, Debug)]

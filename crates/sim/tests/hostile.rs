@@ -5,6 +5,7 @@
 //! `fields` takes every single one (`QUIRE_HOSTILE_EVERY=n`: one in n, of each metadata block), `QUIRE_HOSTILE_BASE` only those of
 //! one image.
 
+use quire_sim::campaign::number;
 use quire_sim::hostile::decoders::decode_all;
 use quire_sim::hostile::{
     Base, Case,
@@ -26,10 +27,6 @@ const HANGS: (Duration, Duration) = (Duration::from_secs(20), Duration::from_sec
 const REPEAT: &str = "cargo test -p quire-sim --test hostile damaged";
 /// The sample ends early rather than take longer.
 const MOST: Duration = Duration::from_secs(50);
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 /// Of this process.
 fn processor_time() -> Duration {

@@ -2,12 +2,12 @@
 
 use quire_device::Mutant;
 use quire_fs::choices::{CommitMode, Record};
+use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, explore, fresh_image};
 use quire_sim::flip::{a_changed_home_is_noticed, flipped_log_is_noticed, no_image_poses_as_log_block};
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
 
-const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
 const EFFORT: Effort =
     Effort { calls: 70, moments: 0, outcomes: 6, all: 16, fsck_every: 6, double_every: 9, every_cut: false };
 /// Seeds that a broken engine may survive.
@@ -16,7 +16,7 @@ const SEEDS: u64 = 60;
 /// Where a mutant shows itself under a route; `None` where it cannot: nothing of it is left there.
 fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
     let general =
-        Config { name: "mutants", how: route.into(), mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
+        Config { name: "mutants", how: route.into(), mix: Mix::General, leave: None, mke2fs: SMALL, size: "8M" };
     let whole = matches!(route, Route::Overwrite | Route::Auto);
     Some(match mutant {
         // What it breaks is found in the log itself.

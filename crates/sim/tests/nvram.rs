@@ -2,67 +2,41 @@
 //! `crash`: `QUIRE_SIM_STATES`, `QUIRE_SIM_FIRST`, `QUIRE_SIM_SEED`, `QUIRE_SIM_MIX`, `QUIRE_SIM_KEEP`.
 
 use quire_fs::choices::{Checkpoint, CommitMode, Record};
-use quire_sim::explore::{Config, Effort, Report, fresh_image};
+use quire_sim::campaign::{SMALL, explore_seeds, number, wants};
+use quire_sim::explore::{Config, Effort, fresh_image};
 use quire_sim::nvram::{NvramConfig, explore_nvram};
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
-use quire_sim::shrink::shrink_by;
 
-const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
 const EFFORT: Effort =
     Effort { calls: 300, outcomes: 3, all: 0, fsck_every: 40, double_every: 9, every_cut: false, moments: 1 };
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn config(name: &'static str, route: Route, record: Record, checkpoint: Checkpoint) -> NvramConfig {
     let how = How { route, record, commit_mode: CommitMode::Nvram };
-    let base = Config { name, how, mix: Mix::General, leave: None, mke2fs: MKE2FS, size: "8M" };
+    let base = Config { name, how, mix: Mix::General, leave: None, mke2fs: SMALL, size: "8M" };
     // As small as they may be: regions are left often. Requests of 28 KiB must fit into half a transaction; in place, into a quarter.
-    let small = route == Route::Journal;
-    let bytes = match checkpoint {
-        Checkpoint::Regions(n) => usize::from(n) * if small { 76 << 10 } else { 112 << 10 },
-        Checkpoint::Lazy => 4 * if small { 76 << 10 } else { 112 << 10 },
+    let region = if route == Route::Journal { 76 << 10 } else { 112 << 10 };
+    let regions = match checkpoint {
+        Checkpoint::Regions(n) => usize::from(n),
+        Checkpoint::Lazy => 4,
     };
-    NvramConfig { base, checkpoint, size: 8192 + bytes, one_in: 4 }
+    NvramConfig { base, checkpoint, size: 8192 + regions * region, one_in: 4 }
 }
 
 /// Each mix in turn, a third of the states each.
 fn explore_config(config: &NvramConfig) {
     let wanted = number("QUIRE_SIM_STATES").unwrap_or(5_100) / 3;
-    let only = std::env::var("QUIRE_SIM_MIX").ok();
     for (mix, leave) in [(Mix::General, None), (Mix::Overwrite, None), (Mix::Reuse, Some(220))] {
-        if only.as_ref().is_some_and(|o| *o != format!("{mix:?}")) {
+        if !wants(mix) {
             continue;
         }
         let base = Config { mix, leave, ..config.base.clone() };
         // A full disk is made without NVRAM.
         let jbd2 = How { record: Record::Block, commit_mode: CommitMode::Barrier, ..base.how };
         let image = fresh_image(&Config { how: jbd2, ..base.clone() });
-        explore_mix(&NvramConfig { base, ..config.clone() }, &image, wanted);
+        let config = NvramConfig { base, ..config.clone() };
+        explore_seeds(config.base.name, mix, wanted, |seed, kept| explore_nvram(&config, &image, seed, EFFORT, kept));
     }
-}
-
-fn explore_mix(config: &NvramConfig, image: &quire_device::Image, wanted: u64) {
-    let only = number("QUIRE_SIM_SEED");
-    let kept = std::env::var("QUIRE_SIM_KEEP").ok();
-    let kept = kept.map(|k| k.split(',').map(|i| i.parse().expect("numbers of calls")).collect::<Vec<usize>>());
-    let mut report = Report::default();
-    let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
-    for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
-        match explore_nvram(config, image, seed, EFFORT, kept.as_deref()) {
-            Ok(r) => report.add(&r),
-            Err(f) if only.is_some() => panic!("{f}"),
-            Err(f) => {
-                panic!("{}", shrink_by(*f, 60, |kept| explore_nvram(config, image, seed, EFFORT, Some(kept))))
-            }
-        }
-        if report.distinct >= wanted {
-            break;
-        }
-    }
-    println!("{} {:?}: {report:?}", config.base.name, config.base.mix);
 }
 
 macro_rules! nvram {

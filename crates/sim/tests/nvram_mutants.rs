@@ -2,12 +2,12 @@
 
 use quire_device::Mutant;
 use quire_fs::choices::{Checkpoint, CommitMode, Record};
+use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, fresh_image};
 use quire_sim::nvram::{NvramConfig, explore_nvram};
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
 
-const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
 const EFFORT: Effort =
     Effort { calls: 400, outcomes: 3, all: 0, fsck_every: 6, double_every: 9, every_cut: false, moments: 1 };
 /// Seeds that a broken engine may survive.
@@ -31,7 +31,7 @@ fn every_broken_log_in_nvram_is_found() {
     for mutant in Mutant::OF_NVRAM.into_iter().filter(|m| only.as_ref().is_none_or(|o| *o == format!("{m:?}"))) {
         let how = How { route: Route::Journal, record: Record::Delta, commit_mode: CommitMode::Nvram };
         let mix = Mix::Overwrite;
-        let base = Config { name: "nvram_mutants", how, mix, leave: None, mke2fs: MKE2FS, size: "8M" };
+        let base = Config { name: "nvram_mutants", how, mix, leave: None, mke2fs: SMALL, size: "8M" };
         let config = NvramConfig { base, checkpoint: Checkpoint::Regions(2), size: 8192 + (152 << 10), one_in: 2 };
         match hunt(mutant, &config) {
             Some(how) => println!("{mutant:?}: {how}"),
@@ -45,7 +45,7 @@ fn every_broken_log_in_nvram_is_found() {
 #[test]
 fn completion_is_not_durability_with_nvram() {
     let how = How { route: Route::Ordered, record: Record::Delta, commit_mode: CommitMode::Nvram };
-    let base = Config { name: "nvram_mutants", how, mix: Mix::Overwrite, leave: None, mke2fs: MKE2FS, size: "8M" };
+    let base = Config { name: "nvram_mutants", how, mix: Mix::Overwrite, leave: None, mke2fs: SMALL, size: "8M" };
     let config = NvramConfig { base, checkpoint: Checkpoint::Regions(2), size: 8192 + (152 << 10), one_in: 2 };
     let how = hunt(Mutant::CompletionIsDurable, &config).expect("found");
     println!("CompletionIsDurable: {how}");

@@ -2,21 +2,17 @@
 //! `cargo test -p quire-sim --features shuttle --test writers`. `QUIRE_SIM_STATES`, `QUIRE_SIM_SEED`, `QUIRE_SIM_FIRST` as for `crash`.
 
 use quire_fs::choices::{CommitMode, Record};
+use quire_sim::campaign::{SMALL, number, wants};
 use quire_sim::explore::{Config, Effort, Report, fresh_image};
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
 use quire_sim::writers::explore;
 
-const MKE2FS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-m", "0"];
 const EFFORT: Effort =
     Effort { calls: 24, moments: 0, outcomes: 4, all: 8, fsck_every: 40, double_every: 0, every_cut: false };
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn config(name: &'static str, how: How, mix: Mix) -> Config {
-    Config { name, how, mix, leave: None, mke2fs: MKE2FS, size: "8M" }
+    Config { name, how, mix, leave: None, mke2fs: SMALL, size: "8M" }
 }
 
 fn explore_config(name: &'static str, how: impl Into<How>) {
@@ -25,7 +21,7 @@ fn explore_config(name: &'static str, how: impl Into<How>) {
     let only = number("QUIRE_SIM_SEED");
     let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
     for mix in [Mix::General, Mix::Reuse] {
-        if std::env::var("QUIRE_SIM_MIX").is_ok_and(|o| o != format!("{mix:?}")) {
+        if !wants(mix) {
             continue;
         }
         let config = config(name, how, mix);

@@ -282,6 +282,7 @@ impl Volume {
         let gate = self.inner.journal.gate();
         let begun = self.inner.clock.monotonic();
         let of = |ios: &[(Io, Vec<usize>)]| ios.iter().map(|(io, _)| io.clone()).collect::<Vec<Io>>();
+        // One batch is run by its caller: there is nothing to submit meanwhile, and no thread has to wake for it.
         let written: Vec<_> = match writes.ios.chunks(BATCH).collect::<Vec<_>>()[..] {
             [ios] => vec![(gate.device().run(of(ios)), ios)],
             ref batches => {

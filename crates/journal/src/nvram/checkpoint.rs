@@ -10,13 +10,9 @@ use super::NvramLog;
 use crate::error::Error;
 use crate::journal::Journal;
 use crate::log::Log;
-use crate::style::{Reclaim, Style};
 use quire_device::Mutant;
-use quire_device::sync::{Arc, lock};
+use quire_device::sync::lock;
 use quire_layout::Tid;
-
-/// Images that a log may pin whatever the cache's size, in bytes.
-const LEAST_PINNED: u64 = 1 << 20;
 
 /// What a checkpoint passes: transactions up to `upto`; the next begins at `tail`.
 struct Target {
@@ -59,13 +55,9 @@ impl NvramLog {
 }
 
 impl Journal {
-    fn by_regions(&self) -> bool {
-        matches!(self.config.style, Style::Nvram { reclaim: Reclaim::ByRegions(_), .. })
-    }
-
     /// As who commits and finds no room: the oldest region, or a quarter of a log that goes round.
     pub(super) fn reclaim_nvram(&self, log: &Log, nvram: &NvramLog) -> Result<bool, Error> {
-        if self.by_regions() {
+        if self.config.style.by_regions() {
             self.pass(log, nvram, NvramLog::filled)
         } else {
             self.pass(log, nvram, |n| n.oldest(n.capacity() / 4))
@@ -75,11 +67,11 @@ impl Journal {
     /// Bounds what the log pins in memory, base images too: beyond the cache's size the region is left early, beyond twice that
     /// who commits writes home.
     pub(super) fn relieve_nvram(&self, log: &Log, nvram: &NvramLog, tid: Tid) -> Result<(), Error> {
-        let (live, bound) = (self.live_bytes(), self.config.cache_bytes.max(LEAST_PINNED));
+        let (live, bound) = (self.live_bytes(), self.pinned_bound());
         if live <= bound {
             return Ok(());
         }
-        if self.by_regions()
+        if self.config.style.by_regions()
             && nvram.filled().is_none()
             && let Some(next) = nvram.next_region()
         {
@@ -93,7 +85,7 @@ impl Journal {
 
     /// One step of background work: the oldest filled region; of a log that goes round a quarter, if more than half is in use.
     pub(crate) fn nvram_step(&self, log: &Log, nvram: &NvramLog) -> Result<bool, Error> {
-        if self.by_regions() {
+        if self.config.style.by_regions() {
             return self.pass(log, nvram, NvramLog::filled);
         }
         if nvram.used() <= nvram.capacity() / 2 && self.live_bytes() <= self.config.cache_bytes {
@@ -120,10 +112,7 @@ impl Journal {
         lock(&self.commit).checkpoint_floor = None;
         written?;
         if !Mutant::TailBeforeHomeFlush.is_on() {
-            self.gate.flush()?;
-            if !Arc::ptr_eq(&self.gate, &log.gate) {
-                log.gate.flush()?;
-            }
+            self.flush_with(log)?;
         }
         nvram.free(target.tail, next);
         lock(&self.core).tail_passed(target.upto, &homes);

@@ -135,10 +135,7 @@ impl NvramLog {
         let next = s.head.next_multiple_of(region);
         // Regions are freed whole; one that goes round, by transactions.
         let need = if s.label.regions > 1 { region } else { most };
-        match next + need <= end {
-            true => Room::Next(next),
-            false => Room::None,
-        }
+        if next + need <= end { Room::Next(next) } else { Room::None }
     }
 
     /// The position at which the next region begins, if it is free and the current one holds something.

@@ -1,6 +1,7 @@
 //! Isolation: one thread streams new data into files, another appends 4 KiB to its own and calls fsync. How long that takes is compared with
 //! the same appends beside the same stream written raw to the device, where no file system can make one wait for the other.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -143,30 +144,37 @@ pub fn study(name: &str, model: Model, work: Work) -> Result<usize> {
         work.rate / 1_000_000,
         work.time.as_secs()
     );
-    println!("| profile | alone | stream raw | its MB/s | stream into files | its MB/s | p99, files / raw |");
-    println!("|---|---|---|---|---|---|---|");
+    print_head("profile");
     let mut claims = Vec::new();
     for profile in PROFILES {
-        let outcomes: Vec<Outcome> = [Into::Nothing, Into::Device, Into::Files]
-            .into_iter()
-            .map(|into| run(model, profile, into, work))
-            .collect::<Result<_>>()?;
-        let times = |n: usize| format!("{:.2}, {:.2}", outcomes[n].latency.median / 1e3, outcomes[n].latency.p99 / 1e3);
-        let rate = |n: usize| float(outcomes[n].streamed) / 1e6 / work.time.as_secs_f64();
-        let ratio = outcomes[2].latency.p99 / outcomes[1].latency.p99;
-        println!(
-            "| {profile} | {} | {} | {:.0} | {} | {:.0} | {ratio:.2} |",
-            times(0),
-            times(1),
-            rate(1),
-            times(2),
-            rate(2)
-        );
+        let ratio = print_row(&profile, work, |into| run(model, profile, into, work))?;
         if profile == Profile::Auto {
             claims.push(Claim::at_most(format!("{name}: p99 of auto, stream into files / raw"), ratio, 2.0));
         }
     }
     Ok(claims::print("isolation", &claims))
+}
+
+fn print_head(of: &str) {
+    println!("| {of} | alone | stream raw | its MB/s | stream into files | its MB/s | p99, files / raw |");
+    println!("|---|---|---|---|---|---|---|");
+}
+
+/// Runs all three ways and prints their row; returns the p99 beside a stream into files in parts of that beside one written raw.
+fn print_row(name: &dyn Display, work: Work, run: impl Fn(Into) -> Result<Outcome>) -> Result<f64> {
+    let [alone, raw, files] = [run(Into::Nothing)?, run(Into::Device)?, run(Into::Files)?];
+    let times = |o: Outcome| format!("{:.2}, {:.2}", o.latency.median / 1e3, o.latency.p99 / 1e3);
+    let rate = |o: Outcome| float(o.streamed) / 1e6 / work.time.as_secs_f64();
+    let ratio = files.latency.p99 / raw.latency.p99;
+    println!(
+        "| {name} | {} | {} | {:.0} | {} | {:.0} | {ratio:.2} |",
+        times(alone),
+        times(raw),
+        rate(raw),
+        times(files),
+        rate(files)
+    );
+    Ok(ratio)
 }
 
 /// The same in real time, on a mount of a device that is served to the kernel.

@@ -36,10 +36,11 @@ pub struct Plan {
     pub memory: PathBuf,
 }
 
-/// A column: its name, its mount options, and what the paper has (in the order of [`Row::ALL`]): PERSIST, WAL.
+/// A way to keep the journal: its name, the profile, where the journal is, and what the paper has (in the order of [`ROWS`]) for PERSIST
+/// and WAL.
 struct Column {
     name: &'static str,
-    options: &'static str,
+    profile: &'static str,
     kind: Kind,
     paper: [[f64; 4]; 2],
 }
@@ -51,46 +52,20 @@ enum Kind {
     Nvram,
 }
 
+const fn column(name: &'static str, profile: &'static str, kind: Kind, paper: [[f64; 4]; 2]) -> Column {
+    Column { name, profile, kind, paper }
+}
+
 const COLUMNS: [Column; 6] = [
-    Column {
-        name: "ext4-ordered",
-        options: "profile=ext4-ordered",
-        kind: Kind::Internal,
-        paper: [[100.0; 4], [100.0; 4]],
-    },
-    Column {
-        name: "ext4-journal",
-        options: "profile=ext4-journal",
-        kind: Kind::Internal,
-        paper: [[99.2, 99.3, 99.3, 297.4], [99.3, 100.0, 100.0, 313.3]],
-    },
-    Column {
-        name: "external",
-        options: "profile=ext4-journal",
-        kind: Kind::External,
-        paper: [[99.5, 99.6, 99.5, 298.2], [99.3, 100.0, 100.0, 312.6]],
-    },
-    Column {
-        name: "nvj",
-        options: "profile=nvj",
-        kind: Kind::Nvram,
-        paper: [[0.4, 0.0, 104.6, 239.8], [1.3, 0.0, 103.7, 274.6]],
-    },
-    Column {
-        name: "djfs",
-        options: "profile=djfs",
-        kind: Kind::Nvram,
-        paper: [[0.003, 0.0, 2.1, 33.7], [0.02, 0.0, 2.6, 93.4]],
-    },
-    Column {
-        name: "djfs4",
-        options: "profile=djfs4",
-        kind: Kind::Nvram,
-        paper: [[0.006, 0.0, 2.1, 35.0], [0.03, 0.0, 2.7, 101.1]],
-    },
+    column("ext4-ordered", "ext4-ordered", Kind::Internal, [[100.0; 4], [100.0; 4]]),
+    column("ext4-journal", "ext4-journal", Kind::Internal, [[99.2, 99.3, 99.3, 297.4], [99.3, 100.0, 100.0, 313.3]]),
+    column("external", "ext4-journal", Kind::External, [[99.5, 99.6, 99.5, 298.2], [99.3, 100.0, 100.0, 312.6]]),
+    column("nvj", "nvj", Kind::Nvram, [[0.4, 0.0, 104.6, 239.8], [1.3, 0.0, 103.7, 274.6]]),
+    column("djfs", "djfs", Kind::Nvram, [[0.003, 0.0, 2.1, 33.7], [0.02, 0.0, 2.6, 93.4]]),
+    column("djfs4", "djfs4", Kind::Nvram, [[0.006, 0.0, 2.1, 35.0], [0.03, 0.0, 2.7, 101.1]]),
 ];
 
-/// The limits for `djfs` and `djfs4`, PERSIST and WAL, in the order of [`Row::ALL`].
+/// The limits for `djfs` and `djfs4`, PERSIST and WAL, in the order of [`ROWS`].
 const LIMITS: [(&str, [[f64; 4]; 2]); 2] = [
     ("djfs", [[0.003, 0.0, 3.0, 34.0], [0.02, 0.0, 3.0, 94.0]]),
     ("djfs4", [[0.006, 0.0, 3.0, 35.0], [0.03, 0.0, 3.0, 102.0]]),
@@ -196,16 +171,16 @@ fn measure(plan: &Plan, column: &Column, journal: Journal) -> Result<Counts> {
     let block = BLOCK.to_string();
     let size = format!("size={}", plan.journal_mib);
     let image = Image::make(&dir.path().join("image"), plan.mib << 20, &["-b", &block, "-J", &size])?;
+    let profile = Mounter::quire(&format!("profile={}", column.profile));
     let mounter = match column.kind {
-        Kind::Internal => Mounter::quire(column.options),
+        Kind::Internal => profile,
         Kind::External => {
             let log = external(&image, dir.path(), plan.journal_mib)?;
-            Mounter::quire(&format!("{},journal_path={}", column.options, text(&log)))
+            profile.with(&format!("journal_path={}", text(&log)))
         }
         Kind::Nvram => {
             let nvram = memory.path().join("nvram");
-            let options = format!("nvram={},nvram_simulated,nvram_size={}M", text(&nvram), plan.journal_mib);
-            Mounter::quire(&format!("{},{options}", column.options))
+            profile.with(&format!("nvram={},nvram_simulated,nvram_size={}M", text(&nvram), plan.journal_mib))
         }
     };
     let mounted = mounter.mount(image.path(), &dir.path().join("mnt"))?;

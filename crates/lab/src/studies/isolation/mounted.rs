@@ -11,12 +11,12 @@ use anyhow::{Context, Result};
 use quire_device::Buf;
 use rustix::fs::OFlags;
 
-use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Work};
+use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Work, print_head, print_row};
 use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
 use crate::rng::{Rng, content};
 use crate::served::{Kind, Looped};
-use crate::stats::{Spread, float};
+use crate::stats::Spread;
 
 /// Runs it on mounts and prints.
 ///
@@ -30,31 +30,14 @@ pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Resul
         work.rate / 1_000_000,
         work.time.as_secs()
     );
-    println!("| mount | alone | stream raw | its MB/s | stream into files | its MB/s | p99, files / raw |");
-    println!("|---|---|---|---|---|---|---|");
+    print_head("mount");
     for mounter in mounters {
         if let Some(why) = mounter.unavailable() {
             println!("skipped {mounter}: {why}");
             continue;
         }
-        let outcomes: Vec<Outcome> = [Into::Nothing, Into::Device, Into::Files]
-            .into_iter()
-            .map(|into| run(mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string()))
-            .collect::<Result<_>>()?;
-        let times = |n: usize| {
-            let l = outcomes[n].latency;
-            format!("{:.2}, {:.2}", l.median / 1e3, l.p99 / 1e3)
-        };
-        let rate = |n: usize| float(outcomes[n].streamed) / 1e6 / work.time.as_secs_f64();
-        let ratio = outcomes[2].latency.p99 / outcomes[1].latency.p99;
-        println!(
-            "| {mounter} | {} | {} | {:.0} | {} | {:.0} | {ratio:.2} |",
-            times(0),
-            times(1),
-            rate(1),
-            times(2),
-            rate(2)
-        );
+        let run = |into| run(mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string());
+        print_row(mounter, work, run)?;
     }
     Ok(())
 }
