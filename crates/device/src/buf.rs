@@ -1,5 +1,9 @@
 //! Byte buffers aligned for direct I/O.
+//!
+//! Memory of the size of one block is kept from buffer to buffer, a little by each thread: aligned memory is slow to get and give back, and an
+//! image of a block is made with every change of it.
 
+use std::cell::RefCell;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment and granularity of a buffer, in bytes.
@@ -10,8 +14,46 @@ pub const SECTOR: usize = 512;
 struct Sector([u8; SECTOR]);
 
 /// A buffer of whole 512-byte sectors, aligned to 512 bytes. Dereferences to its bytes.
-#[derive(Clone)]
 pub struct Buf(Box<[Sector]>);
+
+/// Sectors of memory that is kept: a block of 4 KiB.
+const KEPT_SECTORS: usize = 8;
+/// Pieces that a thread keeps.
+const KEPT: usize = 64;
+
+thread_local! {
+    static KEPT_HERE: RefCell<Vec<Box<[Sector]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A piece of memory that this thread has kept, with whatever is in it.
+fn kept(sectors: usize) -> Option<Box<[Sector]>> {
+    if sectors != KEPT_SECTORS {
+        return None;
+    }
+    KEPT_HERE.try_with(|kept| kept.borrow_mut().pop()).ok().flatten()
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        if self.0.len() != KEPT_SECTORS {
+            return;
+        }
+        let memory = std::mem::take(&mut self.0);
+        // A thread that ends keeps nothing.
+        let _ended = KEPT_HERE.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.len() < KEPT {
+                kept.push(memory);
+            }
+        });
+    }
+}
+
+impl Clone for Buf {
+    fn clone(&self) -> Self {
+        Buf::copy_of(self)
+    }
+}
 
 impl Buf {
     /// `len` zero bytes, rounded up to whole sectors.
@@ -20,13 +62,24 @@ impl Buf {
     /// If memory for it cannot be had.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Buf(<[Sector]>::new_box_zeroed_with_elems(len.div_ceil(SECTOR)).expect("out of memory"))
+        let sectors = len.div_ceil(SECTOR);
+        match kept(sectors) {
+            Some(mut memory) => {
+                memory.zero();
+                Buf(memory)
+            }
+            None => Buf(<[Sector]>::new_box_zeroed_with_elems(sectors).expect("out of memory")),
+        }
     }
 
     /// A copy of `bytes`, padded with zeros to whole sectors.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         if let (whole, []) = bytes.as_chunks::<SECTOR>() {
+            if let Some(mut memory) = kept(whole.len()) {
+                memory.as_mut_bytes().copy_from_slice(bytes);
+                return Buf(memory);
+            }
             return Buf(whole.iter().map(|sector| Sector(*sector)).collect());
         }
         let mut b = Self::zeroed(bytes.len());

@@ -4,6 +4,7 @@
 use crate::virtual_threads::{is_virtual, wait_for, wake};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LockResult, PoisonError, TryLockError, WaitTimeoutResult};
 use std::time::Duration;
 
@@ -115,14 +116,18 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// As [`std::sync::Condvar`].
+/// As [`std::sync::Condvar`]. Where nobody waits, who notifies does not ask the kernel.
 #[derive(Debug, Default)]
-pub struct Condvar(std::sync::Condvar);
+pub struct Condvar {
+    inner: std::sync::Condvar,
+    /// Threads that wait, counted under their locks: who has held the lock since sees them.
+    waiting: AtomicUsize,
+}
 
 impl Condvar {
     #[must_use]
     pub const fn new() -> Self {
-        Condvar(std::sync::Condvar::new())
+        Condvar { inner: std::sync::Condvar::new(), waiting: AtomicUsize::new(0) }
     }
 
     fn place(&self) -> usize {
@@ -140,7 +145,10 @@ impl Condvar {
             return mutex.lock();
         }
         let MutexGuard { guard, unlocks } = guard;
-        match self.0.wait(guard) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let waited = self.inner.wait(guard);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        match waited {
             Ok(guard) => Ok(MutexGuard { guard, unlocks }),
             Err(p) => Err(PoisonError::new(MutexGuard { guard: p.into_inner(), unlocks })),
         }
@@ -157,7 +165,10 @@ impl Condvar {
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
         assert!(!is_virtual(), "a thread in virtual time cannot wait for the machine's");
         let MutexGuard { guard, unlocks } = guard;
-        match self.0.wait_timeout(guard, d) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let waited = self.inner.wait_timeout(guard, d);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        match waited {
             Ok((guard, t)) => Ok((MutexGuard { guard, unlocks }, t)),
             Err(p) => {
                 let (guard, t) = p.into_inner();
@@ -167,12 +178,16 @@ impl Condvar {
     }
 
     pub fn notify_one(&self) {
-        self.0.notify_one();
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.inner.notify_one();
+        }
         wake(self.place(), false);
     }
 
     pub fn notify_all(&self) {
-        self.0.notify_all();
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.inner.notify_all();
+        }
         wake(self.place(), true);
     }
 }

@@ -13,9 +13,8 @@ impl Delta {
     /// The difference of `image` to `base`, compressed; `None` if it takes `most` bytes or more, or looks so much like noise that it is
     /// not tried.
     pub fn find(&mut self, base: &[u8], image: &[u8], most: usize) -> Option<&[u8]> {
-        self.xor.clear();
-        self.xor.extend_from_slice(image);
-        xor(&mut self.xor, base);
+        self.xor.resize(image.len(), 0);
+        xor_into(&mut self.xor, base, image);
         if is_noise(&self.xor) {
             return None;
         }
@@ -41,19 +40,16 @@ pub fn apply(packed: &[u8], image: &mut [u8]) -> bool {
 /// a part never looks so. Compressing in vain would take longer than logging the block whole.
 fn is_noise(difference: &[u8]) -> bool {
     let words = difference.chunks_exact(8).zip(difference.chunks_exact(8).skip(1));
-    let equal = words.filter(|(a, b)| a == b).count();
-    equal * 64 < difference.len() / 8
+    let enough = (difference.len() / 8).div_ceil(64);
+    words.filter(|(a, b)| a == b).take(enough).count() < enough
 }
 
 fn xor(a: &mut [u8], b: &[u8]) {
-    let mut a = a.chunks_exact_mut(8);
-    let mut b = b.chunks_exact(8);
-    for (a, b) in (&mut a).zip(&mut b) {
-        let word = |w: &[u8]| u64::from_ne_bytes(w.try_into().expect("8 bytes"));
-        let both = word(a) ^ word(b);
-        a.copy_from_slice(&both.to_ne_bytes());
-    }
-    a.into_remainder().iter_mut().zip(b.remainder()).for_each(|(a, b)| *a ^= b);
+    a.iter_mut().zip(b).for_each(|(a, b)| *a ^= b);
+}
+
+fn xor_into(out: &mut [u8], a: &[u8], b: &[u8]) {
+    out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = a ^ b);
 }
 
 #[cfg(test)]
