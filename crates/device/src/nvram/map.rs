@@ -128,7 +128,13 @@ impl NvramMap {
         let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, kind, &fd, 0) };
         let base = mapped.map_err(|e| match e {
             Errno::OPNOTSUPP | Errno::INVAL if !options.simulated => {
-                refused("MAP_SYNC is refused: it is not on a DAX file system, and no DAX device")
+                refused(match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::BlockDevice => {
+                        "MAP_SYNC is refused: Linux maps no block device so; take a file on a file system on it, mounted -o dax, or make it \
+                         a /dev/dax device (ndctl create-namespace -m devdax)"
+                    }
+                    _ => "MAP_SYNC is refused: it is not on a DAX file system, and no DAX device",
+                })
             }
             e => NvramError::Io { path: path.to_owned(), what: "mmap", source: e.into() },
         })?;
