@@ -1,0 +1,179 @@
+//! Mount options (`-o`): ext4's names for ext4's options, mount(8)'s for what every file system has, and a few of ours.
+//!
+//! What an option asks for and we cannot give is refused by its name, never ignored. Options that only tune the
+//! kernel's implementation are accepted and change nothing; so are mount(8)'s own (`user`, `noauto`, `x-*`).
+
+mod parse;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use quire_device::nvram::NvramOptions;
+use quire_fs::choices::{Checkpoint, Choices, CommitMode, Record};
+use quire_fs::options::{Atime, Route};
+use quire_fs::{FileMode, ModeRule};
+use quire_layout::superblock::{OnError, Superblock, default_opts};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What `-o` says. What it does not say follows from the superblock, then from ext4's own defaults.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MountOptions {
+    pub read_only: bool,
+    /// Leave the journal alone; the mount is read-only then, asked for or not.
+    pub no_load: bool,
+    pub data: Option<Route>,
+    pub record: Option<Record>,
+    pub commit_mode: Option<CommitMode>,
+    pub checkpoint: Option<Checkpoint>,
+    /// Bytes.
+    pub auto_threshold: Option<u64>,
+    /// Bytes.
+    pub write_threshold: Option<u64>,
+    pub adaptive_default: Option<FileMode>,
+    pub journal_rules: Option<Vec<ModeRule>>,
+    pub on_error: Option<OnError>,
+    pub atime: Option<Atime>,
+    /// Reading a directory does not count as access.
+    pub no_dir_atime: bool,
+    pub commit: Option<Duration>,
+    /// Bytes of memory for blocks and pages.
+    pub cache_bytes: Option<u64>,
+    pub grpid: Option<bool>,
+    pub discard: Option<bool>,
+    pub user_xattr: Option<bool>,
+    /// User and group that may take reserved blocks.
+    pub reserve_uid: Option<u32>,
+    pub reserve_gid: Option<u32>,
+    pub acl: Option<bool>,
+    /// The journal's device.
+    pub journal_path: Option<PathBuf>,
+    /// The memory that holds the journal.
+    pub nvram: Option<PathBuf>,
+    /// Any file may stand for it.
+    pub nvram_simulated: bool,
+    /// Bytes of it to use.
+    pub nvram_size: Option<u64>,
+    /// Added to each cache line that is stored, in nanoseconds.
+    pub nvram_latency: u32,
+    /// Where the file system starts in the image, in bytes.
+    pub offset: u64,
+    /// Its size, if less than the rest of the image, in bytes.
+    pub size_limit: Option<u64>,
+    /// Others than the user who mounts may use it; `None`: when root mounts.
+    pub allow_other: Option<bool>,
+    pub no_dev: bool,
+    pub no_suid: bool,
+    pub no_exec: bool,
+    /// Every write is durable when it returns.
+    pub sync: bool,
+    /// Every change of a directory is durable when it returns.
+    pub dir_sync: bool,
+    /// Each write(2) reaches the file system as a request of its own.
+    pub write_through: bool,
+    /// Idle CPUs of a virtual machine may halt between requests.
+    pub no_halt_poll: bool,
+}
+
+/// A refused option.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OptionError {
+    #[error("unknown mount option \"{0}\"")]
+    Unknown(String),
+    #[error("mount option \"{option}\": {why}")]
+    Bad { option: String, why: String },
+}
+
+impl MountOptions {
+    /// The four choices; `route` is taken where `data=` says nothing, and what is not said goes with the route.
+    ///
+    /// # Errors
+    /// They do not go together, or the memory of a journal in NVRAM is not named.
+    pub fn choices(&self, route: Route) -> Result<Choices, OptionError> {
+        let usual = Choices::of_route(self.data.unwrap_or(route));
+        let chosen = Choices {
+            route: usual.route,
+            record: self.record.unwrap_or(usual.record),
+            commit: self.commit_mode.unwrap_or(usual.commit),
+            checkpoint: self.checkpoint.unwrap_or(usual.checkpoint),
+        };
+        let refused = |why: String| bad(&chosen.to_string(), why);
+        chosen.log().map_err(|illegal| refused(illegal.to_string()))?;
+        if chosen.commit == CommitMode::Nvram && self.nvram.is_none() {
+            return Err(refused("a journal in NVRAM needs the memory: nvram=PATH".to_owned()));
+        }
+        Ok(chosen)
+    }
+
+    /// Options of the memory make sense with one only.
+    fn check_nvram(&self) -> Result<(), OptionError> {
+        let said = [
+            ("nvram_simulated", self.nvram_simulated),
+            ("nvram_size", self.nvram_size.is_some()),
+            ("nvram_latency_ns", self.nvram_latency > 0),
+        ];
+        match said.into_iter().find(|(_, said)| *said && self.nvram.is_none()) {
+            Some((option, _)) => Err(bad(option, "the memory is not named: nvram=PATH")),
+            None => Ok(()),
+        }
+    }
+
+    /// How the memory of the journal is opened.
+    #[must_use]
+    pub fn nvram_options(&self) -> NvramOptions {
+        NvramOptions {
+            simulated: self.nvram_simulated,
+            size: self.nvram_size,
+            latency: Duration::from_nanos(self.nvram_latency.into()),
+            read_only: false,
+        }
+    }
+
+    /// True if nothing may be written with these options, whatever the image is.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.read_only || self.no_load
+    }
+
+    /// The engine's options for an image with this superblock, mounted on `mounted_on`.
+    ///
+    /// # Errors
+    /// As [`MountOptions::choices`].
+    pub fn for_volume(&self, sb: &Superblock, mounted_on: &str) -> Result<quire_fs::Options, OptionError> {
+        let stored = sb.default_mount_opts();
+        let has = |bit| stored & bit != 0;
+        let stored_route = match stored & default_opts::JMODE {
+            default_opts::JMODE_DATA => Route::Journal,
+            default_opts::JMODE_WBACK => Route::Writeback,
+            default_opts::JMODE_ORDERED => Route::Ordered,
+            _ => Route::Auto,
+        };
+        let fallback = quire_fs::Options::default();
+        let options = quire_fs::Options {
+            read_only: self.read_only,
+            no_load: self.no_load,
+            auto_threshold: self.auto_threshold,
+            write_threshold: self.write_threshold,
+            adaptive_default: self.adaptive_default.unwrap_or(fallback.adaptive_default),
+            journal_rules: self.journal_rules.clone().unwrap_or_else(|| fallback.journal_rules.clone()),
+            on_error: self.on_error,
+            atime: self.atime.unwrap_or(Atime::Relative),
+            commit_interval: self.commit.unwrap_or(fallback.commit_interval),
+            cache_bytes: self.cache_bytes.unwrap_or(fallback.cache_bytes),
+            grpid: self.grpid.unwrap_or(has(default_opts::BSDGROUPS)),
+            discard: self.discard.unwrap_or(has(default_opts::DISCARD)),
+            // On since Linux 3.x whatever the superblock says.
+            user_xattr: self.user_xattr.unwrap_or(true),
+            reserve_uid: self.reserve_uid,
+            reserve_gid: self.reserve_gid,
+            acl: self.acl.unwrap_or(true),
+            mounted_on: mounted_on.to_owned(),
+            ..fallback
+        };
+        Ok(options.with(self.choices(stored_route)?))
+    }
+}
+
+fn bad(option: &str, why: impl Into<String>) -> OptionError {
+    OptionError::Bad { option: option.to_owned(), why: why.into() }
+}

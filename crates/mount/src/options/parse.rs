@@ -1,0 +1,228 @@
+//! The list after `-o`, option by option.
+
+use super::values::{bytes, cache_size, choice, journal, number, nvram_size, on_error, only};
+use super::{MountOptions, OptionError, bad};
+use quire_fs::ModeRule;
+use quire_fs::choices::{Choices, Profile};
+use quire_fs::options::{Atime, Route};
+use std::time::Duration;
+
+const NO_BARRIER: &str = "without flushes nothing that fsync promises would hold";
+
+/// Accepted, and nothing to do: the kernel's own tuning, what holds anyway, what mount(8) keeps for itself.
+const NOTHING_TO_DO: &[&str] = &[
+    "defaults",
+    "rw",
+    "auto",
+    "noauto",
+    "nofail",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "_netdev",
+    "loop",
+    "async",
+    "exec",
+    "suid",
+    "dev",
+    "nolazytime",
+    "lazytime",
+    "mand",
+    "nomand",
+    "iversion",
+    "noiversion",
+    "silent",
+    "loud",
+    "symfollow",
+    "default_permissions",
+    "delalloc",
+    "nodelalloc",
+    "auto_da_alloc",
+    "noauto_da_alloc",
+    "barrier",
+    "block_validity",
+    "noblock_validity",
+    "dioread_lock",
+    "dioread_nolock",
+    "init_itable",
+    "noinit_itable",
+    "journal_checksum",
+    "nojournal_checksum",
+    "mblk_io_submit",
+    "nomblk_io_submit",
+    "orlov",
+    "oldalloc",
+    "bsddf",
+    "quiet",
+    "i_version",
+    "noquota",
+    "mb_optimize_scan",
+    "prefetch_block_bitmaps",
+    "no_prefetch_block_bitmaps",
+];
+/// The same, with a value.
+const NOTHING_TO_DO_WITH_VALUE: &[&str] = &[
+    "journal_ioprio",
+    "stripe",
+    "inode_readahead_blks",
+    "max_batch_time",
+    "min_batch_time",
+    "init_itable",
+    "comment",
+    "mb_optimize_scan",
+    "auto_da_alloc",
+    "fsname",
+    "subtype",
+    "uhelper",
+    "helper",
+];
+impl MountOptions {
+    /// Reads a list of options, separated by commas; a later one wins.
+    ///
+    /// # Errors
+    /// The first option that is unknown or that cannot be had.
+    pub fn parse(list: &str) -> Result<Self, OptionError> {
+        let mut options = MountOptions::default();
+        options.add(list)?;
+        options.choices(Route::Auto)?;
+        options.check_nvram()?;
+        Ok(options)
+    }
+
+    /// Reads further options.
+    ///
+    /// # Errors
+    /// As [`MountOptions::parse`].
+    pub fn add(&mut self, list: &str) -> Result<(), OptionError> {
+        let mut rules = false;
+        for option in list.split(',').filter(|o| !o.is_empty()) {
+            rules = match option.split_once('=') {
+                // A list of rules has commas of its own.
+                Some(_) if rules && self.add_rule(option) => true,
+                Some((name, value)) => {
+                    self.set_value(option, name, value)?;
+                    name == "journal_rule"
+                }
+                None => {
+                    self.set(option)?;
+                    false
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, option: &str) -> Result<(), OptionError> {
+        match option {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "noload" | "norecovery" => self.no_load = true,
+            "noatime" => self.atime = Some(Atime::No),
+            "relatime" | "atime" | "norelatime" | "nostrictatime" => self.atime = Some(Atime::Relative),
+            "strictatime" => self.atime = Some(Atime::Strict),
+            "nodiratime" => self.no_dir_atime = true,
+            "diratime" => self.no_dir_atime = false,
+            "grpid" | "bsdgroups" => self.grpid = Some(true),
+            "nogrpid" | "sysvgroups" => self.grpid = Some(false),
+            "discard" => self.discard = Some(true),
+            "nodiscard" => self.discard = Some(false),
+            "user_xattr" => self.user_xattr = Some(true),
+            "nouser_xattr" => self.user_xattr = Some(false),
+            "acl" => self.acl = Some(true),
+            "noacl" => self.acl = Some(false),
+            "allow_other" => self.allow_other = Some(true),
+            "noallow_other" | "no_allow_other" => self.allow_other = Some(false),
+            "dev" => self.no_dev = false,
+            "nodev" => self.no_dev = true,
+            "suid" => self.no_suid = false,
+            "nosuid" => self.no_suid = true,
+            "exec" => self.no_exec = false,
+            "noexec" => self.no_exec = true,
+            "user" | "users" => (self.no_dev, self.no_suid, self.no_exec) = (true, true, true),
+            "owner" | "group" => (self.no_dev, self.no_suid) = (true, true),
+            "sync" => self.sync = true,
+            "async" => self.sync = false,
+            "dirsync" => self.dir_sync = true,
+            "nvram_simulated" => self.nvram_simulated = true,
+            "writethrough" => self.write_through = true,
+            "halt_poll" => self.no_halt_poll = false,
+            "nohalt_poll" => self.no_halt_poll = true,
+            "writeback" | "writeback_cache" => self.write_through = false,
+            "nobarrier" => return Err(bad(option, NO_BARRIER)),
+            "journal_async_commit" => return Err(bad(option, "asynchronous commits are read, never written")),
+            "remount" => return Err(bad(option, "a mounted image keeps its options; unmount and mount again")),
+            "minixdf" => return Err(bad(option, "only bsddf is supported")),
+            "quota" | "usrquota" | "grpquota" | "prjquota" => return Err(bad(option, "quotas are not supported")),
+            "dax" => return Err(bad(option, "a file system in user space cannot map the device")),
+            "debug" => return Err(bad(option, "set QUIRE_LOG=debug and use --log or -f instead")),
+            _ if NOTHING_TO_DO.contains(&option) || is_comment(option) => {}
+            _ => return Err(OptionError::Unknown(option.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// One more rule, if it is one: options that have a mode as their value stay what they are.
+    fn add_rule(&mut self, option: &str) -> bool {
+        if option.starts_with("data=") || option.starts_with("adaptive_default=") {
+            return false;
+        }
+        let (Ok(more), Some(rules)) = (ModeRule::parse(option), &mut self.journal_rules) else { return false };
+        rules.extend(more);
+        true
+    }
+
+    fn set_value(&mut self, option: &str, name: &str, value: &str) -> Result<(), OptionError> {
+        match name {
+            "data" => self.data = Some(choice(option, value)?),
+            "record" => self.record = Some(choice(option, value)?),
+            "commit_mode" => self.commit_mode = Some(choice(option, value)?),
+            "checkpoint" => self.checkpoint = Some(choice(option, value)?),
+            "profile" => self.set_choices(choice::<Profile>(option, value)?.choices()),
+            "write_threshold" => self.write_threshold = Some(bytes(option, value)?),
+            "auto_threshold" => self.auto_threshold = Some(bytes(option, value)?),
+            "adaptive_default" => self.adaptive_default = Some(value.parse().map_err(|why: &str| bad(option, why))?),
+            "journal_rule" => self.journal_rules = Some(ModeRule::parse(value).map_err(|why| bad(option, why))?),
+            "errors" => self.on_error = Some(on_error(option, value)?),
+            "data_err" => only(option, value, "ignore")?,
+            "dax" => only(option, value, "never")?,
+            // As in ext4, 0 is the default.
+            "commit" => {
+                let secs = number(option, value)?;
+                self.commit = (secs > 0).then(|| Duration::from_secs(secs.into()));
+            }
+            "barrier" if value == "0" => return Err(bad(option, NO_BARRIER)),
+            "barrier" => only(option, value, "1")?,
+            "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
+            "resuid" => self.reserve_uid = Some(number(option, value)?),
+            "resgid" => self.reserve_gid = Some(number(option, value)?),
+            "journal_path" | "journal_dev" => self.journal_path = Some(journal(name, option, value)?),
+            "nvram" if value.is_empty() => return Err(bad(option, "a path is expected")),
+            "nvram" => self.nvram = Some(value.into()),
+            "nvram_size" => self.nvram_size = Some(nvram_size(option, value)?),
+            "nvram_latency_ns" => self.nvram_latency = number(option, value)?,
+            "offset" => self.offset = bytes(option, value)?,
+            "sizelimit" => self.size_limit = Some(bytes(option, value)?),
+            "sb" => {
+                let why = "only the primary superblock is used; if it is damaged, repair it with e2fsck -b first";
+                return Err(bad(option, why));
+            }
+            _ if NOTHING_TO_DO_WITH_VALUE.contains(&name) || is_comment(name) => {}
+            _ => return Err(OptionError::Unknown(option.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn set_choices(&mut self, c: Choices) {
+        self.data = Some(c.route);
+        self.record = Some(c.record);
+        self.commit_mode = Some(c.commit);
+        self.checkpoint = Some(c.checkpoint);
+    }
+}
+
+/// mount(8)'s comments for itself and others.
+fn is_comment(name: &str) -> bool {
+    ["x-", "X-", "comment"].iter().any(|p| name.starts_with(p))
+}

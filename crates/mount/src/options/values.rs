@@ -1,0 +1,76 @@
+//! Values of options: numbers, sizes, names, devices. An error names the whole option.
+
+use super::{OptionError, bad};
+use quire_device::nvram::NvramMap;
+use quire_layout::superblock::OnError;
+use std::path::PathBuf;
+
+pub(super) fn only(option: &str, value: &str, have: &str) -> Result<(), OptionError> {
+    if value == have { Ok(()) } else { Err(bad(option, format!("this version has only \"{have}\""))) }
+}
+
+/// A value of one of the four choices, or a profile.
+pub(super) fn choice<T: std::str::FromStr<Err = quire_fs::choices::UnknownValue>>(
+    option: &str,
+    value: &str,
+) -> Result<T, OptionError> {
+    value.parse().map_err(|e: quire_fs::choices::UnknownValue| bad(option, e.to_string()))
+}
+
+pub(super) fn on_error(option: &str, value: &str) -> Result<OnError, OptionError> {
+    Ok(match value {
+        "continue" => OnError::Continue,
+        "remount-ro" => OnError::RemountReadOnly,
+        "panic" => OnError::Panic,
+        _ => return Err(bad(option, "continue, remount-ro or panic is expected")),
+    })
+}
+
+pub(super) fn number(option: &str, value: &str) -> Result<u32, OptionError> {
+    value.parse().map_err(|_| {
+        let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+        bad(option, if digits { "the number is too large" } else { "a number is expected" })
+    })
+}
+
+/// A number of bytes: plain, or with K, M, G or T (KiB, MiB, ...).
+pub(super) fn bytes(option: &str, value: &str) -> Result<u64, OptionError> {
+    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match value[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return Err(bad(option, "a size such as 64M is expected")),
+    };
+    let n: u64 = digits.parse().map_err(|_| bad(option, "a size such as 64M is expected"))?;
+    n.checked_mul(1 << shift).ok_or_else(|| bad(option, "the size is too large"))
+}
+
+pub(super) fn nvram_size(option: &str, value: &str) -> Result<u64, OptionError> {
+    let n = bytes(option, value)?;
+    if n < NvramMap::MIN { Err(bad(option, "at least 1M is needed")) } else { Ok(n) }
+}
+
+/// The least memory with which the largest operations still fit.
+const MIN_CACHE: u64 = 4 << 20;
+
+pub(super) fn cache_size(option: &str, value: &str) -> Result<u64, OptionError> {
+    let n = bytes(option, value)?;
+    if n < MIN_CACHE { Err(bad(option, "at least 4M is needed")) } else { Ok(n) }
+}
+
+/// The journal's device: a path, or ext4's device number (hexadecimal or decimal, `major << 8 | minor`).
+pub(super) fn journal(name: &str, option: &str, value: &str) -> Result<PathBuf, OptionError> {
+    if name == "journal_path" {
+        return Ok(value.into());
+    }
+    let number = match value.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => value.parse(),
+    };
+    let n = number.map_err(|_| bad(option, "a device number is expected; for a path use journal_path="))?;
+    let (major, minor) = crate::wire::reply::decode_device(n);
+    Ok(format!("/dev/block/{major}:{minor}").into())
+}
