@@ -36,6 +36,8 @@ pub struct Options {
     pub direct_bytes: usize,
     /// `None`: what the superblock says.
     pub on_error: Option<OnError>,
+    /// File data that could not be written turns the volume read-only, whatever `on_error` says (`data_err=abort`).
+    pub data_error_aborts: bool,
     pub atime: Atime,
     /// Commit what is open at least this often.
     pub commit_interval: Duration,
@@ -49,6 +51,8 @@ pub struct Options {
     pub user_xattr: bool,
     /// POSIX ACLs are on.
     pub acl: bool,
+    /// `statfs` counts what the file system itself takes as space, too (`minixdf`).
+    pub minix_df: bool,
     /// User and group that may take reserved blocks, besides root (`resuid=`, `resgid=`); `None`: what the superblock says.
     pub reserve_uid: Option<u32>,
     pub reserve_gid: Option<u32>,
@@ -71,6 +75,7 @@ impl Default for Options {
             journal_rules: ModeRule::builtin(),
             direct_bytes: 128 << 10,
             on_error: None,
+            data_error_aborts: false,
             atime: Atime::Relative,
             commit_interval: Duration::from_secs(5),
             cache_bytes: 64 << 20,
@@ -78,6 +83,7 @@ impl Default for Options {
             discard: false,
             user_xattr: true,
             acl: true,
+            minix_df: false,
             reserve_uid: None,
             reserve_gid: None,
             mounted_on: String::new(),

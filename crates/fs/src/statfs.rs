@@ -10,7 +10,7 @@ use quire_layout::bytes::le64;
 pub struct StatFs {
     /// Bytes in a block.
     pub block_size: u32,
-    /// Blocks for files and directories: what the file system itself takes is off.
+    /// Blocks for files and directories: what the file system itself takes is off, but with `minix_df`.
     pub blocks: u64,
     pub free: u64,
     /// Free blocks that a user without privilege may take.
@@ -31,7 +31,7 @@ impl Volume {
     pub fn statfs(&self) -> Result<StatFs> {
         self.free_doomed();
         let sb = &self.inner.sb;
-        let space = lock(&self.inner.state).alloc.space(sb, false);
+        let space = lock(&self.inner.state).alloc.space(sb, self.inner.options.minix_df);
         let uuid = sb.uuid();
         Ok(StatFs {
             block_size: u32::try_from(sb.block_size().bytes()).expect("at most 64 KiB"),

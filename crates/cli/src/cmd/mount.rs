@@ -17,10 +17,10 @@ use std::process::ExitCode;
 #[command(
     after_help = "Options (-o), besides those of mount(8): data=none|writeback|ordered|journal|overwrite|auto|adaptive|selective,
 auto_threshold=BYTES, write_threshold=BYTES, adaptive_default=journal|ordered, journal_rule=PATTERN=MODE[,...], errors=continue|remount-ro|panic,
-commit=SECONDS, noload, journal_path=PATH, offset=BYTES, sizelimit=BYTES, cache_size=BYTES, writethrough, nohalt_poll, allow_other,
+data_err=ignore|abort, commit=SECONDS, noload, journal_path=PATH, offset=BYTES, sizelimit=BYTES, cache_size=BYTES, writethrough, nohalt_poll, allow_other,
 profile=auto|rfj|joj|selective|wasteless|single-io|nvj|djfs|djfs4|ext4-none|ext4-writeback|ext4-ordered|ext4-journal, nvram=PATH,
 nvram_simulated, nvram_size=BYTES, nvram_latency_ns=NS, record=block|range=data|range|delta, commit_mode=barrier|checksum|nvram,
-checkpoint=lazy|regions:N, noatime, nodiratime, discard, noacl, nouser_xattr, grpid, resuid=UID, resgid=GID, ...
+checkpoint=lazy|regions:N, noatime, nodiratime, discard, noacl, nouser_xattr, grpid, minixdf, resuid=UID, resgid=GID, ...
 
 The default is data=auto, unless the superblock says something else. Its log is Quire's own: after a crash, mount again or run
 quire recover before other tools. With data=ordered, writeback, journal or overwrite the log is jbd2's.

@@ -65,12 +65,15 @@ impl Volume {
         }
     }
 
-    /// Data of a file could not be written: the file remembers it (F6), the volume does what `errors=` says.
+    /// Data of a file could not be written: the file remembers it (F6), the volume does what `errors=` and `data_err=` say.
     pub(super) fn data_failed(&self, ino: Ino, e: &Error) {
         tracing::error!(%ino, "data could not be written: {e}");
         self.inner.files.set_error(ino, e);
         if let Error::Device(_) = e {
             self.note_error(e);
+            if self.inner.options.data_error_aborts {
+                self.inner.turn_read_only("file data could not be written (data_err=abort)");
+            }
         }
     }
 }

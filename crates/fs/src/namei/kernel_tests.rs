@@ -170,9 +170,13 @@ fn the_kernel_sees_what_we_made() {
         let image = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(image.path(), t.device.snapshot()).unwrap();
         let Some(m) = Mounted::new("the_kernel_sees_what_we_made", image.path(), "ro,noatime") else { return };
-        let v = TestVolume::on(t.device.snapshot(), Options { read_only: true, ..Options::default() }).volume;
+        let read_only = Options { read_only: true, ..Options::default() };
+        let v = TestVolume::on(t.device.snapshot(), read_only.clone()).volume;
         assert!(same_tree(&v, Ino::ROOT, m.at.path()) > 200);
         same_statfs(&v, m.at.path());
+        run("mount", &["-o", "remount,minixdf", m.at.path().to_str().unwrap()]);
+        let minix = Options { minix_df: true, ..read_only };
+        same_statfs(&TestVolume::on(t.device.snapshot(), minix).volume, m.at.path());
     }
 }
 

@@ -33,6 +33,8 @@ pub struct MountOptions {
     pub adaptive_default: Option<FileMode>,
     pub journal_rules: Option<Vec<ModeRule>>,
     pub on_error: Option<OnError>,
+    /// Data that could not be written turns the mount read-only.
+    pub data_error_aborts: bool,
     pub atime: Option<Atime>,
     /// Reading a directory does not count as access.
     pub no_dir_atime: bool,
@@ -46,6 +48,8 @@ pub struct MountOptions {
     pub reserve_uid: Option<u32>,
     pub reserve_gid: Option<u32>,
     pub acl: Option<bool>,
+    /// What the file system itself takes counts as space.
+    pub minix_df: bool,
     /// The journal's device.
     pub journal_path: Option<PathBuf>,
     /// The memory that holds the journal.
@@ -157,6 +161,7 @@ impl MountOptions {
             adaptive_default: self.adaptive_default.unwrap_or(fallback.adaptive_default),
             journal_rules: self.journal_rules.clone().unwrap_or_else(|| fallback.journal_rules.clone()),
             on_error: self.on_error,
+            data_error_aborts: self.data_error_aborts,
             atime: self.atime.unwrap_or(Atime::Relative),
             commit_interval: self.commit.unwrap_or(fallback.commit_interval),
             cache_bytes: self.cache_bytes.unwrap_or(fallback.cache_bytes),
@@ -167,6 +172,7 @@ impl MountOptions {
             reserve_uid: self.reserve_uid,
             reserve_gid: self.reserve_gid,
             acl: self.acl.unwrap_or(true),
+            minix_df: self.minix_df,
             mounted_on: mounted_on.to_owned(),
             ..fallback
         };

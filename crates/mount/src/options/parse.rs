@@ -1,6 +1,6 @@
 //! The list after `-o`, option by option.
 
-use super::values::{bytes, cache_size, choice, journal, number, nvram_size, on_error, only};
+use super::values::{bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, only};
 use super::{MountOptions, OptionError, bad};
 use quire_fs::ModeRule;
 use quire_fs::choices::{Choices, Profile};
@@ -54,7 +54,6 @@ const NOTHING_TO_DO: &[&str] = &[
     "nomblk_io_submit",
     "orlov",
     "oldalloc",
-    "bsddf",
     "quiet",
     "i_version",
     "noquota",
@@ -130,6 +129,8 @@ impl MountOptions {
             "nodiscard" => self.discard = Some(false),
             "user_xattr" => self.user_xattr = Some(true),
             "nouser_xattr" => self.user_xattr = Some(false),
+            "minixdf" => self.minix_df = true,
+            "bsddf" => self.minix_df = false,
             "acl" => self.acl = Some(true),
             "noacl" => self.acl = Some(false),
             "allow_other" => self.allow_other = Some(true),
@@ -153,7 +154,6 @@ impl MountOptions {
             "nobarrier" => return Err(bad(option, NO_BARRIER)),
             "journal_async_commit" => return Err(bad(option, "asynchronous commits are read, never written")),
             "remount" => return Err(bad(option, "a mounted image keeps its options; unmount and mount again")),
-            "minixdf" => return Err(bad(option, "only bsddf is supported")),
             "quota" | "usrquota" | "grpquota" | "prjquota" => return Err(bad(option, "quotas are not supported")),
             "dax" => return Err(bad(option, "a file system in user space cannot map the device")),
             "debug" => return Err(bad(option, "set QUIRE_LOG=debug and use --log or -f instead")),
@@ -185,7 +185,7 @@ impl MountOptions {
             "adaptive_default" => self.adaptive_default = Some(value.parse().map_err(|why: &str| bad(option, why))?),
             "journal_rule" => self.journal_rules = Some(ModeRule::parse(value).map_err(|why| bad(option, why))?),
             "errors" => self.on_error = Some(on_error(option, value)?),
-            "data_err" => only(option, value, "ignore")?,
+            "data_err" => self.data_error_aborts = data_error(option, value)?,
             "dax" => only(option, value, "never")?,
             // As in ext4, 0 is the default.
             "commit" => {

@@ -20,6 +20,8 @@ fn ext4_names_are_understood() {
     assert_eq!((o.atime, o.no_dir_atime, o.grpid), (Some(Atime::No), true, Some(true)));
     assert_eq!((o.discard, o.acl, o.user_xattr), (Some(false), Some(false), Some(false)));
     assert_eq!(parse("commit=0").commit, None);
+    assert!(parse("data_err=abort").data_error_aborts && !parse("data_err=abort,data_err=ignore").data_error_aborts);
+    assert!(parse("minixdf").minix_df && !parse("minixdf,bsddf").minix_df);
     let o = parse(
         "data=adaptive,record=block,commit_mode=barrier,journal_rule=*.db=journal,*-wal=ordered,adaptive_default=ordered,ro",
     );
@@ -79,6 +81,7 @@ fn what_cannot_be_had_is_refused_by_name() {
         "checkpoint=regions",
         "profile=fast",
         "errors=ignore",
+        "data_err=panic",
         "sb=32768",
         "journal_async_commit",
         "resuid=x",

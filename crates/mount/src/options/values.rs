@@ -26,6 +26,15 @@ pub(super) fn on_error(option: &str, value: &str) -> Result<OnError, OptionError
     })
 }
 
+/// True for `abort`.
+pub(super) fn data_error(option: &str, value: &str) -> Result<bool, OptionError> {
+    match value {
+        "abort" => Ok(true),
+        "ignore" => Ok(false),
+        _ => Err(bad(option, "abort or ignore is expected")),
+    }
+}
+
 pub(super) fn number(option: &str, value: &str) -> Result<u32, OptionError> {
     value.parse().map_err(|_| {
         let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());

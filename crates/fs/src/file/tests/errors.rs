@@ -49,6 +49,22 @@ fn a_failed_data_write_is_told_again_and_again() {
     }
 }
 
+/// `data_err=abort`: with data lost nothing is written any more, though `errors=continue`.
+#[test]
+fn a_failed_data_write_ends_the_volume_if_asked_to() {
+    for aborts in [false, true] {
+        let o = Options { on_error: Some(OnError::Continue), data_error_aborts: aborts, ..options(Route::Ordered) };
+        let b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 2, o);
+        let v = &b.volume;
+        v.write(file(0), 0, &[6; 9000], WriteFlags::default()).unwrap();
+        b.device.inner().inject(Fault { times: Some(2), ..fault(IoOp::Write, Region::Data) });
+        v.sync().unwrap_err();
+        let more = v.write(file(1), 0, &[7; 10], WriteFlags::default()).and_then(|_| v.fsync(file(1), false));
+        assert!(if aborts { matches!(more, Err(Error::ReadOnly(_))) } else { more.is_ok() }, "{more:?}");
+        assert!(aborts || v.close().is_err());
+    }
+}
+
 /// An error among the writes of many files hits only the file whose write it is.
 #[test]
 fn an_error_is_told_of_the_right_file() {
