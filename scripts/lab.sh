@@ -1,6 +1,6 @@
 #!/bin/bash
 # The laboratory: the papers' experiments in a short form, or with FULL=1 as the papers have them: scripts/lab.sh [STUDY...]. See docs/lab.md.
-# Studies in virtual time (okeanos, fileserver, isolation) run anywhere; sqlite needs root. The last lines say how many claims are held.
+# Studies in virtual time run anywhere; sqlite and latency need root. The last lines say how many claims are held.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 scripts/setup.sh
 [ -x "$LAB" ] || die "no $LAB: run make first"
@@ -20,14 +20,30 @@ study() {
 				if full; then "$LAB" sqlite --device $device --rounds 5 --figure4
 				else "$LAB" sqlite --device $device --rounds 3 --small 100 --large 3000 --figure4; fi
 			done ;;
+		latency)
+			[ "$(id -u)" = 0 ] || { say "skipped latency: needs root"; return; }
+			"$LAB" latency --rounds "$(full && echo 5 || echo 3)" ;;
+		randwrite)
+			if full; then "$LAB" randwrite --files 2048 --seconds 20
+			else "$LAB" randwrite --files 256 --seconds 2 --journal-mib 32; fi ;;
 		table1)
-			if full; then "$LAB" table1
-			else "$LAB" table1 --warehouses 1 --divide 10 --transactions 2000 --mib 1024 --journal-mib 64; fi ;;
-		*) die "$1: want okeanos, fileserver, isolation, sqlite or table1" ;;
+			for grain in statement transaction; do
+				if full; then "$LAB" table1 --grain $grain
+				else "$LAB" table1 --grain $grain --warehouses 1 --divide 4 --transactions 2000 --on-devices 100 --journal-mib 32; fi
+			done ;;
+		figure8)
+			for grain in statement transaction; do
+				if full; then "$LAB" figure8 --grain $grain --in-memory
+				else "$LAB" figure8 --grain $grain --in-memory --warehouses 1 --divide 4 --transactions 2000 --on-devices 100; fi
+			done ;;
+		figure9)
+			if full; then "$LAB" figure9 --grain statement
+			else "$LAB" figure9 --grain statement --warehouses 1 --divide 4 --transactions 2000 --on-devices 100; fi ;;
+		*) die "$1: want okeanos, fileserver, isolation, sqlite, latency, randwrite, table1, figure8 or figure9" ;;
 	esac
 }
 
-[ $# -gt 0 ] || set -- okeanos fileserver isolation sqlite table1
+[ $# -gt 0 ] || set -- okeanos fileserver isolation sqlite latency randwrite table1 figure8 figure9
 for name in "$@"; do
 	say "=== $name"
 	study "$name" | tee -a "$out"

@@ -46,6 +46,7 @@ pub use namei::RenameFlags;
 pub use op::Op;
 pub use open::{Devices, first_superblock};
 pub use options::Options;
+pub use quire_journal::JournalStats;
 pub use statfs::StatFs;
 pub use volume::{Batch, Volume};
 pub use xattr::XattrFlags;

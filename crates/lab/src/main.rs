@@ -11,7 +11,7 @@ use quire_lab::bench;
 use quire_lab::mounter::Mounter;
 use quire_lab::powercut;
 use quire_lab::served::{Kind as DeviceKind, Served};
-use quire_lab::studies::{fileserver, isolation, okeanos, sqlite, table1};
+use quire_lab::studies::{self, fileserver, isolation, latency, okeanos, randwrite, sqlite, table1};
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
 use quire_lab::work::{append, bank, end, storm, tpcc};
@@ -130,6 +130,9 @@ enum What {
         /// Bytes of SQLite's pages
         #[arg(long, default_value_t = 4096)]
         page: u32,
+        /// What SQLite commits at once
+        #[arg(long, default_value = "transaction")]
+        grain: tpcc::Grain,
         /// How many transactions to run
         #[arg(long, default_value_t = 1000)]
         transactions: u64,
@@ -211,31 +214,52 @@ enum What {
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         work: PathBuf,
     },
-    /// DJFS, table 1: flushes and journal writes of TPC-C on SQLite, for each way to keep the journal
+    /// DJFS: one 4 KiB overwrite and fsync with the journal in NVRAM; library, FUSE, and the kernel's data=journal, all in memory (root)
     ///
-    /// Example: quire-lab table1 --warehouses 2 --divide 10 --transactions 2000
-    Table1 {
-        #[arg(long, default_value_t = 10)]
-        warehouses: u32,
-        /// Customers and items are divided by this
-        #[arg(long, default_value_t = 1)]
-        divide: u32,
-        #[arg(long, default_value_t = 20_000)]
-        transactions: u64,
-        /// Bytes of SQLite's pages; 1024 was its default at the time of the paper
-        #[arg(long, default_value_t = 1024)]
-        page: u32,
-        /// Size of the image, in MiB
-        #[arg(long, default_value_t = 4096)]
-        mib: u64,
-        /// Size of each journal, in MiB
-        #[arg(long, default_value_t = 128)]
-        journal_mib: u64,
-        #[arg(long, default_value_os_t = std::env::temp_dir())]
-        work: PathBuf,
-        /// Where the simulated NVRAM is made
+    /// Example: quire-lab latency --rounds 3
+    Latency {
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        #[arg(long, default_value_t = 5000)]
+        writes: u32,
+        /// A directory in memory
         #[arg(long, default_value = "/dev/shm")]
         memory: PathBuf,
+    },
+    /// DJFS, figures 2, 3 and 7: random 4 KiB writes with an fsync never, every 64, 32 .. 1, in virtual time
+    ///
+    /// Example: quire-lab randwrite --files 1024 --seconds 6
+    Randwrite {
+        /// Files of 1 MiB; about six times as much memory is needed
+        #[arg(long, default_value_t = 1024)]
+        files: u64,
+        /// Virtual time that is measured
+        #[arg(long, default_value_t = 6.0)]
+        seconds: f64,
+        #[arg(long, default_value_t = 128)]
+        journal_mib: u64,
+    },
+    /// DJFS, table 1: flushes and journal writes of TPC-C on SQLite, for each way to keep the journal
+    ///
+    /// Example: quire-lab table1 --warehouses 1 --divide 10 --transactions 1000 --on-devices 100
+    Table1 {
+        #[command(flatten)]
+        work: TpccStudy,
+    },
+    /// DJFS, figure 8: TPC-C on SQLite, how fast with each way to keep the journal
+    ///
+    /// Example: quire-lab figure8 --warehouses 1 --grain statement
+    Figure8 {
+        #[command(flatten)]
+        work: TpccStudy,
+        /// Also on tmpfs and on a mount in memory, in real time
+        #[arg(long)]
+        in_memory: bool,
+    },
+    /// DJFS, figure 9: the same with NVRAM that is 0 to 40 ns a cache line slower
+    Figure9 {
+        #[command(flatten)]
+        work: TpccStudy,
     },
     /// Make a tree from a seed
     Tree {
@@ -250,6 +274,39 @@ enum What {
     },
     /// Compare two trees: types, modes, owners, links, sizes, blocks, times, xattrs, contents
     Diff { left: PathBuf, right: PathBuf },
+}
+
+/// TPC-C on modelled devices.
+#[derive(clap::Args)]
+struct TpccStudy {
+    #[arg(long, default_value_t = 10)]
+    warehouses: u32,
+    /// Customers and items are divided by this
+    #[arg(long, default_value_t = 1)]
+    divide: u32,
+    /// What SQLite commits at once; "statement" is what the paper's figures for ext4-journal come from
+    #[arg(long, default_value = "transaction")]
+    grain: tpcc::Grain,
+    /// Bytes of SQLite's pages; 1024 was its default at the time of the paper
+    #[arg(long, default_value_t = 1024)]
+    page: u32,
+    /// How many, where the journal is in NVRAM
+    #[arg(long, default_value_t = 20_000)]
+    transactions: u64,
+    /// How many, where it is on a device
+    #[arg(long, default_value_t = 2000)]
+    on_devices: u64,
+    /// Size of each journal, in MiB
+    #[arg(long, default_value_t = 128)]
+    journal_mib: u64,
+}
+
+impl TpccStudy {
+    fn plan(&self) -> studies::tpcc::Plan {
+        let scale = tpcc::Scale { page: self.page, ..tpcc::Scale::divided(self.warehouses, self.divide) };
+        let (transactions, on_devices) = (self.transactions, self.on_devices);
+        studies::tpcc::Plan { scale, grain: self.grain, transactions, on_devices, journal_mib: self.journal_mib }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -323,7 +380,7 @@ fn main() -> Result<()> {
             }
             bench::measure(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
         }
-        What::Tpcc { what, dir, journal, warehouses, divide, seed, page, transactions, seconds } => {
+        What::Tpcc { what, dir, journal, warehouses, divide, seed, page, grain, transactions, seconds } => {
             let db = dir.join("tpcc.db");
             match what {
                 TpccWhat::Load => {
@@ -334,7 +391,7 @@ fn main() -> Result<()> {
                 TpccWhat::Run => {
                     let time = seconds.map(|seconds| tpcc::Limit::Time(Duration::from_secs_f64(seconds)));
                     let limit = time.unwrap_or(tpcc::Limit::Transactions(transactions));
-                    println!("{}", tpcc::run(&db, journal, seed, limit)?);
+                    println!("{}", tpcc::run(&db, journal, grain, seed, limit)?);
                 }
             }
         }
@@ -359,10 +416,15 @@ fn main() -> Result<()> {
                 isolation::study_mounts(&DeviceKind::Modelled { name, model }, &mounter, work, &dir)?;
             }
         }
-        What::Table1 { warehouses, divide, transactions, page, mib, journal_mib, work, memory } => {
-            let scale = tpcc::Scale { page, ..tpcc::Scale::divided(warehouses, divide) };
-            table1::print(&table1::Plan { scale, transactions, mib, journal_mib, work, memory })?;
+        What::Latency { rounds, writes, memory } => {
+            latency::study(&latency::Plan { rounds, writes, memory })?;
         }
+        What::Randwrite { files, seconds, journal_mib } => {
+            randwrite::study(randwrite::Work { files, time: Duration::from_secs_f64(seconds), journal_mib })?;
+        }
+        What::Table1 { work } => drop(table1::study(&work.plan())?),
+        What::Figure8 { work, in_memory } => drop(studies::tpcc::figure8(&work.plan(), in_memory)?),
+        What::Figure9 { work } => drop(studies::tpcc::figure9(&work.plan())?),
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;
         }

@@ -14,7 +14,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use quire_device::sync::Arc;
-use quire_device::{Clock, Counted, DeviceStats, MemDevice, Model, Modelled, Region, VirtualThreads};
+use quire_device::{
+    Clock, Counted, DeviceStats, MemDevice, Model, Modelled, Nvram, NvramFigures, NvramMap, NvramOptions,
+    Region, VirtualThreads,
+};
 use quire_fs::file::Step;
 use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume};
 use quire_layout::Ino;
@@ -45,6 +48,8 @@ pub struct Plan {
     pub journal_mib: u64,
     /// On a device of its own, of the same model.
     pub external: bool,
+    /// In NVRAM, of the journal's size, where each cache line that is stored takes so long.
+    pub nvram: Option<Duration>,
     /// What mke2fs is told besides.
     pub mke2fs: Vec<String>,
     pub options: Options,
@@ -55,7 +60,7 @@ impl Plan {
     #[must_use]
     pub fn new(model: Model, profile: Profile) -> Self {
         let options = Options { atime: quire_fs::options::Atime::No, ..Options::default() }.with(profile.choices());
-        Plan { model, mib: 512, spare_mib: 0, journal_mib: 64, external: false, mke2fs: Vec::new(), options }
+        Plan { model, mib: 512, spare_mib: 0, journal_mib: 64, external: false, nvram: None, mke2fs: Vec::new(), options }
     }
 }
 
@@ -97,6 +102,46 @@ pub struct Traffic {
     pub fs: u64,
     pub writes: u64,
     pub flushes: u64,
+    /// Writes with FUA.
+    pub fua: u64,
+}
+
+/// Memory whose stores take time, and whose identities are the same in every run.
+struct Timed {
+    memory: NvramMap,
+    line: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl Nvram for Timed {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn fresh_uuid(&self) -> [u8; 16] {
+        *b"Quire's NVRAM 01"
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) {
+        self.memory.read(at, buf);
+    }
+
+    fn store(&self, at: u64, bytes: &[u8]) {
+        let before = self.memory.figures().lines;
+        self.memory.store(at, bytes);
+        let lines = self.memory.figures().lines - before;
+        if !self.line.is_zero() {
+            self.clock.sleep_until(self.clock.monotonic() + self.line * u32::try_from(lines).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn fence(&self) {
+        self.memory.fence();
+    }
+
+    fn figures(&self) -> NvramFigures {
+        self.memory.figures()
+    }
 }
 
 impl Rig {
@@ -106,8 +151,29 @@ impl Rig {
     /// mke2fs is missing or refuses, the mount fails.
     pub fn new(plan: &Plan) -> Result<Self> {
         let dir = tempfile::tempdir()?;
-        let images = images(plan, dir.path())?;
-        Self::on(plan, images.into_iter().map(|bytes| Arc::new(MemDevice::new(bytes))).collect())
+        Self::over(plan, images(plan, dir.path())?)
+    }
+
+    /// Mounts devices with these contents: the file system's, and the journal's if it has one of its own.
+    ///
+    /// # Errors
+    /// The mount fails.
+    pub fn over(plan: &Plan, contents: Vec<Vec<u8>>) -> Result<Self> {
+        Self::on(plan, contents.into_iter().map(|bytes| Arc::new(MemDevice::new(bytes))).collect())
+    }
+
+    /// Makes the images and has `fill` put something on them, in order mode and no time; what they hold then.
+    ///
+    /// # Errors
+    /// As [`Rig::new`], or `fill`'s.
+    pub fn filled(plan: &Plan, fill: impl FnOnce(&Rig) -> Result<()>) -> Result<Vec<Vec<u8>>> {
+        let free = Plan { model: Model::default(), nvram: None, ..plan.clone() };
+        let rig = Rig::new(&Plan { options: free.options.clone().with(Profile::Ext4Ordered.choices()), ..free })?;
+        fill(&rig)?;
+        rig.volume.close()?;
+        let memory = rig.memory;
+        drop((rig.volume, rig.fs, rig.journal));
+        Ok(memory.iter().map(|m| m.snapshot()).collect())
     }
 
     fn on(plan: &Plan, memory: Vec<Arc<MemDevice>>) -> Result<Self> {
@@ -119,7 +185,18 @@ impl Rig {
         };
         let fs = disk(&memory[0]);
         let journal = memory.get(1).map(disk);
-        let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|d| d as Arc<_>), nvram: None };
+        let nvram = match plan.nvram {
+            None => None,
+            Some(line) => {
+                let memory = Path::new("/dev/shm");
+                let dir = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
+                let how = NvramOptions { simulated: true, size: Some(plan.journal_mib << 20), ..NvramOptions::default() };
+                // The mapping stays when the file's name has gone.
+                let memory = NvramMap::open(dir.path().join("nvram"), how)?;
+                Some(Arc::new(Timed { memory, line, clock: clock.clone() }) as Arc<dyn Nvram>)
+            }
+        };
+        let devices = Devices { fs: fs.clone(), journal: journal.clone().map(|d| d as Arc<_>), nvram };
         let volume = Volume::open(devices, clock.clone(), plan.options.clone())?;
         Ok(Rig { world, volume, fs, journal, memory, plan: plan.clone() })
     }
@@ -162,6 +239,7 @@ impl Rig {
             for region in Region::ALL {
                 let w = d.region(region).writes;
                 t.writes += w.count;
+                t.fua += d.region(region).fua.count;
                 match region {
                     Region::Log | Region::LogSuperblock => t.journal += w.bytes,
                     _ => t.fs += w.bytes,

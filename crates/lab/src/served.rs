@@ -137,6 +137,16 @@ impl Looped {
         Ok(Looped { device: PathBuf::from(said.trim()), served })
     }
 
+    /// Of a file, through the page cache that holds it: for files in memory.
+    ///
+    /// # Errors
+    /// Not root, no loop device.
+    pub fn buffered(file: &Path) -> Result<Self> {
+        ensure!(is_root(), "loop devices need root");
+        let said = run_tool("losetup", ["--find", "--show", text(file)])?;
+        Ok(Looped { device: PathBuf::from(said.trim()), served: None })
+    }
+
     #[must_use]
     pub fn device(&self) -> &Path {
         &self.device

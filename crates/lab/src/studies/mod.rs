@@ -5,12 +5,18 @@
 //! - [`fileserver`]: RFJ's file server on a 7,200 rpm disk.
 //! - [`sqlite`]: JoJ's 24 cases, on mounts.
 //! - [`isolation`]: one thread's fsync beside another's stream.
-//! - [`table1`]: what TPC-C on SQLite makes a journal do; on a mount, by counts.
+//! - [`latency`]: one small durable write, journaled in NVRAM; in memory, through library, FUSE and kernel.
+//! - [`randwrite`]: DJFS' random writes, with an fsync never to always.
+//! - [`tpcc`], [`table1`]: DJFS' TPC-C on SQLite on the library ([`crate::work::vfs`]): how fast, and what the journal does.
 
 pub mod claims;
 pub mod fileserver;
 pub mod isolation;
+pub mod latency;
 pub mod okeanos;
+pub mod randwrite;
 pub mod sqlite;
 pub mod streams;
 pub mod table1;
+pub mod tpcc;
+pub mod ways;

@@ -28,17 +28,20 @@ pub struct Plan {
 }
 
 /// The competitors if none are named.
-pub const DEFAULT: [&str; 8] = [
+pub const DEFAULT: [&str; 9] = [
     "quire:profile=ext4-none",
     "quire:profile=ext4-ordered",
     "quire:profile=ext4-journal",
     "quire:profile=single-io",
     "quire:profile=joj",
     "quire:profile=auto",
+    "quire:profile=djfs",
     "kernel:data=ordered",
     "kernel:data=journal",
 ];
 
+/// Profiles that get an NVRAM in memory.
+const NVRAM: [&str; 3] = ["profile=nvj", "profile=djfs", "profile=djfs4"];
 /// Operations to a small and to a large transaction.
 const OPERATIONS: [u64; 2] = [1, 1000];
 const IMAGE_MIB: u64 = 1024;
@@ -128,7 +131,13 @@ fn rounds(plan: &Plan, series: &[Series], disk: &Looped, dir: &std::path::Path) 
 fn one(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) -> Result<Vec<f64>> {
     let options = "lazy_itable_init=0,lazy_journal_init=0";
     run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options, text(disk.device())])?;
-    let mounted = series.mounter.with("noatime").mount(disk.device(), &dir.join("mnt"))?;
+    let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
+    let mut mounter = series.mounter.with("noatime");
+    if NVRAM.iter().any(|profile| series.mounter.options.split(',').any(|o| o == *profile)) {
+        let nvram = memory.path().join("nvram");
+        mounter = mounter.with(&format!("nvram={},nvram_simulated,nvram_size=128M", text(&nvram)));
+    }
+    let mounted = mounter.mount(disk.device(), &dir.join("mnt"))?;
     let mut times = Vec::new();
     for protection in &series.protections {
         for (operations, rows) in OPERATIONS.into_iter().zip([plan.small, plan.large]) {
@@ -236,6 +245,11 @@ fn claims(plan: &Plan, mounters: &[Mounter], cases: &[Case], measured: &Times) -
         let r = ratio(auto, &ordered);
         claims.push(Claim::at_most("auto / kernel data=ordered, small", mean_of(cases, &r, OPERATIONS[0]), small));
         claims.push(Claim::at_most("auto / kernel data=ordered, large", mean_of(cases, &r, OPERATIONS[1]), large));
+    }
+    if let (Some(djfs), Some(ordered)) = (of("quire:profile=djfs"), of("kernel:data=ordered")) {
+        let limit = if plan.kind == Kind::Own { 0.12 } else { 0.03 };
+        let small = mean_of(cases, &ratio(&djfs, &ordered), OPERATIONS[0]);
+        claims.push(Claim::at_most("djfs / kernel data=ordered, small", small, limit));
     }
     if let (Some(auto), Some(journal)) = (&auto, of("kernel:data=journal")) {
         let worst = ratio(auto, &journal).into_iter().fold(0.0, f64::max);

@@ -7,6 +7,7 @@ pub mod bank;
 pub mod sqlite;
 pub mod storm;
 pub mod tpcc;
+pub mod vfs;
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -7,6 +7,7 @@ mod direct;
 mod errors;
 mod journal_flag;
 mod model;
+mod nvram;
 mod reserve;
 mod routes;
 mod space;

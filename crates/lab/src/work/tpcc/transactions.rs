@@ -1,11 +1,11 @@
-//! The five transactions (TPC-C, clauses 2.4 to 2.8), each a transaction of SQLite.
+//! The five transactions (TPC-C, clauses 2.4 to 2.8), each a transaction of SQLite, or each of their statements one.
 
 use anyhow::{Context, Result};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::draw::Draw;
 use super::load::LOADED_AT;
-use super::{DISTRICTS, Scale};
+use super::{DISTRICTS, Grain, Scale};
 
 /// A transaction of the mix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,14 +43,15 @@ enum Wanted {
 #[derive(Debug)]
 pub(super) struct Terminal {
     scale: Scale,
+    grain: Grain,
     draw: Draw,
     /// The date of the next transaction: a second for each, so that a run depends on its seed alone.
     date: i64,
 }
 
 impl Terminal {
-    pub(super) fn new(scale: Scale, draw: Draw) -> Self {
-        Self { scale, draw, date: LOADED_AT }
+    pub(super) fn new(scale: Scale, grain: Grain, draw: Draw) -> Self {
+        Self { scale, grain, draw, date: LOADED_AT }
     }
 
     /// The mix of 5.2.3: 45, 43, 4, 4 and 4 per cent.
@@ -66,25 +67,32 @@ impl Terminal {
 
     pub(super) fn transaction(&mut self, connection: &mut Connection, kind: Kind) -> Result<Done> {
         self.date += 1;
+        if self.grain == Grain::Statement {
+            return self.on(connection, kind);
+        }
         let behaviour = match kind {
             Kind::OrderStatus | Kind::StockLevel => TransactionBehavior::Deferred,
             Kind::NewOrder | Kind::Payment | Kind::Delivery => TransactionBehavior::Immediate,
         };
         let on = connection.transaction_with_behavior(behaviour)?;
-        let w = self.draw.within(1, self.scale.warehouses);
-        let done = match kind {
-            Kind::NewOrder => self.new_order(&on, w),
-            Kind::Payment => self.payment(&on, w),
-            Kind::OrderStatus => self.order_status(&on, w),
-            Kind::Delivery => self.delivery(&on, w),
-            Kind::StockLevel => self.stock_level(&on, w),
-        };
-        let done = done.with_context(|| format!("{kind:?}"))?;
+        let done = self.on(&on, kind)?;
         match done {
             Done::Committed => on.commit()?,
             Done::RolledBack => on.rollback()?,
         }
         Ok(done)
+    }
+
+    fn on(&mut self, on: &Connection, kind: Kind) -> Result<Done> {
+        let w = self.draw.within(1, self.scale.warehouses);
+        let done = match kind {
+            Kind::NewOrder => self.new_order(on, w),
+            Kind::Payment => self.payment(on, w),
+            Kind::OrderStatus => self.order_status(on, w),
+            Kind::Delivery => self.delivery(on, w),
+            Kind::StockLevel => self.stock_level(on, w),
+        };
+        done.with_context(|| format!("{kind:?}"))
     }
 
     fn district(&mut self) -> u32 {
@@ -100,10 +108,14 @@ impl Terminal {
         }
     }
 
-    fn new_order(&mut self, on: &Transaction<'_>, w: u32) -> Result<Done> {
+    fn new_order(&mut self, on: &Connection, w: u32) -> Result<Done> {
         let (d, c) = (self.district(), self.draw.customer(self.scale.customers));
         let lines = self.draw.within(5, 15);
         let missing = self.draw.percent(1);
+        if missing && self.grain == Grain::Statement {
+            // Nothing could be taken back.
+            return Ok(Done::RolledBack);
+        }
         let tax: i64 = one(on, "select w_tax from warehouse where w_id = ?", [w])?;
         let (district_tax, o): (i64, i64) = on
             .prepare_cached("select d_tax, d_next_o_id from district where d_w_id = ? and d_id = ?")?
@@ -146,7 +158,7 @@ impl Terminal {
         if other >= w { other + 1 } else { other }
     }
 
-    fn payment(&mut self, on: &Transaction<'_>, w: u32) -> Result<Done> {
+    fn payment(&mut self, on: &Connection, w: u32) -> Result<Done> {
         let (d, amount) = (self.district(), i64::from(self.draw.within(100, 500_000)));
         let remote = self.scale.warehouses > 1 && self.draw.percent(15);
         let (cw, cd) = if remote { (self.other(w), self.district()) } else { (w, d) };
@@ -177,7 +189,7 @@ impl Terminal {
         Ok(Done::Committed)
     }
 
-    fn order_status(&mut self, on: &Transaction<'_>, w: u32) -> Result<Done> {
+    fn order_status(&mut self, on: &Connection, w: u32) -> Result<Done> {
         let (d, wanted) = (self.district(), self.wanted());
         let c = find(on, w, d, &wanted)?;
         let last: i64 =
@@ -193,7 +205,7 @@ impl Terminal {
     }
 
     /// All districts of a warehouse in one transaction, as the specification's deferred one may be run (2.7.2).
-    fn delivery(&mut self, on: &Transaction<'_>, w: u32) -> Result<Done> {
+    fn delivery(&mut self, on: &Connection, w: u32) -> Result<Done> {
         let carrier = self.draw.within(1, 10);
         for d in 1..=DISTRICTS {
             let oldest: Option<i64> =
@@ -229,7 +241,7 @@ impl Terminal {
         Ok(Done::Committed)
     }
 
-    fn stock_level(&mut self, on: &Transaction<'_>, w: u32) -> Result<Done> {
+    fn stock_level(&mut self, on: &Connection, w: u32) -> Result<Done> {
         let (d, threshold) = (self.district(), self.draw.within(10, 20));
         let next: i64 = one(on, "select d_next_o_id from district where d_w_id = ? and d_id = ?", [w, d])?;
         on.prepare_cached(
@@ -242,7 +254,7 @@ impl Terminal {
 }
 
 /// Takes `quantity` of an item from a warehouse's stock, and returns the district's information.
-fn take_from_stock(on: &Transaction<'_>, item: u32, w: u32, d: u32, quantity: u32, remote: bool) -> Result<String> {
+fn take_from_stock(on: &Connection, item: u32, w: u32, d: u32, quantity: u32, remote: bool) -> Result<String> {
     let (there, info): (i64, String) = on
         .prepare_cached(&format!("select s_quantity, s_dist_{d:02} from stock where s_w_id = ? and s_i_id = ?"))?
         .query_row([w, item], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -258,7 +270,7 @@ fn take_from_stock(on: &Transaction<'_>, item: u32, w: u32, d: u32, quantity: u3
 }
 
 /// A customer's number: of several with the same last name the one in the middle, by first name (2.5.2.2).
-fn find(on: &Transaction<'_>, w: u32, d: u32, wanted: &Wanted) -> Result<u32> {
+fn find(on: &Connection, w: u32, d: u32, wanted: &Wanted) -> Result<u32> {
     let name = match wanted {
         Wanted::Id(id) => return Ok(*id),
         Wanted::Name(name) => name,
@@ -269,11 +281,11 @@ fn find(on: &Transaction<'_>, w: u32, d: u32, wanted: &Wanted) -> Result<u32> {
     ids.get(ids.len().div_ceil(2).saturating_sub(1)).copied().with_context(|| format!("no customer {name} in {w}.{d}"))
 }
 
-fn one<T: rusqlite::types::FromSql, const N: usize>(on: &Transaction<'_>, sql: &str, of: [u32; N]) -> Result<T> {
+fn one<T: rusqlite::types::FromSql, const N: usize>(on: &Connection, sql: &str, of: [u32; N]) -> Result<T> {
     Ok(on.prepare_cached(sql)?.query_row(rusqlite::params_from_iter(of), |row| row.get(0))?)
 }
 
-fn exec(on: &Transaction<'_>, sql: &str, of: &[&dyn rusqlite::ToSql]) -> Result<()> {
+fn exec(on: &Connection, sql: &str, of: &[&dyn rusqlite::ToSql]) -> Result<()> {
     on.prepare_cached(sql)?.execute(of)?;
     Ok(())
 }

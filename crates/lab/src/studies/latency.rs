@@ -1,0 +1,230 @@
+//! DJFS: how long one small durable write takes, journaled in NVRAM. A 4 KiB overwrite at random places of a warm file, then fsync: through
+//! the library, through FUSE, and with the kernel's ext4 that journals data to an external journal. All disks are files in memory, so what is
+//! measured is the way there. Rounds rotate over the competitors; medians.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use quire_device::sync::Arc;
+use quire_device::{FileDevice, NvramMap, NvramOptions, SystemClock};
+use quire_fs::file::WriteFlags;
+use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume};
+use quire_layout::Ino;
+
+use super::claims::{self, Claim};
+use crate::cmd::{run_tool, text};
+use crate::image::Image;
+use crate::mounter::Mounter;
+use crate::rng::Rng;
+use crate::served::Looped;
+use crate::stats::Spread;
+
+/// What to measure.
+#[derive(Debug)]
+pub struct Plan {
+    pub rounds: usize,
+    /// To a round.
+    pub writes: u32,
+    /// A directory in memory.
+    pub memory: PathBuf,
+}
+
+/// Who writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Library(Profile),
+    Fuse(Profile),
+    /// Mounted `writethrough`: a write is a request of its own, and its times are no second one at the fsync.
+    Through(Profile),
+    Kernel,
+}
+
+impl Way {
+    fn name(self) -> String {
+        match self {
+            Way::Library(p) => format!("{p}, library"),
+            Way::Fuse(p) => format!("{p}, FUSE"),
+            Way::Through(p) => format!("{p}, FUSE, writethrough"),
+            Way::Kernel => "kernel, data=journal, external journal".into(),
+        }
+    }
+}
+
+const WAYS: [Way; 6] = [
+    Way::Library(Profile::Djfs),
+    Way::Library(Profile::Nvj),
+    Way::Fuse(Profile::Djfs),
+    Way::Fuse(Profile::Nvj),
+    Way::Through(Profile::Djfs),
+    Way::Kernel,
+];
+const IMAGE_MIB: u64 = 256;
+const JOURNAL_MIB: u64 = 128;
+const PAGE: usize = 4096;
+/// Of the file.
+const PAGES: u64 = 1024;
+/// What a write changes of its page, like a row of a database.
+const CHANGED: usize = 100;
+
+/// Microseconds of the writes of a round: the write alone, the fsync alone, both.
+type Times = [Vec<f64>; 3];
+
+/// Runs it and prints; returns how many claims are not held.
+///
+/// # Errors
+/// A file system failed.
+pub fn study(plan: &Plan) -> Result<usize> {
+    let mut ways = WAYS.to_vec();
+    if let Some(why) = Mounter::kernel("").unavailable() {
+        println!("skipped the kernel: {why}");
+        ways.retain(|w| *w != Way::Kernel);
+    }
+    let mut all: Vec<Times> = vec![Times::default(); ways.len()];
+    for round in 0..plan.rounds {
+        for turn in 0..ways.len() {
+            let who = (turn + round) % ways.len();
+            eprintln!("round {}: {}", round + 1, ways[who].name());
+            let times = one(plan, ways[who]).with_context(|| ways[who].name())?;
+            all[who].iter_mut().zip(times).for_each(|(all, times)| all.extend(times));
+        }
+    }
+    println!("\n4 KiB overwrite and fsync, in memory: us, median and 99 % of {} rounds of {} writes\n", plan.rounds, plan.writes);
+    println!("| | write | fsync | both | 99 % of both |");
+    println!("|---|---|---|---|---|");
+    let spread: Vec<[Spread; 3]> = all.into_iter().map(|times| times.map(Spread::of)).collect();
+    for (way, s) in ways.iter().zip(&spread) {
+        println!("| {} | {:.1} | {:.1} | {:.1} | {:.1} |", way.name(), s[0].median, s[1].median, s[2].median, s[2].p99);
+    }
+    let of = |way| ways.iter().position(|w| *w == way).map_or(f64::NAN, |n| spread[n][2].median);
+    let (library, fuse) = (of(Way::Library(Profile::Djfs)), of(Way::Fuse(Profile::Djfs)));
+    let mut claims = vec![
+        Claim::at_most("djfs through the library, us", library, 5.0),
+        Claim::at_most("djfs through FUSE, us", fuse, 40.0),
+    ];
+    if ways.contains(&Way::Kernel) {
+        claims.push(Claim::at_least("kernel / djfs through the library", of(Way::Kernel) / library, 3.0));
+        let fastest = fuse.min(of(Way::Through(Profile::Djfs)));
+        claims.push(Claim::at_least("kernel / djfs through FUSE, the faster of both mounts", of(Way::Kernel) / fastest, 3.0));
+    }
+    Ok(claims::print("commit latency", &claims))
+}
+
+fn one(plan: &Plan, way: Way) -> Result<Times> {
+    let dir = tempfile::Builder::new().prefix("quire-latency-").tempdir_in(&plan.memory)?;
+    match way {
+        Way::Library(profile) => in_library(plan, profile, dir.path()),
+        Way::Fuse(profile) | Way::Through(profile) => {
+            let image = Image::make(&dir.path().join("image"), IMAGE_MIB << 20, &["-b", "4096"])?;
+            let nvram = dir.path().join("nvram");
+            let options =
+                format!("profile={profile},nvram={},nvram_simulated,nvram_size={JOURNAL_MIB}M,noatime", text(&nvram));
+            let through = if way == Way::Through(profile) { ",writethrough" } else { "" };
+            let mounted = Mounter::quire(&format!("{options}{through}")).mount(image.path(), &dir.path().join("mnt"))?;
+            let times = on_file(plan, &mounted.dir().join("file"))?;
+            mounted.unmount()?;
+            image.check_clean()?;
+            Ok(times)
+        }
+        Way::Kernel => {
+            let loop_of = |name: &str, mib: u64| -> Result<Looped> {
+                let path = dir.path().join(name);
+                File::create(&path)?.set_len(mib << 20)?;
+                Looped::buffered(&path)
+            };
+            let (log, disk) = (loop_of("log", JOURNAL_MIB)?, loop_of("disk", IMAGE_MIB)?);
+            run_tool("mke2fs", ["-q", "-F", "-b", "4096", "-O", "journal_dev", text(log.device())])?;
+            let journal = format!("device={}", text(log.device()));
+            let lazy = "lazy_itable_init=0,lazy_journal_init=0";
+            run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", lazy, "-J", &journal, text(disk.device())])?;
+            let mounted = Mounter::kernel("data=journal,noatime").mount(disk.device(), &dir.path().join("mnt"))?;
+            let times = on_file(plan, &mounted.dir().join("file"))?;
+            mounted.unmount()?;
+            Ok(times)
+        }
+    }
+}
+
+/// Bytes that change a little from write to write, and where they go.
+struct Pages {
+    rng: Rng,
+    page: Vec<u8>,
+}
+
+impl Pages {
+    fn new() -> Self {
+        Pages { rng: Rng::new(&[1, 0x1A7]), page: vec![7; PAGE] }
+    }
+
+    fn next(&mut self) -> (u64, &[u8]) {
+        let from = self.rng.index(PAGE - CHANGED);
+        for b in &mut self.page[from..from + CHANGED] {
+            *b = u8::try_from(self.rng.below(256)).expect("a byte");
+        }
+        (self.rng.below(PAGES) * PAGE as u64, &self.page)
+    }
+}
+
+/// Times `write` and `fsync` of so many pages.
+fn measure(plan: &Plan, mut write: impl FnMut(u64, &[u8]) -> Result<()>, mut fsync: impl FnMut() -> Result<()>) -> Result<Times> {
+    let mut pages = Pages::new();
+    let mut times = Times::default();
+    for _ in 0..plan.writes {
+        let (at, page) = pages.next();
+        let start = Instant::now();
+        write(at, page)?;
+        let written = start.elapsed();
+        fsync()?;
+        let all = start.elapsed();
+        for (times, t) in times.iter_mut().zip([written, all - written, all]) {
+            times.push(t.as_secs_f64() * 1e6);
+        }
+    }
+    Ok(times)
+}
+
+fn on_file(plan: &Plan, path: &Path) -> Result<Times> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    file.write_all_at(&vec![1; usize::try_from(PAGES)? * PAGE], 0)?;
+    file.sync_all()?;
+    measure(plan, |at, page| Ok(file.write_all_at(page, at)?), || Ok(file.sync_all()?))
+}
+
+fn in_library(plan: &Plan, profile: Profile, dir: &Path) -> Result<Times> {
+    let image = Image::make(&dir.join("image"), IMAGE_MIB << 20, &["-b", "4096"])?;
+    let device = Arc::new(FileDevice::open(image.path(), quire_device::OpenOptions::default())?);
+    let how = NvramOptions { simulated: true, size: Some(JOURNAL_MIB << 20), ..NvramOptions::default() };
+    let memory = Arc::new(NvramMap::open(dir.join("nvram"), how)?);
+    let options = Options { atime: quire_fs::options::Atime::No, ..Options::default() }.with(profile.choices());
+    let volume = Volume::open(Devices::one(device).with_nvram(memory), Arc::new(SystemClock), options)?;
+    let background = volume.spawn_background();
+    let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred::default() };
+    let ino = volume.create(Ino::ROOT, b"file", &new)?.ino;
+    volume.write(ino, 0, &vec![1; usize::try_from(PAGES)? * PAGE], WriteFlags::default())?;
+    volume.fsync(ino, false)?;
+    let write = |at, page: &[u8]| volume.write(ino, at, page, WriteFlags::default()).map(drop).map_err(Into::into);
+    let times = measure(plan, write, || Ok(volume.fsync(ino, false)?))?;
+    drop(background);
+    volume.close()?;
+    image.check_clean()?;
+    Ok(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_write_through_the_library_is_timed() {
+        if !crate::cmd::have("mke2fs") {
+            println!("skipped: every_write_through_the_library_is_timed: no mke2fs");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let plan = Plan { rounds: 1, writes: 20, memory: dir.path().to_owned() };
+        let times = one(&plan, Way::Library(Profile::Djfs)).unwrap();
+        assert!(times.iter().all(|t| t.len() == 20 && t.iter().all(|t| *t > 0.0)));
+    }
+}
