@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use quire_device::sync::Arc;
 use quire_device::{
-    Clock, Counted, DeviceStats, MemDevice, Model, Modelled, Nvram, NvramFigures, NvramMap, NvramOptions,
-    Region, VirtualThreads,
+    Clock, Counted, DeviceStats, MemDevice, Model, Modelled, Nvram, NvramFigures, NvramMap, NvramOptions, Region,
+    VirtualThreads,
 };
 use quire_fs::file::Step;
 use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume};
@@ -60,7 +60,16 @@ impl Plan {
     #[must_use]
     pub fn new(model: Model, profile: Profile) -> Self {
         let options = Options { atime: quire_fs::options::Atime::No, ..Options::default() }.with(profile.choices());
-        Plan { model, mib: 512, spare_mib: 0, journal_mib: 64, external: false, nvram: None, mke2fs: Vec::new(), options }
+        Plan {
+            model,
+            mib: 512,
+            spare_mib: 0,
+            journal_mib: 64,
+            external: false,
+            nvram: None,
+            mke2fs: Vec::new(),
+            options,
+        }
     }
 }
 
@@ -190,7 +199,8 @@ impl Rig {
             Some(line) => {
                 let memory = Path::new("/dev/shm");
                 let dir = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
-                let how = NvramOptions { simulated: true, size: Some(plan.journal_mib << 20), ..NvramOptions::default() };
+                let how =
+                    NvramOptions { simulated: true, size: Some(plan.journal_mib << 20), ..NvramOptions::default() };
                 // The mapping stays when the file's name has gone.
                 let memory = NvramMap::open(dir.path().join("nvram"), how)?;
                 Some(Arc::new(Timed { memory, line, clock: clock.clone() }) as Arc<dyn Nvram>)

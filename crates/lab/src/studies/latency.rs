@@ -91,7 +91,10 @@ pub fn study(plan: &Plan) -> Result<usize> {
             all[who].iter_mut().zip(times).for_each(|(all, times)| all.extend(times));
         }
     }
-    println!("\n4 KiB overwrite and fsync, in memory: us, median and 99 % of {} rounds of {} writes\n", plan.rounds, plan.writes);
+    println!(
+        "\n4 KiB overwrite and fsync, in memory: us, median and 99 % of {} rounds of {} writes\n",
+        plan.rounds, plan.writes
+    );
     println!("| | write | fsync | both | 99 % of both |");
     println!("|---|---|---|---|---|");
     let spread: Vec<[Spread; 3]> = all.into_iter().map(|times| times.map(Spread::of)).collect();
@@ -107,7 +110,11 @@ pub fn study(plan: &Plan) -> Result<usize> {
     if ways.contains(&Way::Kernel) {
         claims.push(Claim::at_least("kernel / djfs through the library", of(Way::Kernel) / library, 3.0));
         let fastest = fuse.min(of(Way::Through(Profile::Djfs)));
-        claims.push(Claim::at_least("kernel / djfs through FUSE, the faster of both mounts", of(Way::Kernel) / fastest, 3.0));
+        claims.push(Claim::at_least(
+            "kernel / djfs through FUSE, the faster of both mounts",
+            of(Way::Kernel) / fastest,
+            3.0,
+        ));
     }
     Ok(claims::print("commit latency", &claims))
 }
@@ -122,7 +129,8 @@ fn one(plan: &Plan, way: Way) -> Result<Times> {
             let options =
                 format!("profile={profile},nvram={},nvram_simulated,nvram_size={JOURNAL_MIB}M,noatime", text(&nvram));
             let through = if way == Way::Through(profile) { ",writethrough" } else { "" };
-            let mounted = Mounter::quire(&format!("{options}{through}")).mount(image.path(), &dir.path().join("mnt"))?;
+            let mounted =
+                Mounter::quire(&format!("{options}{through}")).mount(image.path(), &dir.path().join("mnt"))?;
             let times = on_file(plan, &mounted.dir().join("file"))?;
             mounted.unmount()?;
             image.check_clean()?;
@@ -138,7 +146,10 @@ fn one(plan: &Plan, way: Way) -> Result<Times> {
             run_tool("mke2fs", ["-q", "-F", "-b", "4096", "-O", "journal_dev", text(log.device())])?;
             let journal = format!("device={}", text(log.device()));
             let lazy = "lazy_itable_init=0,lazy_journal_init=0";
-            run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", lazy, "-J", &journal, text(disk.device())])?;
+            run_tool(
+                "mke2fs",
+                ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", lazy, "-J", &journal, text(disk.device())],
+            )?;
             let mounted = Mounter::kernel("data=journal,noatime").mount(disk.device(), &dir.path().join("mnt"))?;
             let times = on_file(plan, &mounted.dir().join("file"))?;
             mounted.unmount()?;
@@ -168,7 +179,11 @@ impl Pages {
 }
 
 /// Times `write` and `fsync` of so many pages.
-fn measure(plan: &Plan, mut write: impl FnMut(u64, &[u8]) -> Result<()>, mut fsync: impl FnMut() -> Result<()>) -> Result<Times> {
+fn measure(
+    plan: &Plan,
+    mut write: impl FnMut(u64, &[u8]) -> Result<()>,
+    mut fsync: impl FnMut() -> Result<()>,
+) -> Result<Times> {
     let mut pages = Pages::new();
     let mut times = Times::default();
     for _ in 0..plan.writes {

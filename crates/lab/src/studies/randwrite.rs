@@ -26,7 +26,8 @@ pub struct Work {
     pub journal_mib: u64,
 }
 
-const COLUMNS: [Way; 7] = [ways::NONE, ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ, ways::DJFS, ways::DJFS4];
+const COLUMNS: [Way; 7] =
+    [ways::NONE, ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ, ways::DJFS, ways::DJFS4];
 /// Writes to an fsync; 0: never.
 const EVERY: [u64; 8] = [0, 64, 32, 16, 8, 4, 2, 1];
 const PAGE: u64 = 4096;
@@ -133,7 +134,12 @@ pub fn study(work: Work) -> Result<usize> {
     for (column, cells) in COLUMNS.iter().zip(&mut cells) {
         for every in EVERY {
             eprintln!("{}, fsync every {every}", column.name);
-            cells.push(run(*column, every, work, if column.place == Place::External { &external } else { &internal }.clone())?);
+            cells.push(run(
+                *column,
+                every,
+                work,
+                if column.place == Place::External { &external } else { &internal }.clone(),
+            )?);
         }
     }
     println!(
@@ -146,13 +152,19 @@ pub fn study(work: Work) -> Result<usize> {
     let per = |o: &Outcome, n: u64| float(n) / float(o.writes.max(1)) * 1000.0;
     print("flushes for 1000 writes (2b, 3b)", &cells, |o| format!("{:.2}", per(o, o.traffic.flushes)));
     print("FUA writes for 1000 writes (2c)", &cells, |o| format!("{:.2}", per(o, o.traffic.fua)));
-    print("MB to a journal on a device for 1000 writes (2d)", &cells, |o| format!("{:.2}", per(o, o.traffic.journal) / 1e6));
+    print("MB to a journal on a device for 1000 writes (2d)", &cells, |o| {
+        format!("{:.2}", per(o, o.traffic.journal) / 1e6)
+    });
     let ratio = |a: &str, b: &str, row| cell(&cells, a, row).iops() / cell(&cells, b, row).iops();
     println!("\nWhat else the text says (the paper's in brackets):");
     println!("  never: ext4-journal / ext4-none {:.2} (0.56)", ratio("ext4-journal", "ext4-none", 0));
     println!("  never: external / ext4-journal {:.2} (1.46)", ratio("external", "ext4-journal", 0));
     println!("  every 64: nvj / external {:.2} (up to 2.2)", ratio("nvj", "external", 1));
-    println!("  every 64, the paper's highest frequency: djfs / ext4-ordered {:.2}, / ext4-journal {:.2} (5.1)", ratio("djfs", "ext4-ordered", 1), ratio("djfs", "ext4-journal", 1));
+    println!(
+        "  every 64, the paper's highest frequency: djfs / ext4-ordered {:.2}, / ext4-journal {:.2} (5.1)",
+        ratio("djfs", "ext4-ordered", 1),
+        ratio("djfs", "ext4-journal", 1)
+    );
     Ok(claims::print("DJFS, random writes", &claims(&cells)))
 }
 

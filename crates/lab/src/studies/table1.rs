@@ -86,7 +86,13 @@ pub fn study(plan: &Plan) -> Result<usize> {
     let mut missed = 0;
     for (half, journal) in [Journal::Persist, Journal::Wal].into_iter().enumerate() {
         let run = |(way, _): &Column| {
-            Ok::<_, anyhow::Error>(Counts::of(&loaded.run(*way, Model::samsung_840(), Duration::ZERO, journal, plan)?))
+            Ok::<_, anyhow::Error>(Counts::of(&loaded.run(
+                *way,
+                Model::samsung_840(),
+                Duration::ZERO,
+                journal,
+                plan,
+            )?))
         };
         let counted: Vec<Counts> = COLUMNS.iter().map(run).collect::<Result<_>>()?;
         println!(

@@ -69,8 +69,10 @@ impl Loaded {
         let database = fs::read(&db)?;
         let mib = (database.len() as u64 >> 20) * 3 / 2 + plan.journal_mib + 256;
         let mut loaded = Loaded { mib, journal_mib: plan.journal_mib, database, internal: vec![], external: vec![] };
-        loaded.internal = Rig::filled(&loaded.plan(ways::ORDERED, Model::default(), Duration::ZERO), |rig| loaded.fill(rig))?;
-        loaded.external = Rig::filled(&loaded.plan(ways::EXTERNAL, Model::default(), Duration::ZERO), |rig| loaded.fill(rig))?;
+        loaded.internal =
+            Rig::filled(&loaded.plan(ways::ORDERED, Model::default(), Duration::ZERO), |rig| loaded.fill(rig))?;
+        loaded.external =
+            Rig::filled(&loaded.plan(ways::EXTERNAL, Model::default(), Duration::ZERO), |rig| loaded.fill(rig))?;
         Ok(loaded)
     }
 
@@ -90,7 +92,8 @@ impl Loaded {
 
     /// Runs so many transactions; a tenth as many go before them.
     pub(super) fn run(&self, way: Way, model: Model, line: Duration, journal: Journal, plan: &Plan) -> Result<Outcome> {
-        let n = if way.place == Place::Nvram || model == Model::default() { plan.transactions } else { plan.on_devices };
+        let n =
+            if way.place == Place::Nvram || model == Model::default() { plan.transactions } else { plan.on_devices };
         let contents = if way.place == Place::External { &self.external } else { &self.internal };
         let rig = Rig::over(&self.plan(way, model, line), contents.clone())?;
         let vfs = Vfs::new("quire", rig.volume.clone(), Arc::new(rig.world.clone()))?;
@@ -104,7 +107,8 @@ impl Loaded {
             tpcc::run_on(&mut connection, journal, plan.grain, SEED + 1, Limit::Transactions(n / 10), &now)?;
             let (before, stats) = (rig.counted(), rig.volume.journal_stats());
             let report = tpcc::run_on(&mut connection, journal, plan.grain, SEED, Limit::Transactions(n), &now)?;
-            let outcome = Outcome { report, traffic: rig.traffic(&before), journal: [stats, rig.volume.journal_stats()] };
+            let outcome =
+                Outcome { report, traffic: rig.traffic(&before), journal: [stats, rig.volume.journal_stats()] };
             drop(connection);
             Ok(outcome)
         });
@@ -131,8 +135,10 @@ impl Loaded {
             return Ok([tmpfs, f64::NAN]);
         }
         let image = Image::make(&dir.path().join("image"), self.mib << 20, &["-b", "4096"])?;
-        let nvram = format!("nvram={},nvram_simulated,nvram_size={}M", text(&dir.path().join("nvram")), self.journal_mib);
-        let mounted = Mounter::quire(&format!("profile=djfs,noatime,{nvram}")).mount(image.path(), &dir.path().join("mnt"))?;
+        let nvram =
+            format!("nvram={},nvram_simulated,nvram_size={}M", text(&dir.path().join("nvram")), self.journal_mib);
+        let mounted =
+            Mounter::quire(&format!("profile=djfs,noatime,{nvram}")).mount(image.path(), &dir.path().join("mnt"))?;
         let fuse = on(&mounted.dir().join(DATABASE))?;
         run(command("sync").arg(mounted.dir()))?;
         mounted.unmount()?;
@@ -150,12 +156,19 @@ pub fn figure8(plan: &Plan, in_memory: bool) -> Result<usize> {
     let loaded = Loaded::new(plan)?;
     let mut missed = 0;
     for (journal, limit) in [(Journal::Persist, 64.0), (Journal::Wal, 26.0)] {
-        let tpm_c = |way, model| Ok::<_, anyhow::Error>(loaded.run(way, model, Duration::ZERO, journal, plan)?.report.tpm_c());
+        let tpm_c =
+            |way, model| Ok::<_, anyhow::Error>(loaded.run(way, model, Duration::ZERO, journal, plan)?.report.tpm_c());
         let each: Vec<f64> = WAYS.iter().map(|way| tpm_c(*way, Model::samsung_840())).collect::<Result<_>>()?;
         let cap = tpm_c(ways::NONE, Model::default())?;
         let [tmpfs, fuse] = if in_memory { loaded.in_memory(journal, plan)? } else { [f64::NAN; 2] };
-        println!("\nDJFS, figure 8, SQLite in {journal:?} mode, {}: tpmC on the modelled Samsung 840\n", grain(plan.grain));
-        println!("| | {} | no device, no journal | tmpfs, real time | djfs in memory, FUSE, real time |", WAYS.map(|w| w.name).join(" | "));
+        println!(
+            "\nDJFS, figure 8, SQLite in {journal:?} mode, {}: tpmC on the modelled Samsung 840\n",
+            grain(plan.grain)
+        );
+        println!(
+            "| | {} | no device, no journal | tmpfs, real time | djfs in memory, FUSE, real time |",
+            WAYS.map(|w| w.name).join(" | ")
+        );
         println!("|---|{}", "---|".repeat(WAYS.len() + 3));
         let row = |name: &str, f: &dyn Fn(f64) -> String| {
             let cells: Vec<String> = each.iter().chain(&[cap, tmpfs, fuse]).map(|t| f(*t)).collect();
@@ -165,8 +178,16 @@ pub fn figure8(plan: &Plan, in_memory: bool) -> Result<usize> {
         let slowest = each[..3].iter().copied().fold(f64::INFINITY, f64::min);
         row("times the slowest", &|t| format!("{:.1}", t / slowest));
         let djfs = each[4];
-        println!("djfs / ordered {:.1}, / journal {:.1}, / external {:.1}", djfs / each[0], djfs / each[1], djfs / each[2]);
-        missed += claims::print(&format!("figure 8, {journal:?}"), &[capped("djfs / the slowest", djfs / slowest, limit, cap / slowest)]);
+        println!(
+            "djfs / ordered {:.1}, / journal {:.1}, / external {:.1}",
+            djfs / each[0],
+            djfs / each[1],
+            djfs / each[2]
+        );
+        missed += claims::print(
+            &format!("figure 8, {journal:?}"),
+            &[capped("djfs / the slowest", djfs / slowest, limit, cap / slowest)],
+        );
     }
     Ok(missed)
 }
@@ -216,7 +237,11 @@ pub fn figure9(plan: &Plan) -> Result<usize> {
         capped("+40 ns: djfs / nvj (the paper: 3.52)", djfs / nvj, 3.5, cap / nvj),
         capped("+40 ns: djfs / ext4-journal (the paper: 38.89)", djfs / journal, 38.0, cap / journal),
         capped("+40 ns: nvj / ext4-journal (the paper: 11.06)", nvj / journal, 11.0, cap / journal),
-        Claim::at_least("djfs falls less than nvj: what is left of djfs / of nvj", djfs / first_djfs / (nvj / first_nvj), 1.0),
+        Claim::at_least(
+            "djfs falls less than nvj: what is left of djfs / of nvj",
+            djfs / first_djfs / (nvj / first_nvj),
+            1.0,
+        ),
     ];
     Ok(claims::print("figure 9", &claims))
 }
@@ -239,7 +264,11 @@ mod tests {
             let (ordered, djfs) = (run(ways::ORDERED), run(ways::DJFS));
             assert_eq!((ordered.report.transactions(), djfs.report.transactions()), (20, 40));
             assert!(ordered.traffic.flushes > 20, "{ordered:?}");
-            assert_eq!((djfs.traffic.flushes, djfs.traffic.journal), (0, 0), "no region was filled: no device is touched");
+            assert_eq!(
+                (djfs.traffic.flushes, djfs.traffic.journal),
+                (0, 0),
+                "no region was filled: no device is touched"
+            );
             assert!(djfs.report.tpm_c() > 5.0 * ordered.report.tpm_c());
         }
     }

@@ -253,12 +253,7 @@ unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, syn
     }
 }
 
-unsafe extern "C" fn access(
-    vfs: *mut ffi::sqlite3_vfs,
-    name: *const c_char,
-    _: c_int,
-    out: *mut c_int,
-) -> c_int {
+unsafe extern "C" fn access(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, _: c_int, out: *mut c_int) -> c_int {
     // SAFETY: SQLite's promises, as for `open`.
     unsafe {
         let s = shared(vfs);
@@ -316,7 +311,8 @@ unsafe extern "C" fn close(f: *mut ffi::sqlite3_file) -> c_int {
 
 unsafe extern "C" fn read(f: *mut ffi::sqlite3_file, to: *mut c_void, len: c_int, at: ffi::sqlite3_int64) -> c_int {
     // SAFETY: opened by `open`; `to` has room for `len` bytes.
-    let ((s, ino), to) = unsafe { (file(f), std::slice::from_raw_parts_mut(to.cast::<u8>(), len.try_into().unwrap_or(0))) };
+    let ((s, ino), to) =
+        unsafe { (file(f), std::slice::from_raw_parts_mut(to.cast::<u8>(), len.try_into().unwrap_or(0))) };
     match s.volume.read(ino, at.unsigned_abs(), to) {
         Ok(n) if n == to.len() => ffi::SQLITE_OK,
         Ok(n) => {
@@ -327,9 +323,15 @@ unsafe extern "C" fn read(f: *mut ffi::sqlite3_file, to: *mut c_void, len: c_int
     }
 }
 
-unsafe extern "C" fn write(f: *mut ffi::sqlite3_file, from: *const c_void, len: c_int, at: ffi::sqlite3_int64) -> c_int {
+unsafe extern "C" fn write(
+    f: *mut ffi::sqlite3_file,
+    from: *const c_void,
+    len: c_int,
+    at: ffi::sqlite3_int64,
+) -> c_int {
     // SAFETY: opened by `open`; `from` has `len` bytes.
-    let ((s, ino), from) = unsafe { (file(f), std::slice::from_raw_parts(from.cast::<u8>(), len.try_into().unwrap_or(0))) };
+    let ((s, ino), from) =
+        unsafe { (file(f), std::slice::from_raw_parts(from.cast::<u8>(), len.try_into().unwrap_or(0))) };
     done(s.volume.write(ino, at.unsigned_abs(), from, WriteFlags::default()), ffi::SQLITE_IOERR_WRITE)
 }
 
