@@ -7,4 +7,4 @@ use std::sync::LazyLock;
 
 static BASES: LazyLock<[Base; 2]> = LazyLock::new(|| [Base::new(&RECIPES[0]), Base::new(&RECIPES[1])]);
 
-fuzz_target!(|input: &[u8]| BASES.iter().for_each(|b| decode_all(&b.sb, input)));
+fuzz_target!(init: { LazyLock::force(&BASES); }, |input: &[u8]| BASES.iter().for_each(|b| decode_all(&b.sb, input)));

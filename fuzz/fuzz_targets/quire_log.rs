@@ -5,9 +5,9 @@ use libfuzzer_sys::fuzz_target;
 use quire_sim::hostile::quire_log::QuireLog;
 use std::sync::LazyLock;
 
-static LOGS: LazyLock<Vec<QuireLog>> = LazyLock::new(|| quire_fs::choices::Record::ALL.map(QuireLog::new).into());
+static LOGS: LazyLock<Vec<QuireLog>> = LazyLock::new(QuireLog::all);
 
-fuzz_target!(|input: &[u8]| {
+fuzz_target!(init: { LazyLock::force(&LOGS); }, |input: &[u8]| {
     let Some((which, edits)) = input.split_first() else { return };
     if let Err(why) = LOGS[usize::from(*which) % LOGS.len()].recover_edited(edits) {
         panic!("{why}");

@@ -11,7 +11,7 @@ static BASES: LazyLock<Vec<Base>> = LazyLock::new(|| {
     dirty
 });
 
-fuzz_target!(|input: &[u8]| {
+fuzz_target!(init: { LazyLock::force(&BASES); }, |input: &[u8]| {
     let Some(case) = from_bytes(&BASES, input) else { return };
     let base = BASES.iter().find(|b| b.name == case.base).expect("one of them");
     if let Err(why) = replay(base, &case.image(base)) {

@@ -12,6 +12,8 @@ use quire_sim::hostile::{
     base::{RECIPES, TINY},
     field_cases, flip_count, flip_of, from_bytes,
     judge::judge,
+    nvram_log::NvramHostile,
+    quire_log::QuireLog,
     random_case,
 };
 use rand::rngs::StdRng;
@@ -215,7 +217,23 @@ fn the_fuzzers_corpus_is_survived() {
         }
     }
     corpus("decode").iter().for_each(|input| decode_all(&all[0].sb, input));
-    assert!(cases > 40, "{cases}");
+    let (logs, in_nvram) = (QuireLog::all(), NvramHostile::all());
+    for input in corpus("quire_log") {
+        logs_input(&input, logs.len(), |n, edits| logs[n].recover_edited(edits));
+        cases += 1;
+    }
+    for input in corpus("nvram_log") {
+        logs_input(&input, in_nvram.len(), |n, edits| in_nvram[n].recover_edited(edits));
+        cases += 1;
+    }
+    assert!(cases > 100, "{cases}");
+}
+
+/// An input of the targets that edit logs: which log, and the edits.
+fn logs_input(input: &[u8], logs: usize, recover: impl Fn(usize, &[u8]) -> Result<(), String>) {
+    if let Some((which, edits)) = input.split_first() {
+        recover(usize::from(*which) % logs, edits).unwrap_or_else(|why| panic!("{input:?}: {why}"));
+    }
 }
 
 #[test]

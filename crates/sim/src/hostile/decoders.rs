@@ -6,6 +6,7 @@ use quire_layout::group_desc::{DescChecksum, GroupDesc};
 use quire_layout::inode::Inode;
 use quire_layout::jbd2::fast_commit::{FastCommitScan, FastCommits};
 use quire_layout::jbd2::{self, Checksums, Commit, JournalSuperblock, LogFormat, LogSeed, Revokes, Tags};
+use quire_layout::nvlog;
 use quire_layout::qlog::{Head, Record, Signature, delta, ranges};
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, FileBlock, GroupNo, Ino, Tid};
@@ -113,7 +114,17 @@ fn packed(input: &[u8]) {
     }
     let _ = delta::apply(input, &mut vec![0; bs.bytes()]);
     if let Some(signature) = input.first_chunk().and_then(|b| Signature::decode(b).ok()) {
-        let _ = signature.check(bs);
+        let _ = (signature.check(bs), signature.in_nvram());
+    }
+    in_nvram(input);
+}
+
+/// What its log in NVRAM is made of.
+fn in_nvram(input: &[u8]) {
+    let Some(label) = input.first_chunk().and_then(nvlog::Label::decode) else { return };
+    let _ = (label.check(), label.capacity(), label.place(label.tail));
+    if let Some(head) = input.last_chunk().and_then(|b| nvlog::Head::decode(&label, label.tail, b)) {
+        let _ = (head.images_at(label.granule), head.commit_at(label.granule));
     }
 }
 

@@ -17,6 +17,7 @@ pub mod drive;
 pub mod judge;
 mod make;
 mod mutate;
+pub mod nvram_log;
 mod places;
 pub mod quire_log;
 mod seal;
