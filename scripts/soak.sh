@@ -1,44 +1,53 @@
 #!/bin/bash
 # Long randomized runs with a new seed each time, until MINUTES are over: scripts/soak.sh [MINUTES]. A failure prints its seed and
-# the command that repeats it, and ends the run. Each round is: a million power losses of simulated runs (STATES= of them), in every
-# configuration, each judged by e2fsck; several writers, interleavings and faults; real applications on a mount that records; and one of
-# the acceptance tests in its full size, in turn. What has begun is finished, so one round is the least.
+# the command that repeats it, and ends the run. Each round is: a million distinct states that power losses of simulated runs leave
+# (STATES= of them), in every configuration, each judged by e2fsck; as many (NVRAM_STATES=) of disk and NVRAM at once; several writers,
+# interleavings and faults; every damage of one kind to a tiny image, in turn; real applications on a mount that records; and one of the
+# acceptance tests in its full size, in turn. What has begun is finished, so one round is the least.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 scripts/setup.sh --tools
 minutes=${1:-30} states=${STATES:-1000000}
-configurations=$(cargo test --release -q -p quire-sim --test crash -- --list 2>/dev/null | grep -c ': test$')
+nvram_states=${NVRAM_STATES:-$states}
 end=$((SECONDS + minutes * 60)) seed=${SEED:-$RANDOM} runs=0
-states_log=$TARGET/soak-states.log cuts_log=$TARGET/soak-powercut.log
-: >"$states_log" && : >"$cuts_log"
+states_log=$TARGET/soak-states.log nvram_log=$TARGET/soak-nvram.log cuts_log=$TARGET/soak-powercut.log other_log=$TARGET/soak-other.log
+: >"$states_log" && : >"$nvram_log" && : >"$cuts_log" && : >"$other_log"
 export FULL=1 KEEP=1
 acceptance=(crash fsx- tree- journal-corpus judges)
+damage=(tiny:fields tiny-ext3:flips tiny-dirty:fields tiny-plain:flips tiny-plain:fields tiny-dirty:flips tiny-ext3:fields tiny:flips)
 
-# Prints what the simulator has explored so far, all configurations together.
+# Prints what the simulator has explored so far, all configurations of a log together.
 explored() {
 	awk '/Report \{/ { for (i = 1; i < NF; i++) { k = $i; v = $(i + 1); sub(/:$/, "", k); sub(/,$/, "", v); n[k] += v } }
 		END { printf "%d distinct crash states of %d (%d with lost writes, %d reordered, %d torn; %d double crashes; %d judged by e2fsck) in %d runs; at %d of %d moments every outcome\n",
-			n["distinct"], n["states"], n["lost"], n["reordered"], n["torn"], n["double"], n["fsck"], n["runs"], n["exhausted"], n["moments"] }' "$states_log"
+			n["distinct"], n["states"], n["lost"], n["reordered"], n["torn"], n["double"], n["fsck"], n["runs"], n["exhausted"], n["moments"] }' "$1"
 }
 
-# Runs a part of the simulator and keeps its reports.
+# Runs a part of the simulator and keeps its reports in a log: simulate LOG COMMAND...
 simulate() {
+	local log=$1
+	shift
 	"$@" >"$TARGET/soak-last.log" 2>&1 || die "the simulator found something: $* ($TARGET/soak-last.log)"
-	grep -E 'Report \{' "$TARGET/soak-last.log" | tee -a "$states_log" || true
+	grep -E 'Report \{|Sum \{|cases,|calls refused' "$TARGET/soak-last.log" | tee -a "$log" || true
 }
 
-cargo test --release -p quire-sim --test crash --no-run
+sim() { cargo test --release -p quire-sim --test "$1" -- --nocapture "${@:2}"; }
+
+cargo test --release -p quire-sim --test crash --test nvram --test faults --test hostile --no-run
 while [ $SECONDS -lt $end ]; do
 	say "== soak: run $((runs + 1)), seed $seed, $(((end - SECONDS) / 60)) minutes left"
 	export QUIRE_SIM_FIRST=$((seed * 100000)) QUIRE_SEED=$seed
-	# Two of the tests explore less.
-	QUIRE_SIM_FSCK=1 QUIRE_SIM_STATES=$((states / (configurations - 2) + 100)) \
-		simulate cargo test --release -p quire-sim --test crash -- --nocapture
+	QUIRE_SIM_FSCK=1 QUIRE_SIM_TOTAL=$states simulate "$states_log" sim crash
+	say "soak: so far $(explored "$states_log")"
 	# Disk and NVRAM at once.
-	QUIRE_SIM_STATES=$((states / 11 + 100)) simulate cargo test --release -p quire-sim --test nvram -- --nocapture
-	say "soak: so far $(explored)"
+	QUIRE_SIM_FSCK=8 QUIRE_SIM_TOTAL=$nvram_states simulate "$nvram_log" sim nvram
+	say "soak, NVRAM: so far $(explored "$nvram_log")"
 	[ $SECONDS -lt $end ] || break
-	QUIRE_SIM_STATES=10000 QUIRE_INTERLEAVINGS=20000 simulate interleavings -- --nocapture
-	QUIRE_FAULT_FIRST=$((seed * 1000)) QUIRE_FAULT_SEEDS=200 simulate cargo test --release -p quire-sim --test faults -- --nocapture
+	QUIRE_SIM_STATES=10000 QUIRE_INTERLEAVINGS=20000 simulate "$other_log" interleavings -- --nocapture
+	QUIRE_FAULT_FIRST=$((seed * 1000)) QUIRE_FAULT_SEEDS=200 simulate "$other_log" sim faults
+	[ $SECONDS -lt $end ] || break
+	IFS=: read -r image sweep <<<"${damage[runs % ${#damage[@]}]}"
+	say "soak: $sweep of $image"
+	QUIRE_HOSTILE_BASE=$image QUIRE_HOSTILE_SWEEP=$sweep simulate "$other_log" sim hostile damaged
 	for options in data=ordered data=journal data=auto data=overwrite,record=range,commit_mode=checksum; do
 		[ $SECONDS -lt $end ] || break
 		"$LAB" powercut --options "$options" --seed "$seed" --seconds 0.5 --check-seconds 90 | tee -a "$cuts_log" ||
@@ -50,4 +59,4 @@ while [ $SECONDS -lt $end ]; do
 	seed=$((seed + 1)) runs=$((runs + 1))
 done
 cuts=$(awk '{ for (i = 1; i < NF; i++) if ($(i + 1) == "states" && $(i + 2) == "at") n += $i } END { print n + 0 }' "$cuts_log")
-say "soak: $minutes minutes, no failure; simulated: $(explored); on mounts: $cuts crash images"
+say "soak: $minutes minutes, no failure; simulated: $(explored "$states_log"); with NVRAM: $(explored "$nvram_log"); on mounts: $cuts crash images"

@@ -69,6 +69,8 @@ pub enum Mutant {
     NvramStaleBase,
     /// A region is free before its blocks are at home (V4).
     NvramFreedEarly,
+    /// A label is written over the newest one (V3).
+    NvramLabelInPlace,
 }
 
 impl Mutant {
@@ -86,13 +88,14 @@ impl Mutant {
     ];
 
     /// Those of a log in NVRAM.
-    pub const OF_NVRAM: [Mutant; 7] = [
+    pub const OF_NVRAM: [Mutant; 8] = [
         Mutant::NvramFenceDropped,
         Mutant::NvramCommitUnfenced,
         Mutant::NvramWordFirst,
         Mutant::NvramStateKept,
         Mutant::NvramStaleBase,
         Mutant::NvramFreedEarly,
+        Mutant::NvramLabelInPlace,
         Mutant::TailBeforeHomeFlush,
     ];
 

@@ -2,6 +2,7 @@
 //! seeds from there on, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
 
 use crate::explore::{Failure, Report};
+use crate::known::Seen;
 use crate::ops::Mix;
 use crate::shrink::shrink;
 
@@ -15,6 +16,22 @@ const TRIES: usize = 60;
 #[must_use]
 pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
+}
+
+/// Distinct states that a configuration is explored for, which has a share of 60 in all of `sixtieths`: of `QUIRE_SIM_TOTAL`, or else
+/// `QUIRE_SIM_STATES`, or `usual`.
+#[must_use]
+pub fn share(sixtieths: u64, usual: u64) -> u64 {
+    match number("QUIRE_SIM_TOTAL") {
+        Some(total) => (total * 60).div_ceil(sixtieths),
+        None => number("QUIRE_SIM_STATES").unwrap_or(usual),
+    }
+}
+
+/// One in how many states e2fsck judges: `QUIRE_SIM_FSCK`, or `usual`.
+#[must_use]
+pub fn fsck_every(usual: u64) -> u64 {
+    number("QUIRE_SIM_FSCK").unwrap_or(usual)
 }
 
 /// True unless only another mix is asked for.
@@ -31,18 +48,18 @@ pub fn explore_seeds(
     name: &str,
     mix: Mix,
     wanted: u64,
-    explore: impl Fn(u64, Option<&[usize]>) -> Result<Report, Box<Failure>>,
+    explore: impl Fn(u64, Option<&[usize]>, &mut Seen) -> Result<Report, Box<Failure>>,
 ) {
     let only = number("QUIRE_SIM_SEED");
     let first = number("QUIRE_SIM_FIRST").unwrap_or(1);
     let kept = std::env::var("QUIRE_SIM_KEEP").ok();
     let kept = kept.map(|k| k.split(',').map(|i| i.parse().expect("numbers of calls")).collect::<Vec<usize>>());
-    let mut report = Report::default();
+    let (mut report, mut seen) = (Report::default(), Seen::default());
     for seed in only.map_or(first..u64::MAX, |s| s..s + 1) {
-        match explore(seed, kept.as_deref()) {
+        match explore(seed, kept.as_deref(), &mut seen) {
             Ok(r) => report.add(&r),
             Err(f) if only.is_some() => panic!("{f}"),
-            Err(f) => panic!("{}", shrink(*f, TRIES, |kept| explore(seed, Some(kept)))),
+            Err(f) => panic!("{}", shrink(*f, TRIES, |kept| explore(seed, Some(kept), &mut Seen::default()))),
         }
         if report.distinct >= wanted {
             break;

@@ -3,7 +3,7 @@
 //! A run is a list of calls 0..n; `S(k)` is the model's state after k of them. The power goes while call `n` runs (or
 //! after it). Promises are made by calls that returned before: a *floor* is the least k that they allow.
 //!
-//! - **Names and attributes** (everything but the data and sizes of files, and times) are those of one `S(k)`, `floor <= k <= n + 1`.
+//! - **Names and attributes** (everything but the data and sizes of files, and times that no call has set) are those of one `S(k)`, `floor <= k <= n + 1`.
 //!   The floor: `sync` promises all that was done before it; `fsync` of a file or directory, and a synchronous write, promise all that
 //!   was done *to that inode* before, and since names are a prefix, everything before that.
 //! - **Data, route `journal`**: every file is exactly as in that `S(k)`.
@@ -36,7 +36,8 @@ pub struct Floors {
     pub names: usize,
     /// For each file, its data is at least that after so many calls.
     pub data: BTreeMap<NodeId, usize>,
-    /// Files that have told that data was lost: of them each sector is of some version, and no more.
+    /// Files that have told that data was lost: of them each byte is of some version, and no more. (What was written over a part of a
+    /// sector has met what the disk still held.)
     pub lossy: BTreeSet<NodeId>,
     /// Files of whose data nothing is known: a write to them failed.
     pub unknown: BTreeSet<NodeId>,
@@ -48,9 +49,7 @@ pub fn floors(ops: &[SimOp], h: &History, returned: usize) -> Floors {
     let mut f = Floors::default();
     let mut touched: BTreeMap<NodeId, usize> = BTreeMap::new();
     for (i, op) in ops.iter().enumerate().take(returned) {
-        for id in changed(h, i) {
-            touched.insert(id, i + 1);
-        }
+        touched.extend(h.changed[i].iter().map(|id| (*id, i + 1)));
         let Outcome::Done(about) = h.outcomes[i] else { continue };
         match (op, about) {
             (SimOp::Sync, _) => {
@@ -75,25 +74,6 @@ pub fn floors(ops: &[SimOp], h: &History, returned: usize) -> Floors {
         }
     }
     f
-}
-
-/// Nodes that call `i` changed, other than in data or size.
-fn changed(h: &History, i: usize) -> Vec<NodeId> {
-    let (a, b) = (&h.states[i], &h.states[i + 1]);
-    let names = |s: &State, id| s.nodes.get(&id).map(|n| (n.mode, n.xattrs.clone(), s.links(id), entries(s, id)));
-    let ids: BTreeSet<_> = a.nodes.keys().chain(b.nodes.keys()).copied().collect();
-    let same_arc = |id: &NodeId| match (a.nodes.get(id), b.nodes.get(id)) {
-        (Some(x), Some(y)) => std::sync::Arc::ptr_eq(x, y) && a.links(*id) == b.links(*id),
-        _ => false,
-    };
-    ids.into_iter().filter(|id| !same_arc(id) && names(a, *id) != names(b, *id)).collect()
-}
-
-fn entries(s: &State, id: NodeId) -> Option<BTreeMap<Vec<u8>, NodeId>> {
-    match &s.nodes[&id].kind {
-        Kind::Dir(e) => Some(e.clone()),
-        _ => None,
-    }
 }
 
 /// Every path of a state, with its node.
@@ -134,6 +114,9 @@ pub(crate) fn names_match(s: &State, seen: &Observed) -> Result<BTreeMap<NodeId,
             Kind::Dir(_) => 2,
             _ => s.links(id),
         };
+        if id != ROOT && (o.uid, o.gid) != (n.uid, n.gid) || n.mtime.is_some_and(|t| t != o.mtime) {
+            return Err(format!("{shown} is of {}:{}, changed at {:?}", o.uid, o.gid, o.mtime));
+        }
         if o.mode != n.mode && id != ROOT || o.xattrs != n.xattrs || o.links as usize != links {
             return Err(format!("{shown} has mode {:o}, {} links, {} attributes", o.mode, o.links, o.xattrs.len()));
         }
@@ -164,7 +147,7 @@ fn data_floor(ops: &[SimOp], h: &History, promised: &Floors, id: NodeId, k: usiz
                 | SimOp::JournalData(..)
                 | SimOp::Collapse { .. }
                 | SimOp::Insert { .. }
-        ) && (h.outcomes[*i] == Outcome::Done(Some(id)) || changed(h, *i).contains(&id))
+        ) && (h.outcomes[*i] == Outcome::Done(Some(id)) || h.changed[*i].contains(&id))
     };
     let last_move = (0..k).rev().find(moved).unwrap_or(0);
     promised.data.get(&id).copied().unwrap_or(0).max(last_move)
@@ -225,6 +208,15 @@ fn torn(got: &[u8], versions: &[&[u8]]) -> String {
     )
 }
 
+/// True if each byte is that of one of the versions.
+fn bytes_match(seen: &[u8], versions: &[&[u8]]) -> Result<(), String> {
+    let there = |at: usize| versions.iter().any(|v| v.get(at).copied().unwrap_or(0) == seen[at]);
+    match (0..seen.len()).find(|at| !there(*at)) {
+        Some(at) => Err(format!("byte {at} is {}, of no version", seen[at])),
+        None => Ok(()),
+    }
+}
+
 /// True if each sector of `seen` is that of one of the versions.
 fn sectors_match(seen: &[u8], versions: &[&[u8]]) -> Result<(), String> {
     for n in 0..seen.len().div_ceil(SECTOR) {
@@ -241,22 +233,6 @@ fn sectors_match(seen: &[u8], versions: &[&[u8]]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Checks what a crash left of a run of which `started` calls had begun and `returned` had returned.
-///
-/// # Errors
-/// Why no legal state is like it.
-pub fn check(
-    route: Route,
-    ops: &[SimOp],
-    h: &History,
-    returned: usize,
-    started: usize,
-    seen: &Observed,
-) -> Result<usize, String> {
-    let promised = floors(ops, h, returned);
-    first_legal(route, ops, h, &promised, (started, started), seen)
 }
 
 /// The newest state above the floors that is like what was seen: its names are those after at most `newest` calls, its data may be of
@@ -306,7 +282,7 @@ fn data_matches(
         let floor = data_floor(ops, h, promised, *id, k);
         if promised.lossy.contains(id) {
             let versions: Vec<&[u8]> = (floor..=started).filter_map(|j| data_of(&h.states[j], *id)).collect();
-            sectors_match(got, &versions).map_err(|e| format!("{shown} from S({floor}), which lost data: {e}"))?;
+            bytes_match(got, &versions).map_err(|e| format!("{shown} from S({floor}), which lost data: {e}"))?;
             continue;
         }
         if route == Route::Journal || route == Route::Adaptive && always_journaled(&h.states[floor..=started], *id) {

@@ -4,8 +4,8 @@
 //! another power cut in the middle of recovery, and another), its tree is compared with what the model allows, e2fsck looks
 //! at some of them, and the survivor is used on and unmounted.
 
-use crate::check::check;
-use crate::observe::{FILLER, observe};
+use crate::known::{Known, Moment, Seen};
+use crate::observe::{FILLER, Observed, observe};
 use crate::ops::{Mix, SimOp, generate};
 use crate::outcomes::{Digest, Exhausted, LogArea, exhausted, outcomes};
 use crate::run::{How, Run, call, mount, run};
@@ -14,9 +14,9 @@ use quire_device::{BlockDevice, Completion, Crash, Image, PowerLossDevice, Power
 use quire_fs::file::Falloc;
 use quire_fs::{Cred, Error, New, NewKind, Volume};
 use quire_layout::Ino;
-use std::collections::HashSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 /// What is explored.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub struct Report {
     pub moments: u64,
     pub exhausted: u64,
     pub states: u64,
-    /// States after the mount whose bytes differ from those of all others of their run.
+    /// States after the mount whose bytes differ from those of all others of their configuration.
     pub distinct: u64,
     pub lost: u64,
     pub torn: u64,
@@ -141,7 +141,18 @@ impl std::fmt::Display for Failure {
 #[must_use]
 pub fn fresh_image(config: &Config) -> Image {
     let image = Image::from_bytes(&quire_fs::testing::mke2fs(config.size, config.mke2fs));
-    let Some(leave) = config.leave else { return image };
+    match config.leave {
+        Some(leave) => filled(config, image, leave),
+        None => image,
+    }
+}
+
+/// An image of which so many blocks are free.
+///
+/// # Panics
+/// If it is not sound.
+#[must_use]
+pub fn filled(config: &Config, image: Image, leave: u64) -> Image {
     let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
     let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.how).expect("mount");
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
@@ -156,13 +167,19 @@ pub fn fresh_image(config: &Config) -> Image {
     device.live()
 }
 
-/// Explores one seed.
+/// Explores one seed. `seen` are the states that other runs of the configuration have shown.
 ///
 /// # Errors
 /// The first promise that was broken.
-pub fn explore(config: &Config, base: &Image, seed: u64, effort: Effort) -> Result<Report, Box<Failure>> {
+pub fn explore(
+    config: &Config,
+    base: &Image,
+    seed: u64,
+    effort: Effort,
+    seen: &mut Seen,
+) -> Result<Report, Box<Failure>> {
     let all: Vec<usize> = (0..generate(config.mix, seed, effort.calls).len()).collect();
-    explore_kept(config, base, seed, &all, effort)
+    explore_kept(config, base, seed, &all, effort, seen)
 }
 
 /// Explores some of the calls that a seed makes.
@@ -175,6 +192,7 @@ pub fn explore_kept(
     seed: u64,
     kept: &[usize],
     effort: Effort,
+    seen: &mut Seen,
 ) -> Result<Report, Box<Failure>> {
     let all = generate(config.mix, seed, effort.calls);
     let ops: Vec<SimOp> = kept.iter().filter_map(|i| all.get(*i).cloned()).collect();
@@ -193,7 +211,8 @@ pub fn explore_kept(
     let recording = device.recording().expect("it records");
     let log = LogArea::of(base).map_err(|why| fail(None, why))?;
     let mut report = Report { runs: 1, ..Report::default() };
-    let (mut seen, mut judged) = (HashSet::new(), HashSet::new());
+    let mut state =
+        Survivors { config, log: &log, done: &done, ops, moment: Moment::default(), known: Known::default(), seen };
     let (mut durable, mut digest) = (base.clone(), Digest::default());
     // The moments before are the same for every seed: some see them.
     let from = if seed % 8 == 1 { 0 } else { mounted_at };
@@ -204,19 +223,19 @@ pub fn explore_kept(
         digest = digest.after(&durable, &point.durable, &log);
         durable = point.durable.clone();
         report.moments += 1;
+        state.moment.goes_to(ops, &done, steps, steps < mounted_at);
         report.exhausted += u64::from(exhausted(&point, effort) == Exhausted::Units);
         for (n, crash) in (0u64..).zip(outcomes(&point, effort, seed ^ steps.rotate_left(32))) {
             report.count(&crash);
             let digest = digest.after(&durable, &crash.image, &log);
-            report.distinct += u64::from(steps >= mounted_at && seen.insert(digest.all));
+            report.distinct += u64::from(steps >= mounted_at && state.seen.states.insert(digest.all));
             let turn = seed.wrapping_add(report.states);
             let every = |n: u64| n > 0 && turn.is_multiple_of(n);
-            let judge = every(effort.fsck_every).then_some(Judge { digest, log: &log, judged: &mut judged });
-            let state = State { config, done: &done, ops, steps, before_mount: steps < mounted_at };
+            let (left, judge) = (Left { image: crash.image, digest }, every(effort.fsck_every));
             let survived = if every(effort.double_every) {
-                state.survives_cuts(&crash.image, turn, effort.every_cut, judge, &mut report)
+                state.survive_cuts(&left, turn, effort.every_cut, judge, &mut report)
             } else {
-                state.survives(crash.image, judge, &mut report)
+                state.survive(left, judge, &mut report)
             };
             survived.map_err(|why| fail(Some((steps, n)), why))?;
         }
@@ -230,66 +249,76 @@ fn options(seed: u64) -> PowerLossOptions {
     PowerLossOptions { record: true, completion, ..PowerLossOptions::default() }
 }
 
-/// e2fsck, which is asked once about equal images: equal outside of the log, which is empty then.
-struct Judge<'a> {
-    /// Of the crash image.
+/// What a crash has left.
+#[derive(Clone)]
+struct Left {
+    image: Image,
     digest: Digest,
-    log: &'a LogArea,
-    /// Digests of unmounted survivors that are clean.
-    judged: &'a mut HashSet<u64>,
 }
 
-struct State<'a> {
+/// Recovers what crashes of one run have left. What has been recovered once is not recovered again, but looked at again: at another
+/// moment other promises hold.
+struct Survivors<'a> {
     config: &'a Config,
+    log: &'a LogArea,
     done: &'a Run,
     ops: &'a [SimOp],
-    steps: u64,
-    before_mount: bool,
+    moment: Moment,
+    known: Known,
+    seen: &'a mut Seen,
 }
 
-impl State<'_> {
+impl Survivors<'_> {
     /// Loses power in recovery, twice, and checks what that leaves.
-    fn survives_cuts(
-        &self,
-        image: &Image,
+    fn survive_cuts(
+        &mut self,
+        left: &Left,
         turn: u64,
         every_cut: bool,
-        mut judge: Option<Judge<'_>>,
+        judge: bool,
         report: &mut Report,
     ) -> Result<(), String> {
-        let probe = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
-        drop(self.mount(probe.clone())?);
-        let total = probe.steps();
+        let total = match self.known.steps.get(&left.digest.all) {
+            Some(total) => *total,
+            None => {
+                let probe = Arc::new(PowerLossDevice::from_image(left.image.clone(), PowerLossOptions::default()));
+                drop(self.mount(probe.clone())?);
+                self.known.steps.insert(left.digest.all, probe.steps());
+                probe.steps()
+            }
+        };
         let cuts = if every_cut { 1..=total } else { turn % (total + 1)..=turn % (total + 1) };
         for cut in cuts {
             let then = (turn / 7).wrapping_add(cut * 5) % (total + 1);
-            let (left, cuts) = self.crash_in_recovery(image.clone(), turn, [cut, then])?;
+            let (image, cuts) = self.crash_in_recovery(left.image.clone(), turn, [cut, then])?;
             report.double += u64::from(cuts == 2);
-            let judge = judge.as_mut().map(|j| Judge {
-                digest: j.digest.after(image, &left, j.log),
-                log: j.log,
-                judged: j.judged,
-            });
-            self.survives(left, judge, report)
+            let digest = left.digest.after(&left.image, &image, self.log);
+            self.survive(Left { image, digest }, judge, report)
                 .map_err(|e| format!("{e}\npower lost again after {cut} and {then} steps of recovery"))?;
         }
         Ok(())
     }
 
     /// Recovers an image and checks everything about it.
-    fn survives(&self, image: Image, judge: Option<Judge<'_>>, report: &mut Report) -> Result<(), String> {
-        let crashed = image.clone();
-        let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    fn survive(&mut self, left: Left, judge: bool, report: &mut Report) -> Result<(), String> {
+        report.fsck += u64::from(judge);
+        let judge = judge && self.known.judged.insert(left.digest.all);
+        let known = self.known.tree(left.digest.all).filter(|_| !judge);
+        if let Some(seen) = known {
+            return self.is_legal(left.digest, &seen);
+        }
+        let device = Arc::new(PowerLossDevice::from_image(left.image.clone(), PowerLossOptions::default()));
         let volume = self.mount(device.clone())?;
-        let seen = observe(&volume).map_err(|e| format!("reading the recovered tree: {e}"))?;
-        let returned = self.done.returned_at.iter().take_while(|at| **at <= self.steps).count();
-        let started = if self.before_mount { 0 } else { (returned + 1).min(self.ops.len()) };
-        check(self.config.how.route, self.ops, &self.done.history, returned, started, &seen)?;
-        let Some(judge) = judge else { return Ok(()) };
+        let seen = Rc::new(observe(&volume).map_err(|e| format!("reading the recovered tree: {e}"))?);
+        self.known.keep(left.digest.all, &seen);
+        self.is_legal(left.digest, &seen)?;
+        if !judge {
+            return Ok(());
+        }
         volume.close().map_err(|e| format!("unmounting the survivor: {e}"))?;
-        report.fsck += 1;
-        let left = judge.digest.after(&crashed, &device.live(), judge.log);
-        if judge.judged.insert(left.without_log) {
+        let closed = left.digest.after(&left.image, &device.live(), self.log);
+        // The log is empty then: equal without it is equal.
+        if self.seen.clean.insert(closed.without_log) {
             report.used += 1;
             fsck(&device.live())?;
             let volume = self.mount(device.clone())?;
@@ -298,6 +327,11 @@ impl State<'_> {
             fsck(&device.live()).map_err(|e| format!("after working on: {e}"))?;
         }
         Ok(())
+    }
+
+    /// Checks a tree against what was promised at this moment.
+    fn is_legal(&mut self, digest: Digest, seen: &Observed) -> Result<(), String> {
+        self.known.is_legal(self.config.how.route, self.ops, self.done, &self.moment, digest.all, seen)
     }
 
     fn mount(&self, device: Arc<dyn BlockDevice>) -> Result<Volume, String> {

@@ -9,24 +9,60 @@
 //!
 //! When the device lies (a write that is lost, a bit that flips) nothing of that can be promised: there are only typed errors then.
 //!
-//! On a full disk each call is done or refused with "no space", whole; nothing leaks: when everything is deleted, all space is
+//! With NVRAM the disk fails; what was fenced in the memory stays.
+//!
+//! On a full disk, and when any one allocation finds no space, or all from some on, each call is done or refused with "no space", whole; nothing leaks: when everything is deleted, all space is
 //! free again, and e2fsck finds nothing.
 
 use crate::check::{Floors, first_legal, floors};
 use crate::explore::{Config, fsck};
-use crate::model::{History, Kind, NodeId, Outcome, ROOT};
+use crate::model::{History, Kind, NodeId, Outcome, ROOT, State};
 use crate::observe::{ObservedKind, observe};
-use crate::ops::{DIRS, Mix, NAMES, Place, SimOp, generate};
-use crate::run::{call, mount};
+use crate::ops::{DIRS, NAMES, Place, SimOp, generate};
+use crate::run::{call, mount_options};
 use quire_device::sync::Arc;
 use quire_device::{
-    Clock, Fault, FaultKind, Faulty, Image, IoOp, PowerLossDevice, PowerLossOptions, Region, VirtualClock,
+    BlockDevice, Clock, Fault, FaultKind, Faulty, Image, IoOp, NvramModel, PowerLossDevice, PowerLossOptions, Region,
+    VirtualClock,
 };
-use quire_fs::{Error, Volume};
+use quire_fs::alloc::shortage_for_tests as shortage;
+use quire_fs::choices::Checkpoint;
+use quire_fs::{Devices, Error, Options, Volume};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
+
+/// On what a workload runs.
+#[derive(Clone, Debug)]
+pub struct Rig {
+    pub config: Config,
+    /// Bytes of a memory that holds the log, and how it is reclaimed.
+    pub nvram: Option<(usize, Checkpoint)>,
+}
+
+impl Rig {
+    /// A memory that was never used.
+    fn memory(&self) -> Option<Arc<NvramModel>> {
+        self.nvram.map(|(size, _)| Arc::new(NvramModel::new(vec![0; size])))
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        memory: Option<&Arc<NvramModel>>,
+        clock: Arc<dyn Clock>,
+    ) -> quire_fs::Result<Volume> {
+        let mut options = mount_options(self.config.how);
+        let mut devices = Devices::one(device);
+        if let (Some((_, checkpoint)), Some(memory)) = (self.nvram, memory) {
+            options = Options { checkpoint, ..options };
+            devices = devices.with_nvram(memory.clone());
+        }
+        Volume::open(devices, clock, options)
+    }
+}
 
 /// What happened in a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +122,10 @@ impl Follower {
                 self.history.refuse_last();
                 match op {
                     SimOp::Fsync(_) | SimOp::Fdatasync(_) => self.lossy.extend(about),
-                    op if changes_data(op) => self.tainted.extend(about),
+                    op if changes_data(op) => {
+                        self.tainted.extend(about);
+                        about.into_iter().for_each(|id| self.history.forget_mtime(id));
+                    }
                     _ => {}
                 }
             }
@@ -162,13 +201,13 @@ fn fault(rng: &mut StdRng, kind: FaultKind) -> Fault {
 ///
 /// # Errors
 /// What was broken.
-pub fn device_fails(config: &Config, base: &Image, seed: u64, calls: usize, kind: FaultKind) -> Result<Seen, String> {
+pub fn device_fails(rig: &Rig, base: &Image, seed: u64, calls: usize, kind: FaultKind) -> Result<Seen, String> {
     let mut rng = StdRng::seed_from_u64(seed ^ 0xFA17);
     let disk = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
     let device = Arc::new(Faulty::new(disk.clone()));
-    let clock = Arc::new(VirtualClock::default());
-    let v = mount(device.clone(), clock.clone(), config.how).map_err(|e| format!("mount: {e}"))?;
-    let ops = generate(config.mix, seed, calls);
+    let (memory, clock) = (rig.memory(), Arc::new(VirtualClock::default()));
+    let v = rig.mount(device.clone(), memory.as_ref(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
+    let ops = generate(rig.config.mix, seed, calls);
     let at = rng.random_range(0..ops.len() / 2);
     let (mut f, mut held) = (Follower::new(), Vec::new());
     let lies = matches!(kind, FaultKind::Lost | FaultKind::FlipBit(_));
@@ -191,7 +230,7 @@ pub fn device_fails(config: &Config, base: &Image, seed: u64, calls: usize, kind
     if f.seen.hit && lies {
         // Whatever it is now, it can be unmounted and mounted without a panic.
         let _ = v.close();
-        if let Ok(v) = mount(disk, clock, config.how) {
+        if let Ok(v) = rig.mount(disk, memory.as_ref(), clock) {
             let _ = observe(&v);
             let _ = v.close();
         }
@@ -207,7 +246,7 @@ pub fn device_fails(config: &Config, base: &Image, seed: u64, calls: usize, kind
     places.map(SimOp::Fsync).try_for_each(|op| f.step(&v, &mut held, &op, typed))?;
     f.compare(&v).map_err(|e| format!("after the fault: {e}"))?;
     drop(v);
-    survives(config, &f, &disk, seed)?;
+    survives(rig, &f, &disk, memory.as_deref(), seed)?;
     Ok(f.seen)
 }
 
@@ -225,40 +264,86 @@ fn refuses_changes(v: &Volume) -> Result<(), String> {
 }
 
 /// What a crash leaves then: a legal state for what was acknowledged.
-fn survives(config: &Config, f: &Follower, disk: &PowerLossDevice, seed: u64) -> Result<(), String> {
+fn survives(
+    rig: &Rig,
+    f: &Follower,
+    disk: &PowerLossDevice,
+    memory: Option<&NvramModel>,
+    seed: u64,
+) -> Result<(), String> {
     let device = Arc::new(PowerLossDevice::from_image(disk.crash(seed).image, PowerLossOptions::default()));
-    let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.how)
+    let memory = memory.map(|m| Arc::new(NvramModel::new(m.crash_point().crash(seed.rotate_left(9)))));
+    let v = rig
+        .mount(device.clone(), memory.as_ref(), Arc::new(VirtualClock::default()))
         .map_err(|e| format!("mounting after a crash: {e}"))?;
     let seen = observe(&v).map_err(|e| format!("reading after a crash: {e}"))?;
     let n = f.ops.len();
     let promised = Floors { lossy: f.lossy.clone(), unknown: f.tainted.clone(), ..floors(&f.ops, &f.history, n) };
-    first_legal(config.how.route, &f.ops, &f.history, &promised, (n, n), &seen)
+    first_legal(rig.config.how.route, &f.ops, &f.history, &promised, (n, n), &seen)
         .map_err(|e| format!("after a crash: {e}"))?;
     v.close().map_err(|e| format!("unmounting after a crash: {e}"))?;
     fsck(&device.live()).map_err(|e| format!("after a crash: {e}"))
 }
 
-/// Runs a workload on an image that has `leave` blocks free, then deletes everything.
+/// Runs a workload on an image that has few blocks free, then deletes everything.
 ///
 /// # Errors
 /// What was broken.
-pub fn disk_is_full(config: &Config, base: &Image, seed: u64, calls: usize) -> Result<Seen, String> {
+pub fn disk_is_full(rig: &Rig, base: &Image, seed: u64, calls: usize) -> Result<Seen, String> {
+    space_runs_out(rig, base, seed, calls, 0..0).map(|(seen, _)| seen)
+}
+
+/// Runs a workload in which these allocations find no space, then deletes everything. What happened, and how many allocations there were.
+///
+/// # Errors
+/// What was broken.
+pub fn space_runs_out(
+    rig: &Rig,
+    base: &Image,
+    seed: u64,
+    calls: usize,
+    refused: Range<u64>,
+) -> Result<(Seen, u64), String> {
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
-    let clock = Arc::new(VirtualClock::default());
-    let v = mount(device.clone(), clock.clone(), config.how).map_err(|e| format!("mount: {e}"))?;
+    let (memory, clock) = (rig.memory(), Arc::new(VirtualClock::default()));
+    let v = rig.mount(device.clone(), memory.as_ref(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
     let before = v.statfs().map_err(|e| e.to_string())?;
-    let (mut f, mut held) = (Follower::new(), Vec::new());
+    let mut f = Follower::new();
+    let for_ever = refused.end == u64::MAX;
+    shortage::begin(refused);
+    let ran = work_on_little(&v, &clock, &mut f, &generate(rig.config.mix, seed, calls));
+    let ran = ran.and_then(|()| if for_ever { delete_all(&v, f.history.now()) } else { Ok(()) });
+    let allocations = shortage::end();
+    ran?;
+    if !for_ever {
+        delete_all(&v, f.history.now())?;
+    }
+    v.sync().map_err(|e| format!("sync: {e}"))?;
+    let after = v.statfs().map_err(|e| e.to_string())?;
+    // The root directory keeps the blocks that it grew to.
+    let kept = v.getattr(quire_layout::Ino::ROOT).map_err(|e| e.to_string())?.size / 1024 - 1;
+    if (after.free + kept, after.free_inodes) != (before.free, before.free_inodes) {
+        return Err(format!("a leak: {before:?} before, {after:?} after all is deleted"));
+    }
+    v.close().map_err(|e| format!("unmount: {e}"))?;
+    fsck(&device.live())?;
+    Ok((f.seen, allocations))
+}
+
+/// Each call is done, or refused for want of space, whole.
+fn work_on_little(v: &Volume, clock: &VirtualClock, f: &mut Follower, ops: &[SimOp]) -> Result<(), String> {
+    let mut held = Vec::new();
     let excuse = |e: &Error| matches!(e, Error::NoSpace | Error::NoInodes);
-    let mut ops = generate(Mix::Reuse, seed, calls);
     // The three directories that a workload begins with may find no space: it then goes on in the root.
-    ops.push(SimOp::Release);
-    for op in &ops {
-        f.step(&v, &mut held, op, excuse)?;
+    for op in ops.iter().chain([&SimOp::Release]) {
+        f.step(v, &mut held, op, excuse)?;
         clock.sleep(Duration::from_millis(700));
     }
-    f.compare(&v)?;
-    let tree = f.history.now().clone();
-    for (path, id) in crate::check::paths(&tree).into_iter().rev().filter(|(_, id)| *id != ROOT) {
+    f.compare(v)
+}
+
+fn delete_all(v: &Volume, tree: &State) -> Result<(), String> {
+    for (path, id) in crate::check::paths(tree).into_iter().rev().filter(|(_, id)| *id != ROOT) {
         let (dir, name) = match path.iter().position(|b| *b == b'/') {
             Some(at) => (Some(&path[..at]), &path[at + 1..]),
             None => (None, path.as_slice()),
@@ -275,14 +360,5 @@ pub fn disk_is_full(config: &Config, base: &Image, seed: u64, calls: usize) -> R
         };
         remove().map_err(|e| format!("removing {}: {e}", String::from_utf8_lossy(&path)))?;
     }
-    v.sync().map_err(|e| format!("sync: {e}"))?;
-    let after = v.statfs().map_err(|e| e.to_string())?;
-    // The root directory keeps the blocks that it grew to.
-    let kept = v.getattr(quire_layout::Ino::ROOT).map_err(|e| e.to_string())?.size / 1024 - 1;
-    if (after.free + kept, after.free_inodes) != (before.free, before.free_inodes) {
-        return Err(format!("a leak: {before:?} before, {after:?} after all is deleted"));
-    }
-    v.close().map_err(|e| format!("unmount: {e}"))?;
-    fsck(&device.live())?;
-    Ok(f.seen)
+    Ok(())
 }

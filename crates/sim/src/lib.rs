@@ -9,6 +9,7 @@ pub mod explore;
 pub mod faults;
 pub mod flip;
 pub mod hostile;
+pub mod known;
 pub mod model;
 pub mod nvram;
 pub mod observe;

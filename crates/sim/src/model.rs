@@ -4,8 +4,10 @@
 //! is defined over that history, in [`crate::check`].
 
 use crate::ops::{PAGE, Place, SimOp, pattern};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use quire_layout::inode::Timestamp;
 
 /// Names a node through its life; never used again.
 pub type NodeId = u32;
@@ -25,6 +27,10 @@ pub struct Node {
     pub kind: Kind,
     /// Permission bits.
     pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    /// The time of the last change of its data, as long as it is one that was set.
+    pub mtime: Option<Timestamp>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The flag `j`.
     pub flag: bool,
@@ -56,7 +62,16 @@ pub struct History {
     pub states: Vec<State>,
     /// For each operation, what it was about.
     pub outcomes: Vec<Outcome>,
+    /// For each operation, the nodes that it changed other than in data or size.
+    pub changed: Vec<Vec<NodeId>>,
     next: NodeId,
+}
+
+impl Node {
+    fn new(kind: Kind, mode: u16) -> Self {
+        let xattrs = BTreeMap::new();
+        Node { kind, mode, uid: 0, gid: 0, mtime: None, xattrs, flag: false, journaled: true }
+    }
 }
 
 impl State {
@@ -143,6 +158,18 @@ pub fn xattr_name(which: u8) -> Vec<u8> {
     format!("user.x{which}").into_bytes()
 }
 
+/// The group that a file is given with an owner.
+#[must_use]
+pub fn group_of(owner: u32) -> u32 {
+    owner / 2
+}
+
+/// The time that a number stands for: up to the year 2413.
+#[must_use]
+pub fn time_of(n: u32) -> Timestamp {
+    Timestamp { secs: i64::from(n) * 7, nanos: n % 1_000_000_000 }
+}
+
 /// The target of a symbolic link of `len` bytes.
 #[must_use]
 pub fn target(len: u16) -> Vec<u8> {
@@ -151,15 +178,9 @@ pub fn target(len: u16) -> Vec<u8> {
 
 impl Default for History {
     fn default() -> Self {
-        let root = Node {
-            kind: Kind::Dir(BTreeMap::new()),
-            mode: 0o755,
-            xattrs: BTreeMap::new(),
-            flag: false,
-            journaled: false,
-        };
+        let root = Node { journaled: false, ..Node::new(Kind::Dir(BTreeMap::new()), 0o755) };
         let state = State { nodes: BTreeMap::from([(ROOT, Arc::new(root))]) };
-        History { states: vec![state], outcomes: Vec::new(), next: 1 }
+        History { states: vec![state], outcomes: Vec::new(), changed: Vec::new(), next: 1 }
     }
 }
 
@@ -177,8 +198,13 @@ impl History {
     pub fn apply(&mut self, op: &SimOp) -> Outcome {
         let mut s = self.now().clone();
         let outcome = self.step(&mut s, op);
-        self.states.push(if outcome == Outcome::Refused { self.now().clone() } else { s });
+        let (changed, s) = match outcome {
+            Outcome::Refused => (Vec::new(), self.now().clone()),
+            Outcome::Done(_) => (changed(self.now(), &s), s),
+        };
+        self.states.push(s);
         self.outcomes.push(outcome);
+        self.changed.push(changed);
         outcome
     }
 
@@ -190,12 +216,21 @@ impl History {
         let n = self.outcomes.len() - 1;
         self.states[n + 1] = self.states[n].clone();
         self.outcomes[n] = Outcome::Refused;
+        self.changed[n].clear();
+    }
+
+    /// Nobody knows when a file was changed last: a call that failed may have noted its time.
+    pub fn forget_mtime(&mut self, id: NodeId) {
+        let state = self.states.last_mut().expect("the first state is there from the start");
+        if state.nodes.contains_key(&id) {
+            state.node_mut(id).mtime = None;
+        }
     }
 
     fn add(&mut self, s: &mut State, dir: NodeId, name: Vec<u8>, kind: Kind, mode: u16) -> Outcome {
         let id = self.next;
         self.next += 1;
-        s.nodes.insert(id, Arc::new(Node { kind, mode, xattrs: BTreeMap::new(), flag: false, journaled: true }));
+        s.nodes.insert(id, Arc::new(Node::new(kind, mode)));
         s.entries_mut(dir).insert(name, id);
         Outcome::Done(Some(id))
     }
@@ -251,6 +286,15 @@ impl History {
                 s.node_mut(id).mode = mode;
                 done(id)
             }),
+            SimOp::Chown(p, n) => s.find_file(p).map_or(Outcome::Refused, |id| {
+                let node = s.node_mut(id);
+                (node.uid, node.gid) = (n, group_of(n));
+                done(id)
+            }),
+            SimOp::Utimes(p, n) => s.find_file(p).map_or(Outcome::Refused, |id| {
+                s.node_mut(id).mtime = Some(time_of(n));
+                done(id)
+            }),
             SimOp::SetXattr(p, which, len) => s.find_file(p).map_or(Outcome::Refused, |id| {
                 s.node_mut(id).xattrs.insert(xattr_name(which), xattr_value(which, len));
                 done(id)
@@ -276,6 +320,26 @@ impl History {
             ref data => change_data(s, data),
         }
     }
+}
+
+/// Nodes that one call changed, other than in data or size.
+fn changed(a: &State, b: &State) -> Vec<NodeId> {
+    let same = |id: &NodeId| match (a.nodes.get(id), b.nodes.get(id)) {
+        (Some(x), Some(y)) => {
+            let owned = |n: &Node| (n.mode, n.uid, n.gid);
+            // A write makes the time unknown, which is a change of data.
+            let time = y.mtime.is_none() || x.mtime == y.mtime;
+            let entries = |n: &Node| match &n.kind {
+                Kind::Dir(e) => Some(e.clone()),
+                _ => None,
+            };
+            let alike = || owned(x) == owned(y) && time && x.xattrs == y.xattrs && entries(x) == entries(y);
+            (Arc::ptr_eq(x, y) || alike()) && a.links(*id) == b.links(*id)
+        }
+        _ => false,
+    };
+    let ids: BTreeSet<_> = a.nodes.keys().chain(b.nodes.keys()).copied().collect();
+    ids.into_iter().filter(|id| !same(id)).collect()
 }
 
 fn rename(s: &mut State, from: Place, to: Place) -> Outcome {
@@ -338,6 +402,7 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
     };
     let node = s.node_mut(id);
     node.journaled = node.flag || has_rule(place);
+    node.mtime = None;
     let data = s.data_mut(id);
     match *op {
         SimOp::Write { offset, len, fill, .. } => {

@@ -8,18 +8,19 @@
 //! NVRAM   ── s1 s2 f ──── s3 f s4 f ─────── s5      a moment: k steps of the disk, m events of the NVRAM
 //! ```
 
-use crate::check::check;
 use crate::explore::{Config, Effort, Failure, Report, fsck, work_on};
-use crate::observe::observe;
+use crate::known::{Known, Moment, Seen};
+use crate::observe::{Observed, observe};
 use crate::ops::{SimOp, generate};
+use crate::outcomes::{Digest, LogArea, hash_bytes};
 use crate::run::{Run, mount_options, run_counting};
 use quire_device::nvram::NvramCrashPoint;
 use quire_device::sync::Arc;
-use quire_device::{Crash, CrashPoint, Image, NvramModel, PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_device::{CrashPoint, Image, NvramModel, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::choices::Checkpoint;
 use quire_fs::{Devices, Error, Options, Volume};
-use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
 
 /// A configuration with its journal in NVRAM.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ impl NvramConfig {
     }
 }
 
-/// Explores one seed.
+/// Explores one seed. `seen` are the states that other runs of the configuration have shown.
 ///
 /// # Errors
 /// The first promise that was broken.
@@ -49,6 +50,7 @@ pub fn explore_nvram(
     seed: u64,
     effort: Effort,
     kept: Option<&[usize]>,
+    seen: &mut Seen,
 ) -> Result<Report, Box<Failure>> {
     let all = generate(config.base.mix, seed, effort.calls);
     let every: Vec<usize> = (0..all.len()).collect();
@@ -80,8 +82,12 @@ pub fn explore_nvram(
         mounted_at,
         seed,
         effort,
+        log: LogArea::of(base).map_err(|why| fail(None, why))?,
+        durable: (base.clone(), Digest::default()),
+        moment: Moment::default(),
+        known: Known::default(),
+        seen,
         report: Report::default(),
-        seen: HashSet::new(),
     };
     found.report.runs = 1;
     found.report.switches = switches;
@@ -100,18 +106,13 @@ pub fn explore_nvram(
     Ok(found.report)
 }
 
-/// Identifies what a disk holds: what was durable, and the bytes at the places that were pending.
-fn fingerprint(steps: u64, image: &Image, point: &CrashPoint) -> u64 {
-    let mut h = DefaultHasher::new();
-    (steps - point.pending.len() as u64).hash(&mut h);
-    let mut buf = vec![0; 512];
-    for w in &point.pending {
-        for at in (w.at..w.at + w.len).step_by(512) {
-            image.read(at, &mut buf);
-            (at, &buf).hash(&mut h);
-        }
-    }
-    h.finish()
+/// What a crash has left of both.
+struct Left {
+    image: Image,
+    stored: Vec<u8>,
+    disk: Digest,
+    /// Identifies both.
+    state: u64,
 }
 
 struct Explored<'a> {
@@ -121,8 +122,13 @@ struct Explored<'a> {
     mounted_at: u64,
     seed: u64,
     effort: Effort,
+    log: LogArea,
+    /// What is durable on the disk.
+    durable: (Image, Digest),
+    moment: Moment,
+    known: Known,
+    seen: &'a mut Seen,
     report: Report,
-    seen: HashSet<u64>,
 }
 
 impl Explored<'_> {
@@ -137,6 +143,9 @@ impl Explored<'_> {
         if !h.finish().is_multiple_of(self.config.one_in.max(1)) {
             return Ok(());
         }
+        let digest = self.durable.1.after(&self.durable.0, &disk.durable, &self.log);
+        self.durable = (disk.durable.clone(), digest);
+        self.moment.goes_to(self.ops, self.done, k + m, k + m < self.mounted_at);
         let certain = disk.pending.is_empty() && memory.is_certain();
         let outcomes = if certain { 1 } else { self.effort.outcomes };
         for n in 0..outcomes {
@@ -144,37 +153,51 @@ impl Explored<'_> {
             let crash = disk.crash(seed);
             let stored = memory.crash(seed.rotate_left(7));
             self.report.count(&crash);
-            let mut h = DefaultHasher::new();
-            (fingerprint(k, &crash.image, disk), &stored).hash(&mut h);
-            let new = self.seen.insert(h.finish());
-            self.report.distinct += u64::from(new);
-            if !new {
-                continue;
-            }
+            let disk = digest.after(&disk.durable, &crash.image, &self.log);
+            let state = disk.all ^ hash_bytes(&stored);
+            self.report.distinct += u64::from(k + m >= self.mounted_at && self.seen.states.insert(state));
             let turn = self.seed.wrapping_add(self.report.states);
-            self.survives(crash, stored, k + m, turn).map_err(|why| (n, why))?;
+            let left = Left { image: crash.image, stored, disk, state };
+            self.survives(left, turn).map_err(|why| (n, why))?;
         }
         Ok(())
     }
 
-    /// Recovers what is left and checks everything about it.
-    fn survives(&mut self, crash: Crash, stored: Vec<u8>, steps: u64, turn: u64) -> Result<(), String> {
+    /// Recovers what is left and checks everything about it. What was recovered before is looked at again only: at another moment other
+    /// promises hold.
+    fn survives(&mut self, left: Left, turn: u64) -> Result<(), String> {
+        let Left { image, stored, disk, state } = left;
         let every = |n: u64| n > 0 && turn.is_multiple_of(n);
         let (double, judge) = (every(self.effort.double_every), every(self.effort.fsck_every));
-        self.report.double += u64::from(double);
         self.report.fsck += u64::from(judge);
-        let (image, stored) =
-            if double { self.crash_in_recovery(crash.image, stored, turn)? } else { (crash.image, stored) };
-        let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+        let judge = judge && self.known.judged.insert(state);
+        if let Some(seen) = self.known.tree(state).filter(|_| !judge && !double) {
+            return self.is_legal(state, &seen);
+        }
+        self.report.double += u64::from(double);
+        let (image, stored, disk, state) = if double {
+            let (left, stored) = self.crash_in_recovery(image.clone(), stored, turn)?;
+            let disk = disk.after(&image, &left, &self.log);
+            let state = disk.all ^ hash_bytes(&stored);
+            (left, stored, disk, state)
+        } else {
+            (image, stored, disk, state)
+        };
+        let device = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
         let memory = Arc::new(NvramModel::new(stored));
-        let mount = || self.config.mount(device.clone(), memory.clone());
+        let config = self.config;
+        let mount = || config.mount(device.clone(), memory.clone());
         let volume = mount().map_err(|e| format!("mounting what is left: {e}"))?;
-        let seen = observe(&volume).map_err(|e| format!("reading the recovered tree: {e}"))?;
-        let returned = self.done.returned_at.iter().take_while(|at| **at <= steps).count();
-        let started = if steps < self.mounted_at { 0 } else { (returned + 1).min(self.ops.len()) };
-        check(self.config.base.how.route, self.ops, &self.done.history, returned, started, &seen)?;
+        let seen = Rc::new(observe(&volume).map_err(|e| format!("reading the recovered tree: {e}"))?);
+        self.known.keep(state, &seen);
+        self.is_legal(state, &seen)?;
         if judge {
             volume.close().map_err(|e| format!("unmounting the survivor: {e}"))?;
+            let closed = disk.after(&image, &device.live(), &self.log);
+            if !self.seen.clean.insert(closed.without_log) {
+                return Ok(());
+            }
+            self.report.used += 1;
             fsck(&device.live())?;
             let volume = mount().map_err(|e| format!("mounting the survivor: {e}"))?;
             work_on(&volume)?;
@@ -182,6 +205,10 @@ impl Explored<'_> {
             fsck(&device.live()).map_err(|e| format!("after working on: {e}"))?;
         }
         Ok(())
+    }
+
+    fn is_legal(&mut self, state: u64, seen: &Observed) -> Result<(), String> {
+        self.known.is_legal(self.config.base.how.route, self.ops, self.done, &self.moment, state, seen)
     }
 
     /// Loses power in the middle of recovery, twice at different places, of both devices.

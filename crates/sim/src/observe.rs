@@ -2,7 +2,7 @@
 
 use quire_fs::{Result, Volume};
 use quire_layout::Ino;
-use quire_layout::inode::mode;
+use quire_layout::inode::{Timestamp, mode};
 use std::collections::BTreeMap;
 
 /// A path below the root, without a leading slash; the root is empty.
@@ -40,6 +40,9 @@ pub struct ObservedNode {
     pub kind: ObservedKind,
     /// Permission bits.
     pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub mtime: Timestamp,
     pub links: u32,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -87,8 +90,10 @@ fn visit(v: &Volume, out: &mut Observed, path: Path, ino: Ino) -> Result<()> {
         let value = v.getxattr(ino, &name)?;
         xattrs.insert(name, value);
     }
+    let (mode, uid, gid, mtime, links) = (a.mode & 0o7777, a.uid, a.gid, a.mtime, a.links);
     let is_dir = kind == ObservedKind::Dir;
-    out.nodes.insert(path.clone(), ObservedNode { ino, kind, mode: a.mode & 0o7777, links: a.links, xattrs });
+    let node = ObservedNode { ino, kind, mode, uid, gid, mtime, links, xattrs };
+    out.nodes.insert(path.clone(), node);
     if !is_dir {
         return Ok(());
     }

@@ -112,6 +112,9 @@ pub enum SimOp {
     /// A directory gets the name of another.
     RenameDir(u8, u8),
     Chmod(Place, u16),
+    Chown(Place, u32),
+    /// Sets both times of a file to one that the number stands for.
+    Utimes(Place, u32),
     SetXattr(Place, u8, u16),
     RemoveXattr(Place, u8),
     Fsync(Place),
@@ -197,7 +200,9 @@ fn unnamed(rng: &mut StdRng, place: Place) -> SimOp {
 
 fn one(rng: &mut StdRng) -> SimOp {
     let p = place(rng);
-    match rng.random_range(0..112) {
+    match rng.random_range(0..116) {
+        112..114 => SimOp::Chown(p, rng.random_range(0..200_000)),
+        114..116 => SimOp::Utimes(p, rng.random_range(1..2_000_000_000)),
         100..107 => {
             let other = place(rng);
             on_range(rng, p, other)
@@ -349,7 +354,9 @@ fn long(rng: &mut StdRng) -> SimOp {
         80..90 => SimOp::SetXattr(place, rng.random_range(0..2), rng.random_range(1..60)),
         90..96 => SimOp::Unlink(place),
         96..102 => SimOp::Truncate(place, rng.random_range(0..6000)),
-        102..108 => SimOp::Chmod(place, rng.random_range(0..0o1000)),
+        102..104 => SimOp::Chmod(place, rng.random_range(0..0o1000)),
+        104..106 => SimOp::Chown(place, rng.random_range(0..200_000)),
+        106..108 => SimOp::Utimes(place, rng.random_range(1..2_000_000_000)),
         108..112 => SimOp::JournalData(place, rng.random_range(0..2) == 0),
         112..196 => SimOp::Fsync(place),
         196..199 => SimOp::Step,

@@ -112,6 +112,11 @@ fn hash(at: u64, bytes: &[u8]) -> u64 {
     mix(mix(h, at), 0xD6E8_FEB8_6659_FD93)
 }
 
+/// 64 bits of many bytes.
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    (0..).step_by(UNIT).zip(bytes.chunks(UNIT)).fold(0, |sum: u64, (at, b)| sum.wrapping_add(hash(at, b)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

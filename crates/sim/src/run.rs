@@ -1,12 +1,12 @@
 //! A workload on a volume: calls, what they returned, and how far the device was then.
 
-use crate::model::{History, Outcome, dir_name, target, xattr_name, xattr_value};
+use crate::model::{History, Outcome, dir_name, group_of, target, time_of, xattr_name, xattr_value};
 use crate::ops::{PAGE, Place, SimOp, pattern};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, PowerLossDevice, VirtualClock};
 use quire_fs::choices::{CommitMode, Record};
 use quire_fs::file::{Falloc, WriteFlags};
-use quire_fs::{Cred, New, NewKind, RenameFlags, SetAttr, XattrFlags};
+use quire_fs::{Cred, New, NewKind, RenameFlags, SetAttr, SetTime, XattrFlags};
 use quire_fs::{Devices, Error, Options, Result, Volume, options};
 use quire_fs::{FileMode, ModeRule};
 use quire_layout::Ino;
@@ -135,6 +135,11 @@ fn unnamed(v: &Volume, dir: Ino, name: &[u8], bytes: &[u8]) -> Result<()> {
     named
 }
 
+/// A write that was cut short has found no space for the rest.
+fn whole(len: u32) -> impl Fn(usize) -> Result<()> {
+    move |n| if n < len as usize { Err(Error::NoSpace) } else { Ok(()) }
+}
+
 /// Does one call. `held` are the inodes that are in use without a name.
 ///
 /// # Errors
@@ -191,7 +196,7 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Write { place, offset, len, fill, sync } => {
             let ino = find_file(v, top, place)?;
             let flags = WriteFlags { sync, ..WriteFlags::default() };
-            v.write(ino, u64::from(offset), &pattern(fill, offset, len), flags).map(drop)
+            v.write(ino, u64::from(offset), &pattern(fill, offset, len), flags).and_then(whole(len))
         }
         SimOp::MapWrite { place, page, at, len, fill } => {
             let ino = find_file(v, top, place)?;
@@ -213,7 +218,7 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
             let ino = find_file(v, top, place)?;
             let end = u32::try_from(v.getattr(ino)?.size).map_err(|_| Error::TooLarge)?;
             let flags = WriteFlags { sync, append: true, ..WriteFlags::default() };
-            v.write(ino, 0, &pattern(fill, end, len), flags).map(drop)
+            v.write(ino, 0, &pattern(fill, end, len), flags).and_then(whole(len))
         }
         SimOp::Truncate(p, size) => v.truncate(find_file(v, top, p)?, u64::from(size)),
         SimOp::Punch { place, offset, len } => range(v, top, place, Falloc::PunchHole, offset, len),
@@ -225,7 +230,9 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Insert { place, offset, len } => range(v, top, place, Falloc::Insert, offset, len),
         SimOp::Copy { from, at, to, offset, len } => {
             let (from, to) = (find_file(v, top, from)?, find_file(v, top, to)?);
-            v.copy_range(from, u64::from(at), to, u64::from(offset), u64::from(len)).map(drop)
+            let there = v.getattr(from)?.size.saturating_sub(at.into()).min(len.into());
+            let n = v.copy_range(from, u64::from(at), to, u64::from(offset), u64::from(len))?;
+            if n < there { Err(Error::NoSpace) } else { Ok(()) }
         }
         SimOp::Unnamed { place, len, fill } => {
             unnamed(v, find_dir(v, top, place.dir)?, &place.bytes(), &pattern(fill, 0, len))
@@ -233,6 +240,15 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::RenameDir(a, b) => v.rename(top, &dir_name(a), top, &dir_name(b), RenameFlags::default()),
         SimOp::Chmod(p, mode) => {
             let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+            v.setattr(find_file(v, top, p)?, &change).map(drop)
+        }
+        SimOp::Chown(p, id) => {
+            let change = SetAttr { uid: Some(id), gid: Some(group_of(id)), ..SetAttr::default() };
+            v.setattr(find_file(v, top, p)?, &change).map(drop)
+        }
+        SimOp::Utimes(p, n) => {
+            let time = Some(SetTime::At(time_of(n)));
+            let change = SetAttr { atime: time, mtime: time, ..SetAttr::default() };
             v.setattr(find_file(v, top, p)?, &change).map(drop)
         }
         SimOp::SetXattr(p, which, len) => {

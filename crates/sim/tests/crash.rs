@@ -1,8 +1,8 @@
-//! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more than the default, `QUIRE_SIM_FIRST` for seeds from there
-//! on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
+//! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more of each than the default, `QUIRE_SIM_TOTAL` for so many of
+//! all together, `QUIRE_SIM_FSCK=1` for e2fsck on every state, not on a sample, `QUIRE_SIM_FIRST` for seeds from there on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
 
 use quire_fs::choices::{CommitMode, Record};
-use quire_sim::campaign::{SMALL, explore_seeds, number, wants};
+use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
 use quire_sim::explore::{Config, Effort, explore, explore_kept, fresh_image};
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
@@ -12,12 +12,19 @@ const MKE2FS_LARGE: &[&str] = &["-t", "ext4", "-b", "4096", "-N", "256", "-J", "
 const EFFORT: Effort =
     Effort { calls: 60, moments: 0, outcomes: 6, all: 16, fsck_every: 40, double_every: 9, every_cut: false };
 
-/// What the environment asks for: `QUIRE_SIM_FSCK=1`, e2fsck for every state, not for a sample.
+/// Parts of a share that each configuration of a kind gets: a whole one, or one in so many.
+const EXHAUSTIVE: u64 = 3;
+const LONG: u64 = 20;
+const ATOMIC: u64 = 20;
+
+/// Distinct states wanted of a configuration that gets one in `part` of a share.
+fn wanted(part: u64) -> u64 {
+    let sixtieths = 60 * CONFIGURATIONS.len() + 6 * 60 / 3 + 6 * 60 / 20 + 3 * 60 / 20;
+    share(u64::try_from(sixtieths).expect("few"), 5_200).div_ceil(part)
+}
+
 fn effort() -> Effort {
-    match number("QUIRE_SIM_FSCK") {
-        Some(every) => Effort { fsck_every: every, ..EFFORT },
-        None => EFFORT,
-    }
+    Effort { fsck_every: fsck_every(EFFORT.fsck_every), ..EFFORT }
 }
 
 fn config(name: &'static str, route: Route) -> Config {
@@ -35,50 +42,15 @@ fn explore_config(config: &Config) {
 }
 
 fn explore_mix(config: &Config) {
-    explore_states(config, number("QUIRE_SIM_STATES").unwrap_or(5_200) / 4, effort());
+    explore_states(config, wanted(1).div_ceil(4), effort());
 }
 
 fn explore_states(config: &Config, wanted: u64, effort: Effort) {
     let base = fresh_image(config);
-    explore_seeds(config.name, config.mix, wanted, |seed, kept| match kept {
-        Some(kept) => explore_kept(config, &base, seed, kept, effort),
-        None => explore(config, &base, seed, effort),
+    explore_seeds(config.name, config.mix, wanted, |seed, kept, seen| match kept {
+        Some(kept) => explore_kept(config, &base, seed, kept, effort, seen),
+        None => explore(config, &base, seed, effort, seen),
     });
-}
-
-#[test]
-fn ordered() {
-    explore_config(&config("ordered", Route::Ordered));
-}
-
-#[test]
-fn journal() {
-    explore_config(&config("journal", Route::Journal));
-}
-
-#[test]
-fn writeback() {
-    explore_config(&config("writeback", Route::Writeback));
-}
-
-#[test]
-fn overwrite() {
-    explore_config(&config("overwrite", Route::Overwrite));
-}
-
-#[test]
-fn adaptive() {
-    explore_config(&config("adaptive", Route::Adaptive));
-}
-
-#[test]
-fn selective() {
-    explore_config(&config("selective", Route::Selective));
-}
-
-#[test]
-fn auto() {
-    explore_config(&config("auto", Route::Auto));
 }
 
 /// Short runs: every outcome of every moment whose doubtful writes have at most eight sectors (else every set of up to eight
@@ -101,7 +73,7 @@ fn exhaustive() {
                 continue;
             }
             let config = Config { how, mix, ..config(name, Route::Ordered) };
-            explore_states(&config, number("QUIRE_SIM_STATES").unwrap_or(5_200) / 12, effort);
+            explore_states(&config, wanted(EXHAUSTIVE).div_ceil(4), effort);
         }
     }
 }
@@ -120,7 +92,7 @@ fn long_runs() {
         ("auto_range_checksum", quire(Route::Auto, Record::Range)),
     ] {
         let config = Config { how, mix: Mix::Long, ..config(name, Route::Ordered) };
-        explore_states(&config, number("QUIRE_SIM_STATES").unwrap_or(5_200) / 20, effort);
+        explore_states(&config, wanted(LONG), effort);
     }
 }
 
@@ -131,25 +103,31 @@ fn atomic_requests() {
         Effort { calls: 24, moments: 0, outcomes: 4, all: 16, fsck_every: 60, double_every: 9, every_cut: false };
     for (name, route) in [("journal", Route::Journal), ("overwrite", Route::Overwrite), ("auto", Route::Auto)] {
         let config = Config { mix: Mix::Large, mke2fs: MKE2FS_LARGE, size: "64M", ..config(name, route) };
-        explore_states(&config, number("QUIRE_SIM_STATES").unwrap_or(3_000) / 10, effort);
+        explore_states(&config, wanted(ATOMIC), effort);
     }
 }
 
-/// Quire's log: routes x records x commits.
-fn explore_quire(name: &'static str, route: Route, record: Record, commit_mode: CommitMode) {
-    explore_config(&Config { how: How { route, record, commit_mode }, ..config(name, route) });
-}
-
-macro_rules! quire_log {
+/// Each gets a share.
+macro_rules! configurations {
     ($($name:ident: $route:ident, $record:ident, $commit:ident;)+) => {
+        const CONFIGURATIONS: &[&str] = &[$(stringify!($name)),+];
         $(#[test]
         fn $name() {
-            explore_quire(stringify!($name), Route::$route, Record::$record, CommitMode::$commit);
+            let how = How { route: Route::$route, record: Record::$record, commit_mode: CommitMode::$commit };
+            explore_config(&Config { how, ..config(stringify!($name), Route::$route) });
         })+
     };
 }
 
-quire_log! {
+configurations! {
+    ordered: Ordered, Block, Barrier;
+    journal: Journal, Block, Barrier;
+    writeback: Writeback, Block, Barrier;
+    overwrite: Overwrite, Block, Barrier;
+    adaptive: Adaptive, Block, Barrier;
+    selective: Selective, Block, Barrier;
+    auto: Auto, Block, Barrier;
+    // Quire's log: routes x records x commits.
     ordered_block_checksum: Ordered, Block, Checksum;
     ordered_range_data_checksum: Ordered, RangeData, Checksum;
     ordered_range_checksum: Ordered, Range, Checksum;

@@ -5,6 +5,7 @@ use quire_fs::choices::{CommitMode, Record};
 use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, explore, fresh_image};
 use quire_sim::flip::{a_changed_home_is_noticed, flipped_log_is_noticed, no_image_poses_as_log_block};
+use quire_sim::known::Seen;
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
 
@@ -36,6 +37,8 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
         }
         // The tail must pass the middle of a chain.
         Mutant::StaleBase => Config { mix: Mix::Long, ..general },
+        // Where blocks are used again, and written in part.
+        Mutant::ZeroBaseForgotten => Config { mix: Mix::Long, leave: Some(220), ..general },
         Mutant::RemapNotDurable => Config { mix: Mix::Ranges, ..general },
         Mutant::RevokeForgotten | Mutant::FreedReusedEarly => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         _ => general,
@@ -57,13 +60,16 @@ fn hunt(mutant: Mutant, config: &Config) -> Option<String> {
             | Mutant::JournaledInPlace
             | Mutant::SizeBeforeData
             | Mutant::ModeChangedInPlace
+            | Mutant::ZeroBaseForgotten
             | Mutant::SequenceEndsEarly => {
-                explore(config, &base, seed, Effort { calls: 220, ..EFFORT }).err().map(|f| f.why)
+                explore(config, &base, seed, Effort { calls: 220, ..EFFORT }, &mut Seen::default()).err().map(|f| f.why)
             }
             Mutant::StaleBase => {
-                explore(config, &base, seed, Effort { calls: 3000, moments: 60, ..EFFORT }).err().map(|f| f.why)
+                explore(config, &base, seed, Effort { calls: 3000, moments: 60, ..EFFORT }, &mut Seen::default())
+                    .err()
+                    .map(|f| f.why)
             }
-            _ => explore(config, &base, seed, EFFORT).err().map(|f| f.why),
+            _ => explore(config, &base, seed, EFFORT, &mut Seen::default()).err().map(|f| f.why),
         };
         Mutant::set(None);
         if let Some(why) = found {

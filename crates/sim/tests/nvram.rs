@@ -1,8 +1,8 @@
 //! Explores crash states of configurations with their journal in NVRAM: of the disk and of the memory at once. The environment is that of
-//! `crash`: `QUIRE_SIM_STATES`, `QUIRE_SIM_FIRST`, `QUIRE_SIM_SEED`, `QUIRE_SIM_MIX`, `QUIRE_SIM_KEEP`.
+//! `crash`: `QUIRE_SIM_STATES`, `QUIRE_SIM_TOTAL`, `QUIRE_SIM_FSCK`, `QUIRE_SIM_FIRST`, `QUIRE_SIM_SEED`, `QUIRE_SIM_MIX`, `QUIRE_SIM_KEEP`.
 
 use quire_fs::choices::{Checkpoint, CommitMode, Record};
-use quire_sim::campaign::{SMALL, explore_seeds, number, wants};
+use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
 use quire_sim::explore::{Config, Effort, fresh_image};
 use quire_sim::nvram::{NvramConfig, explore_nvram};
 use quire_sim::ops::Mix;
@@ -25,7 +25,9 @@ fn config(name: &'static str, route: Route, record: Record, checkpoint: Checkpoi
 
 /// Each mix in turn, a third of the states each.
 fn explore_config(config: &NvramConfig) {
-    let wanted = number("QUIRE_SIM_STATES").unwrap_or(5_100) / 3;
+    let sixtieths = u64::try_from(60 * CONFIGURATIONS.len()).expect("few");
+    let wanted = share(sixtieths, 5_100).div_ceil(3);
+    let effort = Effort { fsck_every: fsck_every(EFFORT.fsck_every), ..EFFORT };
     for (mix, leave) in [(Mix::General, None), (Mix::Overwrite, None), (Mix::Reuse, Some(220))] {
         if !wants(mix) {
             continue;
@@ -35,12 +37,15 @@ fn explore_config(config: &NvramConfig) {
         let jbd2 = How { record: Record::Block, commit_mode: CommitMode::Barrier, ..base.how };
         let image = fresh_image(&Config { how: jbd2, ..base.clone() });
         let config = NvramConfig { base, ..config.clone() };
-        explore_seeds(config.base.name, mix, wanted, |seed, kept| explore_nvram(&config, &image, seed, EFFORT, kept));
+        explore_seeds(config.base.name, mix, wanted, |seed, kept, seen| {
+            explore_nvram(&config, &image, seed, effort, kept, seen)
+        });
     }
 }
 
 macro_rules! nvram {
     ($($name:ident: $route:ident, $record:ident, $checkpoint:expr;)+) => {
+        const CONFIGURATIONS: &[&str] = &[$(stringify!($name)),+];
         $(#[test]
         fn $name() {
             explore_config(&config(stringify!($name), Route::$route, Record::$record, $checkpoint));

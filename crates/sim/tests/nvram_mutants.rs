@@ -4,6 +4,7 @@ use quire_device::Mutant;
 use quire_fs::choices::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, fresh_image};
+use quire_sim::known::Seen;
 use quire_sim::nvram::{NvramConfig, explore_nvram};
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
@@ -18,7 +19,7 @@ fn hunt(mutant: Mutant, config: &NvramConfig) -> Option<String> {
     let image = fresh_image(&Config { how: jbd2, ..config.base.clone() });
     (1..=SEEDS).find_map(|seed| {
         Mutant::set(Some(mutant));
-        let found = explore_nvram(config, &image, seed, EFFORT, None).err();
+        let found = explore_nvram(config, &image, seed, EFFORT, None, &mut Seen::default()).err();
         Mutant::set(None);
         found.map(|f| format!("seed {seed}: {}", f.why.lines().next().unwrap_or_default()))
     })

@@ -5,7 +5,7 @@
 //! one of a group that is known to be full.
 
 use super::state::AllocState;
-use super::{Pool, Run, group};
+use super::{Pool, Run, group, shortage};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use quire_layout::bitmap::FreeRun;
@@ -91,6 +91,9 @@ pub(super) fn find(op: &mut Op<'_>, r: &Request) -> Result<Run> {
 
 /// Makes sure that `blocks` may be taken from a pool; returns how many could be.
 pub(super) fn ensure(op: &mut Op<'_>, blocks: u64, pool: Pool) -> Result<u64> {
+    if pool != Pool::Reserved && shortage::strikes() {
+        return Err(Error::NoSpace);
+    }
     let room = room(op, pool);
     if room >= blocks { Ok(room) } else { Err(no_space(op)) }
 }

@@ -6,7 +6,7 @@
 //! What was never used may hold anything on disk. It is zeroed when the border moves over it (A6); a table block that
 //! lies wholly behind the border is not even read.
 
-use super::{group, orlov};
+use super::{group, orlov, shortage};
 use crate::error::{Error, Result};
 use crate::kinds;
 use crate::op::Op;
@@ -20,6 +20,9 @@ use quire_layout::{Corrupt, GroupNo, Ino, Structure};
 /// # Errors
 /// No inodes left; corrupt bitmaps; miss.
 pub fn alloc_inode(op: &mut Op<'_>, parent: Ino, file_mode: u16) -> Result<Ino> {
+    if shortage::strikes() {
+        return Err(Error::NoInodes);
+    }
     let dir = file_mode & mode::FMT == mode::DIR;
     let top = dir && (parent == Ino::ROOT || op.inode(parent)?.has(inode_flags::TOPDIR));
     let first = orlov::choose(op.sb(), &op.state().alloc, parent, dir, top).ok_or(Error::NoInodes)?;

@@ -20,6 +20,7 @@ mod claim;
 mod group;
 mod inodes;
 mod orlov;
+mod shortage;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,8 @@ pub(crate) use claim::claim_free;
 pub use claim::{Claim, claim, drop_claim, mark_claimed};
 pub(crate) use group::free_runs;
 pub use inodes::{alloc_inode, free_inode, inode_is_used};
+#[cfg(any(test, feature = "testing"))]
+pub use shortage::counted as shortage_for_tests;
 pub use state::{AllocState, Space};
 pub(crate) use state::{Delta, read_groups};
 pub use zones::Zones;

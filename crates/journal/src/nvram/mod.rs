@@ -184,7 +184,7 @@ impl NvramLog {
 
     /// Writes the slot that is not the newest (V3).
     fn put_label(&self, s: &mut State, label: Label) {
-        let slot = 1 - s.slot;
+        let slot = if Mutant::NvramLabelInPlace.is_on() { s.slot } else { 1 - s.slot };
         let label = Label { sequence: s.label.sequence + 1, ..label };
         store_label(&*self.memory, slot, &label);
         (s.label, s.slot) = (label, slot);
