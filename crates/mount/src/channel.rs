@@ -3,7 +3,8 @@
 //! A request that comes while nobody sleeps on the device costs neither its caller nor us a wake-up. So where requests follow each
 //! other closely, who takes them looks for the next one for a while before it sleeps ([`LOOK`]), and gives its CPU to whoever else
 //! wants it between two looks. It begins again when a request has come soon after it went to sleep. Where somebody else does want the
-//! CPU, that is worse than sleep, since who wakes up is given a CPU sooner than who has been looking: then it is left for a while.
+//! CPU, that is worse than sleep, since who wakes up is given a CPU sooner than who has been looking: then it is left for a while, longer
+//! the longer we were kept waiting.
 
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::thread;
@@ -22,8 +23,8 @@ const LOOK: Duration = Duration::from_micros(50);
 const SOON: Duration = Duration::from_micros(200);
 /// Somebody else was given our CPU: so long it takes no caller of ours to come with its next request.
 const TAKEN: Duration = Duration::from_micros(100);
-/// How long nobody looks then.
-const REST: Duration = Duration::from_secs(1);
+/// Nobody looks then for so many times as long as it was away: looking thus costs a small part of the time at most.
+const REST: u32 = 32;
 
 /// A descriptor of the FUSE device.
 pub(crate) struct Channel {
@@ -86,8 +87,9 @@ impl Channel {
         let before = SystemClock.monotonic();
         thread::yield_now();
         let after = SystemClock.monotonic();
-        if after.saturating_sub(before) > TAKEN {
-            let until = u64::try_from((after + REST).as_nanos()).unwrap_or(u64::MAX);
+        let away = after.saturating_sub(before);
+        if away > TAKEN {
+            let until = u64::try_from((after + away * REST).as_nanos()).unwrap_or(u64::MAX);
             self.not_before.store(until, Ordering::Relaxed);
             self.looks.store(false, Ordering::Relaxed);
         }
