@@ -11,7 +11,8 @@
 use quire_device::Buf;
 use quire_device::sync::Arc;
 use quire_layout::BlockNo;
-use std::collections::{HashMap, VecDeque};
+use quire_layout::number_map::NumberMap;
+use std::collections::VecDeque;
 
 /// The bytes of a block at one point in time.
 pub type Image = Arc<Buf>;
@@ -47,7 +48,7 @@ impl Saved {
 
 /// Images by block number, bounded.
 pub struct BlockCache {
-    entries: HashMap<BlockNo, Entry>,
+    entries: NumberMap<BlockNo, Entry>,
     /// The clock. Each entry stands here at least once; what stands here without an entry is stale.
     queue: VecDeque<BlockNo>,
     capacity: usize,
@@ -61,7 +62,7 @@ impl BlockCache {
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         BlockCache {
-            entries: HashMap::new(),
+            entries: NumberMap::default(),
             queue: VecDeque::new(),
             capacity: capacity.max(64),
             pinned: 0,

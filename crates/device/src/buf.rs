@@ -114,3 +114,26 @@ impl PartialEq for Buf {
 }
 
 impl Eq for Buf {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_buffer_is_as_good_as_new() {
+        for len in [4096, 512, 5000] {
+            let mut b = Buf::zeroed(len);
+            b.fill(7);
+            let c = b.clone();
+            assert_eq!(c, b);
+            drop(b);
+            assert!(Buf::zeroed(len).iter().all(|x| *x == 0), "{len}");
+            assert_eq!(Buf::copy_of(&vec![9; len])[..len], vec![9; len]);
+            assert!(c.iter().all(|x| *x == 7), "{len}");
+            assert_eq!(c.as_ptr().align_offset(SECTOR), 0);
+        }
+        let many: Vec<Buf> = (0..100).map(|_| Buf::zeroed(4096)).collect();
+        drop(many);
+        assert!(KEPT_HERE.with(|s| s.borrow().len()) <= KEPT);
+    }
+}

@@ -3,8 +3,8 @@
 //! Guarantees F12: an inode that is not here has no change that is not durable. Every operation that writes an inode's
 //! record is noted ([`crate::Op::put_inode`]), so nobody else has to think of it.
 
+use quire_layout::number_map::NumberMap;
 use quire_layout::{Ino, Tid};
-use std::collections::HashMap;
 
 /// Entries that are kept before the durable ones are looked for.
 const PRUNE_AT: usize = 1024;
@@ -20,7 +20,7 @@ struct Last {
 /// Inodes changed by transactions that were not durable when that was last looked at.
 #[derive(Default)]
 pub(crate) struct Changes {
-    last: HashMap<Ino, Last>,
+    last: NumberMap<Ino, Last>,
     prune_at: usize,
 }
 

@@ -264,6 +264,22 @@ impl Volume {
         Ok(self.told(seen))
     }
 
+    /// What `stat` tells of an inode that has lost its last name, and cannot get one again; else `None`.
+    ///
+    /// # Errors
+    /// Stale (a freed inode); corrupt, I/O.
+    pub fn unlinked(&self, ino: Ino) -> Result<Option<Attr>> {
+        let seen = self.run(|op| {
+            if !op.state().orphans.contains(ino) || op.state().unnamed.contains(&ino) {
+                return Ok(None);
+            }
+            let inode = live(op, ino)?;
+            // A file that is being truncated is an orphan, too.
+            Ok((inode.links() == 0).then(|| op.seen(ino, &inode)))
+        })?;
+        Ok(seen.map(|s| self.told(s)))
+    }
+
     /// Adds what is not on disk yet.
     pub(crate) fn told(&self, seen: Seen) -> Attr {
         let mut attr = seen.attr;

@@ -26,8 +26,9 @@ use quire_device::Mutant;
 use quire_device::sync::{Arc, lock};
 use quire_layout::features::compat;
 use quire_layout::inode::Inode;
+use quire_layout::number_map::NumberMap;
 use quire_layout::{BlockNo, Corrupt, FileBlock, Ino, Structure, orphan_file};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// Where an orphan is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +49,7 @@ struct OrphanFile {
 /// All orphans. Guarded by the metadata mutex; changed when an operation succeeds.
 #[derive(Default)]
 pub(crate) struct Orphans {
-    places: HashMap<Ino, Place>,
+    places: NumberMap<Ino, Place>,
     file: Option<Arc<OrphanFile>>,
     /// Slots in use.
     used: usize,

@@ -9,14 +9,15 @@ use crate::dir::Scans;
 use crate::mode::{FileMode, RuledNames};
 use crate::orphan::{Orphans, Place};
 use crate::xattr::SharedBlocks;
+use quire_layout::number_map::NumberMap;
 use quire_layout::{BlockNo, Ino, Tid};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// In-memory state of a volume. Guarded by the metadata mutex (lock 2 of docs/design.md).
 #[derive(Default)]
 pub(crate) struct FsState {
     /// Users' references on inodes (lookups, open files). An inode without links lives until this is gone.
-    pub refs: HashMap<Ino, u64>,
+    pub refs: NumberMap<Ino, u64>,
     /// Free space, and who has claimed or reserved some of it.
     pub alloc: AllocState,
     /// Inodes that are unlinked but in use, or being truncated.

@@ -18,6 +18,7 @@ pub mod indirect;
 pub mod inline_data;
 pub mod inode;
 pub mod jbd2;
+pub mod number_map;
 pub mod nvlog;
 pub mod orphan_file;
 pub mod qlog;

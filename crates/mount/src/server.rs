@@ -11,9 +11,10 @@ use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::{Mutex, lock};
 use quire_fs::{Attr, Cred, Volume};
 use quire_layout::Ino;
+use quire_layout::number_map::NumberMap;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
@@ -53,7 +54,7 @@ pub(crate) struct Manner {
 
 /// Files that are open for writing, and how many times.
 #[derive(Default)]
-pub(crate) struct Writers(Mutex<HashMap<Ino, u32>>);
+pub(crate) struct Writers(Mutex<NumberMap<Ino, u32>>);
 
 impl Writers {
     pub(crate) fn opened(&self, ino: Ino) {

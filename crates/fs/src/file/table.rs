@@ -13,7 +13,8 @@ use crate::error::Error;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
 use quire_device::{Epoch, FlushGate};
 use quire_layout::Ino;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use quire_layout::number_map::NumberMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Entries of `unflushed` that are kept before the durable ones are looked for.
@@ -32,7 +33,7 @@ pub(crate) struct Files {
 
 #[derive(Default)]
 struct Table {
-    files: HashMap<Ino, Arc<File>>,
+    files: NumberMap<Ino, Arc<File>>,
     /// Files with something to write back, oldest first.
     queue: BTreeMap<u64, Queued>,
     next_mark: u64,
@@ -41,10 +42,10 @@ struct Table {
     rounds: BTreeSet<u64>,
     next_round: u64,
     /// Files with data written in place that was not durable when it was last looked at.
-    unflushed: HashMap<Ino, Epoch>,
+    unflushed: NumberMap<Ino, Epoch>,
     prune_at: usize,
     last_written: Option<Epoch>,
-    errors: HashMap<Ino, Error>,
+    errors: NumberMap<Ino, Error>,
 }
 
 #[derive(Clone, Copy)]

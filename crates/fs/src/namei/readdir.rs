@@ -22,6 +22,15 @@ struct Item {
     seen: Option<Seen>,
 }
 
+/// For which names a listing gives attributes and references.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plus {
+    None,
+    All,
+    /// Those of inodes on which nobody has a reference.
+    News,
+}
+
 impl Item {
     fn borrowed(&self) -> DirItem<'_> {
         DirItem { ino: self.ino, name: &self.name, file_type: self.file_type, next_cookie: self.next_cookie }
@@ -39,7 +48,7 @@ impl Volume {
     /// # Errors
     /// Not a directory; corrupt, I/O. What was given is valid.
     pub fn readdir(&self, dir: Ino, cookie: u64, sink: &mut dyn FnMut(DirItem<'_>) -> bool) -> Result<()> {
-        self.list(dir, cookie, false, &mut |item| sink(item.borrowed()))
+        self.list(dir, cookie, Plus::None, &mut |item| sink(item.borrowed()))
     }
 
     /// As [`Volume::readdir`], with attributes: for each item taken, except `.` and `..`, the caller gets a reference. `None`:
@@ -53,7 +62,30 @@ impl Volume {
         cookie: u64,
         sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
-        self.list(dir, cookie, true, &mut |item| {
+        self.list_plus(dir, cookie, Plus::All, sink)
+    }
+
+    /// As [`Volume::readdir_plus`], but `None` for what the caller has a reference on already: it knows that.
+    ///
+    /// # Errors
+    /// As [`Volume::readdir`].
+    pub fn readdir_news(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
+    ) -> Result<()> {
+        self.list_plus(dir, cookie, Plus::News, sink)
+    }
+
+    fn list_plus(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        plus: Plus,
+        sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
+    ) -> Result<()> {
+        self.list(dir, cookie, plus, &mut |item| {
             let attr = item.seen.map(|s| self.told(s));
             let taken = sink(item.borrowed(), attr);
             if !taken && attr.is_some() && !item.is_dot() {
@@ -63,7 +95,7 @@ impl Volume {
         })
     }
 
-    fn list(&self, dir: Ino, mut cookie: u64, plus: bool, sink: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
+    fn list(&self, dir: Ino, mut cookie: u64, plus: Plus, sink: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
         loop {
             let (batch, next) = self.run(|op| collect(op, dir, cookie, plus))?;
             let mut taken = true;
@@ -83,7 +115,7 @@ impl Volume {
 }
 
 /// Some names from `cookie` on, with attributes and references if asked for, and the cookie to go on with if there are more.
-fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<(Vec<Item>, Option<u64>)> {
+fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: Plus) -> Result<(Vec<Item>, Option<u64>)> {
     let inode = live(op, dir)?;
     if !inode.is_dir() {
         return Err(Error::NotDir);
@@ -100,11 +132,14 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: bool) -> Result<(Vec<It
         items.push(Item { ino, name: name.to_vec(), file_type, next_cookie, seen: None });
         true
     })?;
-    if !plus {
+    if plus == Plus::None {
         return Ok((items, next));
     }
     let mut missing = Vec::new();
     for item in &mut items {
+        if plus == Plus::News && op.refs(item.ino) > 0 {
+            continue;
+        }
         let found = if item.is_dot() { op.inode(item.ino) } else { pointed_to(op, dir, item.ino) };
         match found {
             Ok(inode) => item.seen = Some(op.seen(item.ino, &inode)),

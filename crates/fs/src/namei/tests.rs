@@ -265,6 +265,48 @@ fn attributes_are_set_and_privileges_fall() {
     });
 }
 
+#[test]
+fn what_has_lost_its_last_name_is_told_from_what_may_get_one() {
+    each_image(|t| {
+        let v = &t.volume;
+        let f = file(v, Ino::ROOT, "f").ino;
+        assert_eq!(v.unlinked(f).unwrap(), None);
+        v.unlink(Ino::ROOT, b"f").unwrap();
+        assert_eq!(v.unlinked(f).unwrap().map(|a| (a.ino, a.links)), Some((f, 0)));
+        let unnamed = v.create_unnamed(Ino::ROOT, &new(NewKind::File, 0)).unwrap().ino;
+        assert_eq!(v.unlinked(unnamed).unwrap(), None);
+        v.forget(f, 1);
+        v.forget(unnamed, 1);
+    });
+}
+
+#[test]
+fn a_listing_of_news_leaves_out_what_the_caller_knows() {
+    each_image(|t| {
+        let v = &t.volume;
+        let (known, unknown) = (file(v, Ino::ROOT, "known").ino, file(v, Ino::ROOT, "unknown").ino);
+        v.forget(unknown, 1);
+        let mut told = Vec::new();
+        v.readdir_news(Ino::ROOT, 0, &mut |i, attr| {
+            if i.ino == known || i.ino == unknown {
+                told.push((i.name.to_vec(), attr.map(|a| a.ino)));
+            }
+            true
+        })
+        .unwrap();
+        told.sort();
+        assert_eq!(told, [(b"known".to_vec(), None), (b"unknown".to_vec(), Some(unknown))]);
+        // The listing gave a reference on the one, not on the other.
+        v.unlink(Ino::ROOT, b"known").unwrap();
+        v.unlink(Ino::ROOT, b"unknown").unwrap();
+        assert!(v.getattr(unknown).is_ok());
+        v.forget(known, 1);
+        assert!(matches!(v.getattr(known), Err(Error::Stale(_))));
+        v.forget(unknown, 1);
+        assert!(matches!(v.getattr(unknown), Err(Error::Stale(_))));
+    });
+}
+
 /// N1, N6.
 #[test]
 fn a_file_without_a_name_gets_one_or_goes() {
