@@ -19,10 +19,12 @@ const DEVICE: &str = "/dev/fuse";
 
 /// How long the next request is looked for before we sleep: a program's own work between two calls.
 const LOOK: Duration = Duration::from_micros(50);
+/// So long the CPU is not offered to others: it costs more than the look itself.
+const GREEDY: Duration = Duration::from_micros(10);
 /// A request that comes sooner than this after the last one is worth looking for; a CPU that has halted takes a part of it to wake.
 const SOON: Duration = Duration::from_micros(200);
-/// Somebody else was given our CPU: so long it takes no caller of ours to come with its next request.
-const TAKEN: Duration = Duration::from_micros(100);
+/// Somebody else wants our CPU for itself: the kernel's own short work takes less, a whole slice of the scheduler's more.
+const TAKEN: Duration = Duration::from_micros(500);
 /// Nobody looks then for so many times as long as it was away: looking thus costs a small part of the time at most.
 const REST: u32 = 32;
 
@@ -68,8 +70,11 @@ impl Channel {
                 Err(Errno::NODEV) => return Ok(None),
                 Err(Errno::AGAIN) => {
                     since.get_or_insert_with(|| SystemClock.monotonic());
-                    if self.looks.load(Ordering::Relaxed) && waited(since) < LOOK {
-                        self.give_way();
+                    let so_far = waited(since);
+                    if self.looks.load(Ordering::Relaxed) && so_far < LOOK {
+                        if so_far > GREEDY {
+                            self.give_way();
+                        }
                     } else {
                         slept = true;
                         self.sleep()?;
