@@ -26,6 +26,8 @@ pub const SLOTS: [u64; 2] = [0, 0x1000];
 const MAGIC: &[u8; 8] = b"QuireNV1";
 /// Bytes of the largest log: its lines are counted in 32 bits.
 pub const LARGEST: u64 = 1 << 38;
+/// No label ever counts so far: there is always a next number.
+const LAST: u64 = u64::MAX - (1 << 32);
 const VERSION: u16 = 1;
 const SUM: usize = 0x7C;
 
@@ -88,9 +90,9 @@ impl Label {
             tid: Tid(be32(b, 0x58)),
         };
         let granule = label.granule == super::LINE || u64::from(label.granule) == block_size.bytes64();
-        let sane =
-            granule && label.size <= LARGEST && label.regions > 0 && label.region_len() >= PAGE && label.tail < 1 << 62;
-        (sane && label.tail.is_multiple_of(label.granule.into())).then_some(label)
+        let counts = label.tail < 1 << 62 && label.sequence < LAST && label.epoch < LAST;
+        let sane = granule && label.size <= LARGEST && label.regions > 0 && label.region_len() >= PAGE;
+        (sane && counts && label.tail.is_multiple_of(label.granule.into())).then_some(label)
     }
 
     #[must_use]
@@ -173,6 +175,8 @@ mod tests {
         assert!(Label::decode(&Label { regions: 0, ..l }.encode()).is_none());
         assert!(Label::decode(&Label { granule: 128, ..l }.encode()).is_none());
         assert!(Label::decode(&Label { size: 4096, ..l }.encode()).is_none());
+        assert!(Label::decode(&Label { sequence: u64::MAX, ..l }.encode()).is_none());
+        assert!(Label::decode(&Label { epoch: u64::MAX, ..l }.encode()).is_none());
         assert!(Label { incompat: 0x100, ..l }.check().is_err());
     }
 }

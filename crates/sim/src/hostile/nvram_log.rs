@@ -217,6 +217,20 @@ mod tests {
         }
     }
 
+    /// What was once not survived.
+    const KNOWN: &[(&[u8], &str)] = &[(
+        b"\x2b\xc7\xc7\xf9\x02\xf5\x8d\x99\x8d\x99\x6d",
+        "a label with the last of all sequence numbers: there was no next one",
+    )];
+
+    #[test]
+    fn what_was_found_is_survived() {
+        for (input, what) in KNOWN {
+            let log = &LOGS[usize::from(input[0]) % LOGS.len()];
+            assert_eq!(log.recover_edited(&input[1..]), Ok(()), "{what}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(80))]
         #[test]
