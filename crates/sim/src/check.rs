@@ -135,7 +135,8 @@ fn data_of(s: &State, id: NodeId) -> Option<&[u8]> {
     }
 }
 
-/// The floor of a file's data under names `k`: what renames, links and truncates of it do not overtake.
+/// The floor of a file's data under names `k`: what renames, links and truncates of it do not overtake. A rename that takes a name away
+/// from it is not one of them.
 fn data_floor(ops: &[SimOp], h: &History, promised: &Floors, id: NodeId, k: usize) -> usize {
     let moved = |i: &usize| {
         matches!(
@@ -147,7 +148,7 @@ fn data_floor(ops: &[SimOp], h: &History, promised: &Floors, id: NodeId, k: usiz
                 | SimOp::JournalData(..)
                 | SimOp::Collapse { .. }
                 | SimOp::Insert { .. }
-        ) && (h.outcomes[*i] == Outcome::Done(Some(id)) || h.changed[*i].contains(&id))
+        ) && h.outcomes[*i] == Outcome::Done(Some(id))
     };
     let last_move = (0..k).rev().find(moved).unwrap_or(0);
     promised.data.get(&id).copied().unwrap_or(0).max(last_move)
