@@ -39,11 +39,14 @@ study() {
 		figure9)
 			if full; then "$LAB" figure9 --grain statement
 			else "$LAB" figure9 --grain statement --warehouses 1 --divide 4 --transactions 2000 --on-devices 100; fi ;;
-		*) die "$1: want okeanos, fileserver, isolation, sqlite, latency, randwrite, table1, figure8 or figure9" ;;
+		figure10)
+			if full; then "$LAB" figure10 --grain statement
+			else "$LAB" figure10 --grain statement --warehouses 1 --divide 4 --transactions 1000; fi ;;
+		*) die "$1: want okeanos, fileserver, isolation, sqlite, latency, randwrite, table1, figure8, figure9 or figure10" ;;
 	esac
 }
 
-[ $# -gt 0 ] || set -- okeanos fileserver isolation sqlite latency randwrite table1 figure8 figure9
+[ $# -gt 0 ] || set -- okeanos fileserver isolation sqlite latency randwrite table1 figure8 figure9 figure10
 for name in "$@"; do
 	say "=== $name"
 	study "$name" | tee -a "$out"

@@ -168,13 +168,17 @@ impl Building<'_> {
 
     fn record(&mut self, home: BlockNo, image: &Image, base: Option<&Base>, is_data: bool) -> Kind {
         let result = Record::result_of(self.encoder.seed, home, image);
+        let r = |kind, count| Record { home, kind, count, result };
         let kind = match self.encoder.records {
             Records::Whole => Kind::Image,
             Records::DataRanges if !is_data => Kind::Image,
             Records::DataRanges | Records::Ranges => self.as_ranges(image, base),
-            Records::Deltas => Kind::Delta,
+            Records::Deltas => match base.filter(|b| b.in_log && b.chains) {
+                Some(base) => return self.as_delta(r, image, &base.image),
+                None if self.spares_zeros(image) => Kind::ZeroRanges,
+                None => Kind::Image,
+            },
         };
-        let r = |kind, count| Record { home, kind, count, result };
         match kind {
             Kind::Ranges => {
                 self.head(r(kind, self.ranges.count()));
@@ -189,12 +193,14 @@ impl Building<'_> {
                 self.kinds.ranges += 1;
                 kind
             }
-            Kind::Delta => match base.filter(|b| b.in_log && b.chains) {
-                Some(base) => self.as_delta(r, image, &base.image),
-                None => self.whole(r, image),
-            },
             _ => self.whole(r, image),
         }
+    }
+
+    /// True if ranges over zeros spare a sixteenth of a block, as of a page that is not full: not worth a look at more.
+    fn spares_zeros(&mut self, image: &Image) -> bool {
+        let most = self.encoder.block_size.bytes();
+        self.from_zeros.find(&ZEROS[..image.len()], image, most - most / 16)
     }
 
     /// Ranges, zero ranges, or whole: what is smallest.

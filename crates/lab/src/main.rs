@@ -261,6 +261,13 @@ enum What {
         #[command(flatten)]
         work: TpccStudy,
     },
+    /// DJFS, figure 10: the miss ratio of a page cache that gives up memory for base images
+    ///
+    /// Example: quire-lab figure10 --warehouses 1 --grain statement --transactions 5000
+    Figure10 {
+        #[command(flatten)]
+        work: TpccStudy,
+    },
     /// Make a tree from a seed
     Tree {
         dir: PathBuf,
@@ -290,6 +297,9 @@ struct TpccStudy {
     /// Bytes of SQLite's pages; 1024 was its default at the time of the paper
     #[arg(long, default_value_t = 1024)]
     page: u32,
+    /// SQLite's journal; without it PERSIST and WAL
+    #[arg(long)]
+    journal: Option<tpcc::Journal>,
     /// How many, where the journal is in NVRAM
     #[arg(long, default_value_t = 20_000)]
     transactions: u64,
@@ -305,7 +315,8 @@ impl TpccStudy {
     fn plan(&self) -> studies::tpcc::Plan {
         let scale = tpcc::Scale { page: self.page, ..tpcc::Scale::divided(self.warehouses, self.divide) };
         let (transactions, on_devices) = (self.transactions, self.on_devices);
-        studies::tpcc::Plan { scale, grain: self.grain, transactions, on_devices, journal_mib: self.journal_mib }
+        let journals = self.journal.map_or_else(|| vec![tpcc::Journal::Persist, tpcc::Journal::Wal], |j| vec![j]);
+        studies::tpcc::Plan { scale, grain: self.grain, transactions, on_devices, journal_mib: self.journal_mib, journals }
     }
 }
 
@@ -425,6 +436,7 @@ fn main() -> Result<()> {
         What::Table1 { work } => drop(table1::study(&work.plan())?),
         What::Figure8 { work, in_memory } => drop(studies::tpcc::figure8(&work.plan(), in_memory)?),
         What::Figure9 { work } => drop(studies::tpcc::figure9(&work.plan())?),
+        What::Figure10 { work } => drop(studies::figure10::study(&work.plan())?),
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;
         }

@@ -180,9 +180,7 @@ impl Rig {
         let rig = Rig::new(&Plan { options: free.options.clone().with(Profile::Ext4Ordered.choices()), ..free })?;
         fill(&rig)?;
         rig.volume.close()?;
-        let memory = rig.memory;
-        drop((rig.volume, rig.fs, rig.journal));
-        Ok(memory.iter().map(|m| m.snapshot()).collect())
+        Ok(rig.memory.iter().map(|m| m.snapshot()).collect())
     }
 
     fn on(plan: &Plan, memory: Vec<Arc<MemDevice>>) -> Result<Self> {

@@ -56,7 +56,7 @@ impl Outcome {
 }
 
 fn plan(column: Way, work: Work) -> Plan {
-    let mib = work.files * FILE / (1 << 20) * 9 / 8 + work.journal_mib + 64;
+    let mib = work.files * FILE / (1 << 20) * 17 / 16 + work.journal_mib + 64;
     // The page cache above keeps what was read.
     let model = Model { cached: true, ..Model::samsung_840() };
     let mut plan = column.plan(model, mib, work.journal_mib, LINE);
@@ -125,21 +125,17 @@ fn run(column: Way, every: u64, work: Work, contents: Vec<Vec<u8>>) -> Result<Ou
 /// # Errors
 /// A file system failed.
 pub fn study(work: Work) -> Result<usize> {
-    let filled = |external| {
-        let column = if external { ways::EXTERNAL } else { ways::ORDERED };
-        Rig::filled(&plan(column, work), |rig| fill(rig, work.files))
-    };
-    let (internal, external) = (filled(false)?, filled(true)?);
     let mut cells = vec![Vec::new(); COLUMNS.len()];
-    for (column, cells) in COLUMNS.iter().zip(&mut cells) {
-        for every in EVERY {
-            eprintln!("{}, fsync every {every}", column.name);
-            cells.push(run(
-                *column,
-                every,
-                work,
-                if column.place == Place::External { &external } else { &internal }.clone(),
-            )?);
+    // One after the other: they are large.
+    for place in [Place::External, Place::Internal] {
+        let of_place = |column: &Way| (column.place == Place::External) == (place == Place::External);
+        let first = COLUMNS.iter().find(|c| of_place(c)).expect("there are some");
+        let contents = Rig::filled(&plan(*first, work), |rig| fill(rig, work.files))?;
+        for (column, cells) in COLUMNS.iter().zip(&mut cells).filter(|(c, _)| of_place(c)) {
+            for every in EVERY {
+                eprintln!("{}, fsync every {every}", column.name);
+                cells.push(run(*column, every, work, contents.clone())?);
+            }
         }
     }
     println!(

@@ -84,7 +84,8 @@ fn share(part: f64, whole: f64) -> f64 {
 pub fn study(plan: &Plan) -> Result<usize> {
     let loaded = Loaded::new(plan)?;
     let mut missed = 0;
-    for (half, journal) in [Journal::Persist, Journal::Wal].into_iter().enumerate() {
+    for journal in plan.journals.iter().copied() {
+        let half = usize::from(journal == Journal::Wal);
         let run = |(way, _): &Column| {
             Ok::<_, anyhow::Error>(Counts::of(&loaded.run(
                 *way,

@@ -4,6 +4,7 @@
 //! Where computing bounds the factor, the cap is shown: the same run on devices that take no time and without a journal; on tmpfs; and on a mount whose
 //! disk and NVRAM are files in memory, both in real time.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub struct Plan {
     pub on_devices: u64,
     /// Size of every journal, in MiB.
     pub journal_mib: u64,
+    /// Of SQLite: PERSIST and WAL, or one of them.
+    pub journals: Vec<Journal>,
 }
 
 /// What a run came to.
@@ -119,6 +122,32 @@ impl Loaded {
         Ok(outcome)
     }
 
+    /// Runs the mix with a cache of so many bytes; the blocks that SQLite touched, and the most images that the log pinned after a transaction.
+    pub(super) fn observed(&self, journal: Journal, plan: &Plan, cache: u64) -> Result<(Vec<(Ino, u64)>, u64)> {
+        let mut made = self.plan(ways::DJFS, Model::default(), Duration::ZERO);
+        made.options.cache_bytes = cache;
+        let rig = Rig::over(&made, self.internal.clone())?;
+        let vfs = Vfs::new("quire", rig.volume.clone(), Arc::new(rig.world.clone()))?;
+        let body: Body<'_, Result<u64>> = Box::new(|| {
+            vfs.charge().start();
+            let mut connection = vfs.open(DATABASE)?;
+            vfs.trace();
+            let most = Cell::new(0);
+            let now = || {
+                vfs.charge().pass();
+                most.set(most.get().max(rig.volume.journal_stats().memory.live as u64));
+                rig.world.monotonic()
+            };
+            tpcc::run_on(&mut connection, journal, plan.grain, SEED, Limit::Transactions(plan.transactions), &now)?;
+            Ok(most.get())
+        });
+        let most = rig.run(vec![body]).pop().expect("one thread")?;
+        let trace = vfs.trace();
+        drop(vfs);
+        rig.volume.close()?;
+        Ok((trace, most))
+    }
+
     /// Transactions of New-Order a minute on tmpfs, and on a mount with everything in memory; in real time.
     fn in_memory(&self, journal: Journal, plan: &Plan) -> Result<[f64; 2]> {
         let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -155,7 +184,8 @@ const WAYS: [Way; 6] = [ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ,
 pub fn figure8(plan: &Plan, in_memory: bool) -> Result<usize> {
     let loaded = Loaded::new(plan)?;
     let mut missed = 0;
-    for (journal, limit) in [(Journal::Persist, 64.0), (Journal::Wal, 26.0)] {
+    for journal in plan.journals.iter().copied() {
+        let limit = if journal == Journal::Wal { 26.0 } else { 64.0 };
         let tpm_c =
             |way, model| Ok::<_, anyhow::Error>(loaded.run(way, model, Duration::ZERO, journal, plan)?.report.tpm_c());
         let each: Vec<f64> = WAYS.iter().map(|way| tpm_c(*way, Model::samsung_840())).collect::<Result<_>>()?;
@@ -257,7 +287,7 @@ mod tests {
             return;
         }
         let scale = Scale { warehouses: 1, customers: 30, items: 200, page: 1024 };
-        let plan = Plan { scale, grain: Grain::Statement, transactions: 40, on_devices: 20, journal_mib: 16 };
+        let plan = Plan { scale, grain: Grain::Statement, transactions: 40, on_devices: 20, journal_mib: 16, journals: vec![] };
         let loaded = Loaded::new(&plan).unwrap();
         for journal in [Journal::Persist, Journal::Wal, Journal::Delete] {
             let run = |way| loaded.run(way, Model::samsung_840(), Duration::ZERO, journal, &plan).unwrap();

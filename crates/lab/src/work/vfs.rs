@@ -36,6 +36,19 @@ struct Shared {
     charge: Charge,
     /// Of files that have no name.
     unnamed: Mutex<u64>,
+    /// Blocks of files as they are touched, if somebody wants to know.
+    trace: Mutex<Option<Vec<(Ino, u64)>>>,
+}
+
+/// Bytes of a block of a trace.
+const BLOCK: u64 = 4096;
+
+impl Shared {
+    fn touched(&self, ino: Ino, at: u64, len: usize) {
+        if let Some(trace) = &mut *lock(&self.trace) {
+            trace.extend((at / BLOCK..(at + len as u64).div_ceil(BLOCK)).map(|b| (ino, b)));
+        }
+    }
 }
 
 /// Lets the clock go on by what the calling thread has computed.
@@ -102,7 +115,12 @@ impl Vfs {
     pub fn new(name: &str, volume: Volume, clock: Arc<dyn Clock>) -> Result<Self> {
         let name = CString::new(name)?;
         let charge = Charge { clock, computed: Mutex::new(Duration::ZERO) };
-        let shared = NonNull::from(Box::leak(Box::new(Shared { volume, charge, unnamed: Mutex::new(0) })));
+        let shared = NonNull::from(Box::leak(Box::new(Shared {
+            volume,
+            charge,
+            unnamed: Mutex::new(0),
+            trace: Mutex::new(None),
+        })));
         let vfs = NonNull::from(Box::leak(Box::new(ffi::sqlite3_vfs {
             iVersion: 1,
             szOsFile: c_int::try_from(size_of::<File>())?,
@@ -143,6 +161,13 @@ impl Vfs {
         let connection = connection.with_context(|| format!("cannot open {db}"))?;
         connection.pragma_update(None, "locking_mode", "exclusive")?;
         Ok(connection)
+    }
+
+    /// Begins a trace of the blocks that are touched; returns the one before.
+    pub fn trace(&self) -> Vec<(Ino, u64)> {
+        // SAFETY: it lives as long as `self`.
+        let shared = unsafe { self.shared.as_ref() };
+        lock(&shared.trace).replace(Vec::new()).unwrap_or_default()
     }
 
     /// What the database's thread has computed.
@@ -313,6 +338,7 @@ unsafe extern "C" fn read(f: *mut ffi::sqlite3_file, to: *mut c_void, len: c_int
     // SAFETY: opened by `open`; `to` has room for `len` bytes.
     let ((s, ino), to) =
         unsafe { (file(f), std::slice::from_raw_parts_mut(to.cast::<u8>(), len.try_into().unwrap_or(0))) };
+    s.touched(ino, at.unsigned_abs(), to.len());
     match s.volume.read(ino, at.unsigned_abs(), to) {
         Ok(n) if n == to.len() => ffi::SQLITE_OK,
         Ok(n) => {
@@ -332,6 +358,7 @@ unsafe extern "C" fn write(
     // SAFETY: opened by `open`; `from` has `len` bytes.
     let ((s, ino), from) =
         unsafe { (file(f), std::slice::from_raw_parts(from.cast::<u8>(), len.try_into().unwrap_or(0))) };
+    s.touched(ino, at.unsigned_abs(), from.len());
     done(s.volume.write(ino, at.unsigned_abs(), from, WriteFlags::default()), ffi::SQLITE_IOERR_WRITE)
 }
 

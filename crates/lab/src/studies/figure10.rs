@@ -1,0 +1,139 @@
+//! DJFS, figure 10: what base images cost the page cache. TPC-C on SQLite runs on `djfs` with a cache of a sixteenth of the memory there is; the blocks that SQLite
+//! touches are traced, and the most images that the log pins are counted. A page cache that replaces the least recently used block then
+//! misses so often with all of the memory, and so often with what the images leave of it.
+//!
+//! That counts every pinned image as lost, though many are the page cache's own bytes in a kernel's file system: the cost is at most this.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use anyhow::Result;
+
+use super::claims::{self, Claim};
+use super::tpcc::{Loaded, Plan, grain};
+use crate::stats::float;
+
+/// Of the memory: the file system's own cache (`cache_size=`).
+const SHARE: u64 = 16;
+const BLOCK: u64 = 4096;
+
+/// Prints the miss ratios with 10 to 100 % of the footprint in memory; returns how many claims are not held.
+///
+/// # Errors
+/// A file system or SQLite failed.
+pub fn study(plan: &Plan) -> Result<usize> {
+    let loaded = Loaded::new(plan)?;
+    let mut claims = Vec::new();
+    for journal in plan.journals.iter().copied() {
+        let (trace, _) = loaded.observed(journal, plan, 1 << 30)?;
+        let misses = Misses::of(&trace);
+        let footprint = misses.footprint();
+        println!(
+            "\nDJFS, figure 10, SQLite in {journal:?} mode, {}: miss ratio in %, {} touches of {} MB\n",
+            grain(plan.grain),
+            trace.len(),
+            footprint * BLOCK / 1_000_000
+        );
+        println!("| memory, % of the footprint | without base images | with | images, % of the memory |\n|---|---|---|---|");
+        let mut worst = 0.0f64;
+        for percent in (1..=10).map(|n| n * 10) {
+            let memory = footprint * percent / 100;
+            let (_, images) = loaded.observed(journal, plan, memory * BLOCK / SHARE)?;
+            let (without, with) = (misses.ratio(memory) * 100.0, misses.ratio(memory.saturating_sub(images)) * 100.0);
+            worst = worst.max(with - without);
+            println!("| {percent} | {without:.2} | {with:.2} | {:.1} |", float(images) / float(memory) * 100.0);
+        }
+        claims.push(Claim::at_most(format!("{journal:?}: points that base images cost, at most"), worst, 2.0));
+    }
+    Ok(claims::print("figure 10", &claims))
+}
+
+/// How often a cache that replaces the least recently used block misses, whatever its size.
+struct Misses {
+    /// Touches of a block after so many others (each once) since it was touched before, ascending.
+    distances: Vec<u64>,
+    /// First touches.
+    cold: u64,
+}
+
+impl Misses {
+    fn of<T: Hash + Eq + Copy>(trace: &[T]) -> Self {
+        // A one at each block's last touch; how many lie between two touches is a difference of prefix sums.
+        let mut last: HashMap<T, usize> = HashMap::new();
+        let mut sums = Sums(vec![0; trace.len() + 1]);
+        let mut distances = Vec::new();
+        for (at, block) in trace.iter().enumerate() {
+            if let Some(before) = last.insert(*block, at) {
+                distances.push(sums.upto(at) - sums.upto(before + 1));
+                sums.add(before, -1);
+            }
+            sums.add(at, 1);
+        }
+        let distances = distances.into_iter().map(|d| u64::try_from(d).unwrap_or(0));
+        let mut distances: Vec<u64> = distances.collect();
+        distances.sort_unstable();
+        Misses { distances, cold: last.len() as u64 }
+    }
+
+    fn footprint(&self) -> u64 {
+        self.cold
+    }
+
+    /// With room for so many blocks.
+    fn ratio(&self, blocks: u64) -> f64 {
+        let hits = self.distances.partition_point(|d| *d < blocks) as u64;
+        let all = self.distances.len() as u64 + self.cold;
+        float(all - hits) / float(all.max(1))
+    }
+}
+
+/// Prefix sums that change (Fenwick).
+struct Sums(Vec<i64>);
+
+impl Sums {
+    fn add(&mut self, at: usize, n: i64) {
+        let mut i = at + 1;
+        while i < self.0.len() {
+            self.0[i] += n;
+            i += i & i.wrapping_neg();
+        }
+    }
+
+    /// Of the first `n`.
+    fn upto(&self, n: usize) -> i64 {
+        let (mut i, mut sum) = (n, 0);
+        while i > 0 {
+            sum += self.0[i];
+            i &= i - 1;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misses_are_those_of_a_cache_that_is_played_through() {
+        let mut rng = crate::rng::Rng::new(&[3]);
+        let trace: Vec<u64> = (0..3000).map(|_| rng.below(40) * rng.below(10)).collect();
+        let misses = Misses::of(&trace);
+        for room in [1, 3, 10, 50, 100, 400] {
+            let mut cache: Vec<u64> = Vec::new();
+            let mut missed = 0;
+            for b in &trace {
+                match cache.iter().position(|c| c == b) {
+                    Some(n) => drop(cache.remove(n)),
+                    None => missed += 1,
+                }
+                cache.push(*b);
+                if cache.len() > room {
+                    cache.remove(0);
+                }
+            }
+            let ratio = misses.ratio(room as u64);
+            assert!((ratio - float(missed) / 3000.0).abs() < 1e-9, "{room}: {ratio}");
+        }
+    }
+}
