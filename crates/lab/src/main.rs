@@ -316,7 +316,14 @@ impl TpccStudy {
         let scale = tpcc::Scale { page: self.page, ..tpcc::Scale::divided(self.warehouses, self.divide) };
         let (transactions, on_devices) = (self.transactions, self.on_devices);
         let journals = self.journal.map_or_else(|| vec![tpcc::Journal::Persist, tpcc::Journal::Wal], |j| vec![j]);
-        studies::tpcc::Plan { scale, grain: self.grain, transactions, on_devices, journal_mib: self.journal_mib, journals }
+        studies::tpcc::Plan {
+            scale,
+            grain: self.grain,
+            transactions,
+            on_devices,
+            journal_mib: self.journal_mib,
+            journals,
+        }
     }
 }
 

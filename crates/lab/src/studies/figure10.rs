@@ -34,7 +34,9 @@ pub fn study(plan: &Plan) -> Result<usize> {
             trace.len(),
             footprint * BLOCK / 1_000_000
         );
-        println!("| memory, % of the footprint | without base images | with | images, % of the memory |\n|---|---|---|---|");
+        println!(
+            "| memory, % of the footprint | without base images | with | images, % of the memory |\n|---|---|---|---|"
+        );
         let mut worst = 0.0f64;
         for percent in (1..=10).map(|n| n * 10) {
             let memory = footprint * percent / 100;

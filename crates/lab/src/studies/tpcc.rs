@@ -287,7 +287,14 @@ mod tests {
             return;
         }
         let scale = Scale { warehouses: 1, customers: 30, items: 200, page: 1024 };
-        let plan = Plan { scale, grain: Grain::Statement, transactions: 40, on_devices: 20, journal_mib: 16, journals: vec![] };
+        let plan = Plan {
+            scale,
+            grain: Grain::Statement,
+            transactions: 40,
+            on_devices: 20,
+            journal_mib: 16,
+            journals: vec![],
+        };
         let loaded = Loaded::new(&plan).unwrap();
         for journal in [Journal::Persist, Journal::Wal, Journal::Delete] {
             let run = |way| loaded.run(way, Model::samsung_840(), Duration::ZERO, journal, &plan).unwrap();

@@ -207,10 +207,11 @@ mod tests {
             let db = dir.path().join(format!("{n}.db"));
             load(&db, journal, SMALL, 1).unwrap();
             check(&db).unwrap();
-            let grain = if journal == Journal::Delete { Grain::Statement } else { Grain::Transaction };
-            let report = run(&db, journal, grain, 7, Limit::Transactions(400)).unwrap();
+            let report = run(&db, journal, Grain::Transaction, 7, Limit::Transactions(400)).unwrap();
             assert_eq!(report.transactions(), 400);
             assert!(report.committed.iter().all(|n| *n > 0) && report.rolled_back > 0, "{report:?}");
+            check(&db).unwrap();
+            run(&db, journal, Grain::Statement, 8, Limit::Transactions(10)).unwrap();
             check(&db).unwrap();
         }
     }
