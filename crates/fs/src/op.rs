@@ -18,10 +18,19 @@ use quire_journal::{As, Full, Handle, Image, Touch};
 use quire_layout::group_desc::GroupDesc;
 use quire_layout::inode::{Inode, Timestamp};
 use quire_layout::superblock::Superblock;
-use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure, Tid};
+use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure, Tid, bitmap, orphan_file};
 
 /// Blocks of an inode table that a miss reads at once.
 const INODE_READAHEAD: u64 = 8;
+
+/// Whole blocks whose checksum is made once, at the end of the operation, however often it changes them.
+#[derive(Default)]
+struct Unsealed {
+    /// Blocks of the orphan file, and the seed of their checksums.
+    orphans: Vec<(BlockNo, Option<u32>)>,
+    /// Groups, for their block bitmaps.
+    bitmaps: Vec<GroupNo>,
+}
 
 /// An operation on a volume's metadata.
 pub struct Op<'v> {
@@ -31,6 +40,7 @@ pub struct Op<'v> {
     pub(crate) deferred: Deferred,
     /// Runs that this operation has made leave memory.
     given_up: Vec<(BlockNo, u32)>,
+    unsealed: Unsealed,
     now: Timestamp,
     /// The volume's own work goes on while it is frozen.
     even_frozen: bool,
@@ -47,7 +57,17 @@ impl<'v> Op<'v> {
         even_frozen: bool,
         pool: Pool,
     ) -> Self {
-        Op { handle, state, vol, deferred: Deferred::default(), given_up: Vec::new(), now, even_frozen, pool }
+        Op {
+            handle,
+            state,
+            vol,
+            deferred: Deferred::default(),
+            given_up: Vec::new(),
+            unsealed: Unsealed::default(),
+            now,
+            even_frozen,
+            pool,
+        }
     }
 
     /// # Errors
@@ -305,6 +325,38 @@ impl<'v> Op<'v> {
         let (b, at) = self.sb().descriptor_at(g);
         let bytes = d.encode(self.vol.desc_sums, g);
         self.block_mut(b)?[at..at + bytes.len()].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// The checksum of a block of the orphan file is made when the operation ends.
+    pub(crate) fn seal_orphans_later(&mut self, b: BlockNo, seed: Option<u32>) {
+        if !self.unsealed.orphans.contains(&(b, seed)) {
+            self.unsealed.orphans.push((b, seed));
+        }
+    }
+
+    /// The checksum of a group's block bitmap is made when the operation ends.
+    pub(crate) fn seal_bitmap_later(&mut self, g: GroupNo) {
+        if self.sb().features().metadata_csum() && !self.unsealed.bitmaps.contains(&g) {
+            self.unsealed.bitmaps.push(g);
+        }
+    }
+
+    /// Makes the checksums that were put off (A3). The last thing before [`Op::stop`].
+    ///
+    /// # Errors
+    /// Corrupt (a block that is several things at once); read-only or aborted.
+    pub(crate) fn seal(&mut self) -> Result<()> {
+        let Unsealed { orphans, bitmaps } = std::mem::take(&mut self.unsealed);
+        for (b, seed) in orphans {
+            orphan_file::seal(self.block_mut(b)?, b, seed);
+        }
+        for g in bitmaps {
+            let mut d = self.group(g)?;
+            let image = self.block_of_parts(d.block_bitmap())?;
+            d.set_block_bitmap_csum(bitmap::block_bitmap_checksum(self.sb(), self.clip(&image)));
+            self.put_group(g, d)?;
+        }
         Ok(())
     }
 

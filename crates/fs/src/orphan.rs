@@ -140,7 +140,7 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()>
             op.block(block, kinds::ORPHANS, |b| orphan_file::check(b, block, file.seed))?;
             let b = op.block_mut(block)?;
             orphan_file::set_slot(b, slot, Ino(0));
-            orphan_file::seal(b, block, file.seed);
+            op.seal_orphans_later(block, file.seed);
         }
         Some(Place::List { prev }) => {
             let next = Ino(inode.dtime());

@@ -164,7 +164,7 @@ impl Volume {
                 state.alloc.release_up_to(reusable);
             }
             let mut op = Op::new(v, state, v.journal.handle(), now, even_frozen, self.account);
-            let error = match f(&mut op) {
+            let error = match f(&mut op).and_then(|value| op.seal().map(|()| value)) {
                 Ok(value) => match op.stop() {
                     Ok(tid) => return Ok((value, tid)),
                     Err(full) if full.never_fits => {

@@ -121,7 +121,7 @@ pub(super) fn flip(op: &mut Op<'_>, g: GroupNo, run: Run, used: bool) -> Result<
     } else {
         bitmap::clear(b, from, to)
     }
-    seal_blocks(sb, &mut d, b);
+    op.seal_bitmap_later(g);
     let free = if used { d.free_blocks().checked_sub(run.len) } else { d.free_blocks().checked_add(run.len) };
     d.set_free_blocks(free.ok_or_else(|| bad("does not agree with the group's count of free blocks"))?);
     op.put_group(g, d)?;
