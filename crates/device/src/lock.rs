@@ -1,11 +1,11 @@
 //! The standard library's lock and condition, which also know of threads in virtual time ([`crate::virtual_threads`]): a thread
 //! that lives there waits there. For all others they are what they wrap, and a look at one number.
 
-use crate::virtual_threads::{is_virtual, wait_for, wake};
+use crate::virtual_threads::{is_virtual, wait_for_at_most, wait_for, wake};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LockResult, PoisonError, TryLockError, WaitTimeoutResult};
+use std::sync::{LockResult, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// As [`std::sync::Mutex`].
@@ -116,6 +116,17 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
+/// As [`std::sync::WaitTimeoutResult`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    #[must_use]
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
 /// As [`std::sync::Condvar`]. Where nobody waits, who notifies does not ask the kernel.
 #[derive(Debug, Default)]
 pub struct Condvar {
@@ -154,7 +165,7 @@ impl Condvar {
         }
     }
 
-    /// As [`std::sync::Condvar::wait_timeout`]. The time is the machine's: not for threads in virtual time.
+    /// As [`std::sync::Condvar::wait_timeout`]; says whether the time had come (in virtual time: nothing).
     ///
     /// # Errors
     /// Another holder of the lock panicked.
@@ -163,16 +174,23 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         d: Duration,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
-        assert!(!is_virtual(), "a thread in virtual time cannot wait for the machine's");
+        let mutex = guard.unlocks.0;
+        if is_virtual() {
+            wait_for_at_most(self.place(), d, || drop(guard));
+            return match mutex.lock() {
+                Ok(guard) => Ok((guard, WaitTimeoutResult(false))),
+                Err(p) => Err(PoisonError::new((p.into_inner(), WaitTimeoutResult(false)))),
+            };
+        }
         let MutexGuard { guard, unlocks } = guard;
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let waited = self.inner.wait_timeout(guard, d);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         match waited {
-            Ok((guard, t)) => Ok((MutexGuard { guard, unlocks }, t)),
+            Ok((guard, t)) => Ok((MutexGuard { guard, unlocks }, WaitTimeoutResult(t.timed_out()))),
             Err(p) => {
                 let (guard, t) = p.into_inner();
-                Err(PoisonError::new((MutexGuard { guard, unlocks }, t)))
+                Err(PoisonError::new((MutexGuard { guard, unlocks }, WaitTimeoutResult(t.timed_out()))))
             }
         }
     }

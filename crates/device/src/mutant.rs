@@ -53,6 +53,8 @@ pub enum Mutant {
     ResultSumIgnored,
     /// Recovery believes a transaction whose run does not match its checksum (Q2).
     RunSumIgnored,
+    /// A transaction longer than the bound is written before the superblock allows for it (Q10).
+    BoundForgotten,
     /// The file system's superblock forgets Quire's log before the journal's does (Q8).
     QuireBitClearedEarly,
     /// Mappings that were moved are used before they are durable (F20).
@@ -79,11 +81,12 @@ impl Mutant {
         [Mutant::CommitsOverlap, Mutant::StaleLoadKept, Mutant::ReusedUnderCheckpoint, Mutant::FailureForgotten];
 
     /// Those of Quire's log, which the simulator finds with it.
-    pub const OF_QUIRE_LOG: [Mutant; 5] = [
+    pub const OF_QUIRE_LOG: [Mutant; 6] = [
         Mutant::ZeroBaseForgotten,
         Mutant::StaleBase,
         Mutant::ResultSumIgnored,
         Mutant::RunSumIgnored,
+        Mutant::BoundForgotten,
         Mutant::QuireBitClearedEarly,
     ];
 

@@ -39,6 +39,14 @@ pub(crate) fn wait_for(place: usize, let_go: impl FnOnce()) -> bool {
     true
 }
 
+/// As [`wait_for`], or until so much time has passed.
+pub(crate) fn wait_for_at_most(place: usize, d: Duration, let_go: impl FnOnce()) {
+    if let Some((world, me)) = here() {
+        let_go();
+        world.wait_at_most(me, place, d);
+    }
+}
+
 /// True if the calling thread lives in virtual time.
 pub(crate) fn is_virtual() -> bool {
     here().is_some()
@@ -71,6 +79,8 @@ struct State {
     slept: u64,
     /// By the address of a lock or a condition.
     waiting: HashMap<usize, VecDeque<usize>>,
+    /// Of those who wait with an end: where, and as whom they sleep meanwhile.
+    timed: HashMap<usize, (usize, (Duration, u64, usize))>,
     seats: Vec<Arc<Condvar>>,
     /// Threads that have not ended.
     alive: usize,
@@ -92,14 +102,31 @@ impl State {
         if self.ready.is_empty() {
             let first = self.sleeping.pop_first()?;
             self.now = self.now.max(first.0);
-            self.ready.push_back(first.2);
+            self.wake_up(first.2);
             // All of them whose time it is.
             while let Some(also) = self.sleeping.first().filter(|s| s.0 <= self.now).copied() {
                 self.sleeping.remove(&also);
-                self.ready.push_back(also.2);
+                self.wake_up(also.2);
             }
         }
         self.ready.pop_front()
+    }
+
+    /// A sleeper's time has come.
+    fn wake_up(&mut self, who: usize) {
+        if let Some((place, _)) = self.timed.remove(&who)
+            && let Some(queue) = self.waiting.get_mut(&place)
+        {
+            queue.retain(|w| *w != who);
+        }
+        self.ready.push_back(who);
+    }
+
+    fn sleep(&mut self, me: usize, until: Duration) -> (Duration, u64, usize) {
+        self.slept += 1;
+        let place = (until, self.slept, me);
+        self.sleeping.insert(place);
+        place
     }
 
     /// The running thread lets go.
@@ -170,11 +197,26 @@ impl VirtualThreads {
         self.sit(s, me);
     }
 
+    fn wait_at_most(&self, me: usize, place: usize, d: Duration) {
+        let mut s = self.state();
+        let until = s.now + d;
+        let asleep = s.sleep(me, until);
+        s.timed.insert(me, (place, asleep));
+        s.waiting.entry(place).or_default().push_back(me);
+        s.pass_on();
+        self.sit(s, me);
+    }
+
     fn wake(&self, place: usize, all: bool) {
         let mut s = self.state();
-        let State { waiting, ready, .. } = &mut *s;
+        let State { waiting, ready, timed, sleeping, .. } = &mut *s;
         let Some(queue) = waiting.get_mut(&place) else { return };
-        ready.extend(queue.drain(..if all { queue.len() } else { 1.min(queue.len()) }));
+        for who in queue.drain(..if all { queue.len() } else { 1.min(queue.len()) }) {
+            if let Some((_, asleep)) = timed.remove(&who) {
+                sleeping.remove(&asleep);
+            }
+            ready.push_back(who);
+        }
         if queue.is_empty() {
             waiting.remove(&place);
         }
@@ -221,9 +263,7 @@ impl Clock for VirtualThreads {
         if t <= s.now {
             return;
         }
-        s.slept += 1;
-        let place = (t, s.slept, me);
-        s.sleeping.insert(place);
+        s.sleep(me, t);
         s.pass_on();
         self.sit(s, me);
     }
@@ -284,6 +324,30 @@ mod tests {
         let bodies: Vec<Box<dyn FnOnce() -> Duration + Send + '_>> =
             vec![Box::new(waiter), Box::new(holder), Box::new(locker)];
         assert_eq!(world.run(bodies), [MS(25), MS(25), MS(25)]);
+    }
+
+    #[test]
+    fn who_waits_with_an_end_goes_on_when_it_is_woken_or_the_time_has_come() {
+        let world = VirtualThreads::default();
+        let (value, changed) = (sync::Mutex::new(()), sync::Condvar::new());
+        let waiter = |each: u64| -> Box<dyn FnOnce() -> Duration + Send + '_> {
+            let (world, value, changed) = (world.clone(), &value, &changed);
+            Box::new(move || {
+                let begun = world.monotonic();
+                drop(sync::wait_timeout(changed, lock(value), MS(each)));
+                let woken = world.monotonic();
+                drop(sync::wait_timeout(changed, lock(value), MS(each)));
+                // Nothing is left of the first wait.
+                assert_eq!(world.monotonic() - woken, MS(each));
+                woken - begun
+            })
+        };
+        let waker = || {
+            world.sleep(MS(20));
+            changed.notify_all();
+            MS(0)
+        };
+        assert_eq!(world.run(vec![waiter(10), waiter(50), Box::new(waker)]), [MS(10), MS(20), MS(0)]);
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl Journal {
         drop(bases);
         let total = u32::try_from(run.blocks.len()).expect("bounded by the log");
         assert!(total <= most, "a run of {total} blocks, expected {most} at most");
+        log.allow(txn.tid, total)?;
         let flushed_first = match by {
             CommitBy::Checksum => self.write_at_once(log, txn, &run.blocks)?,
             CommitBy::Barrier => self.write_first_last(log, &run.blocks)?,

@@ -331,6 +331,9 @@ impl fmt::Display for LogItem {
                 }
                 if let Ok(Some(q)) = sb.quire() {
                     write!(f, ", Quire's log version {}, features {:#x}, epoch {}", q.version, q.incompat, q.epoch)?;
+                    if let Some(n) = q.longest() {
+                        write!(f, ", transactions of at most {n} blocks")?;
+                    }
                 }
                 write!(f, ", features: {}", sb.features().names().join(" "))
             }

@@ -137,7 +137,8 @@ impl Journal {
         *lock(&self.waker) = Some(Arc::new(waker));
     }
 
-    pub(crate) fn wake(&self) {
+    /// Wakes who does the background work.
+    pub fn wake(&self) {
         let waker = lock(&self.waker).clone();
         if let Some(waker) = waker {
             waker();

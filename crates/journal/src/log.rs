@@ -11,9 +11,10 @@
 use crate::error::Error;
 use crate::log_map::{LogMap, LogRun};
 use crate::nvram::NvramLog;
+use crate::run;
 use quire_cache::Image;
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{Buf, FlushGate, Io, Region};
+use quire_device::{Buf, FlushGate, Io, Mutant, Region};
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
 use quire_layout::qlog::{Signature, signature};
 use quire_layout::{BlockSize, LogBlock, Tid};
@@ -57,6 +58,18 @@ struct Super {
     sb: JournalSuperblock,
     /// The whole block, for devices whose sector is larger than the superblock.
     block: Buf,
+    /// The newest transaction that takes more than the usual bound.
+    long: Option<Tid>,
+}
+
+impl Super {
+    /// Changes the bound of a log of Quire's, in memory. True if it is another now.
+    fn set_longest(&mut self, f: impl FnOnce(u32) -> u32) -> bool {
+        let Ok(Some(signature)) = self.sb.quire() else { return false };
+        let bound = f(signature.longest);
+        self.sb.set_quire(Some(&signature.with_longest(bound)));
+        bound != signature.longest
+    }
 }
 
 impl Log {
@@ -103,7 +116,7 @@ impl Log {
             quire: None,
             nvram: None,
             position: Mutex::new(position),
-            superblock: Mutex::new(Super { sb, block }),
+            superblock: Mutex::new(Super { sb, block, long: None }),
         })
     }
 
@@ -145,7 +158,11 @@ impl Log {
 
     /// Blocks that a transaction of Quire's may take at most.
     pub(crate) fn longest_run(&self) -> u32 {
-        crate::run::longest(self.end.0 - self.first.0)
+        run::longest(self.size())
+    }
+
+    fn size(&self) -> u32 {
+        self.end.0 - self.first.0
     }
 
     /// The next transaction this log expects.
@@ -166,7 +183,7 @@ impl Log {
     }
 
     fn advance(&self, b: LogBlock, n: u32) -> LogBlock {
-        let size = self.end.0 - self.first.0;
+        let size = self.size();
         LogBlock(self.first.0 + (b.0 - self.first.0 + n) % size)
     }
 
@@ -217,8 +234,23 @@ impl Log {
             return self.write_superblock(&mut s, true);
         }
         let epoch = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX >> 1).max(1);
-        s.sb.set_quire(Some(&Signature::new(self.format.block_size, incompat, epoch)));
+        let signature = Signature::new(self.format.block_size, incompat, epoch).with_longest(run::usual(self.size()));
+        s.sb.set_quire(Some(&signature));
+        s.long = None;
         lock(&self.position).epoch = epoch;
+        self.write_superblock(&mut s, true)
+    }
+
+    /// Before transaction `tid` of Quire's, which takes `blocks` blocks, is written: the superblock allows for it, durably (Q10).
+    pub(crate) fn allow(&self, tid: Tid, blocks: u32) -> Result<(), Error> {
+        if blocks <= run::usual(self.size()) {
+            return Ok(());
+        }
+        let mut s = lock(&self.superblock);
+        s.long = Some(tid);
+        if !s.set_longest(|bound| bound.max(run::bound_for(blocks, self.size()))) || Mutant::BoundForgotten.is_on() {
+            return Ok(());
+        }
         self.write_superblock(&mut s, true)
     }
 
@@ -232,6 +264,11 @@ impl Log {
         let mut s = lock(&self.superblock);
         s.sb.set_start(Some(new_tail));
         s.sb.set_sequence(oldest);
+        // Of those that remain, and those on their way, none is long.
+        if s.long.is_some_and(|long| !long.at_or_after(oldest)) {
+            s.long = None;
+            s.set_longest(|_| run::usual(self.size()));
+        }
         self.write_superblock(&mut s, true)?;
         drop(s);
         let mut p = lock(&self.position);

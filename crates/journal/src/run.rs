@@ -68,9 +68,23 @@ pub(crate) fn blocks_at_most(bs: BlockSize, images: usize, revokes: usize) -> u3
     pack::blocks_for(bs, u32::try_from(packed).expect("a transaction is smaller than 4 GiB")) + 1
 }
 
-/// The longest run that a log of `blocks` blocks may hold; readers look no further for what follows.
+/// The longest run that a log of `blocks` blocks may hold.
 pub(crate) fn longest(blocks: u32) -> u32 {
     blocks / 3
+}
+
+/// The bound of its runs' lengths that such a log begins with (Q10): readers look no further for what follows a run that is bad.
+pub(crate) fn usual(blocks: u32) -> u32 {
+    (blocks / 64).clamp(16, 512).min(longest(blocks))
+}
+
+/// The bound that a longer run takes: doubled until it fits, so that it is seldom raised.
+pub(crate) fn bound_for(run: u32, log: u32) -> u32 {
+    let mut bound = usual(log);
+    while bound < run {
+        bound = bound.saturating_mul(2);
+    }
+    bound.min(longest(log))
 }
 
 impl Encoder {

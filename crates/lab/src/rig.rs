@@ -18,7 +18,7 @@ use quire_device::{
     Clock, Counted, DeviceStats, MemDevice, Model, Modelled, Nvram, NvramFigures, NvramMap, NvramOptions, Region,
     VirtualThreads,
 };
-use quire_fs::file::Step;
+use quire_fs::file::Stop;
 use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume};
 use quire_layout::Ino;
 use quire_layout::features::compat;
@@ -211,22 +211,19 @@ impl Rig {
 
     /// Runs threads to their end, with one in the background as a mount has it.
     pub fn run<'a, T: Send + 'a>(&'a self, bodies: Vec<Body<'a, T>>) -> Vec<T> {
-        let left = &AtomicUsize::new(bodies.len());
+        let (left, stop) = (&AtomicUsize::new(bodies.len()), &Arc::new(Stop::default()));
         let mut threads: Vec<Body<'_, Option<T>>> = Vec::new();
         for body in bodies {
             threads.push(Box::new(move || {
                 let done = body();
-                left.fetch_sub(1, Ordering::Relaxed);
+                if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    stop.stop();
+                }
                 Some(done)
             }));
         }
         threads.push(Box::new(move || {
-            while left.load(Ordering::Relaxed) > 0 {
-                match self.volume.step().expect("background work") {
-                    Step::Did => {}
-                    Step::Idle(d) => self.world.sleep(d.clamp(Duration::from_millis(1), Duration::from_millis(250))),
-                }
-            }
+            self.volume.work_until(stop);
             None
         }));
         self.world.run(threads).into_iter().flatten().collect()

@@ -77,59 +77,75 @@ impl Volume {
         Ok(due)
     }
 
-    /// Starts a thread that calls [`Volume::step`] until what is returned is dropped.
+    /// Starts a thread that does the background work until what is returned is dropped.
     #[must_use]
     pub fn spawn_background(&self) -> Background {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stop = Arc::new(Stop::default());
         let (volume, theirs) = (self.clone(), stop.clone());
-        let woken = Arc::downgrade(&stop);
-        // Without its lock: who commits does not wait, and at worst the thread's pause passes.
+        Background { stop, thread: Some(thread::spawn(move || volume.work_until(&theirs))) }
+    }
+
+    /// Calls [`Volume::step`] until it is to stop, by a thread that has nothing else to do.
+    pub fn work_until(&self, stop: &Arc<Stop>) {
+        let woken = Arc::downgrade(stop);
+        // Without its lock: who has work for us does not wait, and at worst the pause passes.
         self.inner.journal.on_work(move || {
             if let Some(stop) = woken.upgrade() {
-                stop.1.notify_all();
+                stop.woken.notify_all();
             }
         });
-        let thread = thread::spawn(move || {
-            loop {
-                let idle = match volume.step() {
-                    Ok(Step::Did) => Duration::ZERO,
-                    // What is due may be with somebody: it is looked for again a little later.
-                    Ok(Step::Idle(d)) => d.max(BREATH),
-                    Err(e) => {
-                        volume.note_error(&e);
-                        volume.inner.options.commit_interval
-                    }
-                };
-                let stopped = lock(&theirs.0);
-                let stopped = if *stopped || idle.is_zero() {
-                    stopped
-                } else {
-                    wait_timeout(&theirs.1, stopped, idle.min(PAUSE))
-                };
-                if *stopped {
-                    return;
+        loop {
+            let idle = match self.step() {
+                Ok(Step::Did) => Duration::ZERO,
+                // What is due may be with somebody: it is looked for again a little later.
+                Ok(Step::Idle(d)) => d.max(BREATH),
+                Err(e) => {
+                    self.note_error(&e);
+                    self.inner.options.commit_interval
                 }
+            };
+            let stopped = lock(&stop.stopped);
+            let stopped = if *stopped || idle.is_zero() {
+                stopped
+            } else {
+                wait_timeout(&stop.woken, stopped, idle.min(PAUSE))
+            };
+            if *stopped {
+                return;
             }
-        });
-        Background { stop, thread: Some(thread) }
+        }
+    }
+}
+
+/// Ends the background work of [`Volume::work_until`].
+#[derive(Default)]
+pub struct Stop {
+    stopped: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Stop {
+    /// It ends after the step that it is in.
+    pub fn stop(&self) {
+        *lock(&self.stopped) = true;
+        self.woken.notify_all();
     }
 }
 
 /// Shortest pause of a thread that found nothing to do.
 const BREATH: Duration = Duration::from_millis(1);
-/// Longest pause of the thread: how late it may notice that much has become dirty.
+/// Longest pause of the thread: how late it may notice what it is not woken for.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The thread of [`Volume::spawn_background`]; ends when dropped.
 pub struct Background {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    stop: Arc<Stop>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        *lock(&self.stop.0) = true;
-        self.stop.1.notify_all();
+        self.stop.stop();
         if let Some(t) = self.thread.take() {
             t.join().ok();
         }

@@ -29,7 +29,7 @@ mod write;
 mod writeback;
 
 pub(crate) use background::Ticks;
-pub use background::{Background, Step};
+pub use background::{Background, Step, Stop};
 pub use fallocate::Falloc;
 pub use route::AutoFigures;
 pub use seek::{FileExtent, Seek};

@@ -27,7 +27,8 @@ use quire_device::sync::lock;
 use quire_device::{Epoch, Io, Mutant, Region};
 use quire_layout::inode::{Inode, Time};
 use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// Files in one operation.
 const FILES: usize = 32;
@@ -35,9 +36,11 @@ const FILES: usize = 32;
 const COST: usize = 256;
 /// Journaled blocks in one piece.
 const LOG_RUN: u32 = 64;
-/// Blocks in one device write, and writes in one batch.
+/// Blocks in one device write.
 const RUN: usize = 256;
-const BATCH: usize = 16;
+/// What a piece of a round takes of the device's time, and how many are given to it at once: while one is being written, the next is there.
+const PIECE: Duration = Duration::from_millis(5);
+const UNDER_WAY: usize = 2;
 /// Rounds of at most so many pages leave them in memory, clean.
 const KEEP: usize = 8;
 
@@ -282,12 +285,21 @@ impl Volume {
         let gate = self.inner.journal.gate();
         let begun = self.inner.clock.monotonic();
         let of = |ios: &[(Io, Vec<usize>)]| ios.iter().map(|(io, _)| io.clone()).collect::<Vec<Io>>();
-        // One batch is run by its caller: there is nothing to submit meanwhile, and no thread has to wake for it.
-        let written: Vec<_> = match writes.ios.chunks(BATCH).collect::<Vec<_>>()[..] {
+        // One piece is run by its caller: there is nothing to submit meanwhile, and no thread has to wake for it.
+        let written: Vec<_> = match self.pieces(&writes.ios)[..] {
             [ios] => vec![(gate.device().run(of(ios)), ios)],
-            ref batches => {
-                let tickets: Vec<_> = batches.iter().map(|ios| gate.device().submit(of(ios))).collect();
-                tickets.into_iter().zip(batches).map(|(ticket, ios)| (gate.device().wait(ticket), *ios)).collect()
+            ref pieces => {
+                let mut done = Vec::with_capacity(pieces.len());
+                let mut under_way = VecDeque::new();
+                for ios in pieces {
+                    if under_way.len() == UNDER_WAY {
+                        let (ticket, ios) = under_way.pop_front().expect("two");
+                        done.push((gate.device().wait(ticket), ios));
+                    }
+                    under_way.push_back((gate.device().submit(of(ios)), *ios));
+                }
+                done.extend(under_way.into_iter().map(|(ticket, ios)| (gate.device().wait(ticket), ios)));
+                done
             }
         };
         let mut failed: Vec<(usize, Error)> = Vec::new();
@@ -316,6 +328,25 @@ impl Volume {
         for (i, e) in failed {
             batch[i].error.get_or_insert(e);
         }
+    }
+
+    /// Writes in pieces of [`PIECE`] each, by what this device was seen to take; one write at least. What others ask of the device
+    /// meanwhile, such as a commit, waits for the pieces under way, and not for all of the round.
+    fn pieces<'a>(&self, ios: &'a [(Io, Vec<usize>)]) -> Vec<&'a [(Io, Vec<usize>)]> {
+        let (write, bandwidth) = (self.inner.pace.write(), self.inner.pace.bandwidth());
+        let cost = |io: &Io| write + Duration::from_nanos(io.range().1 * 1_000_000_000 / bandwidth);
+        let (mut pieces, mut first, mut took) = (Vec::new(), 0, Duration::ZERO);
+        for (n, (io, _)) in ios.iter().enumerate() {
+            took += cost(io);
+            if took >= PIECE {
+                pieces.push(&ios[first..=n]);
+                (first, took) = (n + 1, Duration::ZERO);
+            }
+        }
+        if first < ios.len() {
+            pieces.push(&ios[first..]);
+        }
+        pieces
     }
 
     /// Puts what was written into the running transaction; errors stay in what was taken.

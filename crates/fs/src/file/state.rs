@@ -79,6 +79,11 @@ impl FileState {
         self.direct.iter().any(|d| d.start < blocks.end && blocks.start < d.end)
     }
 
+    /// Pages that are not clean.
+    pub(super) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
     pub(super) fn has_pages(&self) -> bool {
         !self.pages.is_empty()
     }

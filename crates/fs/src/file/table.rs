@@ -141,14 +141,20 @@ impl Files {
         Round { files: self, id }
     }
 
-    /// Waits until a round ends, unless none is under way.
+    /// True if a round is under way.
+    pub(super) fn any_round(&self) -> bool {
+        !lock(&self.table).rounds.is_empty()
+    }
+
+    /// Waits until one of the rounds that are under way now ends, unless there are none. Later ones do not count: several writers who
+    /// each look in vain for something to write back would go on waking each other.
     pub(super) fn wait_for_a_round(&self) -> bool {
-        let t = lock(&self.table);
-        let any = !t.rounds.is_empty();
-        if any {
-            drop(wait(&self.round_ended, t));
+        let mut t = lock(&self.table);
+        let (next, under_way) = (t.next_round, t.rounds.len());
+        while under_way > 0 && t.rounds.range(..next).count() == under_way {
+            t = wait(&self.round_ended, t);
         }
-        any
+        under_way > 0
     }
 
     /// Waits for all rounds that are under way now.

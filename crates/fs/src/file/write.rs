@@ -118,7 +118,7 @@ impl Volume {
                 Err(e) if done == 0 => return Err(e),
                 Err(_) => break,
             }
-            self.throttle();
+            self.throttle(ino);
         }
         if done > 0 && (through || flags.dsync) {
             self.fsync(ino, !through)?;

@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Bytes that one round takes at most.
 const ROUND_BYTES: usize = 16 << 20;
+/// A file with at most one in so many of the pages that may be dirty has little; one in so many more are kept for such files.
+const LITTLE: usize = 256;
+const KEPT: usize = 8;
 /// Files that one round takes at most.
 const ROUND_FILES: usize = 1024;
 
@@ -137,10 +140,18 @@ impl Volume {
         true
     }
 
-    /// Makes a writer wait, or rather work, while too many pages are not clean (F5).
-    pub(super) fn throttle(&self) {
+    /// Makes a writer wait, or rather work, while too many pages are not clean (F5). From half of that the background is to see to it
+    /// that nobody has to. Who has written little does not wait for those who have written much: what is kept for them is an eighth.
+    pub(super) fn throttle(&self, ino: Ino) {
         let files = &self.inner.files;
+        if files.pages() > files.limit / 2 && !files.any_round() {
+            self.inner.journal.wake();
+        }
+        let has_little = || files.find(ino).is_none_or(|file| file.lock().pages() <= files.limit / LITTLE);
         while files.pages() > files.limit {
+            if files.pages() <= files.limit + files.limit / KEPT && has_little() {
+                return;
+            }
             if self.write_back_oldest(u64::MAX, Duration::MAX) || files.wait_for_a_round() {
                 continue;
             }

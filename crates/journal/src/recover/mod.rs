@@ -153,7 +153,7 @@ impl UnrecoveredLog {
                 if let Some(uuid) = signature.in_nvram() {
                     return plan::make_of_runs(self, self.scan_nvram(&signature, uuid, progress)?, home_blocks);
                 }
-                let found = runs::RunScan::new(self, start, signature.epoch).run(progress)?;
+                let found = runs::RunScan::new(self, start, &signature).run(progress)?;
                 plan::make_of_runs(self, found, home_blocks)
             }
             None => plan::make(self, scan::Scan::new(self, start).run(progress)?, home_blocks),
@@ -186,7 +186,7 @@ impl UnrecoveredLog {
         let start = self.superblock.start().expect("not clean");
         let last_used = match self.superblock.quire()? {
             Some(s) if s.in_nvram().is_some() => Ok(self.superblock.sequence()),
-            Some(s) => runs::RunScan::new(&self, start, s.epoch).run(progress).map(|f| f.last_used),
+            Some(s) => runs::RunScan::new(&self, start, &s).run(progress).map(|f| f.last_used),
             None => scan::Scan::new(&self, start).run(progress).map(|f| f.end),
         };
         let end = last_used.unwrap_or(self.superblock.sequence());

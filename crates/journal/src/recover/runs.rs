@@ -4,11 +4,13 @@
 //! | seen where transaction n is expected | then |
 //! |---|---|
 //! | its head, and the run matches its checksum | its records count |
+//! | its head, of a run that is longer than the superblock allows (Q10) | the log is damaged there, reported, and ends before n |
 //! | anything else, and no head of a later transaction within the longest run | the log ends: n was torn off (Q2) |
 //! | anything else, and such a head | n was durable once: the log is damaged there, reported, and ends before n |
 //!
 //! That a later head proves damage follows from commits being serial (J6): n+1 is written when n's flush has returned. No block
-//! but a transaction's first begins with the magic (Q1), so a head that matches is one, wherever it stands.
+//! but a transaction's first begins with the magic (Q1), so a head that matches is one, wherever it stands. How long the longest run is
+//! stands in the signature, durably before a longer one is written; where it does not, it is a third of the log.
 //! Revokes are applied as they come: a record that is revoked, or that a later one which stands alone makes needless, is dropped at
 //! once (R4).
 
@@ -17,7 +19,7 @@ use crate::error::Error;
 use crate::geometry::LogWindow;
 use quire_device::Mutant;
 use quire_layout::qlog::ranges::{ENTRY, decode_table};
-use quire_layout::qlog::{Head, Kind, RECORD, Record, pack};
+use quire_layout::qlog::{Head, Kind, RECORD, Record, Signature, pack};
 use quire_layout::{BlockNo, BlockSize, Corrupt, LogBlock, Structure, Tid};
 use std::collections::BTreeMap;
 
@@ -102,18 +104,22 @@ pub(super) struct RunScan<'a> {
     visited: u32,
     /// No transaction has a lower epoch.
     epoch: u64,
+    /// Blocks of the longest run.
+    longest: u32,
     found: FoundRuns,
 }
 
 impl<'a> RunScan<'a> {
-    pub(super) fn new(log: &'a UnrecoveredLog, start: LogBlock, epoch: u64) -> Self {
+    pub(super) fn new(log: &'a UnrecoveredLog, start: LogBlock, signature: &Signature) -> Self {
+        let most = crate::run::longest(log.superblock.end().0 - log.superblock.first().0);
         let tid = log.superblock.sequence();
         RunScan {
             log,
             window: LogWindow::new(&log.geometry, log.superblock.end()),
             at: start,
             visited: 0,
-            epoch,
+            epoch: signature.epoch,
+            longest: signature.longest().unwrap_or(most).min(most),
             found: FoundRuns::new(tid, start),
         }
     }
@@ -147,6 +153,10 @@ impl<'a> RunScan<'a> {
         let block = self.window.block(self.at)?;
         let Some((head, mut sum)) = Head::decode(seed, bs, block) else { return Ok(None) };
         if head.tid != self.found.end || head.epoch < self.epoch || head.blocks > left {
+            return Ok(None);
+        }
+        if head.blocks > self.longest {
+            self.found.failed = Some(self.found.end);
             return Ok(None);
         }
         sum.feed_first(block);
@@ -210,7 +220,8 @@ impl<'a> RunScan<'a> {
     /// Behind the last whole transaction: a tear, or damage?
     fn look_behind(&mut self) -> Result<(), Error> {
         let left = self.size() - self.visited;
-        if self.latest(left.min(crate::run::longest(self.size()) + 1))?.is_none() {
+        let long = self.found.failed.is_some();
+        if !long && self.latest(left.min(self.longest + 1))?.is_none() {
             return Ok(());
         }
         self.found.failed = Some(self.found.end);

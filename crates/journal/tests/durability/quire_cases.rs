@@ -3,7 +3,7 @@
 use crate::setup::{BS, HOMES, LOG_BLOCKS, home, image, quire_journal, unrecovered};
 use quire_device::sync::Arc;
 use quire_device::{
-    BlockDevice, Buf, FlushGate, Image, MemDevice, PowerLossDevice, PowerLossOptions, Region, SystemClock,
+    BlockDevice, Buf, Counted, FlushGate, Image, MemDevice, PowerLossDevice, PowerLossOptions, Region, SystemClock,
 };
 use quire_journal::dump::{LogDump, LogItem, Scope};
 use quire_journal::geometry::LogGeometry;
@@ -194,6 +194,82 @@ fn a_tear_is_no_damage_and_damage_is_no_tear() {
             assert!(sb.quire().unwrap().is_none() && sb.start().is_none());
         }
     }
+}
+
+/// Q10: the superblock allows for a long transaction before any of it is written, and for the usual again when the tail has passed it;
+/// within what it says a tear is told from damage at every block.
+#[test]
+fn no_transaction_is_longer_than_the_superblock_says() {
+    let d = device();
+    let j = ranges(&d);
+    let longest = || JournalSuperblock::decode(&block(&d.durable(), 0)).unwrap().quire().unwrap().unwrap().longest();
+    let commit = |homes: u64, seed: u8| {
+        (0..homes).for_each(|n| drop(put(&j, home(n), &noise(seed))));
+        j.commit_all().unwrap();
+    };
+    commit(1, 1);
+    assert_eq!(longest(), Some(16));
+    for (homes, bound) in [(14, 16), (20, 32), (2, 32), (50, 64), (30, 64), (1, 64)] {
+        commit(homes, u8::try_from(homes).unwrap());
+        assert_eq!(longest(), Some(bound), "after {homes} blocks");
+    }
+    for (steps, point) in d.recording().unwrap().crash_points() {
+        for n in 0..8 {
+            let plan = plan_of(&point.crash(n ^ steps << 8).image).unwrap();
+            assert!(!plan.is_damaged(), "step {steps}: {plan}");
+        }
+    }
+    let left = d.durable();
+    let heads = heads(&left);
+    assert_eq!(heads.len(), 7);
+    for (n, (at, blocks)) in heads.iter().enumerate() {
+        for k in 0..*blocks {
+            let mut bad = left.clone();
+            let byte = u64::from(at.0 + k) * BS as u64 + 100;
+            let mut old = [0];
+            bad.read(byte, &mut old);
+            bad.write(byte, &[old[0] ^ 1]);
+            let plan = plan_of(&bad).unwrap();
+            assert_eq!((plan.transactions, plan.failed_commit.is_some()), (u32::try_from(n).unwrap(), n < 6), "{plan}");
+        }
+    }
+    // A transaction that is longer than the superblock says was never durable there: the superblock is not the log's.
+    let mut bad = left.clone();
+    let mut sb = JournalSuperblock::decode(&block(&left, 0)).unwrap();
+    let signature = sb.quire().unwrap().unwrap();
+    sb.set_quire(Some(&signature.with_longest(16)));
+    sb.seal();
+    bad.write(0, sb.bytes());
+    let plan = plan_of(&bad).unwrap();
+    assert_eq!((plan.transactions, plan.failed_commit), (2, Some(Tid(7))), "{plan}");
+    j.checkpoint_now().unwrap();
+    assert_eq!(longest(), Some(16));
+    commit(20, 9);
+    assert_eq!(longest(), Some(32));
+}
+
+/// What follows the last transaction is looked for no further than the longest one reaches: a large log that holds little is read little.
+#[test]
+fn recovery_reads_no_more_of_the_log_than_the_bound_asks_for() {
+    let blocks = 32 * LOG_BLOCKS;
+    let mut bytes = vec![0; BS * usize::try_from(blocks).unwrap()];
+    let mut sb = JournalSuperblock::new(BlockSize::K1, blocks, LogBlock(3), [7; 16]);
+    sb.seal();
+    bytes[2 * BS..2 * BS + sb.bytes().len()].copy_from_slice(sb.bytes());
+    let device = Arc::new(Counted::new(MemDevice::new(bytes)));
+    let open = || UnrecoveredLog::open(LogGeometry::external(device.clone(), BlockSize::K1, blocks).unwrap()).unwrap();
+    let clean = open().into_clean().unwrap_or_else(|_| panic!("an empty log"));
+    let (log, _) = clean.into_log(Arc::new(FlushGate::new(device.clone())), true).unwrap();
+    let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), 1 << 20);
+    let style = Style::Quire { records: Records::Ranges, commit: CommitBy::Checksum };
+    let homes = Arc::new(FlushGate::new(Arc::new(MemDevice::new(vec![0; BS * 64]))));
+    let j = Journal::with_log(homes, log, JournalConfig { style, ..config });
+    put(&j, BlockNo(1), &noise(1));
+    j.commit_all().unwrap();
+    let before = device.snapshot();
+    assert_eq!(open().scan(64, &mut |_| {}).unwrap().transactions, 1);
+    let read = device.snapshot().since(&before).region(Region::Log).reads.bytes;
+    assert!(read < u64::from(blocks) / 8 * BS as u64, "{read} bytes");
 }
 
 /// Q1: whatever users write, whole or in pieces, only a transaction's first block begins with the magic; a copy of the log in a

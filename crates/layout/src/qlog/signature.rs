@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0x60 "QuireLog"  0x68 version  0x6A log2 of the granularity  0x6C compat  0x70 incompat  0x74 ro_compat  0x78 epoch
-//! 0x80 UUID of the log in NVRAM, if it is there
+//! 0x80 UUID of the log in NVRAM, if it is there  0x90 blocks of the longest transaction
 //! ```
 //! They share the first sector of the superblock with its checksum, so no tear parts them.
 
@@ -13,10 +13,16 @@ use crate::units::BlockSize;
 /// Where the signature lies in the journal's superblock.
 pub const AT: usize = 0x60;
 /// Its length in bytes.
-pub const LEN: usize = 0x30;
+pub const LEN: usize = 0x34;
 const MAGIC: &[u8; 8] = b"QuireLog";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u16 = 1;
+
+/// Bits of the feature word that readers may ignore.
+pub mod compat {
+    /// No transaction is longer than the signature says.
+    pub const LONGEST: u32 = 0x1;
+}
 
 /// Bits of the feature word that readers must know.
 pub mod incompat {
@@ -42,6 +48,8 @@ pub struct Signature {
     pub epoch: u64,
     /// UUID of the log in NVRAM; zeros where the log is here.
     pub nvram: [u8; 16],
+    /// Blocks of the longest transaction that the log may hold, if `compat` has [`compat::LONGEST`]; else 0.
+    pub longest: u32,
 }
 
 impl Signature {
@@ -49,7 +57,19 @@ impl Signature {
     #[must_use]
     pub fn new(block_size: BlockSize, incompat: u32, epoch: u64) -> Self {
         let granularity = u16::try_from(block_size.bits()).expect("at most 16");
-        Signature { version: VERSION, granularity, compat: 0, incompat, ro_compat: 0, epoch, nvram: [0; 16] }
+        Signature { version: VERSION, granularity, compat: 0, incompat, ro_compat: 0, epoch, nvram: [0; 16], longest: 0 }
+    }
+
+    /// The same, of a log whose transactions take so many blocks at most (Q10).
+    #[must_use]
+    pub fn with_longest(self, blocks: u32) -> Self {
+        Signature { compat: self.compat | compat::LONGEST, longest: blocks, ..self }
+    }
+
+    /// Blocks that a transaction takes at most, if the log says so.
+    #[must_use]
+    pub fn longest(&self) -> Option<u32> {
+        (self.compat & compat::LONGEST != 0).then_some(self.longest)
     }
 
     /// From the bytes at [`AT`].
@@ -68,6 +88,7 @@ impl Signature {
             ro_compat: be32(bytes, 0x14),
             epoch: be64(bytes, 0x18),
             nvram: bytes[0x20..0x30].try_into().expect("16 bytes"),
+            longest: be32(bytes, 0x30),
         })
     }
 
@@ -82,6 +103,7 @@ impl Signature {
         put_be32(&mut b, 0x14, self.ro_compat);
         put_be64(&mut b, 0x18, self.epoch);
         b[0x20..0x30].copy_from_slice(&self.nvram);
+        put_be32(&mut b, 0x30, self.longest);
         b
     }
 
@@ -121,6 +143,8 @@ mod tests {
         let s = Signature::new(BlockSize::K4, incompat::RANGES, 77);
         assert_eq!(Signature::decode(&s.encode()), Ok(s));
         assert!(s.check(BlockSize::K4).is_ok());
+        assert_eq!((s.longest(), s.with_longest(9).longest()), (None, Some(9)));
+        assert_eq!(Signature::decode(&s.with_longest(9).encode()), Ok(s.with_longest(9)));
         assert!(s.check(BlockSize::K1).unwrap_err().what.contains("granularity"));
         assert!(Signature { version: 2, ..s }.check(BlockSize::K4).unwrap_err().what.contains("version 2"));
         assert!(Signature { incompat: 0x11, ..s }.check(BlockSize::K4).unwrap_err().what.contains("0x10"));
