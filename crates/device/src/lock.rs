@@ -1,7 +1,7 @@
 //! The standard library's lock and condition, which also know of threads in virtual time ([`crate::virtual_threads`]): a thread
 //! that lives there waits there. For all others they are what they wrap, and a look at one number.
 
-use crate::virtual_threads::{is_virtual, wait_for_at_most, wait_for, wake};
+use crate::virtual_threads::{is_virtual, wait_for, wait_for_at_most, wake};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};

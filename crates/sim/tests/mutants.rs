@@ -128,6 +128,8 @@ fn every_mutant_is_found_with_quires_log() {
             // jbd2's; Quire's log has RunSumIgnored, and no escapes.
             Mutant::ChecksumIgnored | Mutant::EscapeForgotten => continue,
             Mutant::StaleBase => (Route::Ordered, Record::Delta),
+            // Transactions have to be long.
+            Mutant::BoundForgotten => (Route::Journal, Record::Block),
             _ => (Route::Ordered, Record::Range),
         };
         let Some(config) = config_for(mutant, route) else { continue };

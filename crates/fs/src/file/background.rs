@@ -105,11 +105,8 @@ impl Volume {
                 }
             };
             let stopped = lock(&stop.stopped);
-            let stopped = if *stopped || idle.is_zero() {
-                stopped
-            } else {
-                wait_timeout(&stop.woken, stopped, idle.min(PAUSE))
-            };
+            let stopped =
+                if *stopped || idle.is_zero() { stopped } else { wait_timeout(&stop.woken, stopped, idle.min(PAUSE)) };
             if *stopped {
                 return;
             }

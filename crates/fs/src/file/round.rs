@@ -192,15 +192,16 @@ impl Volume {
         any.then_some(Taken { pages, reserved, pointers, size, times, logged, ..Taken::nothing(ino) })
     }
 
-    /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken.
-    pub(super) fn transfer_and_record(&self, batch: &mut [Taken]) {
+    /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken. Sweeps, which nobody waits for in
+    /// particular, come one after the other: pieces of two would only send a disk's head back and forth.
+    pub(super) fn transfer_and_record(&self, batch: &mut [Taken], sweep: bool) {
         batch.chunks_mut(FILES).for_each(|group| self.plan(group));
         if Mutant::SizeBeforeData.is_on() {
             batch.chunks_mut(FILES).for_each(|group| self.record(group));
             self.commit_all().ok();
-            return self.transfer(batch);
+            return self.transfer(batch, sweep);
         }
-        self.transfer(batch);
+        self.transfer(batch, sweep);
         batch.chunks_mut(FILES).for_each(|group| self.record(group));
     }
 
@@ -267,7 +268,7 @@ impl Volume {
     }
 
     /// Writes all pages that go in place, merged where their blocks are neighbours, and waits.
-    fn transfer(&self, batch: &mut [Taken]) {
+    fn transfer(&self, batch: &mut [Taken], sweep: bool) {
         let mut runs: Vec<(BlockNo, usize, &[Taking])> = Vec::new();
         for (i, t) in batch.iter().enumerate() {
             for p in t.pieces.iter().filter(|p| !p.logged) {
@@ -283,6 +284,7 @@ impl Volume {
             writes.add(*b, *i, pages);
         }
         let gate = self.inner.journal.gate();
+        let _sweep = sweep.then(|| lock(&self.inner.files.sweep));
         let begun = self.inner.clock.monotonic();
         let of = |ios: &[(Io, Vec<usize>)]| ios.iter().map(|(io, _)| io.clone()).collect::<Vec<Io>>();
         // One piece is run by its caller: there is nothing to submit meanwhile, and no thread has to wake for it.

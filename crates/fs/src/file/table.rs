@@ -25,6 +25,8 @@ pub(crate) struct Files {
     table: Mutex<Table>,
     /// A round has ended.
     round_ended: Condvar,
+    /// Held by a sweep while it writes.
+    pub(super) sweep: Mutex<()>,
     /// Clean pages, for writes of less than a block.
     pub(super) clean: Mutex<CleanPages>,
     /// Most pages that are not clean.
@@ -62,6 +64,7 @@ impl Files {
         Files {
             table: Mutex::new(Table::default()),
             round_ended: Condvar::new(),
+            sweep: Mutex::new(()),
             clean: Mutex::new(CleanPages::new(pages(cache_bytes / 16).max(16))),
             limit: pages(cache_bytes / 8 * 3).max(64),
         }

@@ -44,7 +44,7 @@ impl Volume {
             File::begin_round(&mut s);
             drop(s);
             let mut batch = [t.ride(ride)];
-            self.transfer_and_record(&mut batch);
+            self.transfer_and_record(&mut batch, false);
             let [t] = batch;
             let mut s = file.lock();
             result = result.and(self.finish(&mut s, t));
@@ -66,7 +66,7 @@ impl Volume {
         let _round = self.begin_round();
         while let Some(t) = self.take(ino, s, FileBlock(0), self.round_pages(), true) {
             let mut batch = [t.ride(self.inner.ride_blocks())];
-            self.transfer_and_record(&mut batch);
+            self.transfer_and_record(&mut batch, false);
             let [t] = batch;
             // On a volume that is read-only now the size stays pending: no end in trying.
             self.finish(s, t)?;
@@ -130,7 +130,7 @@ impl Volume {
             return false;
         }
         let (users, mut batch): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
-        self.transfer_and_record(&mut batch);
+        self.transfer_and_record(&mut batch, true);
         for (file, t) in users.iter().zip(batch) {
             let mut s = file.lock();
             // The file remembers what went wrong.
@@ -140,11 +140,11 @@ impl Volume {
         true
     }
 
-    /// Makes a writer wait, or rather work, while too many pages are not clean (F5). From half of that the background is to see to it
-    /// that nobody has to. Who has written little does not wait for those who have written much: what is kept for them is an eighth.
+    /// Makes a writer wait, or rather work, while too many pages are not clean (F5), and wakes the background to help. Who has written
+    /// little does not wait for those who have written much: an eighth is kept for them.
     pub(super) fn throttle(&self, ino: Ino) {
         let files = &self.inner.files;
-        if files.pages() > files.limit / 2 && !files.any_round() {
+        if files.pages() > files.limit && !files.any_round() {
             self.inner.journal.wake();
         }
         let has_little = || files.find(ino).is_none_or(|file| file.lock().pages() <= files.limit / LITTLE);

@@ -57,7 +57,16 @@ impl Signature {
     #[must_use]
     pub fn new(block_size: BlockSize, incompat: u32, epoch: u64) -> Self {
         let granularity = u16::try_from(block_size.bits()).expect("at most 16");
-        Signature { version: VERSION, granularity, compat: 0, incompat, ro_compat: 0, epoch, nvram: [0; 16], longest: 0 }
+        Signature {
+            version: VERSION,
+            granularity,
+            compat: 0,
+            incompat,
+            ro_compat: 0,
+            epoch,
+            nvram: [0; 16],
+            longest: 0,
+        }
     }
 
     /// The same, of a log whose transactions take so many blocks at most (Q10).
