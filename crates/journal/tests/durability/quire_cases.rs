@@ -204,7 +204,9 @@ fn no_transaction_is_longer_than_the_superblock_says() {
     let j = ranges(&d);
     let longest = || JournalSuperblock::decode(&block(&d.durable(), 0)).unwrap().quire().unwrap().unwrap().longest();
     let commit = |homes: u64, seed: u8| {
-        (0..homes).for_each(|n| drop(put(&j, home(n), &noise(seed))));
+        for n in 0..homes {
+            put(&j, home(n), &noise(seed));
+        }
         j.commit_all().unwrap();
     };
     commit(1, 1);
