@@ -198,6 +198,7 @@ impl<'a> Handle<'a> {
     /// The transaction has no room; every image has been brought back.
     pub fn stop(mut self) -> Result<Tid, Full> {
         if self.undo.is_empty() {
+            self.core.running.after = self.core.running.after.max(self.after);
             return Ok(self.core.running.tid);
         }
         let running = &self.core.running;

@@ -4,6 +4,7 @@
 use quire_fs::choices::{CommitMode, Record};
 use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
 use quire_sim::explore::{Config, Effort, explore, explore_kept, fresh_image};
+use quire_sim::known::Seen;
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
 
@@ -75,6 +76,22 @@ fn exhaustive() {
             let config = Config { how, mix, ..config(name, Route::Ordered) };
             explore_states(&config, wanted(EXHAUSTIVE).div_ceil(4), effort);
         }
+    }
+}
+
+/// What was once found, by seeds that are far away.
+#[test]
+fn known() {
+    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    let found = [
+        // Overwritten without pages, then moved: the mapping was durable first (F10).
+        (quire(Route::Ordered, Record::Block), Mix::Ranges, 2_898_100_000, [3, 14, 31, 44, 48]),
+        (quire(Route::Adaptive, Record::Range), Mix::Ranges, 2_898_100_000, [3, 14, 31, 44, 48]),
+    ];
+    for (how, mix, seed, kept) in found {
+        let config = Config { how, mix, ..config("known", Route::Ordered) };
+        let base = fresh_image(&config);
+        explore_kept(&config, &base, seed, &kept, EFFORT, &mut Seen::default()).unwrap_or_else(|f| panic!("{f}"));
     }
 }
 

@@ -15,7 +15,18 @@ impl Volume {
     /// # Errors
     /// As [`Volume::fsync`].
     pub(crate) fn write_back_pending(&self, ino: Ino) -> Result<()> {
-        self.write_back(ino, true, self.inner.ride_blocks())
+        self.write_back(ino, true, self.inner.ride_blocks())?;
+        self.hold_back(ino)
+    }
+
+    /// The operations that follow do not become durable before what was written in place of this file: also what no record names, since
+    /// it was overwritten without pages or by an earlier round (F10, Q5).
+    pub(super) fn hold_back(&self, ino: Ino) -> Result<()> {
+        let Some(stamp) = self.inner.files.unflushed(ino) else { return Ok(()) };
+        self.run(|op| {
+            op.after_data(stamp);
+            Ok(())
+        })
     }
 
     /// Forgets everything of an inode that is being freed. It has no users any more.
