@@ -65,7 +65,6 @@ impl Volume {
             return Err(Error::TooLarge);
         }
         self.settle_pages(ino, &mut s)?;
-        self.hold_back(ino)?;
         let span = self.span(offset, end)?;
         let s = &mut s;
         let done = match how {

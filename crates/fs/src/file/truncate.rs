@@ -67,7 +67,6 @@ impl Volume {
         if size > found.max {
             return Err(Error::TooLarge);
         }
-        self.hold_back(ino)?;
         if size < found.size { self.shrink(ino, &mut s, &found, size) } else { self.grow(ino, &mut s, &found, size) }
     }
 

@@ -55,11 +55,17 @@ impl Volume {
         }
     }
 
-    /// As [`Volume::write_back`] by a caller that holds the file exclusively: afterwards no page is left.
+    /// As [`Volume::write_back`] by a caller that holds the file exclusively: afterwards no page is left, and the operations that follow
+    /// become durable no earlier than the data.
     ///
     /// # Errors
     /// As [`Volume::write_back`].
     pub(super) fn settle_pages(&self, ino: Ino, s: &mut FileState) -> Result<()> {
+        self.write_back_exclusive(ino, s)?;
+        self.hold_back(ino)
+    }
+
+    fn write_back_exclusive(&self, ino: Ino, s: &mut FileState) -> Result<()> {
         if !s.has_pages() && s.times.is_none() && s.size.is_none() {
             return Ok(());
         }
