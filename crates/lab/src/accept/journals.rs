@@ -48,14 +48,16 @@ pub fn corpus(context: &Context) -> Result<Outcome> {
         let revokes = !shape.contains(&"ext3") && !shape.iter().any(|option| option.contains("^metadata_csum"));
         by_debugfs(&image, seed, revokes)?;
         tried += 1;
-        compared += u32::from(agree(&image).with_context(|| named("written by debugfs"))?);
+        compared += u32::from(agree(&image, false).with_context(|| named("written by debugfs"))?);
         for left_by in LEFT_BY {
             let mounter: Mounter = left_by.parse()?;
             if mounter.unavailable().is_none() {
                 let image = Image::make(&context.dir.join("corpus.img"), 64 << 20, shape)?;
                 killed(context, &image, &mounter, seed).with_context(|| named(left_by))?;
                 tried += 1;
-                compared += u32::from(agree(&image).with_context(|| named(&format!("left by {left_by}")))?);
+                compared += u32::from(
+                    agree(&image, left_by.contains("async")).with_context(|| named(&format!("left by {left_by}")))?,
+                );
             }
         }
     }
@@ -106,10 +108,14 @@ fn killed(context: &Context, image: &Image, mounter: &Mounter, seed: u64) -> Res
     Ok(())
 }
 
-/// Two copies, two recoveries, no difference; a dry run and a second recovery change nothing.
-fn agree(image: &Image) -> Result<bool> {
+/// Two copies, two recoveries, no difference; a dry run and a second recovery change nothing. Of a torn asynchronous transaction e2fsck 1.47.0
+/// replays a half, and then damages or fails: there it only judges what we recovered.
+fn agree(image: &Image, asynchronous: bool) -> Result<bool> {
     let (ours, theirs) = (image.copy("ours.img")?, image.copy("theirs.img")?);
-    let comparable = theirs.replay_with_e2fsck()?;
+    let mut comparable = match theirs.replay_with_e2fsck() {
+        Err(_) if asynchronous => false,
+        replayed => replayed?,
+    };
     let untouched = image.copy("untouched.img")?;
     untouched.recover_with_quire(&["--dry-run"])?;
     ensure!(untouched.differing_blocks(image, &[])?.is_empty(), "quire recover --dry-run changed the image");
@@ -122,9 +128,15 @@ fn agree(image: &Image) -> Result<bool> {
     if comparable {
         let differ = ours.differing_blocks(&theirs, &[])?;
         ensure!(
-            differ.is_empty(),
+            differ.is_empty() || asynchronous,
             "quire recover --journal-only and e2fsck -E journal_only differ in blocks {differ:?}"
         );
+        comparable = differ.is_empty();
+    }
+    if asynchronous && !comparable {
+        let whole = image.copy("whole.img")?;
+        whole.recover_with_quire(&[])?;
+        whole.check_clean()?;
     }
     let once = ours.copy("once.img")?;
     ours.recover_with_quire(&["--journal-only"]).context("a second recovery")?;
