@@ -156,10 +156,7 @@ impl Condvar {
             return mutex.lock();
         }
         let MutexGuard { guard, unlocks } = guard;
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let waited = self.inner.wait(guard);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        match waited {
+        match self.counted(|inner| inner.wait(guard)) {
             Ok(guard) => Ok(MutexGuard { guard, unlocks }),
             Err(p) => Err(PoisonError::new(MutexGuard { guard: p.into_inner(), unlocks })),
         }
@@ -183,16 +180,21 @@ impl Condvar {
             };
         }
         let MutexGuard { guard, unlocks } = guard;
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let waited = self.inner.wait_timeout(guard, d);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        match waited {
+        match self.counted(|inner| inner.wait_timeout(guard, d)) {
             Ok((guard, t)) => Ok((MutexGuard { guard, unlocks }, WaitTimeoutResult(t.timed_out()))),
             Err(p) => {
                 let (guard, t) = p.into_inner();
                 Err(PoisonError::new((MutexGuard { guard, unlocks }, WaitTimeoutResult(t.timed_out()))))
             }
         }
+    }
+
+    /// Waits as `wait` does, by a thread that holds the lock.
+    fn counted<T>(&self, wait: impl FnOnce(&std::sync::Condvar) -> T) -> T {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let waited = wait(&self.inner);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        waited
     }
 
     pub fn notify_one(&self) {

@@ -118,6 +118,16 @@ impl Image {
         Ok(u32::from_le_bytes(word) & 0x4 != 0)
     }
 
+    /// Whether inodes wait to be freed: `s_last_orphan` (0xE8 of the superblock), RO_COMPAT_ORPHAN_PRESENT (0x10000 at 0x64).
+    pub fn has_orphans(&self) -> Result<bool> {
+        let file = File::open(&self.path)?;
+        let word = |at| {
+            let mut word = [0; 4];
+            file.read_exact_at(&mut word, SUPERBLOCK_AT + at).map(|()| u32::from_le_bytes(word))
+        };
+        Ok(word(0xE8)? != 0 || word(0x64)? & 0x1_0000 != 0)
+    }
+
     /// Bytes per block, from s_log_block_size.
     pub fn block_size(&self) -> Result<u64> {
         let mut word = [0; 4];

@@ -174,9 +174,19 @@ fn a_tear_is_no_damage_and_damage_is_no_tear() {
         put(&j, home(n + 10), &noise(u8::try_from(n + 10).unwrap()));
         j.commit_all().unwrap();
     }
-    let left = d.durable();
-    let heads = heads(&left);
-    assert_eq!(heads.len(), 6);
+    tears_are_told_from_damage(&d.durable(), 6, |bad| {
+        // No number that stands in the log is used again (R10).
+        let after = recovered(bad);
+        let sb = JournalSuperblock::decode(&block(&after, 0)).unwrap();
+        assert!(sb.sequence().after(Tid(10)), "{sb:?}");
+        assert!(sb.quire().unwrap().is_none() && sb.start().is_none());
+    });
+}
+
+/// Damages each block of a log of `transactions`, one at a time.
+fn tears_are_told_from_damage(left: &Image, transactions: usize, further: impl Fn(&Image)) {
+    let heads = heads(left);
+    assert_eq!(heads.len(), transactions);
     for (n, (at, blocks)) in heads.iter().enumerate() {
         for k in 0..*blocks {
             let mut bad = left.clone();
@@ -186,12 +196,8 @@ fn a_tear_is_no_damage_and_damage_is_no_tear() {
             bad.write(byte, &[old[0] ^ 1]);
             let plan = plan_of(&bad).unwrap();
             assert_eq!(plan.transactions, u32::try_from(n).unwrap(), "a bad block voids its whole transaction (Q2)");
-            assert_eq!(plan.failed_commit.is_some(), n < 5, "{plan}");
-            // No number that stands in the log is used again (R10).
-            let after = recovered(&bad);
-            let sb = JournalSuperblock::decode(&block(&after, 0)).unwrap();
-            assert!(sb.sequence().after(Tid(10)), "{sb:?}");
-            assert!(sb.quire().unwrap().is_none() && sb.start().is_none());
+            assert_eq!(plan.failed_commit.is_some(), n + 1 < transactions, "{plan}");
+            further(&bad);
         }
     }
 }
@@ -222,19 +228,7 @@ fn no_transaction_is_longer_than_the_superblock_says() {
         }
     }
     let left = d.durable();
-    let heads = heads(&left);
-    assert_eq!(heads.len(), 7);
-    for (n, (at, blocks)) in heads.iter().enumerate() {
-        for k in 0..*blocks {
-            let mut bad = left.clone();
-            let byte = u64::from(at.0 + k) * BS as u64 + 100;
-            let mut old = [0];
-            bad.read(byte, &mut old);
-            bad.write(byte, &[old[0] ^ 1]);
-            let plan = plan_of(&bad).unwrap();
-            assert_eq!((plan.transactions, plan.failed_commit.is_some()), (u32::try_from(n).unwrap(), n < 6), "{plan}");
-        }
-    }
+    tears_are_told_from_damage(&left, 7, |_| ());
     // A transaction that is longer than the superblock says was never durable there: the superblock is not the log's.
     let mut bad = left.clone();
     let mut sb = JournalSuperblock::decode(&block(&left, 0)).unwrap();

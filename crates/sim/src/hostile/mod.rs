@@ -14,6 +14,7 @@ mod case;
 mod census;
 pub mod decoders;
 pub mod drive;
+mod history;
 pub mod judge;
 mod make;
 mod mutate;

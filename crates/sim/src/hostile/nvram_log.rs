@@ -1,12 +1,12 @@
 //! Logs in NVRAM whose labels, heads and records say anything, with checksums that match: only typed errors may come of it (V5, V7, Q9).
 
+use super::history;
 use super::watch::WatchedDevice;
 use quire_device::sync::Arc;
 use quire_device::{Clock, Image, MemDevice, NvramModel, VirtualClock};
 use quire_fs::choices::{Checkpoint, CommitMode, Record, Route};
-use quire_fs::file::WriteFlags;
 use quire_fs::journal_open::{OnDamage, discard_nvram, recover};
-use quire_fs::{Choices, Cred, Devices, Error, New, NewKind, Options, Volume, first_superblock};
+use quire_fs::{Choices, Devices, Error, Options, Volume, first_superblock};
 use quire_journal::recover::list_nvram;
 use quire_layout::checksum::crc32c;
 use quire_layout::nvlog::{Head, Label, SLOTS, TxnSeed, commit_word, head, label};
@@ -42,19 +42,7 @@ impl NvramHostile {
         let options = Options::default().with(choices);
         let devices = Devices::one(device.clone()).with_nvram(memory.clone());
         let v = Volume::open(devices, clock(), options.clone()).expect("mount");
-        let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
-        for n in 0..9u8 {
-            let ino = v.create(Ino::ROOT, &[b'a' + n], &new).expect("create").ino;
-            v.write(ino, 0, &[n; 3500], WriteFlags::default()).expect("write");
-            v.fsync(ino, false).expect("fsync");
-            v.write(ino, 700, b"once more", WriteFlags::default()).expect("write");
-            v.fsync(ino, false).expect("fsync");
-            if n % 3 == 1 {
-                v.unlink(Ino::ROOT, &[b'a' + n]).expect("unlink");
-            }
-            v.forget(ino, 1);
-        }
-        v.commit_all().expect("commit");
+        history::make(&v, 9, 3500, 3);
         drop(v);
         let stored = memory.live();
         let (label, found, damaged) = list_nvram(&*memory, 1000).expect("a label");

@@ -1,14 +1,13 @@
 //! Logs of Quire's whose packed bytes say anything, with checksums that match: only typed errors may come of it (Q9).
 
+use super::history;
 use super::watch::WatchedDevice;
 use quire_device::sync::Arc;
 use quire_device::{Clock, Image, MemDevice, VirtualClock};
 use quire_fs::choices::{CommitMode, Record, Route};
-use quire_fs::file::WriteFlags;
 use quire_fs::journal_open::{OnDamage, find_journal, recover};
-use quire_fs::{Choices, Cred, Devices, Error, New, NewKind, Options, Volume, first_superblock};
+use quire_fs::{Choices, Devices, Error, Options, Volume, first_superblock};
 use quire_journal::dump::{LogDump, LogItem, Scope};
-use quire_layout::Ino;
 use quire_layout::jbd2::LogSeed;
 use quire_layout::qlog::{Head, head};
 
@@ -33,19 +32,7 @@ impl QuireLog {
         let choices = Choices { record, commit: CommitMode::Checksum, ..Choices::of_route(Route::Journal) };
         let options = Options::default().with(choices);
         let v = Volume::open(Devices::one(device.clone()), clock(), options).expect("mount");
-        let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
-        for n in 0..6u8 {
-            let ino = v.create(Ino::ROOT, &[b'a' + n], &new).expect("create").ino;
-            v.write(ino, 0, &[n; 1500], WriteFlags::default()).expect("write");
-            v.fsync(ino, false).expect("fsync");
-            v.write(ino, 700, b"once more", WriteFlags::default()).expect("write");
-            v.fsync(ino, false).expect("fsync");
-            if n % 2 == 1 {
-                v.unlink(Ino::ROOT, &[b'a' + n]).expect("unlink");
-            }
-            v.forget(ino, 1);
-        }
-        v.commit_all().expect("commit");
+        history::make(&v, 6, 1500, 2);
         drop(v);
         let devices = Devices::one(device.clone());
         let sb = first_superblock(&devices, &clock()).expect("a superblock");
