@@ -2,23 +2,32 @@
 //! kernel's file systems and Quire stand on the very same one.
 //!
 //! ```text
-//! mount ── loop (direct I/O) ── file ┬─ FUSE ── Modelled ── MemDevice, in this process, in real time
+//! mount ── loop (direct I/O) ── file ┬─ FUSE ── Modelled ── MemDevice, in a process of its own, in real time
 //!                                    │  (journal writes counted apart)
 //!                                    └─ on the machine's own disk
 //! ```
+//!
+//! Of its own, since the kernel's file system above waits for it: a program that is killed while it waits there could not serve what it
+//! waits for, and every sync of the machine would hang.
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use quire_device::sync::Arc;
-use quire_device::{Counted, DeviceStats, MemDevice, Model, Modelled, Region, SystemClock};
+use quire_device::{Counted, MemDevice, Model, Modelled, Region, SystemClock};
 use quire_mount::expose::{Counters, Exposed, expose};
 
-use crate::cmd::{is_root, run_tool, text};
+use crate::cmd::{is_root, run_tool, text, wait_until};
 use crate::regions::Regions;
+
+/// How long a device may take to come or go.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// What kind of device.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,10 +61,7 @@ impl std::fmt::Display for Kind {
 }
 
 /// A modelled device as a file.
-pub struct Served {
-    exposed: Exposed,
-    disk: Arc<Counted<Modelled<MemDevice>>>,
-}
+pub struct Served(Exposed);
 
 impl Served {
     /// Serves `bytes` of memory in `dir`, which is made.
@@ -71,19 +77,7 @@ impl Served {
         let counters: Counters = Arc::new(move || counters(&counted));
         let regions = Arc::new(Regions::new(disk.clone()));
         let exposed = expose(regions, counters, dir).with_context(|| format!("cannot serve {}", dir.display()))?;
-        Ok(Served { exposed, disk })
-    }
-
-    /// The file that is the device.
-    #[must_use]
-    pub fn file(&self) -> PathBuf {
-        self.exposed.disk()
-    }
-
-    /// What was asked of it so far.
-    #[must_use]
-    pub fn counted(&self) -> DeviceStats {
-        self.disk.snapshot()
+        Ok(Served(exposed))
     }
 
     /// Waits until it is unmounted.
@@ -91,24 +85,121 @@ impl Served {
     /// # Errors
     /// The connection to the kernel broke.
     pub fn wait(self) -> Result<()> {
-        Ok(self.exposed.wait()?)
+        Ok(self.0.wait()?)
+    }
+}
+
+/// What was asked of a modelled device: the file `counters` beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    pub writes: u64,
+    pub written_bytes: u64,
+    /// Of these, those to a journal.
+    pub journal_writes: u64,
+    pub journal_bytes: u64,
+    pub flushes: u64,
+    pub reads: u64,
+    pub read_bytes: u64,
+}
+
+impl Asked {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 7] {
+        [
+            ("writes", &mut self.writes),
+            ("written_bytes", &mut self.written_bytes),
+            ("journal_writes", &mut self.journal_writes),
+            ("journal_bytes", &mut self.journal_bytes),
+            ("flushes", &mut self.flushes),
+            ("reads", &mut self.reads),
+            ("read_bytes", &mut self.read_bytes),
+        ]
+    }
+
+    /// What came after `then`.
+    #[must_use]
+    pub fn since(mut self, mut then: Self) -> Self {
+        for ((_, now), (_, then)) in self.fields().into_iter().zip(then.fields()) {
+            *now -= *then;
+        }
+        self
+    }
+}
+
+impl FromStr for Asked {
+    type Err = anyhow::Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let mut asked = Asked::default();
+        for (name, value) in asked.fields() {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            *value = line.with_context(|| format!("no {name} in {text:?}"))?.parse()?;
+        }
+        Ok(asked)
     }
 }
 
 fn counters(disk: &Counted<Modelled<MemDevice>>) -> String {
     let s = disk.snapshot();
     let (reads, writes, journal) = (s.total(|r| r.reads), s.total(|r| r.writes), s.region(Region::Log).writes);
-    format!(
-        "writes {}\nwritten_bytes {}\njournal_writes {}\njournal_bytes {}\nflushes {}\nreads {}\nread_bytes {}\n",
-        writes.count, writes.bytes, journal.count, journal.bytes, s.flushes.count, reads.count, reads.bytes
-    )
+    let mut asked = Asked {
+        writes: writes.count,
+        written_bytes: writes.bytes,
+        journal_writes: journal.count,
+        journal_bytes: journal.bytes,
+        flushes: s.flushes.count,
+        reads: reads.count,
+        read_bytes: reads.bytes,
+    };
+    asked.fields().map(|(name, value)| format!("{name} {value}\n")).concat()
+}
+
+/// A modelled device that `quire-lab model` serves. Dropping it ends that; where something still stands on it, it goes on.
+struct Apart {
+    process: Child,
+    dir: PathBuf,
+}
+
+impl Apart {
+    /// Of the model of this name, in `dir`, which is made.
+    fn new(name: &str, bytes: u64, dir: &Path) -> Result<Self> {
+        let mut model = Command::new(std::env::current_exe()?);
+        model.args(["model", "--device", name, "--mib", &(bytes >> 20).to_string()]).arg(dir);
+        // Not in our group: what ends us at the terminal must not end it under a mount.
+        let process = model.process_group(0).stdin(Stdio::null()).spawn().with_context(|| format!("{model:?}"))?;
+        let mut apart = Apart { process, dir: dir.to_owned() };
+        let mut ended = None;
+        wait_until(LIMIT, || {
+            ended = apart.process.try_wait().ok().flatten();
+            ended.is_some() || apart.disk().exists()
+        });
+        ensure!(apart.disk().exists(), "{model:?} serves nothing{}", ended.map_or(String::new(), |e| format!(": {e}")));
+        Ok(apart)
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.dir.join("disk")
+    }
+
+    fn asked(&self) -> Result<Asked> {
+        std::fs::read_to_string(self.dir.join("counters"))?.parse()
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        // A loop device lets go of it a moment after it is detached.
+        let gone = wait_until(LIMIT, || run_tool("umount", [text(&self.dir)]).is_ok());
+        match gone {
+            true => drop(self.process.wait()),
+            false => eprintln!("{} is in use: umount it later", self.dir.display()),
+        }
+    }
 }
 
 /// A loop device. Dropping it detaches.
 pub struct Looped {
     device: PathBuf,
     /// What it stands on, if that ends with it.
-    served: Option<Served>,
+    model: Option<Apart>,
 }
 
 impl Looped {
@@ -124,17 +215,17 @@ impl Looped {
                 written(&path, bytes)?;
                 Self::over(&path, None)
             }
-            Kind::Modelled { model, .. } => {
-                let served = Served::new(*model, bytes, &dir.join("model"))?;
-                let file = served.file();
-                Self::over(&file, Some(served))
+            Kind::Modelled { name, .. } => {
+                let model = Apart::new(name, bytes, &dir.join("model"))?;
+                let file = model.disk();
+                Self::over(&file, Some(model))
             }
         }
     }
 
-    fn over(file: &Path, served: Option<Served>) -> Result<Self> {
+    fn over(file: &Path, model: Option<Apart>) -> Result<Self> {
         let said = run_tool("losetup", ["--find", "--show", "--direct-io=on", text(file)])?;
-        Ok(Looped { device: PathBuf::from(said.trim()), served })
+        Ok(Looped { device: PathBuf::from(said.trim()), model })
     }
 
     /// Of a file, through the page cache that holds it: for files in memory.
@@ -144,7 +235,7 @@ impl Looped {
     pub fn buffered(file: &Path) -> Result<Self> {
         ensure!(is_root(), "loop devices need root");
         let said = run_tool("losetup", ["--find", "--show", text(file)])?;
-        Ok(Looped { device: PathBuf::from(said.trim()), served: None })
+        Ok(Looped { device: PathBuf::from(said.trim()), model: None })
     }
 
     #[must_use]
@@ -152,10 +243,12 @@ impl Looped {
         &self.device
     }
 
-    /// What was asked of a modelled device so far.
-    #[must_use]
-    pub fn counted(&self) -> Option<DeviceStats> {
-        self.served.as_ref().map(Served::counted)
+    /// What was asked of a modelled device so far; nothing of another.
+    ///
+    /// # Errors
+    /// It is served no more.
+    pub fn asked(&self) -> Result<Option<Asked>> {
+        self.model.as_ref().map(Apart::asked).transpose()
     }
 }
 
@@ -180,6 +273,16 @@ fn written(path: &Path, bytes: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_counted_is_read_again() {
+        let asked = Asked { writes: 9, written_bytes: 90, journal_writes: 3, flushes: 2, ..Asked::default() };
+        let mut written = asked;
+        let text = written.fields().map(|(name, value)| format!("{name} {value}\n")).concat();
+        assert_eq!(text.parse::<Asked>().unwrap(), asked);
+        assert_eq!(asked.since(Asked { writes: 4, ..Asked::default() }).writes, 5);
+        assert!("writes 1\n".parse::<Asked>().is_err());
+    }
 
     #[test]
     fn kinds_have_names_and_print_them() {

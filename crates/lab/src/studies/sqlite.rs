@@ -4,12 +4,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use quire_device::{DeviceStats, Region};
 
 use super::claims::{self, Claim};
 use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
-use crate::served::{Kind, Looped};
+use crate::served::{Asked, Kind, Looped};
 use crate::stats::{Spread, float, geometric_mean};
 use crate::work::sqlite::{Protection, STEPS, run};
 
@@ -108,7 +107,7 @@ type Times = Vec<Vec<Vec<f64>>>;
 struct Measured {
     times: Times,
     /// Of each series, what the last round asked of a modelled device.
-    traffic: Vec<Option<DeviceStats>>,
+    traffic: Vec<Option<Asked>>,
 }
 
 fn rounds(plan: &Plan, series: &[Series], disk: &Looped, dir: &std::path::Path) -> Result<Measured> {
@@ -119,10 +118,10 @@ fn rounds(plan: &Plan, series: &[Series], disk: &Looped, dir: &std::path::Path) 
             let who = (turn + round) % series.len();
             let s = &series[who];
             eprintln!("round {}: {}", round + 1, s.mounter);
-            let before = disk.counted();
+            let before = disk.asked()?;
             let times = one(plan, s, disk, dir).with_context(|| s.mounter.to_string())?;
             times.into_iter().zip(&mut measured.times[who]).for_each(|(time, all)| all.push(time));
-            measured.traffic[who] = disk.counted().zip(before).map(|(now, then)| now.since(&then));
+            measured.traffic[who] = disk.asked()?.zip(before).map(|(now, then)| now.since(then));
         }
     }
     Ok(measured)
@@ -182,23 +181,22 @@ fn print(series: &[Series], cases: &[Case], measured: &Times) {
 }
 
 /// What a round asked of a modelled device, mke2fs, mount and unmount included.
-fn traffic(series: &[Series], traffic: &[Option<DeviceStats>]) {
+fn traffic(series: &[Series], traffic: &[Option<Asked>]) {
     if traffic.iter().all(Option::is_none) {
         return;
     }
     println!("| of one round | journal, writes and MB | elsewhere, writes and MB | flushes |");
     println!("|---|---|---|---|");
-    for (s, stats) in series.iter().zip(traffic).filter_map(|(s, stats)| Some((s, stats.as_ref()?))) {
-        let (all, log) = (stats.total(|r| r.writes), stats.region(Region::Log).writes);
+    for (s, stats) in series.iter().zip(traffic).filter_map(|(s, stats)| Some((s, (*stats)?))) {
         let mb = |bytes: u64| float(bytes) / 1e6;
         println!(
             "| {} | {}, {:.1} | {}, {:.1} | {} |",
             s.mounter,
-            log.count,
-            mb(log.bytes),
-            all.count - log.count,
-            mb(all.bytes - log.bytes),
-            stats.flushes.count
+            stats.journal_writes,
+            mb(stats.journal_bytes),
+            stats.writes - stats.journal_writes,
+            mb(stats.written_bytes - stats.journal_bytes),
+            stats.flushes
         );
     }
     println!();

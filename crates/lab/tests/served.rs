@@ -1,0 +1,73 @@
+//! A modelled device under the kernel's file system outlives the program that measures on it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use quire_lab::cmd::{have, is_root, run_tool, text, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What stands where a killed program worked in `dir`: the model's mount, the loop device on it, the file system on that.
+struct Left {
+    program: Child,
+    dir: PathBuf,
+}
+
+impl Left {
+    fn mounts(&self) -> Vec<(String, PathBuf)> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let of_line = |line: &str| {
+            let mut words = line.split(' ').map(str::to_owned);
+            Some((words.next()?, PathBuf::from(words.next()?)))
+        };
+        mounts.lines().filter_map(of_line).filter(|(_, at)| at.starts_with(&self.dir)).collect()
+    }
+
+    fn ext4(&self) -> Option<PathBuf> {
+        self.mounts().into_iter().find(|(_, at)| at.ends_with("mnt")).map(|(_, at)| at)
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+        let mut mounts = self.mounts();
+        mounts.sort_by_key(|(_, at)| !at.ends_with("mnt"));
+        for (what, at) in mounts {
+            let gone = wait_until(LIMIT, || run_tool("umount", [text(&at)]).is_ok());
+            if what.starts_with("/dev/loop") {
+                let _ = run_tool("losetup", ["--detach", &what]);
+            }
+            assert!(gone || std::thread::panicking(), "{} stays mounted", at.display());
+        }
+    }
+}
+
+fn syncs(at: &Path) -> bool {
+    let mut sync = Command::new("sync").arg("--file-system").arg(at).spawn().unwrap();
+    let synced = wait_until(LIMIT, || sync.try_wait().unwrap().is_some());
+    let _ = sync.kill();
+    synced
+}
+
+#[test]
+fn a_program_that_is_killed_takes_no_device_away() {
+    if !is_root() || !["mke2fs", "losetup"].into_iter().all(have) || !Path::new("/dev/fuse").exists() {
+        println!("skipped: a_program_that_is_killed_takes_no_device_away: needs root, mke2fs, losetup and /dev/fuse");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_quire-lab"));
+    lab.args(["sqlite", "--device", "ssd", "--rounds", "1", "--small", "100000", "--mounter", "kernel:data=ordered"]);
+    lab.arg("--work").arg(dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut left = Left { program: lab.spawn().unwrap(), dir: dir.path().to_owned() };
+    let begun = wait_until(LIMIT, || left.ext4().is_some_and(|at| at.read_dir().unwrap().count() > 1));
+    assert!(begun, "no work on a mount: {:?}", left.mounts());
+    left.program.kill().unwrap();
+    left.program.wait().unwrap();
+    let at = left.ext4().expect("still mounted");
+    std::fs::write(at.join("another"), "that waits for the device").unwrap();
+    assert!(syncs(&at), "a sync hangs: what it waits for is served no more");
+}
