@@ -96,13 +96,26 @@ fn make(options: &[&str]) -> NamedTempFile {
     f
 }
 
+/// The bytes of a device in use, as they stood at one moment: the kernel may write while we read, so two readings must be the same.
+fn still(path: &Path) -> Vec<u8> {
+    let mut first = fs::read(path).unwrap();
+    for _ in 0..100 {
+        let second = fs::read(path).unwrap();
+        if first == second {
+            return first;
+        }
+        first = second;
+    }
+    panic!("{} does not stand still", path.display());
+}
+
 /// Mounts, works, copies the image while it is mounted.
 fn left_by_kernel(mkfs: &[&str], mount: &str, seed: u64, rounds: u64) -> Dirty {
     let f = make(mkfs);
     let dev = Loop::new(f.path());
     let m = Mounted::new(&dev.0, mount);
     work(m.dir.path(), &mut Rng::new(seed), rounds);
-    Dirty { image: fs::read(f.path()).unwrap(), external: None }
+    Dirty { image: still(f.path()), external: None }
 }
 
 /// A small image, for tests that recover it many times; `None` if the kernel cannot be asked.
@@ -190,7 +203,7 @@ fn a_kernel_log_on_another_device_replays() {
         let dev = Loop::new(f.path());
         let m = Mounted::new(&dev.0, &format!("commit=600,journal_path={}", jdev.0));
         work(m.dir.path(), &mut Rng::new(3), 100);
-        let d = Dirty { image: fs::read(f.path()).unwrap(), external: Some(fs::read(journal.path()).unwrap()) };
+        let d = Dirty { image: still(f.path()), external: Some(still(journal.path())) };
         drop(m);
         let plan = compare(&d);
         assert!(plan.transactions > 5);
@@ -216,7 +229,7 @@ fn fast_commits_are_refused_and_void_ones_are_not() {
     fs::create_dir(m.dir.path().join("d")).unwrap();
     sync_all();
     ["a", "b", "c"].iter().for_each(|n| write(n));
-    let d = Dirty { image: fs::read(f.path()).unwrap(), external: None };
+    let d = Dirty { image: still(f.path()), external: None };
     let ours = recover_with_ours(&d);
     let e = ours.plan.unwrap_err().to_string();
     assert!(e.starts_with("unsupported: fast_commit replay (3 fast commits"), "{e}");
@@ -226,7 +239,7 @@ fn fast_commits_are_refused_and_void_ones_are_not() {
     sync_all();
     fs::create_dir(m.dir.path().join("e")).unwrap();
     sync_all();
-    let d = Dirty { image: fs::read(f.path()).unwrap(), external: None };
+    let d = Dirty { image: still(f.path()), external: None };
     let ours = recover_with_ours(&d);
     let plan = ours.plan.unwrap();
     assert!(plan.fast_commits.commits == 0 && plan.transactions > 0 && !plan.is_damaged());
