@@ -112,7 +112,7 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Miss; or what `check` says, with the block named.
     pub fn block(&mut self, b: BlockNo, kind: As, check: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Image> {
-        let Some(image) = self.handle.read(b) else { return Err(self.missing(b)) };
+        let Some(image) = self.handle.read(b) else { return Err(missing(b, self.has_given_up(b))) };
         if !self.handle.is_verified(b, kind) {
             check(self.clip(&image)).map_err(|c| c.at(b))?;
             self.handle.set_verified(b, kind);
@@ -126,19 +126,7 @@ impl<'v> Op<'v> {
     /// Miss.
     pub fn block_of_parts(&mut self, b: BlockNo) -> Result<Image> {
         let image = self.handle.read(b);
-        image.ok_or_else(|| self.missing(b))
-    }
-
-    /// Why a block is not in memory: it was never read, or this very operation has freed it or given it to a file. Then
-    /// something still refers to it, and running the operation again would not help.
-    fn missing(&self, b: BlockNo) -> Error {
-        if self.has_given_up(b) {
-            Corrupt::new(Structure::BlockBitmap, "a block is used after it was given up: it has two owners")
-                .at(b)
-                .into()
-        } else {
-            Error::Miss(vec![b])
-        }
+        image.ok_or_else(|| missing(b, self.has_given_up(b)))
     }
 
     fn has_given_up(&self, b: BlockNo) -> bool {
@@ -156,11 +144,10 @@ impl<'v> Op<'v> {
     /// Miss; read-only or aborted.
     pub fn block_mut(&mut self, b: BlockNo) -> Result<&mut [u8]> {
         self.check_writable()?;
-        if self.handle.read(b).is_none() {
-            return Err(self.missing(b));
-        }
+        let given_up = self.has_given_up(b);
         match self.handle.write(b) {
             Ok(buf) => Ok(&mut buf[..]),
+            Err(Touch::Miss(b)) => Err(missing(b, given_up)),
             Err(t) => Err(touch_error(t)),
         }
     }
@@ -227,11 +214,11 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Miss.
     pub fn want(&mut self, blocks: impl IntoIterator<Item = BlockNo>) -> Result<()> {
-        let missing: Vec<_> = blocks.into_iter().filter(|b| self.handle.read(*b).is_none()).collect();
-        match missing.iter().find(|b| self.has_given_up(**b)) {
-            Some(b) => Err(self.missing(*b)),
-            None if missing.is_empty() => Ok(()),
-            None => Err(Error::Miss(missing)),
+        let absent: Vec<_> = blocks.into_iter().filter(|b| self.handle.read(*b).is_none()).collect();
+        match absent.iter().find(|b| self.has_given_up(**b)) {
+            Some(b) => Err(missing(*b, self.has_given_up(*b))),
+            None if absent.is_empty() => Ok(()),
+            None => Err(Error::Miss(absent)),
         }
     }
 
@@ -266,13 +253,12 @@ impl<'v> Op<'v> {
     /// Miss, or corrupt.
     pub fn inode(&mut self, ino: Ino) -> Result<Inode> {
         let (b, at) = self.inode_at(ino)?;
-        if self.handle.read(b).is_none() {
+        let size = self.sb().inode_size();
+        let Some(image) = self.handle.read(b) else {
             let end = (b.0 / INODE_READAHEAD + 1) * INODE_READAHEAD;
             let last = self.sb().blocks_count();
             return Err(Error::Miss((b.0..end.min(last)).map(BlockNo).collect()));
-        }
-        let size = self.sb().inode_size();
-        let image = self.block_of_parts(b)?;
+        };
         Inode::decode(ino, &image[at..at + size], self.vol.inode_seed).map_err(|c| c.at(b).into())
     }
 
@@ -407,6 +393,17 @@ impl<'v> Op<'v> {
             self.state.changes.prune(self.vol.journal.durable());
         }
         Ok(tid)
+    }
+}
+
+/// Why a block is not in memory: it was never read, or (`given_up`) this very operation has freed it or given it to a file. Then
+/// something still refers to it, and running the operation again would not help.
+fn missing(b: BlockNo, given_up: bool) -> Error {
+    if given_up {
+        let why = "a block is used after it was given up: it has two owners";
+        Corrupt::new(Structure::BlockBitmap, why).at(b).into()
+    } else {
+        Error::Miss(vec![b])
     }
 }
 

@@ -7,8 +7,8 @@
 //! ```
 //! Source: kernel documentation, "ext4: block group descriptors".
 
-use crate::bytes::{hi16, le16, le32, lo16, put_le16};
-use crate::checksum::{crc16, crc32c, crc32c_le32};
+use crate::bytes::{hi16, le16, le32, lo16, put_le16, put_le32};
+use crate::checksum::{crc16, crc32c};
 use crate::error::{Corrupt, Structure};
 use crate::features::ro_compat;
 use crate::superblock::Superblock;
@@ -66,10 +66,11 @@ impl DescChecksum {
                 Some(crc16(sum, &raw[CHECKSUM_AT + 2..]))
             }
             DescChecksum::Crc32c(seed) => {
-                let mut sum = crc32c_le32(seed, g.0);
-                sum = crc32c(sum, &raw[..CHECKSUM_AT]);
-                sum = crc32c(sum, &[0, 0]);
-                Some(lo16(crc32c(sum, &raw[CHECKSUM_AT + 2..])))
+                // Number, and bytes to the sum, in one run: a fraction of the pieces' cost.
+                let mut head = [0; 4 + CHECKSUM_AT + 2];
+                put_le32(&mut head, 0, g.0);
+                head[4..4 + CHECKSUM_AT].copy_from_slice(&raw[..CHECKSUM_AT]);
+                Some(lo16(crc32c(crc32c(seed, &head), &raw[CHECKSUM_AT + 2..])))
             }
         }
     }
