@@ -30,6 +30,8 @@ struct Unsealed {
     orphans: Vec<(BlockNo, Option<u32>)>,
     /// Groups, for their block bitmaps.
     bitmaps: Vec<GroupNo>,
+    /// Groups, for their inode bitmaps.
+    inode_bitmaps: Vec<GroupNo>,
 }
 
 /// An operation on a volume's metadata.
@@ -328,12 +330,19 @@ impl<'v> Op<'v> {
         }
     }
 
+    /// As [`Op::seal_bitmap_later`], of the inode bitmap.
+    pub(crate) fn seal_inode_bitmap_later(&mut self, g: GroupNo) {
+        if self.sb().features().metadata_csum() && !self.unsealed.inode_bitmaps.contains(&g) {
+            self.unsealed.inode_bitmaps.push(g);
+        }
+    }
+
     /// Makes the checksums that were put off (A3). The last thing before [`Op::stop`].
     ///
     /// # Errors
     /// Corrupt (a block that is several things at once); read-only or aborted.
     pub(crate) fn seal(&mut self) -> Result<()> {
-        let Unsealed { orphans, bitmaps } = std::mem::take(&mut self.unsealed);
+        let Unsealed { orphans, bitmaps, inode_bitmaps } = std::mem::take(&mut self.unsealed);
         for (b, seed) in orphans {
             orphan_file::seal(self.block_mut(b)?, b, seed);
         }
@@ -341,6 +350,12 @@ impl<'v> Op<'v> {
             let mut d = self.group(g)?;
             let image = self.block_of_parts(d.block_bitmap())?;
             d.set_block_bitmap_csum(bitmap::block_bitmap_checksum(self.sb(), self.clip(&image)));
+            self.put_group(g, d)?;
+        }
+        for g in inode_bitmaps {
+            let mut d = self.group(g)?;
+            let image = self.block_of_parts(d.inode_bitmap())?;
+            d.set_inode_bitmap_csum(bitmap::inode_bitmap_checksum(self.sb(), self.clip(&image)));
             self.put_group(g, d)?;
         }
         Ok(())

@@ -198,9 +198,8 @@ pub(super) fn inode_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result
     })
 }
 
-/// Sets or clears one bit of an inode bitmap in memory and the checksum in `d`, which the caller writes.
+/// Sets or clears one bit of an inode bitmap in memory, and what else changes in `d`, which the caller writes.
 pub(super) fn flip_inode(op: &mut Op<'_>, g: GroupNo, d: &mut GroupDesc, index: u32, used: bool) -> Result<()> {
-    let sb = op.sb();
     let image = inode_bitmap(op, g, d)?;
     if is_uninit(op, d, flags::INODE_UNINIT) {
         op.block_new(d.inode_bitmap(), kinds::INODE_BITMAP)?.copy_from_slice(&image);
@@ -213,8 +212,6 @@ pub(super) fn flip_inode(op: &mut Op<'_>, g: GroupNo, d: &mut GroupDesc, index: 
     } else {
         bitmap::clear(b, index, index + 1)
     }
-    if sb.features().metadata_csum() {
-        d.set_inode_bitmap_csum(bitmap::inode_bitmap_checksum(sb, b));
-    }
+    op.seal_inode_bitmap_later(g);
     Ok(())
 }
