@@ -23,15 +23,20 @@ use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure, Tid, bitmap, orpha
 /// Blocks of an inode table that a miss reads at once.
 const INODE_READAHEAD: u64 = 8;
 
+/// Which of a group's bitmaps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bitmap {
+    Blocks,
+    Inodes,
+}
+
 /// Whole blocks whose checksum is made once, at the end of the operation, however often it changes them.
 #[derive(Default)]
 struct Unsealed {
     /// Blocks of the orphan file, and the seed of their checksums.
     orphans: Vec<(BlockNo, Option<u32>)>,
-    /// Groups, for their block bitmaps.
-    bitmaps: Vec<GroupNo>,
-    /// Groups, for their inode bitmaps.
-    inode_bitmaps: Vec<GroupNo>,
+    /// Bitmaps of groups.
+    bitmaps: Vec<(GroupNo, Bitmap)>,
 }
 
 /// An operation on a volume's metadata.
@@ -114,7 +119,7 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Miss; or what `check` says, with the block named.
     pub fn block(&mut self, b: BlockNo, kind: As, check: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Image> {
-        let Some(image) = self.handle.read(b) else { return Err(missing(b, self.has_given_up(b))) };
+        let Some(image) = self.handle.read(b) else { return Err(missing(&self.given_up, b)) };
         if !self.handle.is_verified(b, kind) {
             check(self.clip(&image)).map_err(|c| c.at(b))?;
             self.handle.set_verified(b, kind);
@@ -128,11 +133,7 @@ impl<'v> Op<'v> {
     /// Miss.
     pub fn block_of_parts(&mut self, b: BlockNo) -> Result<Image> {
         let image = self.handle.read(b);
-        image.ok_or_else(|| missing(b, self.has_given_up(b)))
-    }
-
-    fn has_given_up(&self, b: BlockNo) -> bool {
-        self.given_up.iter().any(|(start, len)| (start.0..start.0 + u64::from(*len)).contains(&b.0))
+        image.ok_or_else(|| missing(&self.given_up, b))
     }
 
     /// The bytes of a block: an image may be padded to whole sectors, never for ext4's block sizes.
@@ -146,10 +147,9 @@ impl<'v> Op<'v> {
     /// Miss; read-only or aborted.
     pub fn block_mut(&mut self, b: BlockNo) -> Result<&mut [u8]> {
         self.check_writable()?;
-        let given_up = self.has_given_up(b);
         match self.handle.write(b) {
             Ok(buf) => Ok(&mut buf[..]),
-            Err(Touch::Miss(b)) => Err(missing(b, given_up)),
+            Err(Touch::Miss(b)) => Err(missing(&self.given_up, b)),
             Err(t) => Err(touch_error(t)),
         }
     }
@@ -217,8 +217,8 @@ impl<'v> Op<'v> {
     /// Miss.
     pub fn want(&mut self, blocks: impl IntoIterator<Item = BlockNo>) -> Result<()> {
         let absent: Vec<_> = blocks.into_iter().filter(|b| self.handle.read(*b).is_none()).collect();
-        match absent.iter().find(|b| self.has_given_up(**b)) {
-            Some(b) => Err(missing(*b, self.has_given_up(*b))),
+        match absent.iter().find(|b| has(&self.given_up, **b)) {
+            Some(b) => Err(missing(&self.given_up, *b)),
             None if absent.is_empty() => Ok(()),
             None => Err(Error::Miss(absent)),
         }
@@ -323,17 +323,10 @@ impl<'v> Op<'v> {
         }
     }
 
-    /// The checksum of a group's block bitmap is made when the operation ends.
-    pub(crate) fn seal_bitmap_later(&mut self, g: GroupNo) {
-        if self.sb().features().metadata_csum() && !self.unsealed.bitmaps.contains(&g) {
-            self.unsealed.bitmaps.push(g);
-        }
-    }
-
-    /// As [`Op::seal_bitmap_later`], of the inode bitmap.
-    pub(crate) fn seal_inode_bitmap_later(&mut self, g: GroupNo) {
-        if self.sb().features().metadata_csum() && !self.unsealed.inode_bitmaps.contains(&g) {
-            self.unsealed.inode_bitmaps.push(g);
+    /// The checksum of a group's bitmap is made when the operation ends.
+    pub(crate) fn seal_bitmap_later(&mut self, g: GroupNo, which: Bitmap) {
+        if self.sb().features().metadata_csum() && !self.unsealed.bitmaps.contains(&(g, which)) {
+            self.unsealed.bitmaps.push((g, which));
         }
     }
 
@@ -342,20 +335,22 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Corrupt (a block that is several things at once); read-only or aborted.
     pub(crate) fn seal(&mut self) -> Result<()> {
-        let Unsealed { orphans, bitmaps, inode_bitmaps } = std::mem::take(&mut self.unsealed);
+        let Unsealed { orphans, bitmaps } = std::mem::take(&mut self.unsealed);
         for (b, seed) in orphans {
             orphan_file::seal(self.block_mut(b)?, b, seed);
         }
-        for g in bitmaps {
+        for (g, which) in bitmaps {
             let mut d = self.group(g)?;
-            let image = self.block_of_parts(d.block_bitmap())?;
-            d.set_block_bitmap_csum(bitmap::block_bitmap_checksum(self.sb(), self.clip(&image)));
-            self.put_group(g, d)?;
-        }
-        for g in inode_bitmaps {
-            let mut d = self.group(g)?;
-            let image = self.block_of_parts(d.inode_bitmap())?;
-            d.set_inode_bitmap_csum(bitmap::inode_bitmap_checksum(self.sb(), self.clip(&image)));
+            match which {
+                Bitmap::Blocks => {
+                    let image = self.block_of_parts(d.block_bitmap())?;
+                    d.set_block_bitmap_csum(bitmap::block_bitmap_checksum(self.sb(), self.clip(&image)));
+                }
+                Bitmap::Inodes => {
+                    let image = self.block_of_parts(d.inode_bitmap())?;
+                    d.set_inode_bitmap_csum(bitmap::inode_bitmap_checksum(self.sb(), self.clip(&image)));
+                }
+            }
             self.put_group(g, d)?;
         }
         Ok(())
@@ -411,10 +406,14 @@ impl<'v> Op<'v> {
     }
 }
 
-/// Why a block is not in memory: it was never read, or (`given_up`) this very operation has freed it or given it to a file. Then
-/// something still refers to it, and running the operation again would not help.
-fn missing(b: BlockNo, given_up: bool) -> Error {
-    if given_up {
+fn has(runs: &[(BlockNo, u32)], b: BlockNo) -> bool {
+    runs.iter().any(|(start, len)| (start.0..start.0 + u64::from(*len)).contains(&b.0))
+}
+
+/// Why a block is not in memory: it was never read, or this very operation has freed it or given it to a file. Then something still
+/// refers to it, and running the operation again would not help. (Beside a borrowed handle only the runs can be had, not the operation.)
+fn missing(given_up: &[(BlockNo, u32)], b: BlockNo) -> Error {
+    if has(given_up, b) {
         let why = "a block is used after it was given up: it has two owners";
         Corrupt::new(Structure::BlockBitmap, why).at(b).into()
     } else {

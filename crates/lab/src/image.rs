@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use quire_layout::features::incompat;
+use quire_layout::Ino;
+use quire_layout::features::{incompat, ro_compat};
 use quire_layout::superblock::{self, Superblock};
 
 use crate::cmd::{command, quire, run, say, text};
@@ -75,10 +76,14 @@ impl Image {
 
     /// True if it has to be recovered from a log of Quire's, which other tools refuse.
     pub fn holds_quires_log(&self) -> Result<bool> {
+        Ok(self.superblock()?.features().has_incompat(incompat::QUIRE_LOG))
+    }
+
+    /// It may be torn between its sectors.
+    fn superblock(&self) -> Result<Superblock> {
         let mut raw = vec![0; superblock::SIZE];
-        fs::File::open(&self.path)?.read_exact_at(&mut raw, superblock::OFFSET)?;
-        // It may be torn between its sectors.
-        Ok(Superblock::decode_unverified(&raw)?.features().has_incompat(incompat::QUIRE_LOG))
+        File::open(&self.path)?.read_exact_at(&mut raw, superblock::OFFSET)?;
+        Ok(Superblock::decode_unverified(&raw)?)
     }
 
     /// Replays the journal with e2fsck. Exit codes 0 and 1 (changed) are success. True when it did just that: it also clears the
@@ -118,14 +123,10 @@ impl Image {
         Ok(u32::from_le_bytes(word) & 0x4 != 0)
     }
 
-    /// Whether inodes wait to be freed: `s_last_orphan` (0xE8 of the superblock), RO_COMPAT_ORPHAN_PRESENT (0x10000 at 0x64).
+    /// Whether inodes wait to be freed.
     pub fn has_orphans(&self) -> Result<bool> {
-        let file = File::open(&self.path)?;
-        let word = |at| {
-            let mut word = [0; 4];
-            file.read_exact_at(&mut word, SUPERBLOCK_AT + at).map(|()| u32::from_le_bytes(word))
-        };
-        Ok(word(0xE8)? != 0 || word(0x64)? & 0x1_0000 != 0)
+        let sb = self.superblock()?;
+        Ok(sb.last_orphan() != Ino(0) || sb.features().has_ro_compat(ro_compat::ORPHAN_PRESENT))
     }
 
     /// Bytes per block, from s_log_block_size.

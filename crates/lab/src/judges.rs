@@ -55,18 +55,17 @@ pub fn agree(dir: &Path, crash: &quire_device::Image, sum: &mut Agreed) -> Resul
     ensure!(differ.is_empty(), "e2fsck's recovery differs in blocks {differ:?}");
     sum.with_e2fsck += 1;
     let by_kernel = image.copy("by-kernel.img")?;
-    sum.with_kernel += u64::from(kernel_agrees(dir, &by_kernel, &ours)?);
+    sum.with_kernel += u64::from(kernel_agrees(dir, &by_kernel, &ours, &log)?);
     Ok(())
 }
 
-/// Lets the kernel replay the log of `by_kernel`, and compares it with `ours`, which Quire replayed. False without a kernel mount.
+/// Lets the kernel replay the log of `by_kernel`, and compares it with `ours`, which Quire replayed, outside of the `log`. False without a kernel mount.
 /// (Both may be changed: the counts of free blocks and inodes are blanked.)
-pub fn kernel_agrees(dir: &Path, by_kernel: &Image, ours: &Image) -> Result<bool> {
+pub fn kernel_agrees(dir: &Path, by_kernel: &Image, ours: &Image, log: &[u64]) -> Result<bool> {
     let kernel = Mounter::kernel("ro");
     if kernel.unavailable().is_some() {
         return Ok(false);
     }
-    let log = ours.journal_blocks()?;
     // A loop device that can be written, mounted read-only: only the log is replayed.
     let looped = cmd::run(cmd::command("losetup").args(["--find", "--show"]).arg(by_kernel.path()))?;
     let mounted = kernel.mount(Path::new(looped.trim()), &dir.join("mnt")).and_then(Mounted::unmount);
@@ -79,7 +78,7 @@ pub fn kernel_agrees(dir: &Path, by_kernel: &Image, ours: &Image) -> Result<bool
         file.write_all_at(&[0; 4], superblock::OFFSET + 0x158)?;
     }
     // The log itself is not what is recovered: each begins it anew in his own way.
-    let differ = ours.differing_blocks(by_kernel, &log)?;
+    let differ = ours.differing_blocks(by_kernel, log)?;
     ensure!(differ.is_empty(), "the kernel's recovery differs in blocks {differ:?}");
     Ok(true)
 }

@@ -10,6 +10,7 @@
 //! Of its own, since the kernel's file system above waits for it: a program that is killed while it waits there could not serve what it
 //! waits for, and every sync of the machine would hang.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::CommandExt as _;
@@ -51,8 +52,8 @@ impl FromStr for Kind {
     }
 }
 
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Own => f.write_str("own"),
             Kind::Modelled { name, .. } => f.write_str(name),
@@ -125,6 +126,13 @@ impl Asked {
     }
 }
 
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut asked = *self;
+        asked.fields().into_iter().try_for_each(|(name, value)| writeln!(f, "{name} {value}"))
+    }
+}
+
 impl FromStr for Asked {
     type Err = anyhow::Error;
     fn from_str(text: &str) -> Result<Self> {
@@ -140,7 +148,7 @@ impl FromStr for Asked {
 fn counters(disk: &Counted<Modelled<MemDevice>>) -> String {
     let s = disk.snapshot();
     let (reads, writes, journal) = (s.total(|r| r.reads), s.total(|r| r.writes), s.region(Region::Log).writes);
-    let mut asked = Asked {
+    let asked = Asked {
         writes: writes.count,
         written_bytes: writes.bytes,
         journal_writes: journal.count,
@@ -149,7 +157,7 @@ fn counters(disk: &Counted<Modelled<MemDevice>>) -> String {
         reads: reads.count,
         read_bytes: reads.bytes,
     };
-    asked.fields().map(|(name, value)| format!("{name} {value}\n")).concat()
+    asked.to_string()
 }
 
 /// A modelled device that `quire-lab model` serves. Dropping it ends that; where something still stands on it, it goes on.
@@ -277,8 +285,8 @@ mod tests {
     #[test]
     fn what_is_counted_is_read_again() {
         let asked = Asked { writes: 9, written_bytes: 90, journal_writes: 3, flushes: 2, ..Asked::default() };
-        let mut written = asked;
-        let text = written.fields().map(|(name, value)| format!("{name} {value}\n")).concat();
+        let text = asked.to_string();
+        assert!(text.contains("\njournal_writes 3\n") && text.contains("\nflushes 2\n"), "{text}");
         assert_eq!(text.parse::<Asked>().unwrap(), asked);
         assert_eq!(asked.since(Asked { writes: 4, ..Asked::default() }).writes, 5);
         assert!("writes 1\n".parse::<Asked>().is_err());

@@ -5,7 +5,7 @@ use super::Run;
 use super::state::Busy;
 use crate::error::Result;
 use crate::kinds;
-use crate::op::Op;
+use crate::op::{Bitmap, Op};
 use quire_cache::Image;
 use quire_device::Buf;
 use quire_device::sync::Arc;
@@ -121,7 +121,7 @@ pub(super) fn flip(op: &mut Op<'_>, g: GroupNo, run: Run, used: bool) -> Result<
     } else {
         bitmap::clear(b, from, to)
     }
-    op.seal_bitmap_later(g);
+    op.seal_bitmap_later(g, Bitmap::Blocks);
     let free = if used { d.free_blocks().checked_sub(run.len) } else { d.free_blocks().checked_add(run.len) };
     d.set_free_blocks(free.ok_or_else(|| bad("does not agree with the group's count of free blocks"))?);
     op.put_group(g, d)?;
@@ -212,6 +212,6 @@ pub(super) fn flip_inode(op: &mut Op<'_>, g: GroupNo, d: &mut GroupDesc, index: 
     } else {
         bitmap::clear(b, index, index + 1)
     }
-    op.seal_inode_bitmap_later(g);
+    op.seal_bitmap_later(g, Bitmap::Inodes);
     Ok(())
 }

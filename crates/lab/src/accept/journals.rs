@@ -139,7 +139,7 @@ fn agree(context: &Context, image: &Image, asynchronous: bool) -> Result<bool> {
         whole.recover_with_quire(&[])?;
         whole.check_clean()?;
         // It frees orphans in the same go.
-        return Ok(!ours.has_orphans()? && judges::kernel_agrees(&context.dir, image, &ours)?);
+        return Ok(!ours.has_orphans()? && judges::kernel_agrees(&context.dir, image, &ours, &ours.journal_blocks()?)?);
     }
     Ok(comparable)
 }

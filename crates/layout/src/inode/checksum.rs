@@ -27,7 +27,7 @@ impl Inode {
     /// Seed of the checksums of this inode's own blocks (extent nodes, directory blocks).
     #[must_use]
     pub fn checksum_seed(&self, ino: Ino, fs_seed: u32) -> u32 {
-        let mut owner = [0; 8];
+        let mut owner = [0; OWNER];
         self.put_owner(ino, &mut owner);
         crc32c(fs_seed, &owner)
     }
