@@ -9,9 +9,10 @@
 //!
 //! Sets that are walked are ordered, so that a run repeats itself block by block.
 
+mod passing;
+
 use crate::error::Error;
 use quire_cache::{BlockCache, Image};
-use quire_device::sync::Arc;
 use quire_device::sync::thread::ThreadId;
 use quire_device::{Epoch, Mutant};
 use quire_layout::{BlockNo, Tid};
@@ -316,51 +317,6 @@ impl Core {
         for b in c.blocks {
             self.cache.unpin(b);
         }
-    }
-
-    /// What a checkpoint of all transactions up to `upto` must write home: the newest committed image of each block that
-    /// needs a record there. A later record that stands alone makes an older one needless; one that does not needs what it was
-    /// written over, or something newer, at home (J11). Chains of deltas that begin there end (Q6).
-    pub(crate) fn home_writes(&mut self, upto: Tid) -> Vec<(BlockNo, Image)> {
-        if Mutant::UncommittedHome.is_on() {
-            let (live, cache) = (&self.live, &mut self.cache);
-            let newest = |(b, l): (&BlockNo, &Live)| (*b, cache.get(*b).unwrap_or(&l.image).clone());
-            return live.iter().filter(|(_, l)| upto.at_or_after(l.tid)).map(newest).collect();
-        }
-        let mut homes = Vec::new();
-        for (b, l) in self.live.iter_mut().filter(|(_, l)| upto.at_or_after(l.chain)) {
-            l.whole_next = true;
-            if !l.at_home {
-                homes.push((*b, l.image.clone()));
-            }
-        }
-        homes
-    }
-
-    /// The durable tail has passed all transactions up to `upto`, and `homes` are durable: records up to there are dead.
-    pub(crate) fn tail_passed(&mut self, upto: Tid, homes: &[(BlockNo, Image)]) {
-        for (b, image) in homes {
-            if let Some(l) = self.live.get_mut(b).filter(|l| Arc::ptr_eq(&l.image, image)) {
-                l.at_home = true;
-                if std::mem::take(&mut l.rides) {
-                    self.rides.ended(true);
-                }
-            }
-        }
-        while self.committed.front().is_some_and(|c| upto.at_or_after(c.tid)) {
-            let c = self.committed.pop_front().expect("looked at");
-            for b in &c.blocks {
-                if self.live.get(b).is_some_and(|l| upto.at_or_after(l.tid)) {
-                    let dead = self.live.remove(b).expect("looked at");
-                    self.keep_base(*b, dead.image);
-                }
-            }
-            self.home_changed(c.blocks);
-        }
-        for l in self.live.values_mut().filter(|l| upto.at_or_after(l.chain)) {
-            l.chain = upto.next();
-        }
-        self.cache.set_elsewhere(self.live.len());
     }
 
     /// What lies durable at home of a block that a transaction holds: the base of its next record.

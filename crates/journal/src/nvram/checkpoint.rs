@@ -6,7 +6,7 @@
 //!
 //! Commits go on meanwhile in the next region.
 
-use super::NvramLog;
+use super::{NvramLog, Placed, State};
 use crate::error::Error;
 use crate::journal::Journal;
 use crate::log::Log;
@@ -18,6 +18,14 @@ use quire_layout::Tid;
 struct Target {
     upto: Tid,
     tail: u64,
+}
+
+impl State {
+    /// What passes the `n`th transaction and those before it.
+    fn passing(&self, n: usize) -> Option<Target> {
+        let upto = self.placed.get(n)?.tid;
+        Some(Target { upto, tail: self.placed.get(n + 1).map_or(self.head, |p| p.start) })
+    }
 }
 
 impl NvramLog {
@@ -37,11 +45,19 @@ impl NvramLog {
     /// The oldest transactions, of at least so many bytes.
     fn oldest(&self, bytes: u64) -> Option<Target> {
         let s = lock(&self.state);
-        let start = s.label.tail;
-        let enough = |p: &&super::Placed| p.end - start >= bytes;
-        let last = s.placed.iter().find(enough).or(s.placed.back())?;
-        let next = s.placed.iter().find(|p| p.start >= last.end).map_or(s.head, |p| p.start);
-        Some(Target { upto: last.tid, tail: next })
+        let enough = |p: &Placed| p.end - s.label.tail >= bytes;
+        let n = s.placed.iter().position(enough).unwrap_or(s.placed.len().saturating_sub(1));
+        s.passing(n)
+    }
+
+    /// As [`NvramLog::oldest`], none after this one.
+    fn up_to(&self, tid: Tid, bytes: u64) -> Option<Target> {
+        let target = self.oldest(bytes)?;
+        if tid.at_or_after(target.upto) {
+            return Some(target);
+        }
+        let s = lock(&self.state);
+        s.passing(s.placed.partition_point(|p| tid.at_or_after(p.tid)).checked_sub(1)?)
     }
 
     fn capacity(&self) -> u64 {
@@ -49,18 +65,20 @@ impl NvramLog {
     }
 }
 
-/// Of a log that goes round so much is written home at once: the least that makes room, as jbd2's explicit checkpoint. (DJFS' NVJ frees about 1/30
-/// with each flush: table 1, 0.4 % of one for each of its commits of some 18 KB.)
+/// Who commits and finds no room in a log that goes round frees the least that helps, as jbd2's explicit checkpoint: this share of it, or less
+/// if so many blocks had to go home for it, a batch of jbd2's (`JBD2_NR_BATCH`). (DJFS' NVJ frees about 1/30 with each flush: table 1, 0.4 %
+/// of one for each of its commits of some 18 KB.)
 const LAZY_SHARE: u64 = 32;
+const LAZY_BATCH: usize = 64;
 
 impl Journal {
-    /// As who commits and finds no room: the oldest region, or a small share of a log that goes round.
+    /// As who commits and finds no room: the oldest region, or a little of a log that goes round.
     pub(super) fn reclaim_nvram(&self, log: &Log, nvram: &NvramLog) -> Result<bool, Error> {
         if self.config.style.by_regions() {
-            self.pass(log, nvram, NvramLog::filled)
-        } else {
-            self.pass(log, nvram, |n| n.oldest(n.capacity() / LAZY_SHARE))
+            return self.pass(log, nvram, NvramLog::filled);
         }
+        let batch = || lock(&self.core).oldest_in_need(LAZY_BATCH);
+        self.pass(log, nvram, |n| n.up_to(batch()?, n.capacity() / LAZY_SHARE))
     }
 
     /// Bounds what the log pins in memory, base images too (V9): beyond the cache's size the region is left early, beyond twice that
@@ -77,20 +95,26 @@ impl Journal {
             self.enter_region(nvram, next, tid);
         }
         if live > 2 * bound {
-            self.reclaim_nvram(log, nvram)?;
+            self.pass_some(log, nvram)?;
         }
         Ok(())
     }
 
     /// One step of background work: the oldest filled region; of a log that goes round nothing, unless it pins too much memory.
     pub(crate) fn nvram_step(&self, log: &Log, nvram: &NvramLog) -> Result<bool, Error> {
-        if self.config.style.by_regions() {
-            return self.pass(log, nvram, NvramLog::filled);
-        }
-        if self.live_bytes() <= self.config.cache_bytes {
+        if !self.config.style.by_regions() && self.live_bytes() <= self.config.cache_bytes {
             return Ok(false);
         }
-        self.pass(log, nvram, |n| n.oldest(n.capacity() / LAZY_SHARE))
+        self.pass_some(log, nvram)
+    }
+
+    /// The oldest filled region, or a share of a log that goes round.
+    fn pass_some(&self, log: &Log, nvram: &NvramLog) -> Result<bool, Error> {
+        if self.config.style.by_regions() {
+            self.pass(log, nvram, NvramLog::filled)
+        } else {
+            self.pass(log, nvram, |n| n.oldest(n.capacity() / LAZY_SHARE))
+        }
     }
 
     /// Everything committed goes home.

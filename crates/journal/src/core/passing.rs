@@ -1,0 +1,129 @@
+//! What a checkpoint asks: which transactions to pass, what must go home for it, and what is dead afterwards.
+//!
+//! Guarantees: J11 and Q6 as far as memory knows; the work is that of the blocks of the transactions passed, however much is live.
+
+use super::{Committed, Core};
+use quire_cache::Image;
+use quire_device::Mutant;
+use quire_device::sync::Arc;
+use quire_layout::{BlockNo, Tid};
+
+impl Core {
+    /// The oldest transactions that together need `blocks` of theirs at home, or all there are: the last of them.
+    pub(crate) fn oldest_in_need(&self, blocks: usize) -> Option<Tid> {
+        let needs = |c: &Committed, b: &BlockNo| self.live.get(b).is_some_and(|l| l.chain == c.tid && !l.at_home);
+        let mut needed = 0;
+        let enough = |c: &&Committed| {
+            needed += c.blocks.iter().filter(|b| needs(c, b)).count();
+            needed >= blocks
+        };
+        self.committed.iter().find(enough).or(self.committed.back()).map(|c| c.tid)
+    }
+
+    /// What a checkpoint of all transactions up to `upto` must write home, in the order of the blocks: the newest committed image of each
+    /// block that needs a record there. A later record that stands alone makes an older one needless; one that does not needs what it was
+    /// written over, or something newer, at home (J11). Chains of deltas that begin there end (Q6).
+    pub(crate) fn home_writes(&mut self, upto: Tid) -> Vec<(BlockNo, Image)> {
+        if Mutant::UncommittedHome.is_on() {
+            let (live, cache) = (&self.live, &mut self.cache);
+            let newest = |(b, l): (&BlockNo, &super::Live)| (*b, cache.get(*b).unwrap_or(&l.image).clone());
+            return live.iter().filter(|(_, l)| upto.at_or_after(l.tid)).map(newest).collect();
+        }
+        let mut homes = Vec::new();
+        // A chain begins in a transaction that holds the block; once that is passed, the image is at home.
+        for b in self.committed.iter().take_while(|c| upto.at_or_after(c.tid)).flat_map(|c| &c.blocks) {
+            if let Some(l) = self.live.get_mut(b).filter(|l| upto.at_or_after(l.chain)) {
+                l.whole_next = true;
+                if !l.at_home {
+                    homes.push((*b, l.image.clone()));
+                }
+            }
+        }
+        homes.sort_by_key(|(b, _)| *b);
+        homes.dedup_by_key(|(b, _)| *b);
+        homes
+    }
+
+    /// The durable tail has passed all transactions up to `upto`, and `homes` are durable: records up to there are dead.
+    pub(crate) fn tail_passed(&mut self, upto: Tid, homes: &[(BlockNo, Image)]) {
+        for (b, image) in homes {
+            let Some(l) = self.live.get_mut(b) else { continue };
+            if Arc::ptr_eq(&l.image, image) {
+                l.at_home = true;
+                if std::mem::take(&mut l.rides) {
+                    self.rides.ended(true);
+                }
+            }
+            if upto.at_or_after(l.chain) {
+                l.chain = upto.next();
+            }
+        }
+        while self.committed.front().is_some_and(|c| upto.at_or_after(c.tid)) {
+            let c = self.committed.pop_front().expect("looked at");
+            for b in &c.blocks {
+                if self.live.get(b).is_some_and(|l| upto.at_or_after(l.tid)) {
+                    let dead = self.live.remove(b).expect("looked at");
+                    self.keep_base(*b, dead.image);
+                }
+            }
+            self.home_changed(c.blocks);
+        }
+        self.cache.set_elsewhere(self.live.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_device::Buf;
+
+    /// A core in whose log each of these transactions has committed these blocks; where `alone` is false, as deltas.
+    fn core(transactions: &[&[u64]], alone: bool) -> Core {
+        let mut core = Core::new(64, Tid(1));
+        for blocks in transactions {
+            for b in blocks.iter().map(|b| BlockNo(*b)) {
+                core.cache.set(b, Arc::new(Buf::zeroed(16)), None);
+                core.join(b);
+            }
+            let txn = core.close();
+            let alone: Vec<bool> = blocks.iter().map(|b| alone || !core.is_in_log(BlockNo(*b))).collect();
+            core.committed(&txn, 1, Some(&alone));
+        }
+        core
+    }
+
+    impl Core {
+        fn is_in_log(&self, b: BlockNo) -> bool {
+            self.live.contains_key(&b)
+        }
+
+        fn pass(&mut self, upto: Tid) -> Vec<u64> {
+            let homes = self.home_writes(upto);
+            self.tail_passed(upto, &homes);
+            homes.into_iter().map(|(b, _)| b.0).collect()
+        }
+    }
+
+    #[test]
+    fn only_what_no_later_record_holds_goes_home_and_counts() {
+        let mut core = core(&[&[7, 1], &[1, 2], &[3, 4], &[1, 2], &[5]], true);
+        // 7; none; 3 and 4; 1 and 2; 5.
+        let upto = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| core.oldest_in_need(n).unwrap().0);
+        assert_eq!(upto, [1, 1, 3, 3, 4, 4, 5, 5]);
+        assert_eq!(core.pass(Tid(2)), [7]);
+        assert_eq!(core.pass(Tid(4)), [1, 2, 3, 4]);
+        assert_eq!((core.pass(Tid(5)), core.pass(Tid(5))), (vec![5], vec![]));
+        assert_eq!((core.oldest_in_need(1), core.stats().live, core.stats().in_log), (None, 0, 0));
+    }
+
+    #[test]
+    fn a_chain_of_deltas_needs_its_last_image_at_home_when_its_first_is_passed() {
+        let mut core = core(&[&[1, 2], &[1], &[1, 3]], false);
+        assert_eq!((core.oldest_in_need(2), core.oldest_in_need(3)), (Some(Tid(1)), Some(Tid(3))));
+        assert_eq!(core.pass(Tid(1)), [1, 2]);
+        assert_eq!(core.stats().live, 2, "the last record of 1 is in the log still");
+        assert_eq!(core.pass(Tid(2)), [0; 0], "and needs nothing more");
+        assert_eq!(core.pass(Tid(3)), [3]);
+        assert_eq!(core.stats().live, 0);
+    }
+}
