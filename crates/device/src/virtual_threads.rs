@@ -12,7 +12,7 @@
 use crate::clock::Clock;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,9 +54,22 @@ pub(crate) fn is_virtual() -> bool {
 
 /// Wakes who waits at `place`: all, or the first.
 pub(crate) fn wake(place: usize, all: bool) {
-    if let Some((world, _)) = here() {
-        world.wake(place, all);
+    if WORLDS.load(Ordering::Relaxed) == 0 {
+        return;
     }
+    HERE.with(|h| {
+        if let Some((world, _)) = &*h.borrow()
+            && world.0.waited_for.load(Ordering::Relaxed) & bit(place) != 0
+        {
+            world.wake(place, all);
+        }
+    });
+}
+
+/// One of 64 bits for a place.
+fn bit(place: usize) -> u64 {
+    // Golden ratio: neighbours get different bits.
+    1 << ((place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
 /// A world of threads and its clock. Clones share it.
@@ -67,6 +80,9 @@ struct World {
     state: Mutex<State>,
     /// Wall-clock time at the start, since 1970.
     epoch: Duration,
+    /// Bits of the places where somebody waits, and perhaps more: who unlocks what nobody waits for, as nearly always, does no more than
+    /// look here. Changed by the running thread only, and turns are passed on under the lock.
+    waited_for: AtomicU64,
 }
 
 #[derive(Default)]
@@ -92,7 +108,7 @@ impl Default for VirtualThreads {
     /// Time starts at zero, the wall clock on 2020-01-01.
     fn default() -> Self {
         let epoch = Duration::from_secs(1_577_836_800);
-        VirtualThreads(Arc::new(World { state: Mutex::default(), epoch }))
+        VirtualThreads(Arc::new(World { state: Mutex::default(), epoch, waited_for: AtomicU64::new(0) }))
     }
 }
 
@@ -192,9 +208,14 @@ impl VirtualThreads {
 
     fn wait_at(&self, me: usize, place: usize) {
         let mut s = self.state();
-        s.waiting.entry(place).or_default().push_back(me);
+        self.waits(&mut s, me, place);
         s.pass_on();
         self.sit(s, me);
+    }
+
+    fn waits(&self, s: &mut State, me: usize, place: usize) {
+        s.waiting.entry(place).or_default().push_back(me);
+        self.0.waited_for.fetch_or(bit(place), Ordering::Relaxed);
     }
 
     fn wait_at_most(&self, me: usize, place: usize, d: Duration) {
@@ -202,7 +223,7 @@ impl VirtualThreads {
         let until = s.now + d;
         let asleep = s.sleep(me, until);
         s.timed.insert(me, (place, asleep));
-        s.waiting.entry(place).or_default().push_back(me);
+        self.waits(&mut s, me, place);
         s.pass_on();
         self.sit(s, me);
     }
@@ -219,6 +240,7 @@ impl VirtualThreads {
         }
         if queue.is_empty() {
             waiting.remove(&place);
+            self.0.waited_for.store(waiting.keys().fold(0, |bits, p| bits | bit(*p)), Ordering::Relaxed);
         }
     }
 }
