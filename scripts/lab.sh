@@ -14,6 +14,11 @@ study() {
 		isolation)
 			"$LAB" isolation --device ssd --rate 200 --seconds "$(full && echo 60 || echo 10)"
 			"$LAB" isolation --device hdd7200 --rate 50 --seconds "$(full && echo 60 || echo 10)" ;;
+		joj)
+			for device in intel311 emmc; do
+				if full; then "$LAB" sqlite --virtual --device $device --figure4
+				else "$LAB" sqlite --virtual --device $device --rounds 1 --small 2000 --figure4; fi
+			done ;;
 		sqlite)
 			[ "$(id -u)" = 0 ] || { say "skipped sqlite: needs root"; return; }
 			for device in own ssd; do
@@ -42,11 +47,11 @@ study() {
 		figure10)
 			if full; then "$LAB" figure10 --grain statement
 			else "$LAB" figure10 --grain statement --warehouses 1 --divide 4 --transactions 1000; fi ;;
-		*) die "$1: want okeanos, fileserver, isolation, sqlite, latency, randwrite, table1, figure8, figure9 or figure10" ;;
+		*) die "$1: want okeanos, fileserver, isolation, joj, sqlite, latency, randwrite, table1, figure8, figure9 or figure10" ;;
 	esac
 }
 
-[ $# -gt 0 ] || set -- okeanos fileserver isolation sqlite latency randwrite table1 figure8 figure9 figure10
+[ $# -gt 0 ] || set -- okeanos fileserver isolation joj sqlite latency randwrite table1 figure8 figure9 figure10
 for name in "$@"; do
 	say "=== $name"
 	study "$name" | tee -a "$out"

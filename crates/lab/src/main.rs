@@ -144,7 +144,7 @@ enum What {
     ///
     /// Example: quire-lab sqlite --device ssd --rounds 3 --small 200 --large 3000 --mounter kernel:data=ordered --mounter quire
     Sqlite {
-        /// own, free, ssd, samsung840, hdd7200 or hdd15k
+        /// own, free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k
         #[arg(long, default_value = "own")]
         device: DeviceKind,
         /// kernel, fuse2fs or quire, with :OPTIONS; may be repeated
@@ -163,6 +163,9 @@ enum What {
         /// Also what protection costs (figure 4)
         #[arg(long)]
         figure4: bool,
+        /// Profiles on the library instead of mounts, on a modelled device in virtual time
+        #[arg(long = "virtual")]
+        on_library: bool,
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         work: PathBuf,
     },
@@ -172,7 +175,7 @@ enum What {
     /// DIR/counters tells what was asked of it.
     Model {
         dir: PathBuf,
-        /// free, ssd, samsung840, hdd7200 or hdd15k
+        /// free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k
         #[arg(long, default_value = "ssd", value_parser = device)]
         device: (String, Model),
         #[arg(long, default_value_t = 2048)]
@@ -199,7 +202,7 @@ enum What {
     ///
     /// Example: quire-lab isolation --device ssd --mounter kernel:data=ordered --mounter quire
     Isolation {
-        /// free, ssd, samsung840, hdd7200 or hdd15k
+        /// free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k
         #[arg(long, default_value = "ssd", value_parser = device)]
         device: (String, Model),
         /// What the stream wants, in MB/s
@@ -413,12 +416,13 @@ fn main() -> Result<()> {
                 }
             }
         }
-        What::Sqlite { device: kind, mut mounter, rounds, rows, small, large, figure4, work } => {
+        What::Sqlite { device: kind, mut mounter, rounds, rows, small, large, figure4, on_library, work } => {
             if mounter.is_empty() {
-                mounter = sqlite::DEFAULT.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+                let names = sqlite::DEFAULT.iter().filter(|name| !on_library || name.starts_with("quire:"));
+                mounter = names.map(|text| text.parse()).collect::<Result<_>>()?;
             }
             let (small, large) = (small.unwrap_or(rows), large.unwrap_or(rows));
-            sqlite::study(&sqlite::Plan { kind, mounters: mounter, rounds, small, large, figure4, work })?;
+            sqlite::study(&sqlite::Plan { kind, mounters: mounter, rounds, small, large, figure4, on_library, work })?;
         }
         What::Model { dir, device: (_, model), mib } => Served::new(model, mib << 20, &dir)?.wait()?,
         What::Okeanos { full } => {

@@ -1,9 +1,13 @@
 //! JoJ (FAST '14): SQLite's transactions under different journals, on one device in one run. Rounds rotate; each competitor gets a fresh file
-//! system; ratios are of medians. With the machine's own disk or a modelled device under a loop device: 12 cases on each, the paper's 24 on two.
+//! system; ratios are of medians. With the machine's own disk or a modelled device under a loop device: 12 cases on each, the paper's 24 on two. Or
+//! on the library, in virtual time.
+
+mod on_library;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
+use quire_device::Model;
 
 use super::claims::{self, Claim};
 use crate::cmd::{run_tool, text};
@@ -23,6 +27,8 @@ pub struct Plan {
     pub large: u64,
     /// Also figure 4: what protection costs.
     pub figure4: bool,
+    /// On the library, in virtual time, instead of on mounts.
+    pub on_library: bool,
     pub work: PathBuf,
 }
 
@@ -75,17 +81,25 @@ fn cases(protections: &[Protection]) -> Vec<Case> {
 /// Not root; a file system failed.
 pub fn study(plan: &Plan) -> Result<usize> {
     ensure!(plan.rounds > 0, "at least one round");
-    let mounters = Mounter::available(&plan.mounters)?;
+    let mounters = if plan.on_library { plan.mounters.clone() } else { Mounter::available(&plan.mounters)? };
     let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
-    let disk = Looped::new(&plan.kind, IMAGE_MIB << 20, dir.path())?;
+    let disk = if plan.on_library {
+        Disk::Library(on_library::device(&plan.kind)?)
+    } else {
+        Disk::Looped(Looped::new(&plan.kind, IMAGE_MIB << 20, dir.path())?)
+    };
     let missed = if plan.figure4 { figure4(plan, &disk, dir.path())? } else { 0 };
     let protections = [Protection::Wal, Protection::Delete];
     let series: Vec<Series> =
         mounters.iter().map(|m| Series { mounter: m.clone(), protections: protections.to_vec() }).collect();
     let measured = rounds(plan, &series, &disk, dir.path())?;
     println!(
-        "\nSQLite's transactions on device {}: ms, median (mean +- deviation) of {} rounds; {} rows by 1, {} by 1000\n",
-        plan.kind, plan.rounds, plan.small, plan.large
+        "\nSQLite's transactions on device {}{}: ms, median (mean +- deviation) of {} rounds; {} rows by 1, {} by 1000\n",
+        plan.kind,
+        if plan.on_library { ", on the library in virtual time" } else { "" },
+        plan.rounds,
+        plan.small,
+        plan.large
     );
     let cases = cases(&protections);
     print(&series, &cases, &measured.times);
@@ -93,6 +107,23 @@ pub fn study(plan: &Plan) -> Result<usize> {
     let measured = measured.times;
     let claims = claims(plan, &mounters, &cases, &measured);
     Ok(missed + claims::print(&format!("JoJ's cases on device {}", plan.kind), &claims))
+}
+
+/// What the file systems are on.
+enum Disk {
+    Looped(Looped),
+    /// The library is mounted on such a device, in virtual time.
+    Library(Model),
+}
+
+impl Disk {
+    /// What a modelled device was asked for so far.
+    fn asked(&self) -> Result<Option<Asked>> {
+        match self {
+            Disk::Looped(disk) => disk.asked(),
+            Disk::Library(_) => Ok(None),
+        }
+    }
 }
 
 /// One column: who mounts, and how SQLite works on it.
@@ -110,7 +141,7 @@ struct Measured {
     traffic: Vec<Option<Asked>>,
 }
 
-fn rounds(plan: &Plan, series: &[Series], disk: &Looped, dir: &std::path::Path) -> Result<Measured> {
+fn rounds(plan: &Plan, series: &[Series], disk: &Disk, dir: &std::path::Path) -> Result<Measured> {
     let times = series.iter().map(|s| vec![Vec::new(); cases(&s.protections).len()]).collect();
     let mut measured = Measured { times, traffic: vec![None; series.len()] };
     for round in 0..plan.rounds {
@@ -127,7 +158,14 @@ fn rounds(plan: &Plan, series: &[Series], disk: &Looped, dir: &std::path::Path) 
     Ok(measured)
 }
 
-fn one(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) -> Result<Vec<f64>> {
+fn one(plan: &Plan, series: &Series, disk: &Disk, dir: &std::path::Path) -> Result<Vec<f64>> {
+    match disk {
+        Disk::Looped(disk) => on_mount(plan, series, disk, dir),
+        Disk::Library(model) => on_library::one(plan, series, *model),
+    }
+}
+
+fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) -> Result<Vec<f64>> {
     let options = "lazy_itable_init=0,lazy_journal_init=0";
     run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options, text(disk.device())])?;
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
@@ -257,7 +295,7 @@ fn claims(plan: &Plan, mounters: &[Mounter], cases: &[Case], measured: &Times) -
 }
 
 /// What protection costs: by the database and the file system, by the database alone, not at all.
-fn figure4(plan: &Plan, disk: &Looped, dir: &std::path::Path) -> Result<usize> {
+fn figure4(plan: &Plan, disk: &Disk, dir: &std::path::Path) -> Result<usize> {
     let series: Vec<Series> =
         [("joj", Protection::Wal), ("ext4-none", Protection::Wal), ("ext4-none", Protection::None)]
             .map(|(profile, p)| Series { mounter: Mounter::quire(&format!("profile={profile}")), protections: vec![p] })
@@ -314,6 +352,7 @@ mod tests {
             small: 1,
             large: 1,
             figure4: false,
+            on_library: false,
             work: "/".into(),
         };
         let cases = cases(&[Protection::Wal, Protection::Delete]);

@@ -4,6 +4,7 @@
 
 pub mod append;
 pub mod bank;
+mod pages;
 pub mod sqlite;
 pub mod storm;
 pub mod tpcc;

@@ -2,7 +2,7 @@
 //! the last two in random order; by one operation and by a thousand to a transaction; with a write-ahead log and with a rollback journal.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use rusqlite::Connection;
@@ -44,18 +44,36 @@ pub const STEPS: [&str; 3] = ["insert", "update", "delete"];
 /// Characters of a value.
 const VALUE: usize = 100;
 
+/// The database, and what SQLite may put beside it.
+pub const DATABASE: &str = "cases.db";
+pub const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+
 /// Milliseconds a transaction of each step, of `rows` rows in transactions of `operations`, on a fresh database in `dir`.
 ///
 /// # Errors
 /// SQLite's, or the file system's under it.
 pub fn run(dir: &Path, protection: Protection, operations: u64, rows: u64) -> Result<[f64; 3]> {
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let path = dir.join(format!("cases.db{suffix}"));
+    for suffix in SUFFIXES {
+        let path = dir.join(format!("{DATABASE}{suffix}"));
         if path.exists() {
             std::fs::remove_file(path)?;
         }
     }
-    let db = Connection::open(dir.join("cases.db"))?;
+    let start = Instant::now();
+    run_on(&Connection::open(dir.join(DATABASE))?, protection, operations, rows, &|| start.elapsed())
+}
+
+/// As [`run`], on an empty database, by a clock.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on(
+    db: &Connection,
+    protection: Protection,
+    operations: u64,
+    rows: u64,
+    now: &dyn Fn() -> Duration,
+) -> Result<[f64; 3]> {
     for (name, value) in protection.pragmas() {
         db.pragma_update(None, name, value)?;
     }
@@ -67,13 +85,13 @@ pub fn run(dir: &Path, protection: Protection, operations: u64, rows: u64) -> Re
         if step > 0 {
             shuffle(&mut keys, &mut rng);
         }
-        let start = Instant::now();
+        let start = now();
         let mut transactions = 0;
         for group in keys.chunks(usize::try_from(operations)?) {
-            transaction(&db, step, group, &mut rng)?;
+            transaction(db, step, group, &mut rng)?;
             transactions += 1;
         }
-        *time = start.elapsed().as_secs_f64() * 1e3 / f64::from(transactions);
+        *time = now().saturating_sub(start).as_secs_f64() * 1e3 / f64::from(transactions);
     }
     let left: u64 = db.query_row("select count(*) from t", [], |row| row.get(0))?;
     ensure!(left == 0, "{left} rows are left after all were deleted");

@@ -17,6 +17,8 @@ use quire_layout::Ino;
 use rusqlite::ffi;
 use rusqlite::{Connection, OpenFlags};
 
+use super::pages::Pages;
+
 /// The VFS, while it is registered.
 pub struct Vfs {
     name: CString,
@@ -33,6 +35,8 @@ unsafe impl Sync for Vfs {}
 /// What all files share.
 struct Shared {
     volume: Volume,
+    /// As on a mount.
+    pages: Option<Mutex<Pages>>,
     charge: Charge,
     /// Of files that have no name.
     unnamed: Mutex<u64>,
@@ -44,6 +48,39 @@ struct Shared {
 const BLOCK: u64 = 4096;
 
 impl Shared {
+    fn read(&self, ino: Ino, at: u64, to: &mut [u8]) -> Result<usize, Error> {
+        match &self.pages {
+            Some(pages) => lock(pages).read(&self.volume, ino, at, to),
+            None => self.volume.read(ino, at, to),
+        }
+    }
+
+    fn write(&self, ino: Ino, at: u64, from: &[u8]) -> Result<(), Error> {
+        match &self.pages {
+            Some(pages) => lock(pages).write(&self.volume, ino, at, from),
+            None => self.volume.write(ino, at, from, WriteFlags::default()).map(drop),
+        }
+    }
+
+    fn truncate(&self, ino: Ino, size: u64) -> Result<(), Error> {
+        if let Some(pages) = &self.pages {
+            lock(pages).truncate(ino, size);
+        }
+        self.volume.truncate(ino, size)
+    }
+
+    fn sync(&self, ino: Ino) -> Result<(), Error> {
+        if let Some(pages) = &self.pages {
+            lock(pages).write_back(&self.volume, ino)?;
+        }
+        self.volume.fsync(ino, self.pages.is_some())
+    }
+
+    fn size(&self, ino: Ino) -> Result<u64, Error> {
+        let size = self.volume.getattr(ino)?.size;
+        Ok(self.pages.as_ref().and_then(|pages| lock(pages).size(ino)).unwrap_or(size))
+    }
+
     fn touched(&self, ino: Ino, at: u64, len: usize) {
         if let Some(trace) = &mut *lock(&self.trace) {
             trace.extend((at / BLOCK..(at + len as u64).div_ceil(BLOCK)).map(|b| (ino, b)));
@@ -108,15 +145,29 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 impl Vfs {
-    /// Registers a volume under this name. `clock` is the volume's.
+    /// Registers a volume under this name. `clock` is the volume's. Every write is the file system's at once, and what SQLite asks to be
+    /// durable is made so by fsync, as SQLite itself does if it is not told to use fdatasync.
     ///
     /// # Errors
     /// SQLite refuses.
     pub fn new(name: &str, volume: Volume, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::make(name, volume, clock, false)
+    }
+
+    /// As [`Vfs::new`], with a page cache above the volume as a mount has, and fdatasync.
+    ///
+    /// # Errors
+    /// SQLite refuses.
+    pub fn like_a_mount(name: &str, volume: Volume, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::make(name, volume, clock, true)
+    }
+
+    fn make(name: &str, volume: Volume, clock: Arc<dyn Clock>, mounted: bool) -> Result<Self> {
         let name = CString::new(name)?;
         let charge = Charge { clock, computed: Mutex::new(Duration::ZERO) };
         let shared = NonNull::from(Box::leak(Box::new(Shared {
             volume,
+            pages: mounted.then(Mutex::default),
             charge,
             unnamed: Mutex::new(0),
             trace: Mutex::new(None),
@@ -330,8 +381,9 @@ unsafe extern "C" fn current_time(vfs: *mut ffi::sqlite3_vfs, out: *mut f64) -> 
 unsafe extern "C" fn close(f: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: opened by `open`.
     let (s, ino) = unsafe { file(f) };
+    let written = s.pages.as_ref().map_or(Ok(()), |pages| lock(pages).close(&s.volume, ino));
     s.volume.forget(ino, 1);
-    ffi::SQLITE_OK
+    done(written, ffi::SQLITE_IOERR_CLOSE)
 }
 
 unsafe extern "C" fn read(f: *mut ffi::sqlite3_file, to: *mut c_void, len: c_int, at: ffi::sqlite3_int64) -> c_int {
@@ -339,7 +391,7 @@ unsafe extern "C" fn read(f: *mut ffi::sqlite3_file, to: *mut c_void, len: c_int
     let ((s, ino), to) =
         unsafe { (file(f), std::slice::from_raw_parts_mut(to.cast::<u8>(), len.try_into().unwrap_or(0))) };
     s.touched(ino, at.unsigned_abs(), to.len());
-    match s.volume.read(ino, at.unsigned_abs(), to) {
+    match s.read(ino, at.unsigned_abs(), to) {
         Ok(n) if n == to.len() => ffi::SQLITE_OK,
         Ok(n) => {
             to[n..].fill(0);
@@ -359,30 +411,30 @@ unsafe extern "C" fn write(
     let ((s, ino), from) =
         unsafe { (file(f), std::slice::from_raw_parts(from.cast::<u8>(), len.try_into().unwrap_or(0))) };
     s.touched(ino, at.unsigned_abs(), from.len());
-    done(s.volume.write(ino, at.unsigned_abs(), from, WriteFlags::default()), ffi::SQLITE_IOERR_WRITE)
+    done(s.write(ino, at.unsigned_abs(), from), ffi::SQLITE_IOERR_WRITE)
 }
 
 unsafe extern "C" fn truncate(f: *mut ffi::sqlite3_file, size: ffi::sqlite3_int64) -> c_int {
     // SAFETY: opened by `open`.
     let (s, ino) = unsafe { file(f) };
-    done(s.volume.truncate(ino, size.unsigned_abs()), ffi::SQLITE_IOERR_TRUNCATE)
+    done(s.truncate(ino, size.unsigned_abs()), ffi::SQLITE_IOERR_TRUNCATE)
 }
 
-/// As SQLite's own: an fsync, whatever it would be content with.
+/// As SQLite's own: one kind, whatever it would be content with.
 unsafe extern "C" fn sync(f: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     // SAFETY: opened by `open`.
     let (s, ino) = unsafe { file(f) };
     s.charge.pass();
-    done(s.volume.fsync(ino, false), ffi::SQLITE_IOERR_FSYNC)
+    done(s.sync(ino), ffi::SQLITE_IOERR_FSYNC)
 }
 
 unsafe extern "C" fn file_size(f: *mut ffi::sqlite3_file, out: *mut ffi::sqlite3_int64) -> c_int {
     // SAFETY: opened by `open`; `out` is valid.
     unsafe {
         let (s, ino) = file(f);
-        match s.volume.getattr(ino) {
-            Ok(attr) => {
-                *out = attr.size.cast_signed();
+        match s.size(ino) {
+            Ok(size) => {
+                *out = size.cast_signed();
                 ffi::SQLITE_OK
             }
             Err(e) => code(&e, ffi::SQLITE_IOERR_FSTAT),

@@ -1,0 +1,121 @@
+//! JoJ's cases on the library ([`crate::work::vfs`]), on a modelled device in virtual time: what passes is what the device takes, and what the database's
+//! thread computes, SQLite and the file system. A page cache stands between them as on a mount, but nothing of the kernel's counts, and no other
+//! program's work.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use quire_device::sync::Arc;
+use quire_device::{Clock, Model};
+use quire_fs::Error;
+use quire_layout::Ino;
+
+use super::{IMAGE_MIB, NVRAM, OPERATIONS, Plan, Series};
+use crate::mounter::{Mounter, Who};
+use crate::rig::{self, Body, Rig};
+use crate::served::Kind;
+use crate::work::sqlite::{DATABASE, Protection, SUFFIXES, run_on};
+use crate::work::vfs::Vfs;
+
+/// Size of a journal, also in NVRAM.
+const JOURNAL_MIB: u64 = 128;
+
+/// The device to model.
+pub(super) fn device(kind: &Kind) -> Result<Model> {
+    match kind {
+        Kind::Own => bail!("virtual time wants a modelled device: --device {}", Model::NAMES.join(", ")),
+        // The page cache above keeps what was read.
+        Kind::Modelled { model, .. } => Ok(Model { cached: true, ..*model }),
+    }
+}
+
+/// The rig of a competitor, which is a profile.
+fn plan_of(mounter: &Mounter, model: Model) -> Result<rig::Plan> {
+    let name = mounter.options.strip_prefix("profile=").filter(|name| !name.contains(','));
+    let name = name.filter(|_| mounter.who == Who::Quire);
+    let profile = rig::profile(name.ok_or_else(|| anyhow!("{mounter}: in virtual time want quire:profile=NAME"))?)?;
+    let in_nvram = NVRAM.contains(&mounter.options.as_str());
+    Ok(rig::Plan {
+        mib: IMAGE_MIB,
+        journal_mib: JOURNAL_MIB,
+        nvram: in_nvram.then_some(Duration::ZERO),
+        ..rig::Plan::new(model, profile)
+    })
+}
+
+/// The times of one round.
+pub(super) fn one(plan: &Plan, series: &Series, model: Model) -> Result<Vec<f64>> {
+    let rig = Rig::new(&plan_of(&series.mounter, model)?)?;
+    let vfs = Vfs::like_a_mount("quire", rig.volume.clone(), Arc::new(rig.world.clone()))?;
+    let body: Body<'_, Result<Vec<f64>>> = Box::new(|| {
+        let mut times = Vec::new();
+        for protection in &series.protections {
+            for (operations, rows) in OPERATIONS.into_iter().zip([plan.small, plan.large]) {
+                times.extend(case(&rig, &vfs, *protection, operations, rows)?);
+            }
+        }
+        Ok(times)
+    });
+    let times = rig.run(vec![body]).pop().expect("one thread")?;
+    drop(vfs);
+    rig.close().context("after the cases")?;
+    Ok(times)
+}
+
+fn case(rig: &Rig, vfs: &Vfs, protection: Protection, operations: u64, rows: u64) -> Result<[f64; 3]> {
+    for suffix in SUFFIXES {
+        match rig.volume.unlink(Ino::ROOT, format!("{DATABASE}{suffix}").as_bytes()) {
+            Ok(()) | Err(Error::NotFound) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    let db = vfs.open(DATABASE)?;
+    if protection == Protection::Delete {
+        // Who keeps the lock keeps the journal, too.
+        db.pragma_update(None, "locking_mode", "normal")?;
+    }
+    vfs.charge().start();
+    run_on(&db, protection, operations, rows, &|| {
+        vfs.charge().pass();
+        rig.world.monotonic()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_takes_its_flushes_on_the_library() {
+        if !crate::cmd::have("mke2fs") {
+            println!("skipped: every_case_takes_its_flushes_on_the_library: no mke2fs");
+            return;
+        }
+        let plan = Plan {
+            kind: "ssd".parse().unwrap(),
+            mounters: Vec::new(),
+            rounds: 1,
+            small: 20,
+            large: 100,
+            figure4: false,
+            on_library: true,
+            work: "/".into(),
+        };
+        let model = device(&plan.kind).unwrap();
+        let flush = model.flush.as_secs_f64() * 1e3;
+        let protections = vec![Protection::Wal, Protection::Delete];
+        let run = |name: &str| {
+            let mounter = Mounter::quire(&format!("profile={name}"));
+            one(&plan, &Series { mounter, protections: protections.clone() }, model).unwrap()
+        };
+        let (none, joj, djfs) = (run("ext4-none"), run("joj"), run("djfs"));
+        // One fdatasync to a transaction of a write-ahead log, three of a rollback journal.
+        for (flushes, cases) in [(1.0, 0..3), (3.0, 6..9)] {
+            assert!(none[cases.clone()].iter().all(|ms| *ms >= flushes * flush), "{none:?}");
+            assert!(joj[cases.clone()].iter().all(|ms| *ms >= flushes * flush), "{joj:?}");
+            assert!(djfs[cases].iter().all(|ms| *ms < flush), "{djfs:?}");
+        }
+        assert!(device(&Kind::Own).is_err());
+        assert!(plan_of(&"kernel:data=ordered".parse().unwrap(), model).is_err());
+    }
+}
