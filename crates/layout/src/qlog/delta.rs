@@ -1,18 +1,28 @@
 //! The difference of two images, compressed: an LZ4 block of their exclusive or.
 
+use super::ranges::Ranges;
+use super::sparse;
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
+
+/// What takes less than this part of an image as ranges is written as it is found ([`sparse`]).
+const SPARSE: usize = 16;
 
 /// Makes differences. Its memory is reused from block to block.
 #[derive(Default, Debug)]
 pub struct Delta {
+    ranges: Ranges,
     xor: Vec<u8>,
     packed: Vec<u8>,
 }
 
 impl Delta {
-    /// The difference of `image` to `base`, compressed; `None` if it takes `most` bytes or more, or looks so much like noise that it is
+    /// The difference of `image` to `base`, both whole lines of 64 bytes, compressed; `None` if it takes `most` bytes or more, or looks so much like noise that it is
     /// not tried.
     pub fn find(&mut self, base: &[u8], image: &[u8], most: usize) -> Option<&[u8]> {
+        if self.ranges.find(base, image, image.len() / SPARSE) {
+            sparse::pack(self.ranges.ranges(), base, image, &mut self.packed);
+            return (self.packed.len() < most).then_some(&self.packed[..]);
+        }
         self.xor.resize(image.len(), 0);
         xor_into(&mut self.xor, base, image);
         if is_noise(&self.xor) {

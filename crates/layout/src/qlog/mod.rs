@@ -25,6 +25,7 @@ pub mod pack;
 pub mod ranges;
 pub mod record;
 pub mod signature;
+mod sparse;
 
 pub use head::{Head, RunSum};
 pub use record::{Kind, RECORD, Record};

@@ -82,6 +82,12 @@ impl Ranges {
         self.bytes = image.len();
     }
 
+    /// They, in order.
+    #[must_use]
+    pub fn ranges(&self) -> &[Range<usize>] {
+        &self.ranges
+    }
+
     /// Bytes of the body.
     #[must_use]
     pub fn body_len(&self) -> usize {
