@@ -9,15 +9,15 @@ use quire_device::sync::Arc;
 use quire_layout::{BlockNo, Tid};
 
 impl Core {
-    /// The oldest transactions that together need `blocks` of theirs at home, or all there are: the last of them.
-    pub(crate) fn oldest_in_need(&self, blocks: usize) -> Option<Tid> {
+    /// The oldest transactions that together need `blocks` of theirs at home: the last of them. `None` if those up to `upto` need fewer.
+    pub(crate) fn oldest_in_need(&self, blocks: usize, upto: Tid) -> Option<Tid> {
         let needs = |c: &Committed, b: &BlockNo| self.live.get(b).is_some_and(|l| l.chain == c.tid && !l.at_home);
         let mut needed = 0;
         let enough = |c: &&Committed| {
             needed += c.blocks.iter().filter(|b| needs(c, b)).count();
             needed >= blocks
         };
-        self.committed.iter().find(enough).or(self.committed.back()).map(|c| c.tid)
+        self.committed.iter().take_while(|c| upto.at_or_after(c.tid)).find(enough).map(|c| c.tid)
     }
 
     /// What a checkpoint of all transactions up to `upto` must write home, in the order of the blocks: the newest committed image of each
@@ -108,18 +108,20 @@ mod tests {
     fn only_what_no_later_record_holds_goes_home_and_counts() {
         let mut core = core(&[&[7, 1], &[1, 2], &[3, 4], &[1, 2], &[5]], true);
         // 7; none; 3 and 4; 1 and 2; 5.
-        let upto = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| core.oldest_in_need(n).unwrap().0);
-        assert_eq!(upto, [1, 1, 3, 3, 4, 4, 5, 5]);
+        let last = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| core.oldest_in_need(n, Tid(9)).map(|tid| tid.0));
+        assert_eq!(last, [Some(1), Some(1), Some(3), Some(3), Some(4), Some(4), Some(5), None]);
+        assert_eq!((core.oldest_in_need(2, Tid(2)), core.oldest_in_need(2, Tid(3))), (None, Some(Tid(3))));
         assert_eq!(core.pass(Tid(2)), [7]);
         assert_eq!(core.pass(Tid(4)), [1, 2, 3, 4]);
         assert_eq!((core.pass(Tid(5)), core.pass(Tid(5))), (vec![5], vec![]));
-        assert_eq!((core.oldest_in_need(1), core.stats().live, core.stats().in_log), (None, 0, 0));
+        assert_eq!((core.oldest_in_need(1, Tid(9)), core.stats().live, core.stats().in_log), (None, 0, 0));
     }
 
     #[test]
     fn a_chain_of_deltas_needs_its_last_image_at_home_when_its_first_is_passed() {
         let mut core = core(&[&[1, 2], &[1], &[1, 3]], false);
-        assert_eq!((core.oldest_in_need(2), core.oldest_in_need(3)), (Some(Tid(1)), Some(Tid(3))));
+        let last = |n| core.oldest_in_need(n, Tid(9));
+        assert_eq!((last(2), last(3)), (Some(Tid(1)), Some(Tid(3))));
         assert_eq!(core.pass(Tid(1)), [1, 2]);
         assert_eq!(core.stats().live, 2, "the last record of 1 is in the log still");
         assert_eq!(core.pass(Tid(2)), [0; 0], "and needs nothing more");

@@ -50,12 +50,8 @@ impl NvramLog {
         s.passing(n)
     }
 
-    /// As [`NvramLog::oldest`], none after this one.
-    fn up_to(&self, tid: Tid, bytes: u64) -> Option<Target> {
-        let target = self.oldest(bytes)?;
-        if tid.at_or_after(target.upto) {
-            return Some(target);
-        }
+    /// The transactions up to this one.
+    fn up_to(&self, tid: Tid) -> Option<Target> {
         let s = lock(&self.state);
         s.passing(s.placed.partition_point(|p| tid.at_or_after(p.tid)).checked_sub(1)?)
     }
@@ -77,8 +73,11 @@ impl Journal {
         if self.config.style.by_regions() {
             return self.pass(log, nvram, NvramLog::filled);
         }
-        let batch = || lock(&self.core).oldest_in_need(LAZY_BATCH);
-        self.pass(log, nvram, |n| n.up_to(batch()?, n.capacity() / LAZY_SHARE))
+        self.pass(log, nvram, |n| {
+            let most = n.oldest(n.capacity() / LAZY_SHARE)?;
+            let batch = lock(&self.core).oldest_in_need(LAZY_BATCH, most.upto);
+            batch.and_then(|last| n.up_to(last)).or(Some(most))
+        })
     }
 
     /// Bounds what the log pins in memory, base images too (V9): beyond the cache's size the region is left early, beyond twice that
