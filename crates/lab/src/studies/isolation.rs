@@ -198,4 +198,17 @@ mod tests {
         let beside = run(Model::consumer_ssd(), Profile::Auto, Into::Files, work).unwrap();
         assert!(beside.streamed > 50_000_000 && beside.latency.mean > alone.latency.mean, "{beside:?}");
     }
+
+    /// Who has written little waits for a stream's writes that are under way, not until its pages are clean (that takes seconds).
+    #[test]
+    fn an_append_does_not_wait_until_a_stream_is_written() {
+        if !crate::cmd::have("mke2fs") {
+            println!("skipped: an_append_does_not_wait_until_a_stream_is_written: no mke2fs");
+            return;
+        }
+        // More than the device takes: who writes the stream is held back all the time.
+        let work = Work { rate: 700_000_000, time: Duration::from_secs(3) };
+        let beside = run(Model::consumer_ssd(), Profile::Auto, Into::Files, work).unwrap();
+        assert!(beside.streamed > 600_000_000 && beside.latency.largest < 100_000.0, "{beside:?}");
+    }
 }
