@@ -141,7 +141,7 @@ mod tests {
                     pages.truncate(ino, at as u64);
                     volume.truncate(ino, at as u64).unwrap();
                 }
-                1 => {
+                5 => {
                     pages.write_back(volume, ino).unwrap();
                     assert_eq!((pages.size(ino), volume.getattr(ino).unwrap().size), (None, file.len() as u64));
                 }
