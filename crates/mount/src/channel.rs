@@ -67,7 +67,8 @@ impl Channel {
                     }
                     return Ok(Some(n));
                 }
-                Err(Errno::NODEV) => return Ok(None),
+                // Aborted: an unmount that overtook a request on its way here.
+                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
                 Err(Errno::AGAIN) => {
                     since.get_or_insert_with(|| SystemClock.monotonic());
                     let so_far = waited(since);
