@@ -81,7 +81,7 @@ impl Model {
     }
 
     /// A small SLC drive (Intel 311, 20 GB, as in JoJ), by its data sheet: 105 MB/s, 3,300 random writes of 4 KiB a second. That a flush takes
-    /// 1 ms and a write 60 us is assumed.
+    /// 2 ms and a write 60 us is assumed.
     #[must_use]
     pub fn intel_311() -> Model {
         Model {
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// The memory of a tablet (JoJ's Nexus 7), all of it assumed: 15 MB/s, a thousand scattered writes a second at most, 300 us a write, 2 ms a flush.
+    /// The memory of a tablet (JoJ's Nexus 7), all of it assumed: 15 MB/s, a thousand scattered writes a second at most, 300 us a write, 10 ms a flush.
     #[must_use]
     pub fn emmc() -> Model {
         Model {
@@ -216,7 +216,7 @@ impl<D: BlockDevice> Modelled<D> {
         }
     }
 
-    /// Moves the head, if there is one: returns when the transfer can start.
+    /// When the transfer can start: the head has moved, if there is one; else a write elsewhere has been made room for.
     fn reach(&self, bus: &mut Bus, at: u64, len: u64, start: Duration) -> Duration {
         let last = std::mem::replace(&mut bus.head, at + len);
         let Some(head) = self.model.head else {

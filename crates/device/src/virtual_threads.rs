@@ -23,12 +23,17 @@ thread_local! {
     static HERE: RefCell<Option<(VirtualThreads, usize)>> = const { RefCell::new(None) };
 }
 
-/// The calling thread's world and its number there.
-fn here() -> Option<(VirtualThreads, usize)> {
+/// What `f` makes of the calling thread's world and its number there, if it has one.
+fn with_here<T>(f: impl FnOnce(&VirtualThreads, usize) -> T) -> Option<T> {
     if WORLDS.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    HERE.with(|h| h.borrow().clone())
+    HERE.with(|h| h.borrow().as_ref().map(|(world, me)| f(world, *me)))
+}
+
+/// The calling thread's world and its number there.
+fn here() -> Option<(VirtualThreads, usize)> {
+    with_here(|world, me| (world.clone(), me))
 }
 
 /// True if the calling thread waited in virtual time until `place` was woken.
@@ -49,21 +54,12 @@ pub(crate) fn wait_for_at_most(place: usize, d: Duration, let_go: impl FnOnce())
 
 /// True if the calling thread lives in virtual time.
 pub(crate) fn is_virtual() -> bool {
-    here().is_some()
+    with_here(|_, _| ()).is_some()
 }
 
 /// Wakes who waits at `place`: all, or the first.
 pub(crate) fn wake(place: usize, all: bool) {
-    if WORLDS.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    HERE.with(|h| {
-        if let Some((world, _)) = &*h.borrow()
-            && world.0.waited_for.load(Ordering::Relaxed) & bit(place) != 0
-        {
-            world.wake(place, all);
-        }
-    });
+    with_here(|world, _| world.wake(place, all));
 }
 
 /// One of 64 bits for a place.
@@ -229,6 +225,9 @@ impl VirtualThreads {
     }
 
     fn wake(&self, place: usize, all: bool) {
+        if self.0.waited_for.load(Ordering::Relaxed) & bit(place) == 0 {
+            return;
+        }
         let mut s = self.state();
         let State { waiting, ready, timed, sleeping, .. } = &mut *s;
         let Some(queue) = waiting.get_mut(&place) else { return };

@@ -16,8 +16,8 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// The difference of `image` to `base`, both whole lines of 64 bytes, compressed; `None` if it takes `most` bytes or more, or looks so much like noise that it is
-    /// not tried.
+    /// The difference of `image` to `base`, both whole lines of 64 bytes, compressed; `None` if it takes `most` bytes or more, or
+    /// looks so much like noise that it is not tried.
     pub fn find(&mut self, base: &[u8], image: &[u8], most: usize) -> Option<&[u8]> {
         if self.ranges.find(base, image, image.len() / SPARSE) {
             sparse::pack(self.ranges.ranges(), base, image, &mut self.packed);
