@@ -4,7 +4,8 @@
 //! revokes, records: packed into the first blocks ─┐
 //! whole images: the blocks that follow ───────────┴─> head, its checksum over all of it
 //! ```
-//! Which record a block gets: the smallest of what [`Records`] allows; one that stands alone where sizes are equal. A range needs a
+//! Which record a block gets: the smallest of what [`Records`] allows; one that stands alone where sizes are equal; in a
+//! transaction of many blocks a whole image unless ranges spare a sixteenth, as it is written from where it is. A range needs a
 //! base in the live log or durable at home (Q3), else it starts from zeros and says so (Q4); a delta needs one in the live log whose
 //! chain is not being passed (Q6).
 
@@ -15,7 +16,7 @@ use quire_device::sync::Arc;
 use quire_device::{Buf, Mutant};
 use quire_layout::jbd2::{LogSeed, needs_escape};
 use quire_layout::qlog::delta::Delta;
-use quire_layout::qlog::ranges::{Ranges, ZEROS};
+use quire_layout::qlog::ranges::{Ranges, ZEROS, differs_throughout};
 use quire_layout::qlog::{Head, Kind, RECORD, Record, head, pack};
 use quire_layout::{BlockNo, BlockSize, Tid};
 use std::time::Duration;
@@ -108,6 +109,7 @@ impl Encoder {
             ranges: Ranges::default(),
             from_zeros: Ranges::default(),
             delta: SCRATCH.take(),
+            many: txn.blocks.len() >= MANY,
         };
         if !Mutant::RevokeForgotten.is_on() {
             run.revokes(&txn.revokes);
@@ -165,7 +167,12 @@ struct Building<'a> {
     ranges: Ranges,
     from_zeros: Ranges,
     delta: Delta,
+    /// The transaction has many blocks: to copy a block's bytes costs more than to write a few that did not change.
+    many: bool,
 }
+
+/// Blocks of a transaction that are many.
+const MANY: usize = 16;
 
 impl Building<'_> {
     fn revokes(&mut self, sorted: &[BlockNo]) {
@@ -217,9 +224,16 @@ impl Building<'_> {
         self.from_zeros.find(&ZEROS[..image.len()], image, most - most / 16)
     }
 
-    /// Ranges, zero ranges, or whole: what is smallest.
+    /// Ranges, zero ranges, or whole: what is smallest, or nearly so where much is written.
     fn as_ranges(&mut self, image: &Image, base: Option<&Base>) -> Kind {
-        let most = self.encoder.block_size.bytes();
+        let mut most = self.encoder.block_size.bytes();
+        if self.many {
+            let zeros = &ZEROS[..image.len()];
+            if differs_throughout(zeros, image) && base.is_none_or(|b| differs_throughout(&b.image, image)) {
+                return Kind::Image;
+            }
+            most -= most / 16;
+        }
         let over_base = base.filter(|b| self.ranges.find(&b.image, image, most)).map(|_| self.ranges.body_len());
         let limit = over_base.map_or(most, |n| n + 1);
         if self.from_zeros.find(&ZEROS[..image.len()], image, limit) {

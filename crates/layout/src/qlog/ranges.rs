@@ -18,6 +18,8 @@ const GAP: usize = ENTRY;
 const LINE: usize = 64;
 const WORD: usize = 8;
 const WORDS: usize = LINE / WORD;
+/// Lines to one that [`differs_throughout`] looks at.
+const LOOK: usize = 8;
 
 /// An image of zeros, for [`Ranges::find`].
 pub static ZEROS: [u8; 65536] = [0; 65536];
@@ -110,6 +112,19 @@ impl Ranges {
         }
         self.ranges.iter().for_each(|r| out.extend_from_slice(&image[r.clone()]));
     }
+}
+
+/// True if two images seem to differ nearly everywhere, from a look at some of their lines: a guess, for which a sixteenth of the
+/// memory is read.
+#[must_use]
+pub fn differs_throughout(base: &[u8], image: &[u8]) -> bool {
+    let lines = base.as_chunks::<LINE>().0.iter().zip(image.as_chunks::<LINE>().0).skip(LOOK / 2).step_by(LOOK);
+    let (mut equal, mut words) = (0, 0);
+    for (a, b) in lines {
+        equal += differ(a, b).iter().filter(|word| **word == 0).count();
+        words += WORDS;
+    }
+    words > 0 && equal * 16 <= words
 }
 
 /// The words of two lines, xor-ed.
@@ -231,6 +246,20 @@ mod tests {
         assert_eq!(round_trip(&base, &image), 4 + 6 + 5);
         let other: Vec<u8> = base.iter().map(|b| !b).collect();
         assert!(!Ranges::default().find(&base, &other, 4096));
+    }
+
+    #[test]
+    fn a_look_tells_what_differs_throughout() {
+        let base: Vec<u8> = (0..4096usize).map(|n| n.to_le_bytes()[0]).collect();
+        let other: Vec<u8> = base.iter().map(|b| !b).collect();
+        assert!(differs_throughout(&base, &other));
+        assert!(differs_throughout(&ZEROS[..1024], &[1; 1024]));
+        assert!(!differs_throughout(&base, &base));
+        let half = [&other[..2048], &base[2048..]].concat();
+        assert!(!differs_throughout(&base, &half));
+        let mut nearly = other;
+        nearly[300..340].copy_from_slice(&base[300..340]);
+        assert!(differs_throughout(&base, &nearly), "few equal words");
     }
 
     #[test]
