@@ -78,8 +78,14 @@ impl Journal {
         let now = self.config.clock.realtime();
         log.open_at_head(txn.tid, now)?;
         let bases = lock(&self.core).choose_bases(txn, |e| self.gate.is_durable(e));
-        let encoder =
-            Encoder { block_size: self.config.block_size, seed: log.format.seed, records, epoch: log.epoch(), now };
+        let encoder = Encoder {
+            block_size: self.config.block_size,
+            known: &log.known,
+            seed: log.format.seed,
+            records,
+            epoch: log.epoch(),
+            now,
+        };
         let run = encoder.run(txn, &bases);
         drop(bases);
         let total = u32::try_from(run.blocks.len()).expect("bounded by the log");

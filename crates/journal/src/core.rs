@@ -16,6 +16,7 @@ use quire_cache::{BlockCache, Image};
 use quire_device::sync::thread::ThreadId;
 use quire_device::{Epoch, Mutant};
 use quire_layout::{BlockNo, Tid};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The open transaction.
@@ -282,7 +283,11 @@ impl Core {
             }
         }
         for (n, (b, image)) in txn.blocks.iter().enumerate() {
-            let old = self.live.get(b);
+            let entry = self.live.entry(*b);
+            let old = match &entry {
+                Entry::Occupied(old) => Some(old.get()),
+                Entry::Vacant(_) => None,
+            };
             self.never_written_home += u64::from(old.is_some_and(|l| !l.at_home));
             if Mutant::NvramStaleBase.is_on() {
                 self.stale.remove(b);
@@ -297,7 +302,12 @@ impl Core {
             };
             let (image, rides) = (image.clone(), txn.rides.contains(b));
             let live = Live { tid: txn.tid, chain, image, whole_next: false, at_home: false, rides };
-            self.live.insert(*b, live);
+            match entry {
+                Entry::Occupied(mut old) => *old.get_mut() = live,
+                Entry::Vacant(new) => {
+                    new.insert(live);
+                }
+            }
         }
         let blocks = txn.blocks.iter().map(|(b, _)| *b).collect();
         self.committed.push_back(Committed { tid: txn.tid, blocks, log_blocks });

@@ -15,6 +15,7 @@ use crate::run;
 use quire_cache::Image;
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{Buf, FlushGate, Io, Mutant, Region};
+use quire_layout::checksum::Known;
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
 use quire_layout::qlog::{Signature, signature};
 use quire_layout::{BlockSize, LogBlock, Tid};
@@ -27,6 +28,8 @@ pub const MIN_LOG_BLOCKS: u32 = 1024;
 pub struct Log {
     pub(crate) gate: Arc<FlushGate>,
     pub(crate) format: LogFormat,
+    /// For checksums of whole blocks.
+    pub(crate) known: Known,
     map: LogMap,
     /// Where the superblock is: log block 0, or behind the label of a device of its own.
     superblock_at: LogBlock,
@@ -109,6 +112,7 @@ impl Log {
         Ok(Log {
             gate,
             format,
+            known: Known::of_len(block_size.bytes()),
             map,
             superblock_at,
             first,

@@ -14,6 +14,7 @@ use crate::style::Records;
 use quire_cache::Image;
 use quire_device::sync::Arc;
 use quire_device::{Buf, Mutant};
+use quire_layout::checksum::{Known, crc32c};
 use quire_layout::jbd2::{LogSeed, needs_escape};
 use quire_layout::qlog::delta::Delta;
 use quire_layout::qlog::ranges::{Ranges, ZEROS, differs_throughout};
@@ -45,8 +46,8 @@ pub(crate) struct Kinds {
 pub(crate) struct Packed {
     /// The records and their bodies.
     pub packed: Vec<u8>,
-    /// The whole images that they name, in their order.
-    pub images: Vec<Image>,
+    /// The whole images that they name, in their order, and their records.
+    pub images: Vec<(Record, Image)>,
     pub records: u32,
     /// Of each block of the transaction: its record stands alone.
     pub alone: Vec<bool>,
@@ -54,8 +55,10 @@ pub(crate) struct Packed {
 }
 
 /// What the encoder needs to know.
-pub(crate) struct Encoder {
+pub(crate) struct Encoder<'a> {
     pub block_size: BlockSize,
+    /// For a block's length.
+    pub known: &'a Known,
     pub seed: LogSeed,
     pub records: Records,
     pub epoch: u64,
@@ -88,7 +91,7 @@ pub(crate) fn bound_for(run: u32, log: u32) -> u32 {
     bound.min(longest(log))
 }
 
-impl Encoder {
+impl Encoder<'_> {
     /// Builds the run. `bases` are the transaction's blocks' in their order.
     pub(crate) fn run(&self, txn: &InFlight, bases: &[Option<Base>]) -> Run {
         let mut packed = self.pack(txn, bases, 0);
@@ -147,9 +150,11 @@ impl Encoder {
             nanoseconds: self.now.subsec_nanos(),
         };
         let (first, rest) = bufs.split_first_mut().expect("the head's block");
-        let others = rest.iter().map(|b| &b[..]).chain(run.images.iter().map(|i| &i[..]));
-        head.seal(self.seed, first, others);
-        bufs.into_iter().map(Arc::new).chain(run.images).collect()
+        head.seal(self.seed, first, |sum| {
+            let sum = rest.iter().fold(sum, |sum, b| crc32c(sum, b));
+            run.images.iter().fold(sum, |sum, (record, _)| record.carry(self.seed, self.known, sum))
+        });
+        bufs.into_iter().map(Arc::new).chain(run.images.into_iter().map(|(_, image)| image)).collect()
     }
 }
 
@@ -159,9 +164,9 @@ thread_local! {
 }
 
 struct Building<'a> {
-    encoder: &'a Encoder,
+    encoder: &'a Encoder<'a>,
     packed: Vec<u8>,
-    images: Vec<Image>,
+    images: Vec<(Record, Image)>,
     records: u32,
     kinds: Kinds,
     ranges: Ranges,
@@ -267,8 +272,9 @@ impl Building<'_> {
             self.from_zeros.encode(image, &mut self.packed);
             return Kind::ZeroRanges;
         }
-        self.head(r(Kind::Image, 0));
-        self.images.push(image.clone());
+        let record = r(Kind::Image, 0);
+        self.head(record);
+        self.images.push((record, image.clone()));
         Kind::Image
     }
 }

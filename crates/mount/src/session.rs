@@ -167,6 +167,9 @@ fn handshake(body: &mut Body<'_>, out: &mut Out<'_>, wishes: Wishes) -> Result<O
     Ok(Some(agreed))
 }
 
+/// Bytes of a request from which on to answer it is long work: a tenth of a millisecond.
+const LONG: usize = 256 << 10;
+
 struct Worker {
     shared: Arc<Shared>,
 }
@@ -209,6 +212,9 @@ impl Worker {
                     return Ok(());
                 };
                 turns.received();
+                if n >= LONG && self.shared.channel.is_ready() {
+                    turns.share(|| Worker::hire(&self.shared));
+                }
                 self.answer(&request[..n], out)?;
                 // After a thaw: what was kept meanwhile.
                 for kept in self.shared.server.unparked() {

@@ -43,6 +43,8 @@ enum Turn {
     PutOff(u64),
     /// Another has it. So many requests had come by then.
     Given(u64),
+    /// Another has it, though nothing is waited for.
+    Shared,
 }
 
 thread_local! {
@@ -146,7 +148,7 @@ impl Turns {
         let alone = match TURN.get() {
             Some(Turn::PutOff(_)) => !is_ready(),
             Some(Turn::Given(received)) => self.received.load(Ordering::Relaxed) == received,
-            Some(Turn::Kept) | None => return,
+            Some(Turn::Kept | Turn::Shared) | None => return,
         };
         let quiet = self.quiet.load(Ordering::Relaxed);
         self.quiet.store(if alone { quiet.saturating_add(1) } else { 0 }, Ordering::Relaxed);
@@ -159,7 +161,7 @@ impl Turns {
             Some(Turn::PutOff(wait)) => {
                 self.put_off.compare_exchange(wait, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
             }
-            Some(Turn::Given(_)) | None => false,
+            Some(Turn::Given(_) | Turn::Shared) | None => false,
         }
     }
 
@@ -177,6 +179,12 @@ impl Turns {
             TURN.set(Some(Turn::Given(self.received.load(Ordering::Relaxed))));
             self.hand_over(hire);
         }
+    }
+
+    /// The request that was received is long work, and others have come already: another worker takes them at once.
+    pub(crate) fn share(&self, hire: impl FnOnce() -> bool) {
+        TURN.set(Some(Turn::Shared));
+        self.hand_over(hire);
     }
 
     fn hand_over(&self, hire: impl FnOnce() -> bool) {
@@ -324,6 +332,21 @@ mod tests {
         assert_eq!(turns.quiet.load(Ordering::Relaxed), 0, "a request that waited ends the quiet");
         turns.end();
         watcher.join().unwrap();
+    }
+
+    #[test]
+    fn long_work_is_shared_and_quiet_goes_on() {
+        let turns = with_turn();
+        turns.quiet.store(QUIET, Ordering::Relaxed);
+        let told = other(&turns);
+        turns.received();
+        turns.share(NOBODY);
+        assert!(told.recv().unwrap(), "it has the turn while we work");
+        turns.received.fetch_add(1, Ordering::Relaxed);
+        turns.waits(NOBODY);
+        turns.answered(|| panic!("who shares does not look"));
+        assert!(!turns.keeps());
+        assert_eq!(turns.quiet.load(Ordering::Relaxed), QUIET);
     }
 
     #[test]

@@ -22,8 +22,10 @@ pub(crate) use read::Walk;
 use crate::error::{Error, NvramProblem};
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{Mutant, Nvram};
-use quire_layout::checksum::crc32c;
+use quire_layout::checksum::{Known, crc32c};
+use quire_layout::jbd2::LogSeed;
 use quire_layout::nvlog::{Head, LINE, Label, SLOTS, TxnSeed, commit_word, head, label};
+use quire_layout::qlog::Record;
 use quire_layout::{BlockSize, Tid};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -211,7 +213,7 @@ impl NvramLog {
         let (label, start) = (s.label, s.head);
         let seed = TxnSeed::at(&label, start);
         let sum = crc32c(seed.start(), &descriptor[head::LEN..]);
-        let body = txn.images.iter().fold(sum, |sum, i| crc32c(sum, i));
+        let body = txn.images.iter().fold(sum, |sum, (record, _)| record.carry(txn.seed, txn.known, sum));
         let images = u32::try_from(txn.images.len()).expect("bounded by the log");
         let bytes = Head::total(txn.packed, images, label.block_size.bytes64(), label.granule);
         let head = Head {
@@ -233,7 +235,7 @@ impl NvramLog {
         let payload = || {
             self.memory.store(place, &descriptor);
             let images_at = place + head.images_at(label.granule);
-            for (n, image) in (0u64..).zip(txn.images) {
+            for (n, (_, image)) in (0u64..).zip(txn.images) {
                 self.memory.store(images_at + n * label.block_size.bytes64(), image);
             }
             if !Mutant::NvramFenceDropped.is_on() {
@@ -287,7 +289,10 @@ struct Stored<'a> {
     records: u32,
     /// Bytes of the records' bodies.
     bodies: u64,
-    images: &'a [quire_cache::Image],
+    images: &'a [(Record, quire_cache::Image)],
+    /// Of the images' checksums.
+    seed: LogSeed,
+    known: &'a Known,
     now: Duration,
 }
 

@@ -9,6 +9,7 @@ use quire_journal::dump::{LogDump, LogItem, Scope};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::{BadReason, Plan, UnrecoveredLog};
 use quire_journal::{CommitBy, Error, Journal, JournalConfig, Records, Style};
+use quire_layout::checksum::crc32c;
 use quire_layout::jbd2::{JournalSuperblock, LogSeed};
 use quire_layout::qlog::Head;
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
@@ -288,7 +289,7 @@ fn user_data_is_never_taken_for_a_head() {
                 nanoseconds: 0,
             };
             let mut b = noise(7);
-            head.seal(seed, &mut b, std::iter::empty());
+            head.seal(seed, &mut b, |sum| sum);
             assert!(Head::decode(seed, BlockSize::K1, &b).is_some());
             b
         };
@@ -339,7 +340,7 @@ fn a_hostile_quire_log_neither_hangs_nor_writes() {
                 let mut bytes = good.clone();
                 bytes[byte] = value;
                 let (first, rest) = bytes.split_at_mut(BS);
-                head.seal(seed, first, rest.chunks(BS));
+                head.seal(seed, first, |sum| rest.chunks(BS).fold(sum, crc32c));
                 let mut bad = left.clone();
                 bad.write(start * BS as u64, &bytes);
                 match plan_of(&bad) {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
@@ -82,37 +82,39 @@ pub(super) fn archive(dir: &Path, files: u64) -> Result<PathBuf> {
     Ok(tar)
 }
 
-/// Seconds to unpack it and sync the file system.
+/// Whose tree it is: who neither gives files away nor sets modes beyond the umask. Root's tar asks for three requests more.
+const NOBODY: u32 = 65534;
+
+/// Seconds for an ordinary user to unpack it into a directory of its own, and to sync the file system.
 pub(super) fn unpack(mnt: &Path, tar: &Path) -> Result<f64> {
     warm(tar)?;
-    let start = Instant::now();
-    run_tool("tar", ["-C", text(mnt), "-xf", text(tar)])?;
-    sync(mnt)?;
-    Ok(start.elapsed().as_secs_f64())
-}
-
-/// Unpacks it as an ordinary user does, who neither gives files away nor sets modes beyond the umask, into a directory of its own.
-pub(super) fn unpack_as_user(mnt: &Path, tar: &Path) -> Result<()> {
-    const NOBODY: u32 = 65534;
     let dir = mnt.join("user");
     fs::create_dir(&dir)?;
     chown(&dir, Some(NOBODY), Some(NOBODY))?;
-    let done = Command::new("tar")
-        .args(["-C", text(&dir), "-xf", "-"])
-        .stdin(File::open(tar)?)
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .status()?;
-    ensure!(done.success(), "tar as an ordinary user: {done}");
+    let start = Instant::now();
+    as_user("tar", ["-C", text(&dir), "-xf", "-"], File::open(tar)?)?;
+    sync(mnt)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Unpacks it once more as root, whose tar sets owners and modes.
+pub(super) fn unpack_as_root(mnt: &Path, tar: &Path) -> Result<()> {
+    run_tool("tar", ["-C", text(mnt), "-xf", text(tar)])?;
     sync(mnt)
 }
 
-/// Seconds to delete it and sync.
+/// Seconds for that user to delete it and sync.
 pub(super) fn delete(mnt: &Path) -> Result<f64> {
     let start = Instant::now();
-    run_tool("rm", ["-rf", text(&mnt.join("tree"))])?;
+    as_user("rm", ["-rf", text(&mnt.join("user/tree"))], Stdio::null())?;
     sync(mnt)?;
     Ok(start.elapsed().as_secs_f64())
+}
+
+fn as_user<const N: usize>(tool: &str, args: [&str; N], input: impl Into<Stdio>) -> Result<()> {
+    let done = Command::new(tool).args(args).stdin(input).uid(NOBODY).gid(NOBODY).current_dir("/").status()?;
+    ensure!(done.success(), "{tool} as an ordinary user: {done}");
+    Ok(())
 }
 
 fn warm(path: &Path) -> Result<()> {

@@ -73,8 +73,8 @@ impl Head {
     }
 
     /// Writes the head at the start of the run's first block; the rest of the run is as it will be on disk. `run` are its
-    /// blocks, the first one included.
-    pub fn seal<'b>(&self, seed: LogSeed, first: &mut [u8], others: impl Iterator<Item = &'b [u8]>) {
+    /// blocks, the first one included; `others` takes the checksum of it on over all others.
+    pub fn seal(&self, seed: LogSeed, first: &mut [u8], others: impl FnOnce(u32) -> u32) {
         first[..LEN].fill(0);
         put_be32(first, 0x00, MAGIC);
         put_be32(first, 0x04, BLOCK_TYPE);
@@ -86,7 +86,7 @@ impl Head {
         put_be64(first, 0x20, self.seconds);
         put_be32(first, 0x28, self.nanoseconds);
         put_be32(first, 0x2C, self.images);
-        let sum = others.fold(crc32c(seed.0, first), crc32c);
+        let sum = others(crc32c(seed.0, first));
         put_be32(first, RUN_SUM, sum);
         let sum = head_sum(seed, first);
         put_be32(first, HEAD_SUM, sum);
@@ -134,7 +134,7 @@ mod tests {
         };
         let mut bytes: Vec<u8> = (0..3 * 1024u32).map(|n| n.to_le_bytes()[0]).collect();
         let (first, rest) = bytes.split_at_mut(1024);
-        head.seal(LogSeed(5), first, rest.chunks(1024));
+        head.seal(LogSeed(5), first, |sum| rest.chunks(1024).fold(sum, crc32c));
         (head, bytes)
     }
 

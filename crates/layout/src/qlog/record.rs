@@ -14,7 +14,7 @@
 
 use super::ranges::ENTRY;
 use crate::bytes::{be16, be32, be64, put_be16, put_be32, put_be64};
-use crate::checksum::crc32c;
+use crate::checksum::{Known, crc32c};
 use crate::jbd2::LogSeed;
 use crate::units::{BlockNo, BlockSize};
 
@@ -67,7 +67,18 @@ impl Record {
     /// Checksum of an image of block `home`.
     #[must_use]
     pub fn result_of(seed: LogSeed, home: BlockNo, image: &[u8]) -> u32 {
-        crc32c(crc32c(seed.0, &home.0.to_be_bytes()), image)
+        crc32c(Self::before(seed, home), image)
+    }
+
+    /// What the checksum of an image of block `home` goes on from.
+    fn before(seed: LogSeed, home: BlockNo) -> u32 {
+        crc32c(seed.0, &home.0.to_be_bytes())
+    }
+
+    /// Takes a checksum of the run on over this record's image, which is not looked at again: `known` is for a block's length.
+    #[must_use]
+    pub fn carry(&self, seed: LogSeed, known: &Known, sum: u32) -> u32 {
+        known.crc32c(sum, Self::before(seed, self.home), self.result)
     }
 
     #[must_use]

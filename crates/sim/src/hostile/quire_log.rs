@@ -8,6 +8,7 @@ use quire_fs::choices::{CommitMode, Record, Route};
 use quire_fs::journal_open::{OnDamage, find_journal, recover};
 use quire_fs::{Choices, Devices, Error, Options, Volume, first_superblock};
 use quire_journal::dump::{LogDump, LogItem, Scope};
+use quire_layout::checksum::crc32c;
 use quire_layout::jbd2::LogSeed;
 use quire_layout::qlog::{Head, head};
 
@@ -90,7 +91,7 @@ impl QuireLog {
             };
             let mut first = block(&places[0]);
             let rest: Vec<Vec<u8>> = places[1..].iter().map(block).collect();
-            head.seal(self.seed, &mut first, rest.iter().map(Vec::as_slice));
+            head.seal(self.seed, &mut first, |sum| rest.iter().fold(sum, |sum, b| crc32c(sum, b)));
             image.write(places[0], &first);
         }
         let device = Arc::new(WatchedDevice::new(image, Vec::new()));
