@@ -24,6 +24,8 @@ use quire_layout::{BlockNo, Corrupt, Ino};
 const BLOCKS_AT_ONCE: u32 = 32;
 /// Leaves full of one and the same hash that are taken together.
 const MAX_CHAIN: usize = 256;
+/// Names in a block, about.
+const SOME: usize = 128;
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = 2;
 
@@ -149,7 +151,7 @@ fn read_dots(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, '_>
 fn read_one_block(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, '_>) -> Result<Option<u64>> {
     let hasher = Hasher::for_new(op.sb())?;
     let (block, image) = dir.linear(op, inode, 0)?;
-    let mut list = Vec::new();
+    let mut list = Vec::with_capacity(SOME);
     for e in dir.format.entries(&image) {
         let e = usable(e, dir, block)?;
         if e.is_used() && e.name != b"." && e.name != b".." {
@@ -181,7 +183,7 @@ fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, 
                 break true;
             }
         };
-        let mut list = Vec::new();
+        let mut list = Vec::with_capacity(SOME);
         for leaf in &chain {
             leaf.names(dir, &path.hasher, &mut list)?;
         }

@@ -123,7 +123,7 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: Plus) -> Result<(Vec<It
     if inode.links() == 0 {
         return Ok((Vec::new(), None));
     }
-    let mut items = Vec::new();
+    let mut items = Vec::with_capacity(BATCH);
     let next = dir::read(op, dir, &inode, cookie, &mut |i| {
         if items.len() == BATCH {
             return false;
