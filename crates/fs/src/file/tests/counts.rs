@@ -2,9 +2,11 @@
 
 use super::{Bench, file, options};
 use crate::file::WriteFlags;
+use crate::inode_ops::{SetAttr, SetTime};
 use crate::options::Route;
 use quire_device::{DeviceStats, Region};
 use quire_layout::Ino;
+use quire_layout::inode::Timestamp;
 
 const ROUTES: [Route; 6] =
     [Route::None, Route::Writeback, Route::Ordered, Route::Journal, Route::Overwrite, Route::Auto];
@@ -65,6 +67,30 @@ fn overwrite_and_fdatasync_is_one_write_and_one_flush() {
         let d = b.counted(|| b.volume.fsync(file(0), false).unwrap());
         assert!(d.region(Region::Log).writes.count > 0 && d.region(Region::Data).writes.count == 0, "{d:?}");
         assert_eq!(all(&b.counted(|| b.volume.fsync(file(0), false).unwrap())), 0);
+        b.check();
+    }
+}
+
+/// The kernel's cache tells times before an fdatasync: they wait in the running transaction, and no commit is made for them.
+#[test]
+fn an_overwrite_does_not_commit_what_else_has_changed() {
+    for route in [Route::Writeback, Route::Ordered] {
+        let b = bench(route, 2);
+        write(&b, file(0), 0, &vec![1; 64 << 10]);
+        b.volume.sync().unwrap();
+        for n in 0..4 {
+            let d = b.counted(|| {
+                let flags = WriteFlags { from_cache: true, ..WriteFlags::default() };
+                b.volume.write(file(0), n * 8192, &[9; 8192], flags).unwrap();
+                let time = Timestamp { secs: 1000, nanos: u32::try_from(n).unwrap() };
+                b.volume.setattr(file(0), &SetAttr { mtime: Some(SetTime::At(time)), ..SetAttr::default() }).unwrap();
+                b.volume
+                    .setattr(file(1), &SetAttr { mode: Some(0o600 + u16::from(n % 2 == 1)), ..SetAttr::default() })
+                    .unwrap();
+                b.volume.fsync(file(0), true).unwrap();
+            });
+            assert_eq!((d.region(Region::Data).writes.count, d.flushes.count, all(&d)), (1, 1, 2), "{d:?}");
+        }
         b.check();
     }
 }
