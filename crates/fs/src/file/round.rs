@@ -500,6 +500,9 @@ fn place(op: &Op<'_>, phys: BlockNo, len: u32, unwritten: bool, sequence: bool) 
 
 /// Records some of the pieces of a file; with the last of them, its size and times.
 fn record_file(op: &mut Op<'_>, t: &Taken, from: usize, to: usize) -> Result<()> {
+    if let Some(stamp) = t.written {
+        op.after_data(stamp);
+    }
     let mut inode = op.inode(t.ino)?;
     let before = inode.clone();
     for p in &t.pieces[from..to] {
@@ -529,18 +532,11 @@ fn record_file(op: &mut Op<'_>, t: &Taken, from: usize, to: usize) -> Result<()>
             inode.set_time(Time::Change, ctime);
         }
     }
-    // Blocks overwritten in place change nothing: a flush is all that their fsync needs, whatever else the transaction holds.
-    let mapped = t.pieces[from..to].iter().any(|p| p.logged || !matches!(p.to, To::Written(_)));
-    let changed = inode != before;
-    if changed {
+    // Overwritten blocks alone change nothing in the inode.
+    if inode != before {
         op.put_inode(t.ino, &mut inode)?;
     }
-    if mapped {
-        op.note_change(t.ino, true);
-    }
-    if let Some(stamp) = t.written.filter(|_| mapped || changed) {
-        op.after_data(stamp);
-    }
+    op.note_change(t.ino, true);
     Ok(())
 }
 
