@@ -15,10 +15,8 @@ study() {
 			"$LAB" isolation --device ssd --rate 200 --seconds "$(full && echo 60 || echo 10)"
 			"$LAB" isolation --device hdd7200 --rate 50 --seconds "$(full && echo 60 || echo 10)" ;;
 		joj)
-			for device in intel311 emmc; do
-				if full; then "$LAB" sqlite --virtual --device $device --figure4
-				else "$LAB" sqlite --virtual --device $device --rounds 1 --small 2000 --figure4; fi
-			done ;;
+			if full; then "$LAB" sqlite --virtual --device intel311 --device emmc --figure4
+			else "$LAB" sqlite --virtual --device intel311 --device emmc --rounds 1 --small 2000 --figure4; fi ;;
 		sqlite)
 			[ "$(id -u)" = 0 ] || { say "skipped sqlite: needs root"; return; }
 			for device in own ssd; do

@@ -144,9 +144,9 @@ enum What {
     ///
     /// Example: quire-lab sqlite --device ssd --rounds 3 --small 200 --large 3000 --mounter kernel:data=ordered --mounter quire
     Sqlite {
-        /// own, free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k
+        /// own, free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k; may be repeated
         #[arg(long, default_value = "own")]
-        device: DeviceKind,
+        device: Vec<DeviceKind>,
         /// kernel, fuse2fs or quire, with :OPTIONS; may be repeated
         #[arg(long)]
         mounter: Vec<Mounter>,
@@ -416,13 +416,13 @@ fn main() -> Result<()> {
                 }
             }
         }
-        What::Sqlite { device: kind, mut mounter, rounds, rows, small, large, figure4, on_library, work } => {
+        What::Sqlite { device: kinds, mut mounter, rounds, rows, small, large, figure4, on_library, work } => {
             if mounter.is_empty() {
                 let names = sqlite::DEFAULT.iter().filter(|name| !on_library || name.starts_with("quire:"));
                 mounter = names.map(|text| text.parse()).collect::<Result<_>>()?;
             }
             let (small, large) = (small.unwrap_or(rows), large.unwrap_or(rows));
-            sqlite::study(&sqlite::Plan { kind, mounters: mounter, rounds, small, large, figure4, on_library, work })?;
+            sqlite::study(&sqlite::Plan { kinds, mounters: mounter, rounds, small, large, figure4, on_library, work })?;
         }
         What::Model { dir, device: (_, model), mib } => Served::new(model, mib << 20, &dir)?.wait()?,
         What::Okeanos { full } => {

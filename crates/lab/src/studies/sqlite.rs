@@ -19,7 +19,8 @@ use crate::work::sqlite::{Protection, STEPS, run};
 /// What to measure.
 #[derive(Debug)]
 pub struct Plan {
-    pub kind: Kind,
+    /// One after the other; what JoJ says of its 24 cases is asked of the cases of all.
+    pub kinds: Vec<Kind>,
     pub mounters: Vec<Mounter>,
     pub rounds: usize,
     /// Rows of the cases of one operation a transaction, and of a thousand.
@@ -80,22 +81,36 @@ fn cases(protections: &[Protection]) -> Vec<Case> {
 /// # Errors
 /// Not root; a file system failed.
 pub fn study(plan: &Plan) -> Result<usize> {
-    ensure!(plan.rounds > 0, "at least one round");
+    ensure!(plan.rounds > 0 && !plan.kinds.is_empty(), "at least one round and device");
     let mounters = if plan.on_library { plan.mounters.clone() } else { Mounter::available(&plan.mounters)? };
+    let (mut missed, mut all) = (0, vec![Vec::new(); mounters.len()]);
+    for kind in &plan.kinds {
+        let (not_held, of_device) = on_device(plan, kind, &mounters)?;
+        missed += not_held;
+        all.iter_mut().zip(of_device).for_each(|(all, of_device)| all.extend(of_device));
+    }
+    let kinds: Vec<String> = plan.kinds.iter().map(Kind::to_string).collect();
+    let title = format!("JoJ's {} cases on device {}", all.first().map_or(0, Vec::len), kinds.join(" and "));
+    let claims = of_joj(&mounters, &all);
+    Ok(missed + if claims.is_empty() { 0 } else { claims::print(&title, &claims) })
+}
+
+/// The cases on one device: how many claims are not held, and the medians of each mounter.
+fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter]) -> Result<(usize, Vec<Vec<f64>>)> {
     let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
     let disk = if plan.on_library {
-        Disk::Library(on_library::device(&plan.kind)?)
+        Disk::Library(on_library::device(kind)?)
     } else {
-        Disk::Looped(Looped::new(&plan.kind, IMAGE_MIB << 20, dir.path())?)
+        Disk::Looped(Looped::new(kind, IMAGE_MIB << 20, dir.path())?)
     };
-    let missed = if plan.figure4 { figure4(plan, &disk, dir.path())? } else { 0 };
+    let missed = if plan.figure4 { figure4(plan, kind, &disk, dir.path())? } else { 0 };
     let protections = [Protection::Wal, Protection::Delete];
     let series: Vec<Series> =
         mounters.iter().map(|m| Series { mounter: m.clone(), protections: protections.to_vec() }).collect();
     let measured = rounds(plan, &series, &disk, dir.path())?;
     println!(
         "\nSQLite's transactions on device {}{}: ms, median (mean +- deviation) of {} rounds; {} rows by 1, {} by 1000\n",
-        plan.kind,
+        kind,
         if plan.on_library { ", on the library in virtual time" } else { "" },
         plan.rounds,
         plan.small,
@@ -104,9 +119,10 @@ pub fn study(plan: &Plan) -> Result<usize> {
     let cases = cases(&protections);
     print(&series, &cases, &measured.times);
     traffic(&series, &measured.traffic);
-    let measured = measured.times;
-    let claims = claims(plan, &mounters, &cases, &measured);
-    Ok(missed + claims::print(&format!("JoJ's cases on device {}", plan.kind), &claims))
+    let medians: Vec<Vec<f64>> = (0..mounters.len()).map(|who| medians(&measured.times, who)).collect();
+    let claims = claims(kind, mounters, &cases, &medians);
+    let not_held = if claims.is_empty() { 0 } else { claims::print(&format!("the cases on device {kind}"), &claims) };
+    Ok((missed + not_held, medians))
 }
 
 /// What the file systems are on.
@@ -246,22 +262,28 @@ fn mean_of(cases: &[Case], values: &[f64], operations: u64) -> f64 {
     geometric_mean(&of)
 }
 
-fn claims(plan: &Plan, mounters: &[Mounter], cases: &[Case], measured: &Times) -> Vec<Claim> {
-    let of = |name: &str| {
-        let who = mounters.iter().position(|m| m.to_string() == name)?;
-        Some(medians(measured, who))
-    };
-    let ratio = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a / b).collect() };
+/// The medians of a mounter, if it ran.
+fn of<'m>(mounters: &[Mounter], medians: &'m [Vec<f64>], name: &str) -> Option<&'m [f64]> {
+    mounters.iter().zip(medians).find(|(m, _)| m.to_string() == name).map(|(_, medians)| &medians[..])
+}
+
+fn ratio(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a / b).collect()
+}
+
+/// What JoJ says of all of its cases.
+fn of_joj(mounters: &[Mounter], medians: &[Vec<f64>]) -> Vec<Claim> {
+    let of = |name| of(mounters, medians, name);
     let mut claims = Vec::new();
     let (none, joj) = (of("quire:profile=ext4-none"), of("quire:profile=joj"));
-    if let (Some(none), Some(joj)) = (&none, &joj) {
+    if let (Some(none), Some(joj)) = (none, joj) {
         let r = ratio(joj, none);
         let above = float(r.iter().filter(|r| **r > 1.06).count() as u64);
         claims.push(Claim::at_most("joj / ext4-none: cases above 1.06 (the paper: 1 of 24)", above, 1.0));
         claims.push(Claim::at_most("joj / ext4-none, geometric mean (the paper: 0.93)", geometric_mean(&r), 1.0));
     }
     let (journal, single) = (of("quire:profile=ext4-journal"), of("quire:profile=single-io"));
-    if let (Some(none), Some(journal), Some(single), Some(joj)) = (&none, &journal, &single, &joj) {
+    if let (Some(none), Some(journal), Some(single), Some(joj)) = (none, journal, single, joj) {
         let worst = |of: &[f64]| ratio(of, none).into_iter().fold(0.0, f64::max);
         claims.push(Claim::at_least("ext4-journal / ext4-none, worst case (the paper: 1.73)", worst(journal), 1.2));
         claims.push(Claim::at_most(
@@ -275,35 +297,41 @@ fn claims(plan: &Plan, mounters: &[Mounter], cases: &[Case], measured: &Times) -
             1.0,
         ));
     }
+    claims
+}
+
+/// What is asked of the cases on one device.
+fn claims(kind: &Kind, mounters: &[Mounter], cases: &[Case], medians: &[Vec<f64>]) -> Vec<Claim> {
+    let of = |name| of(mounters, medians, name);
+    let mut claims = Vec::new();
     let auto = of("quire:profile=auto").or_else(|| of("quire"));
-    let (small, large) = if plan.kind == Kind::Own { (0.50, 1.00) } else { (0.55, 0.70) };
-    if let (Some(auto), Some(ordered)) = (&auto, of("kernel:data=ordered")) {
-        let r = ratio(auto, &ordered);
+    let (small, large) = if *kind == Kind::Own { (0.50, 1.00) } else { (0.55, 0.70) };
+    if let (Some(auto), Some(ordered)) = (auto, of("kernel:data=ordered")) {
+        let r = ratio(auto, ordered);
         claims.push(Claim::at_most("auto / kernel data=ordered, small", mean_of(cases, &r, OPERATIONS[0]), small));
         claims.push(Claim::at_most("auto / kernel data=ordered, large", mean_of(cases, &r, OPERATIONS[1]), large));
     }
     if let (Some(djfs), Some(ordered)) = (of("quire:profile=djfs"), of("kernel:data=ordered")) {
-        let limit = if plan.kind == Kind::Own { 0.12 } else { 0.03 };
-        let small = mean_of(cases, &ratio(&djfs, &ordered), OPERATIONS[0]);
+        let limit = if *kind == Kind::Own { 0.12 } else { 0.03 };
+        let small = mean_of(cases, &ratio(djfs, ordered), OPERATIONS[0]);
         claims.push(Claim::at_most("djfs / kernel data=ordered, small", small, limit));
     }
-    if let (Some(auto), Some(journal)) = (&auto, of("kernel:data=journal")) {
-        let worst = ratio(auto, &journal).into_iter().fold(0.0, f64::max);
+    if let (Some(auto), Some(journal)) = (auto, of("kernel:data=journal")) {
+        let worst = ratio(auto, journal).into_iter().fold(0.0, f64::max);
         claims.push(Claim::at_most("auto / kernel data=journal, worst case", worst, 1.0));
     }
     claims
 }
 
 /// What protection costs: by the database and the file system, by the database alone, not at all.
-fn figure4(plan: &Plan, disk: &Disk, dir: &std::path::Path) -> Result<usize> {
+fn figure4(plan: &Plan, kind: &Kind, disk: &Disk, dir: &std::path::Path) -> Result<usize> {
     let series: Vec<Series> =
         [("joj", Protection::Wal), ("ext4-none", Protection::Wal), ("ext4-none", Protection::None)]
             .map(|(profile, p)| Series { mounter: Mounter::quire(&format!("profile={profile}")), protections: vec![p] })
             .into();
     let measured = rounds(plan, &series, disk, dir)?;
     println!(
-        "\nJoJ, figure 4, on device {}: ms a transaction, medians (the paper: full adds almost nothing to application-level)\n",
-        plan.kind
+        "\nJoJ, figure 4, on device {kind}: ms a transaction, medians (the paper: full adds almost nothing to application-level)\n"
     );
     println!(
         "| operations, step | full: wal on joj | application: wal on ext4-none | none: no journal at all | full / application | full / none |"
@@ -323,7 +351,7 @@ fn figure4(plan: &Plan, disk: &Disk, dir: &std::path::Path) -> Result<usize> {
         );
     }
     let claim = Claim::at_most("full / application-level protection, geometric mean", geometric_mean(&ratios), 1.06);
-    Ok(claims::print(&format!("JoJ's figure 4 on device {}", plan.kind), &[claim]))
+    Ok(claims::print(&format!("JoJ's figure 4 on device {kind}"), &[claim]))
 }
 
 #[cfg(test)]
@@ -345,22 +373,19 @@ mod tests {
 
     #[test]
     fn claims_are_made_of_those_who_ran() {
-        let plan = Plan {
-            kind: Kind::Own,
-            mounters: Vec::new(),
-            rounds: 1,
-            small: 1,
-            large: 1,
-            figure4: false,
-            on_library: false,
-            work: "/".into(),
-        };
+        let mounters = |names: [&str; 2]| -> Vec<Mounter> { names.map(|m| m.parse().unwrap()).into() };
+        let held = |claims: Vec<Claim>| -> Vec<bool> { claims.iter().map(Claim::held).collect() };
+        let mut medians = vec![vec![1.0; 24]; 2];
+        (medians[1][4], medians[1][16]) = (1.2, 1.05);
+        let joj = mounters(["quire:profile=ext4-none", "quire:profile=joj"]);
+        assert_eq!(held(of_joj(&joj, &medians)), [true, false]);
+        medians[1][17] = 0.7;
+        assert_eq!(held(of_joj(&joj, &medians)), [true, true]);
         let cases = cases(&[Protection::Wal, Protection::Delete]);
-        let mounters: Vec<Mounter> =
-            ["quire:profile=ext4-none", "quire:profile=joj"].map(|m| m.parse().unwrap()).into();
-        let mut measured: Times = vec![vec![vec![1.0]; 12]; 2];
-        measured[1][4] = vec![1.2];
-        let claims = super::claims(&plan, &mounters, &cases, &measured);
-        assert_eq!(claims.iter().map(Claim::held).collect::<Vec<_>>(), [true, false]);
+        assert!(held(claims(&Kind::Own, &joj, &cases, &medians)).is_empty());
+        let auto = mounters(["kernel:data=ordered", "quire"]);
+        let medians = [vec![1.0; 12], vec![0.6; 12]];
+        assert_eq!(held(claims(&Kind::Own, &auto, &cases, &medians)), [false, true]);
+        assert!(of_joj(&auto, &medians).is_empty());
     }
 }

@@ -92,7 +92,7 @@ mod tests {
             return;
         }
         let plan = Plan {
-            kind: "ssd".parse().unwrap(),
+            kinds: vec!["ssd".parse().unwrap()],
             mounters: Vec::new(),
             rounds: 1,
             small: 20,
@@ -101,7 +101,7 @@ mod tests {
             on_library: true,
             work: "/".into(),
         };
-        let model = device(&plan.kind).unwrap();
+        let model = device(&plan.kinds[0]).unwrap();
         let flush = model.flush.as_secs_f64() * 1e3;
         let protections = vec![Protection::Wal, Protection::Delete];
         let run = |name: &str| {
