@@ -23,8 +23,8 @@ const KEPT_SECTORS: usize = 8;
 const KEPT: usize = 64;
 /// Pieces that go at once between a thread and all.
 const HANDFUL: usize = KEPT / 2;
-/// Pieces kept for all: 4 MiB.
-const KEPT_FOR_ALL: usize = 1024;
+/// Pieces kept for all: 1 MiB.
+const KEPT_FOR_ALL: usize = 256;
 
 static FOR_ALL: Mutex<Vec<Box<[Sector]>>> = Mutex::new(Vec::new());
 
