@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 const MAX_PAGES: u16 = 256;
 /// Requests that the kernel sends without anybody waiting (write-back, readahead), at most at once.
-const MAX_BACKGROUND: u16 = 12;
+const MAX_BACKGROUND: u16 = 8;
 
 /// Abilities without which we do not work.
 const NEEDED: u64 = init::BIG_WRITES | init::DONT_MASK;
