@@ -80,7 +80,7 @@ impl Journal {
         let bases = lock(&self.core).choose_bases(txn, |e| self.gate.is_durable(e));
         let encoder = Encoder {
             block_size: self.config.block_size,
-            known: &log.known,
+            known: log.known(),
             seed: log.format.seed,
             records,
             epoch: log.epoch(),

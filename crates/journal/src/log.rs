@@ -19,6 +19,7 @@ use quire_layout::checksum::Known;
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
 use quire_layout::qlog::{Signature, signature};
 use quire_layout::{BlockSize, LogBlock, Tid};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A log shorter than this cannot work: jbd2's own minimum.
@@ -28,8 +29,8 @@ pub const MIN_LOG_BLOCKS: u32 = 1024;
 pub struct Log {
     pub(crate) gate: Arc<FlushGate>,
     pub(crate) format: LogFormat,
-    /// For checksums of whole blocks.
-    pub(crate) known: Known,
+    /// [`Log::known`].
+    known: OnceLock<Known>,
     map: LogMap,
     /// Where the superblock is: log block 0, or behind the label of a device of its own.
     superblock_at: LogBlock,
@@ -112,7 +113,7 @@ impl Log {
         Ok(Log {
             gate,
             format,
-            known: Known::of_len(block_size.bytes()),
+            known: OnceLock::new(),
             map,
             superblock_at,
             first,
@@ -132,6 +133,11 @@ impl Log {
     /// Puts the transactions into a memory; the superblock here names it while it holds any.
     pub fn set_nvram(&mut self, nvram: NvramLog) {
         self.nvram = Some(nvram);
+    }
+
+    /// For checksums of whole blocks; made when a log of Quire's first needs it.
+    pub(crate) fn known(&self) -> &Known {
+        self.known.get_or_init(|| Known::of_len(self.format.block_size.bytes()))
     }
 
     /// The memory that holds the transactions.

@@ -223,25 +223,28 @@ impl Building<'_> {
         }
     }
 
+    /// What a body takes at most that spares a sixteenth of a block.
+    fn sparing(&self) -> usize {
+        let whole = self.encoder.block_size.bytes();
+        whole - whole / 16
+    }
+
     /// True if ranges over zeros spare a sixteenth of a block, as of a page that is not full: not worth a look at more.
     fn spares_zeros(&mut self, image: &Image) -> bool {
-        let most = self.encoder.block_size.bytes();
-        self.from_zeros.find(&ZEROS[..image.len()], image, most - most / 16)
+        self.from_zeros.find(&ZEROS[..image.len()], image, self.sparing())
     }
 
     /// Ranges, zero ranges, or whole: what is smallest, or nearly so where much is written.
     fn as_ranges(&mut self, image: &Image, base: Option<&Base>) -> Kind {
-        let mut most = self.encoder.block_size.bytes();
-        if self.many {
-            let zeros = &ZEROS[..image.len()];
-            if differs_throughout(zeros, image) && base.is_none_or(|b| differs_throughout(&b.image, image)) {
-                return Kind::Image;
-            }
-            most -= most / 16;
+        let zeros = &ZEROS[..image.len()];
+        let throughout = |base: &[u8]| differs_throughout(base, image);
+        if self.many && throughout(zeros) && base.is_none_or(|b| throughout(&b.image)) {
+            return Kind::Image;
         }
+        let most = if self.many { self.sparing() } else { self.encoder.block_size.bytes() };
         let over_base = base.filter(|b| self.ranges.find(&b.image, image, most)).map(|_| self.ranges.body_len());
         let limit = over_base.map_or(most, |n| n + 1);
-        if self.from_zeros.find(&ZEROS[..image.len()], image, limit) {
+        if self.from_zeros.find(zeros, image, limit) {
             Kind::ZeroRanges
         } else if over_base.is_some() {
             Kind::Ranges

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+/// An ordinary user that every system has: "nobody".
+pub const NOBODY: u32 = 65534;
+
 /// What a program said (standard output and error), and its exit code (128 + signal when killed).
 #[derive(Debug)]
 pub struct Said {

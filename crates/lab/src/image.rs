@@ -25,18 +25,13 @@ pub struct Image {
     path: PathBuf,
 }
 
-/// The option of mke2fs for a root directory that is ours.
-pub(crate) fn owner() -> String {
-    format!("root_owner={}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
-}
-
 impl Image {
     /// Makes a sparse image of `size` bytes with mke2fs and its `args`; its root belongs to the caller.
     pub fn make(path: &Path, size: u64, args: &[&str]) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         file.set_len(size)?;
         drop(file);
-        let owner = owner();
+        let owner = format!("root_owner={}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let kind: &[&str] = if args.contains(&"-t") { &[] } else { &["-t", "ext4"] };
         run(command("mke2fs").args(["-q", "-F", "-E", &owner]).args(kind).args(args).arg(path))?;
         Ok(Self { path: path.to_owned() })

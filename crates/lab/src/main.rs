@@ -140,7 +140,7 @@ enum What {
         #[arg(long)]
         seconds: Option<f64>,
     },
-    /// JoJ: SQLite's transactions on mounts of one device, own or modelled (root); ratios to the first
+    /// JoJ: SQLite's transactions on mounts of a device, own or modelled (root); ratios to the first
     ///
     /// Example: quire-lab sqlite --device ssd --rounds 3 --small 200 --large 3000 --mounter kernel:data=ordered --mounter quire
     Sqlite {

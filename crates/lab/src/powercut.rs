@@ -144,9 +144,7 @@ fn record(dir: &Path, plan: &Plan, block: &str, journal: bank::Journal) -> Resul
     fs::create_dir_all(&logs)?;
     fs::create_dir_all(&dir_mounted)?;
     let file = dir.join("image");
-    let owner = crate::image::owner();
-    let options = ["-q", "-F", "-t", "ext4", "-b", block, "-J", "size=4", "-E", &owner, &path_text(&file), "48M"];
-    cmd::run_tool("mke2fs", options)?;
+    crate::image::Image::make(&file, 48 << 20, &["-b", block, "-J", "size=4"])?;
     let image = Image::load(&file)?;
     fs::remove_file(&file)?;
     let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };

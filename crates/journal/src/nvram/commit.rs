@@ -60,14 +60,14 @@ impl Journal {
         }
         let bases = lock(&self.core).choose_bases(txn, |e| self.gate.is_durable(e));
         let encoder =
-            Encoder { block_size: label.block_size, known: &log.known, seed: log.format.seed, records, epoch: 0, now };
+            Encoder { block_size: label.block_size, known: log.known(), seed: log.format.seed, records, epoch: 0, now };
         let mut packed = encoder.pack(txn, &bases, head::LEN);
         drop(bases);
         let bytes = u32::try_from(packed.packed.len() - head::LEN).expect("bounded by the log");
         let whole = usize::try_from(Head::descriptor_len(bytes, label.granule)).expect("bounded by the log");
         packed.packed.resize(whole, 0);
         let bodies = u64::from(bytes) - u64::from(packed.records) * RECORD as u64;
-        let (images, seed, known) = (&packed.images[..], log.format.seed, &log.known);
+        let (images, seed, known) = (&packed.images[..], log.format.seed, log.known());
         let stored = Stored { tid: txn.tid, packed: bytes, records: packed.records, bodies, images, seed, known, now };
         let placed = nvram.store(packed.packed, stored);
         assert!(placed.end - placed.start <= most, "a transaction that is larger than it can be");

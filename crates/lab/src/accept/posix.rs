@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::{Context, Outcome};
-use crate::cmd::{command, is_root, run as run_command, say};
+use crate::cmd::{NOBODY, command, is_root, run as run_command, say};
 use crate::image::Image;
 use crate::rng::content;
 
@@ -396,7 +396,6 @@ fn acls(dir: &Path) -> Result<()> {
     if !is_root() {
         return Ok(());
     }
-    const NOBODY: u32 = 65534;
     let path = dir.join("secret");
     fs::write(&path, "x")?;
     fs::set_permissions(dir, PermissionsExt::from_mode(0o755))?;

@@ -9,11 +9,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use super::{Context, Outcome};
-use crate::cmd::{have, is_root, quire, run as run_command, say};
+use crate::cmd::{NOBODY, have, is_root, quire, run as run_command, say};
 use crate::image::Image;
 use crate::mounter::Who;
-
-const NOBODY: u32 = 65534;
 
 /// As root, becomes nobody; as anybody else, stays.
 pub fn run(context: &Context) -> Result<Outcome> {

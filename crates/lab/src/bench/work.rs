@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use rustix::fs::OFlags;
 
 use super::median;
-use crate::cmd::{run_tool, text};
+use crate::cmd::{NOBODY, run_tool, text};
 use crate::rng::{Rng, content};
 use crate::tree::{self, Flavour};
 
@@ -82,10 +82,8 @@ pub(super) fn archive(dir: &Path, files: u64) -> Result<PathBuf> {
     Ok(tar)
 }
 
-/// Whose tree it is: who neither gives files away nor sets modes beyond the umask. Root's tar asks for three requests more.
-const NOBODY: u32 = 65534;
-
-/// Seconds for an ordinary user to unpack it into a directory of its own, and to sync the file system.
+/// Seconds for an ordinary user, who neither gives files away nor sets modes beyond the umask, to unpack it into a directory of its own, and
+/// to sync the file system.
 pub(super) fn unpack(mnt: &Path, tar: &Path) -> Result<f64> {
     warm(tar)?;
     let dir = mnt.join("user");

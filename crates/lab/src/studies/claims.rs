@@ -48,8 +48,11 @@ impl fmt::Display for Claim {
     }
 }
 
-/// Prints them, under a title; returns how many are not held.
+/// Prints them, if there are any, under a title; returns how many are not held.
 pub fn print(title: &str, claims: &[Claim]) -> usize {
+    if claims.is_empty() {
+        return 0;
+    }
     println!("\nClaims of {title}:");
     claims.iter().for_each(|c| println!("  {c}"));
     let missed = claims.iter().filter(|c| !c.held()).count();

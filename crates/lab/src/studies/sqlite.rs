@@ -92,7 +92,7 @@ pub fn study(plan: &Plan) -> Result<usize> {
     let kinds: Vec<String> = plan.kinds.iter().map(Kind::to_string).collect();
     let title = format!("JoJ's {} cases on device {}", all.first().map_or(0, Vec::len), kinds.join(" and "));
     let claims = of_joj(&mounters, &all);
-    Ok(missed + if claims.is_empty() { 0 } else { claims::print(&title, &claims) })
+    Ok(missed + claims::print(&title, &claims))
 }
 
 /// The cases on one device: how many claims are not held, and the medians of each mounter.
@@ -121,8 +121,7 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter]) -> Result<(usize, V
     traffic(&series, &measured.traffic);
     let medians: Vec<Vec<f64>> = (0..mounters.len()).map(|who| medians(&measured.times, who)).collect();
     let claims = claims(kind, mounters, &cases, &medians);
-    let not_held = if claims.is_empty() { 0 } else { claims::print(&format!("the cases on device {kind}"), &claims) };
-    Ok((missed + not_held, medians))
+    Ok((missed + claims::print(&format!("the cases on device {kind}"), &claims), medians))
 }
 
 /// What the file systems are on.

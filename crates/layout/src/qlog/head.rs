@@ -72,8 +72,8 @@ impl Head {
         fits.then_some((head, RunSum { expected: be32(block, RUN_SUM), sum: seed.0 }))
     }
 
-    /// Writes the head at the start of the run's first block; the rest of the run is as it will be on disk. `run` are its
-    /// blocks, the first one included; `others` takes the checksum of it on over all others.
+    /// Writes the head at the start of the run's first block; which is otherwise as it will be on disk. `others` takes the
+    /// checksum of that block on over all others.
     pub fn seal(&self, seed: LogSeed, first: &mut [u8], others: impl FnOnce(u32) -> u32) {
         first[..LEN].fill(0);
         put_be32(first, 0x00, MAGIC);
