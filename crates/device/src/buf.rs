@@ -1,10 +1,9 @@
 //! Byte buffers aligned for direct I/O.
 //!
-//! Memory of the size of one block is kept from buffer to buffer, a little by each thread and some for all: aligned memory is slow to get and
-//! give back, an image of a block is made with every change of it, and seldom dropped by the thread that made it.
+//! Memory of the size of one block is kept from buffer to buffer, a little by each thread: aligned memory is slow to get and
+//! give back, an image of a block is made with every change of it.
 
 use std::cell::RefCell;
-use std::sync::Mutex;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment and granularity of a buffer, in bytes.
@@ -21,13 +20,6 @@ pub struct Buf(Box<[Sector]>);
 const KEPT_SECTORS: usize = 8;
 /// Pieces that a thread keeps.
 const KEPT: usize = 64;
-/// Pieces that go at once between a thread and all.
-const HANDFUL: usize = KEPT / 2;
-/// Pieces kept for all: 1 MiB.
-const KEPT_FOR_ALL: usize = 256;
-
-static FOR_ALL: Mutex<Vec<Box<[Sector]>>> = Mutex::new(Vec::new());
-
 thread_local! {
     static KEPT_HERE: RefCell<Vec<Box<[Sector]>>> = const { RefCell::new(Vec::new()) };
 }
@@ -37,26 +29,10 @@ fn kept(sectors: usize) -> Option<Box<[Sector]>> {
     if sectors != KEPT_SECTORS {
         return None;
     }
-    KEPT_HERE.try_with(|kept| take(&mut kept.borrow_mut())).ok().flatten()
-}
-
-fn take(here: &mut Vec<Box<[Sector]>>) -> Option<Box<[Sector]>> {
-    if here.is_empty()
-        && let Ok(mut all) = FOR_ALL.try_lock()
-    {
-        let rest = all.len().saturating_sub(HANDFUL);
-        here.extend(all.drain(rest..));
-    }
-    here.pop()
+    KEPT_HERE.try_with(|kept| kept.borrow_mut().pop()).ok().flatten()
 }
 
 fn keep(here: &mut Vec<Box<[Sector]>>, memory: Box<[Sector]>) {
-    if here.len() == KEPT
-        && let Ok(mut all) = FOR_ALL.try_lock()
-        && all.len() + HANDFUL <= KEPT_FOR_ALL
-    {
-        all.extend(here.drain(KEPT - HANDFUL..));
-    }
     if here.len() < KEPT {
         here.push(memory);
     }
@@ -159,13 +135,5 @@ mod tests {
         let many: Vec<Buf> = (0..100).map(|_| Buf::zeroed(4096)).collect();
         drop(many);
         assert!(KEPT_HERE.with(|s| s.borrow().len()) <= KEPT);
-        let many: Vec<Buf> = (0..2 * KEPT_FOR_ALL).map(|_| Buf::zeroed(4096)).collect();
-        drop(many);
-        let all = || FOR_ALL.lock().unwrap().len();
-        assert!((HANDFUL..=KEPT_FOR_ALL).contains(&all()), "{}", all());
-        let of_another = std::thread::spawn(|| {
-            Buf::zeroed(4096).iter().all(|x| *x == 0) && KEPT_HERE.with(|s| !s.borrow().is_empty())
-        });
-        assert!(of_another.join().unwrap(), "what one thread dropped another has");
     }
 }

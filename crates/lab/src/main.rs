@@ -396,7 +396,7 @@ fn main() -> Result<()> {
         }
         What::Bench { mut mounter, rounds, files, mib, writes, work } => {
             if mounter.is_empty() {
-                let all = ["kernel:data=ordered", "fuse2fs", "quire:data=ordered", "quire:data=journal"];
+                let all = ["kernel:data=ordered", "fuse2fs", "quire:data=ordered", "quire:data=journal", "quire"];
                 mounter = all.iter().map(|text| text.parse()).collect::<Result<_>>()?;
             }
             bench::measure(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
