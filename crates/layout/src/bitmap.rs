@@ -147,18 +147,34 @@ impl<'a> Free<'a> {
     /// The first run of at least `want` bits at or after `from`, then from the start; if there is none, the longest.
     #[must_use]
     pub fn find(&self, from: u32, want: u32) -> Option<FreeRun> {
-        let mut best: Option<FreeRun> = None;
-        let wrapped_end = self.next_used(from);
-        for (mut at, end) in [(from, self.end), (0, wrapped_end)] {
-            while let Some(run) = self.next_run(at).filter(|r| r.start < end) {
-                if run.len >= want {
-                    return Some(run);
-                }
-                if best.is_none_or(|b| b.len < run.len) {
-                    best = Some(run);
-                }
-                at = run.start + run.len;
+        let behind = self.find_between(from, self.end, want);
+        if behind.is_some_and(|run| run.len >= want) {
+            return behind;
+        }
+        let before = self.find_between(0, self.next_used(from), want);
+        if before.is_some_and(|run| run.len >= want) || behind.is_none() {
+            return before;
+        }
+        behind.into_iter().chain(before).reduce(|a, b| if a.len < b.len { b } else { a })
+    }
+
+    /// The first run of at least `want` bits at or after `from`; if there is none, the longest there.
+    #[must_use]
+    pub fn find_behind(&self, from: u32, want: u32) -> Option<FreeRun> {
+        self.find_between(from, self.end, want)
+    }
+
+    /// The same of the runs that start before `end`.
+    fn find_between(&self, from: u32, end: u32, want: u32) -> Option<FreeRun> {
+        let (mut at, mut best) = (from, None::<FreeRun>);
+        while let Some(run) = self.next_run(at).filter(|r| r.start < end) {
+            if run.len >= want {
+                return Some(run);
             }
+            if best.is_none_or(|b| b.len < run.len) {
+                best = Some(run);
+            }
+            at = run.start + run.len;
         }
         best
     }

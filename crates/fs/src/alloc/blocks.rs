@@ -3,12 +3,16 @@
 //! A search looks at the goal, then through the goal's group, then at further groups that may hold a run as long as
 //! wanted, by hint; only then for less. It reads a bounded number of bitmaps for the sake of length, and never
 //! one of a group that is known to be full.
+//!
+//! Small files go behind the last one of their inode's groups; what is long ([`Goal::long`]) and cannot go on where its file ends goes behind
+//! the last such run of all, round and round the image, as in the kernel's stream allocation: what is written together lies together, and
+//! what a deleted file leaves is not filled again before its neighbours had the time to go, too.
 
 use super::state::AllocState;
 use super::{Pool, Run, group, shortage};
 use crate::error::{Error, Result};
 use crate::op::Op;
-use quire_layout::bitmap::FreeRun;
+use quire_layout::bitmap::{Free, FreeRun};
 use quire_layout::{BlockNo, Corrupt, GroupNo, Structure};
 
 /// Groups that are looked into for a run as long as wanted, once a shorter one is known.
@@ -16,11 +20,24 @@ const LOOK: u32 = 8;
 /// A run at the goal itself is taken if it has at least so many blocks, though a longer one may lie elsewhere.
 const AT_GOAL: u32 = 16;
 
+/// Where a run should start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Goal {
+    pub at: BlockNo,
+    /// It is of a large file: if it cannot start there, it goes with other long ones.
+    pub long: bool,
+}
+
+impl From<BlockNo> for Goal {
+    fn from(at: BlockNo) -> Self {
+        Goal { at, long: false }
+    }
+}
+
 /// What is asked of the allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Where the run should start.
-    pub goal: BlockNo,
+    pub goal: Goal,
     /// Blocks wanted, at least one; less may be given.
     pub want: u32,
     pub pool: Pool,
@@ -30,8 +47,8 @@ pub struct Request {
 
 impl Request {
     #[must_use]
-    pub fn new(goal: BlockNo, want: u32, pool: Pool) -> Self {
-        Request { goal, want, pool, below: BlockNo(u64::MAX) }
+    pub fn new(goal: impl Into<Goal>, want: u32, pool: Pool) -> Self {
+        Request { goal: goal.into(), want, pool, below: BlockNo(u64::MAX) }
     }
 }
 
@@ -52,6 +69,7 @@ pub fn alloc_with(op: &mut Op<'_>, r: &Request) -> Result<Run> {
     let (g, _) = op.state().alloc.group_of(run.start);
     group::flip(op, g, run, true)?;
     op.deferred.alloc.available -= i64::from(run.len);
+    follow(op, r, run);
     Ok(run)
 }
 
@@ -102,8 +120,26 @@ fn no_space(op: &Op<'_>) -> Error {
     op.state().alloc.newest_freed().map_or(Error::NoSpace, Error::NoSpaceYet)
 }
 
+/// Where the last long run ended that did not go on where its file ended, or what went on behind it.
+fn stream(op: &Op<'_>) -> Option<BlockNo> {
+    op.deferred.alloc.stream.or(op.state().alloc.stream)
+}
+
+/// Where a file had best start: near this group, or behind the last long run.
+pub(crate) fn start(op: &Op<'_>, near: GroupNo, long: bool) -> BlockNo {
+    stream(op).filter(|_| long).unwrap_or_else(|| next_in(op, near))
+}
+
+/// The next long run goes behind this one, if it is long and not where its file ended, or where the last one did.
+pub(super) fn follow(op: &mut Op<'_>, r: &Request, run: Run) {
+    let stream = stream(op);
+    if stream == Some(r.goal.at) || r.goal.long && (stream.is_none() || run.start != r.goal.at) {
+        op.deferred.alloc.stream = Some(run.end());
+    }
+}
+
 /// Where the last allocation in a group ended: small files that are written one after the other lie so, too.
-pub(crate) fn next_in(op: &Op<'_>, g: GroupNo) -> BlockNo {
+fn next_in(op: &Op<'_>, g: GroupNo) -> BlockNo {
     let pending = op.deferred.alloc.groups.get(&g).and_then(|d| d.next);
     let hint = op.state().alloc.groups.get(usize::try_from(g.0).expect("small")).map_or(0, |h| h.next);
     op.sb().group_start(g).plus(u64::from(pending.unwrap_or(hint)))
@@ -136,8 +172,8 @@ fn longest(state: &AllocState, op: &Op<'_>, g: GroupNo) -> u32 {
 fn search(op: &mut Op<'_>, r: &Request, want: u32) -> Result<Option<Run>> {
     let sb = op.sb();
     let last = r.below.0.min(sb.blocks_count()) - 1;
-    let goal = BlockNo(r.goal.0.clamp(sb.first_data_block().0, last));
-    let (g0, at) = op.state().alloc.group_of(goal);
+    let place = |op: &Op<'_>, b: BlockNo| op.state().alloc.group_of(BlockNo(b.0.clamp(sb.first_data_block().0, last)));
+    let (mut g0, mut at) = place(op, r.goal.at);
     let groups = op.state().alloc.group_of(BlockNo(last)).0.0 + 1;
     let run_of = |g: GroupNo, f: FreeRun| Run::new(sb.group_start(g).plus(u64::from(f.start)), f.len.min(want));
     if longest(&op.state().alloc, op, g0) > 0 {
@@ -148,18 +184,24 @@ fn search(op: &mut Op<'_>, r: &Request, want: u32) -> Result<Option<Run>> {
             return Ok(Some(run_of(g0, f)));
         }
     }
+    // What goes behind the last long run comes back to the start of that group only at the end.
+    let stream = stream(op).filter(|_| r.goal.long);
+    if let Some(end) = stream {
+        (g0, at) = place(op, end);
+    }
     let mut target = want;
     let mut looked = 0;
     while target > 0 {
         let mut best: Option<Run> = None;
-        for n in 0..groups {
+        for n in 0..groups + u32::from(stream.is_some()) {
             let g = GroupNo((g0.0 + n) % groups);
             if longest(&op.state().alloc, op, g) < target {
                 continue;
             }
-            let from = if n == 0 { at } else { 0 };
-            let found = group::with_free(op, g, r.below, |free| free.find(from, target))?;
-            if found.is_none_or(|f| f.len < target) && r.below.0 >= sb.blocks_count() {
+            let (from, behind) = if n == 0 { (at, stream.is_some()) } else { (0, false) };
+            let find = |free: Free<'_>| if behind { free.find_behind(from, target) } else { free.find(from, target) };
+            let found = group::with_free(op, g, r.below, find)?;
+            if found.is_none_or(|f| f.len < target) && !behind && r.below.0 >= sb.blocks_count() {
                 op.deferred.alloc.group(g).longest = Some(found.map_or(0, |f| f.len));
             }
             let Some(run) = found.map(|f| run_of(g, f)) else { continue };

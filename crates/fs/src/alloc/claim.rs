@@ -45,6 +45,7 @@ pub fn claim(op: &mut Op<'_>, r: &Request) -> Result<Claim> {
     let run = blocks::find(op, r)?;
     let (g, at) = op.state().alloc.group_of(run.start);
     op.deferred.alloc.group(g).next = Some(at + run.len);
+    blocks::follow(op, r, run);
     Ok(claim_free(op, run))
 }
 

@@ -26,8 +26,8 @@ mod state;
 mod tests;
 mod zones;
 
-pub use blocks::{Request, alloc_blocks, alloc_with, free_blocks};
-pub(crate) use blocks::{available, next_in};
+pub use blocks::{Goal, Request, alloc_blocks, alloc_with, free_blocks};
+pub(crate) use blocks::{available, start};
 pub(crate) use claim::claim_free;
 pub use claim::{Claim, claim, drop_claim, mark_claimed};
 pub(crate) use group::free_runs;

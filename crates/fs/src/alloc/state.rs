@@ -80,6 +80,8 @@ pub struct AllocState {
     overhead: Option<u64>,
     blocks_per_group: u32,
     first: u64,
+    /// Where the last long run ended that began a file, since the mount.
+    pub(super) stream: Option<BlockNo>,
     /// Directories made at the top so far: the next one starts its search elsewhere.
     pub(super) spread: u32,
 }
@@ -94,6 +96,7 @@ pub(crate) struct Delta {
     pub(super) claimed: Vec<Run>,
     pub(super) unclaimed: Vec<Run>,
     pub(super) groups: BTreeMap<GroupNo, GroupDelta>,
+    pub(super) stream: Option<BlockNo>,
     pub(super) spread: u32,
 }
 
@@ -306,6 +309,7 @@ impl AllocState {
             }
         }
         self.reserved = self.reserved.saturating_add_signed(d.reserved);
+        self.stream = d.stream.or(self.stream);
         self.spread = self.spread.wrapping_add(d.spread);
     }
 }

@@ -128,7 +128,7 @@ fn a2_freed_blocks_wait_for_their_transaction() {
 #[test]
 fn claims_keep_others_out_and_leave_no_trace_on_disk() {
     let t = TestVolume::new("16M", &["-t", "ext4"]);
-    let r = Request { goal: BlockNo(3000), want: 64, pool: Pool::User, below: BIG };
+    let r = Request { goal: BlockNo(3000).into(), want: 64, pool: Pool::User, below: BIG };
     let a = t.volume.run(|op| claim(op, &r)).unwrap();
     let b = t.volume.run(|op| claim(op, &r)).unwrap();
     assert_eq!(a.run(), Run::new(BlockNo(3000), 64));
@@ -153,6 +153,48 @@ fn claims_keep_others_out_and_leave_no_trace_on_disk() {
     let next = t.volume.run(|op| alloc_blocks(op, BlockNo(3000), 10, Pool::User)).unwrap();
     assert_eq!(next, Run::new(BlockNo(3064), 10));
     free_all(&t, &[a.run(), next]);
+    check(&t);
+}
+
+/// Large files lie behind each other all round the image; what a deleted one leaves is not filled before that.
+#[test]
+fn long_runs_go_round_the_image_one_behind_the_other() {
+    long_runs_go_round("40321K");
+    // One group.
+    long_runs_go_round("8000K");
+}
+
+fn long_runs_go_round(size: &str) {
+    let t = TestVolume::new(size, &["-t", "ext4", "-b", "1024"]);
+    let take = |at: Option<BlockNo>, want| {
+        t.volume.run(|op| {
+            let at = at.unwrap_or_else(|| start(op, GroupNo(0), true));
+            alloc_with(op, &Request::new(Goal { at, long: true }, want, Pool::Reserved))
+        })
+    };
+    let mut runs: Vec<Run> = (0..4).map(|_| take(None, 100).unwrap()).collect();
+    assert!(runs.windows(2).all(|two| two[0].end() == two[1].start), "{runs:?}");
+    let hole = runs.remove(2);
+    t.volume.run(|op| free_blocks(op, hole.start, hole.len)).unwrap();
+    t.volume.sync().unwrap();
+    // One that can go on where it ends does; one that cannot goes with the others.
+    let (first, second, behind) = (runs[0].end(), runs[1].end(), runs[2].end());
+    runs.push(take(Some(second), 40).unwrap());
+    runs.push(take(Some(first), 60).unwrap());
+    assert_eq!((runs[3].start, runs[4].start), (hole.start, behind));
+    let mut last = runs[4];
+    loop {
+        let run = take(None, 13).unwrap();
+        runs.push(run);
+        if run.start < last.start {
+            break;
+        }
+        last = run;
+    }
+    let left = t.volume.run(|op| Ok(available(op))).unwrap();
+    let round = runs.last().expect("the one that came round").start;
+    assert!(left < 200 && round < hole.end(), "from {last:?} to {round}, {left} blocks left");
+    free_all(&t, &runs);
     check(&t);
 }
 

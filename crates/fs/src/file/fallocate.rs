@@ -303,10 +303,9 @@ fn check_allowed(inode: &Inode, how: Falloc) -> Result<()> {
 
 /// Allocates up to `len` blocks from `at` on, unwritten; returns how many.
 fn allocate_unwritten(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, len: u32) -> Result<u32> {
-    let request = Request {
-        below: map::below(inode),
-        ..Request::new(map::goal(op, ino, inode, at)?, len.min(MAX_UNWRITTEN), op.pool())
-    };
+    let want = len.min(MAX_UNWRITTEN);
+    let goal = map::goal(op, ino, inode, at, want)?;
+    let request = Request { below: map::below(inode), ..Request::new(goal, want, op.pool()) };
     let run = alloc::alloc_with(op, &request)?;
     map::insert(op, ino, inode, at, run.start, run.len, true)?;
     Ok(run.len)

@@ -17,7 +17,7 @@
 //! No file's lock is needed between take and finish; whoever changes the map under pages waits for the round (F2).
 
 use super::state::{FileState, Times};
-use crate::alloc::{self, Claim, Pool, Request};
+use crate::alloc::{self, Claim, Goal, Pool, Request};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::op::Op;
@@ -469,15 +469,15 @@ pub(super) fn claim_hole(
     inode: &Inode,
     at: FileBlock,
     len: u32,
-    next_goal: &mut Option<BlockNo>,
+    next_goal: &mut Option<Goal>,
 ) -> Result<(To, u32)> {
     let goal = match *next_goal {
         Some(goal) => goal,
-        None => map::goal(op, ino, inode, at)?,
+        None => map::goal(op, ino, inode, at, len)?,
     };
     let claim = alloc::claim(op, &Request { goal, want: len, pool: Pool::Reserved, below: map::below(inode) })?;
     let run = claim.run();
-    *next_goal = Some(run.end());
+    *next_goal = Some(Goal { at: run.end(), ..goal });
     Ok((To::Claimed(claim), run.len))
 }
 

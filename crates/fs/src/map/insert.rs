@@ -49,7 +49,7 @@ pub fn allocate(
     pool: Pool,
 ) -> Result<(BlockNo, u32)> {
     checked_end(op.sb().block_size(), inode.uses_extents(), at, n)?;
-    let goal = goal(op, ino, inode, at)?;
+    let goal = goal(op, ino, inode, at, n)?;
     let run = alloc::alloc_with(op, &Request { below: below(inode), ..Request::new(goal, n, pool) })?;
     insert(op, ino, inode, at, run.start, run.len, false)?;
     Ok((run.start, run.len))

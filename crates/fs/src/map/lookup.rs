@@ -1,6 +1,7 @@
 //! Reading the map.
 
 use super::{indirect, max_blocks, tree};
+use crate::alloc::{self, Goal};
 use crate::error::Result;
 use crate::op::Op;
 use quire_layout::extent::Extent;
@@ -84,35 +85,39 @@ pub fn extents(op: &mut Op<'_>, ino: Ino, inode: &Inode, from: FileBlock, limit:
     Ok(out)
 }
 
-/// The disk block at which file block `at` is best put: after what comes before it in the file, else before what follows,
-/// else where the inode's group has room.
+/// Blocks from which on a file is large.
+const LONG: u32 = 16;
+
+/// The disk block at which `want` blocks of a file from `at` on are best put: after what comes before them in the file, else before what
+/// follows, else where the inode's group has room, or where long runs go.
 ///
 /// # Errors
 /// Corrupt map; miss.
-pub fn goal(op: &mut Op<'_>, ino: Ino, inode: &Inode, at: FileBlock) -> Result<BlockNo> {
+pub fn goal(op: &mut Op<'_>, ino: Ino, inode: &Inode, at: FileBlock, want: u32) -> Result<Goal> {
+    let long = at.0.saturating_add(want) >= LONG;
+    let goal = |at| Ok(Goal { at, long });
     if inode.uses_extents() {
         let path = tree::descend(op, ino, inode, at)?;
         if let Some(e) = path.extent {
-            return Ok(e.phys.plus(u64::from(at.0 - e.at.0)));
+            return goal(e.phys.plus(u64::from(at.0 - e.at.0)));
         }
         if let Some(e) = path.after {
-            return Ok(BlockNo(e.phys.0.saturating_sub(u64::from(e.at.0 - at.0))));
+            return goal(BlockNo(e.phys.0.saturating_sub(u64::from(e.at.0 - at.0))));
         }
     } else if at.0 > 0
         && let Mapping::Mapped { phys, .. } = lookup(op, ino, inode, FileBlock(at.0 - 1), 1)?
     {
-        return Ok(phys.plus(1));
+        return goal(phys.plus(1));
     }
-    Ok(home(op, ino))
+    goal(alloc::start(op, home(op, ino), long))
 }
 
-/// Where a new file near this inode starts: in the flex group of the inode, behind what was allocated there last. In
-/// large flex groups the first group is left to directories.
-fn home(op: &Op<'_>, ino: Ino) -> BlockNo {
+/// Where a new file near this inode starts: in the flex group of the inode. In large flex groups the first group is left to
+/// directories.
+fn home(op: &Op<'_>, ino: Ino) -> GroupNo {
     let sb = op.sb();
     let own = (ino.0.max(1) - 1) / sb.inodes_per_group();
     let flex = if sb.features().has_incompat(incompat::FLEX_BG) { sb.flex_bg_size().clamp(1, 1 << 16) } else { 1 };
     let first = if flex > 1 { own / flex * flex } else { own };
-    let g = if flex >= 4 && first + 1 < sb.group_count() { first + 1 } else { first };
-    crate::alloc::next_in(op, GroupNo(g))
+    GroupNo(if flex >= 4 && first + 1 < sb.group_count() { first + 1 } else { first })
 }

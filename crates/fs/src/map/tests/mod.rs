@@ -40,7 +40,7 @@ fn change<T>(t: &TestVolume, ino: Ino, mut f: impl FnMut(&mut Op<'_>, &mut Inode
 
 /// Blocks where the file would have them next.
 fn alloc_near(op: &mut Op<'_>, ino: Ino, inode: &Inode, at: FileBlock, n: u32) -> Result<Run> {
-    let goal = goal(op, ino, inode, at)?;
+    let goal = goal(op, ino, inode, at, n)?.at;
     alloc_blocks(op, goal, n, Pool::User)
 }
 
@@ -173,7 +173,7 @@ fn one_step(t: &TestVolume, ino: Ino, m: &mut Model, rng: &mut Rng, space: u32, 
                 let (far, n) = (rng.below(2) == 0, 1 + rng.below(3).min(hole - 1));
                 let from = BlockNo(u64::from(rng.below(24_000)));
                 let run = change(t, ino, |op, i| {
-                    let goal = if far { from } else { goal(op, ino, i, FileBlock(b))? };
+                    let goal = if far { from } else { goal(op, ino, i, FileBlock(b), hole)?.at };
                     let run = alloc_blocks(op, goal, if far { n } else { hole }, Pool::User)?;
                     insert(op, ino, i, FileBlock(b), run.start, run.len, unwritten)?;
                     Ok(run)
