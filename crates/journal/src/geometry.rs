@@ -132,19 +132,23 @@ impl std::fmt::Debug for LogGeometry {
 /// Bytes that a window reads at once.
 const WINDOW: usize = 1 << 20;
 
-/// Reads log blocks in order, a large window at a time.
+/// Reads log blocks in order, a large window at a time. The window before is kept: who has looked at a whole transaction goes back to its
+/// start, and a disk that turns makes him wait for each read.
 pub struct LogWindow<'a> {
     geometry: &'a LogGeometry,
     /// Log blocks from here on are not read ahead of need.
     end: LogBlock,
-    pieces: Vec<(LogRun, Buf)>,
+    pieces: Pieces,
+    before: Pieces,
 }
+
+type Pieces = Vec<(LogRun, Buf)>;
 
 impl<'a> LogWindow<'a> {
     /// Reads up to, and not past, `end`.
     #[must_use]
     pub fn new(geometry: &'a LogGeometry, end: LogBlock) -> Self {
-        LogWindow { geometry, end, pieces: Vec::new() }
+        LogWindow { geometry, end, pieces: Vec::new(), before: Vec::new() }
     }
 
     /// A log block's bytes.
@@ -152,18 +156,19 @@ impl<'a> LogWindow<'a> {
     /// # Errors
     /// The device failed at this very block; or the block lies outside the log (corrupt).
     pub fn block(&mut self, n: LogBlock) -> Result<&[u8], Error> {
-        if self.find(n).is_none() {
+        if self.find(&self.pieces, n).or_else(|| self.find(&self.before, n)).is_none() {
             self.load(n)?;
         }
-        let (piece, offset) = self.find(n).expect("just loaded");
-        Ok(&self.pieces[piece].1[offset..offset + self.geometry.block_size.bytes()])
+        Ok(self.find(&self.pieces, n).or_else(|| self.find(&self.before, n)).expect("just loaded"))
     }
 
-    fn find(&self, n: LogBlock) -> Option<(usize, usize)> {
-        let i = self.pieces.partition_point(|(r, _)| r.log <= n).checked_sub(1)?;
-        let skip = n.0 - self.pieces[i].0.log.0;
-        let offset = usize::try_from(skip).ok()? * self.geometry.block_size.bytes();
-        (skip < self.pieces[i].0.len).then_some((i, offset))
+    fn find<'p>(&self, pieces: &'p Pieces, n: LogBlock) -> Option<&'p [u8]> {
+        let i = pieces.partition_point(|(r, _)| r.log <= n).checked_sub(1)?;
+        let (run, bytes) = &pieces[i];
+        let skip = n.0 - run.log.0;
+        let bs = self.geometry.block_size.bytes();
+        let offset = usize::try_from(skip).ok()? * bs;
+        (skip < run.len).then(|| &bytes[offset..offset + bs])
     }
 
     fn load(&mut self, n: LogBlock) -> Result<(), Error> {
@@ -176,11 +181,12 @@ impl<'a> LogWindow<'a> {
     }
 
     fn try_load(&mut self, n: LogBlock, count: u32) -> Result<(), Error> {
-        // Buffers go round: freeing and allocating large aligned ones fragments the heap.
-        let mut spare: Vec<Buf> = self.pieces.drain(..).map(|(_, buf)| buf).collect();
         if n.0.checked_add(count).is_none_or(|end| end > self.geometry.len()) {
             return Err(Corrupt::new(Structure::JournalBlock, "outside the journal").of(n.0).into());
         }
+        // Buffers go round: freeing and allocating large aligned ones fragments the heap.
+        std::mem::swap(&mut self.before, &mut self.pieces);
+        let mut spare: Vec<Buf> = self.pieces.drain(..).map(|(_, buf)| buf).collect();
         let runs = self.geometry.map.pieces(n, count);
         let bs = self.geometry.block_size;
         let bytes = |r: &LogRun| usize::try_from(r.len).expect("a window") * bs.bytes();
@@ -199,7 +205,7 @@ impl<'a> LogWindow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quire_device::MemDevice;
+    use quire_device::{Counted, MemDevice};
 
     fn run(log: u32, home: u64, len: u32) -> LogRun {
         LogRun { log: LogBlock(log), home: BlockNo(home), len }
@@ -225,6 +231,20 @@ mod tests {
         assert_eq!(seen, [40, 41, 42, 10, 11, 12, 13, 14, 2]);
         assert_eq!(w.block(LogBlock(1)).unwrap()[0], 41);
         assert!(matches!(w.block(LogBlock(9)), Err(Error::Corrupt(_))));
+    }
+
+    /// A megabyte is read at once, and what lies before it stays for who goes back.
+    #[test]
+    fn each_window_is_read_once_by_who_goes_back_to_the_start_of_a_transaction() {
+        let counted = Arc::new(Counted::new(MemDevice::new(vec![0; 4 << 20])));
+        let len = 4096;
+        let g = LogGeometry::internal(counted.clone(), BlockSize::K1, vec![run(0, 0, len)]).unwrap();
+        let mut w = LogWindow::new(&g, LogBlock(len));
+        for start in (0..len).step_by(100) {
+            let end = len.min(start + 100);
+            (start..end).chain(start..end).for_each(|n| assert_eq!(w.block(LogBlock(n)).unwrap()[0], 0));
+        }
+        assert_eq!(counted.snapshot().region(Region::Log).reads.count, 4);
     }
 
     #[test]

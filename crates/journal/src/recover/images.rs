@@ -12,7 +12,7 @@
 
 use super::UnrecoveredLog;
 use super::plan::BadReason;
-use super::runs::{Chain, Logged};
+use super::runs::{Bodies, Chain, Logged};
 use crate::error::Error;
 use crate::geometry::LogWindow;
 use quire_device::sync::Arc;
@@ -20,6 +20,7 @@ use quire_device::{BlockDevice, Buf, Io, Mutant, Region};
 use quire_layout::BlockNo;
 use quire_layout::qlog::ranges::{self, decode_table};
 use quire_layout::qlog::{Kind, Record, delta};
+use std::borrow::Cow;
 
 /// Bytes of images made at once.
 pub(super) const BATCH: usize = 32 << 20;
@@ -41,11 +42,12 @@ fn needs_home(chain: &Chain) -> bool {
 }
 
 impl UnrecoveredLog {
-    /// Makes the images of some blocks, in their order.
+    /// Makes the images of some blocks, in their order. `bodies` need not be read again.
     pub(super) fn make_images(
         &self,
         home: &Arc<dyn BlockDevice>,
         chains: &[(BlockNo, &Chain)],
+        bodies: &Bodies,
     ) -> Result<Vec<Made>, Error> {
         let mut images = self.bases(home, chains)?;
         let mut good = vec![true; chains.len()];
@@ -62,7 +64,7 @@ impl UnrecoveredLog {
         }
         let mut window = LogWindow::new(&self.geometry, self.superblock.end());
         for (n, logged) in order {
-            good[n] &= self.apply(&mut window, logged, &mut images[n])?;
+            good[n] &= self.apply(&mut window, bodies, logged, &mut images[n])?;
         }
         let made = chains.iter().zip(images).zip(good).map(|(((b, chain), image), good)| {
             let last = chain.last().expect("never empty").record;
@@ -98,7 +100,7 @@ impl UnrecoveredLog {
     }
 
     /// Does to an image what a record says. False: it cannot be done.
-    fn apply(&self, window: &mut LogWindow<'_>, l: &Logged, image: &mut Buf) -> Result<bool, Error> {
+    fn apply(&self, window: &mut LogWindow<'_>, bodies: &Bodies, l: &Logged, image: &mut Buf) -> Result<bool, Error> {
         let bs = self.format.block_size;
         let in_memory = self.needs_nvram().and_then(|_| self.nvram_body(l));
         if let (Kind::Image, Some(body)) = (l.record.kind, &in_memory) {
@@ -109,9 +111,10 @@ impl UnrecoveredLog {
             image.copy_from_slice(window.block(self.nth(l.run.start, l.at))?);
             return Ok(true);
         }
-        let body = match in_memory {
-            Some(body) => body,
-            None => self.gather(window, l.run, l.at, usize::try_from(l.len).expect("32 bits"))?,
+        let body = match (in_memory, bodies.get(l)) {
+            (Some(body), _) => Cow::Owned(body),
+            (None, Some(body)) => Cow::Borrowed(body),
+            (None, None) => Cow::Owned(self.gather(window, l.run, l.at, usize::try_from(l.len).expect("32 bits"))?),
         };
         Ok(match l.record.kind {
             Kind::Delta => delta::apply(&body, image),

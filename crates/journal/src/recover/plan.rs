@@ -211,7 +211,7 @@ pub(super) fn make_of_runs(log: &UnrecoveredLog, found: FoundRuns, home_blocks: 
     let per_batch = BATCH >> log.format.block_size.bits();
     let mut written = Vec::new();
     for batch in all.chunks(per_batch) {
-        let made = log.make_images(&home, batch)?;
+        let made = log.make_images(&home, batch, &found.bodies)?;
         for ((b, chain), made) in batch.iter().zip(made) {
             let (at, tid) = (last(chain).run.start, last(chain).run.tid);
             match made {

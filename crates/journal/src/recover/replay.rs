@@ -3,6 +3,7 @@
 use super::clean::{CleanLog, Damage, empty_log, superblock_place};
 use super::images::{self, Made};
 use super::plan::{Plan, Planned};
+use super::runs::Bodies;
 use super::{Phase, Progress, UnrecoveredLog};
 use crate::error::Error;
 use crate::geometry::LogWindow;
@@ -97,7 +98,7 @@ impl UnrecoveredLog {
         let all: Vec<_> = plan.chains.iter().map(|(b, c)| (*b, c)).collect();
         let mut done = 0;
         for batch in all.chunks(images::BATCH >> bs.bits()) {
-            let made = self.make_images(home, batch)?;
+            let made = self.make_images(home, batch, &Bodies::default())?;
             let image = |((b, _), made): (&(BlockNo, _), Made)| match made {
                 Made::Image(image) => Some((*b, image)),
                 Made::AtHome | Made::Bad(_) => None,
@@ -129,7 +130,7 @@ impl UnrecoveredLog {
     /// Device.
     pub fn image(&self, plan: &Plan, p: &Planned) -> Result<Buf, Error> {
         if let Some(chain) = plan.chains.get(&p.home) {
-            let made = self.make_images(&self.home_device(), &[(p.home, chain)])?;
+            let made = self.make_images(&self.home_device(), &[(p.home, chain)], &Bodies::default())?;
             return Ok(match made.into_iter().next() {
                 Some(Made::Image(image)) => Buf::clone(&image),
                 _ => Buf::zeroed(self.format.block_size.bytes()),

@@ -47,6 +47,31 @@ pub(super) struct Logged {
 /// The records of one block that its image needs, oldest first. Never empty.
 pub(super) type Chain = Vec<Logged>;
 
+/// Bytes of bodies that the scan keeps.
+const KEPT: usize = 32 << 20;
+
+/// Bodies of records as the scan has read them: for those the log is read once. By run and place.
+#[derive(Default)]
+pub(super) struct Bodies {
+    bodies: BTreeMap<(LogBlock, u32), Vec<u8>>,
+    bytes: usize,
+}
+
+impl Bodies {
+    fn has_room(&self, len: usize) -> bool {
+        self.bytes + len <= KEPT
+    }
+
+    fn keep(&mut self, l: &Logged, body: Vec<u8>) {
+        self.bytes += body.len();
+        self.bodies.insert((l.run.start, l.at), body);
+    }
+
+    pub(super) fn get(&self, l: &Logged) -> Option<&[u8]> {
+        self.bodies.get(&(l.run.start, l.at)).map(Vec::as_slice)
+    }
+}
+
 /// What the scan found.
 pub(super) struct FoundRuns {
     pub start: Tid,
@@ -58,6 +83,7 @@ pub(super) struct FoundRuns {
     pub head: LogBlock,
     pub transactions: u32,
     pub chains: BTreeMap<BlockNo, Chain>,
+    pub bodies: Bodies,
     pub logged: u64,
     pub revokes: u64,
     pub revoked: u64,
@@ -76,6 +102,7 @@ impl FoundRuns {
             head: at,
             transactions: 0,
             chains: BTreeMap::new(),
+            bodies: Bodies::default(),
             logged: 0,
             revokes: 0,
             revoked: 0,
@@ -190,7 +217,12 @@ impl<'a> RunScan<'a> {
                 let at = packed.at;
                 let len = body_len(bs, &record, &mut packed, &mut self.window)?;
                 let len = len.ok_or_else(|| bad("a record's body makes no sense"))?;
-                Logged { run, record, at, len }
+                let logged = Logged { run, record, at, len };
+                let bytes = usize::try_from(len).expect("32 bits");
+                if self.found.bodies.has_room(bytes) {
+                    self.found.bodies.keep(&logged, self.log.gather(&mut self.window, run, at, bytes)?);
+                }
+                logged
             };
             self.found.logged += 1;
             let chain = self.found.chains.entry(record.home).or_default();
