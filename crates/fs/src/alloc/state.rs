@@ -80,7 +80,7 @@ pub struct AllocState {
     overhead: Option<u64>,
     blocks_per_group: u32,
     first: u64,
-    /// Where the last long run ended that began a file, since the mount.
+    /// Where the last long run ended that did not go on where its file ended, since the mount.
     pub(super) stream: Option<BlockNo>,
     /// Directories made at the top so far: the next one starts its search elsewhere.
     pub(super) spread: u32,
