@@ -1,7 +1,7 @@
 //! Byte buffers aligned for direct I/O.
 //!
 //! Memory of the size of one block is kept from buffer to buffer, a little by each thread: aligned memory is slow to get and
-//! give back, an image of a block is made with every change of it.
+//! give back, and an image of a block is made with every change of it.
 
 use std::cell::RefCell;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -20,6 +20,7 @@ pub struct Buf(Box<[Sector]>);
 const KEPT_SECTORS: usize = 8;
 /// Pieces that a thread keeps.
 const KEPT: usize = 64;
+
 thread_local! {
     static KEPT_HERE: RefCell<Vec<Box<[Sector]>>> = const { RefCell::new(Vec::new()) };
 }

@@ -156,13 +156,17 @@ impl<'a> LogWindow<'a> {
     /// # Errors
     /// The device failed at this very block; or the block lies outside the log (corrupt).
     pub fn block(&mut self, n: LogBlock) -> Result<&[u8], Error> {
-        if self.find(&self.pieces, n).or_else(|| self.find(&self.before, n)).is_none() {
+        if self.find(n).is_none() {
             self.load(n)?;
         }
-        Ok(self.find(&self.pieces, n).or_else(|| self.find(&self.before, n)).expect("just loaded"))
+        Ok(self.find(n).expect("just loaded"))
     }
 
-    fn find<'p>(&self, pieces: &'p Pieces, n: LogBlock) -> Option<&'p [u8]> {
+    fn find(&self, n: LogBlock) -> Option<&[u8]> {
+        self.find_in(&self.pieces, n).or_else(|| self.find_in(&self.before, n))
+    }
+
+    fn find_in<'p>(&self, pieces: &'p Pieces, n: LogBlock) -> Option<&'p [u8]> {
         let i = pieces.partition_point(|(r, _)| r.log <= n).checked_sub(1)?;
         let (run, bytes) = &pieces[i];
         let skip = n.0 - run.log.0;

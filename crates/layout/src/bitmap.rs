@@ -147,14 +147,11 @@ impl<'a> Free<'a> {
     /// The first run of at least `want` bits at or after `from`, then from the start; if there is none, the longest.
     #[must_use]
     pub fn find(&self, from: u32, want: u32) -> Option<FreeRun> {
-        let behind = self.find_between(from, self.end, want);
+        let behind = self.find_behind(from, want);
         if behind.is_some_and(|run| run.len >= want) {
             return behind;
         }
         let before = self.find_between(0, self.next_used(from), want);
-        if before.is_some_and(|run| run.len >= want) || behind.is_none() {
-            return before;
-        }
         behind.into_iter().chain(before).reduce(|a, b| if a.len < b.len { b } else { a })
     }
 
