@@ -13,7 +13,9 @@ study() {
 		fileserver) "$LAB" fileserver --seconds "$(full && echo 60 || echo 20)" ;;
 		isolation)
 			"$LAB" isolation --device ssd --rate 200 --seconds "$(full && echo 60 || echo 10)"
-			"$LAB" isolation --device hdd7200 --rate 50 --seconds "$(full && echo 60 || echo 10)" ;;
+			"$LAB" isolation --device hdd7200 --rate 50 --seconds "$(full && echo 60 || echo 10)"
+			[ "$(id -u)" = 0 ] || { say "skipped isolation on mounts: needs root"; return; }
+			"$LAB" isolation --device ssd --mounter kernel:data=ordered --mounter quire ;;
 		joj)
 			if full; then "$LAB" sqlite --virtual --device intel311 --device emmc --figure4
 			else "$LAB" sqlite --virtual --device intel311 --device emmc --rounds 1 --small 2000 --figure4; fi ;;

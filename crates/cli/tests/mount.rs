@@ -7,7 +7,9 @@ use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn work(dir: &std::path::Path) {
     fs::create_dir(dir.join("a")).unwrap();
@@ -202,6 +204,38 @@ fn ioctls_and_attributes_beyond_posix() {
         fs::write(m.path("d/inherits"), "").unwrap();
         assert!(ok(tool("getfacl").arg("-n").arg(m.path("d/inherits"))).contains("user:77:r--"));
     }
+    m.unmount();
+    place.check();
+}
+
+/// The kernel may hold back much of a file, so that a stream is fast, but little while somebody commits again and again.
+#[test]
+fn the_kernel_holds_back_little_while_commits_come_often() {
+    let name = "the_kernel_holds_back_little_while_commits_come_often";
+    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    let dev = fs::metadata(m.dir()).unwrap().dev();
+    let bdi = PathBuf::from(format!("/sys/class/bdi/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
+    if !bdi.join("max_bytes").exists() && skip(name, "a kernel before 6.2") {
+        return;
+    }
+    let is_strict = || fs::read_to_string(bdi.join("strict_limit")).unwrap().trim() == "1";
+    assert!(!is_strict());
+    let mut f = fs::File::create(m.path("f")).unwrap();
+    let mut append = |pause| {
+        std::thread::sleep(pause);
+        f.write_all(b"once more").unwrap();
+        f.sync_all().unwrap();
+        is_strict()
+    };
+    // Now and then is not often.
+    assert!(!(0..3).any(|_| append(Duration::from_millis(400))));
+    wait_until("little to be held back", || append(Duration::from_millis(5)));
+    wait_until("much to be held back", || fs::write(m.path("g"), "no commit").is_ok() && !is_strict());
+    drop(f);
     m.unmount();
     place.check();
 }

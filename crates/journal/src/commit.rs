@@ -29,6 +29,7 @@ impl Journal {
     pub(crate) fn commit_running(&self) -> Result<Option<Tid>, Error> {
         let begun = self.config.clock.monotonic();
         let Some(txn) = self.close_running() else { return Ok(None) };
+        lock(&self.commit).writing = true;
         let log_blocks = match (&self.log, self.config.style) {
             (Some(log), Style::Jbd2) => self.write_to_log(log, &txn)?,
             (Some(log), Style::Quire { records, commit }) => self.write_run(log, &txn, records, commit)?,

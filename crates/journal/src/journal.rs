@@ -49,6 +49,8 @@ pub struct Loaded {
 pub(crate) struct CommitState {
     /// Some caller is committing now.
     leader: bool,
+    /// It has closed its transaction, and waits for the device only.
+    pub writing: bool,
     /// The newest durable transaction.
     pub durable: Tid,
     /// While a checkpoint writes home: the newest transaction that was durable when it began. What was freed
@@ -120,7 +122,13 @@ impl Journal {
             core: Mutex::new(core),
             released: Condvar::new(),
             unchosen: Condvar::new(),
-            commit: Mutex::new(CommitState { leader: false, durable, checkpoint_floor: None, failed: None }),
+            commit: Mutex::new(CommitState {
+                leader: false,
+                writing: false,
+                durable,
+                checkpoint_floor: None,
+                failed: None,
+            }),
             committed: Condvar::new(),
             checkpointing: Mutex::new(()),
             gate,
@@ -266,7 +274,7 @@ impl Journal {
         lock(&self.core).chosen = false;
         self.unchosen.notify_all();
         let mut s = lock(&self.commit);
-        s.leader = false;
+        (s.leader, s.writing) = (false, false);
         match &result {
             Ok(Some(tid)) => s.durable = *tid,
             Ok(None) => {}
@@ -281,6 +289,16 @@ impl Journal {
         }
         self.committed.notify_all();
         result.map(drop)
+    }
+
+    /// Returns when the commit is over that is being written now, if one is: for who gives the device much to do that nobody waits for.
+    /// It does not wait for handles and holds, as [`Journal::commit`] does, nor for a second commit.
+    pub fn let_commit_pass(&self) {
+        let mut s = lock(&self.commit);
+        let before = s.durable;
+        while s.writing && s.durable == before {
+            s = wait(&self.committed, s);
+        }
     }
 
     /// Nothing may change any more; the log's superblock remembers why.

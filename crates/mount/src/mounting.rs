@@ -242,22 +242,6 @@ impl DetachError {
     }
 }
 
-/// What root may tune once the mount answers: a FUSE mount's readahead and its share of dirty memory are small by default.
-/// Nothing depends on it.
-pub(crate) fn tune(dir: &Path) {
-    let Ok(stat) = rustix::fs::stat(dir) else { return };
-    let number = format!("/sys/class/bdi/{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    // A block device's mount has one besides the device's own.
-    let bdi = [format!("{number}-fuseblk"), number.clone()].into_iter().find(|p| Path::new(p).exists());
-    let bdi = bdi.unwrap_or(number);
-    for (file, value) in [("read_ahead_kb", "3072"), ("strict_limit", "0"), ("max_ratio", "100")] {
-        let path = format!("{bdi}/{file}");
-        if let Err(e) = std::fs::write(&path, value) {
-            tracing::debug!("{path}: {e}");
-        }
-    }
-}
-
 /// The path in a form that `/proc/mounts` and messages can have.
 pub(crate) fn printable(path: &Path) -> String {
     String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()

@@ -6,6 +6,7 @@
 //! ```
 //! Guarantees: [`run`] returns `Ok` only when the image is clean; SIGTERM, SIGINT and SIGHUP end the mount as an unmount does.
 
+use crate::bdi::Bdi;
 use crate::control::About;
 use crate::daemon;
 use crate::halt_poll::HaltPoll;
@@ -407,10 +408,11 @@ impl Live {
     fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
         let background = self.server.volume.spawn_background();
         let halt_poll = if self.no_halt_poll { HaltPoll::default() } else { HaltPoll::open() };
-        self.session.spawn(halt_poll)?;
+        let bdi = Arc::new(Bdi::default());
+        self.session.spawn(halt_poll, bdi.clone())?;
         let stopping = Arc::new(AtomicBool::new(false));
         self.stop_by_signal(stopping.clone())?;
-        mounting::tune(&self.dir);
+        bdi.found(&self.dir);
         tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
         ready();
         let ended = self.wait(&stopping);

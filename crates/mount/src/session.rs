@@ -6,6 +6,7 @@
 //! ```
 //! Which worker takes the next request is decided in [`crate::turns`].
 
+use crate::bdi::Bdi;
 use crate::channel::Channel;
 use crate::fail::Fail;
 use crate::halt_poll::HaltPoll;
@@ -102,9 +103,10 @@ impl Session {
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn spawn(&self, halt_poll: HaltPoll) -> std::io::Result<()> {
+    pub(crate) fn spawn(&self, halt_poll: HaltPoll, bdi: Arc<Bdi>) -> std::io::Result<()> {
         let shared = self.shared.clone();
-        let watch = move || shared.turns.watch(&halt_poll, || Worker::hire(&shared));
+        let tick = move |shared: &Shared| bdi.hold_back(shared.server.volume.commits_often());
+        let watch = move || shared.turns.watch(&halt_poll, || Worker::hire(&shared), || tick(&shared));
         thread::Builder::new().name("quire-turns".to_owned()).spawn(watch)?;
         self.shared.turns.begin();
         Worker::spawn(self.shared.clone())

@@ -206,8 +206,8 @@ impl Turns {
         }
     }
 
-    /// Makes hand-overs that were put off, and has idle CPUs poll while requests come, until the session is over.
-    pub(crate) fn watch(&self, halt_poll: &HaltPoll, hire: impl Fn() -> bool) {
+    /// Makes hand-overs that were put off, has idle CPUs poll and calls `tick` while requests come, until the session is over.
+    pub(crate) fn watch(&self, halt_poll: &HaltPoll, hire: impl Fn() -> bool, tick: impl Fn()) {
         let (mut idle, mut seen, mut received) = (0, 0, 0);
         while !lock(&self.pool).over {
             if idle >= IDLE_TICKS {
@@ -220,6 +220,7 @@ impl Turns {
                 idle = 0;
             }
             thread::sleep(TICK);
+            tick();
             let wait = self.put_off.load(Ordering::SeqCst);
             if wait != 0
                 && wait == seen
@@ -322,7 +323,7 @@ mod tests {
         assert!(told.try_recv().is_err() && turns.keeps(), "a short wait");
         let watcher = {
             let turns = turns.clone();
-            thread::spawn(move || turns.watch(&HaltPoll::default(), NOBODY))
+            thread::spawn(move || turns.watch(&HaltPoll::default(), NOBODY, || ()))
         };
         turns.received();
         turns.waits(NOBODY);

@@ -15,6 +15,7 @@ mod direct;
 mod fallocate;
 mod fsync;
 mod journaled;
+mod lane;
 mod pending;
 mod read;
 mod round;

@@ -27,8 +27,7 @@ use quire_device::sync::lock;
 use quire_device::{Epoch, Io, Mutant, Region};
 use quire_layout::inode::{Inode, Time};
 use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
-use std::collections::{BTreeSet, VecDeque};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 /// Files in one operation.
 const FILES: usize = 32;
@@ -38,9 +37,6 @@ const COST: usize = 256;
 const LOG_RUN: u32 = 64;
 /// Blocks in one device write.
 const RUN: usize = 256;
-/// What a piece of a round takes of the device's time, and how many are given to it at once: while one is being written, the next is there.
-const PIECE: Duration = Duration::from_millis(5);
-const UNDER_WAY: usize = 2;
 /// Rounds of at most so many pages leave them in memory, clean.
 const KEEP: usize = 8;
 
@@ -285,25 +281,7 @@ impl Volume {
         }
         let gate = self.inner.journal.gate();
         let _sweep = sweep.then(|| lock(&self.inner.files.sweep));
-        let begun = self.inner.clock.monotonic();
-        let of = |ios: &[(Io, Vec<usize>)]| ios.iter().map(|(io, _)| io.clone()).collect::<Vec<Io>>();
-        // One piece is run by its caller: there is nothing to submit meanwhile, and no thread has to wake for it.
-        let written: Vec<_> = match self.pieces(&writes.ios)[..] {
-            [ios] => vec![(gate.device().run(of(ios)), ios)],
-            ref pieces => {
-                let mut done = Vec::with_capacity(pieces.len());
-                let mut under_way = VecDeque::new();
-                for ios in pieces {
-                    if under_way.len() == UNDER_WAY {
-                        let (ticket, ios) = under_way.pop_front().expect("two");
-                        done.push((gate.device().wait(ticket), ios));
-                    }
-                    under_way.push_back((gate.device().submit(of(ios)), *ios));
-                }
-                done.extend(under_way.into_iter().map(|(ticket, ios)| (gate.device().wait(ticket), ios)));
-                done
-            }
-        };
+        let written = self.write_pieces(&writes.ios, sweep);
         let mut failed: Vec<(usize, Error)> = Vec::new();
         for (done, ios) in written {
             if done.is_err() {
@@ -315,8 +293,6 @@ impl Volume {
                 }
             }
         }
-        let took = self.inner.clock.monotonic().saturating_sub(begun);
-        self.inner.pace.wrote(writes.ios.iter().map(|(io, _)| io.range().1).sum(), took);
         let stamp = gate.stamp();
         let blocks = |pages: &[(FileBlock, Image)]| u32::try_from(pages.len()).expect("a round is smaller");
         self.inner.journal.written_in_place(runs.iter().map(|(b, _, pages)| (*b, blocks(pages))));
@@ -330,25 +306,6 @@ impl Volume {
         for (i, e) in failed {
             batch[i].error.get_or_insert(e);
         }
-    }
-
-    /// Writes in pieces of [`PIECE`] each, by what this device was seen to take; one write at least. What others ask of the device
-    /// meanwhile, such as a commit, waits for the pieces under way, and not for all of the round.
-    fn pieces<'a>(&self, ios: &'a [(Io, Vec<usize>)]) -> Vec<&'a [(Io, Vec<usize>)]> {
-        let (write, bandwidth) = (self.inner.pace.write(), self.inner.pace.bandwidth());
-        let cost = |io: &Io| write + Duration::from_nanos(io.range().1 * 1_000_000_000 / bandwidth);
-        let (mut pieces, mut first, mut took) = (Vec::new(), 0, Duration::ZERO);
-        for (n, (io, _)) in ios.iter().enumerate() {
-            took += cost(io);
-            if took >= PIECE {
-                pieces.push(&ios[first..=n]);
-                (first, took) = (n + 1, Duration::ZERO);
-            }
-        }
-        if first < ios.len() {
-            pieces.push(&ios[first..]);
-        }
-        pieces
     }
 
     /// Puts what was written into the running transaction; errors stay in what was taken.

@@ -8,6 +8,7 @@
 //! The table's lock is a leaf: taken with or without a file's lock, and nothing is waited for under it.
 
 use super::clean::CleanPages;
+use super::lane::Lane;
 use super::state::{File, FileState};
 use crate::error::Error;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
@@ -27,6 +28,7 @@ pub(crate) struct Files {
     round_ended: Condvar,
     /// Held by a sweep while it writes.
     pub(super) sweep: Mutex<()>,
+    pub(super) lane: Lane,
     /// Clean pages, for writes of less than a block.
     pub(super) clean: Mutex<CleanPages>,
     /// Most pages that are not clean.
@@ -65,6 +67,7 @@ impl Files {
             table: Mutex::new(Table::default()),
             round_ended: Condvar::new(),
             sweep: Mutex::new(()),
+            lane: Lane::default(),
             clean: Mutex::new(CleanPages::new(pages(cache_bytes / 16).max(16))),
             limit: pages(cache_bytes / 8 * 3).max(64),
         }

@@ -1,11 +1,14 @@
 //! Loads, commits and checkpoints that overlap, in orders that the device dictates.
 
 use crate::setup::{BS, Hooked, home, image, journal, put};
+use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, Io, MemDevice, Region};
 use quire_journal::Journal;
 use quire_layout::Tid;
 use quire_layout::jbd2::{BlockKind, Header};
+use std::sync::mpsc;
+use std::time::Duration;
 
 fn device() -> Arc<Hooked<MemDevice>> {
     Arc::new(Hooked::new(MemDevice::new(image(Tid(5)))))
@@ -161,6 +164,46 @@ fn commits_are_serial_j6() {
         }
     }
     assert!(order.len() > 80 && j.durable().next() == next);
+}
+
+/// Who lets a commit pass waits until it is written, and for nothing else: not for a commit that has yet to wait for a hold.
+#[test]
+fn a_commit_that_is_being_written_is_let_pass() {
+    let d = device();
+    let j = Arc::new(journal(d.clone(), 1 << 20));
+    j.let_commit_pass();
+    let (theirs, passed) = (j.clone(), Arc::new(AtomicBool::new(false)));
+    let (out, waiter) = (passed.clone(), Arc::new(Mutex::new(None)));
+    let slot = waiter.clone();
+    d.hook(move |io| {
+        if matches!(io, Io::Write { region: Region::Log, .. }) && lock(&slot).is_none() {
+            let (j, passed) = (theirs.clone(), out.clone());
+            *lock(&slot) = Some(thread::spawn(move || {
+                j.let_commit_pass();
+                passed.store(true, Ordering::SeqCst);
+            }));
+            thread::sleep(Duration::from_millis(50));
+            assert!(!out.load(Ordering::SeqCst), "it did not wait");
+        }
+    });
+    let tid = put(&j, home(0), 1);
+    let hold = j.hold();
+    let commits = {
+        let j = j.clone();
+        thread::spawn(move || j.commit(tid).unwrap())
+    };
+    thread::sleep(Duration::from_millis(50));
+    let (done, is_done) = mpsc::channel();
+    let other = j.clone();
+    thread::spawn(move || {
+        other.let_commit_pass();
+        done.send(()).ok();
+    });
+    is_done.recv_timeout(Duration::from_secs(10)).expect("it does not wait for a hold");
+    drop(hold);
+    commits.join().unwrap();
+    lock(&waiter).take().expect("the log was written").join().unwrap();
+    assert!(passed.load(Ordering::SeqCst));
 }
 
 /// A block that the running transaction only forgets takes no room in it: a handle of many such fits.

@@ -6,6 +6,7 @@ mod crash;
 mod direct;
 mod errors;
 mod journal_flag;
+mod lane;
 mod model;
 mod nvram;
 mod reserve;

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use quire_device::Buf;
 use rustix::fs::OFlags;
 
+use super::super::claims::{self, Claim};
 use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Work, print_head, print_row};
 use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
@@ -18,11 +19,11 @@ use crate::rng::{Rng, content};
 use crate::served::{Kind, Looped};
 use crate::stats::Spread;
 
-/// Runs it on mounts and prints.
+/// Runs it on mounts and prints; returns how many claims are not held.
 ///
 /// # Errors
 /// Not root; a file system failed.
-pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Result<()> {
+pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Result<usize> {
     let dir = tempfile::Builder::new().prefix("quire-isolation-").tempdir_in(dir)?;
     let disk = Looped::new(kind, (FS_MIB + RAW_MIB) << 20, dir.path())?;
     println!(
@@ -31,15 +32,19 @@ pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Resul
         work.time.as_secs()
     );
     print_head("mount");
+    let mut claims = Vec::new();
     for mounter in mounters {
         if let Some(why) = mounter.unavailable() {
             println!("skipped {mounter}: {why}");
             continue;
         }
         let run = |into| run(mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string());
-        print_row(mounter, work, run)?;
+        let ratio = print_row(mounter, work, run)?;
+        if mounter.to_string() == "quire" {
+            claims.push(Claim::at_most(format!("{kind}: p99 of a mount, stream into files / raw"), ratio, 2.0));
+        }
     }
-    Ok(())
+    Ok(claims::print("isolation on mounts", &claims))
 }
 
 fn run(mounter: &Mounter, disk: &Looped, into: Into, work: Work, dir: &Path) -> Result<Outcome> {

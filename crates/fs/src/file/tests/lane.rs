@@ -1,0 +1,65 @@
+//! What nobody waits for in particular, beside commits that somebody waits for.
+
+use super::{Bench, file, options};
+use crate::file::WriteFlags;
+use crate::options::Route;
+use crate::testing::mke2fs;
+use crate::{Devices, Options, Volume};
+use quire_device::sync::Arc;
+use quire_device::{Clock, MemDevice, Region, VirtualClock};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn while_commits_come_often_little_is_under_way() {
+    let clock = Arc::new(VirtualClock::default());
+    let device = Arc::new(MemDevice::new(mke2fs("32M", &["-t", "ext4"])));
+    let v = Volume::open(Devices::one(device), clock.clone(), Options::default()).expect("mount");
+    // A usual SSD is assumed: 1.6 MB in 4 ms.
+    let both = |v: &Volume| {
+        let first = v.try_lane(MIB).expect("it is alone");
+        let second = v.try_lane(MIB);
+        let admitted = second.is_some();
+        second.into_iter().chain([first]).for_each(|e| v.leave_lane(e));
+        admitted
+    };
+    assert!(!v.commits_often() && both(&v), "nobody commits");
+    for _ in 0..3 {
+        v.note_commit();
+        clock.sleep(Duration::from_millis(300));
+        assert!(!v.commits_often() && both(&v), "now and then somebody does");
+    }
+    v.note_commit();
+    assert!(v.commits_often() && !both(&v), "four times within a second");
+    let large = v.try_lane(64 * MIB).expect("what is alone goes, however large it is");
+    v.leave_lane(large);
+    clock.sleep(Duration::from_millis(100));
+    assert!(!v.commits_often() && both(&v), "the first was a second ago");
+}
+
+/// The pieces of one round fill the lane: it goes on when its own are complete.
+#[test]
+fn a_long_round_does_not_wait_for_itself() {
+    let b = Bench::new(
+        "64M",
+        &["-t", "ext4", "-b", "4096"],
+        1,
+        Options { direct_bytes: usize::MAX, ..options(Route::Ordered) },
+    );
+    let data = vec![7; 12 * usize::try_from(MIB).unwrap()];
+    let before = b.device.snapshot();
+    let (done, is_done) = mpsc::channel();
+    let v = b.volume.clone();
+    std::thread::spawn(move || {
+        (0..4).for_each(|_| v.note_commit());
+        v.write(file(0), 0, &data, WriteFlags::default()).expect("write");
+        v.fsync(file(0), false).expect("fsync");
+        done.send(v.commits_often()).ok();
+    });
+    assert!(is_done.recv_timeout(Duration::from_secs(60)).expect("it ends"), "all within a second");
+    let did = b.device.snapshot().since(&before);
+    assert_eq!(did.region(Region::Data).writes.bytes, 12 * MIB);
+    b.check();
+}
