@@ -25,8 +25,8 @@ pub(crate) struct Ticks {
 }
 
 impl Volume {
-    /// One piece of background work: writes back the oldest data if it is as old as the commit interval or takes half
-    /// of what may be dirty, commits what has been open for that long, checkpoints if the log asks for it, or discards what was
+    /// One piece of background work: writes back the oldest data if it is as old as the commit interval or much,
+    /// commits what has been open for that long, checkpoints if the log asks for it, or discards what was
     /// freed. What is unlinked and unused is freed in any case.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Volume {
         let freed = self.free_doomed();
         let (files, interval) = (&self.inner.files, self.inner.options.commit_interval);
         let now = self.inner.clock.monotonic();
-        let much = files.pages() > files.limit / 2 && self.write_back_oldest(u64::MAX, Duration::MAX);
+        let much = self.is_much_pending() && self.write_back_oldest(u64::MAX, Duration::MAX);
         let old = now.checked_sub(interval).filter(|_| !much);
         let wrote = much || old.is_some_and(|old| self.write_back_oldest(u64::MAX, old));
         // Not only when nothing is left to write back: writers may see to it that something always is.

@@ -49,6 +49,10 @@ impl Volume {
         if len < self.inner.options.direct_bytes || flags.append || !whole(r.at) || !whole(len as u64) {
             return Ok(None);
         }
+        // While commits come often, what the kernel sends of a stream waits for its turn in pages: what comes behind it does not.
+        if flags.from_cache && self.commits_often() {
+            return Ok(None);
+        }
         let (Some(first), Some(last)) = (bs.file_block(r.at), bs.file_block(r.at + len as u64 - 1)) else {
             return Ok(None);
         };

@@ -117,20 +117,14 @@ impl Volume {
 
     /// One round over the oldest files queued before `mark` and by `since`. False if nobody had anything to take.
     pub(super) fn write_back_oldest(&self, mark: u64, since: Duration) -> bool {
-        let files = &self.inner.files;
         let _round = self.begin_round();
-        let mut room = self.round_pages();
-        let mut taken: Vec<(FileRef<'_>, Taken)> = Vec::new();
-        for file in files.oldest(ROUND_FILES, mark, since) {
-            if room == 0 {
-                break;
-            }
-            let Some(mut s) = file.try_round() else { continue };
-            let Some(t) = self.take(file.ino, &mut s, FileBlock(0), room, true) else { continue };
-            File::begin_round(&mut s);
-            drop(s);
-            room = room.saturating_sub(t.pages());
-            taken.push((file, t));
+        let is_for_room = since == Duration::MAX && mark == u64::MAX;
+        let mut taken = Vec::new();
+        if is_for_room && self.commits_often() {
+            taken = self.take_oldest(mark, since, self.little());
+        }
+        if taken.is_empty() {
+            taken = self.take_oldest(mark, since, 0);
         }
         if taken.is_empty() {
             return false;
@@ -146,14 +140,44 @@ impl Volume {
         true
     }
 
+    /// Takes what a round has room for of the oldest files that have more than so many pages. Where somebody commits again and again, a
+    /// file with few pages is about to be synced: that would have to wait for the round.
+    fn take_oldest(&self, mark: u64, since: Duration, more_than: usize) -> Vec<(FileRef<'_>, Taken)> {
+        let mut room = self.round_pages();
+        let mut taken = Vec::new();
+        for file in self.inner.files.oldest(ROUND_FILES, mark, since) {
+            if room == 0 {
+                break;
+            }
+            let Some(mut s) = file.try_round().filter(|s| more_than == 0 || s.pages() > more_than) else { continue };
+            let Some(t) = self.take(file.ino, &mut s, FileBlock(0), room, true) else { continue };
+            File::begin_round(&mut s);
+            drop(s);
+            room = room.saturating_sub(t.pages());
+            taken.push((file, t));
+        }
+        taken
+    }
+
+    /// Pages of a file that has little.
+    fn little(&self) -> usize {
+        self.inner.files.limit / LITTLE
+    }
+
+    /// Half of the pages that may be dirty are, or an eighth while commits come often: then there is room for what comes in heaps.
+    pub(super) fn is_much_pending(&self) -> bool {
+        let (pages, limit) = (self.inner.files.pages(), self.inner.files.limit);
+        pages > limit / 2 || (pages > limit / 8 && self.commits_often())
+    }
+
     /// Makes a writer wait, or rather work, while too many pages are not clean (F5), and wakes the background to help. Who has written
     /// little does not wait for those who have written much: an eighth is kept for them.
     pub(super) fn throttle(&self, ino: Ino) {
         let files = &self.inner.files;
-        if files.pages() > files.limit && !files.any_round() {
+        if self.is_much_pending() && !files.any_round() {
             self.inner.journal.wake();
         }
-        let has_little = || files.find(ino).is_none_or(|file| file.lock().pages() <= files.limit / LITTLE);
+        let has_little = || files.find(ino).is_none_or(|file| file.lock().pages() <= self.little());
         while files.pages() > files.limit {
             if files.pages() <= files.limit + files.limit / KEPT && has_little() {
                 return;

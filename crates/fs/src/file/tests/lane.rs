@@ -1,7 +1,7 @@
 //! What nobody waits for in particular, beside commits that somebody waits for.
 
 use super::{Bench, file, options};
-use crate::file::WriteFlags;
+use crate::file::{Step, WriteFlags};
 use crate::options::Route;
 use crate::testing::mke2fs;
 use crate::{Devices, Options, Volume};
@@ -37,6 +37,28 @@ fn while_commits_come_often_little_is_under_way() {
     v.leave_lane(large);
     clock.sleep(Duration::from_millis(100));
     assert!(!v.commits_often() && both(&v), "the first was a second ago");
+}
+
+/// A stream waits in memory, and its write-back begins early; who syncs a little does not wait for that round.
+#[test]
+fn while_commits_come_often_rounds_leave_small_files_alone() {
+    let o = Options { direct_bytes: 64 << 10, auto_threshold: Some(4096), ..options(Route::Auto) };
+    let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 3, o);
+    let cached = WriteFlags { from_cache: true, ..WriteFlags::default() };
+    let stream = vec![1; 4 << 20];
+    let written = |f: &dyn Fn()| b.counted(f).region(Region::Data).writes.bytes;
+    let writes = |n| b.volume.write(file(n), 0, &stream, cached).map(drop).expect("write");
+    assert_eq!(written(&|| writes(0)), 4 * MIB, "nobody commits");
+    (0..4).for_each(|_| b.volume.note_commit());
+    b.volume.write(file(1), 0, &[2; 8192], cached).expect("write");
+    assert_eq!(written(&|| writes(2)), 0);
+    assert_eq!(
+        written(&|| assert_eq!(b.volume.step().expect("step"), Step::Did)),
+        4 * MIB,
+        "an eighth of what may be dirty is"
+    );
+    assert_eq!(written(&|| b.volume.fsync(file(1), false).expect("fsync")), 8192);
+    b.check();
 }
 
 /// The pieces of one round fill the lane: it goes on when its own are complete.
