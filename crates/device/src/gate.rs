@@ -12,7 +12,8 @@
 //! ```
 
 use crate::io::{BlockDevice, DeviceError, Io};
-use crate::sync::{Arc, Condvar, Mutex, lock, wait};
+use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
+use std::time::Duration;
 
 /// When a write completed, in flushes started so far.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -65,6 +66,18 @@ impl FlushGate {
     /// As [`FlushGate::ensure`].
     pub fn flush(&self) -> Result<(), DeviceError> {
         self.ensure(self.stamp())
+    }
+
+    /// Waits until a flush that others need has made durable what was stamped `e`: one that is under way, or has begun within so long. Starts none.
+    pub fn await_others(&self, e: Epoch, patience: Duration) {
+        let mut s = lock(&self.state);
+        // The one under way may have begun before; then it is the next.
+        for _ in 0..2 {
+            if s.durable > e.0 || s.failed.is_some() {
+                return;
+            }
+            s = wait_timeout(&self.changed, s, patience);
+        }
     }
 
     /// Returns when what was stamped `e` is durable; flushes only if no flush that counts has returned.

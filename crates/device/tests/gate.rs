@@ -7,6 +7,7 @@ use quire_device::{
 };
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// A device whose flushes wait until they are let go.
 struct Held {
@@ -27,7 +28,7 @@ impl Held {
 
     fn wait_started(&self, n: u64) {
         let state = self.state.lock().unwrap();
-        let patience = std::time::Duration::from_secs(20);
+        let patience = Duration::from_secs(20);
         let late = self.changed.wait_timeout_while(state, patience, |s| s.0 < n).unwrap().1;
         assert!(!late.timed_out(), "flush {n} never started");
     }
@@ -85,6 +86,38 @@ fn all_who_come_during_a_flush_share_the_next_one() {
     dev.let_go(u64::MAX);
     others.into_iter().for_each(|t| t.join().unwrap().unwrap());
     assert!(gate.is_durable(stamps[9]));
+    assert_eq!(dev.started(), 2);
+}
+
+#[test]
+fn who_can_wait_starts_no_flush() {
+    let dev = Arc::new(Held::new());
+    let gate = Arc::new(FlushGate::new(dev.clone()));
+    gate.await_others(gate.stamp(), Duration::from_millis(1));
+    assert_eq!(dev.started(), 0, "nobody needs one");
+    let flush = |gate: &Arc<FlushGate>| {
+        let gate = Arc::clone(gate);
+        thread::spawn(move || gate.flush())
+    };
+    let first = flush(&gate);
+    dev.wait_started(1);
+    // It may have begun too early.
+    let stamp = gate.stamp();
+    let waits = thread::spawn({
+        let gate = Arc::clone(&gate);
+        move || {
+            gate.await_others(stamp, Duration::from_secs(60));
+            gate.is_durable(stamp)
+        }
+    });
+    let second = flush(&gate);
+    // Both wait by now, or the test shows less.
+    thread::sleep(Duration::from_millis(50));
+    dev.let_go(1);
+    dev.wait_started(2);
+    dev.let_go(2);
+    assert!(waits.join().unwrap());
+    [first, second].into_iter().for_each(|t| t.join().unwrap().unwrap());
     assert_eq!(dev.started(), 2);
 }
 

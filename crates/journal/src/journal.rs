@@ -12,12 +12,13 @@ use crate::error::Error;
 use crate::handle::Handle;
 use crate::log::Log;
 use crate::stats::Counters;
-use crate::style::{Records, Style};
+use crate::style::{CommitBy, Records, Style};
 use quire_cache::Image;
 use quire_device::sync::thread::ThreadId;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
-use quire_device::{Buf, Clock, FlushGate, Io, Mutant, Region};
+use quire_device::{Buf, Clock, Epoch, FlushGate, Io, Mutant, Region};
 use quire_layout::{BlockNo, BlockSize, Tid};
+use std::time::Duration;
 
 /// How a journal works.
 #[derive(Clone)]
@@ -298,6 +299,19 @@ impl Journal {
         let before = s.durable;
         while s.writing && s.durable == before {
             s = wait(&self.committed, s);
+        }
+    }
+
+    /// For data written in place that a transaction is going to name: waits for it to become durable where a commit that names it would have to
+    /// flush it first (Q5). The flush of the next commit does, if one begins within so long; where commits leave this device alone, one is begun.
+    pub fn await_flush(&self, stamp: Epoch, patience: Duration) {
+        match (&self.log, self.config.style) {
+            (None, _) | (_, Style::Jbd2 | Style::Quire { commit: CommitBy::Barrier, .. }) => {}
+            (Some(log), Style::Quire { .. }) if Arc::ptr_eq(&self.gate, &log.gate) => {
+                self.gate.await_others(stamp, patience);
+            }
+            // A failure meets the commit.
+            _ => drop(self.gate.ensure(stamp)),
         }
     }
 

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What it may hold back while commits come often; it begins to write at half.
-const LITTLE: &str = "8388608";
+/// What it may hold back otherwise. Before Linux 6.2 there is no `strict_limit`.
+const MUCH: &[(&str, &str)] = &[("max_ratio", "100"), ("strict_limit", "0")];
+/// What it may hold back while commits come often, 8 MiB; it begins to write at half. Linux 6.2 and later: a share of all memory would be coarse.
+const LITTLE: &[(&str, &str)] = &[("max_bytes", "8388608"), ("strict_limit", "1")];
 
 /// A mount's entry, from when it is known.
 #[derive(Default)]
@@ -37,13 +39,9 @@ impl Bdi {
         }
         let Some(entry) = self.entry.get() else { return };
         self.little.store(little, Ordering::Relaxed);
-        set(entry, if little { FEW } else { MUCH });
+        set(entry, if little { LITTLE } else { MUCH });
     }
 }
-
-const MUCH: &[(&str, &str)] = &[("strict_limit", "0"), ("max_ratio", "100")];
-/// Linux 6.2 and later; a share of all memory would be coarse.
-const FEW: &[(&str, &str)] = &[("max_bytes", LITTLE), ("strict_limit", "1")];
 
 /// A block device's mount has an entry besides the device's own.
 fn entry_of(stat: &Stat) -> Option<PathBuf> {

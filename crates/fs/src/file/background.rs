@@ -32,6 +32,10 @@ impl Volume {
     /// # Errors
     /// A commit or checkpoint failed. Errors of write-back stay with their files.
     pub fn step(&self) -> Result<Step> {
+        self.step_with(Duration::ZERO)
+    }
+
+    fn step_with(&self, patience: Duration) -> Result<Step> {
         if self.inner.check_writable().is_err() {
             return Ok(Step::Idle(self.inner.options.commit_interval));
         }
@@ -39,9 +43,9 @@ impl Volume {
         let freed = self.free_doomed();
         let (files, interval) = (&self.inner.files, self.inner.options.commit_interval);
         let now = self.inner.clock.monotonic();
-        let much = self.is_much_pending() && self.write_back_oldest(u64::MAX, Duration::MAX);
+        let much = self.is_much_pending() && self.write_back_oldest(u64::MAX, Duration::MAX, patience);
         let old = now.checked_sub(interval).filter(|_| !much);
-        let wrote = much || old.is_some_and(|old| self.write_back_oldest(u64::MAX, old));
+        let wrote = much || old.is_some_and(|old| self.write_back_oldest(u64::MAX, old, patience));
         // Not only when nothing is left to write back: writers may see to it that something always is.
         if self.commit_due(now)? || self.inner.journal.checkpoint_step()? || wrote {
             return Ok(Step::Did);
@@ -95,7 +99,7 @@ impl Volume {
             }
         });
         loop {
-            let idle = match self.step() {
+            let idle = match self.step_with(PATIENCE) {
                 Ok(Step::Did) => Duration::ZERO,
                 // What is due may be with somebody: it is looked for again a little later.
                 Ok(Step::Idle(d)) => d.max(BREATH),
@@ -129,6 +133,8 @@ impl Stop {
     }
 }
 
+/// How long a round of a thread that has nothing else to do waits for a flush of others.
+const PATIENCE: Duration = Duration::from_millis(10);
 /// Shortest pause of a thread that found nothing to do.
 const BREATH: Duration = Duration::from_millis(1);
 /// Longest pause of the thread: how late it may notice what it is not woken for.

@@ -23,9 +23,6 @@ use quire_device::Region;
 use quire_device::sync::{Arc, lock};
 use quire_layout::Ino;
 
-/// Requests of more bytes are parts of something that is longer.
-const STREAM: usize = 512 << 10;
-
 /// Where the blocks of a request go.
 struct Plan {
     pieces: Vec<Piece>,
@@ -56,9 +53,7 @@ impl Volume {
         let (Some(first), Some(last)) = (bs.file_block(r.at), bs.file_block(r.at + len as u64 - 1)) else {
             return Ok(None);
         };
-        // Less may ride in the commit of an fsync that follows; of a stream, none will.
-        let rides = self.inner.ride_blocks().min(STREAM / bs.bytes());
-        if last.plus(1).0 - first.0 <= u32::try_from(rides).unwrap_or(u32::MAX) {
+        if last.plus(1).0 - first.0 <= u32::try_from(self.inner.ride_blocks()).unwrap_or(u32::MAX) {
             return Ok(None);
         }
         // Some pages would keep a whole stream of requests from going this way. What fails is told to an fsync.
@@ -86,26 +81,21 @@ impl Volume {
         }
         drop(s);
         let sync = plan.sync;
-        self.transfer_direct(file.ino, r, plan, flags.from_cache)?;
+        self.transfer_direct(file.ino, r, plan)?;
         drop((registered, round));
         Ok(Some((len, sync)))
     }
 
-    /// Data, then what names it. Nobody waits for one request from the kernel's cache in particular.
-    fn transfer_direct(&self, ino: Ino, r: Request<'_>, plan: Plan, from_cache: bool) -> Result<()> {
+    /// Data, then what names it.
+    fn transfer_direct(&self, ino: Ino, r: Request<'_>, plan: Plan) -> Result<()> {
         let bs = self.inner.sb.block_size();
         let gate = self.inner.journal.gate();
-        let bytes = r.data.len() as u64;
-        let entered = from_cache.then(|| self.enter_lane(bytes));
         let begun = self.inner.clock.monotonic();
         let written = plan.pieces.iter().try_for_each(|p| {
             let data = &r.data[p.first * bs.bytes()..(p.first + p.len) * bs.bytes()];
             gate.device().write_from(bs.offset(p.to.start()), data, Region::Data)
         });
-        match entered {
-            Some(entered) => self.leave_lane(entered),
-            None => self.inner.pace.wrote(bytes, self.inner.clock.monotonic().saturating_sub(begun)),
-        }
+        self.inner.pace.wrote(r.data.len() as u64, self.inner.clock.monotonic().saturating_sub(begun));
         self.inner.journal.written_in_place(plan.pieces.iter().map(|p| (p.to.start(), p.blocks())));
         let stamp = gate.stamp();
         self.inner.files.written(ino, stamp, gate);

@@ -28,12 +28,15 @@ impl Volume {
         self.check_file_error(ino)?;
         let journal = &self.inner.journal;
         let changed = lock(&self.inner.state).changes.last(ino, datasync);
-        if let Some(tid) = changed.filter(|_| !Mutant::FsyncEarly.is_on()) {
+        let changed = changed.filter(|_| !Mutant::FsyncEarly.is_on());
+        if let Some(tid) = changed {
             self.note_commit();
             journal.commit(tid).map_err(Error::from).inspect_err(|e| self.note_error(e))?;
         }
         if let Some(stamp) = self.inner.files.unflushed(ino).filter(|_| !Mutant::CompletionIsDurable.is_on()) {
-            self.note_commit();
+            if changed.is_none() {
+                self.note_commit();
+            }
             let flushed = journal.gate().ensure(stamp).map_err(Error::from);
             flushed.inspect_err(|e| self.data_failed(ino, e))?;
             self.inner.files.flushed(ino, stamp);

@@ -1,4 +1,4 @@
-//! The way to the device for what nobody waits for in particular: the pieces of long rounds, and large requests from the kernel's cache.
+//! The way to the device for what nobody waits for in particular: the pieces of long rounds.
 //!
 //! ```text
 //! enter ─> room beside what is under way? ─> is a commit being written? it goes first ─> device ─> leave

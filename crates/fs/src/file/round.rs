@@ -28,6 +28,7 @@ use quire_device::{Epoch, Io, Mutant, Region};
 use quire_layout::inode::{Inode, Time};
 use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Files in one operation.
 const FILES: usize = 32;
@@ -189,16 +190,29 @@ impl Volume {
     }
 
     /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken. Sweeps, which nobody waits for in
-    /// particular, come one after the other: pieces of two would only send a disk's head back and forth.
-    pub(super) fn transfer_and_record(&self, batch: &mut [Taken], sweep: bool) {
+    /// particular, come one after the other: pieces of two would only send a disk's head back and forth. They say how long they can wait for
+    /// a flush of others.
+    pub(super) fn transfer_and_record(&self, batch: &mut [Taken], sweep: Option<Duration>) {
         batch.chunks_mut(FILES).for_each(|group| self.plan(group));
         if Mutant::SizeBeforeData.is_on() {
             batch.chunks_mut(FILES).for_each(|group| self.record(group));
             self.commit_all().ok();
-            return self.transfer(batch, sweep);
+            return self.transfer(batch, sweep.is_some());
         }
-        self.transfer(batch, sweep);
+        self.transfer(batch, sweep.is_some());
+        if let Some(patience) = sweep.filter(|p| !p.is_zero()) {
+            self.await_flush(batch, patience);
+        }
         batch.chunks_mut(FILES).for_each(|group| self.record(group));
+    }
+
+    /// Waits for a commit of others to make durable, with its own flush, what was written: if the next one named it, it would take a flush
+    /// more, before it is written (Q5).
+    fn await_flush(&self, batch: &[Taken], patience: Duration) {
+        let named = batch.iter().filter(|t| t.needs_record());
+        if let Some(stamp) = named.filter_map(|t| t.written).max() {
+            self.inner.journal.await_flush(stamp, patience);
+        }
     }
 
     /// The round is over for this file: unchanged pages are clean.

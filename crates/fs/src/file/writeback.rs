@@ -44,7 +44,7 @@ impl Volume {
             File::begin_round(&mut s);
             drop(s);
             let mut batch = [t.ride(ride)];
-            self.transfer_and_record(&mut batch, false);
+            self.transfer_and_record(&mut batch, None);
             let [t] = batch;
             let mut s = file.lock();
             result = result.and(self.finish(&mut s, t));
@@ -72,7 +72,7 @@ impl Volume {
         let _round = self.begin_round();
         while let Some(t) = self.take(ino, s, FileBlock(0), self.round_pages(), true) {
             let mut batch = [t.ride(self.inner.ride_blocks())];
-            self.transfer_and_record(&mut batch, false);
+            self.transfer_and_record(&mut batch, None);
             let [t] = batch;
             // On a volume that is read-only now the size stays pending: no end in trying.
             self.finish(s, t)?;
@@ -115,22 +115,25 @@ impl Volume {
         done.map(|(value, _)| value)
     }
 
-    /// One round over the oldest files queued before `mark` and by `since`. False if nobody had anything to take.
-    pub(super) fn write_back_oldest(&self, mark: u64, since: Duration) -> bool {
+    /// One round over the oldest files queued before `mark` and by `since`. False if nobody had anything to take. While commits come often,
+    /// a round for room waits for so long for the flush of one.
+    pub(super) fn write_back_oldest(&self, mark: u64, since: Duration, patience: Duration) -> bool {
         let _round = self.begin_round();
         let is_for_room = since == Duration::MAX && mark == u64::MAX;
-        let mut taken = Vec::new();
+        let (mut taken, mut patience) = (Vec::new(), patience);
         if is_for_room && self.commits_often() {
             taken = self.take_oldest(mark, since, self.little());
         }
         if taken.is_empty() {
+            // Somebody may be about to sync one of these.
+            patience = Duration::ZERO;
             taken = self.take_oldest(mark, since, 0);
         }
         if taken.is_empty() {
             return false;
         }
         let (users, mut batch): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
-        self.transfer_and_record(&mut batch, true);
+        self.transfer_and_record(&mut batch, Some(patience));
         for (file, t) in users.iter().zip(batch) {
             let mut s = file.lock();
             // The file remembers what went wrong.
@@ -182,7 +185,7 @@ impl Volume {
             if files.pages() <= files.limit + files.limit / KEPT && has_little() {
                 return;
             }
-            if self.write_back_oldest(u64::MAX, Duration::MAX) || files.wait_for_a_round() {
+            if self.write_back_oldest(u64::MAX, Duration::MAX, Duration::ZERO) || files.wait_for_a_round() {
                 continue;
             }
             // Everything is with somebody who is about to change it; the oldest will do.
@@ -197,7 +200,7 @@ impl Volume {
     pub(crate) fn write_back_all(&self) {
         let files = &self.inner.files;
         let mark = files.next_mark();
-        while self.write_back_oldest(mark, Duration::MAX) {}
+        while self.write_back_oldest(mark, Duration::MAX, Duration::ZERO) {}
         for file in files.oldest(usize::MAX, mark, Duration::MAX) {
             // The file remembers what went wrong.
             self.write_back(file.ino, true, 0).ok();

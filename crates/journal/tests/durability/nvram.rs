@@ -6,6 +6,7 @@ use quire_device::{BlockDevice, FlushGate, Image, Nvram, NvramModel, PowerLossDe
 use quire_journal::recover::Plan;
 use quire_journal::{Error, Journal, JournalConfig, NvramLog, NvramProblem, Reclaim, Records, Style};
 use quire_layout::{BlockSize, Tid};
+use std::time::Duration;
 
 const FS: [u8; 16] = [9; 16];
 
@@ -45,6 +46,18 @@ fn problem(r: Result<Plan, Error>) -> NvramProblem {
         Err(Error::Nvram(p)) => p,
         other => panic!("{other:?}"),
     }
+}
+
+/// Q5: commits leave the disk alone; data that one is going to name is flushed by who wrote it.
+#[test]
+fn data_is_flushed_before_it_is_named() {
+    let disk = device(Image::from_bytes(&image(Tid(1))));
+    let j = journal(&disk, &memory(), Reclaim::ByRegions(2));
+    let stamp = j.gate().stamp();
+    commit(&j, 0, 1);
+    assert!(!j.gate().is_durable(stamp));
+    j.await_flush(stamp, Duration::from_secs(60));
+    assert!(j.gate().is_durable(stamp));
 }
 
 /// V5, V7.

@@ -1,10 +1,10 @@
 //! Loads, commits and checkpoints that overlap, in orders that the device dictates.
 
-use crate::setup::{BS, Hooked, home, image, journal, put};
-use quire_device::sync::atomic::{AtomicBool, Ordering};
+use crate::setup::{BS, Hooked, home, image, journal, put, styled};
+use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, Io, MemDevice, Region};
-use quire_journal::Journal;
+use quire_journal::{CommitBy, Journal, Records, Style};
 use quire_layout::Tid;
 use quire_layout::jbd2::{BlockKind, Header};
 use std::sync::mpsc;
@@ -204,6 +204,37 @@ fn a_commit_that_is_being_written_is_let_pass() {
     commits.join().unwrap();
     lock(&waiter).take().expect("the log was written").join().unwrap();
     assert!(passed.load(Ordering::SeqCst));
+}
+
+/// Q5: where a commit would need a flush more for data that it names, its own log's flush is waited for, and where that is on this device no
+/// other is begun. A barrier makes the data durable in any case.
+#[test]
+fn data_is_waited_for_only_where_its_name_would_cost_a_flush() {
+    let records = Records::Ranges;
+    for (style, waits) in [
+        (Style::Jbd2, false),
+        (Style::Quire { records, commit: CommitBy::Barrier }, false),
+        (Style::Quire { records, commit: CommitBy::Checksum }, true),
+    ] {
+        let d = device();
+        let j = Arc::new(styled(d.clone(), 1 << 20, style));
+        let flushes = Arc::new(AtomicU64::new(0));
+        let seen = flushes.clone();
+        d.hook(move |io| {
+            seen.fetch_add(u64::from(matches!(io, Io::Flush)), Ordering::SeqCst);
+        });
+        let stamp = j.gate().stamp();
+        j.await_flush(stamp, Duration::from_millis(1));
+        assert_eq!(flushes.load(Ordering::SeqCst), 0, "{style:?}");
+        let other = j.clone();
+        let waiter = thread::spawn(move || other.await_flush(stamp, Duration::from_secs(60)));
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(waiter.is_finished(), !waits, "{style:?}");
+        let tid = put(&j, home(0), 1);
+        j.commit(tid).unwrap();
+        waiter.join().unwrap();
+        assert_eq!(flushes.load(Ordering::SeqCst), 1, "{style:?}");
+    }
 }
 
 /// A block that the running transaction only forgets takes no room in it: a handle of many such fits.

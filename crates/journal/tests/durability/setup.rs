@@ -55,7 +55,7 @@ pub(crate) fn quire_journal(device: Arc<dyn BlockDevice>, cache: u64, records: R
     styled(device, cache, Style::Quire { records, commit })
 }
 
-fn styled(device: Arc<dyn BlockDevice>, cache: u64, style: Style) -> Journal {
+pub(crate) fn styled(device: Arc<dyn BlockDevice>, cache: u64, style: Style) -> Journal {
     let gate = Arc::new(FlushGate::new(device.clone()));
     let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (log, _) = clean.into_log(gate.clone(), true).unwrap();

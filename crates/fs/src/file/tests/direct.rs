@@ -52,19 +52,6 @@ fn large_requests_make_no_pages() {
     }
 }
 
-/// What could ride in the commit of an fsync waits for one in pages; a whole request is a part of a stream, for which none will come.
-#[test]
-fn a_stream_does_not_wait_for_a_ride() {
-    let o = Options { auto_threshold: Some(2 << 20), ..options(Route::Auto) };
-    let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 2, o);
-    for (n, len, direct) in [(0, 512 << 10, 0), (1, 1 << 20, 1 << 20)] {
-        let data = vec![1; len];
-        let did = b.counted(|| assert_eq!(b.volume.write(file(n), 0, &data, WriteFlags::default()).unwrap(), len));
-        assert_eq!(did.region(Region::Data).writes.bytes, direct, "{len} bytes");
-    }
-    b.check();
-}
-
 /// Large requests, small ones, holes and truncates of the same blocks at once: every block is as one of them left it.
 #[test]
 fn what_overlaps_waits() {

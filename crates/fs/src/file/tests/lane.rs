@@ -1,14 +1,15 @@
 //! What nobody waits for in particular, beside commits that somebody waits for.
 
 use super::{Bench, file, options};
+use crate::choices::Profile;
 use crate::file::{Step, WriteFlags};
 use crate::options::Route;
 use crate::testing::mke2fs;
-use crate::{Devices, Options, Volume};
+use crate::{Devices, Options, SetAttr, Volume};
 use quire_device::sync::Arc;
 use quire_device::{Clock, MemDevice, Region, VirtualClock};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -39,6 +40,18 @@ fn while_commits_come_often_little_is_under_way() {
     assert!(!v.commits_often() && both(&v), "the first was a second ago");
 }
 
+/// Whatever an fsync needs, a commit, a flush or both, it counts once.
+#[test]
+fn three_fsyncs_are_not_often() {
+    let b = Bench::new("64M", &["-t", "ext4", "-b", "4096"], 1, options(Route::Ordered));
+    for n in 0..3 {
+        b.volume.write(file(0), n * 4096, &[7; 4096], WriteFlags::default()).expect("write");
+        b.volume.fsync(file(0), false).expect("fsync");
+    }
+    assert!(!b.volume.commits_often());
+    b.check();
+}
+
 /// A stream waits in memory, and its write-back begins early; who syncs a little does not wait for that round.
 #[test]
 fn while_commits_come_often_rounds_leave_small_files_alone() {
@@ -58,6 +71,39 @@ fn while_commits_come_often_rounds_leave_small_files_alone() {
         "an eighth of what may be dirty is"
     );
     assert_eq!(written(&|| b.volume.fsync(file(1), false).expect("fsync")), 8192);
+    b.check();
+}
+
+/// What a stream wrote is named when the flush of a commit has made it durable: a commit that names it would need another, before it (Q5).
+#[test]
+fn a_round_that_can_wait_costs_no_commit_a_flush() {
+    let o = Options { direct_bytes: usize::MAX, auto_threshold: Some(4096), ..Options::default() };
+    let o = o.with(Profile::Auto.choices());
+    let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 2, o);
+    let v = &b.volume;
+    let commit = |n: u64| {
+        v.write(file(1), n * 100, &[1; 100], WriteFlags::default()).expect("write");
+        v.fsync(file(1), false).expect("fsync");
+    };
+    (0..4).for_each(commit);
+    for (patience, flushes) in [(Duration::from_secs(60), 0), (Duration::ZERO, 1)] {
+        v.write(file(0), 0, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
+        std::thread::scope(|scope| {
+            let round = scope.spawn(|| assert!(v.write_back_oldest(u64::MAX, Duration::MAX, patience)));
+            while !patience.is_zero() && !round.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+                commit(4);
+            }
+        });
+        commit(5);
+        assert_eq!(v.journal_stats().data_flushes, flushes, "{patience:?}");
+        v.setattr(file(0), &SetAttr { size: Some(0), ..SetAttr::default() }).expect("truncate");
+        commit(6);
+    }
+    v.write(file(1), 40_960, &[3; 100], WriteFlags::default()).expect("write");
+    let (begun, patience) = (Instant::now(), Duration::from_secs(5));
+    assert!(v.commits_often() && v.write_back_oldest(u64::MAX, Duration::MAX, patience));
+    assert!(begun.elapsed() < patience, "somebody may be about to sync it");
     b.check();
 }
 
