@@ -68,7 +68,8 @@ impl FlushGate {
         self.ensure(self.stamp())
     }
 
-    /// Waits until a flush that others need has made durable what was stamped `e`: one that is under way, or has begun within so long. Starts none.
+    /// Waits until a flush that others need has made durable what was stamped `e`. Gives up where none returns within so long; one that began too
+    /// early may come first, and is waited for as long. Starts none.
     pub fn await_others(&self, e: Epoch, patience: Duration) {
         let mut s = lock(&self.state);
         // The one under way may have begun before; then it is the next.

@@ -303,7 +303,7 @@ impl Journal {
     }
 
     /// For data written in place that a transaction is going to name: waits for it to become durable where a commit that names it would have to
-    /// flush it first (Q5). The flush of the next commit does, if one begins within so long; where commits leave this device alone, one is begun.
+    /// flush it first (Q5). The flush of a commit does, unless so long passes without one; where commits leave this device alone, one is begun.
     pub fn await_flush(&self, stamp: Epoch, patience: Duration) {
         match (&self.log, self.config.style) {
             (None, _) | (_, Style::Jbd2 | Style::Quire { commit: CommitBy::Barrier, .. }) => {}

@@ -133,7 +133,7 @@ impl Stop {
     }
 }
 
-/// How long a round of a thread that has nothing else to do waits for a flush of others.
+/// How long a round of a thread that has nothing else to do waits for a flush of others, and once more if that began too early.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// Shortest pause of a thread that found nothing to do.
 const BREATH: Duration = Duration::from_millis(1);

@@ -67,7 +67,7 @@ pub(super) struct Entered {
 
 impl Volume {
     /// Returns when the device may be given so many bytes more.
-    pub(super) fn enter_lane(&self, bytes: u64) -> Entered {
+    fn enter_lane(&self, bytes: u64) -> Entered {
         let lane = &self.inner.files.lane;
         let mut s = lock(&lane.state);
         while !s.admit(bytes, &self.inner) {
