@@ -68,17 +68,31 @@ impl FlushGate {
         self.ensure(self.stamp())
     }
 
-    /// Waits until a flush that others need has made durable what was stamped `e`. Gives up where none returns within so long; one that began too
-    /// early may come first, and is waited for as long. Starts none.
-    pub fn await_others(&self, e: Epoch, patience: Duration) {
+    /// Waits until a flush that others need has made durable what was stamped `e`, and starts none. Gives up where none begins within so
+    /// long, after the one under way if that began too early; where one failed; and where it is `called_off`: who calls it off
+    /// says so with [`FlushGate::look_again`]. True if it is durable.
+    pub fn await_others(&self, e: Epoch, patience: Duration, called_off: impl Fn() -> bool) -> bool {
         let mut s = lock(&self.state);
-        // The one under way may have begun before; then it is the next.
-        for _ in 0..2 {
-            if s.durable > e.0 || s.failed.is_some() {
-                return;
+        loop {
+            if s.durable > e.0 || s.failed.is_some() || called_off() {
+                return s.durable > e.0;
             }
+            if s.running {
+                s = wait(&self.changed, s);
+                continue;
+            }
+            let before = s.started;
             s = wait_timeout(&self.changed, s, patience);
+            if s.started == before {
+                return false;
+            }
         }
+    }
+
+    /// Whoever waits in [`FlushGate::await_others`] looks whether that is called off.
+    pub fn look_again(&self) {
+        drop(lock(&self.state));
+        self.changed.notify_all();
     }
 
     /// Returns when what was stamped `e` is durable; flushes only if no flush that counts has returned.

@@ -2,9 +2,10 @@
 #![cfg(not(feature = "shuttle"))]
 
 use quire_device::{
-    BlockDevice, Buf, Counted, DeviceError, DeviceInfo, Done, ErrorKind, Fault, FaultKind, Faulty, FlushGate, Io, IoOp,
-    MemDevice, Region, Ticket,
+    BlockDevice, Buf, Clock, Counted, DeviceError, DeviceInfo, Done, ErrorKind, Fault, FaultKind, Faulty, FlushGate,
+    Io, IoOp, MemDevice, Region, Ticket, VirtualThreads,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -93,7 +94,7 @@ fn all_who_come_during_a_flush_share_the_next_one() {
 fn who_can_wait_starts_no_flush() {
     let dev = Arc::new(Held::new());
     let gate = Arc::new(FlushGate::new(dev.clone()));
-    gate.await_others(gate.stamp(), Duration::from_millis(1));
+    assert!(!gate.await_others(gate.stamp(), Duration::from_millis(1), || false));
     assert_eq!(dev.started(), 0, "nobody needs one");
     let flush = |gate: &Arc<FlushGate>| {
         let gate = Arc::clone(gate);
@@ -105,10 +106,7 @@ fn who_can_wait_starts_no_flush() {
     let stamp = gate.stamp();
     let waits = thread::spawn({
         let gate = Arc::clone(&gate);
-        move || {
-            gate.await_others(stamp, Duration::from_secs(60));
-            gate.is_durable(stamp)
-        }
+        move || gate.await_others(stamp, Duration::from_secs(60), || false) && gate.is_durable(stamp)
     });
     let second = flush(&gate);
     // Both wait by now, or the test shows less.
@@ -119,6 +117,30 @@ fn who_can_wait_starts_no_flush() {
     assert!(waits.join().unwrap());
     [first, second].into_iter().for_each(|t| t.join().unwrap().unwrap());
     assert_eq!(dev.started(), 2);
+}
+
+#[test]
+fn a_wait_for_others_ends_in_its_time_or_when_it_is_called_off() {
+    let gate = FlushGate::new(Arc::new(MemDevice::new(vec![0; 4096])));
+    let (world, off) = (VirtualThreads::default(), AtomicBool::new(false));
+    let waits = |patience| {
+        let (gate, off, world) = (&gate, &off, &world);
+        let body = move || {
+            let durable = gate.await_others(gate.stamp(), patience, || off.load(Ordering::SeqCst));
+            (durable, world.monotonic())
+        };
+        Box::new(body) as Box<dyn FnOnce() -> (bool, Duration) + Send + '_>
+    };
+    let calls_off = || {
+        world.sleep(Duration::from_millis(20));
+        off.store(true, Ordering::SeqCst);
+        gate.look_again();
+        (true, world.monotonic())
+    };
+    let (short, long) = (Duration::from_millis(10), Duration::from_secs(60));
+    let ended = world.run(vec![waits(short), waits(long), Box::new(calls_off)]);
+    let at = Duration::from_millis(20);
+    assert_eq!(ended, [(false, short), (false, at), (true, at)]);
 }
 
 #[test]

@@ -176,6 +176,7 @@ impl Volume {
         let inner = Inner {
             desc_sums: DescChecksum::of(&sb),
             inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),
+            files: Files::new(options.cache_bytes, sb.block_size().bytes(), journal.gate().clone()),
             journal,
             pace,
             clock,
@@ -185,7 +186,6 @@ impl Volume {
             read_only: Mutex::new(read_only),
             frozen: Mutex::new(false),
             thawed: Condvar::new(),
-            files: Files::new(options.cache_bytes, sb.block_size().bytes()),
             ticks: Mutex::new(Ticks::default()),
             options,
             sb,

@@ -303,15 +303,16 @@ impl Journal {
     }
 
     /// For data written in place that a transaction is going to name: waits for it to become durable where a commit that names it would have to
-    /// flush it first (Q5). The flush of a commit does, unless so long passes without one; where commits leave this device alone, one is begun.
-    pub fn await_flush(&self, stamp: Epoch, patience: Duration) {
+    /// flush it first (Q5). The flush of a commit does, unless none begins for so long or the wait is called off
+    /// ([`FlushGate::await_others`]); where commits leave this device alone, one is begun. False if it was waited for in vain.
+    pub fn await_flush(&self, stamp: Epoch, patience: Duration, called_off: impl Fn() -> bool) -> bool {
         match (&self.log, self.config.style) {
-            (None, _) | (_, Style::Jbd2 | Style::Quire { commit: CommitBy::Barrier, .. }) => {}
+            (None, _) | (_, Style::Jbd2 | Style::Quire { commit: CommitBy::Barrier, .. }) => true,
             (Some(log), Style::Quire { .. }) if Arc::ptr_eq(&self.gate, &log.gate) => {
-                self.gate.await_others(stamp, patience);
+                self.gate.await_others(stamp, patience, called_off)
             }
             // A failure meets the commit.
-            _ => drop(self.gate.ensure(stamp)),
+            _ => self.gate.ensure(stamp).is_ok(),
         }
     }
 

@@ -35,7 +35,12 @@ impl Volume {
         self.step_with(Duration::ZERO)
     }
 
-    fn step_with(&self, patience: Duration) -> Result<Step> {
+    /// As [`Volume::step`], by a caller who may be kept: what it writes while others commit often can wait for the flush of one of those
+    /// commits, so long for it to begin.
+    ///
+    /// # Errors
+    /// As [`Volume::step`].
+    pub fn step_with(&self, patience: Duration) -> Result<Step> {
         if self.inner.check_writable().is_err() {
             return Ok(Step::Idle(self.inner.options.commit_interval));
         }
@@ -44,8 +49,9 @@ impl Volume {
         let (files, interval) = (&self.inner.files, self.inner.options.commit_interval);
         let now = self.inner.clock.monotonic();
         let much = self.is_much_pending() && self.write_back_oldest(u64::MAX, Duration::MAX, patience);
-        let old = now.checked_sub(interval).filter(|_| !much);
-        let wrote = much || old.is_some_and(|old| self.write_back_oldest(u64::MAX, old, patience));
+        // Room is made of large files first, and may be wanted without end: what is old does not wait for that.
+        let old = now.checked_sub(interval).is_some_and(|old| self.write_back_oldest(u64::MAX, old, Duration::ZERO));
+        let wrote = much || old;
         // Not only when nothing is left to write back: writers may see to it that something always is.
         if self.commit_due(now)? || self.inner.journal.checkpoint_step()? || wrote {
             return Ok(Step::Did);
@@ -133,7 +139,7 @@ impl Stop {
     }
 }
 
-/// How long a round of a thread that has nothing else to do waits for a flush of others, and once more if that began too early.
+/// How long a round of a thread that has nothing else to do waits for others to begin a flush.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// Shortest pause of a thread that found nothing to do.
 const BREATH: Duration = Duration::from_millis(1);

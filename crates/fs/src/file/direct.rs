@@ -98,7 +98,7 @@ impl Volume {
         self.inner.pace.wrote(r.data.len() as u64, self.inner.clock.monotonic().saturating_sub(begun));
         self.inner.journal.written_in_place(plan.pieces.iter().map(|p| (p.to.start(), p.blocks())));
         let stamp = gate.stamp();
-        self.inner.files.written(ino, stamp, gate);
+        self.inner.files.written(ino, stamp);
         let mut taken = [Taken::direct(ino, plan.pieces, plan.size, written.map(|()| stamp).map_err(Error::from))];
         self.record(&mut taken);
         let [taken] = taken;

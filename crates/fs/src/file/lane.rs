@@ -37,6 +37,8 @@ struct State {
     completed: Duration,
     /// The last commits that somebody waited for, by the monotonic clock.
     commits: VecDeque<Duration>,
+    /// When a round last waited in vain for the flush of one.
+    in_vain: Option<Duration>,
 }
 
 impl State {
@@ -99,6 +101,18 @@ impl Volume {
     #[must_use]
     pub fn commits_often(&self) -> bool {
         lock(&self.inner.files.lane.state).commits_often(self.inner.clock.monotonic())
+    }
+
+    /// A round waited for a flush of others, and none began.
+    pub(super) fn waited_in_vain(&self) {
+        let now = self.inner.clock.monotonic();
+        lock(&self.inner.files.lane.state).in_vain = Some(now);
+    }
+
+    /// False for a while after waiting in vain: commits may be often and yet further apart than a round can wait.
+    pub(super) fn may_wait_for_a_flush(&self) -> bool {
+        let now = self.inner.clock.monotonic();
+        lock(&self.inner.files.lane.state).in_vain.is_none_or(|at| now.saturating_sub(at) >= LATELY)
     }
 
     fn entered(&self, bytes: u64) -> Entered {

@@ -17,6 +17,7 @@
 //! No file's lock is needed between take and finish; whoever changes the map under pages waits for the round (F2).
 
 use super::state::{FileState, Times};
+use super::table::FileRef;
 use crate::alloc::{self, Claim, Goal, Pool, Request};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
@@ -90,6 +91,13 @@ impl Piece {
 
 /// A page as it was when a round took it.
 type Taking = (FileBlock, Image);
+
+/// A round that nobody waits for in particular: over these files, and how long it may wait for a flush of others to begin.
+#[derive(Clone, Copy)]
+pub(super) struct Sweep<'a> {
+    pub files: &'a [FileRef<'a>],
+    pub patience: Duration,
+}
 
 /// What a round took of one file.
 pub(super) struct Taken {
@@ -190,9 +198,8 @@ impl Volume {
     }
 
     /// Brings what was taken to the disk and into the transaction. Errors stay in what was taken. Sweeps, which nobody waits for in
-    /// particular, come one after the other: pieces of two would only send a disk's head back and forth. They say how long they can wait for
-    /// a flush of others.
-    pub(super) fn transfer_and_record(&self, batch: &mut [Taken], sweep: Option<Duration>) {
+    /// particular, come one after the other: pieces of two would only send a disk's head back and forth. They can wait for a flush of others.
+    pub(super) fn transfer_and_record(&self, batch: &mut [Taken], sweep: Option<Sweep<'_>>) {
         batch.chunks_mut(FILES).for_each(|group| self.plan(group));
         if Mutant::SizeBeforeData.is_on() {
             batch.chunks_mut(FILES).for_each(|group| self.record(group));
@@ -200,18 +207,21 @@ impl Volume {
             return self.transfer(batch, sweep.is_some());
         }
         self.transfer(batch, sweep.is_some());
-        if let Some(patience) = sweep.filter(|p| !p.is_zero()) {
-            self.await_flush(batch, patience);
+        if let Some(sweep) = sweep.filter(|s| !s.patience.is_zero()) {
+            self.await_flush(batch, &sweep);
         }
         batch.chunks_mut(FILES).for_each(|group| self.record(group));
     }
 
     /// Waits for a commit of others to make durable, with its own flush, what was written: if the next one named it, it would take a flush
-    /// more, before it is written (Q5).
-    fn await_flush(&self, batch: &[Taken], patience: Duration) {
+    /// more, before it is written (Q5). Who wants one of the files does not wait for that.
+    fn await_flush(&self, batch: &[Taken], sweep: &Sweep<'_>) {
         let named = batch.iter().filter(|t| t.needs_record());
-        if let Some(stamp) = named.filter_map(|t| t.written).max() {
-            self.inner.journal.await_flush(stamp, patience);
+        let Some(stamp) = named.filter_map(|t| t.written).max() else { return };
+        sweep.files.iter().for_each(|file| file.await_flush());
+        let is_wanted = || sweep.files.iter().any(|file| file.is_wanted());
+        if !self.inner.journal.await_flush(stamp, sweep.patience, is_wanted) && !is_wanted() {
+            self.waited_in_vain();
         }
     }
 
@@ -315,7 +325,7 @@ impl Volume {
         written.dedup();
         for i in written {
             batch[i].written = Some(stamp);
-            self.inner.files.written(batch[i].ino, stamp, gate);
+            self.inner.files.written(batch[i].ino, stamp);
         }
         for (i, e) in failed {
             batch[i].error.get_or_insert(e);

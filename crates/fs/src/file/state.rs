@@ -12,6 +12,8 @@
 //! - F3: bytes of a page past the end of the file are zero.
 
 use quire_cache::Image;
+use quire_device::FlushGate;
+use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
 use quire_layout::inode::Timestamp;
 use quire_layout::{FileBlock, Ino};
@@ -55,6 +57,8 @@ pub(super) struct FileState {
     pub mark: Option<u64>,
     /// A round writes this file back.
     writing: bool,
+    /// It may be waiting for nothing but somebody's flush.
+    awaits_flush: bool,
     /// Readers and direct writes of the file's blocks.
     readers: u32,
     /// Blocks that are being written directly (F19).
@@ -201,11 +205,16 @@ pub(crate) struct File {
     state: Mutex<FileState>,
     /// A round or a reader left.
     left: Condvar,
+    /// Somebody waits for the round that is under way. Set and cleared under the lock of `state`, read without.
+    wanted: AtomicBool,
+    /// Where that round may be waiting for a flush.
+    gate: Arc<FlushGate>,
 }
 
 impl File {
-    pub(super) fn new(ino: Ino) -> Self {
-        File { ino, state: Mutex::new(FileState::default()), left: Condvar::new() }
+    pub(super) fn new(ino: Ino, gate: Arc<FlushGate>) -> Self {
+        let state = Mutex::new(FileState::default());
+        File { ino, state, left: Condvar::new(), wanted: AtomicBool::new(false), gate }
     }
 
     /// Locks the file: no other writer. Rounds and readers may be under way.
@@ -218,7 +227,7 @@ impl File {
         let mut s = self.lock();
         s.waiting += 1;
         while s.writing || s.readers > 0 {
-            s = wait(&self.left, s);
+            s = self.wait_to_leave(s);
         }
         s.waiting -= 1;
         self.left.notify_all();
@@ -229,9 +238,28 @@ impl File {
     pub(super) fn next_round(&self) -> MutexGuard<'_, FileState> {
         let mut s = self.lock();
         while s.writing || s.waiting > 0 {
-            s = wait(&self.left, s);
+            s = self.wait_to_leave(s);
         }
         s
+    }
+
+    /// Waits for those who are at the file's blocks; but a round does not keep it for the sake of somebody's flush.
+    fn wait_to_leave<'f>(&'f self, s: MutexGuard<'f, FileState>) -> MutexGuard<'f, FileState> {
+        self.wanted.store(true, Ordering::Relaxed);
+        if s.awaits_flush {
+            self.gate.look_again();
+        }
+        wait(&self.left, s)
+    }
+
+    /// The round that is under way is going to wait for a flush, as long as the file is not wanted.
+    pub(super) fn await_flush(&self) {
+        self.lock().awaits_flush = true;
+    }
+
+    /// True if somebody waits for the round that is under way.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
     }
 
     /// As [`File::next_round`] if nobody else has the file.
@@ -241,13 +269,14 @@ impl File {
     }
 
     /// Says that a round is under way; it ends with [`File::end_round`].
-    pub(super) fn begin_round(s: &mut FileState) {
+    pub(super) fn begin_round(&self, s: &mut FileState) {
         assert!(!s.writing, "one round at a time");
-        s.writing = true;
+        (s.writing, s.awaits_flush) = (true, false);
+        self.wanted.store(false, Ordering::Relaxed);
     }
 
     pub(super) fn end_round(&self, mut s: MutexGuard<'_, FileState>) {
-        s.writing = false;
+        (s.writing, s.awaits_flush) = (false, false);
         drop(s);
         self.left.notify_all();
     }

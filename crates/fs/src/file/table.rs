@@ -24,6 +24,8 @@ const PRUNE_AT: usize = 1024;
 /// The files of a volume.
 pub(crate) struct Files {
     table: Mutex<Table>,
+    /// Of the device that has the data.
+    gate: Arc<FlushGate>,
     /// A round has ended.
     round_ended: Condvar,
     /// Held by a sweep while it writes.
@@ -61,10 +63,11 @@ struct Queued {
 
 impl Files {
     /// For a volume whose caches may take `cache_bytes`, with blocks of `block` bytes.
-    pub(crate) fn new(cache_bytes: u64, block: usize) -> Self {
+    pub(crate) fn new(cache_bytes: u64, block: usize, gate: Arc<FlushGate>) -> Self {
         let pages = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX) / block;
         Files {
             table: Mutex::new(Table::default()),
+            gate,
             round_ended: Condvar::new(),
             sweep: Mutex::new(()),
             lane: Lane::default(),
@@ -76,7 +79,7 @@ impl Files {
     /// The file of an inode; made if nothing is known of it.
     pub(super) fn get(&self, ino: Ino) -> FileRef<'_> {
         let mut t = lock(&self.table);
-        let file = t.files.entry(ino).or_insert_with(|| Arc::new(File::new(ino))).clone();
+        let file = t.files.entry(ino).or_insert_with(|| Arc::new(File::new(ino, self.gate.clone()))).clone();
         FileRef { files: self, file }
     }
 
@@ -172,13 +175,14 @@ impl Files {
         }
     }
 
-    /// Remembers that data of a file was written in place, complete at `stamp`.
-    pub(super) fn written(&self, ino: Ino, stamp: Epoch, gate: &FlushGate) {
+    /// Remembers that data of a file was written in place, complete at `stamp`. Who took an older stamp may come later.
+    pub(super) fn written(&self, ino: Ino, stamp: Epoch) {
         let mut t = lock(&self.table);
-        t.unflushed.insert(ino, stamp);
+        let last = t.unflushed.entry(ino).or_insert(stamp);
+        *last = stamp.max(*last);
         t.last_written = t.last_written.max(Some(stamp));
         if t.unflushed.len() > t.prune_at.max(PRUNE_AT) {
-            t.unflushed.retain(|_, stamp| !gate.is_durable(*stamp));
+            t.unflushed.retain(|_, stamp| !self.gate.is_durable(*stamp));
             t.prune_at = 2 * t.unflushed.len();
         }
     }
@@ -263,5 +267,25 @@ impl Drop for Round<'_> {
     fn drop(&mut self) {
         lock(&self.files.table).rounds.remove(&self.id);
         self.files.round_ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_device::MemDevice;
+
+    /// F15: two who wrote different blocks of a file may come in another order than they took their stamps; an fsync waits for both.
+    #[test]
+    fn the_last_of_a_files_stamps_counts() {
+        let gate = Arc::new(FlushGate::new(Arc::new(MemDevice::new(vec![0; 4096]))));
+        let files = Files::new(1 << 20, 4096, gate.clone());
+        let earlier = gate.stamp();
+        gate.flush().expect("a sound device");
+        let later = gate.stamp();
+        assert!(earlier < later);
+        files.written(Ino(12), later);
+        files.written(Ino(12), earlier);
+        assert_eq!((files.unflushed(Ino(12)), files.last_written()), (Some(later), Some(later)));
     }
 }

@@ -3,7 +3,7 @@
 //! A round never waits for another while it is under way, so rounds cannot wait for each other in a circle: a round over
 //! many files skips those that are being written, and whoever must have them waits afterwards.
 
-use super::round::Taken;
+use super::round::{Sweep, Taken};
 use super::state::{File, FileState};
 use super::table::{FileRef, Round};
 use crate::error::Result;
@@ -41,7 +41,7 @@ impl Volume {
             let Some(t) = self.take(ino, &mut s, from, self.round_pages(), times) else { return result };
             let last = self.inner.whole_requests() || t.pages() < self.round_pages();
             from = t.end();
-            File::begin_round(&mut s);
+            file.begin_round(&mut s);
             drop(s);
             let mut batch = [t.ride(ride)];
             self.transfer_and_record(&mut batch, None);
@@ -116,7 +116,7 @@ impl Volume {
     }
 
     /// One round over the oldest files queued before `mark` and by `since`. False if nobody had anything to take. While commits come often,
-    /// a round for room waits for so long for the flush of one.
+    /// a round for room waits for the flush of one to begin, for so long.
     pub(super) fn write_back_oldest(&self, mark: u64, since: Duration, patience: Duration) -> bool {
         let _round = self.begin_round();
         let is_for_room = since == Duration::MAX && mark == u64::MAX;
@@ -124,16 +124,18 @@ impl Volume {
         if is_for_room && self.commits_often() {
             taken = self.take_oldest(mark, since, self.little());
         }
+        if taken.is_empty() || !self.may_wait_for_a_flush() {
+            patience = Duration::ZERO;
+        }
         if taken.is_empty() {
             // Somebody may be about to sync one of these.
-            patience = Duration::ZERO;
             taken = self.take_oldest(mark, since, 0);
         }
         if taken.is_empty() {
             return false;
         }
         let (users, mut batch): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
-        self.transfer_and_record(&mut batch, Some(patience));
+        self.transfer_and_record(&mut batch, Some(Sweep { files: &users, patience }));
         for (file, t) in users.iter().zip(batch) {
             let mut s = file.lock();
             // The file remembers what went wrong.
@@ -154,7 +156,7 @@ impl Volume {
             }
             let Some(mut s) = file.try_round().filter(|s| more_than == 0 || s.pages() > more_than) else { continue };
             let Some(t) = self.take(file.ino, &mut s, FileBlock(0), room, true) else { continue };
-            File::begin_round(&mut s);
+            file.begin_round(&mut s);
             drop(s);
             room = room.saturating_sub(t.pages());
             taken.push((file, t));

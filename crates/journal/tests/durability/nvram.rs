@@ -56,7 +56,7 @@ fn data_is_flushed_before_it_is_named() {
     let stamp = j.gate().stamp();
     commit(&j, 0, 1);
     assert!(!j.gate().is_durable(stamp));
-    j.await_flush(stamp, Duration::from_secs(60));
+    assert!(j.await_flush(stamp, Duration::from_secs(60), || true));
     assert!(j.gate().is_durable(stamp));
 }
 

@@ -224,15 +224,15 @@ fn data_is_waited_for_only_where_its_name_would_cost_a_flush() {
             seen.fetch_add(u64::from(matches!(io, Io::Flush)), Ordering::SeqCst);
         });
         let stamp = j.gate().stamp();
-        j.await_flush(stamp, Duration::from_millis(1));
+        assert_eq!(j.await_flush(stamp, Duration::from_millis(1), || false), !waits, "{style:?}");
         assert_eq!(flushes.load(Ordering::SeqCst), 0, "{style:?}");
         let other = j.clone();
-        let waiter = thread::spawn(move || other.await_flush(stamp, Duration::from_secs(60)));
+        let waiter = thread::spawn(move || other.await_flush(stamp, Duration::from_secs(60), || false));
         thread::sleep(Duration::from_millis(50));
         assert_eq!(waiter.is_finished(), !waits, "{style:?}");
         let tid = put(&j, home(0), 1);
         j.commit(tid).unwrap();
-        waiter.join().unwrap();
+        assert!(waiter.join().unwrap());
         assert_eq!(flushes.load(Ordering::SeqCst), 1, "{style:?}");
     }
 }

@@ -1,13 +1,13 @@
 //! What nobody waits for in particular, beside commits that somebody waits for.
 
-use super::{Bench, file, options};
+use super::{Bench, file, image, options};
 use crate::choices::Profile;
 use crate::file::{Step, WriteFlags};
 use crate::options::Route;
 use crate::testing::mke2fs;
 use crate::{Devices, Options, SetAttr, Volume};
 use quire_device::sync::Arc;
-use quire_device::{Clock, MemDevice, Region, VirtualClock};
+use quire_device::{Clock, Counted, MemDevice, Region, VirtualClock};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -74,6 +74,25 @@ fn while_commits_come_often_rounds_leave_small_files_alone() {
     b.check();
 }
 
+/// Room is made of large files; what is old is written back all the same, without end as the stream may be.
+#[test]
+fn what_is_old_does_not_wait_for_a_stream() {
+    let clock = Arc::new(VirtualClock::default());
+    let device = Arc::new(Counted::new(MemDevice::new(image("128M", &["-t", "ext4", "-b", "4096"], 2))));
+    let o = Options { direct_bytes: usize::MAX, ..options(Route::Ordered) };
+    let v = Volume::open(Devices::one(device.clone()), clock.clone(), o).expect("mount");
+    v.write(file(1), 0, &[1; 4096], WriteFlags::default()).expect("write");
+    clock.sleep(v.inner.options.commit_interval + Duration::from_millis(1));
+    (0..4).for_each(|_| v.note_commit());
+    v.write(file(0), 0, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
+    let before = device.snapshot();
+    assert_eq!(v.step().expect("step"), Step::Did);
+    let did = device.snapshot().since(&before);
+    assert_eq!(did.region(Region::Data).writes.bytes, 4 * MIB + 4096);
+    assert_eq!(v.inner.files.pages(), 0);
+    v.close().expect("unmount");
+}
+
 /// What a stream wrote is named when the flush of a commit has made it durable: a commit that names it would need another, before it (Q5).
 #[test]
 fn a_round_that_can_wait_costs_no_commit_a_flush() {
@@ -105,6 +124,57 @@ fn a_round_that_can_wait_costs_no_commit_a_flush() {
     assert!(v.commits_often() && v.write_back_oldest(u64::MAX, Duration::MAX, patience));
     assert!(begun.elapsed() < patience, "somebody may be about to sync it");
     b.check();
+}
+
+/// A round that waits for nothing but others' flush keeps its files from nobody.
+#[test]
+fn who_wants_a_file_does_not_wait_for_a_flush_of_others() {
+    let o = Options { direct_bytes: usize::MAX, auto_threshold: Some(4096), ..Options::default() };
+    let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 1, o.with(Profile::Auto.choices()));
+    let v = &b.volume;
+    let wants: [&dyn Fn() -> crate::Result<()>; 2] = [&|| v.fsync(file(0), true), &|| {
+        v.setattr(file(0), &SetAttr { size: Some(1), ..SetAttr::default() }).map(drop)
+    }];
+    for (n, want) in (0..).zip(wants) {
+        (0..4).for_each(|_| v.note_commit());
+        v.write(file(0), n * 4 * MIB, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
+        let before = b.device.snapshot();
+        let written = || b.device.snapshot().since(&before).region(Region::Data).writes.bytes;
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let round = || v.write_back_oldest(u64::MAX, Duration::MAX, Duration::from_secs(60));
+            let round = scope.spawn(round);
+            while written() < 4 * MIB && !round.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!round.is_finished(), "it waits");
+            want().expect("it is there at once");
+            assert!(round.join().expect("no panic"));
+        });
+        assert!(begun.elapsed() < Duration::from_secs(30), "it was waited for");
+    }
+    b.check();
+}
+
+/// Commits may be often and yet far apart: a round that waited in vain tells the next ones.
+#[test]
+fn rounds_do_not_wait_in_vain_again_and_again() {
+    let (clock, patience) = (Arc::new(VirtualClock::default()), Duration::from_millis(100));
+    let device = Arc::new(MemDevice::new(image("128M", &["-t", "ext4", "-b", "4096"], 1)));
+    let o = Options { direct_bytes: usize::MAX, ..Options::default() }.with(Profile::Auto.choices());
+    let v = Volume::open(Devices::one(device), clock.clone(), o).expect("mount");
+    let waited = |n: u64| {
+        (0..4).for_each(|_| v.note_commit());
+        v.write(file(0), n * 4 * MIB, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
+        let begun = Instant::now();
+        assert!(v.write_back_oldest(u64::MAX, Duration::MAX, patience));
+        begun.elapsed() >= patience
+    };
+    assert_eq!([waited(0), waited(1), waited(2)], [true, false, false]);
+    clock.sleep(Duration::from_secs(1));
+    assert_eq!([waited(3), waited(4)], [true, false]);
+    v.close().expect("unmount");
 }
 
 /// The pieces of one round fill the lane: it goes on when its own are complete.
