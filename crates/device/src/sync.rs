@@ -62,8 +62,26 @@ pub fn wait<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> 
     cv.wait(guard).expect("a holder of this lock panicked")
 }
 
+/// Waits on a condition for a time that may come whenever another thread could go on; panics if another holder panicked.
+#[cfg(feature = "shuttle")]
+pub fn wait_timeout<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>, _: std::time::Duration) -> MutexGuard<'a, T> {
+    let over = atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(atomic::Ordering::SeqCst) {
+                cv.notify_all();
+                thread::yield_now();
+            }
+        });
+        let guard = wait(cv, guard);
+        over.store(true, atomic::Ordering::SeqCst);
+        guard
+    })
+}
+
 /// Waits on a condition for at most `d`; panics if another holder panicked. For threads that also have something else
-/// to do, never for correctness: `shuttle` has no time.
+/// to do, never for correctness.
+#[cfg(not(feature = "shuttle"))]
 pub fn wait_timeout<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>, d: std::time::Duration) -> MutexGuard<'a, T> {
     before_blocking();
     cv.wait_timeout(guard, d).expect("a holder of this lock panicked").0

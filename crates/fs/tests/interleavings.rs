@@ -7,12 +7,14 @@
 use quire_device::interleave::{below, explore};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_fs::choices::Profile;
 use quire_fs::file::{Falloc, WriteFlags};
 use quire_fs::options::Route;
 use quire_fs::testing::{fsck, mke2fs};
 use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
 use quire_layout::Ino;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 const KIB: u64 = 1024;
 
@@ -29,7 +31,8 @@ fn device() -> Arc<PowerLossDevice> {
 }
 
 fn mount(d: &Arc<PowerLossDevice>, route: Route) -> Volume {
-    let options = Options { route, cache_bytes: 1 << 18, ..Options::default() };
+    let options = Options { route, cache_bytes: 1 << 18, direct_bytes: usize::MAX, ..Options::default() };
+    let options = if route == Route::Auto { options.with(Profile::Auto.choices()) } else { options };
     Volume::open(Devices::one(d.clone()), Arc::new(VirtualClock::default()), options).expect("mount")
 }
 
@@ -217,5 +220,92 @@ fn names_that_were_synced_are_there() {
             let whole = data.as_ref().is_some_and(|d| d.len() == 2048 && d.iter().all(|b| b == fill));
             assert!(whole, "{name}: {:?}", data.map(|d| d.len()));
         }
+    });
+}
+
+/// Q5, F15, F16: beside small commits the background writes a stream in place, and waits for one of their flushes before it names it. The
+/// file may be wanted meanwhile. What was synced is there, requests are whole, and nobody finds what the blocks held before.
+#[test]
+fn a_round_that_waits_for_a_flush_keeps_what_it_must_and_nobody() {
+    const REQUEST: u64 = 20;
+    explore(3000, || {
+        let d = device();
+        let v = Arc::new(mount(&d, Route::Auto));
+        let old = create(&v, "old").unwrap();
+        for n in 0..4 {
+            write(&v, old, n * REQUEST..(n + 1) * REQUEST, 0xEE).unwrap();
+            v.fsync(old, false).unwrap();
+        }
+        v.unlink(Ino::ROOT, b"old").unwrap();
+        v.forget(old, 1);
+        let (stream, small) = (create(&v, "stream").unwrap(), create(&v, "small").unwrap());
+        v.sync().unwrap();
+        v.checkpoint().unwrap();
+        let commit = move |v: &Volume, fill| write(v, small, 0..1, fill).and_then(|()| v.fsync(small, false));
+        (0..4).for_each(|_| commit(&v, 9).unwrap());
+        assert!(v.commits_often());
+        if below(4) > 0 {
+            d.cut_at(d.steps() + 1 + below(40));
+        }
+        // Requests of the stream, and the fill of the small file.
+        let synced: Arc<Mutex<(u64, u8)>> = Arc::new(Mutex::new((0, 9)));
+        let mut threads = Vec::new();
+        let (writer, told) = (v.clone(), synced.clone());
+        threads.push(thread::spawn(move || {
+            for n in 0..2 {
+                let request = n * REQUEST..(n + 1) * REQUEST;
+                if write(&writer, stream, request, u8::try_from(n + 1).unwrap()).is_err() {
+                    return;
+                }
+                if below(2) == 0 && writer.fsync(stream, true).is_ok() {
+                    lock(&told).0 = n + 1;
+                }
+            }
+        }));
+        let (committer, told) = (v.clone(), synced.clone());
+        threads.push(thread::spawn(move || {
+            for fill in 10..16 {
+                if commit(&committer, fill).is_err() {
+                    return;
+                }
+                lock(&told).1 = fill;
+            }
+        }));
+        let background = v.clone();
+        threads.push(thread::spawn(move || {
+            for _ in 0..3 {
+                let _ = background.step_with(Duration::from_secs(1));
+            }
+        }));
+        let (other, does) = (v.clone(), below(4));
+        let cuts = does == 0;
+        threads.push(thread::spawn(move || {
+            let _ = match does {
+                0 => other.truncate(stream, 10 * KIB),
+                1 => other.sync(),
+                _ => Ok(()),
+            };
+        }));
+        join(threads);
+        let (requests, fill) = *lock(&synced);
+        drop(v);
+        let v = after_crash(&d, Route::Auto);
+        let small = read(&v, "small").expect("it was synced");
+        assert!(
+            small.len() == 1024 && small.iter().all(|b| *b == small[0]) && small[0] >= fill,
+            "{} of {fill}",
+            small[0]
+        );
+        let data = read(&v, "stream").expect("it was synced");
+        let len = data.len() as u64;
+        for (n, part) in (1..).zip(data.chunks(usize::try_from(REQUEST * KIB).unwrap())) {
+            // Cut off before it was written.
+            let hole = cuts && part.iter().all(|b| *b == 0 || *b == n);
+            assert!(hole || part.iter().all(|b| *b == n), "request {n} of {len} bytes");
+        }
+        assert!(
+            cuts || (len % (REQUEST * KIB) == 0 && len >= requests * REQUEST * KIB),
+            "{len} bytes, {requests} synced"
+        );
     });
 }
