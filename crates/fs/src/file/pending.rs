@@ -73,7 +73,8 @@ impl Volume {
     /// under way has brought an older one, the one that was set comes back.
     pub(crate) fn set_pending_times(&self, ino: Ino, mtime: Option<Timestamp>, ctime: Timestamp) {
         let (Some(file), Some(mtime)) = (self.inner.files.find(ino), mtime) else { return };
-        let mut s = file.exclusive();
+        // Mostly it is the kernel that tells of a stream's times, again and again.
+        let mut s = file.exclusive_patiently();
         s.times = None;
         if !s.has_dirty_pages() && s.size.is_none() {
             self.inner.files.unqueue(&mut s);

@@ -224,10 +224,22 @@ impl File {
 
     /// Locks the file when no round and no reader is on it: nobody else looks at its blocks (F2).
     pub(super) fn exclusive(&self) -> MutexGuard<'_, FileState> {
+        self.exclusive_by(Self::wait_to_leave)
+    }
+
+    /// As [`File::exclusive`], by who has time: the round under way may wait for a flush.
+    pub(super) fn exclusive_patiently(&self) -> MutexGuard<'_, FileState> {
+        self.exclusive_by(|file, s| wait(&file.left, s))
+    }
+
+    fn exclusive_by<'f>(
+        &'f self,
+        wait_to_leave: impl Fn(&'f File, MutexGuard<'f, FileState>) -> MutexGuard<'f, FileState>,
+    ) -> MutexGuard<'f, FileState> {
         let mut s = self.lock();
         s.waiting += 1;
         while s.writing || s.readers > 0 {
-            s = self.wait_to_leave(s);
+            s = wait_to_leave(self, s);
         }
         s.waiting -= 1;
         self.left.notify_all();
