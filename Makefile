@@ -4,7 +4,7 @@ CARGO ?= cargo
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin
 MINUTES ?= 30
 
-.PHONY: all build setup tools demo test unit accept soak bench lab lint doc clean
+.PHONY: all build setup demo test unit accept soak bench lab lint doc clean help
 .DEFAULT_GOAL := build
 
 all: build

@@ -151,7 +151,5 @@ fn journal_errno(e: &journal::Error) -> i32 {
         journal::Error::TooLarge { .. } | journal::Error::TooSmall { .. } => errno::ENOSPC,
         // Whatever stopped the journal: what was written since cannot become durable.
         journal::Error::Device(_) | journal::Error::Aborted(_) => errno::EIO,
-        #[allow(unreachable_patterns)]
-        _ => errno::EIO,
     }
 }

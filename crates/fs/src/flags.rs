@@ -1,6 +1,6 @@
 //! Inode flags (`lsattr`, `chattr`): which a user sees and sets, and what immutable and append-only forbid.
 //!
-//! The kernel knows nothing of these flags over FUSE, so they are enforced here, as its own ext4 would.
+//! The kernel knows nothing of these flags over FUSE, so they are enforced here, as its own ext4 would (N9).
 
 use crate::error::{Error, Result};
 use crate::namei::live;

@@ -114,7 +114,7 @@ impl<'v> Op<'v> {
     }
 
     /// The image of a metadata block. `check` runs once after the block came from disk, and again when somebody has taken it for
-    /// something else meanwhile: a bad disk may have two uses for a block.
+    /// something else meanwhile: a bad disk may have two uses for a block (E8).
     ///
     /// # Errors
     /// Miss; or what `check` says, with the block named.

@@ -96,7 +96,7 @@ enum What {
     },
     /// Measure the kernel's ext4, fuse2fs and Quire on one loop device (root); prints a table
     Bench {
-        /// Instead of kernel, fuse2fs and quire: any of them with :OPTIONS; the first is what the others are compared with
+        /// Instead of kernel, fuse2fs and three of quire: any of them with :OPTIONS; the first is what the others are compared with
         #[arg(long)]
         mounter: Vec<Mounter>,
         #[arg(long, default_value_t = 5)]

@@ -5,10 +5,10 @@
 //! it: FUSE keeps one queue for what nobody waits for in particular. So the kernel may hold back much, which is what a lone stream is fastest
 //! with, but only little while small changes are committed often.
 
+use quire_device::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::Stat;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What it may hold back otherwise. Before Linux 6.2 there is no `strict_limit`.
 const MUCH: &[(&str, &str)] = &[("max_ratio", "100"), ("strict_limit", "0")];

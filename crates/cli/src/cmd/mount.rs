@@ -14,19 +14,42 @@ use std::process::ExitCode;
 /// (through fusermount3), then only for that user unless allow_other is given; when root mounts, everybody may use it
 /// (-o noallow_other restricts it).
 #[derive(clap::Args)]
-#[command(
-    after_help = "Options (-o), besides those of mount(8): data=none|writeback|ordered|journal|overwrite|auto|adaptive|selective,
-auto_threshold=BYTES, write_threshold=BYTES, adaptive_default=journal|ordered, journal_rule=PATTERN=MODE[,...], errors=continue|remount-ro|panic,
-data_err=ignore|abort, commit=SECONDS, noload, journal_path=PATH, offset=BYTES, sizelimit=BYTES, cache_size=BYTES, writethrough, nohalt_poll, allow_other,
-profile=auto|rfj|joj|selective|wasteless|single-io|nvj|djfs|djfs4|ext4-none|ext4-writeback|ext4-ordered|ext4-journal, nvram=PATH,
-nvram_simulated, nvram_size=BYTES, nvram_latency_ns=NS, record=block|range=data|range|delta, commit_mode=barrier|checksum|nvram,
-checkpoint=lazy|regions:N, noatime, nodiratime, discard, noacl, nouser_xattr, grpid, minixdf, resuid=UID, resgid=GID, ...
+#[command(after_help = "Options (-o), besides those of mount(8) and ext4(5). BYTES may end in K, M, G or T.
+  data=MODE              ordered, journal, writeback, none, overwrite, auto, adaptive or selective
+                         (default: auto, or what the superblock says)
+  auto_threshold=BYTES   auto: new data up to this rides in the commit (default: as measured)
+  write_threshold=BYTES  selective: smaller updates are journaled (default: the block size)
+  adaptive_default=MODE  adaptive: journal (default) or ordered
+  journal_rule=P=M[,..]  adaptive: mode M for names like P (default: SQLite's names)
+  profile=NAME           all of record, commit_mode, checkpoint and data: auto, rfj, joj, selective,
+                         wasteless, single-io, nvj, djfs, djfs4, ext4-none, ext4-writeback,
+                         ext4-ordered or ext4-journal
+  record=KIND            block, range=data, range or delta
+  commit_mode=KIND       barrier, checksum or nvram
+  checkpoint=KIND        lazy or regions:N
+  nvram=PATH             the journal lies in this memory; nvram_size=BYTES, nvram_latency_ns=NS
+  nvram_simulated        take any file for such memory
+  commit=SECONDS         commit what was changed after so long at the latest (default 5)
+  cache_size=BYTES       memory for blocks (default 64M, at least 4M)
+  writethrough           each write request reaches Quire at once, no writeback cache
+  nohalt_poll            idle CPUs of a virtual machine halt between requests, too
+  errors=WHAT            continue, remount-ro or panic; data_err=ignore or abort
+  ro, noload             read-only; noload (norecovery) also leaves the journal alone
+  offset=, sizelimit=    where the file system lies in IMAGE, in bytes
+  journal_path=PATH      the external journal device (journal_dev= takes ext4's number)
+  allow_other            others may use it (root's mounts: default; noallow_other)
+  noatime, relatime, strictatime, nodiratime, sync, dirsync, discard, noacl, nouser_xattr, grpid,
+  minixdf, resuid=UID, resgid=GID
 
-The default is data=auto, unless the superblock says something else. Its log is Quire's own: after a crash, mount again or run
-quire recover before other tools. With data=ordered, writeback, journal or overwrite the log is jbd2's.
+The log of data=auto is Quire's own: after a crash, mount again or run quire recover before other
+tools. With data=ordered, writeback, journal or overwrite the log is jbd2's.
 
-With profile=djfs and nvram=PATH (a DAX device, or a file on a DAX file system) the journal lies in NVRAM: fsync then touches no disk, and
-the image is only readable together with its NVRAM until it is unmounted. nvram_simulated takes any file, and warns.
+With profile=djfs and nvram=PATH (a DAX device, or a file on a DAX file system) the journal lies in
+NVRAM: fsync then touches no disk, and the image is only readable together with its NVRAM until it
+is unmounted. nvram_simulated takes any file, and warns.
+
+QUIRE_LOG=debug says more, on standard error or to --log. As mount.quire (a link to this program)
+in /sbin it serves mount -t quire and fstab.
 
 Exit codes as mount(8): 0 mounted, 1 wrong usage or not permitted, 2 system error, 32 mount failed.
 
@@ -35,8 +58,7 @@ Examples:
   quire mount -o data=journal,noatime disk.img /mnt
   quire mount -o ro,offset=1048576 whole-disk.img /mnt
   quire mount -o profile=djfs,nvram=/dev/dax0.0 disk.img /mnt
-  quire mount -f /dev/sdb1 /mnt"
-)]
+  quire mount -f /dev/sdb1 /mnt")]
 pub(crate) struct Args {
     /// The image file or block device
     pub image: PathBuf,

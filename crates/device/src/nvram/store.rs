@@ -153,6 +153,7 @@ mod tests {
     #[repr(align(64))]
     struct Lines([u8; 1024]);
 
+    /// V1.
     #[test]
     fn every_way_stores_exactly_what_it_is_told() {
         let have = WriteBack::detect();

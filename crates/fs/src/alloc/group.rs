@@ -19,7 +19,7 @@ pub(super) fn is_uninit(op: &Op<'_>, d: &GroupDesc, flag: u16) -> bool {
     op.vol.has_lazy_groups() && d.has(flag)
 }
 
-/// The block bitmap of a group, checked; computed if the group was never used.
+/// A7: the block bitmap of a group, checked; computed if the group was never used.
 pub(super) fn block_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result<Image> {
     if is_uninit(op, d, flags::BLOCK_UNINIT) {
         return Ok(Arc::new(initial_block_bitmap(op, g)));
@@ -180,7 +180,7 @@ pub(crate) fn free_runs(op: &mut Op<'_>, g: GroupNo, min: u32) -> Result<Vec<Run
     })
 }
 
-/// The inode bitmap of a group, checked; computed if the group was never used.
+/// A7: the inode bitmap of a group, checked; computed if the group was never used.
 pub(super) fn inode_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result<Image> {
     let sb = op.sb();
     if is_uninit(op, d, flags::INODE_UNINIT) {

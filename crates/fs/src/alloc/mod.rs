@@ -5,7 +5,7 @@
 //!
 //! available = free in the bitmaps - busy        busy = claimed | freed, not yet durable
 //! ```
-//! Guarantees (docs/invariants.md, A1 to A6):
+//! Guarantees (docs/invariants.md, A):
 //! - A1: a block is handed out only if its bit is clear, nobody claims it, and it is not fixed metadata;
 //! - A2: a freed block is not handed out before the transaction that freed it is durable;
 //! - A3: bitmap, descriptor counts and checksums change in one operation and always agree;

@@ -125,6 +125,7 @@ fn a2_freed_blocks_wait_for_their_transaction() {
     check(&t);
 }
 
+/// A3.
 #[test]
 fn claims_keep_others_out_and_leave_no_trace_on_disk() {
     let t = TestVolume::new("16M", &["-t", "ext4"]);
@@ -198,6 +199,7 @@ fn long_runs_go_round(size: &str) {
     check(&t);
 }
 
+/// A5.
 #[test]
 fn a5_reservations_can_be_allocated() {
     let t = TestVolume::new("16M", &["-t", "ext4", "-m", "0"]);
@@ -219,6 +221,7 @@ fn a5_reservations_can_be_allocated() {
     check(&t);
 }
 
+/// A4.
 #[test]
 fn a4_freeing_what_is_free_or_the_file_systems_own_is_corruption() {
     let t = TestVolume::new("16M", &["-t", "ext4"]);
@@ -232,6 +235,7 @@ fn a4_freeing_what_is_free_or_the_file_systems_own_is_corruption() {
     check(&t);
 }
 
+/// A7.
 #[test]
 fn a_bitmap_with_a_bit_changed_is_refused() {
     for args in [&["-t", "ext4"][..], &["-t", "ext3"]] {

@@ -17,7 +17,7 @@ use quire_device::sync::{Arc, lock};
 use quire_layout::inode::{Inode, Time};
 use quire_layout::{BlockNo, FileBlock, Ino};
 
-/// A write needs no more than this share of the largest transaction, which takes a quarter of the log.
+/// A write needs no more than this share of the largest transaction, which takes a quarter of the log and half of the cache at most.
 const SHARE: usize = 2;
 
 impl Volume {
@@ -28,7 +28,7 @@ impl Volume {
         super::write::REQUEST.min(blocks * self.inner.sb.block_size().bytes())
     }
 
-    /// One request. The file's lock is not held.
+    /// F18: one request. The file's lock is not held.
     pub(super) fn write_journaled(&self, file: &File, r: Request<'_>, flags: WriteFlags) -> Result<usize> {
         let mut s = file.lock();
         if s.has_pages() || s.size.is_some() {

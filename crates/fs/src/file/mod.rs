@@ -6,7 +6,7 @@
 //!                                                                 └──> transaction <──┘
 //! ```
 //! Pages live by (inode, file block) outside the metadata mutex; blocks for new ones are chosen when they are written back.
-//! What each step guarantees (F1 to F15) stands at the head of its file and in docs/invariants.md.
+//! What each step guarantees (F) stands at the head of its file and in docs/invariants.md.
 
 mod background;
 mod clean;

@@ -2,7 +2,7 @@
 //!
 //! Guarantees (docs/invariants.md):
 //! - F4: a file with pending data, a reader or a round is found by everybody who asks for it, and one without is queued for nobody;
-//! - F5: the pages that are not clean number at most the limit, plus one request of each writer;
+//! - F5: the pages that are not clean number at most the limit, and an eighth for files that have few of them, plus one request of each writer;
 //! - F6: an error of a write-back stays with its inode until the inode is freed: every later fsync reports it.
 //!
 //! The table's lock is a leaf: taken with or without a file's lock, and nothing is waited for under it.

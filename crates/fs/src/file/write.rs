@@ -313,7 +313,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     Ok(plan)
 }
 
-/// True if an update of so many bytes is journaled and begins or continues a sequence that is: see [`super::route`].
+/// F17: true if an update of so many bytes is journaled and begins or continues a sequence that is: see [`super::route`].
 fn is_logged(op: &Op<'_>, run: &Mapping, n: u32, update: u64) -> bool {
     let Some(threshold) = op.vol.write_threshold() else { return false };
     let live = match run {

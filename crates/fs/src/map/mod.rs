@@ -4,7 +4,7 @@
 //! inode i_block ─┬─ extents:  root (4 entries) ─> index nodes ─> leaves of (file block, length, disk block, unwritten?)
 //!                └─ indirect: 12 pointers, and blocks of pointers one, two, three levels deep
 //! ```
-//! Guarantees (docs/invariants.md, E1 to E5):
+//! Guarantees (docs/invariants.md, E):
 //! - E1: no two mappings of a file overlap, and a file maps only blocks that a file may own;
 //! - E2: in an extent tree an index entry's key is its child's first key; only an empty file has an empty node;
 //! - E3: blocks that leave the map are freed in the same operation, blocks of the tree included;
@@ -63,24 +63,6 @@ pub fn max_blocks(sb: &Superblock, uses_extents: bool) -> u64 {
 #[must_use]
 pub fn max_size(sb: &Superblock, uses_extents: bool) -> u64 {
     max_blocks(sb, uses_extents) * sb.block_size().bytes64()
-}
-
-/// Blocks of a tree that mapping `blocks` more file blocks in `runs` runs may need, at the worst: to be reserved with
-/// the data ([`crate::alloc::reserve`]).
-#[must_use]
-pub fn worst_case_tree_blocks(sb: &Superblock, uses_extents: bool, blocks: u64, runs: u64) -> u64 {
-    let bs = sb.block_size();
-    if blocks == 0 {
-        return 0;
-    }
-    let runs = runs.clamp(1, blocks);
-    if !uses_extents {
-        // Each run touches at most two blocks of pointers more than it fills, on each level.
-        return (blocks / imap::span(bs, 1)) * 2 + runs * 2 + 3;
-    }
-    let per_node = (bs.bytes64() - 12) / 12 / 2;
-    // One path of splits, and a new leaf for every half node of new extents.
-    u64::from(extent::MAX_DEPTH) + runs.div_ceil(per_node) * 2
 }
 
 /// Which blocks a file may map: none of the file system's own, unless the inode is one of the file system's own.

@@ -108,7 +108,7 @@ fn remove_child(dir: &mut Inode) {
 }
 
 impl Volume {
-    /// The end of a call: what an inode that is to be synchronous has changed is made durable.
+    /// The end of a call: what an inode that is to be synchronous has changed is made durable (N10).
     pub(crate) fn settle(&self, sync: bool, tid: Tid) -> Result<()> {
         if sync { Ok(self.inner.journal.commit(tid)?) } else { Ok(()) }
     }

@@ -121,6 +121,7 @@ fn links_are_counted_and_the_last_one_waits_for_the_last_reference() {
     });
 }
 
+/// N7.
 #[test]
 fn rename_moves_replaces_and_exchanges() {
     each_image(|t| {
@@ -202,6 +203,7 @@ fn group_and_flags_come_from_the_directory() {
     grpid.check();
 }
 
+/// N9.
 #[test]
 fn immutable_and_append_only_are_kept() {
     let t = TestVolume::new("24M", IMAGES[0]);

@@ -277,7 +277,7 @@ fn a_deletion_time_is_never_an_inode_number() {
     t.check();
 }
 
-/// Unlinked inodes wait to be freed together, and for nobody who asks for durability, space or figures.
+/// N3: unlinked inodes wait to be freed together, and for nobody who asks for durability, space or figures.
 #[test]
 fn what_waits_to_be_freed_keeps_nobody_waiting() {
     for image in IMAGES {

@@ -236,7 +236,7 @@ pub(super) fn make_of_runs(log: &UnrecoveredLog, found: FoundRuns, home_blocks: 
     Ok(plan)
 }
 
-/// Keeps the last image of each home block; sorted by home.
+/// R8: keeps the last image of each home block; sorted by home.
 fn last_of_each(mut images: Vec<Planned>) -> Vec<Planned> {
     // Stable: of one home block, the log's order stays.
     images.sort_by_key(|p| p.home);
@@ -248,7 +248,7 @@ fn last_of_each(mut images: Vec<Planned>) -> Vec<Planned> {
     images
 }
 
-/// An image is revoked by a record of its own or of a later transaction. Only the last image of a block matters:
+/// R7: an image is revoked by a record of its own or of a later transaction. Only the last image of a block matters:
 /// what revokes it revokes the earlier ones.
 fn apply_revokes(log: &UnrecoveredLog, revokes: &[(LogBlock, Tid)], plan: &mut Plan) -> Result<(), Error> {
     let mut window = LogWindow::new(&log.geometry, log.superblock.end());

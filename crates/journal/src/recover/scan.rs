@@ -1,4 +1,4 @@
-//! The first pass: which transactions are in the log, and what is wrong with them.
+//! The first pass: which transactions are in the log, and what is wrong with them (R6).
 //!
 //! The rules are the kernel's (`do_one_pass`). The log ends, without an error, at the first block that is not one of the
 //! expected transaction. A commit block decides about its transaction:
@@ -257,7 +257,7 @@ impl<'a> Scan<'a> {
         };
     }
 
-    /// Drops what no commit has made valid.
+    /// R9: drops what no commit has made valid.
     fn cut_off(&mut self) {
         self.found.end = self.cut.unwrap_or(self.tid);
         if let Some((tid, before)) = self.torn.take() {

@@ -96,7 +96,7 @@ fn damaged_logs_are_judged_as_e2fsck_does() {
     assert!(std::env::var_os("QUIRE_SEED").is_some() || seen.iter().all(|n| *n > 0), "{seen:?}");
 }
 
-/// A bad image is skipped, and its block gets the last good one, unless a revoke took that away.
+/// R8: a bad image is skipped, and its block gets the last good one, unless a revoke took that away.
 #[test]
 fn the_last_good_image_counts() {
     let mut f = Forge::new(Kind::plain("1024", Checksums::V3, true), 0, Tid(5));
@@ -127,7 +127,7 @@ fn the_last_good_image_counts() {
     assert_eq!(ours.after.image[usize::try_from(a.0).unwrap() * 1024], 0);
 }
 
-/// A commit block that overtook its images tears the last transaction of an async log off, whole; in the middle of the log the
+/// R9: a commit block that overtook its images tears the last transaction of an async log off, whole; in the middle of the log the
 /// same damage is what it is.
 #[test]
 fn the_torn_end_of_an_async_log_is_dropped_whole() {

@@ -6,7 +6,7 @@ use super::rng::{Rng, seeds};
 use quire_layout::Tid;
 use quire_layout::jbd2::Checksums;
 
-/// Every format, block size and many places of the log, wrapped ones included.
+/// R6: every format, block size and many places of the log, wrapped ones included.
 #[test]
 fn every_format_replays_as_e2fsck_does() {
     seeds("every_format", 40, |seed| {
@@ -77,7 +77,7 @@ fn a_hostile_log_neither_hangs_nor_writes() {
     }
 }
 
-/// A revoke that comes after the image went to the log, in the same transaction or later, and one that comes before.
+/// R7: a revoke that comes after the image went to the log, in the same transaction or later, and one that comes before.
 #[test]
 fn revokes_count_for_their_own_transaction_and_earlier_ones() {
     for sums in [Checksums::None, Checksums::V3] {

@@ -115,6 +115,7 @@ fn recover_until(d: &Dirty, device: &Arc<Failing>) -> bool {
     outcome.is_ok()
 }
 
+/// R5.
 #[test]
 fn power_may_fail_at_every_write() {
     seeds("power_may_fail_at_every_write", 6, |seed| {
@@ -140,7 +141,7 @@ fn power_may_fail_at_every_write() {
     });
 }
 
-/// What an undo saved brings the image back to the byte, and a failing undo stops the replay before it writes.
+/// R11: what an undo saved brings the image back to the byte, and a failing undo stops the replay before it writes.
 #[test]
 fn an_undo_brings_everything_back() {
     struct Saved(Vec<(BlockNo, Buf)>, usize);

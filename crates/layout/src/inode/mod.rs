@@ -306,12 +306,6 @@ impl Inode {
         if self.has_extra(0xA0) { le32(&self.raw, 0x9C) } else { 0 }
     }
 
-    pub fn set_project(&mut self, id: u32) {
-        if self.has_extra(0xA0) {
-            put_le32(&mut self.raw, 0x9C, id);
-        }
-    }
-
     /// Device number of a device node as (major, minor).
     #[must_use]
     pub fn device(&self) -> (u32, u32) {

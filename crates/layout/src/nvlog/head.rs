@@ -22,7 +22,7 @@ pub const LEN: usize = 64;
 const BODY_SUM: usize = 0x38;
 const HEAD_SUM: usize = 0x3C;
 
-/// The seed of all checksums of transactions in one region of one use of a log.
+/// V8: the seed of all checksums of transactions in one region of one use of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxnSeed(u32);
 
@@ -138,6 +138,7 @@ impl Head {
 mod tests {
     use super::*;
 
+    /// V8.
     #[test]
     fn a_head_is_believed_at_its_place_in_its_round_only() {
         let label = Label { tail: 0, ..crate::nvlog::sample() };

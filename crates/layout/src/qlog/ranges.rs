@@ -114,7 +114,7 @@ impl Ranges {
     }
 }
 
-/// True if two images seem to differ nearly everywhere, from a look at some of their lines: a guess, for which a sixteenth of the
+/// True if two images seem to differ nearly everywhere, from a look at some of their lines: a guess, for which an eighth of the
 /// memory is read.
 #[must_use]
 pub fn differs_throughout(base: &[u8], image: &[u8]) -> bool {
@@ -142,7 +142,7 @@ fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(u64::MAX / 255) & !word & (u64::MAX / 255 * 128)
 }
 
-/// The ranges of a table of `count` entries. `None`: they are not in order, touch, or leave the block.
+/// Q9: the ranges of a table of `count` entries. `None`: they are not in order, touch, or leave the block.
 #[must_use]
 pub fn decode_table(bs: BlockSize, table: &[u8], count: u16) -> Option<Vec<Range<usize>>> {
     let table = table.get(..usize::from(count) * ENTRY)?;

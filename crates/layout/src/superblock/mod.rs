@@ -233,12 +233,6 @@ impl Superblock {
         le32(&*self.raw, 0x160) & 2 != 0
     }
 
-    /// True if one of the two hash signedness flags is set.
-    #[must_use]
-    pub fn hash_sign_known(&self) -> bool {
-        le32(&*self.raw, 0x160) & 3 != 0
-    }
-
     #[must_use]
     pub fn default_mount_opts(&self) -> u32 {
         le32(&*self.raw, 0x100)
@@ -247,12 +241,6 @@ impl Superblock {
     #[must_use]
     pub fn created(&self) -> u64 {
         u64::from(le32(&*self.raw, 0x108)) | u64::from(self.raw[0x276]) << 32
-    }
-
-    /// Backup of the journal inode's block map and size.
-    #[must_use]
-    pub fn journal_backup(&self) -> (u8, &[u8]) {
-        (self.raw[0xFD], &self.raw[0x10C..0x150])
     }
 
     /// Bytes of the extended part that new inodes should have.

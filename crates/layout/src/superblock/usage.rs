@@ -116,10 +116,6 @@ impl Superblock {
         le64(&*self.raw, 0x178)
     }
 
-    pub fn set_kbytes_written(&mut self, n: u64) {
-        put_le64(&mut *self.raw, 0x178, n);
-    }
-
     #[must_use]
     pub fn error_count(&self) -> u32 {
         le32(&*self.raw, 0x194)

@@ -23,7 +23,7 @@ fn all(d: &DeviceStats) -> u64 {
     d.total(|r| r.reads).count + d.total(|r| r.writes).count + d.total(|r| r.zeroes).count + d.flushes.count
 }
 
-/// F15: an fsync with nothing new does no I/O, whatever has been done before it.
+/// F15, F12: an fsync with nothing new does no I/O, whatever has been done before it.
 #[test]
 fn an_fsync_with_nothing_new_does_nothing() {
     for route in ROUTES {

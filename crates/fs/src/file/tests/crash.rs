@@ -163,6 +163,7 @@ fn ordered_data_survives_and_stale_data_is_never_seen() {
     run(Route::Ordered, &["-t", "ext3", "-b", "1024"]);
 }
 
+/// F14.
 #[test]
 fn journaled_requests_are_a_prefix() {
     run(Route::Journal, &["-t", "ext4", "-b", "4096"]);

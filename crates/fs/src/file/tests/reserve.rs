@@ -35,7 +35,7 @@ fn fill(v: &Volume, n: u32, from: u64) -> u64 {
     at - from
 }
 
-/// As in ext4: a user meets the end of the space before the reserve, whoever may take it goes on, and all of it is
+/// A8: as in ext4: a user meets the end of the space before the reserve, whoever may take it goes on, and all of it is
 /// written back.
 #[test]
 fn the_reserve_is_for_root_and_whom_the_superblock_names() {

@@ -335,7 +335,7 @@ fn a_mode_is_set_ruled_handed_down_or_the_default() {
     }
 }
 
-/// F9: a mode changes while records of the file are live, and back, with data pending.
+/// F9, F18: a mode changes while records of the file are live, and back, with data pending.
 #[test]
 fn a_mode_may_change_at_any_time() {
     let o = Options { adaptive_default: FileMode::Ordered, ..options(Route::Adaptive) };

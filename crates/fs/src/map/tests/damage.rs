@@ -93,7 +93,7 @@ fn fragmented(args: &[&str]) -> (Vec<u8>, Ino, Vec<u64>) {
     (t.device.snapshot(), ino, blocks)
 }
 
-/// Without checksums every changed byte is believed until it breaks a rule.
+/// E7: without checksums every changed byte is believed until it breaks a rule.
 #[test]
 fn random_damage_never_panics_or_hangs() {
     let kinds: [&[&str]; 2] = [

@@ -284,6 +284,7 @@ fn random_changes(args: &[&str], seed: u64, steps: u32, unwritten_ok: bool, name
     again.check();
 }
 
+/// E1, E3, E4.
 #[test]
 fn extents_agree_with_a_model() {
     const KINDS: &[&[&str]] = &[
@@ -308,6 +309,7 @@ fn indirect_maps_agree_with_a_model() {
     }
 }
 
+/// E6.
 #[test]
 fn a_full_disk_leaves_a_clean_image_and_the_map_as_it_was() {
     for seed in seeds(3) {
