@@ -260,6 +260,8 @@ enum What {
         in_memory: bool,
     },
     /// DJFS, figure 9: the same with NVRAM that is 0 to 40 ns a cache line slower
+    ///
+    /// Example: quire-lab figure9 --warehouses 1 --grain statement
     Figure9 {
         #[command(flatten)]
         work: TpccStudy,
