@@ -297,7 +297,8 @@ impl File {
     pub(super) fn reader(self: &Arc<Self>) -> (Reader, MutexGuard<'_, FileState>) {
         let mut s = self.lock();
         while s.waiting > 0 {
-            s = wait(&self.left, s);
+            // Who waits before it may have time.
+            s = self.wait_to_leave(s);
         }
         s.readers += 1;
         (Reader { file: self.clone() }, s)

@@ -5,7 +5,7 @@ use crate::choices::Profile;
 use crate::file::{Step, WriteFlags};
 use crate::options::Route;
 use crate::testing::mke2fs;
-use crate::{Devices, Options, SetAttr, Volume};
+use crate::{Devices, Options, SetAttr, SetTime, Volume};
 use quire_device::sync::Arc;
 use quire_device::{Clock, Counted, MemDevice, Region, VirtualClock};
 use std::sync::mpsc;
@@ -132,9 +132,20 @@ fn who_wants_a_file_does_not_wait_for_a_flush_of_others() {
     let o = Options { direct_bytes: usize::MAX, auto_threshold: Some(4096), ..Options::default() };
     let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 1, o.with(Profile::Auto.choices()));
     let v = &b.volume;
-    let wants: [&dyn Fn() -> crate::Result<()>; 2] = [&|| v.fsync(file(0), true), &|| {
-        v.setattr(file(0), &SetAttr { size: Some(1), ..SetAttr::default() }).map(drop)
-    }];
+    let sync = || v.fsync(file(0), true);
+    let cut = || v.setattr(file(0), &SetAttr { size: Some(1), ..SetAttr::default() }).map(drop);
+    // Who sets times has time, but a reader behind him may not.
+    let read = || {
+        std::thread::scope(|scope| {
+            let times = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
+            let sets = scope.spawn(move || v.setattr(file(0), &times).map(drop));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!sets.is_finished());
+            v.read(file(0), 0, &mut [0; 4096])?;
+            sets.join().expect("no panic")
+        })
+    };
+    let wants: [&dyn Fn() -> crate::Result<()>; 3] = [&sync, &read, &cut];
     for (n, want) in (0..).zip(wants) {
         (0..4).for_each(|_| v.note_commit());
         v.write(file(0), n * 4 * MIB, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
