@@ -35,6 +35,8 @@ struct State {
     /// A flush is under way; there is one at a time.
     running: bool,
     failed: Option<DeviceError>,
+    /// How often somebody was told to look again.
+    looks: u64,
 }
 
 impl FlushGate {
@@ -70,7 +72,7 @@ impl FlushGate {
 
     /// Waits until a flush that others need has made durable what was stamped `e`, and starts none. Gives up where none begins within so
     /// long, after the one under way if that began too early; where one failed; and where it is `called_off`: who calls it off
-    /// says so with [`FlushGate::look_again`]. True if it is durable.
+    /// says so with [`FlushGate::look_again`], after which the time begins anew for all others. True if it is durable.
     pub fn await_others(&self, e: Epoch, patience: Duration, called_off: impl Fn() -> bool) -> bool {
         let mut s = lock(&self.state);
         loop {
@@ -81,9 +83,9 @@ impl FlushGate {
                 s = wait(&self.changed, s);
                 continue;
             }
-            let before = s.started;
+            let before = (s.started, s.looks);
             s = wait_timeout(&self.changed, s, patience);
-            if s.started == before {
+            if (s.started, s.looks) == before {
                 return false;
             }
         }
@@ -91,7 +93,7 @@ impl FlushGate {
 
     /// Whoever waits in [`FlushGate::await_others`] looks whether that is called off.
     pub fn look_again(&self) {
-        drop(lock(&self.state));
+        lock(&self.state).looks += 1;
         self.changed.notify_all();
     }
 

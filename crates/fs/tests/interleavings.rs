@@ -226,7 +226,7 @@ fn names_that_were_synced_are_there() {
 /// Q5, F15, F16: beside small commits the background writes a stream in place, and waits for one of their flushes before it names it. The
 /// file may be wanted meanwhile. What was synced is there, requests are whole, and nobody finds what the blocks held before.
 #[test]
-fn a_round_that_waits_for_a_flush_keeps_what_it_must_and_nobody() {
+fn a_round_that_waits_for_a_flush_keeps_what_it_must() {
     const REQUEST: u64 = 20;
     explore(3000, || {
         let d = device();

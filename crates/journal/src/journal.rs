@@ -306,14 +306,21 @@ impl Journal {
     /// flush it first (Q5). The flush of a commit does, unless none begins for so long or the wait is called off
     /// ([`FlushGate::await_others`]); where commits leave this device alone, one is begun. False if it was waited for in vain.
     pub fn await_flush(&self, stamp: Epoch, patience: Duration, called_off: impl Fn() -> bool) -> bool {
-        match (&self.log, self.config.style) {
-            (None, _) | (_, Style::Jbd2 | Style::Quire { commit: CommitBy::Barrier, .. }) => true,
-            (Some(log), Style::Quire { .. }) if Arc::ptr_eq(&self.gate, &log.gate) => {
+        match &self.log {
+            _ if !self.names_cost_a_flush() => true,
+            Some(log) if log.nvram().is_none() && Arc::ptr_eq(&self.gate, &log.gate) => {
                 self.gate.await_others(stamp, patience, called_off)
             }
             // A failure meets the commit.
             _ => self.gate.ensure(stamp).is_ok(),
         }
+    }
+
+    /// True if a commit that names data which is not durable yet flushes it first, besides its own flush (Q5).
+    #[must_use]
+    pub fn names_cost_a_flush(&self) -> bool {
+        let barrier = matches!(self.config.style, Style::Jbd2 | Style::Quire { commit: CommitBy::Barrier, .. });
+        self.log.is_some() && !barrier
     }
 
     /// Nothing may change any more; the log's superblock remembers why.

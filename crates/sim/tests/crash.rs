@@ -84,7 +84,7 @@ fn exhaustive() {
 fn known() {
     let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
     let found = [
-        // Overwritten without pages, then moved: the mapping was durable first (F20).
+        // Overwritten without pages, then moved: the mapping was durable first (F10, Q5).
         (quire(Route::Ordered, Record::Block), Mix::Ranges, 2_898_100_000, [3, 14, 31, 44, 48]),
         (quire(Route::Adaptive, Record::Range), Mix::Ranges, 2_898_100_000, [3, 14, 31, 44, 48]),
     ];

@@ -50,7 +50,7 @@ impl Volume {
         let now = self.inner.clock.monotonic();
         let much = self.is_much_pending() && self.write_back_oldest(u64::MAX, Duration::MAX, patience);
         // Room is made of large files first, and may be wanted without end: what is old does not wait for that.
-        let old = now.checked_sub(interval).is_some_and(|old| self.write_back_oldest(u64::MAX, old, Duration::ZERO));
+        let old = now.checked_sub(interval).is_some_and(|old| self.write_back_oldest(u64::MAX, old, patience));
         let wrote = much || old;
         // Not only when nothing is left to write back: writers may see to it that something always is.
         if self.commit_due(now)? || self.inner.journal.checkpoint_step()? || wrote {

@@ -28,7 +28,7 @@ impl Volume {
         super::write::REQUEST.min(blocks * self.inner.sb.block_size().bytes())
     }
 
-    /// F18: one request. The file's lock is not held.
+    /// F14, F18: one request. The file's lock is not held.
     pub(super) fn write_journaled(&self, file: &File, r: Request<'_>, flags: WriteFlags) -> Result<usize> {
         let mut s = file.lock();
         if s.has_pages() || s.size.is_some() {

@@ -14,7 +14,8 @@
 //! - F16: where requests are whole (`overwrite`, `auto`), what a round takes of a file is all that was written to it so far; blocks that
 //!   hold data are never written in place, and their new images join one transaction with the extents and the size.
 //!
-//! No file's lock is needed between take and finish; whoever changes the map under pages waits for the round (F2).
+//! No file's lock is needed between take and finish, but for a moment where a sweep is going to wait for a flush of others; whoever changes
+//! the map under pages waits for the round (F2).
 
 use super::state::{FileState, Times};
 use super::table::FileRef;
@@ -218,8 +219,11 @@ impl Volume {
     fn await_flush(&self, batch: &[Taken], sweep: &Sweep<'_>) {
         let named = batch.iter().filter(|t| t.needs_record());
         let Some(stamp) = named.filter_map(|t| t.written).max() else { return };
+        if !self.inner.journal.names_cost_a_flush() {
+            return;
+        }
         sweep.files.iter().for_each(|file| file.await_flush());
-        let is_wanted = || sweep.files.iter().any(|file| file.is_wanted());
+        let is_wanted = || self.inner.files.are_rounds_wanted() || sweep.files.iter().any(|file| file.is_wanted());
         if !self.inner.journal.await_flush(stamp, sweep.patience, is_wanted) && !is_wanted() {
             self.waited_in_vain();
         }

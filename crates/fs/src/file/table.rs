@@ -11,6 +11,7 @@ use super::clean::CleanPages;
 use super::lane::Lane;
 use super::state::{File, FileState};
 use crate::error::Error;
+use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
 use quire_device::{Epoch, FlushGate};
 use quire_layout::Ino;
@@ -28,6 +29,8 @@ pub(crate) struct Files {
     gate: Arc<FlushGate>,
     /// A round has ended.
     round_ended: Condvar,
+    /// Callers that wait for all rounds.
+    wanted: AtomicUsize,
     /// Held by a sweep while it writes.
     pub(super) sweep: Mutex<()>,
     pub(super) lane: Lane,
@@ -69,6 +72,7 @@ impl Files {
             table: Mutex::new(Table::default()),
             gate,
             round_ended: Condvar::new(),
+            wanted: AtomicUsize::new(0),
             sweep: Mutex::new(()),
             lane: Lane::default(),
             clean: Mutex::new(CleanPages::new(pages(cache_bytes / 16).max(16))),
@@ -166,8 +170,20 @@ impl Files {
         under_way > 0
     }
 
-    /// Waits for all rounds that are under way now.
+    /// Waits for all rounds that are under way now; none of them goes on waiting for a flush of others.
     pub(crate) fn wait_for_rounds(&self) {
+        self.wanted.fetch_add(1, Ordering::SeqCst);
+        self.gate.look_again();
+        self.wait_for_rounds_to_end();
+        self.wanted.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// True if somebody waits for all rounds.
+    pub(super) fn are_rounds_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) > 0
+    }
+
+    fn wait_for_rounds_to_end(&self) {
         let mut t = lock(&self.table);
         let next = t.next_round;
         while t.rounds.first().is_some_and(|first| *first < next) {

@@ -116,19 +116,21 @@ impl Volume {
     }
 
     /// One round over the oldest files queued before `mark` and by `since`. False if nobody had anything to take. While commits come often,
-    /// a round for room waits for the flush of one to begin, for so long.
+    /// a round of the background waits for the flush of one to begin, for so long.
     pub(super) fn write_back_oldest(&self, mark: u64, since: Duration, patience: Duration) -> bool {
         let _round = self.begin_round();
         let is_for_room = since == Duration::MAX && mark == u64::MAX;
         let (mut taken, mut patience) = (Vec::new(), patience);
-        if is_for_room && self.commits_often() {
+        let often = self.commits_often();
+        if is_for_room && often {
             taken = self.take_oldest(mark, since, self.little());
         }
-        if taken.is_empty() || !self.may_wait_for_a_flush() {
+        // Somebody may be about to sync what has little, unless it is old.
+        let about_to_be_synced = is_for_room && taken.is_empty();
+        if about_to_be_synced || !often || !self.may_wait_for_a_flush() {
             patience = Duration::ZERO;
         }
         if taken.is_empty() {
-            // Somebody may be about to sync one of these.
             taken = self.take_oldest(mark, since, 0);
         }
         if taken.is_empty() {

@@ -121,7 +121,7 @@ fn links_are_counted_and_the_last_one_waits_for_the_last_reference() {
     });
 }
 
-/// N7.
+/// N6, N7.
 #[test]
 fn rename_moves_replaces_and_exchanges() {
     each_image(|t| {

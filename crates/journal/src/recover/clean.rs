@@ -166,7 +166,7 @@ impl UnrecoveredLog {
     }
 }
 
-/// R11: marks the log empty, durably. The caller has made every home block durable.
+/// R2, R11: marks the log empty, durably. The caller has made every home block durable.
 pub(super) fn empty_log(
     mut log: UnrecoveredLog,
     next: Tid,

@@ -284,7 +284,7 @@ fn random_changes(args: &[&str], seed: u64, steps: u32, unwritten_ok: bool, name
     again.check();
 }
 
-/// E1, E3, E4.
+/// E1 to E4.
 #[test]
 fn extents_agree_with_a_model() {
     const KINDS: &[&[&str]] = &[
