@@ -22,6 +22,8 @@ const UNDER_WAY: Duration = Duration::from_millis(4);
 /// So many commits, or flushes, that somebody waited for within so long are often.
 const OFTEN: usize = 4;
 const LATELY: Duration = Duration::from_secs(1);
+/// Binary logarithm of the rounds that go by, at most, after so many have waited in vain.
+const MOST_SKIPPED: u32 = 6;
 
 /// What is in the lane.
 #[derive(Default)]
@@ -37,8 +39,10 @@ struct State {
     completed: Duration,
     /// The last commits that somebody waited for, by the monotonic clock.
     commits: VecDeque<Duration>,
-    /// When a round last waited in vain for the flush of one.
-    in_vain: Option<Duration>,
+    /// Rounds that waited for the flush of one, in vain, since one did not.
+    in_vain: u32,
+    /// Rounds that are not to wait for it.
+    skip: u32,
 }
 
 impl State {
@@ -103,16 +107,22 @@ impl Volume {
         lock(&self.inner.files.lane.state).commits_often(self.inner.clock.monotonic())
     }
 
-    /// A round waited for a flush of others, and none began.
-    pub(super) fn waited_in_vain(&self) {
-        let now = self.inner.clock.monotonic();
-        lock(&self.inner.files.lane.state).in_vain = Some(now);
+    /// How long a round that could wait so long for a flush of others is to: not at all for a while after it was in vain, and for longer each
+    /// time, since commits may be often and yet further apart than that.
+    pub(super) fn patience(&self, could: Duration) -> Duration {
+        let mut s = lock(&self.inner.files.lane.state);
+        if could.is_zero() || s.skip == 0 {
+            return could;
+        }
+        s.skip -= 1;
+        Duration::ZERO
     }
 
-    /// False for a while after waiting in vain: commits may be often and yet further apart than a round can wait.
-    pub(super) fn may_wait_for_a_flush(&self) -> bool {
-        let now = self.inner.clock.monotonic();
-        lock(&self.inner.files.lane.state).in_vain.is_none_or(|at| now.saturating_sub(at) >= LATELY)
+    /// A round waited for a flush of others.
+    pub(super) fn waited(&self, in_vain: bool) {
+        let mut s = lock(&self.inner.files.lane.state);
+        s.in_vain = if in_vain { (s.in_vain + 1).min(MOST_SKIPPED) } else { 0 };
+        s.skip = (1 << s.in_vain) - 1;
     }
 
     fn entered(&self, bytes: u64) -> Entered {

@@ -224,8 +224,9 @@ impl Volume {
         }
         sweep.files.iter().for_each(|file| file.await_flush());
         let is_wanted = || self.inner.files.are_rounds_wanted() || sweep.files.iter().any(|file| file.is_wanted());
-        if !self.inner.journal.await_flush(stamp, sweep.patience, is_wanted) && !is_wanted() {
-            self.waited_in_vain();
+        let flushed = self.inner.journal.await_flush(stamp, sweep.patience, is_wanted);
+        if flushed || !is_wanted() {
+            self.waited(!flushed);
         }
     }
 

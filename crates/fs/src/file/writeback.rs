@@ -127,9 +127,7 @@ impl Volume {
         }
         // Somebody may be about to sync what has little, unless it is old.
         let about_to_be_synced = is_for_room && taken.is_empty();
-        if about_to_be_synced || !often || !self.may_wait_for_a_flush() {
-            patience = Duration::ZERO;
-        }
+        patience = if about_to_be_synced || !often { Duration::ZERO } else { self.patience(patience) };
         if taken.is_empty() {
             taken = self.take_oldest(mark, since, 0);
         }

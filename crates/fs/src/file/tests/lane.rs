@@ -170,24 +170,33 @@ fn who_wants_a_file_does_not_wait_for_a_flush_of_others() {
     b.check();
 }
 
-/// Commits may be often and yet far apart: a round that waited in vain tells the next ones.
+/// Commits may be often and yet far apart: a round that waited in vain tells the next ones, for longer each time.
 #[test]
 fn rounds_do_not_wait_in_vain_again_and_again() {
-    let (clock, patience) = (Arc::new(VirtualClock::default()), Duration::from_secs(1));
-    let device = Arc::new(MemDevice::new(image("128M", &["-t", "ext4", "-b", "4096"], 1)));
-    let o = Options { direct_bytes: usize::MAX, ..Options::default() }.with(Profile::Auto.choices());
-    let v = Volume::open(Devices::one(device), clock.clone(), o).expect("mount");
-    let waited = |n: u64| {
-        (0..4).for_each(|_| v.note_commit());
-        v.write(file(0), n * 4 * MIB, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
-        let begun = Instant::now();
-        assert!(v.write_back_oldest(u64::MAX, Duration::MAX, patience));
-        begun.elapsed() >= patience
+    let b = Bench::new(
+        "128M",
+        &["-t", "ext4", "-b", "4096"],
+        1,
+        Options { direct_bytes: usize::MAX, ..Options::default() }.with(Profile::Auto.choices()),
+    );
+    let v = &b.volume;
+    let patience = Duration::from_millis(700);
+    let mut at = 0;
+    let mut waited = |rounds: usize| {
+        let mut round = || {
+            (0..4).for_each(|_| v.note_commit());
+            v.write(file(0), at, &vec![2; 1 << 20], WriteFlags::default()).expect("write");
+            at += MIB;
+            let begun = Instant::now();
+            assert!(v.write_back_oldest(u64::MAX, Duration::MAX, patience));
+            begun.elapsed() >= patience
+        };
+        (0..rounds).map(|_| round()).collect::<Vec<bool>>()
     };
-    assert_eq!([waited(0), waited(1), waited(2)], [true, false, false]);
-    clock.sleep(Duration::from_secs(1));
-    assert_eq!([waited(3), waited(4)], [true, false]);
-    v.close().expect("unmount");
+    assert_eq!(waited(7), [true, false, true, false, false, false, true]);
+    v.waited(false);
+    assert_eq!(waited(3), [true, false, true]);
+    b.check();
 }
 
 /// The pieces of one round fill the lane: it goes on when its own are complete.
