@@ -120,20 +120,17 @@ impl Volume {
     pub(super) fn write_back_oldest(&self, mark: u64, since: Duration, patience: Duration) -> bool {
         let _round = self.begin_round();
         let is_for_room = since == Duration::MAX && mark == u64::MAX;
-        let (mut taken, mut patience) = (Vec::new(), patience);
         let often = self.commits_often();
-        if is_for_room && often {
-            taken = self.take_oldest(mark, since, self.little());
-        }
+        let mut taken = if is_for_room && often { self.take_oldest(mark, since, self.little()) } else { Vec::new() };
         // Somebody may be about to sync what has little, unless it is old.
         let about_to_be_synced = is_for_room && taken.is_empty();
-        patience = if about_to_be_synced || !often { Duration::ZERO } else { self.patience(patience) };
         if taken.is_empty() {
             taken = self.take_oldest(mark, since, 0);
         }
         if taken.is_empty() {
             return false;
         }
+        let patience = if about_to_be_synced || !often { Duration::ZERO } else { self.patience(patience) };
         let (users, mut batch): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
         self.transfer_and_record(&mut batch, Some(Sweep { files: &users, patience }));
         for (file, t) in users.iter().zip(batch) {

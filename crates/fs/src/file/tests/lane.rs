@@ -185,6 +185,10 @@ fn rounds_do_not_wait_in_vain_again_and_again() {
     let mut waited = |rounds: usize| {
         let mut round = || {
             (0..4).for_each(|_| v.note_commit());
+            assert!(
+                !v.write_back_oldest(u64::MAX, Duration::ZERO, patience),
+                "nothing is as old, and no round goes by"
+            );
             v.write(file(0), at, &vec![2; 1 << 20], WriteFlags::default()).expect("write");
             at += MIB;
             let begun = Instant::now();
