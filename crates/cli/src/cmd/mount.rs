@@ -48,8 +48,8 @@ With profile=djfs and nvram=PATH (a DAX device, or a file on a DAX file system) 
 NVRAM: fsync then touches no disk, and the image is only readable together with its NVRAM until it
 is unmounted. nvram_simulated takes any file, and warns.
 
-QUIRE_LOG=debug says more: to the system log, or with -f to standard error, or to --log. As mount.quire (a link to this program)
-in /sbin it serves mount -t quire and fstab.
+QUIRE_LOG=debug says more: to the system log, or with -f to standard error, or to --log. As
+mount.quire (a link to this program) in /sbin it serves mount -t quire and fstab.
 
 Exit codes as mount(8): 0 mounted, 1 wrong usage or not permitted, 2 system error, 32 mount failed.
 
