@@ -1,6 +1,6 @@
 //! Which transaction last changed an inode: what fsync has to wait for.
 //!
-//! Guarantees F12: an inode that is not here has no change that is not durable. Every operation that writes an inode's
+//! Guarantees F12: an inode in use that is not here has no change that is not durable. Every operation that writes an inode's
 //! record is noted ([`crate::Op::put_inode`]), so nobody else has to think of it.
 
 use quire_layout::number_map::NumberMap;
@@ -32,6 +32,11 @@ impl Changes {
         if data {
             last.data = Some(tid);
         }
+    }
+
+    /// An inode was freed. Who makes it anew notes that.
+    pub(crate) fn forget(&mut self, ino: Ino) {
+        self.last.remove(&ino);
     }
 
     /// The transaction that must be durable for all of an inode's metadata, or for what its data needs.

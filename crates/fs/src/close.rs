@@ -133,7 +133,8 @@ impl Volume {
             let mut sb = op.superblock()?;
             sb.set_write_time(u64::try_from(op.now().secs).unwrap_or(0));
             op.state().alloc.put_totals(&mut sb);
-            op.put_superblock(sb)
+            *op.superblock_mut()? = sb;
+            Ok(())
         })
     }
 }

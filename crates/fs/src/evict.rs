@@ -5,8 +5,8 @@
 //!                                                                                      ──> free inode, not an orphan
 //! ```
 //! Neighbours share an inode table block, bitmaps and the orphan list: freed in one operation, each of these blocks is copied once for
-//! many. So inodes wait until there are some ([`TOGETHER`]), or somebody asks for durability, for space, or for how much there is, or
-//! the background comes by.
+//! many. So inodes wait until there are a few and nobody waits for us ([`Volume::tidy`]), or more ([`TOGETHER`]), or somebody asks for
+//! durability, for space, or for how much there is, or the background comes by.
 //! Guarantees: an inode is freed once, and only without links and references (N3); it stays an orphan until the operation
 //! that frees it (N1), so that an eviction that ends early, for whatever reason, is continued at the next mount.
 
@@ -22,8 +22,10 @@ use quire_device::sync::lock;
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{FileBlock, Ino};
 
-/// Inodes that are freed in one go, at most.
-const TOGETHER: usize = 64;
+/// Inodes that wait, at most.
+const TOGETHER: usize = 16;
+/// So many are freed in a moment in which nobody waits for us.
+const FEW: usize = 2;
 /// Sectors of an inode that may wait: freeing it takes no longer than one operation or two.
 const SMALL: u64 = 8 << 20 >> 9;
 
@@ -88,6 +90,14 @@ impl Volume {
             state.doomed.len() >= TOGETHER
         };
         if many {
+            self.free_doomed();
+        }
+    }
+
+    /// Does a little of what waits for a better moment, some microseconds of it: for callers who have answered a request, and expect that the
+    /// next one takes longer to come.
+    pub fn tidy(&self) {
+        if lock(&self.inner.state).doomed.len() >= FEW {
             self.free_doomed();
         }
     }
@@ -230,6 +240,7 @@ pub(crate) fn evict_some(op: &mut Op<'_>, ino: Ino, budget: usize) -> Result<boo
     inode.set_size(0);
     inode.set_dtime(deletion_time(op));
     op.put_inode(ino, &mut inode)?;
+    op.deferred.gone.push(ino);
     Ok(false)
 }
 

@@ -45,9 +45,8 @@ impl Volume {
         let place = e.to_string();
         let recorded = self.run_quietly(|op| {
             let secs = u64::try_from(op.now().secs).unwrap_or(0);
-            let mut sb = op.superblock()?;
-            sb.record_error(secs, ino, block, &place);
-            op.put_superblock(sb)
+            op.superblock_mut()?.record_error(secs, ino, block, &place);
+            Ok(())
         });
         match self.inner.on_error() {
             OnError::Continue => {}

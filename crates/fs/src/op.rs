@@ -37,6 +37,8 @@ struct Unsealed {
     orphans: Vec<(BlockNo, Option<u32>)>,
     /// Bitmaps of groups.
     bitmaps: Vec<(GroupNo, Bitmap)>,
+    /// The superblock, if this operation has changed it.
+    superblock: Option<Superblock>,
 }
 
 /// An operation on a volume's metadata.
@@ -244,9 +246,19 @@ impl<'v> Op<'v> {
         }
         let (group, index) = ((ino.0 - 1) / sb.inodes_per_group(), (ino.0 - 1) % sb.inodes_per_group());
         let offset = u64::from(index) * u64::try_from(sb.inode_size()).expect("small");
-        let table = self.group(GroupNo(group))?.inode_table();
+        let table = self.inode_table(GroupNo(group))?;
         let at = usize::try_from(offset % sb.block_size().bytes64()).expect("within a block");
         Ok((table.plus(offset / sb.block_size().bytes64()), at))
+    }
+
+    /// Where a group's inodes begin. That does not change while the volume is mounted.
+    fn inode_table(&mut self, g: GroupNo) -> Result<BlockNo> {
+        if let Some(table) = self.state.inode_tables.get(&g) {
+            return Ok(*table);
+        }
+        let table = self.group(g)?.inode_table();
+        self.state.inode_tables.insert(g, table);
+        Ok(table)
     }
 
     /// A copy of an inode's record, checked. It may be free: see its mode and links.
@@ -335,7 +347,7 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Corrupt (a block that is several things at once); read-only or aborted.
     pub(crate) fn seal(&mut self) -> Result<()> {
-        let Unsealed { orphans, bitmaps } = std::mem::take(&mut self.unsealed);
+        let Unsealed { orphans, bitmaps, superblock } = std::mem::take(&mut self.unsealed);
         for (b, seed) in orphans {
             orphan_file::seal(self.block_mut(b)?, b, seed);
         }
@@ -353,6 +365,11 @@ impl<'v> Op<'v> {
             }
             self.put_group(g, d)?;
         }
+        if let Some(mut sb) = superblock {
+            sb.seal();
+            let (b, at) = self.vol.superblock_at();
+            self.block_mut(b)?[at..at + sb.bytes().len()].copy_from_slice(sb.bytes());
+        }
         Ok(())
     }
 
@@ -361,20 +378,26 @@ impl<'v> Op<'v> {
     /// # Errors
     /// Miss, or corrupt.
     pub fn superblock(&mut self) -> Result<Superblock> {
+        if let Some(sb) = &self.unsealed.superblock {
+            return Ok(sb.clone());
+        }
         let (b, at) = self.vol.superblock_at();
         let image = self.block_of_parts(b)?;
         Superblock::decode(&image[at..]).map_err(|c| c.at(b).into())
     }
 
-    /// Writes the superblock, sealed.
+    /// The superblock as it is now, to be changed. It is sealed and written when the operation ends.
     ///
     /// # Errors
-    /// Miss; read-only or aborted.
-    pub fn put_superblock(&mut self, mut sb: Superblock) -> Result<()> {
-        let (b, at) = self.vol.superblock_at();
-        sb.seal();
-        self.block_mut(b)?[at..at + sb.bytes().len()].copy_from_slice(sb.bytes());
-        Ok(())
+    /// Miss; corrupt; read-only or aborted.
+    pub fn superblock_mut(&mut self) -> Result<&mut Superblock> {
+        if self.unsealed.superblock.is_none() {
+            let sb = self.superblock()?;
+            // What may fail fails here, and the block counts as touched.
+            self.block_mut(self.vol.superblock_at().0)?;
+            self.unsealed.superblock = Some(sb);
+        }
+        Ok(self.unsealed.superblock.as_mut().expect("just put"))
     }
 
     /// Gives the caller of the running API call a reference on an inode, when the operation succeeds.

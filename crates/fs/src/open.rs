@@ -201,8 +201,8 @@ impl Volume {
     /// Notes in the superblock when and where it was mounted.
     fn note_mount(&self) -> Result<()> {
         self.run(|op| {
-            let mut sb = op.superblock()?;
             let now = u64::try_from(op.now().secs).unwrap_or(0);
+            let sb = op.superblock_mut()?;
             sb.set_mount_time(now);
             sb.set_write_time(now);
             sb.set_mount_count(sb.mount_count().wrapping_add(1));
@@ -210,7 +210,7 @@ impl Volume {
             if !place.is_empty() {
                 sb.set_last_mounted(place.as_bytes());
             }
-            op.put_superblock(sb)
+            Ok(())
         })
     }
 

@@ -115,12 +115,11 @@ pub(crate) fn add(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
         op.deferred.orphans.push((ino, Some(p)));
         return op.put_inode(ino, inode);
     }
-    let mut sb = op.superblock()?;
+    let sb = op.superblock_mut()?;
     let head = sb.last_orphan();
+    sb.set_last_orphan(ino);
     inode.set_dtime(head.0);
     op.put_inode(ino, inode)?;
-    sb.set_last_orphan(ino);
-    op.put_superblock(sb)?;
     op.deferred.orphans.push((ino, Some(Place::List { prev: None })));
     if head != Ino(0) {
         op.deferred.orphans.push((head, Some(Place::List { prev: Some(ino) })));
@@ -150,11 +149,7 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()>
                     before.set_dtime(next.0);
                     op.put_inode(prev, &mut before)?;
                 }
-                None => {
-                    let mut sb = op.superblock()?;
-                    sb.set_last_orphan(next);
-                    op.put_superblock(sb)?;
-                }
+                None => op.superblock_mut()?.set_last_orphan(next),
             }
             if next != Ino(0) {
                 op.deferred.orphans.push((next, Some(Place::List { prev })));

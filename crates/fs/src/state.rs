@@ -10,7 +10,7 @@ use crate::mode::{FileMode, RuledNames};
 use crate::orphan::{Orphans, Place};
 use crate::xattr::SharedBlocks;
 use quire_layout::number_map::NumberMap;
-use quire_layout::{BlockNo, Ino, Tid};
+use quire_layout::{BlockNo, GroupNo, Ino, Tid};
 use std::collections::HashSet;
 
 /// In-memory state of a volume. Guarded by the metadata mutex (lock 2 of docs/design.md).
@@ -34,6 +34,8 @@ pub(crate) struct FsState {
     pub changes: Changes,
     /// Files for whose names a rule of `data=adaptive` speaks.
     pub ruled_names: RuledNames,
+    /// Where the inode tables of groups begin, as far as that was asked for.
+    pub inode_tables: NumberMap<GroupNo, BlockNo>,
     /// Where interrupted looks into large directories have come to: hints.
     pub scans: Scans,
 }
@@ -55,6 +57,8 @@ pub(crate) struct Deferred {
     pub xattr_blocks: Vec<(u32, BlockNo)>,
     /// Inodes changed, and whether in more than times.
     pub changed: Vec<(Ino, bool)>,
+    /// Inodes freed: nobody can fsync them any more.
+    pub gone: Vec<Ino>,
     /// Inodes reached by a name, and what a rule says of it.
     pub named: Vec<(Ino, Option<FileMode>)>,
 }
@@ -73,6 +77,7 @@ impl FsState {
         for (ino, data) in d.changed {
             self.changes.note(ino, data, tid);
         }
+        d.gone.into_iter().for_each(|ino| self.changes.forget(ino));
         for ino in d.refs {
             *self.refs.entry(ino).or_default() += 1;
         }

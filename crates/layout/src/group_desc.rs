@@ -13,6 +13,8 @@ use crate::error::{Corrupt, Structure};
 use crate::features::ro_compat;
 use crate::superblock::Superblock;
 use crate::units::{BlockNo, GroupNo};
+use smallvec::SmallVec;
+use std::ops::Deref;
 
 /// `bg_flags` bits.
 pub mod flags {
@@ -26,10 +28,13 @@ pub mod flags {
 
 const CHECKSUM_AT: usize = 0x1E;
 
+/// The bytes of a descriptor; those of the usual 64 are no allocation.
+type Raw = SmallVec<[u8; 64]>;
+
 /// One descriptor, with the bytes that are not understood kept as they are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupDesc {
-    raw: Vec<u8>,
+    raw: Raw,
 }
 
 /// What the checksum of a descriptor depends on, besides its bytes.
@@ -87,7 +92,7 @@ impl GroupDesc {
         if sums.compute(g, raw).is_some_and(|s| s != le16(raw, CHECKSUM_AT)) {
             return Err(bad("checksum does not match"));
         }
-        let d = GroupDesc { raw: raw.to_vec() };
+        let d = GroupDesc { raw: Raw::from_slice(raw) };
         let inside = |b: BlockNo, n: u64| {
             b.0 > sb.first_data_block().0 && b.0.checked_add(n).is_some_and(|end| end <= sb.blocks_count())
         };
@@ -113,7 +118,7 @@ impl GroupDesc {
 
     /// Recomputes the checksum and returns the bytes for the disk.
     #[must_use]
-    pub fn encode(mut self, sums: DescChecksum, g: GroupNo) -> Vec<u8> {
+    pub fn encode(mut self, sums: DescChecksum, g: GroupNo) -> impl Deref<Target = [u8]> {
         if let Some(sum) = sums.compute(g, &self.raw) {
             put_le16(&mut self.raw, CHECKSUM_AT, sum);
         }

@@ -324,3 +324,62 @@ fn what_waits_to_be_freed_keeps_nobody_waiting() {
         again.check();
     }
 }
+
+/// Freed inodes wait for company: a few for a quiet moment, more for nobody. What fsync looks through does not grow with them.
+#[test]
+fn the_unused_are_freed_together_and_leave_nothing_behind() {
+    let t = TestVolume::new("16M", &["-t", "ext4"]);
+    let v = &t.volume;
+    let waiting = || lock(&v.inner.state).doomed.len();
+    let delete = |n: u32| {
+        let name = format!("f{n}");
+        let ino = file(v, Ino::ROOT, &name).ino;
+        v.unlink(Ino::ROOT, name.as_bytes()).unwrap();
+        v.forget(ino, 1);
+        ino
+    };
+    let first = delete(0);
+    v.tidy();
+    assert_eq!(waiting(), 1, "one alone waits");
+    let second = delete(1);
+    v.tidy();
+    assert_eq!(waiting(), 0, "two do not in a quiet moment");
+    for ino in [first, second] {
+        assert_eq!(lock(&v.inner.state).changes.last(ino, false), None, "{ino}: nobody can ask any more");
+    }
+    for n in 0..100 {
+        delete(n);
+    }
+    assert!(waiting() < 20, "without one they do not gather either");
+    v.sync().unwrap();
+    assert_eq!(waiting(), 0);
+    t.check();
+}
+
+/// The superblock is written once by each operation, however many orphans go on the list and off it.
+#[test]
+fn the_head_of_the_list_is_what_the_operation_has_left() {
+    let t = TestVolume::new("16M", &["-t", "ext4", "-O", "^orphan_file"]);
+    let v = &t.volume;
+    let inos: Vec<Ino> = (0..5).map(|n| file(v, Ino::ROOT, &format!("f{n}")).ino).collect();
+    (0..5).for_each(|n| v.unlink(Ino::ROOT, format!("f{n}").as_bytes()).unwrap());
+    let head = || v.run(|op| Ok(op.superblock()?.last_orphan())).unwrap();
+    assert_eq!(head(), inos[4]);
+    let seen = v.run(|op| {
+        op.superblock_mut()?.set_last_orphan(inos[3]);
+        op.superblock_mut()?.set_last_orphan(inos[2]);
+        op.superblock().map(|sb| sb.last_orphan())
+    });
+    assert_eq!((seen.unwrap(), head()), (inos[2], inos[2]), "within the operation, and after it");
+    let undone = v.run(|op| {
+        op.superblock_mut()?.set_last_orphan(inos[0]);
+        Err::<(), _>(Error::NotFound)
+    });
+    assert!(undone.is_err() && head() == inos[2], "what fails leaves no trace (J4)");
+    v.run(|op| Ok(op.superblock_mut()?.set_last_orphan(inos[4]))).unwrap();
+    // The last one first: each takes the head along, several in one operation.
+    inos.iter().rev().for_each(|ino| v.forget(*ino, 1));
+    v.sync().unwrap();
+    assert_eq!(head(), Ino(0));
+    t.check();
+}

@@ -177,12 +177,11 @@ fn note_feature(op: &mut Op<'_>) -> Result<()> {
     if op.sb().features().has_compat(compat::EXT_ATTR) {
         return Ok(());
     }
-    let mut sb = op.superblock()?;
-    let mut f = sb.features();
+    let mut f = op.superblock()?.features();
     if f.has_compat(compat::EXT_ATTR) {
         return Ok(());
     }
     f.compat |= compat::EXT_ATTR;
-    sb.set_features(f);
-    op.put_superblock(sb)
+    op.superblock_mut()?.set_features(f);
+    Ok(())
 }

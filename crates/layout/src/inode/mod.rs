@@ -18,9 +18,12 @@ use crate::bytes::{hi16, hi32, le16, le32, lo16, lo32, put_le16, put_le32};
 use crate::error::{Corrupt, Structure};
 use crate::features::{Features, ro_compat};
 use crate::units::{BlockNo, Ino};
+use smallvec::SmallVec;
 
 /// Bytes of the part every inode has.
 pub const GOOD_OLD_SIZE: usize = 128;
+/// Bytes of a record as mke2fs makes it; one of that size is no allocation.
+const USUAL_SIZE: usize = 256;
 
 /// `i_mode` file types.
 pub mod mode {
@@ -64,7 +67,7 @@ pub mod flags {
 /// One inode record, decoded in place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Inode {
-    raw: Vec<u8>,
+    raw: SmallVec<[u8; USUAL_SIZE]>,
 }
 
 impl Inode {
@@ -74,7 +77,7 @@ impl Inode {
     /// # Errors
     /// Corrupt, with the inode as object.
     pub fn decode(ino: Ino, raw: &[u8], seed: Option<u32>) -> Result<Self, Corrupt> {
-        let inode = Inode { raw: raw.to_vec() };
+        let inode = Inode { raw: SmallVec::from_slice(raw) };
         let bad = |why| Corrupt::new(Structure::Inode, why).of(ino.0);
         if raw.len() > GOOD_OLD_SIZE {
             let extra = inode.extra_isize();
@@ -95,7 +98,7 @@ impl Inode {
     /// A fresh, zeroed record of `size` bytes whose extended part has `extra` bytes.
     #[must_use]
     pub fn new(size: usize, extra: u16) -> Self {
-        let mut raw = vec![0; size];
+        let mut raw = SmallVec::from_elem(0, size);
         if size > GOOD_OLD_SIZE {
             let fits = u16::try_from(size - GOOD_OLD_SIZE).unwrap_or(u16::MAX);
             put_le16(&mut raw, 0x80, extra.min(fits));
