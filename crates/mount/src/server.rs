@@ -30,6 +30,8 @@ pub(crate) enum Answer {
     None,
     /// The reply is in the buffer.
     Reply,
+    /// The same, and the caller has work of its own before it asks for more.
+    LeavesTime,
     /// The same, and it gives the kernel a reference on this inode.
     Gives(Ino),
     /// The same, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open file: the kernel

@@ -237,9 +237,14 @@ impl Worker {
             return Ok(());
         }
         out.clear();
+        let mut leaves_time = false;
         let (error, given) = match self.shared.server.answer(&header, body, out) {
             Ok(Answer::None) => return Ok(()),
             Ok(Answer::Reply) => (None, None),
+            Ok(Answer::LeavesTime) => {
+                leaves_time = true;
+                (None, None)
+            }
             Ok(Answer::Gives(ino)) => (None, Some(ino)),
             Ok(Answer::Spoils(ino)) => {
                 self.shared.channel.send(&crate::wire::reply::forget_attributes(ino)).ok();
@@ -250,7 +255,12 @@ impl Worker {
         trace(&header, error);
         self.shared.turns.answered(|| self.shared.channel.is_ready());
         match self.shared.channel.send(out.finish(header.unique, error)) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if leaves_time {
+                    self.shared.server.volume.tidy();
+                }
+                Ok(())
+            }
             // Nobody waits any more: the reference that the reply was to give stays with us.
             Err(Errno::NOENT) => {
                 if let Some(ino) = given {

@@ -13,6 +13,7 @@
 //!
 //! Where calls have been coming one after the other, a hand-over is put off for a millisecond, since it would only move the
 //! next request to another CPU; [`Turns::watch`] makes it when the wait lasts longer. A request that came meanwhile ends that.
+//! Where requests flow and none of them waits, it looks seldom, and no hand-over is put off: each look takes the CPU from a caller.
 
 use crate::halt_poll::HaltPoll;
 use quire_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,6 +31,10 @@ const QUIET: u32 = 8;
 const TICK: Duration = Duration::from_millis(1);
 /// Ticks without a request after which nobody watches any more.
 const IDLE_TICKS: u32 = 50;
+/// Ticks without a wait after which the watcher looks seldom, while requests flow.
+const CALM_AFTER: u32 = 20;
+/// Ticks between two of its looks then.
+const SELDOM: u32 = 10;
 /// Requests in a tick from which on idle CPUs poll, and ticks without a request after which they halt again.
 const BUSY: u64 = 2;
 const HALT_AFTER: u32 = 3;
@@ -96,6 +101,8 @@ pub(crate) struct Turns {
     received: AtomicU64,
     /// Waits in a row during which no request came.
     quiet: AtomicU32,
+    /// The watcher looks seldom.
+    calm: AtomicBool,
     watcher_sleeps: AtomicBool,
     watcher: Seat,
 }
@@ -158,9 +165,7 @@ impl Turns {
     pub(crate) fn keeps(&self) -> bool {
         match TURN.take() {
             Some(Turn::Kept) => true,
-            Some(Turn::PutOff(wait)) => {
-                self.put_off.compare_exchange(wait, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-            }
+            Some(Turn::PutOff(wait)) => self.takes_up(wait),
             Some(Turn::Given(_) | Turn::Shared) | None => false,
         }
     }
@@ -171,14 +176,22 @@ impl Turns {
         if TURN.get() != Some(Turn::Kept) {
             return;
         }
+        let wait = self.waits.fetch_add(1, Ordering::Relaxed) + 1;
         if self.quiet.load(Ordering::Relaxed) >= QUIET {
-            let wait = self.waits.fetch_add(1, Ordering::Relaxed) + 1;
             TURN.set(Some(Turn::PutOff(wait)));
             self.put_off.store(wait, Ordering::SeqCst);
-        } else {
-            TURN.set(Some(Turn::Given(self.received.load(Ordering::Relaxed))));
-            self.hand_over(hire);
+            // Looked at after that: the watcher looks for what is put off after it has become calm.
+            if !self.calm.load(Ordering::SeqCst) || !self.takes_up(wait) {
+                return;
+            }
         }
+        TURN.set(Some(Turn::Given(self.received.load(Ordering::Relaxed))));
+        self.hand_over(hire);
+    }
+
+    /// Ends the putting off of a hand-over. True for one caller only, who makes it, or takes the turn back.
+    fn takes_up(&self, wait: u64) -> bool {
+        wait != 0 && self.put_off.compare_exchange(wait, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// The request that was received is long work, and others have come already: another worker takes them at once.
@@ -209,6 +222,8 @@ impl Turns {
     /// Makes hand-overs that were put off, has idle CPUs poll and calls `tick` while requests come, until the session is over.
     pub(crate) fn watch(&self, halt_poll: &HaltPoll, hire: impl Fn() -> bool, tick: impl Fn()) {
         let (mut idle, mut seen, mut received) = (0, 0, 0);
+        // Ticks without a wait, and the last one.
+        let (mut still, mut waits) = (0, 0);
         while !lock(&self.pool).over {
             if idle >= IDLE_TICKS {
                 self.watcher_sleeps.store(true, Ordering::SeqCst);
@@ -219,24 +234,30 @@ impl Turns {
                 self.watcher_sleeps.store(false, Ordering::SeqCst);
                 idle = 0;
             }
-            thread::sleep(TICK);
+            let ticks = if self.calm.load(Ordering::Relaxed) { SELDOM } else { 1 };
+            thread::sleep(TICK * ticks);
             tick();
             let wait = self.put_off.load(Ordering::SeqCst);
-            if wait != 0
-                && wait == seen
-                && self.put_off.compare_exchange(wait, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-            {
+            if wait == seen && self.takes_up(wait) {
                 self.hand_over(&hire);
             }
             seen = wait;
             let now = self.received.load(Ordering::SeqCst);
-            if now - received >= BUSY {
+            let busy = now - received >= BUSY * u64::from(ticks);
+            if busy {
                 halt_poll.set(true);
             } else if idle >= HALT_AFTER {
                 halt_poll.set(false);
             }
             idle = if now == received && wait == 0 { idle + 1 } else { 0 };
             received = now;
+            let last = self.waits.load(Ordering::Relaxed);
+            still = if last == waits { still + ticks } else { 0 };
+            waits = last;
+            self.calm.store(busy && still >= CALM_AFTER, Ordering::SeqCst);
+            if self.put_off.load(Ordering::SeqCst) != 0 {
+                self.calm.store(false, Ordering::SeqCst);
+            }
         }
         halt_poll.set(false);
     }
@@ -274,6 +295,7 @@ impl Turns {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::time::Instant;
 
     const NOBODY: fn() -> bool = || panic!("somebody sits");
 
@@ -331,6 +353,49 @@ mod tests {
         turns.answered(|| true);
         assert!(!turns.keeps());
         assert_eq!(turns.quiet.load(Ordering::Relaxed), 0, "a request that waited ends the quiet");
+        turns.end();
+        watcher.join().unwrap();
+    }
+
+    #[test]
+    fn nothing_is_put_off_while_the_watcher_looks_seldom() {
+        let turns = with_turn();
+        turns.quiet.store(QUIET, Ordering::Relaxed);
+        turns.calm.store(true, Ordering::Relaxed);
+        let told = other(&turns);
+        turns.received();
+        turns.waits(NOBODY);
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(true));
+        assert!(!turns.keeps());
+        assert_eq!(turns.put_off.load(Ordering::Relaxed), 0, "nor is anything left to make later");
+    }
+
+    #[test]
+    fn the_watcher_looks_seldom_while_requests_flow_and_none_waits() {
+        let turns = with_turn();
+        let watcher = {
+            let turns = turns.clone();
+            thread::spawn(move || turns.watch(&HaltPoll::default(), NOBODY, || ()))
+        };
+        let began = Instant::now();
+        let is = |calm| {
+            assert!(began.elapsed() < Duration::from_secs(10), "not calm: {calm}");
+            turns.calm.load(Ordering::Relaxed) == calm
+        };
+        let until = |calm, waits| {
+            while !is(calm) {
+                turns.received();
+                turns.waits.fetch_add(u64::from(waits), Ordering::Relaxed);
+                thread::yield_now();
+            }
+        };
+        until(true, false);
+        until(false, true);
+        until(true, false);
+        // No request at all.
+        while !is(false) {
+            thread::yield_now();
+        }
         turns.end();
         watcher.join().unwrap();
     }

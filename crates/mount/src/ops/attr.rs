@@ -34,7 +34,7 @@ impl Server {
             // The kernel brings its times up to date before it gives the file up: they die with it.
             (attr.mtime, attr.ctime) = (request.mtime, request.ctime);
             out.attr(&attr, self.valid(&attr))?;
-            return Ok(Answer::Reply);
+            return Ok(Answer::LeavesTime);
         }
         set.privileges = self.privileges(h, ino, request.valid & fattr::KILL_SUIDGID != 0)?;
         let mut attr = self.acting(h).setattr(ino, &set)?;
