@@ -223,7 +223,7 @@ impl Turns {
     pub(crate) fn watch(&self, halt_poll: &HaltPoll, hire: impl Fn() -> bool, tick: impl Fn()) {
         let (mut idle, mut seen, mut received) = (0, 0, 0);
         // Ticks without a wait, and the last one.
-        let (mut still, mut waits) = (0, 0);
+        let (mut still, mut waits) = (0u32, 0);
         while !lock(&self.pool).over {
             if idle >= IDLE_TICKS {
                 self.watcher_sleeps.store(true, Ordering::SeqCst);
@@ -252,7 +252,7 @@ impl Turns {
             idle = if now == received && wait == 0 { idle + 1 } else { 0 };
             received = now;
             let last = self.waits.load(Ordering::Relaxed);
-            still = if last == waits { still + ticks } else { 0 };
+            still = if last == waits { still.saturating_add(ticks) } else { 0 };
             waits = last;
             self.calm.store(busy && still >= CALM_AFTER, Ordering::SeqCst);
             if self.put_off.load(Ordering::SeqCst) != 0 {
