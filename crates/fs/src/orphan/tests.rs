@@ -376,7 +376,11 @@ fn the_head_of_the_list_is_what_the_operation_has_left() {
         Err::<(), _>(Error::NotFound)
     });
     assert!(undone.is_err() && head() == inos[2], "what fails leaves no trace (J4)");
-    v.run(|op| Ok(op.superblock_mut()?.set_last_orphan(inos[4]))).unwrap();
+    let back = v.run(|op| {
+        op.superblock_mut()?.set_last_orphan(inos[4]);
+        Ok(())
+    });
+    back.unwrap();
     // The last one first: each takes the head along, several in one operation.
     inos.iter().rev().for_each(|ino| v.forget(*ino, 1));
     v.sync().unwrap();
