@@ -237,14 +237,11 @@ impl Worker {
             return Ok(());
         }
         out.clear();
-        let mut leaves_time = false;
-        let (error, given) = match self.shared.server.answer(&header, body, out) {
+        let answer = self.shared.server.answer(&header, body, out);
+        let leaves_time = matches!(answer, Ok(Answer::LeavesTime));
+        let (error, given) = match answer {
             Ok(Answer::None) => return Ok(()),
-            Ok(Answer::Reply) => (None, None),
-            Ok(Answer::LeavesTime) => {
-                leaves_time = true;
-                (None, None)
-            }
+            Ok(Answer::Reply | Answer::LeavesTime) => (None, None),
             Ok(Answer::Gives(ino)) => (None, Some(ino)),
             Ok(Answer::Spoils(ino)) => {
                 self.shared.channel.send(&crate::wire::reply::forget_attributes(ino)).ok();

@@ -32,14 +32,14 @@ impl Volume {
     /// Forgets everything of an inode that is being freed. It has no users any more.
     pub(crate) fn drop_pages(&self, ino: Ino) {
         let files = &self.inner.files;
-        if let Some(file) = files.find_or_forget(ino) {
+        if let Some(file) = files.find(ino) {
             let mut s = file.exclusive();
             self.drop_range(ino, &mut s, FileBlock(0), FileBlock(u32::MAX));
             (s.size, s.times) = (None, None);
             files.unqueue(&mut s);
-            files.forget(ino);
         }
         lock(&files.clean).drop_from(ino, FileBlock(0));
+        files.forget(ino);
     }
 
     /// Drops the pages of a range, dirty or clean, and what was reserved for them. No round is under way.

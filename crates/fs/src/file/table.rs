@@ -57,14 +57,6 @@ struct Table {
     errors: NumberMap<Ino, Error>,
 }
 
-impl Table {
-    /// Forgets what concerns only fsync.
-    fn forget(&mut self, ino: Ino) {
-        self.errors.remove(&ino);
-        self.unflushed.remove(&ino);
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Queued {
     ino: Ino,
@@ -99,18 +91,6 @@ impl Files {
     pub(super) fn find(&self, ino: Ino) -> Option<FileRef<'_>> {
         let file = lock(&self.table).files.get(&ino)?.clone();
         Some(FileRef { files: self, file })
-    }
-
-    /// As [`Files::find`], for an inode that is being freed: if nothing is pending it is forgotten at once.
-    pub(super) fn find_or_forget(&self, ino: Ino) -> Option<FileRef<'_>> {
-        let mut t = lock(&self.table);
-        match t.files.get(&ino) {
-            Some(file) => Some(FileRef { files: self, file: file.clone() }),
-            None => {
-                t.forget(ino);
-                None
-            }
-        }
     }
 
     /// True if something of an inode is pending or under way.
@@ -256,7 +236,9 @@ impl Files {
 
     /// Forgets what concerns only fsync: the inode is being freed.
     pub(super) fn forget(&self, ino: Ino) {
-        lock(&self.table).forget(ino);
+        let mut t = lock(&self.table);
+        t.errors.remove(&ino);
+        t.unflushed.remove(&ino);
     }
 }
 
