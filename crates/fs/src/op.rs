@@ -53,6 +53,8 @@ pub struct Op<'v> {
     now: Timestamp,
     /// The volume's own work goes on while it is frozen.
     even_frozen: bool,
+    /// Who asked for it has been told that it is done.
+    told: bool,
     /// On whose account blocks are taken.
     pool: Pool,
 }
@@ -75,6 +77,7 @@ impl<'v> Op<'v> {
             unsealed: Unsealed::default(),
             now,
             even_frozen,
+            told: false,
             pool,
         }
     }
@@ -83,9 +86,26 @@ impl<'v> Op<'v> {
     /// The volume is read-only or frozen.
     fn check_writable(&self) -> Result<()> {
         match self.vol.check_writable() {
+            Err(_) if self.told => Ok(()),
             Err(Error::Frozen) if self.even_frozen => Ok(()),
             other => other,
         }
+    }
+
+    /// Tells who asked for this operation that it is done, although it is not yet (N11): nothing may keep it from being done now, and nobody
+    /// sees the volume before it is. What is left are changes of `more` blocks at most, all of which it has read. Where the transaction has
+    /// no room for them nobody is told; the operation will be run again.
+    pub(crate) fn tell(&mut self, more: usize, tell: &mut dyn FnMut()) -> Result<()> {
+        self.check_writable()?;
+        if self.handle.is_aborted() {
+            return Err(touch_error(Touch::Aborted));
+        }
+        if self.handle.has_room_for(more) {
+            // From now on it counts as done: a freeze, or an error elsewhere, that begins now comes after it.
+            self.told = true;
+            tell();
+        }
+        Ok(())
     }
 
     /// Geometry and features as they were at mount. Counts and lists: [`Op::superblock`].
@@ -235,7 +255,7 @@ impl<'v> Op<'v> {
     /// Blocks changed so far; long work is split when this grows.
     #[must_use]
     pub fn touched(&self) -> usize {
-        self.handle.touched()
+        self.handle.touched() + usize::from(self.unsealed.superblock.is_some())
     }
 
     /// Where an inode's record is: block and byte offset. The group's descriptor must be in memory.
@@ -392,10 +412,8 @@ impl<'v> Op<'v> {
     /// Miss; corrupt; read-only or aborted.
     pub fn superblock_mut(&mut self) -> Result<&mut Superblock> {
         if self.unsealed.superblock.is_none() {
-            let sb = self.superblock()?;
-            // What may fail fails here, and the block counts as touched.
-            self.block_mut(self.vol.superblock_at().0)?;
-            self.unsealed.superblock = Some(sb);
+            self.check_writable()?;
+            self.unsealed.superblock = Some(self.superblock()?);
         }
         Ok(self.unsealed.superblock.as_mut().expect("just put"))
     }
@@ -420,7 +438,11 @@ impl<'v> Op<'v> {
 
     /// Ends the operation: all its changes are part of the transaction returned.
     pub(crate) fn stop(mut self) -> Result<Tid, Full> {
-        let tid = self.handle.stop()?;
+        let told = self.told;
+        let tid = self
+            .handle
+            .stop()
+            .inspect_err(|_| assert!(!told, "an operation was told to be done without room for it"))?;
         self.state.apply(std::mem::take(&mut self.deferred), tid);
         if self.state.changes.is_long() {
             self.state.changes.prune(self.vol.journal.durable());

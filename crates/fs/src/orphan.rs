@@ -103,28 +103,66 @@ pub(crate) fn is_orphan(op: &Op<'_>, ino: Ino) -> bool {
     place(op, ino).is_some()
 }
 
+/// How an inode is going to be recorded. What that takes has been read.
+#[derive(Clone, Copy)]
+pub(crate) enum Plan {
+    /// It is already.
+    Recorded,
+    List {
+        head: Ino,
+    },
+    File {
+        block: BlockNo,
+        slot: usize,
+        seed: Option<u32>,
+    },
+}
+
 /// Records an inode as an orphan, if it is not yet, and writes its record (N1).
 ///
 /// # Errors
 /// Miss; corrupt; read-only.
 pub(crate) fn add(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
+    let plan = plan(op, ino)?;
+    carry_out(op, ino, inode, plan)
+}
+
+/// Finds the place for the record of an inode, for [`carry_out`] in the same operation.
+///
+/// # Errors
+/// Miss; corrupt; read-only.
+pub(crate) fn plan(op: &mut Op<'_>, ino: Ino) -> Result<Plan> {
     if is_orphan(op, ino) || Mutant::OrphanForgotten.is_on() {
-        return op.put_inode(ino, inode);
+        return Ok(Plan::Recorded);
     }
-    if let Some(p) = add_to_file(op, ino)? {
-        op.deferred.orphans.push((ino, Some(p)));
-        return op.put_inode(ino, inode);
+    match free_slot(op)? {
+        Some(slot) => Ok(slot),
+        None => Ok(Plan::List { head: op.superblock_mut()?.last_orphan() }),
     }
-    let sb = op.superblock_mut()?;
-    let head = sb.last_orphan();
-    sb.set_last_orphan(ino);
-    inode.set_dtime(head.0);
-    op.put_inode(ino, inode)?;
-    op.deferred.orphans.push((ino, Some(Place::List { prev: None })));
-    if head != Ino(0) {
-        op.deferred.orphans.push((head, Some(Place::List { prev: Some(ino) })));
+}
+
+/// As [`add`], as planned; whatever this needs is in memory, and the inode's record was read before.
+///
+/// # Errors
+/// Read-only.
+pub(crate) fn carry_out(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, plan: Plan) -> Result<()> {
+    match plan {
+        Plan::Recorded => {}
+        Plan::File { block, slot, seed } => {
+            orphan_file::set_slot(op.block_mut(block)?, slot, ino);
+            op.seal_orphans_later(block, seed);
+            op.deferred.orphans.push((ino, Some(Place::File { block, slot })));
+        }
+        Plan::List { head } => {
+            op.superblock_mut()?.set_last_orphan(ino);
+            inode.set_dtime(head.0);
+            op.deferred.orphans.push((ino, Some(Place::List { prev: None })));
+            if head != Ino(0) {
+                op.deferred.orphans.push((head, Some(Place::List { prev: Some(ino) })));
+            }
+        }
     }
-    Ok(())
+    op.put_inode(ino, inode)
 }
 
 /// Takes an inode off its record, if it has one; its `i_dtime` is 0 afterwards. The caller writes the inode.
@@ -162,7 +200,8 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()>
 }
 
 /// Takes a slot of the orphan file, if there is one with room.
-fn add_to_file(op: &mut Op<'_>, ino: Ino) -> Result<Option<Place>> {
+/// A free slot of the orphan file, if there is one.
+fn free_slot(op: &mut Op<'_>) -> Result<Option<Plan>> {
     let Some(file) = file(op)? else { return Ok(None) };
     let all = file.blocks.len() * orphan_file::slots(op.sb().block_size().bytes());
     if op.state().orphans.used >= all {
@@ -173,13 +212,10 @@ fn add_to_file(op: &mut Op<'_>, ino: Ino) -> Result<Option<Place>> {
         let n = (first + n) % file.blocks.len();
         let block = file.blocks[n];
         let image = op.block(block, kinds::ORPHANS, |b| orphan_file::check(b, block, file.seed))?;
-        let Some(slot) = orphan_file::free_slot(&image[..op.sb().block_size().bytes()]) else { continue };
-        drop(image);
-        let b = op.block_mut(block)?;
-        orphan_file::set_slot(b, slot, ino);
-        orphan_file::seal(b, block, file.seed);
-        op.state_mut().orphans.room = n;
-        return Ok(Some(Place::File { block, slot }));
+        if let Some(slot) = orphan_file::free_slot(&image[..op.sb().block_size().bytes()]) {
+            op.state_mut().orphans.room = n;
+            return Ok(Some(Plan::File { block, slot, seed: file.seed }));
+        }
     }
     Ok(None)
 }

@@ -161,6 +161,19 @@ impl<'a> Handle<'a> {
         self.undo.len()
     }
 
+    /// True if nothing may change any more; it stays as it is while the handle lives.
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        self.core.aborted.is_some()
+    }
+
+    /// True if the transaction has room for what this handle has changed so far, and for changes of `more` blocks.
+    #[must_use]
+    pub fn has_room_for(&self, more: usize) -> bool {
+        let running = &self.core.running;
+        share(running.blocks.len() + more, running.revokes.len()) <= self.limit
+    }
+
     fn remember(&mut self, b: BlockNo) -> &mut Undo {
         let core = &self.core;
         self.undo.entry(b).or_insert_with(|| Undo {
@@ -201,8 +214,8 @@ impl<'a> Handle<'a> {
             self.core.running.after = self.core.running.after.max(self.after);
             return Ok(self.core.running.tid);
         }
-        let running = &self.core.running;
-        if share(running.blocks.len(), running.revokes.len()) > self.limit {
+        if !self.has_room_for(0) {
+            let running = &self.core.running;
             // Blocks that it only forgets take no room.
             let blocks = self.undo.keys().filter(|b| running.blocks.contains(b)).count();
             let revokes = self.undo.keys().filter(|b| running.revokes.contains(b)).count();

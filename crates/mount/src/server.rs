@@ -196,8 +196,15 @@ impl Server {
         if parked.is_empty() || self.frozen.load(Ordering::Acquire) { Vec::new() } else { std::mem::take(&mut *parked) }
     }
 
-    /// Answers a request: fills `out`, or says why not.
-    pub(crate) fn answer(&self, h: &Header, mut body: Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    /// Answers a request: fills `out`, or says why not. Where the answer is a plain success, and certain before the work is done, `tell` is
+    /// called then, which sends it.
+    pub(crate) fn answer(
+        &self,
+        h: &Header,
+        mut body: Body<'_>,
+        out: &mut Out<'_>,
+        tell: &mut dyn FnMut(),
+    ) -> Result<Answer, Fail> {
         let kind = usize::try_from(h.opcode).unwrap_or(usize::MAX).min(opcode::COUNT - 1);
         self.requests[kind].fetch_add(1, Ordering::Relaxed);
         let b = &mut body;
@@ -214,8 +221,8 @@ impl Server {
             opcode::MKDIR => self.mkdir(h, b, out),
             opcode::CREATE => self.create(h, b, out),
             opcode::TMPFILE => self.tmpfile(h, b, out),
-            opcode::UNLINK => self.unlink(h, b),
-            opcode::RMDIR => self.rmdir(h, b),
+            opcode::UNLINK => self.unlink(h, b, tell),
+            opcode::RMDIR => self.rmdir(h, b, tell),
             opcode::RENAME => self.rename(h, b, false),
             opcode::RENAME2 => self.rename(h, b, true),
             opcode::LINK => self.link(h, b, out),

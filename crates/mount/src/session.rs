@@ -14,6 +14,7 @@ use crate::room::Room;
 use crate::server::{Answer, Server};
 use crate::turns::Turns;
 use crate::wire::abi::{self, init, opcode};
+use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use rustix::io::Errno;
@@ -237,36 +238,56 @@ impl Worker {
             return Ok(());
         }
         out.clear();
-        let answer = self.shared.server.answer(&header, body, out);
+        let Shared { server, channel, turns, .. } = &*self.shared;
+        let mut told = None;
+        let mut tell = || {
+            told.get_or_insert_with(|| {
+                turns.answered(|| channel.is_ready());
+                channel.send(&reply::done(header.unique))
+            });
+        };
+        let answer = server.answer(&header, body, out, &mut tell);
+        match told {
+            Some(sent) => {
+                if let Err(e) = &answer {
+                    tracing::error!("operation {} had been answered when it failed: {e:?}", header.opcode);
+                }
+                trace(&header, answer.err());
+                unless_gone(sent)
+            }
+            None => self.reply(&header, answer, out),
+        }
+    }
+
+    fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {
+        let Shared { server, channel, turns, .. } = &*self.shared;
         let leaves_time = matches!(answer, Ok(Answer::LeavesTime));
         let (error, given) = match answer {
             Ok(Answer::None) => return Ok(()),
             Ok(Answer::Reply | Answer::LeavesTime) => (None, None),
             Ok(Answer::Gives(ino)) => (None, Some(ino)),
             Ok(Answer::Spoils(ino)) => {
-                self.shared.channel.send(&crate::wire::reply::forget_attributes(ino)).ok();
+                channel.send(&reply::forget_attributes(ino)).ok();
                 (None, None)
             }
             Err(e) => (Some(e), None),
         };
-        trace(&header, error);
-        self.shared.turns.answered(|| self.shared.channel.is_ready());
-        match self.shared.channel.send(out.finish(header.unique, error)) {
+        trace(header, error);
+        turns.answered(|| channel.is_ready());
+        match channel.send(out.finish(header.unique, error)) {
             Ok(()) => {
                 if leaves_time {
-                    self.shared.server.volume.tidy();
+                    server.volume.tidy();
                 }
                 Ok(())
             }
             // Nobody waits any more: the reference that the reply was to give stays with us.
             Err(Errno::NOENT) => {
                 if let Some(ino) = given {
-                    self.shared.server.take_back(ino);
+                    server.take_back(ino);
                 }
                 Ok(())
             }
-            // Unmounted meanwhile.
-            Err(Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => Ok(()),
             // The kernel found fault with a reply: the request is answered with an error, others go on.
             Err(Errno::INVAL) if error.is_none() => {
                 tracing::error!(
@@ -274,14 +295,18 @@ impl Worker {
                     header.unique,
                     header.opcode
                 );
-                let again = out.finish(header.unique, Some(Fail::of(Errno::IO)));
-                match self.shared.channel.send(again) {
-                    Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
-                    Err(e) => Err(e),
-                }
+                unless_gone(channel.send(out.finish(header.unique, Some(Fail::of(Errno::IO)))))
             }
-            Err(e) => Err(e),
+            sent => unless_gone(sent),
         }
+    }
+}
+
+/// Nobody waits for a reply any more, or it was unmounted meanwhile: nothing is wrong.
+fn unless_gone(sent: Result<(), Errno>) -> Result<(), Errno> {
+    match sent {
+        Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => Ok(()),
+        sent => sent,
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::blocks::Dir;
 use super::tree::{Path, stuck};
-use super::{check_name, corrupt, writable};
+use super::{check_name, check_writable, corrupt};
 use crate::alloc::Pool;
 use crate::error::{Error, Result};
 use crate::kinds;
@@ -34,7 +34,7 @@ struct New<'a> {
 /// # Errors
 /// No space; read-only.
 pub fn init(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, parent: Ino, pool: Pool) -> Result<()> {
-    writable(inode)?;
+    check_writable(inode)?;
     inode.set_size(0);
     let mut dir = Dir { pool, ..Dir::new(op, ino, inode)? };
     let (_, block) = dir.grow(op, inode)?;
@@ -57,7 +57,7 @@ pub fn add(
     pool: Pool,
 ) -> Result<()> {
     check_name(name)?;
-    writable(inode)?;
+    check_writable(inode)?;
     let new = New { name, ino: to, file_type };
     let mut dir = Dir { pool, ..Dir::new(op, ino, inode)? };
     if dir.blocks == 0 {

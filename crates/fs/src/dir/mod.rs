@@ -47,7 +47,10 @@ pub struct Entry {
 pub const MAX_NAME: usize = 255;
 
 /// Directories in their inode are only read; the feature makes the mount read-only.
-fn writable(inode: &Inode) -> Result<()> {
+///
+/// # Errors
+/// Read-only.
+pub fn check_writable(inode: &Inode) -> Result<()> {
     if is_inline(inode) { Err(Error::ReadOnly("inline directory")) } else { Ok(()) }
 }
 
@@ -96,7 +99,7 @@ fn changeable(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<(
     if name == b"." || name == b".." {
         return Err(Error::Invalid(". and .. stay"));
     }
-    writable(inode)?;
+    check_writable(inode)?;
     let entry = lookup(op, ino, inode, name)?.ok_or(Error::NotFound)?;
     Ok((Dir::new(op, ino, inode)?, entry))
 }
@@ -116,7 +119,7 @@ pub fn remove(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<E
 /// # Errors
 /// Corrupt; read-only.
 pub fn remove_found(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8], entry: Entry) -> Result<()> {
-    writable(inode)?;
+    check_writable(inode)?;
     let dir = Dir::new(op, ino, inode)?;
     op.state_mut().scans.has_room_again(ino);
     if dir.is_long(op) {
@@ -149,7 +152,7 @@ pub fn parent(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<Ino> {
 /// # Errors
 /// Corrupt; read-only; not found in a directory that was removed.
 pub fn set_parent(op: &mut Op<'_>, ino: Ino, inode: &Inode, parent: Ino) -> Result<()> {
-    writable(inode)?;
+    check_writable(inode)?;
     let entry = lookup(op, ino, inode, b"..")?.ok_or(Error::NotFound)?;
     let dir = Dir::new(op, ino, inode)?;
     let bytes = op.block_mut(entry.block)?;

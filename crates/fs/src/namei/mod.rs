@@ -20,6 +20,8 @@ mod kernel_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod tell_tests;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

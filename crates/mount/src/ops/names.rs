@@ -52,6 +52,13 @@ impl Server {
         Ok(attr)
     }
 
+    /// A change of directories is certain: with `dirsync` the caller is told when it is durable.
+    fn tell_now(&self, tell: &mut dyn FnMut()) {
+        if !self.manner.dir_sync {
+            tell();
+        }
+    }
+
     /// With `dirsync`, makes changed directories durable.
     fn after_change(&self, dirs: &[Ino]) -> Result<(), Fail> {
         if self.manner.dir_sync {
@@ -139,16 +146,16 @@ impl Server {
         Ok(Answer::Reply)
     }
 
-    pub(crate) fn unlink(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-        let parent = ino_of(h.node)?;
-        self.volume.unlink(parent, b.name()?)?;
+    pub(crate) fn unlink(&self, h: &Header, b: &mut Body<'_>, tell: &mut dyn FnMut()) -> Result<Answer, Fail> {
+        let (parent, name) = (ino_of(h.node)?, b.name()?);
+        self.volume.unlink_telling(parent, name, &mut || self.tell_now(tell))?;
         self.after_change(&[parent])?;
         Ok(Answer::Reply)
     }
 
-    pub(crate) fn rmdir(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-        let parent = ino_of(h.node)?;
-        self.volume.rmdir(parent, b.name()?)?;
+    pub(crate) fn rmdir(&self, h: &Header, b: &mut Body<'_>, tell: &mut dyn FnMut()) -> Result<Answer, Fail> {
+        let (parent, name) = (ino_of(h.node)?, b.name()?);
+        self.volume.rmdir_telling(parent, name, &mut || self.tell_now(tell))?;
         self.after_change(&[parent])?;
         Ok(Answer::Reply)
     }
@@ -209,4 +216,57 @@ fn new_of<'a>(h: &Header, kind: NewKind<'a>, mode: u32, umask: u32) -> New<'a> {
 
 fn writes(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Manner;
+    use crate::wire::abi::opcode;
+    use crate::wire::request::HEADER;
+    use quire_device::sync::Arc;
+    use quire_device::{FileDevice, OpenOptions, SystemClock};
+    use quire_fs::{Devices, Options, Volume};
+
+    /// A request for a name in the root directory.
+    fn request(op: u32, name: &[u8]) -> Vec<u8> {
+        let mut r = vec![0; HEADER];
+        let len = u32::try_from(HEADER + name.len() + 1).unwrap();
+        r[..4].copy_from_slice(&len.to_ne_bytes());
+        r[4..8].copy_from_slice(&op.to_ne_bytes());
+        r[16..24].copy_from_slice(&1u64.to_ne_bytes());
+        r.extend_from_slice(name);
+        r.push(0);
+        r
+    }
+
+    /// How often it was told that a request was done, before it returned.
+    fn told(server: &Server, request: &[u8]) -> u32 {
+        let mut body = Body::new(request);
+        let (header, mut told, mut buf) = (body.header().unwrap(), 0, [0; 256]);
+        let answer = server.answer(&header, body, &mut Out::new(&mut buf), &mut || told += 1);
+        assert!(matches!(answer, Ok(Answer::Reply)), "{answer:?}");
+        told
+    }
+
+    #[test]
+    fn with_dirsync_nobody_is_told_of_a_removal_before_it_is_durable() {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let made =
+            std::process::Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(image.path()).arg("16M").status();
+        assert!(made.unwrap().success());
+        for dir_sync in [false, true] {
+            let device = Arc::new(FileDevice::open(image.path(), OpenOptions::default()).unwrap());
+            let volume = Volume::open(Devices::one(device), Arc::new(SystemClock), Options::default()).unwrap();
+            let cred = Cred { uid: 0, gid: 0 };
+            volume.create(Ino::ROOT, b"f", &New { kind: NewKind::File, mode: 0o600, umask: 0, cred }).unwrap();
+            volume.create(Ino::ROOT, b"d", &New { kind: NewKind::Dir, mode: 0o700, umask: 0, cred }).unwrap();
+            let manner = Manner { dir_sync, ..Manner::default() };
+            let server = Server::new(volume, manner, Box::new(|_| String::new()));
+            let times = u32::from(!dir_sync);
+            assert_eq!(told(&server, &request(opcode::UNLINK, b"f")), times, "dirsync {dir_sync}");
+            assert_eq!(told(&server, &request(opcode::RMDIR, b"d")), times, "dirsync {dir_sync}");
+            server.close().unwrap();
+        }
+    }
 }
