@@ -222,21 +222,19 @@ fn the_kernel_holds_back_little_while_commits_come_often() {
     if !bdi.join("max_bytes").exists() && skip(name, "a kernel before 6.2") {
         return;
     }
-    // The kernel keeps a share of what may be dirty in all, and shows what that is now.
-    let may_hold = || fs::read_to_string(bdi.join("max_bytes")).unwrap().trim().parse::<u64>().unwrap();
-    let is_little = || may_hold() <= 16 << 20;
-    assert!(!is_little(), "{}", may_hold());
+    let is_strict = || fs::read_to_string(bdi.join("strict_limit")).unwrap().trim() == "1";
+    assert!(!is_strict());
     let mut f = fs::File::create(m.path("f")).unwrap();
     let mut append = |pause| {
         std::thread::sleep(pause);
         f.write_all(b"once more").unwrap();
         f.sync_all().unwrap();
-        is_little()
+        is_strict()
     };
     // Now and then is not often.
     assert!(!(0..3).any(|_| append(Duration::from_millis(400))));
     wait_until("little to be held back", || append(Duration::from_millis(5)));
-    wait_until("much to be held back", || fs::write(m.path("g"), "no commit").is_ok() && !is_little());
+    wait_until("much to be held back", || fs::write(m.path("g"), "no commit").is_ok() && !is_strict());
     drop(f);
     m.unmount();
     place.check();

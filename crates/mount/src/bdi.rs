@@ -2,19 +2,16 @@
 //! defaults for FUSE stay, and nothing depends on it.
 //!
 //! What the kernel holds back of a file comes all at once when the file is closed, and the page of who appends and fsyncs a little waits behind
-//! it: FUSE keeps one queue for what nobody waits for in particular. So the kernel may hold back much, but only little
-//! while small changes are committed often. Much has a bound, too: at half of it the kernel begins to write, while a lone stream goes on; with
-//! the close it would have to write everything anyway.
+//! it: FUSE keeps one queue for what nobody waits for in particular. So the kernel may hold back much, which is what a lone stream is fastest
+//! with, but only little while small changes are committed often.
 
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::Stat;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What it may hold back otherwise, 256 MiB. Linux 6.2 and later.
-const MUCH: &[(&str, &str)] = &[("max_bytes", "268435456"), ("strict_limit", "1")];
-/// Where that is refused: by an older kernel, or one with little memory.
-const ANY: &[(&str, &str)] = &[("max_ratio", "100"), ("strict_limit", "0")];
+/// What it may hold back otherwise. Before Linux 6.2 there is no `strict_limit`.
+const MUCH: &[(&str, &str)] = &[("max_ratio", "100"), ("strict_limit", "0")];
 /// What it may hold back while commits come often, 8 MiB; it begins to write at half. Linux 6.2 and later: a share of all memory would be coarse.
 const LITTLE: &[(&str, &str)] = &[("max_bytes", "8388608"), ("strict_limit", "1")];
 
@@ -31,7 +28,7 @@ impl Bdi {
         let Ok(stat) = rustix::fs::stat(dir) else { return };
         let Some(entry) = entry_of(&stat) else { return };
         set(&entry, &[("read_ahead_kb", "3072")]);
-        allow_much(&entry);
+        set(&entry, MUCH);
         self.entry.set(entry).ok();
     }
 
@@ -42,17 +39,7 @@ impl Bdi {
         }
         let Some(entry) = self.entry.get() else { return };
         self.little.store(little, Ordering::Relaxed);
-        if little {
-            set(entry, LITTLE);
-        } else {
-            allow_much(entry);
-        }
-    }
-}
-
-fn allow_much(entry: &Path) {
-    if !set(entry, MUCH) {
-        set(entry, ANY);
+        set(entry, if little { LITTLE } else { MUCH });
     }
 }
 
@@ -62,14 +49,13 @@ fn entry_of(stat: &Stat) -> Option<PathBuf> {
     [format!("{number}-fuseblk"), number].into_iter().map(PathBuf::from).find(|p| p.exists())
 }
 
-/// Sets all of them, or those before the first that is refused; true if none was.
-fn set(entry: &Path, values: &[(&str, &str)]) -> bool {
+/// Sets all of them, or those before the first that is refused.
+fn set(entry: &Path, values: &[(&str, &str)]) {
     for (file, value) in values {
         let path = entry.join(file);
         if let Err(e) = std::fs::write(&path, value) {
             tracing::debug!("{}: {e}", path.display());
-            return false;
+            return;
         }
     }
-    true
 }
