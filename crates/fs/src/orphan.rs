@@ -199,7 +199,6 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()>
     Ok(())
 }
 
-/// Takes a slot of the orphan file, if there is one with room.
 /// A free slot of the orphan file, if there is one.
 fn free_slot(op: &mut Op<'_>) -> Result<Option<Plan>> {
     let Some(file) = file(op)? else { return Ok(None) };

@@ -235,7 +235,7 @@ fn share(blocks: usize, revokes: usize) -> usize {
 }
 
 impl Drop for Handle<'_> {
-    /// Brings back what was, unless [`Handle::stop`] has made it so.
+    /// Brings back what was, unless [`Handle::stop`] has made it so. What it has read may be evicted from now on.
     fn drop(&mut self) {
         let core = &mut *self.core;
         for (b, u) in std::mem::take(&mut self.undo) {
@@ -251,5 +251,35 @@ impl Drop for Handle<'_> {
                 core.running.revokes.remove(&b);
             }
         }
+        core.cache.evict();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_device::sync::{Mutex, lock};
+
+    #[test]
+    fn what_a_handle_has_found_in_memory_stays_there_while_it_lasts() {
+        let image = || Image::new(Buf::zeroed(1024));
+        let mut core = Core::new(64, Tid(1));
+        for n in 0..300 {
+            core.cache.set(BlockNo(n), image(), None);
+            core.join(BlockNo(n));
+        }
+        let txn = core.close();
+        core.committed(&txn, 301, None);
+        core.cache.insert_clean(BlockNo(1000), image());
+        assert!(core.image(BlockNo(1000)).is_some());
+        // More than the cache has room for, of which the log has the images.
+        for round in 0..3 {
+            (0..300).for_each(|n| assert!(core.image(BlockNo(n)).is_some(), "{n}"));
+            assert!(core.cache.contains(BlockNo(1000)), "round {round}");
+        }
+        assert!(core.cache.len() > 300);
+        let core = Mutex::new(core);
+        drop(Handle::new(lock(&core), 100));
+        assert!(lock(&core).cache.len() <= 64, "then the bound holds again");
     }
 }

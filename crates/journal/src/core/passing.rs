@@ -69,6 +69,7 @@ impl Core {
             self.home_changed(c.blocks);
         }
         self.cache.set_elsewhere(self.live.len());
+        self.cache.evict();
     }
 }
 
