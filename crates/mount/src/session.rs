@@ -241,10 +241,8 @@ impl Worker {
         let Shared { server, channel, turns, .. } = &*self.shared;
         let mut told = None;
         let mut tell = || {
-            told.get_or_insert_with(|| {
-                turns.answered(|| channel.is_ready());
-                channel.send(&reply::done(header.unique))
-            });
+            turns.answered(|| channel.is_ready());
+            told = Some(channel.send(&reply::done(header.unique)));
         };
         let answer = server.answer(&header, body, out, &mut tell);
         match told {

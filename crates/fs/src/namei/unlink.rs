@@ -51,7 +51,7 @@ impl Volume {
         self.unlink_telling(parent, name, &mut || ())
     }
 
-    /// As [`Volume::unlink`]. Calls `tell` when nothing can fail any more, a moment before it is done; whoever looks at the volume then
+    /// As [`Volume::unlink`]. Calls `tell`, once, when nothing can fail any more, a moment before it is done; whoever looks at the volume then
     /// waits until it is. Not where it returns only when all is durable. `tell` must not look at the volume.
     ///
     /// # Errors
