@@ -6,6 +6,7 @@
 //! ```
 //! [`serve`] is a mount from beginning to end; [`control`] talks to one from another process.
 
+mod apart;
 mod bdi;
 mod channel;
 pub mod control;

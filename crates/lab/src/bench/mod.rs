@@ -3,6 +3,7 @@
 //!
 //! Not a test: nothing here fails because something is slow.
 
+mod cpus;
 mod work;
 
 use std::collections::BTreeMap;
@@ -98,7 +99,7 @@ pub fn measure(plan: &Plan) -> Result<()> {
         plan.mib
     );
 
-    let mut raw = Vec::new();
+    let (mut raw, mut trips) = (Vec::new(), Vec::new());
     let mut rounds: BTreeMap<usize, Vec<Round>> = BTreeMap::new();
     for round in 0..plan.rounds {
         raw.push(work::raw_write(&disk.device, plan.writes)?);
@@ -106,11 +107,16 @@ pub fn measure(plan: &Plan) -> Result<()> {
             let who = (turn + round) % mounters.len();
             let mounter = &mounters[who];
             eprintln!("round {}: {mounter}", round + 1);
+            trips.extend(cpus::round_trip()?);
             let figures = one(plan, mounter, &disk.device, dir.path(), &tar).with_context(|| format!("{mounter}"))?;
             rounds.entry(who).or_default().push(figures);
         }
     }
-    println!("\nraw device, 4 KiB O_DIRECT write + fdatasync: {:.0} us\n", median(raw));
+    println!("\nraw device, 4 KiB O_DIRECT write + fdatasync: {:.0} us", median(raw));
+    if let Some((least, most)) = range(&trips) {
+        println!("a cache line to another CPU and back: {:.0} ns ({least:.0} .. {most:.0})", median(trips));
+    }
+    println!();
     print_table(&mounters, &rounds);
     Ok(())
 }
@@ -188,6 +194,11 @@ fn median(mut values: Vec<f64>) -> f64 {
         n if n % 2 == 1 => values[n / 2],
         n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
     }
+}
+
+fn range(values: &[f64]) -> Option<(f64, f64)> {
+    let least = values.iter().copied().min_by(f64::total_cmp)?;
+    Some((least, values.iter().copied().max_by(f64::total_cmp)?))
 }
 
 /// Medians, and in brackets the ratio to the first column.

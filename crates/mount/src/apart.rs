@@ -1,0 +1,175 @@
+//! A worker and its caller kept on two CPUs.
+//!
+//! A caller sleeps while we answer, and the scheduler may wake it where we run. There it can stay although another CPU idles: the two take
+//! turns on one CPU and never want it at once, so that no load is seen that could be spread. Each request then takes two switches of
+//! that CPU, and nothing of ours is done while the caller does its own part: deleting a file took 39 us thus, and 25 on two CPUs.
+//!
+//! Who looks for requests ([`crate::channel`]) sleeps seldom, so that each time it lost its CPU somebody else ran there. Where that comes
+//! with every other request, the worker moves to another CPU, and is free again to be put anywhere it was allowed to be.
+//! Where others want the CPUs it would only wait there, and stays.
+
+use libc::c_long;
+use quire_device::{Clock, SystemClock};
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+use std::cell::RefCell;
+use std::fs;
+use std::time::Duration;
+
+const LOAD: &str = "/proc/loadavg";
+/// Requests between two judgements.
+const WINDOW: u32 = 16;
+/// Who lost its CPU so often meanwhile shares it with whoever sends the requests.
+const OFTEN: c_long = 8;
+/// It is not tried again sooner.
+const STAY: Duration = Duration::from_millis(5);
+
+thread_local! {
+    static SIGHT: RefCell<Sight> = RefCell::default();
+}
+
+/// The calling worker, which looks for requests, has got one.
+pub(crate) fn received() {
+    if SIGHT.with_borrow_mut(|sight| sight.received(times_lost, || SystemClock.monotonic())) {
+        step_aside();
+    }
+}
+
+/// What a worker has seen of its own CPU.
+#[derive(Default)]
+struct Sight {
+    requests: u32,
+    /// How often it had lost its CPU at the last judgement.
+    lost: c_long,
+    tried: Option<Duration>,
+}
+
+impl Sight {
+    /// True if the worker is to try to move.
+    fn received(&mut self, lost: impl FnOnce() -> c_long, now: impl FnOnce() -> Duration) -> bool {
+        self.requests += 1;
+        if self.requests < WINDOW {
+            return false;
+        }
+        self.requests = 0;
+        let lost = lost();
+        let shares = lost - std::mem::replace(&mut self.lost, lost) >= OFTEN;
+        let now = if shares { now() } else { return false };
+        let tries = self.tried.is_none_or(|tried| now.saturating_sub(tried) >= STAY);
+        if tries {
+            self.tried = Some(now);
+        }
+        tries
+    }
+}
+
+/// How often the calling thread has lost its CPU to another that wanted it (getrusage(2), `ru_nivcsw`).
+fn times_lost() -> c_long {
+    // SAFETY: the structure is plain data, which the call fills; it cannot fail for the calling thread.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    usage.ru_nivcsw
+}
+
+/// Moves the calling thread to another CPU of those it may run on, if one has nothing to do: the caller sleeps now.
+fn step_aside() {
+    let Ok(all) = sched_getaffinity(None) else { return };
+    let mut others = all;
+    others.unset(sched_getcpu());
+    let running = fs::read_to_string(LOAD).ok().and_then(|load| running(&load));
+    if running.is_none_or(|running| running > others.count()) || sched_setaffinity(None, &others).is_err() {
+        return;
+    }
+    if let Err(e) = sched_setaffinity(None, &all) {
+        tracing::debug!("a worker stays on {} of its {} CPUs: {e}", others.count(), all.count());
+    }
+}
+
+/// How many threads run or wait for a CPU, we among them (proc_loadavg(5), the fourth field).
+fn running(load: &str) -> Option<u32> {
+    load.split(' ').nth(3)?.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_device::sync::thread;
+    use rustix::thread::CpuSet;
+    use std::time::Instant;
+
+    /// A worker that loses its CPU `times` in each window of requests that take a microsecond each: after which windows it tries to move.
+    fn moves(times: c_long, windows: usize) -> Vec<usize> {
+        let (mut sight, mut now, mut lost) = (Sight::default(), Duration::ZERO, 0);
+        let mut window = || {
+            lost += times;
+            let judged = (0..WINDOW).map(|_| {
+                now += Duration::from_micros(1);
+                sight.received(|| lost, || now)
+            });
+            judged.filter(|&tries| tries).count() == 1
+        };
+        (0..windows).filter(|_| window()).collect()
+    }
+
+    #[test]
+    fn who_loses_its_cpu_at_each_request_moves_and_then_stays_for_a_while() {
+        // A window takes 16 us here: 5 ms are 313 of them.
+        assert_eq!(moves(WINDOW.into(), 320), [0, 313]);
+        assert_eq!(moves(OFTEN, 10), [0]);
+        assert_eq!(moves(OFTEN - 1, 320), [0; 0]);
+    }
+
+    #[test]
+    fn only_its_own_losses_count_and_only_new_ones() {
+        let mut sight = Sight::default();
+        let judge = |sight: &mut Sight, lost| {
+            (0..WINDOW).any(|_| sight.received(|| lost, || Duration::from_secs(lost.unsigned_abs())))
+        };
+        assert!(judge(&mut sight, 100));
+        assert!(!judge(&mut sight, 100 + OFTEN - 1));
+        assert!(judge(&mut sight, 100 + 2 * OFTEN - 1));
+        assert!(!judge(&mut sight, 100 + 2 * OFTEN - 1));
+    }
+
+    #[test]
+    fn it_moves_to_another_cpu_if_one_is_free_and_may_go_anywhere_again() {
+        let all = sched_getaffinity(None).unwrap();
+        if all.count() < 2 {
+            return;
+        }
+        // Other tests may have the CPUs, or put us back before we have looked.
+        let began = Instant::now();
+        let moves = || {
+            let before = sched_getcpu();
+            step_aside();
+            assert_eq!(sched_getaffinity(None).unwrap(), all);
+            sched_getcpu() != before
+        };
+        while !moves() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it never moves");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn with_one_cpu_it_stays() {
+        thread::spawn(|| {
+            let mut one = CpuSet::new();
+            one.set(sched_getcpu());
+            sched_setaffinity(None, &one).unwrap();
+            step_aside();
+            assert_eq!(sched_getaffinity(None).unwrap(), one);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn others_that_run_are_counted() {
+        assert_eq!(running("0.39 1.54 1.84 3/241 12345\n"), Some(3));
+        assert_eq!(running(""), None);
+        assert_eq!(running("0.39 1.54 1.84 x/241 12345\n"), None);
+    }
+}
