@@ -71,4 +71,10 @@ mod tests {
         assert!((geometric_mean(&[1.0, 4.0]) - 2.0).abs() < 1e-9);
         assert!(median(&[]).is_nan());
     }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+    }
 }

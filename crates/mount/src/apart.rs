@@ -52,8 +52,10 @@ impl Sight {
         }
         self.requests = 0;
         let lost = lost();
-        let shares = lost - std::mem::replace(&mut self.lost, lost) >= OFTEN;
-        let now = if shares { now() } else { return false };
+        if lost - std::mem::replace(&mut self.lost, lost) < OFTEN {
+            return false;
+        }
+        let now = now();
         let tries = self.tried.is_none_or(|tried| now.saturating_sub(tried) >= STAY);
         if tries {
             self.tried = Some(now);

@@ -8,6 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::stats::median;
+
 const ROUNDS: u32 = 20_000;
 
 /// Nanoseconds for a cache line to go to another CPU and come back: the median of five tries; `None` where there is one CPU.
@@ -15,8 +17,8 @@ pub(super) fn round_trip() -> Result<Option<f64>> {
     let all = sched_getaffinity(None).context("which CPUs there are")?;
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).take(2).collect();
     let [one, other] = cpus[..] else { return Ok(None) };
-    let tries = (0..5).map(|_| bounce(one, other)).collect::<Result<_>>()?;
-    Ok(Some(super::median(tries)))
+    let tries = (0..5).map(|_| bounce(one, other)).collect::<Result<Vec<_>>>()?;
+    Ok(Some(median(&tries)))
 }
 
 fn bounce(one: usize, other: usize) -> Result<f64> {

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cmd::{is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
+use crate::stats::median;
 
 /// What to measure.
 #[derive(Debug)]
@@ -112,9 +113,9 @@ pub fn measure(plan: &Plan) -> Result<()> {
             rounds.entry(who).or_default().push(figures);
         }
     }
-    println!("\nraw device, 4 KiB O_DIRECT write + fdatasync: {:.0} us", median(raw));
+    println!("\nraw device, 4 KiB O_DIRECT write + fdatasync: {:.0} us", median(&raw));
     if let Some((least, most)) = range(&trips) {
-        println!("a cache line to another CPU and back: {:.0} ns ({least:.0} .. {most:.0})", median(trips));
+        println!("a cache line to another CPU and back: {:.0} ns ({least:.0} .. {most:.0})", median(&trips));
     }
     println!();
     print_table(&mounters, &rounds);
@@ -187,15 +188,6 @@ fn mib(bytes: u64) -> f64 {
     mib
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
-    }
-}
-
 fn range(values: &[f64]) -> Option<(f64, f64)> {
     let least = values.iter().copied().min_by(f64::total_cmp)?;
     Some((least, values.iter().copied().max_by(f64::total_cmp)?))
@@ -210,7 +202,7 @@ fn print_table(mounters: &[Mounter], rounds: &BTreeMap<usize, Vec<Round>>) {
         let medians: Vec<Option<f64>> = (0..mounters.len())
             .map(|who| {
                 let values: Vec<f64> = rounds.get(&who)?.iter().filter_map(|round| round[n]).collect();
-                (!values.is_empty()).then(|| median(values))
+                (!values.is_empty()).then(|| median(&values))
             })
             .collect();
         let base = medians[0];
@@ -223,14 +215,5 @@ fn print_table(mounters: &[Mounter], rounds: &BTreeMap<usize, Vec<Round>>) {
             })
             .collect();
         println!("| {figure} | {unit} | {} |", cells.join(" | "));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert!((super::median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((super::median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
     }
 }

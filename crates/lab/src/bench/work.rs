@@ -11,9 +11,9 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use rustix::fs::OFlags;
 
-use super::median;
 use crate::cmd::{NOBODY, run_tool, text};
 use crate::rng::{Rng, content};
+use crate::stats::median;
 use crate::tree::{self, Flavour};
 
 const BLOCK: usize = 4096;
@@ -69,7 +69,7 @@ fn durable(writes: u32, mut write: impl FnMut(u64) -> std::io::Result<()>) -> Re
         write(u64::from(n))?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    Ok(median(times))
+    Ok(median(&times))
 }
 
 /// A tar archive of a plain tree, made once.
