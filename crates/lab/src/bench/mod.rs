@@ -35,7 +35,7 @@ pub struct Plan {
 }
 
 /// A line of the table, and its unit.
-const FIGURES: [(&str, &str); 11] = [
+const FIGURES: [(&str, &str); 12] = [
     ("overwrite 4 KiB + fdatasync", "us"),
     ("append 4 KiB + fdatasync", "us"),
     ("unpack the tree + sync", "s"),
@@ -47,6 +47,7 @@ const FIGURES: [(&str, &str); 11] = [
     ("FUSE requests to unpack a file", ""),
     ("the same, root's tar", ""),
     ("FUSE requests to delete a file", ""),
+    ("a cache line to another CPU and back, before deleting", "ns"),
 ];
 
 /// Figures of one round, by the index in `FIGURES`.
@@ -148,6 +149,7 @@ fn one(plan: &Plan, mounter: &Mounter, device: &Path, dir: &Path, tar: &Path) ->
     figures[2] = Some(work::unpack(mnt, tar)?);
     figures[8] = requests(mounter, mnt)?.zip(before).map(|(after, before)| (after - before) / files(plan));
     let before = requests(mounter, mnt)?;
+    figures[11] = cpus::round_trip()?;
     figures[3] = Some(work::delete(mnt)?);
     figures[10] = requests(mounter, mnt)?.zip(before).map(|(after, before)| (after - before) / files(plan));
     figures[4] = Some(work::stream_write(mnt, plan.mib)?);
