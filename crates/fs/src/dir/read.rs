@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cookie, linear directory:   the byte after the entry
-//! cookie, dir_index:          0 start   1 after .   2 after ..   else 3 + key
+//! cookie, dir_index:          0 start   1 after .   2 after ..   END after the last name   else 3 + key
 //! key                         hash / 2 (31 bits) | tie break (24 bits) | number among equals (8 bits)
 //! ```
 //! With `dir_index` the order is that of the hashes also while the directory has only one block, because it may become an
@@ -28,6 +28,8 @@ const MAX_CHAIN: usize = 256;
 const SOME: usize = 128;
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = 2;
+/// After the last name, as in the kernel: who asks for more, as everybody does, is answered without a look at the names again.
+const END: u64 = (1 << 63) - 1;
 
 /// One name of a listing.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +87,7 @@ pub fn read(op: &mut Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Si
         return inline::read(op, ino, inode, cookie, sink);
     }
     let dir = Dir::new(op, ino, inode)?;
-    if dir.blocks == 0 {
+    if dir.blocks == 0 || cookie == END {
         return Ok(None);
     }
     let mut to = Listing { sink, cookie, left: BLOCKS_AT_ONCE };
@@ -158,7 +160,7 @@ fn read_one_block(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_
             list.push(Keyed::new(&hasher, e));
         }
     }
-    Ok(if emit(list, to) { None } else { to.stopped() })
+    Ok(if emit(list, false, to) { None } else { to.stopped() })
 }
 
 fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, '_>) -> Result<Option<u64>> {
@@ -187,7 +189,7 @@ fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, 
         for leaf in &chain {
             leaf.names(dir, &path.hasher, &mut list)?;
         }
-        if !emit(list, to) {
+        if !emit(list, more, to) {
             return Ok(to.stopped());
         }
         if !more {
@@ -249,21 +251,21 @@ impl<'a> Keyed<'a> {
     }
 }
 
-/// Gives the entries from the listing's cookie on, in order; `false` if the sink refused one.
-fn emit(mut list: Vec<Keyed<'_>>, to: &mut Listing<'_, '_>) -> bool {
+/// Gives the entries from the listing's cookie on, in order, behind which there are `more` or none; `false` if the sink refused one.
+fn emit(mut list: Vec<Keyed<'_>>, more: bool, to: &mut Listing<'_, '_>) -> bool {
     let from = to.cookie - AFTER_DOTDOT;
     list.retain(|k| k.key | 0xFF >= from);
-    list.sort_by(|a, b| (a.key, a.entry.name).cmp(&(b.key, b.entry.name)));
+    list.sort_unstable_by(|a, b| (a.key, a.entry.name).cmp(&(b.key, b.entry.name)));
     let mut number = 0;
     let mut before = None;
-    for k in &list {
+    for (n, k) in list.iter().enumerate() {
         number = if before == Some(k.key) { (number + 1).min(0xFF) } else { 0 };
         before = Some(k.key);
         let key = k.key | number;
         if key < from {
             continue;
         }
-        let next_cookie = key + 1 + AFTER_DOTDOT;
+        let next_cookie = if more || n + 1 < list.len() { key + 1 + AFTER_DOTDOT } else { END };
         let e = &k.entry;
         if !to.give(DirItem { ino: e.ino, name: e.name, file_type: e.file_type, next_cookie }) {
             return false;

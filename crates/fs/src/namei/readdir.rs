@@ -10,16 +10,28 @@ use crate::op::Op;
 use crate::volume::Volume;
 use quire_layout::Ino;
 use quire_layout::dir::FileType;
+use std::ops::Range;
 
 /// Names that one operation collects.
 const BATCH: usize = 128;
+/// Bytes of a name, about.
+const USUAL_NAME: usize = 16;
+
+/// Names in the order of the listing.
+struct Batch {
+    items: Vec<Item>,
+    /// The names themselves, one behind the other.
+    names: Vec<u8>,
+}
 
 struct Item {
     ino: Ino,
-    name: Vec<u8>,
+    /// Where in [`Batch::names`].
+    name: Range<usize>,
     file_type: FileType,
     next_cookie: u64,
-    seen: Option<Seen>,
+    /// On the heap: most have none when a directory is listed again.
+    seen: Option<Box<Seen>>,
 }
 
 /// For which names a listing gives attributes and references.
@@ -31,14 +43,31 @@ enum Plus {
     News,
 }
 
-impl Item {
-    fn borrowed(&self) -> DirItem<'_> {
-        DirItem { ino: self.ino, name: &self.name, file_type: self.file_type, next_cookie: self.next_cookie }
+impl Batch {
+    fn new() -> Self {
+        Batch { items: Vec::with_capacity(BATCH), names: Vec::with_capacity(BATCH * USUAL_NAME) }
     }
 
-    fn is_dot(&self) -> bool {
-        matches!(&self.name[..], b"." | b"..")
+    /// False if it is full.
+    fn push(&mut self, i: DirItem<'_>) -> bool {
+        let room = self.items.len() < BATCH;
+        if room {
+            let start = self.names.len();
+            self.names.extend_from_slice(i.name);
+            let name = start..self.names.len();
+            self.items.push(Item { ino: i.ino, name, file_type: i.file_type, next_cookie: i.next_cookie, seen: None });
+        }
+        room
     }
+
+    fn shown(&self, item: &Item) -> DirItem<'_> {
+        let name = &self.names[item.name.clone()];
+        DirItem { ino: item.ino, name, file_type: item.file_type, next_cookie: item.next_cookie }
+    }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }
 
 impl Volume {
@@ -48,7 +77,7 @@ impl Volume {
     /// # Errors
     /// Not a directory; corrupt, I/O. What was given is valid.
     pub fn readdir(&self, dir: Ino, cookie: u64, sink: &mut dyn FnMut(DirItem<'_>) -> bool) -> Result<()> {
-        self.list(dir, cookie, Plus::None, &mut |item| sink(item.borrowed()))
+        self.list(dir, cookie, Plus::None, &mut |item, _| sink(item))
     }
 
     /// As [`Volume::readdir`], with attributes: for each item taken, except `.` and `..`, the caller gets a reference. `None`:
@@ -85,24 +114,31 @@ impl Volume {
         plus: Plus,
         sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
-        self.list(dir, cookie, plus, &mut |item| {
-            let attr = item.seen.map(|s| self.told(s));
-            let taken = sink(item.borrowed(), attr);
-            if !taken && attr.is_some() && !item.is_dot() {
+        self.list(dir, cookie, plus, &mut |item, seen| {
+            let attr = seen.map(|s| self.told(*s));
+            let taken = sink(item, attr);
+            if !taken && attr.is_some() && !is_dot(item.name) {
                 self.forget(item.ino, 1);
             }
             taken
         })
     }
 
-    fn list(&self, dir: Ino, mut cookie: u64, plus: Plus, sink: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
+    fn list(
+        &self,
+        dir: Ino,
+        mut cookie: u64,
+        plus: Plus,
+        sink: &mut dyn FnMut(DirItem<'_>, Option<&Seen>) -> bool,
+    ) -> Result<()> {
         loop {
             let (batch, next) = self.run(|op| collect(op, dir, cookie, plus))?;
             let mut taken = true;
-            for item in &batch {
+            for item in &batch.items {
+                let shown = batch.shown(item);
                 if taken {
-                    taken = sink(item);
-                } else if item.seen.is_some() && !item.is_dot() {
+                    taken = sink(shown, item.seen.as_deref());
+                } else if item.seen.is_some() && !is_dot(shown.name) {
                     self.forget(item.ino, 1);
                 }
             }
@@ -115,34 +151,29 @@ impl Volume {
 }
 
 /// Some names from `cookie` on, with attributes and references if asked for, and the cookie to go on with if there are more.
-fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: Plus) -> Result<(Vec<Item>, Option<u64>)> {
+fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: Plus) -> Result<(Batch, Option<u64>)> {
     let inode = live(op, dir)?;
     if !inode.is_dir() {
         return Err(Error::NotDir);
     }
+    let mut batch = Batch::new();
     if inode.links() == 0 {
-        return Ok((Vec::new(), None));
+        return Ok((batch, None));
     }
-    let mut items = Vec::with_capacity(BATCH);
-    let next = dir::read(op, dir, &inode, cookie, &mut |i| {
-        if items.len() == BATCH {
-            return false;
-        }
-        let DirItem { ino, name, file_type, next_cookie } = i;
-        items.push(Item { ino, name: name.to_vec(), file_type, next_cookie, seen: None });
-        true
-    })?;
+    let next = dir::read(op, dir, &inode, cookie, &mut |i| batch.push(i))?;
     if plus == Plus::None {
-        return Ok((items, next));
+        return Ok((batch, next));
     }
     let mut missing = Vec::new();
-    for item in &mut items {
+    let Batch { items, names } = &mut batch;
+    for item in &mut *items {
         if plus == Plus::News && op.refs(item.ino) > 0 {
             continue;
         }
-        let found = if item.is_dot() { op.inode(item.ino) } else { pointed_to(op, dir, item.ino) };
+        let dot = is_dot(&names[item.name.clone()]);
+        let found = if dot { op.inode(item.ino) } else { pointed_to(op, dir, item.ino) };
         match found {
-            Ok(inode) => item.seen = Some(op.seen(item.ino, &inode)),
+            Ok(inode) => item.seen = Some(Box::new(op.seen(item.ino, &inode))),
             Err(Error::Miss(blocks)) => missing.extend(blocks),
             // The listing goes on; a lookup of this name says what is wrong.
             Err(_) => {}
@@ -153,8 +184,8 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: Plus) -> Result<(Vec<It
         missing.dedup();
         return Err(Error::Miss(missing));
     }
-    for item in items.iter().filter(|i| i.seen.is_some() && !i.is_dot()) {
+    for item in items.iter().filter(|i| i.seen.is_some() && !is_dot(&names[i.name.clone()])) {
         op.add_ref(item.ino);
     }
-    Ok((items, next))
+    Ok((batch, next))
 }

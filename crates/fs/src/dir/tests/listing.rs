@@ -40,6 +40,27 @@ fn list_while_changing(d: &Dirs, stay: &[Vec<u8>], n: &mut Numbers, piece: usize
 }
 
 #[test]
+fn after_the_last_name_is_the_end_whatever_is_added() {
+    for args in [&["-b", "1024"][..], &["-b", "4096"]] {
+        let mut d = Dirs::on(image("16M", &[&["-t", "ext4"], args].concat()));
+        let names = |from: usize| (from..from + 30).map(|i| format!("name-{i}").into_bytes());
+        for (i, name) in names(0).enumerate() {
+            d.add(&name, d.file(i)).unwrap();
+        }
+        let (all, end) = d.list(0, 100).unwrap();
+        assert_eq!((all.len(), end), (32, i64::MAX.cast_unsigned()));
+        for (i, name) in names(30).enumerate() {
+            d.add(&name, d.file(i)).unwrap();
+        }
+        assert!(d.list(end, 100).unwrap().0.is_empty());
+        // But not after what was the last one once, seen when it is that no more.
+        let (some, cookie) = d.list(0, 61).unwrap();
+        assert_eq!((some.len(), d.list(cookie, 100).unwrap().0.len()), (61, 1));
+        d.check();
+    }
+}
+
+#[test]
 fn names_that_stay_come_exactly_once() {
     let seed = seed("names_that_stay_come_exactly_once");
     for args in [&["-b", "1024"][..], &["-b", "4096"], &["-b", "1024", "-O", "^dir_index"]] {
