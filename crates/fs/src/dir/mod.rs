@@ -23,7 +23,7 @@ mod tests;
 use crate::error::{Error, Result};
 use crate::op::Op;
 use blocks::Dir;
-use quire_layout::dir::{FileType, is_name};
+use quire_layout::dir::{FileType, is_dot, is_name};
 use quire_layout::inline_data::is_inline;
 use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, Corrupt, Ino, Structure};
@@ -76,7 +76,7 @@ pub fn lookup(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<O
     if dir.blocks == 0 {
         return Ok(None);
     }
-    if name == b"." || name == b".." {
+    if is_dot(name) {
         return dir.dot(op, inode, name).map(Some);
     }
     if dir.indexed {
@@ -96,7 +96,7 @@ pub fn lookup(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<O
 
 /// The entry of a name that may be changed: not `.` and `..`.
 fn changeable(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<(Dir, Entry)> {
-    if name == b"." || name == b".." {
+    if is_dot(name) {
         return Err(Error::Invalid(". and .. stay"));
     }
     check_writable(inode)?;

@@ -15,7 +15,7 @@ use super::{corrupt, inline};
 use crate::error::Result;
 use crate::op::Op;
 use quire_journal::Image;
-use quire_layout::dir::{DirEntry, FileType, Hasher, is_name};
+use quire_layout::dir::{DirEntry, FileType, Hasher, is_dot, is_name};
 use quire_layout::inline_data::is_inline;
 use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, Corrupt, Ino};
@@ -156,7 +156,7 @@ fn read_one_block(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_
     let mut list = Vec::with_capacity(SOME);
     for e in dir.format.entries(&image) {
         let e = usable(e, dir, block)?;
-        if e.is_used() && e.name != b"." && e.name != b".." {
+        if e.is_used() && !is_dot(e.name) {
             list.push(Keyed::new(&hasher, e));
         }
     }

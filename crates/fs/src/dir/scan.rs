@@ -13,6 +13,7 @@ use super::{DirItem, read};
 use crate::error::Result;
 use crate::op::Op;
 use quire_layout::Ino;
+use quire_layout::dir::is_dot;
 use quire_layout::inode::Inode;
 use std::collections::HashMap;
 
@@ -131,7 +132,7 @@ pub fn is_empty(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<bool> {
         let from = op.state().scans.cookie(ino, inode);
         let mut empty = true;
         let next = read(op, ino, inode, from, &mut |i: DirItem<'_>| {
-            empty = i.name == b"." || i.name == b"..";
+            empty = is_dot(i.name);
             empty
         })?;
         match next {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::volume::Volume;
 use quire_layout::Ino;
-use quire_layout::dir::FileType;
+use quire_layout::dir::{FileType, is_dot};
 use std::ops::Range;
 
 /// Names that one operation collects.
@@ -28,6 +28,8 @@ struct Item {
     ino: Ino,
     /// Where in [`Batch::names`].
     name: Range<usize>,
+    /// `.` or `..`: no reference is given on these.
+    dot: bool,
     file_type: FileType,
     next_cookie: u64,
     /// On the heap: most have none when a directory is listed again.
@@ -55,7 +57,8 @@ impl Batch {
             let start = self.names.len();
             self.names.extend_from_slice(i.name);
             let name = start..self.names.len();
-            self.items.push(Item { ino: i.ino, name, file_type: i.file_type, next_cookie: i.next_cookie, seen: None });
+            let DirItem { ino, file_type, next_cookie, .. } = i;
+            self.items.push(Item { ino, name, dot: is_dot(i.name), file_type, next_cookie, seen: None });
         }
         room
     }
@@ -64,10 +67,6 @@ impl Batch {
         let name = &self.names[item.name.clone()];
         DirItem { ino: item.ino, name, file_type: item.file_type, next_cookie: item.next_cookie }
     }
-}
-
-fn is_dot(name: &[u8]) -> bool {
-    matches!(name, b"." | b"..")
 }
 
 impl Volume {
@@ -138,7 +137,7 @@ impl Volume {
                 let shown = batch.shown(item);
                 if taken {
                     taken = sink(shown, item.seen.as_deref());
-                } else if item.seen.is_some() && !is_dot(shown.name) {
+                } else if item.seen.is_some() && !item.dot {
                     self.forget(item.ino, 1);
                 }
             }
@@ -165,13 +164,11 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: Plus) -> Result<(Batch,
         return Ok((batch, next));
     }
     let mut missing = Vec::new();
-    let Batch { items, names } = &mut batch;
-    for item in &mut *items {
+    for item in &mut batch.items {
         if plus == Plus::News && op.refs(item.ino) > 0 {
             continue;
         }
-        let dot = is_dot(&names[item.name.clone()]);
-        let found = if dot { op.inode(item.ino) } else { pointed_to(op, dir, item.ino) };
+        let found = if item.dot { op.inode(item.ino) } else { pointed_to(op, dir, item.ino) };
         match found {
             Ok(inode) => item.seen = Some(Box::new(op.seen(item.ino, &inode))),
             Err(Error::Miss(blocks)) => missing.extend(blocks),
@@ -184,7 +181,7 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: Plus) -> Result<(Batch,
         missing.dedup();
         return Err(Error::Miss(missing));
     }
-    for item in items.iter().filter(|i| i.seen.is_some() && !is_dot(&names[i.name.clone()])) {
+    for item in batch.items.iter().filter(|i| i.seen.is_some() && !i.dot) {
         op.add_ref(item.ino);
     }
     Ok((batch, next))

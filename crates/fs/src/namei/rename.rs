@@ -8,7 +8,7 @@ use crate::flags::{is_sync, may_add, may_remove};
 use crate::inode_ops::{Cred, New, NewKind, make};
 use crate::op::Op;
 use crate::volume::Volume;
-use quire_layout::dir::FileType;
+use quire_layout::dir::{FileType, is_dot};
 use quire_layout::inode::{Inode, Time, mode};
 use quire_layout::{Corrupt, Ino, Structure};
 use std::collections::HashSet;
@@ -90,7 +90,7 @@ impl Volume {
         if flags.exchange && (flags.no_replace || flags.whiteout.is_some()) {
             return Err(Error::Invalid("exchange replaces, and leaves no name"));
         }
-        if [name, new_name].iter().any(|n| matches!(*n, b"." | b"..")) {
+        if [name, new_name].iter().any(|n| is_dot(n)) {
             return Err(Error::Busy("the names . and .. stay".into()));
         }
         self.write_back_pending(self.resolve(parent, name)?)?;

@@ -86,6 +86,12 @@ pub fn is_name(name: &[u8]) -> bool {
     (1..=255).contains(&name.len()) && !name.iter().any(|c| matches!(c, 0 | b'/'))
 }
 
+/// True of the two names that every directory has, its own and its parent's.
+#[must_use]
+pub fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
 /// How the blocks of one directory are written down.
 #[derive(Clone, Copy, Debug)]
 pub struct DirFormat {

@@ -20,7 +20,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{DirEntry, DirFormat, Entries, FileType, is_name};
+pub use entry::{DirEntry, DirFormat, Entries, FileType, is_dot, is_name};
 pub use hash::{HashVersion, Hasher, NameHash};
 pub use index::{IndexNode, RootInfo};
 pub use split::Hashed;

@@ -6,7 +6,7 @@ use crate::wire::reply::{Dirent, Plus};
 use crate::wire::{Body, Header, Out};
 use quire_fs::dir::DirItem;
 use quire_layout::Ino;
-use quire_layout::dir::FileType;
+use quire_layout::dir::{FileType, is_dot};
 use rustix::io::Errno;
 
 /// The fields of `fuse_read_in` that count: where to go on, and room in the reply.
@@ -30,7 +30,7 @@ impl Server {
         // What the kernel knows already it need not be told again: going through its caches for it costs more than the listing.
         let done = self.volume.readdir_news(dir, cookie, &mut |item, attr| {
             let plus = match &attr {
-                Some(a) if !matches!(item.name, b"." | b"..") => Plus::Entry(a, VALID, self.valid(a)),
+                Some(a) if !is_dot(item.name) => Plus::Entry(a, VALID, self.valid(a)),
                 _ => Plus::Nameless,
             };
             out.dirent(&dirent(&item), plus, room)
