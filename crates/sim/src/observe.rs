@@ -2,6 +2,7 @@
 
 use quire_fs::{Result, Volume};
 use quire_layout::Ino;
+use quire_layout::dir::is_dot;
 use quire_layout::inode::{Timestamp, mode};
 use std::collections::BTreeMap;
 
@@ -103,7 +104,7 @@ fn visit(v: &Volume, out: &mut Observed, path: Path, ino: Ino) -> Result<()> {
         true
     })?;
     for name in names {
-        if name == b"." || name == b".." || path.is_empty() && (name == b"lost+found" || name == FILLER) {
+        if is_dot(&name) || path.is_empty() && (name == b"lost+found" || name == FILLER) {
             continue;
         }
         let child = v.lookup(ino, &name)?;

@@ -36,6 +36,13 @@ struct Item {
     seen: Option<Box<Seen>>,
 }
 
+impl Item {
+    /// With its attributes the caller gets a reference.
+    fn is_referenced(&self) -> bool {
+        self.seen.is_some() && !self.dot
+    }
+}
+
 /// For which names a listing gives attributes and references.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plus {
@@ -113,14 +120,7 @@ impl Volume {
         plus: Plus,
         sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
-        self.list(dir, cookie, plus, &mut |item, seen| {
-            let attr = seen.map(|s| self.told(*s));
-            let taken = sink(item, attr);
-            if !taken && attr.is_some() && !is_dot(item.name) {
-                self.forget(item.ino, 1);
-            }
-            taken
-        })
+        self.list(dir, cookie, plus, &mut |item, seen| sink(item, seen.map(|s| self.told(*s))))
     }
 
     fn list(
@@ -134,10 +134,8 @@ impl Volume {
             let (batch, next) = self.run(|op| collect(op, dir, cookie, plus))?;
             let mut taken = true;
             for item in &batch.items {
-                let shown = batch.shown(item);
-                if taken {
-                    taken = sink(shown, item.seen.as_deref());
-                } else if item.seen.is_some() && !item.dot {
+                taken = taken && sink(batch.shown(item), item.seen.as_deref());
+                if !taken && item.is_referenced() {
                     self.forget(item.ino, 1);
                 }
             }
@@ -181,7 +179,7 @@ fn collect(op: &mut Op<'_>, dir: Ino, cookie: u64, plus: Plus) -> Result<(Batch,
         missing.dedup();
         return Err(Error::Miss(missing));
     }
-    for item in batch.items.iter().filter(|i| i.seen.is_some() && !i.dot) {
+    for item in batch.items.iter().filter(|i| i.is_referenced()) {
         op.add_ref(item.ino);
     }
     Ok((batch, next))

@@ -309,6 +309,42 @@ fn a_listing_of_news_leaves_out_what_the_caller_knows() {
     });
 }
 
+#[test]
+fn a_listing_gives_references_only_on_what_is_taken() {
+    each_image(|t| {
+        let v = &t.volume;
+        let d = dir(v, Ino::ROOT, "d").ino;
+        let names: Vec<String> = (0..6).map(|n| format!("f{n}")).collect();
+        let files: Vec<Ino> = names.iter().map(|name| file(v, d, name).ino).collect();
+        files.iter().for_each(|f| v.forget(*f, 1));
+        // Two files: the third is refused, the others are not even shown.
+        let (mut taken, mut refused) = (Vec::new(), None);
+        v.readdir_plus(d, 0, &mut |i, attr| {
+            assert_eq!(attr.map(|a| a.ino), Some(i.ino));
+            if taken.len() == 2 {
+                assert_eq!(refused.replace(i.ino), None);
+                return false;
+            }
+            taken.extend(files.contains(&i.ino).then_some(i.ino));
+            true
+        })
+        .unwrap();
+        assert!(refused.is_some());
+        names.iter().for_each(|name| v.unlink(d, name.as_bytes()).unwrap());
+        for f in files {
+            if taken.contains(&f) {
+                assert!(v.getattr(f).is_ok());
+                v.forget(f, 1);
+            }
+            assert!(matches!(v.getattr(f), Err(Error::Stale(_))));
+        }
+        // Nor on the directory, which `.` names.
+        v.rmdir(Ino::ROOT, b"d").unwrap();
+        v.forget(d, 1);
+        assert!(matches!(v.getattr(d), Err(Error::Stale(_))));
+    });
+}
+
 /// N1, N6.
 #[test]
 fn a_file_without_a_name_gets_one_or_goes() {

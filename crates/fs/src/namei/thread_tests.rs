@@ -6,6 +6,7 @@ use crate::testing::TestVolume;
 use crate::{Error, NewKind, RenameFlags, Result, SetAttr, Volume, XattrFlags};
 use quire_device::sync::thread;
 use quire_layout::Ino;
+use quire_layout::dir::is_dot;
 
 /// One thread's calls; the others are in the same directories.
 fn calls(v: &Volume, dirs: &[Ino], mut x: u64) {
@@ -39,7 +40,7 @@ fn calls(v: &Volume, dirs: &[Ino], mut x: u64) {
                 .and_then(|()| v.setattr(f.ino, &SetAttr { mode: Some(0o700), ..SetAttr::default() }).map(drop)),
             (_, Ok(f)) => v.getattr(f.ino).map(drop),
             _ => v.readdir_plus(d, 0, &mut |i, a| {
-                if a.is_some() && i.name != b"." && i.name != b".." {
+                if a.is_some() && !is_dot(i.name) {
                     v.forget(i.ino, 1);
                 }
                 true

@@ -8,6 +8,7 @@ use quire_device::sync::Arc;
 use quire_device::{Image, VirtualClock};
 use quire_fs::file::{Falloc, Seek, WriteFlags};
 use quire_fs::{Cred, Error, New, NewKind, Options, RenameFlags, Result, Volume, XattrFlags};
+use quire_layout::dir::is_dot;
 use quire_layout::inode::mode;
 use quire_layout::{Ino, Structure};
 use std::collections::HashSet;
@@ -180,7 +181,7 @@ impl Said {
         let (mut found, mut count) = (Vec::new(), 0);
         let listed = v.readdir(dir, 0, &mut |i| {
             count += 1;
-            if found.len() < MAX_LOOKUPS && i.name != b"." && i.name != b".." {
+            if found.len() < MAX_LOOKUPS && !is_dot(i.name) {
                 found.push(i.name.to_vec());
             }
             count < MAX_NAMES
@@ -191,7 +192,7 @@ impl Said {
         }
         let mut plus = Vec::new();
         let listed = v.readdir_plus(dir, 0, &mut |i, a| {
-            if a.is_some() && i.name != b"." && i.name != b".." {
+            if a.is_some() && !is_dot(i.name) {
                 plus.push(i.ino);
             }
             plus.len() < 8
