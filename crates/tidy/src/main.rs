@@ -1,0 +1,108 @@
+//! `quire-tidy [--arrows CRATE]`: checks the house rules of the workspace, and says what breaks them.
+//!
+//! - Layers: no file names something of a file above it (`layers.toml`), and no files need each other in a circle.
+//! - Sizes: a file has at most 500 lines, a function 60, a type 40 methods.
+//! - Prose: comments and documents are at most 120 characters wide.
+//!
+//! Exits with 1 if a rule is broken. `--arrows CRATE` lists what each file of a crate needs instead.
+
+mod arrows;
+mod layers;
+mod model;
+mod prose;
+mod sizes;
+
+use anyhow::{Context, Result};
+use layers::Layers;
+use model::Crate;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, name] = &args[..]
+        && flag == "--arrows"
+    {
+        list_arrows(&root, name)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let faults = check(&root)?;
+    faults.iter().for_each(|f| println!("{f}"));
+    println!("tidy: {}", if faults.is_empty() { "clean".to_owned() } else { format!("{} faults", faults.len()) });
+    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check(root: &Path) -> Result<Vec<String>> {
+    let layers = Layers::read(&root.join("layers.toml"))?;
+    let mut faults = Vec::new();
+    for name in crates(root)? {
+        let krate = load(root, &name)?;
+        let arrows = arrows::arrows(&krate);
+        faults.extend(layers.check(&krate, &arrows));
+        for circle in arrows::circles(krate.files.len(), &arrows) {
+            faults.push(format!("{name}: files in a circle:"));
+            for from in &circle {
+                let needs = arrows.get(from).into_iter().flatten().filter(|(to, _)| circle.contains(to));
+                let needs: Vec<String> = needs.map(|(to, n)| format!("{} ({n})", krate.short(*to))).collect();
+                faults.push(format!("    {} needs {}", krate.short(*from), needs.join(", ")));
+            }
+        }
+        faults.extend(sizes::functions(&krate));
+    }
+    for path in files(root, &["rs", "md"])? {
+        let text = std::fs::read_to_string(&path)?;
+        let short = path.strip_prefix(root).unwrap_or(&path);
+        if path.extension().is_some_and(|e| e == "rs") {
+            faults.extend(sizes::file(short, &text));
+        }
+        faults.extend(prose::long_lines(short, &text));
+    }
+    Ok(faults)
+}
+
+fn list_arrows(root: &Path, name: &str) -> Result<()> {
+    let krate = load(root, name)?;
+    for (from, to) in arrows::arrows(&krate) {
+        println!("{}", krate.short(from));
+        to.iter().for_each(|(to, name)| println!("    {} ({name})", krate.short(*to)));
+    }
+    Ok(())
+}
+
+fn load(root: &Path, name: &str) -> Result<Crate> {
+    let src = root.join("crates").join(name).join("src");
+    let lib = src.join("lib.rs");
+    Crate::load(name, &if lib.exists() { lib } else { src.join("main.rs") })
+}
+
+/// The crates of the workspace, by folder.
+fn crates(root: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root.join("crates")).context("crates")? {
+        let entry = entry?;
+        if entry.path().join("Cargo.toml").exists() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// All files with these endings, but what is built.
+fn files(dir: &Path, endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut out = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                out.extend(files(&path, endings)?);
+            }
+        } else if path.extension().is_some_and(|e| endings.iter().any(|w| e == *w)) {
+            out.push(path);
+        }
+    }
+    out.sort();
+    Ok(out)
+}
