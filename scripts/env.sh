@@ -12,7 +12,7 @@ die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 # Tests under explored interleavings of threads (feature shuttle of quire-device), and the broken engines that they must find.
 interleavings() {
 	cargo test -p quire-device -p quire-journal -p quire-fs -p quire-sim --test gate_shuttle --test interleavings --test writers --features \
-		quire-device/shuttle,quire-journal/shuttle,quire-journal/mutants,quire-fs/shuttle,quire-fs/testing,quire-sim/shuttle,quire-sim/mutants "$@"
+		quire-device/shuttle,quire-journal/shuttle,quire-journal/mutants,quire-fs/shuttle,quire-fs/testing,quire-fs/mutants,quire-sim/shuttle,quire-sim/mutants "$@"
 }
 
 # The two binaries that scripts use; a test of another build sets them.

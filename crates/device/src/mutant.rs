@@ -73,12 +73,24 @@ pub enum Mutant {
     NvramFreedEarly,
     /// A label is written over the newest one (V3).
     NvramLabelInPlace,
+    /// The log is emptied without keeping commits from being written meanwhile (L3).
+    LogEmptiedBesideCommits,
+    /// A volume is closed, or frozen, while calls are under way (L1).
+    CloseWithoutDrain,
 }
 
 impl Mutant {
     /// Those that only threads bring to light: tests/interleavings.rs of the journal finds them.
-    pub const OF_THREADS: [Mutant; 4] =
-        [Mutant::CommitsOverlap, Mutant::StaleLoadKept, Mutant::ReusedUnderCheckpoint, Mutant::FailureForgotten];
+    pub const OF_THREADS: [Mutant; 5] = [
+        Mutant::CommitsOverlap,
+        Mutant::StaleLoadKept,
+        Mutant::ReusedUnderCheckpoint,
+        Mutant::FailureForgotten,
+        Mutant::LogEmptiedBesideCommits,
+    ];
+
+    /// Those of a volume's life: tests/interleavings.rs of the file system finds them.
+    pub const OF_LIFECYCLE: [Mutant; 1] = [Mutant::CloseWithoutDrain];
 
     /// Those of Quire's log, which the simulator finds with it.
     pub const OF_QUIRE_LOG: [Mutant; 6] = [

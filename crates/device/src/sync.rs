@@ -9,12 +9,12 @@ pub use crate::lock::{Condvar, Mutex, MutexGuard};
 #[cfg(not(feature = "shuttle"))]
 pub use std::sync::{Arc, Weak, atomic};
 #[cfg(not(feature = "shuttle"))]
-pub use std::thread;
+pub use std::{thread, thread_local};
 
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic};
 #[cfg(feature = "shuttle")]
-pub use shuttle::thread;
+pub use shuttle::{thread, thread_local};
 
 /// Locks; panics if another holder panicked.
 #[cfg(feature = "shuttle")]
@@ -34,7 +34,7 @@ pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-thread_local! {
+std::thread_local! {
     static WHEN_BLOCKING: std::cell::RefCell<Option<Box<dyn Fn()>>> = const { std::cell::RefCell::new(None) };
 }
 

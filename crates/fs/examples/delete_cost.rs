@@ -4,9 +4,7 @@
 
 use quire_device::sync::Arc;
 use quire_device::{MemDevice, TickClock};
-use quire_fs::choices::Profile;
-use quire_fs::file::WriteFlags;
-use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
+use quire_fs::{Attributes, Cred, Devices, New, NewKind, Options, Profile, SetAttr, SetTime, Volume, WriteFlags};
 use quire_layout::Ino;
 use std::time::{Duration, Instant};
 
@@ -44,12 +42,13 @@ fn make(v: &Volume) -> Vec<Made> {
 
 fn delete(v: &Volume, made: &[Made]) -> [Duration; 5] {
     let mut spent = [Duration::ZERO; 5];
+    let times = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
     for (n, (dir, files)) in made.iter().enumerate() {
         let start = Instant::now();
         let mut cookie = 0;
         loop {
             let before = cookie;
-            v.readdir_news(*dir, cookie, &mut |item, _| {
+            v.readdir_plus(*dir, cookie, Attributes::Unreferenced, &mut |item, _| {
                 cookie = item.next_cookie;
                 true
             })
@@ -65,7 +64,7 @@ fn delete(v: &Volume, made: &[Made]) -> [Duration; 5] {
             let known = start.elapsed();
             v.unlink(*dir, name.as_bytes()).expect("unlink");
             let gone = start.elapsed();
-            v.unlinked(*ino).expect("unlinked");
+            v.setattr(*ino, &times).expect("times");
             let told = start.elapsed();
             v.forget(*ino, 1);
             let all = start.elapsed();

@@ -4,9 +4,7 @@
 
 use quire_device::sync::Arc;
 use quire_device::{FileDevice, MemDevice, NvramMap, NvramOptions, OpenOptions, SystemClock};
-use quire_fs::choices::Profile;
-use quire_fs::file::WriteFlags;
-use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
+use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume, WriteFlags};
 use quire_layout::Ino;
 use std::time::Instant;
 
@@ -28,7 +26,7 @@ fn main() {
     let devices = Devices::one(device).with_nvram(memory);
     let options = Options { cache_bytes: 256 << 20, ..Options::default() }.with(profile.choices());
     let v = Volume::open(devices, Arc::new(SystemClock), options).expect("mount");
-    let background = v.spawn_background();
+    let background = v.maintenance().spawn_background();
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
     let ino = v.create(Ino::ROOT, b"f", &new).expect("create").ino;
     v.write(ino, 0, &vec![1; 4 << 20], WriteFlags::default()).expect("write");
@@ -60,7 +58,7 @@ fn main() {
             println!("{what}: {name}: median {:?}, 90 % {:?}, 99 % {:?}", at(50), at(90), at(99));
         }
     }
-    let s = v.journal_stats();
+    let s = v.maintenance().journal_stats();
     let t = u32::try_from(s.transactions.max(1)).unwrap_or(1);
     println!("{} commits of {:?} each, {:?}", s.transactions, s.commit_time / t, s.nvram);
     drop(background);

@@ -37,7 +37,7 @@ pub enum Error {
     #[error("busy: {0}")]
     Busy(String),
     #[error("read-only: {0}")]
-    ReadOnly(&'static str),
+    ReadOnly(String),
     #[error("no such file or directory")]
     NotFound,
     #[error("file exists")]

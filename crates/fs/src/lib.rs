@@ -1,52 +1,63 @@
 //! Files and directories over journaled blocks: the [`Volume`].
 //!
-//! A metadata operation is a function over an [`Op`], run under the one metadata mutex, in memory only; see
-//! docs/design.md, "An operation". File data lives in pages outside of it.
+//! The modules form layers; a module uses only those above it in this list (`layers.toml` has the order, and `quire-tidy`
+//! checks it).
+//!
+//! | module    | what it has                                                                              |
+//! |-----------|------------------------------------------------------------------------------------------|
+//! | `error`   | errors, each with an errno                                                               |
+//! | `config`  | mount options and the four choices                                                       |
+//! | `policy`  | what is decided by cost, and every tuning constant                                       |
+//! | `tables`  | tables in memory: space, orphans, references, changes                                    |
+//! | `txn`     | one metadata operation over block images                                                 |
+//! | `records` | the superblock, group descriptors and inodes as records of such an operation             |
+//! | `engine`  | the loop that runs operations, and errors of the disk                                    |
+//! | `space`   | allocation of blocks and inodes                                                          |
+//! | `map`     | extents and indirect blocks                                                              |
+//! | `xattr`   | extended attributes on disk                                                              |
+//! | `dir`     | directory blocks, hashed trees                                                           |
+//! | `inode`   | inodes: made, described, changed                                                         |
+//! | `names`   | lookup, create, link, unlink, rename, listings, orphans, eviction                        |
+//! | `data`    | pages, locks of files, read, write, direct I/O, writeback                                |
+//! | `volume`  | open, close, freeze, and the thin API                                                    |
+//!
+//! docs/design.md follows one write through them.
 #![forbid(unsafe_code)]
 
-mod acl;
-pub mod alloc;
-pub mod attr;
-mod changes;
-pub mod choices;
-mod close;
+mod config;
+mod data;
 pub mod dir;
-pub mod error;
-mod evict;
-mod fail;
-pub mod file;
-pub mod flags;
-pub mod inode_ops;
-pub mod journal_open;
-mod kinds;
-pub mod map;
-mod mode;
-mod mounted;
-pub mod namei;
-mod op;
-mod open;
-pub mod options;
-pub mod orphan;
+mod engine;
+mod error;
+mod inode;
+mod map;
+mod names;
+mod policy;
 #[cfg(test)]
 mod quire_log_tests;
-mod state;
-pub mod statfs;
+mod records;
+mod space;
+mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod trim;
+mod txn;
 mod volume;
-pub mod xattr;
+mod xattr;
 
-pub use attr::Attr;
-pub use choices::{Choices, Profile};
+pub use config::{
+    Atime, Checkpoint, Choices, CommitMode, Illegal, JournalingMode, LogKind, ModeRule, Options, Profile, Record,
+    Route, UnknownValue,
+};
+pub use data::{Falloc, FileExtent, FilePlace, Seek, WriteFlags};
+pub use dir::DirItem;
+pub use engine::Batch;
 pub use error::{Error, Result};
-pub use inode_ops::{Cred, New, NewKind, Privileges, SetAttr, SetTime};
-pub use mode::{FileMode, ModeRule};
-pub use namei::RenameFlags;
-pub use op::Op;
-pub use open::{Devices, first_superblock};
-pub use options::Options;
+pub use inode::{Attr, Cred, New, NewKind, Privileges, SetAttr, SetTime};
+pub use names::{Attributes, MAX_LINKS, RenameFlags};
+pub use policy::AutoThreshold;
 pub use quire_journal::JournalStats;
-pub use statfs::StatFs;
-pub use volume::{Batch, Volume};
+pub use volume::{
+    Admitted, Background, Devices, InodeFlags, Inspect, Limits, Maintenance, Phase, StatFs, Status, Step, Stop, Volume,
+    VolumeBatch, Xattrs, first_superblock, peek, recovery,
+};
 pub use xattr::XattrFlags;

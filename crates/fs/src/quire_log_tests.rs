@@ -1,12 +1,14 @@
 //! Quire's block log under a volume: what calls cost on the device, and what other tools say of the image.
 
-use crate::choices::{CommitMode, Profile, Record, Route};
-use crate::file::WriteFlags;
+use crate::config::{CommitMode, Profile, Record, Route};
+use crate::data::WriteFlags;
 use crate::testing::{fsck, mke2fs};
-use crate::{Choices, Cred, Devices, New, NewKind, Options, Volume};
+use crate::{Choices, Cred, Devices, Error, New, NewKind, Options, Volume};
 use quire_device::sync::Arc;
 use quire_device::{Counted, DeviceStats, MemDevice, SystemClock};
 use quire_layout::Ino;
+use quire_layout::features::incompat;
+use quire_layout::superblock::Superblock;
 
 struct Bench {
     device: Arc<Counted<MemDevice>>,
@@ -74,7 +76,7 @@ fn a_small_overwrite_and_fsync_is_one_block_and_one_flush() {
             let expected = if record == Record::RangeData { [0, 1, 8192, 0, 1] } else { ONE_BLOCK };
             assert_eq!(figures(&d), expected, "{record}: {d:?}");
         }
-        let j = b.volume.journal_stats();
+        let j = b.volume.maintenance().journal_stats();
         assert!(if record == Record::Delta { j.delta_records } else { j.range_records } > 0, "{j:?}");
         b.check();
     }
@@ -170,7 +172,7 @@ fn ordered_data_takes_a_flush_of_its_own_only_where_it_must() {
             b.volume.fsync(f, false).unwrap();
         });
         assert_eq!(
-            (d.flushes.count, b.volume.journal_stats().data_flushes),
+            (d.flushes.count, b.volume.maintenance().journal_stats().data_flushes),
             (2, n + 1),
             "new data, then what names it"
         );
@@ -240,4 +242,25 @@ fn call_costs(choices: Choices) -> Vec<(&'static str, [u64; 5])> {
     }
     b.check();
     costs
+}
+
+/// Q8: a log of Quire's in an image whose superblock does not have the feature bit is refused and left as it is.
+#[test]
+fn a_quire_log_without_its_feature_bit_is_refused() {
+    let b = Bench::new(Profile::Auto.choices());
+    b.create("f");
+    b.volume.maintenance().commit().unwrap();
+    let mut image = b.device.inner().snapshot();
+    let mut sb = Superblock::decode(&image[1024..2048]).unwrap();
+    for cleared in [incompat::QUIRE_LOG, incompat::QUIRE_LOG | incompat::RECOVER] {
+        let mut f = sb.features();
+        f.incompat &= !cleared;
+        sb.set_features(f);
+        sb.seal();
+        image[1024..2048].copy_from_slice(sb.bytes());
+        let device = Arc::new(MemDevice::new(image.clone()));
+        let opened = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), Options::default());
+        assert!(matches!(opened, Err(Error::Corrupt(_))), "{cleared:#x}");
+        assert!(device.snapshot() == image, "nothing is written");
+    }
 }

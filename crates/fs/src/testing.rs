@@ -1,5 +1,7 @@
 //! For tests: images made by mke2fs, volumes in memory, and e2fsck as the judge.
 
+/// Allocations that find no space although there is some, for tests.
+pub use crate::space::shortage_for_tests as shortage;
 use crate::{Devices, Options, Volume};
 use quire_device::sync::Arc;
 use quire_device::{MemDevice, SystemClock};
@@ -118,5 +120,21 @@ impl Drop for Mounted {
             Command::new("umount").arg(self.at.path()).status().is_ok_and(|s| s.success())
         });
         assert!(done || std::thread::panicking(), "umount");
+    }
+}
+
+#[cfg(test)]
+impl Volume {
+    /// Runs an operation, as the calls of the volume do.
+    pub(crate) fn run<T>(&self, f: impl FnMut(&mut crate::txn::Op<'_>) -> crate::Result<T>) -> crate::Result<T> {
+        self.engine().run(f)
+    }
+
+    pub(crate) fn engine(&self) -> &crate::engine::Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn data(&self) -> &crate::data::Data {
+        &self.inner.data
     }
 }

@@ -7,12 +7,11 @@
 use quire_device::interleave::{below, explore};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
-use quire_fs::choices::Profile;
-use quire_fs::file::{Falloc, WriteFlags};
-use quire_fs::options::Route;
 use quire_fs::testing::{fsck, mke2fs};
-use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
+use quire_fs::{Cred, Devices, Falloc, New, NewKind, Options, Phase, Profile, Route, Volume, WriteFlags};
 use quire_layout::Ino;
+use quire_layout::features::incompat;
+use quire_layout::superblock::Superblock;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -112,7 +111,7 @@ fn writers_fsyncs_truncates_and_rounds_share_a_file() {
         }));
         let rounds = v.clone();
         threads.push(thread::spawn(move || {
-            let _ = (rounds.step(), rounds.sync(), rounds.checkpoint());
+            let _ = (rounds.maintenance().step(), rounds.sync(), rounds.maintenance().checkpoint());
         }));
         join(threads);
         let check = |data: &[u8], least: [u8; 2]| {
@@ -142,7 +141,7 @@ fn what_is_unlinked_leaves_nothing_behind() {
         let v = Arc::new(mount(&d, route));
         // So full that freed blocks are wanted.
         let filler = create(&v, "filler").unwrap();
-        let free = v.statfs().unwrap().free;
+        let free = v.statfs().free;
         let fill = |leave| v.fallocate(filler, Falloc::Allocate { keep_size: false }, 0, (free - leave) * KIB);
         (20..200).step_by(10).find(|leave| fill(*leave).is_ok()).expect("a file that fills the volume");
         let threads = (0..3u8).map(|n| {
@@ -166,7 +165,7 @@ fn what_is_unlinked_leaves_nothing_behind() {
         let background = v.clone();
         threads.push(thread::spawn(move || {
             for _ in 0..3 {
-                let _ = (background.step(), background.checkpoint());
+                let _ = (background.maintenance().step(), background.maintenance().checkpoint());
             }
         }));
         join(threads);
@@ -210,7 +209,7 @@ fn names_that_were_synced_are_there() {
         let mut threads: Vec<_> = threads.collect();
         let background = v.clone();
         threads.push(thread::spawn(move || {
-            let _ = (background.step(), background.sync());
+            let _ = (background.maintenance().step(), background.sync());
         }));
         join(threads);
         drop(v);
@@ -240,10 +239,10 @@ fn a_round_that_waits_for_a_flush_keeps_what_it_must() {
         v.forget(old, 1);
         let (stream, small) = (create(&v, "stream").unwrap(), create(&v, "small").unwrap());
         v.sync().unwrap();
-        v.checkpoint().unwrap();
+        v.maintenance().checkpoint().unwrap();
         let commit = move |v: &Volume, fill| write(v, small, 0..1, fill).and_then(|()| v.fsync(small, false));
         (0..4).for_each(|_| commit(&v, 9).unwrap());
-        assert!(v.commits_often());
+        assert!(v.status().commits_are_frequent);
         if below(4) > 0 {
             d.cut_at(d.steps() + 1 + below(40));
         }
@@ -274,7 +273,7 @@ fn a_round_that_waits_for_a_flush_keeps_what_it_must() {
         let background = v.clone();
         threads.push(thread::spawn(move || {
             for _ in 0..3 {
-                let _ = background.step_with(Duration::from_secs(1));
+                let _ = background.maintenance().step_with(Duration::from_secs(1));
             }
         }));
         let (other, does) = (v.clone(), below(4));
@@ -308,4 +307,73 @@ fn a_round_that_waits_for_a_flush_keeps_what_it_must() {
             "{len} bytes, {requests} synced"
         );
     });
+}
+
+/// L1: the volume is closed, or frozen and thawed, while a writer appends and syncs. Each fsync that succeeded before the
+/// writer was refused is in the image, which is marked clean when it is closed.
+fn lifecycle() {
+    let route = ROUTES[usize::try_from(below(2)).unwrap()];
+    let d = device();
+    let v = Arc::new(mount(&d, route));
+    let ino = create(&v, "log").unwrap();
+    v.fsync(Ino::ROOT, false).unwrap();
+    let freezes = below(3) > 0;
+    let synced = Arc::new(Mutex::new(0));
+    let (writer, count) = (v.clone(), synced.clone());
+    let appends = thread::spawn(move || {
+        for n in 0..3 {
+            if write(&writer, ino, n..n + 1, 7).is_err() || writer.fsync(ino, false).is_err() {
+                return;
+            }
+            *lock(&count) = n + 1;
+        }
+    });
+    let other = freezes.then(|| {
+        let v = v.clone();
+        thread::spawn(move || {
+            // Either may be refused: another caller thaws and closes.
+            let _ = (v.maintenance().freeze(), v.maintenance().thaw());
+        })
+    });
+    if freezes {
+        // Another caller's thaw meets every phase of the freeze.
+        let _ = v.maintenance().thaw();
+    }
+    if below(2) == 0 {
+        v.close().expect("a sound device");
+    }
+    appends.join().unwrap();
+    other.into_iter().for_each(|t| t.join().unwrap());
+    let closed = v.status().phase == Phase::Closed;
+    assert!(closed || v.status().phase == Phase::Running);
+    let least = *lock(&synced);
+    drop(v);
+    let image = d.crash(below(1 << 20)).image;
+    let after = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    if closed {
+        let sb = Superblock::decode(&after.live().to_vec()[1024..]).expect("a superblock");
+        assert!(!sb.features().has_incompat(incompat::RECOVER), "a closed image is clean");
+    }
+    let data = read(&mount(&after, route), "log").expect("its name was synced");
+    assert!(data.len() as u64 >= least * KIB, "{} bytes, {least} KiB were synced", data.len());
+    assert!(data.iter().all(|b| *b == 7));
+}
+
+#[test]
+fn close_and_freeze_beside_a_writer_keep_every_successful_fsync() {
+    explore(6000, lifecycle);
+}
+
+/// Broken volumes that only threads bring to light are found.
+#[cfg(feature = "mutants")]
+#[test]
+fn every_mutant_of_the_lifecycle_is_found() {
+    use quire_device::Mutant;
+    for mutant in Mutant::OF_LIFECYCLE {
+        Mutant::set(Some(mutant));
+        // It ends with the first schedule that shows it.
+        let found = std::panic::catch_unwind(|| explore(200_000, lifecycle));
+        Mutant::set(None);
+        assert!(found.is_err(), "{mutant:?} is not found");
+    }
 }

@@ -2,11 +2,9 @@
 
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, MemDevice, SystemClock};
-use quire_fs::file::WriteFlags;
 use quire_fs::testing::{TestVolume, fsck, mke2fs, run};
-use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
+use quire_fs::{Cred, Devices, New, NewKind, Options, SetAttr, SetTime, Volume, WriteFlags};
 use quire_layout::features::incompat;
-use quire_layout::inode::Time;
 use quire_layout::superblock::Superblock;
 use quire_layout::{Corrupt, Ino};
 
@@ -19,16 +17,12 @@ fn needs_recovery(image: &[u8]) -> bool {
 }
 
 fn touch_root(v: &Volume, secs: i64) {
-    v.run(|op| {
-        let mut i = op.inode(Ino::ROOT)?;
-        i.set_time(Time::Modify, quire_layout::inode::Timestamp { secs, nanos: 7 });
-        op.put_inode(Ino::ROOT, &mut i)
-    })
-    .unwrap();
+    let mtime = Some(SetTime::At(quire_layout::inode::Timestamp { secs, nanos: 7 }));
+    v.setattr(Ino::ROOT, &SetAttr { mtime, ..SetAttr::default() }).unwrap();
 }
 
 fn root_mtime(v: &Volume) -> i64 {
-    v.run(|op| op.inode(Ino::ROOT)).unwrap().time(Time::Modify).unwrap().secs
+    v.getattr(Ino::ROOT).unwrap().mtime.secs
 }
 
 #[test]
@@ -36,7 +30,7 @@ fn a_committed_change_survives_a_crash_and_a_clean_unmount_needs_no_recovery() {
     for args in [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024"], &["-t", "ext3"], &["-t", "ext4", "-O", "^64bit"]] {
         let t = TestVolume::new("64M", args);
         touch_root(&t.volume, 1_000_000_007);
-        t.volume.commit_all().unwrap();
+        t.volume.maintenance().commit().unwrap();
         touch_root(&t.volume, 1_000_000_009); // never committed
         let crashed = t.device.snapshot();
         assert!(needs_recovery(&crashed));
@@ -83,7 +77,7 @@ fn an_external_journal_works_and_is_asked_for() {
     let devices = Devices { fs: device.clone(), journal: Some(journal.clone()), nvram: None };
     let v = Volume::open(devices, clock.clone(), Options::default()).unwrap();
     touch_root(&v, 1_000_000_007);
-    v.commit_all().unwrap();
+    v.maintenance().commit().unwrap();
     drop(v);
     let crashed: Vec<Arc<dyn BlockDevice>> =
         vec![Arc::new(MemDevice::new(device.snapshot())), Arc::new(MemDevice::new(journal.snapshot()))];
@@ -117,13 +111,13 @@ fn a_truncated_image_and_a_torn_superblock_are_named_or_mended() {
 fn a_frozen_image_is_clean_and_a_thawed_volume_goes_on() {
     let t = TestVolume::new("64M", &["-t", "ext4"]);
     touch_root(&t.volume, 1_000_000_007);
-    t.volume.freeze().unwrap();
+    t.volume.maintenance().freeze().unwrap();
     let frozen = t.device.snapshot();
     assert!(!needs_recovery(&frozen));
     fsck(&frozen);
-    t.volume.thaw().unwrap();
+    t.volume.maintenance().thaw().unwrap();
     touch_root(&t.volume, 1_000_000_009);
-    t.volume.commit_all().unwrap();
+    t.volume.maintenance().commit().unwrap();
     assert!(needs_recovery(&t.device.snapshot()));
     let again = TestVolume::on(t.device.snapshot(), Options::default());
     assert_eq!(root_mtime(&again.volume), 1_000_000_009);

@@ -28,6 +28,18 @@ struct Target {
     blocks: u32,
 }
 
+/// While this lives, no other caller commits.
+struct Leader<'j> {
+    journal: &'j Journal,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        lock(&self.journal.commit).leader = false;
+        self.journal.committed.notify_all();
+    }
+}
+
 impl Journal {
     /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare.
     pub(crate) fn make_room(&self, log: &Log, blocks: u32) -> Result<(), Error> {
@@ -90,12 +102,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes everything committed home and empties the log. The caller has committed what is open and lets nothing
-    /// new begin.
+    /// Commits what is open, writes everything home and empties the log. No transaction is committed between the last home
+    /// write and the empty log, whoever asks for one (L3).
     ///
     /// # Errors
-    /// As [`Journal::checkpoint_step`].
-    pub fn checkpoint_all(&self) -> Result<(), Error> {
+    /// As [`Journal::commit`] and [`Journal::checkpoint_step`].
+    pub fn empty_log(&self) -> Result<(), Error> {
+        self.commit_all()?;
+        let _leader = (!Mutant::LogEmptiedBesideCommits.is_on()).then(|| self.lead());
         let Some(log) = &self.log else { return Ok(self.gate.flush()?) };
         if let Some(e) = self.failure() {
             return Err(Error::Aborted(Box::new(e)));
@@ -104,8 +118,23 @@ impl Journal {
             self.empty_nvram(log, nvram).inspect_err(|e| self.abort(e))?;
         }
         while self.checkpoint(log, u32::MAX).inspect_err(|e| self.abort(e))? {}
-        let next = lock(&self.core).running.tid;
+        let next = {
+            let core = lock(&self.core);
+            let holds = !core.committed.is_empty() && !Mutant::LogEmptiedBesideCommits.is_on();
+            assert!(!holds, "a log that is emptied holds no committed transaction");
+            core.running.tid
+        };
         log.set_empty(next).inspect_err(|e| self.abort(e))
+    }
+
+    /// Keeps commits from being written until the guard is dropped.
+    fn lead(&self) -> Leader<'_> {
+        let mut s = lock(&self.commit);
+        while s.leader {
+            s = wait(&self.committed, s);
+        }
+        s.leader = true;
+        Leader { journal: self }
     }
 
     /// Passes the oldest transactions until `want` log blocks are freed, or all. False if there were none.

@@ -49,7 +49,7 @@ pub struct Loaded {
 /// Who commits, and what is durable.
 pub(crate) struct CommitState {
     /// Some caller is committing now.
-    leader: bool,
+    pub leader: bool,
     /// It has closed its transaction, and waits for the device only.
     pub writing: bool,
     /// The newest durable transaction.
@@ -57,7 +57,7 @@ pub(crate) struct CommitState {
     /// While a checkpoint writes home: the newest transaction that was durable when it began. What was freed
     /// later may be among its writes.
     pub checkpoint_floor: Option<Tid>,
-    failed: Option<Error>,
+    pub(crate) failed: Option<Error>,
 }
 
 /// How changes become durable at once.
@@ -68,7 +68,7 @@ pub struct Journal {
     /// A commit that had chosen its bases ended.
     pub(crate) unchosen: Condvar,
     pub(crate) commit: Mutex<CommitState>,
-    committed: Condvar,
+    pub(crate) committed: Condvar,
     /// One checkpoint at a time. Held across I/O, taken before `core`.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) gate: Arc<FlushGate>,

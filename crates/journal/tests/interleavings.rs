@@ -97,6 +97,37 @@ fn what_was_committed_is_durable_wherever_the_power_goes() {
     explore(6000, power_goes);
 }
 
+/// L3: the log is emptied while threads commit. What was committed before the power goes is recovered.
+fn empties() {
+    let d = device();
+    let j = small(&d);
+    let acknowledged: Arc<Mutex<[u8; 2]>> = Arc::default();
+    let mut threads: Vec<_> = (0..2u8)
+        .map(|n| {
+            let (j, acknowledged) = (j.clone(), acknowledged.clone());
+            thread::spawn(move || {
+                for fill in 1..=2 {
+                    let tid = put_both(&j, u64::from(n), fill).expect("a sound journal");
+                    j.commit(tid).expect("a sound device");
+                    lock(&acknowledged)[usize::from(n)] = fill;
+                }
+            })
+        })
+        .collect();
+    threads.push(thread::spawn(move || j.empty_log().expect("a sound device")));
+    join(threads);
+    let after = recovered(d.crash(below(1 << 20)).image);
+    for n in 0..2 {
+        let least = lock(&acknowledged)[usize::try_from(n).unwrap()];
+        assert_eq!((byte(&after, n), byte(&after, n + 16)), (least, least), "home {n}");
+    }
+}
+
+#[test]
+fn a_commit_beside_empty_log_is_not_lost() {
+    explore(6000, empties);
+}
+
 /// J3, J2: whatever loads, commits, checkpoints and evictions overlap, what memory shows of a block is what was last put there.
 fn loads() {
     let d = device();
@@ -295,11 +326,12 @@ impl BlockDevice for Shared {
 #[test]
 fn every_mutant_of_threads_is_found() {
     use quire_device::Mutant;
-    let scenarios: [(Mutant, fn()); 4] = [
+    let scenarios: [(Mutant, fn()); 5] = [
         (Mutant::CommitsOverlap, serial),
         (Mutant::StaleLoadKept, loads),
         (Mutant::ReusedUnderCheckpoint, reuse),
         (Mutant::FailureForgotten, failure),
+        (Mutant::LogEmptiedBesideCommits, empties),
     ];
     assert!(Mutant::OF_THREADS.iter().all(|m| scenarios.iter().any(|(s, _)| s == m)));
     for (mutant, scenario) in scenarios {

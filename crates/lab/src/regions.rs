@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, SystemClock, Ticket};
-use quire_fs::{Volume, map};
+use quire_layout::Ino;
 use quire_layout::superblock::{OFFSET, SIZE};
-use quire_layout::{FileBlock, Ino};
 
 /// A device whose writes are given their region before they go on.
 pub struct Regions<D> {
@@ -30,15 +29,12 @@ impl<D: BlockDevice + 'static> Regions<D> {
 
     /// Where the journal of the ext4 on the device lies; nowhere if there is none.
     fn look(&self) -> quire_fs::Result<Vec<Range<u64>>> {
-        let v = Volume::peek(self.inner.clone(), Arc::new(SystemClock))?;
+        let v = quire_fs::peek(self.inner.clone(), Arc::new(SystemClock))?;
         let (bs, ino) = (v.superblock().block_size(), v.superblock().journal_ino());
         if ino == Ino(0) {
             return Ok(Vec::new());
         }
-        let runs = v.run(|op| {
-            let inode = op.inode(ino)?;
-            map::extents(op, ino, &inode, FileBlock(0), MAX_RUNS)
-        })?;
+        let runs = v.inspect().extents(ino, MAX_RUNS)?;
         Ok(runs.iter().map(|e| bs.offset(e.phys)..bs.offset(e.phys) + u64::from(e.len) * bs.bytes64()).collect())
     }
 

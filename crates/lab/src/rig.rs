@@ -18,8 +18,7 @@ use quire_device::{
     Clock, Counted, DeviceStats, MemDevice, Model, Modelled, Nvram, NvramFigures, NvramMap, NvramOptions, Region,
     VirtualThreads,
 };
-use quire_fs::file::Stop;
-use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume};
+use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Stop, Volume};
 use quire_layout::Ino;
 use quire_layout::features::compat;
 use quire_layout::superblock::{self, Superblock};
@@ -59,7 +58,7 @@ impl Plan {
     /// A profile on a device.
     #[must_use]
     pub fn new(model: Model, profile: Profile) -> Self {
-        let options = Options { atime: quire_fs::options::Atime::No, ..Options::default() }.with(profile.choices());
+        let options = Options { atime: quire_fs::Atime::No, ..Options::default() }.with(profile.choices());
         Plan {
             model,
             mib: 512,
@@ -230,7 +229,7 @@ impl Rig {
             }));
         }
         threads.push(Box::new(move || {
-            self.volume.work_until(stop);
+            self.volume.maintenance().work_until(stop);
             None
         }));
         self.world.run(threads).into_iter().flatten().collect()

@@ -6,7 +6,7 @@
 use crate::channel::Channel;
 use crate::daemon;
 use crate::options::MountOptions;
-use quire_fs::options::Atime;
+use quire_fs::Atime;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, FdFlags};
 use rustix::mount::{MountFlags, UnmountFlags};

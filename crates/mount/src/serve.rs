@@ -19,8 +19,7 @@ use quire_device::nvram::{Nvram, NvramError, NvramMap, NvramOptions};
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock, TickClock};
-use quire_fs::options::Atime;
-use quire_fs::{Choices, Devices, Volume};
+use quire_fs::{Atime, Choices, Devices, Volume};
 use quire_journal::recover::Progress;
 use quire_layout::Ino;
 use quire_layout::features::{Access, compat, incompat};
@@ -244,7 +243,7 @@ impl Place<'_> {
         let devices = Devices { fs: fs.clone(), journal: journal_device, nvram };
         let volume = Volume::open_with(devices, Arc::new(TickClock), options.clone(), progress)
             .map_err(|source| MountError::Volume { image: self.image.clone(), source })?;
-        if let Some(why) = volume.why_read_only()
+        if let Some(why) = volume.status().read_only
             && !self.options.read_only
         {
             tracing::warn!("{} is mounted read-only: {why}", self.image.display());
@@ -261,7 +260,7 @@ impl Place<'_> {
     fn on_device(self, fs: Arc<Disk>, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
         let sb = self.superblock(&fs)?;
         let opened = self.volume(fs, &sb, progress)?;
-        let read_only = opened.volume.why_read_only().is_some();
+        let read_only = opened.volume.status().read_only.is_some();
         let attached = self.attach(opened.options.choices(), read_only, None);
         let channel = match attached {
             Ok(channel) => channel,
@@ -312,7 +311,7 @@ impl Place<'_> {
     /// Shakes hands with the kernel.
     fn start(self, channel: crate::channel::Channel, opened: Opened) -> Result<Live, MountError> {
         let Opened { volume, fs, journal, options } = opened;
-        let read_only = volume.why_read_only().is_some();
+        let read_only = volume.status().read_only.is_some();
         let whole_seconds = volume.superblock().inode_size() <= GOOD_OLD_SIZE;
         if whole_seconds && !read_only {
             tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
@@ -377,7 +376,7 @@ struct Figures {
 impl Figures {
     fn json(&self, requests: Requests) -> String {
         let mut stats = Stats {
-            journal: self.volume.journal_stats().into(),
+            journal: self.volume.maintenance().journal_stats().into(),
             requests: requests.values().sum(),
             requests_by_kind: requests,
             ..Stats::default()
@@ -388,9 +387,9 @@ impl Figures {
         }
         stats.profile = self.choices.label();
         stats.choices = self.choices.to_string();
-        stats.atomic_write_bytes = self.volume.atomic_bytes().map_or(0, |n| u64::try_from(n).unwrap_or(0));
-        stats.auto = self.volume.auto_figures().map(Into::into);
-        stats.read_only = self.volume.why_read_only().map(str::to_owned);
+        stats.atomic_write_bytes = self.volume.limits().atomic_bytes.map_or(0, |n| u64::try_from(n).unwrap_or(0));
+        stats.auto = self.volume.limits().auto_threshold.map(Into::into);
+        stats.read_only = self.volume.status().read_only;
         serde_json::to_string(&stats).unwrap_or_default()
     }
 }
@@ -406,7 +405,7 @@ struct Live {
 
 impl Live {
     fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
-        let background = self.server.volume.spawn_background();
+        let background = self.server.volume.maintenance().spawn_background();
         let halt_poll = if self.no_halt_poll { HaltPoll::default() } else { HaltPoll::open() };
         let bdi = Arc::new(Bdi::default());
         self.session.spawn(halt_poll, bdi.clone())?;
@@ -444,13 +443,17 @@ impl Live {
 
     /// On a signal: everything is written, then the mount is taken away, at once where nobody uses it.
     fn stop_by_signal(&self, stopping: Arc<AtomicBool>) -> Result<(), MountError> {
-        let dir = self.dir.clone();
+        let (dir, server) = (self.dir.clone(), self.server.clone());
         let stop = move || {
             loop {
                 let signal = daemon::wait_stop();
                 tracing::info!("signal {signal}: unmounting {}", dir.display());
                 let again = stopping.load(Ordering::Acquire);
-                // What the kernel holds of the mount's files reaches us before the mount is gone.
+                // An unmount ends a freeze: the kernel's dirty pages would wait for the thaw for ever.
+                if let Ok(()) = server.volume.maintenance().thaw() {
+                    tracing::warn!("{} was frozen; thawed to unmount it", dir.display());
+                }
+                // The kernel hands its dirty pages over before the mount is gone.
                 if !again && let Err(e) = daemon::sync_in_child(&dir) {
                     tracing::error!("write back what {} has in memory: {}", dir.display(), crate::fail::words(e));
                 }

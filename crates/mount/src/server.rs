@@ -1,15 +1,15 @@
 //! Answers requests: the one place where FUSE meets the engine.
 //!
 //! Relies on `default_permissions`: the kernel checks modes and ACLs before a request is sent. Guarantees: a request is
-//! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back; while the volume is
-//! frozen, requests that would change it are kept and answered after the thaw, so that no worker is stuck.
+//! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back; while the
+//! volume is frozen, requests that would change it are kept and answered after the thaw, so that no worker waits for it (L2).
 
 use crate::fail::Fail;
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Body, Header, Out};
-use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use quire_device::sync::atomic::{AtomicU64, Ordering};
 use quire_device::sync::{Mutex, lock};
-use quire_fs::{Attr, Cred, Volume};
+use quire_fs::{Admitted, Attr, Cred, Volume};
 use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
 use rustix::fs::OFlags;
@@ -30,13 +30,19 @@ pub(crate) enum Answer {
     None,
     /// The reply is in the buffer.
     Reply,
-    /// The same, and the caller has work of its own before it asks for more.
-    LeavesTime,
     /// The same, and it gives the kernel a reference on this inode.
     Gives(Ino),
     /// The same, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open file: the kernel
     /// keeps its inode meanwhile.
     Spoils(Ino),
+}
+
+/// Whether a request is answered now.
+pub(crate) enum Admission<'v> {
+    /// Now. With a guard, a freeze waits for the end of the request.
+    Now(Option<Admitted<'v>>),
+    /// The request was kept for the thaw.
+    AfterThaw,
 }
 
 /// How requests are to be answered.
@@ -91,7 +97,6 @@ pub(crate) struct Server {
     /// How many there were, by operation code; the last counts what has none of ours.
     requests: [AtomicU64; opcode::COUNT],
     agreed: AtomicU64,
-    pub(crate) frozen: AtomicBool,
     pub(crate) writers: Writers,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
@@ -109,7 +114,6 @@ impl Server {
             manner,
             requests: [const { AtomicU64::new(0) }; opcode::COUNT],
             agreed: AtomicU64::new(0),
-            frozen: AtomicBool::new(false),
             writers: Writers::default(),
             parked: Mutex::default(),
             closed: Mutex::new(None),
@@ -161,11 +165,6 @@ impl Server {
         if let Some(outcome) = &*closed {
             return outcome.clone();
         }
-        if self.frozen.swap(false, Ordering::AcqRel)
-            && let Err(e) = self.volume.thaw()
-        {
-            tracing::error!("thaw before unmount: {e}");
-        }
         let outcome = self.volume.close();
         *closed = Some(outcome.clone());
         outcome
@@ -176,35 +175,38 @@ impl Server {
         self.forget(ino, 1);
     }
 
-    /// Keeps a request for the thaw if it would change a frozen volume.
-    pub(crate) fn park(&self, h: &Header, request: &[u8]) -> bool {
-        if !self.frozen.load(Ordering::Acquire) || !(changes(h.opcode) || truncates(h.opcode, request)) {
-            return false;
+    /// Admits a request to the volume, for as long as the guard lives. If the request would change a frozen volume, it is
+    /// kept for the thaw instead. An unmounted volume admits it as well, and its calls are refused.
+    pub(crate) fn admit(&self, h: &Header, request: &[u8]) -> Admission<'_> {
+        if !changes(h, request) {
+            return Admission::Now(None);
+        }
+        match self.volume.try_admit() {
+            Ok(admitted) => return Admission::Now(Some(admitted)),
+            Err(quire_fs::Error::Frozen) => {}
+            Err(_) => return Admission::Now(None),
         }
         let mut parked = lock(&self.parked);
-        // Looked at again under the lock: the thaw takes what is parked under it, too.
-        let frozen = self.frozen.load(Ordering::Acquire);
-        if frozen {
-            parked.push(request.to_vec());
+        // Asked again under the lock, under which the worker that thaws takes the kept requests.
+        match self.volume.try_admit() {
+            Ok(admitted) => Admission::Now(Some(admitted)),
+            Err(quire_fs::Error::Frozen) => {
+                parked.push(request.to_vec());
+                Admission::AfterThaw
+            }
+            Err(_) => Admission::Now(None),
         }
-        frozen
     }
 
-    /// What was kept for the thaw, once it has come.
+    /// The requests that were kept for the thaw, once it has come.
     pub(crate) fn unparked(&self) -> Vec<Vec<u8>> {
         let mut parked = lock(&self.parked);
-        if parked.is_empty() || self.frozen.load(Ordering::Acquire) { Vec::new() } else { std::mem::take(&mut *parked) }
+        let waits = parked.is_empty() || matches!(self.volume.try_admit(), Err(quire_fs::Error::Frozen));
+        if waits { Vec::new() } else { std::mem::take(&mut *parked) }
     }
 
-    /// Answers a request: fills `out`, or says why not. Where the answer is a plain success, and certain before the work is done, `tell` is
-    /// called then, which sends it.
-    pub(crate) fn answer(
-        &self,
-        h: &Header,
-        mut body: Body<'_>,
-        out: &mut Out<'_>,
-        tell: &mut dyn FnMut(),
-    ) -> Result<Answer, Fail> {
+    /// Answers a request: fills `out`, or returns the error to send.
+    pub(crate) fn answer(&self, h: &Header, mut body: Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let kind = usize::try_from(h.opcode).unwrap_or(usize::MAX).min(opcode::COUNT - 1);
         self.requests[kind].fetch_add(1, Ordering::Relaxed);
         let b = &mut body;
@@ -221,8 +223,8 @@ impl Server {
             opcode::MKDIR => self.mkdir(h, b, out),
             opcode::CREATE => self.create(h, b, out),
             opcode::TMPFILE => self.tmpfile(h, b, out),
-            opcode::UNLINK => self.unlink(h, b, tell),
-            opcode::RMDIR => self.rmdir(h, b, tell),
+            opcode::UNLINK => self.unlink(h, b),
+            opcode::RMDIR => self.rmdir(h, b),
             opcode::RENAME => self.rename(h, b, false),
             opcode::RENAME2 => self.rename(h, b, true),
             opcode::LINK => self.link(h, b, out),
@@ -266,37 +268,45 @@ pub(crate) fn ino_of(node: u64) -> Result<Ino, Fail> {
     }
 }
 
-/// True for an OPEN that truncates; others change nothing.
-fn truncates(op: u32, request: &[u8]) -> bool {
-    let mut body = Body::new(request);
-    let flags = body.header().and_then(|_| body.u32());
-    op == opcode::OPEN && flags.is_ok_and(|f| OFlags::from_bits_retain(f).contains(OFlags::TRUNC))
+/// True for requests that may change the volume. FSYNC and SYNCFS are not among them: on a frozen volume they have
+/// nothing to do.
+fn changes(h: &Header, request: &[u8]) -> bool {
+    match h.opcode {
+        opcode::OPEN => truncates(request),
+        opcode::IOCTL => ioctl_changes(request),
+        op => ALWAYS_CHANGE.contains(&op),
+    }
 }
 
-/// True for requests that may change the volume.
-fn changes(op: u32) -> bool {
-    matches!(
-        op,
-        opcode::FORGET
-            | opcode::BATCH_FORGET
-            | opcode::SETATTR
-            | opcode::SYMLINK
-            | opcode::MKNOD
-            | opcode::MKDIR
-            | opcode::CREATE
-            | opcode::TMPFILE
-            | opcode::UNLINK
-            | opcode::RMDIR
-            | opcode::RENAME
-            | opcode::RENAME2
-            | opcode::LINK
-            | opcode::WRITE
-            | opcode::FALLOCATE
-            | opcode::COPY_FILE_RANGE
-            | opcode::FSYNC
-            | opcode::FSYNCDIR
-            | opcode::SYNCFS
-            | opcode::SETXATTR
-            | opcode::REMOVEXATTR
-    )
+const ALWAYS_CHANGE: [u32; 16] = [
+    opcode::SETATTR,
+    opcode::SYMLINK,
+    opcode::MKNOD,
+    opcode::MKDIR,
+    opcode::CREATE,
+    opcode::TMPFILE,
+    opcode::UNLINK,
+    opcode::RMDIR,
+    opcode::RENAME,
+    opcode::RENAME2,
+    opcode::LINK,
+    opcode::WRITE,
+    opcode::FALLOCATE,
+    opcode::COPY_FILE_RANGE,
+    opcode::SETXATTR,
+    opcode::REMOVEXATTR,
+];
+
+/// True for the flags of an OPEN that truncates.
+fn truncates(request: &[u8]) -> bool {
+    let mut body = Body::new(request);
+    let flags = body.header().and_then(|_| body.u32());
+    flags.is_ok_and(|f| OFlags::from_bits_retain(f).contains(OFlags::TRUNC))
+}
+
+/// True for an IOCTL that changes an inode or discards blocks.
+fn ioctl_changes(request: &[u8]) -> bool {
+    let mut body = Body::new(request);
+    let command = body.header().and_then(|_| body.skip(12)).and_then(|()| body.u32());
+    command.is_ok_and(crate::ops::ioctl_changes)
 }

@@ -11,7 +11,7 @@ use crate::channel::Channel;
 use crate::fail::Fail;
 use crate::halt_poll::HaltPoll;
 use crate::room::Room;
-use crate::server::{Answer, Server};
+use crate::server::{Admission, Answer, Server};
 use crate::turns::Turns;
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::reply;
@@ -106,7 +106,7 @@ impl Session {
     /// No thread could be started.
     pub(crate) fn spawn(&self, halt_poll: HaltPoll, bdi: Arc<Bdi>) -> std::io::Result<()> {
         let shared = self.shared.clone();
-        let tick = move |shared: &Shared| bdi.hold_back(shared.server.volume.commits_often());
+        let tick = move |shared: &Shared| bdi.hold_back(shared.server.volume.status().commits_are_frequent);
         let watch = move || shared.turns.watch(&halt_poll, || Worker::hire(&shared), || tick(&shared));
         thread::Builder::new().name("quire-turns".to_owned()).spawn(watch)?;
         self.shared.turns.begin();
@@ -234,35 +234,19 @@ impl Worker {
     fn answer(&self, request: &[u8], out: &mut Out<'_>) -> Result<(), Errno> {
         let mut body = Body::new(request);
         let Ok(header) = body.header() else { return Err(Errno::PROTO) };
-        if self.shared.server.park(&header, request) {
-            return Ok(());
-        }
+        let server = &self.shared.server;
+        let Admission::Now(admitted) = server.admit(&header, request) else { return Ok(()) };
         out.clear();
-        let Shared { server, channel, turns, .. } = &*self.shared;
-        let mut told = None;
-        let mut tell = || {
-            turns.answered(|| channel.is_ready());
-            told = Some(channel.send(&reply::done(header.unique)));
-        };
-        let answer = server.answer(&header, body, out, &mut tell);
-        match told {
-            Some(sent) => {
-                if let Err(e) = &answer {
-                    tracing::error!("operation {} had been answered when it failed: {e:?}", header.opcode);
-                }
-                trace(&header, answer.err());
-                unless_gone(sent)
-            }
-            None => self.reply(&header, answer, out),
-        }
+        let answer = server.answer(&header, body, out);
+        drop(admitted);
+        self.reply(&header, answer, out)
     }
 
     fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {
         let Shared { server, channel, turns, .. } = &*self.shared;
-        let leaves_time = matches!(answer, Ok(Answer::LeavesTime));
         let (error, given) = match answer {
             Ok(Answer::None) => return Ok(()),
-            Ok(Answer::Reply | Answer::LeavesTime) => (None, None),
+            Ok(Answer::Reply) => (None, None),
             Ok(Answer::Gives(ino)) => (None, Some(ino)),
             Ok(Answer::Spoils(ino)) => {
                 channel.send(&reply::forget_attributes(ino)).ok();
@@ -273,12 +257,7 @@ impl Worker {
         trace(header, error);
         turns.answered(|| channel.is_ready());
         match channel.send(out.finish(header.unique, error)) {
-            Ok(()) => {
-                if leaves_time {
-                    server.volume.tidy();
-                }
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             // Nobody waits any more: the reference that the reply was to give stays with us.
             Err(Errno::NOENT) => {
                 if let Some(ino) = given {

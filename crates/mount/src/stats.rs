@@ -2,7 +2,7 @@
 
 use quire_device::Region;
 use quire_device::counted::{DeviceStats, OpStats};
-use quire_fs::file::AutoFigures;
+use quire_fs::AutoThreshold;
 use quire_journal::{JournalStats, NvramLogFigures};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,11 +42,11 @@ pub struct AutoBoundary {
     pub home_percent: u64,
 }
 
-impl From<AutoFigures> for AutoBoundary {
-    fn from(f: AutoFigures) -> Self {
+impl From<AutoThreshold> for AutoBoundary {
+    fn from(f: AutoThreshold) -> Self {
         let micros = |d: std::time::Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
         AutoBoundary {
-            threshold_bytes: f.threshold,
+            threshold_bytes: f.bytes,
             flush_micros: micros(f.flush),
             write_micros: micros(f.write),
             bytes_per_second: f.bandwidth,

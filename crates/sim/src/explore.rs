@@ -11,8 +11,7 @@ use crate::outcomes::{Digest, Exhausted, LogArea, exhausted, outcomes};
 use crate::run::{How, Run, call, mount, run};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Completion, Crash, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
-use quire_fs::file::Falloc;
-use quire_fs::{Cred, Error, New, NewKind, Volume};
+use quire_fs::{Cred, Error, Falloc, New, NewKind, Volume};
 use quire_layout::Ino;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -157,7 +156,7 @@ pub fn filled(config: &Config, image: Image, leave: u64) -> Image {
     let v = mount(device.clone(), Arc::new(VirtualClock::default()), config.how).expect("mount");
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
     let ino = v.create(Ino::ROOT, FILLER, &new).expect("create").ino;
-    let free = v.statfs().expect("statfs").free.saturating_sub(leave);
+    let free = v.statfs().free.saturating_sub(leave);
     // As many as the allocator's reserve allows.
     let bits = v.superblock().block_size().bits();
     let fill = |n: u64| v.fallocate(ino, Falloc::Allocate { keep_size: false }, 0, n << bits);

@@ -25,9 +25,8 @@ use quire_device::{
     BlockDevice, Clock, Fault, FaultKind, Faulty, Image, IoOp, NvramModel, PowerLossDevice, PowerLossOptions, Region,
     VirtualClock,
 };
-use quire_fs::alloc::shortage_for_tests as shortage;
-use quire_fs::choices::Checkpoint;
-use quire_fs::{Devices, Error, Options, Volume};
+use quire_fs::testing::shortage;
+use quire_fs::{Checkpoint, Devices, Error, Options, Volume};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
@@ -226,7 +225,7 @@ pub fn device_fails(rig: &Rig, base: &Image, seed: u64, calls: usize, kind: Faul
         clock.sleep(Duration::from_millis(700));
     }
     f.seen.hit = device.hits() > 0;
-    f.seen.read_only = v.why_read_only().is_some();
+    f.seen.read_only = v.status().read_only.is_some();
     if f.seen.hit && lies {
         // Whatever it is now, it can be unmounted and mounted without a panic.
         let _ = v.close();
@@ -307,7 +306,7 @@ pub fn space_runs_out(
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
     let (memory, clock) = (rig.memory(), Arc::new(VirtualClock::default()));
     let v = rig.mount(device.clone(), memory.as_ref(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
-    let before = v.statfs().map_err(|e| e.to_string())?;
+    let before = v.statfs();
     let mut f = Follower::new();
     let for_ever = refused.end == u64::MAX;
     shortage::begin(refused);
@@ -319,7 +318,7 @@ pub fn space_runs_out(
         delete_all(&v, f.history.now())?;
     }
     v.sync().map_err(|e| format!("sync: {e}"))?;
-    let after = v.statfs().map_err(|e| e.to_string())?;
+    let after = v.statfs();
     // The root directory keeps the blocks that it grew to.
     let kept = v.getattr(quire_layout::Ino::ROOT).map_err(|e| e.to_string())?.size / 1024 - 1;
     if (after.free + kept, after.free_inodes) != (before.free, before.free_inodes) {

@@ -5,7 +5,7 @@ use crate::ops::generate;
 use crate::run::{mount, run};
 use quire_device::sync::Arc;
 use quire_device::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
-use quire_fs::{Devices, Error, journal_open};
+use quire_fs::{Devices, Error, recovery};
 use quire_layout::superblock::{self, Superblock, state};
 
 /// Runs a workload, flips a bit of an image in its log, and mounts what is there.
@@ -46,7 +46,7 @@ fn worked_on(config: &Config, base: &Image, seed: u64) -> Result<Image, String> 
 /// The byte offset of some byte of an image that a replay would write home.
 fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> {
     let (sb, found) = journal(image)?;
-    let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
+    let plan = recovery::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
     let n = plan.images().len() as u64;
     if n == 0 {
         return Ok(None);
@@ -65,7 +65,7 @@ fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> 
 pub fn a_changed_home_is_noticed(config: &Config, base: &Image, seed: u64) -> Result<bool, String> {
     let image = worked_on(config, base, seed)?;
     let (sb, found) = journal(&image)?;
-    let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
+    let plan = recovery::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
     let mut noticed = false;
     for (n, p) in (seed..).zip(plan.images()) {
         let at = sb.block_size().offset(p.home) + n.wrapping_mul(37) % sb.block_size().bytes64();
@@ -78,7 +78,7 @@ pub fn a_changed_home_is_noticed(config: &Config, base: &Image, seed: u64) -> Re
         changed.write(at, &[byte[0] ^ 0x10]);
         let expected = found.log.image(&plan, p).map_err(|e| e.to_string())?;
         let (sb, found) = journal(&changed)?;
-        let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
+        let plan = recovery::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
         if plan.is_damaged() {
             noticed = true;
             continue;
@@ -99,7 +99,7 @@ pub fn a_changed_home_is_noticed(config: &Config, base: &Image, seed: u64) -> Re
 pub fn no_image_poses_as_log_block(config: &Config, base: &Image, seed: u64) -> Result<(), String> {
     let image = worked_on(config, base, seed)?;
     let (sb, found) = journal(&image)?;
-    let plan = journal_open::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
+    let plan = recovery::scan(&found.log, &sb, &mut |_| {}).map_err(|e| e.to_string())?;
     for planned in plan.images() {
         let block = found.log.geometry().locate(planned.log).ok_or("outside the log")?;
         let mut head = [0; 4];
@@ -111,12 +111,12 @@ pub fn no_image_poses_as_log_block(config: &Config, base: &Image, seed: u64) -> 
     Ok(())
 }
 
-fn journal(image: &Image) -> Result<(Superblock, journal_open::FoundJournal), String> {
+fn journal(image: &Image) -> Result<(Superblock, recovery::FoundJournal), String> {
     let device = Arc::new(PowerLossDevice::from_image(image.clone(), PowerLossOptions::default()));
     let mut raw = vec![0; superblock::SIZE];
     image.read(superblock::OFFSET, &mut raw);
     let sb = Superblock::decode(&raw).map_err(|e| e.to_string())?;
     let clock: Arc<dyn quire_device::Clock> = Arc::new(VirtualClock::default());
-    let found = journal_open::find_journal(&Devices::one(device), &clock, &sb).map_err(|e| e.to_string())?;
+    let found = recovery::find_journal(&Devices::one(device), &clock, &sb).map_err(|e| e.to_string())?;
     Ok((sb, found.ok_or("the image has no journal")?))
 }

@@ -17,8 +17,7 @@ use crate::run::{Run, mount_options, run_counting};
 use quire_device::nvram::NvramCrashPoint;
 use quire_device::sync::Arc;
 use quire_device::{CrashPoint, Image, NvramModel, PowerLossDevice, PowerLossOptions, VirtualClock};
-use quire_fs::choices::Checkpoint;
-use quire_fs::{Devices, Error, Options, Volume};
+use quire_fs::{Checkpoint, Devices, Error, Options, Volume};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
@@ -72,7 +71,7 @@ pub fn explore_nvram(
     let steps = || device.completed() + memory.steps();
     let mounted_at = steps();
     let done = run_counting(&volume, &steps, &clock, ops).map_err(|why| fail(None, why))?;
-    let switches = volume.journal_stats().nvram.map_or(0, |n| n.switches);
+    let switches = volume.maintenance().journal_stats().nvram.map_or(0, |n| n.switches);
     volume.close().map_err(|e| fail(None, format!("unmount: {e}")))?;
     fsck(&device.live()).map_err(|why| fail(None, format!("after a clean unmount: {why}")))?;
     let mut found = Explored {

@@ -87,8 +87,8 @@ fn visit(v: &Volume, out: &mut Observed, path: Path, ino: Ino) -> Result<()> {
         m => ObservedKind::Other(m),
     };
     let mut xattrs = BTreeMap::new();
-    for name in v.listxattr(ino)? {
-        let value = v.getxattr(ino, &name)?;
+    for name in v.xattrs().list(ino)? {
+        let value = v.xattrs().get(ino, &name)?;
         xattrs.insert(name, value);
     }
     let (mode, uid, gid, mtime, links) = (a.mode & 0o7777, a.uid, a.gid, a.mtime, a.links);

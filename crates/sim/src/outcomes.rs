@@ -3,7 +3,7 @@
 use crate::explore::Effort;
 use quire_device::sync::Arc;
 use quire_device::{Clock, Crash, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
-use quire_fs::{Devices, journal_open};
+use quire_fs::{Devices, recovery};
 use quire_layout::superblock::{self, Superblock};
 use quire_layout::{BlockSize, LogBlock};
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl LogArea {
         image.read(superblock::OFFSET, &mut raw);
         let sb = Superblock::decode(&raw).map_err(|e| e.to_string())?;
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::default());
-        let found = journal_open::find_journal(&Devices::one(device), &clock, &sb).map_err(|e| e.to_string())?;
+        let found = recovery::find_journal(&Devices::one(device), &clock, &sb).map_err(|e| e.to_string())?;
         let geometry = found.ok_or("the image has no journal")?.log.geometry().clone();
         let bs: BlockSize = sb.block_size();
         let mut ranges: Vec<Range<u64>> = Vec::new();

@@ -4,11 +4,10 @@ use crate::model::{History, Outcome, dir_name, group_of, target, time_of, xattr_
 use crate::ops::{PAGE, Place, SimOp, pattern};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, PowerLossDevice, VirtualClock};
-use quire_fs::choices::{CommitMode, Record};
-use quire_fs::file::{Falloc, WriteFlags};
-use quire_fs::{Cred, New, NewKind, RenameFlags, SetAttr, SetTime, XattrFlags};
-use quire_fs::{Devices, Error, Options, Result, Volume, options};
-use quire_fs::{FileMode, ModeRule};
+use quire_fs::{
+    CommitMode, Cred, Devices, Error, Falloc, FilePlace, JournalingMode, ModeRule, New, NewKind, Options, Record,
+    RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags,
+};
 use quire_layout::Ino;
 use std::time::Duration;
 
@@ -27,15 +26,15 @@ pub enum Route {
 
 impl Route {
     #[must_use]
-    pub fn option(self) -> options::Route {
+    pub fn option(self) -> quire_fs::Route {
         match self {
-            Route::Writeback => options::Route::Writeback,
-            Route::Ordered => options::Route::Ordered,
-            Route::Journal => options::Route::Journal,
-            Route::Overwrite => options::Route::Overwrite,
-            Route::Auto => options::Route::Auto,
-            Route::Adaptive => options::Route::Adaptive,
-            Route::Selective => options::Route::Selective,
+            Route::Writeback => quire_fs::Route::Writeback,
+            Route::Ordered => quire_fs::Route::Ordered,
+            Route::Journal => quire_fs::Route::Journal,
+            Route::Overwrite => quire_fs::Route::Overwrite,
+            Route::Auto => quire_fs::Route::Auto,
+            Route::Adaptive => quire_fs::Route::Adaptive,
+            Route::Selective => quire_fs::Route::Selective,
         }
     }
 }
@@ -85,8 +84,8 @@ pub(crate) fn mount_options(how: How) -> Options {
         cache_bytes: 1 << 20,
         auto_threshold,
         direct_bytes: 6 << 10,
-        adaptive_default: FileMode::Ordered,
-        journal_rules: vec![ModeRule::new("f2*", FileMode::Journal)],
+        adaptive_default: JournalingMode::Ordered,
+        journal_rules: vec![ModeRule::new("f2*", JournalingMode::Journal)],
         ..Options::default()
     }
 }
@@ -175,9 +174,9 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         }
         SimOp::JournalData(p, on) => {
             let ino = find_file(v, top, p)?;
-            let old = v.get_flags(ino)?;
+            let old = v.inode_flags().get(ino)?;
             let flag = quire_layout::inode::flags::JOURNAL_DATA;
-            v.set_flags(ino, if on { old | flag } else { old & !flag })
+            v.inode_flags().set(ino, if on { old | flag } else { old & !flag })
         }
         SimOp::Rename(a, b) => {
             let (da, db) = (find_dir(v, top, a.dir)?, find_dir(v, top, b.dir)?);
@@ -231,7 +230,11 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Copy { from, at, to, offset, len } => {
             let (from, to) = (find_file(v, top, from)?, find_file(v, top, to)?);
             let there = v.getattr(from)?.size.saturating_sub(at.into()).min(len.into());
-            let n = v.copy_range(from, u64::from(at), to, u64::from(offset), u64::from(len))?;
+            let n = {
+                let source = FilePlace { ino: from, offset: u64::from(at) };
+                let target = FilePlace { ino: to, offset: u64::from(offset) };
+                v.copy_range(source, target, u64::from(len))?
+            };
             if n < there { Err(Error::NoSpace) } else { Ok(()) }
         }
         SimOp::Unnamed { place, len, fill } => {
@@ -252,15 +255,15 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
             v.setattr(find_file(v, top, p)?, &change).map(drop)
         }
         SimOp::SetXattr(p, which, len) => {
-            v.setxattr(find_file(v, top, p)?, &xattr_name(which), &xattr_value(which, len), XattrFlags::Any)
+            v.xattrs().set(find_file(v, top, p)?, &xattr_name(which), &xattr_value(which, len), XattrFlags::Any)
         }
-        SimOp::RemoveXattr(p, which) => v.removexattr(find_file(v, top, p)?, &xattr_name(which)),
+        SimOp::RemoveXattr(p, which) => v.xattrs().remove(find_file(v, top, p)?, &xattr_name(which)),
         SimOp::Fsync(p) => v.fsync(find_file(v, top, p)?, false),
         SimOp::Fdatasync(p) => v.fsync(find_file(v, top, p)?, true),
-        SimOp::Checkpoint => v.checkpoint(),
+        SimOp::Checkpoint => v.maintenance().checkpoint(),
         SimOp::FsyncDir(d) => v.fsync(find_dir(v, top, d)?, false),
         SimOp::Sync => v.sync(),
-        SimOp::Step => v.step().map(drop),
+        SimOp::Step => v.maintenance().step().map(drop),
     }
 }
 

@@ -106,7 +106,8 @@ fn one(config: &Config, base: &Image, seed: u64, effort: Effort, writers: u64) -
         })
         .collect();
     let behind = ground.clone();
-    let background = thread::spawn(move || (0..effort.calls / 4).try_for_each(|_| behind.volume.step().map(drop)));
+    let background =
+        thread::spawn(move || (0..effort.calls / 4).try_for_each(|_| behind.volume.maintenance().step().map(drop)));
     let mut written = Vec::new();
     for (n, t) in threads.into_iter().enumerate() {
         let w = t.join().map_err(|_| fail(None, format!("writer {n} panicked")))?;

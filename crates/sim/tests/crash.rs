@@ -1,7 +1,7 @@
 //! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more of each than the default, `QUIRE_SIM_TOTAL` for so many of
 //! all together, `QUIRE_SIM_FSCK=1` for e2fsck on every state, not on a sample, `QUIRE_SIM_FIRST` for seeds from there on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
 
-use quire_fs::choices::{CommitMode, Record};
+use quire_fs::{CommitMode, Record};
 use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
 use quire_sim::explore::{Config, Effort, explore, explore_kept, fresh_image};
 use quire_sim::known::Seen;

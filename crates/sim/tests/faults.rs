@@ -2,7 +2,7 @@
 //! more, from `QUIRE_FAULT_FIRST` on.
 
 use quire_device::{ErrorKind, FaultKind, Image};
-use quire_fs::choices::{Checkpoint, CommitMode, Record};
+use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::{SMALL, number};
 use quire_sim::explore::{Config, filled, fresh_image};
 use quire_sim::faults::{Rig, Seen, device_fails, disk_is_full, space_runs_out};

@@ -1,7 +1,7 @@
 //! Tests of the tests: each deliberately broken engine must be found.
 
 use quire_device::Mutant;
-use quire_fs::choices::{CommitMode, Record};
+use quire_fs::{CommitMode, Record};
 use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, explore, fresh_image};
 use quire_sim::flip::{a_changed_home_is_noticed, flipped_log_is_noticed, no_image_poses_as_log_block};

@@ -1,7 +1,7 @@
 //! Explores crash states of configurations with their journal in NVRAM: of the disk and of the memory at once. The environment is that of
 //! `crash`: `QUIRE_SIM_STATES`, `QUIRE_SIM_TOTAL`, `QUIRE_SIM_FSCK`, `QUIRE_SIM_FIRST`, `QUIRE_SIM_SEED`, `QUIRE_SIM_MIX`, `QUIRE_SIM_KEEP`.
 
-use quire_fs::choices::{Checkpoint, CommitMode, Record};
+use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
 use quire_sim::explore::{Config, Effort, fresh_image};
 use quire_sim::nvram::{NvramConfig, explore_nvram};

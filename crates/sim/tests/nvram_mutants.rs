@@ -1,7 +1,7 @@
 //! Tests of the tests: each deliberately broken log in NVRAM must be found.
 
 use quire_device::Mutant;
-use quire_fs::choices::{Checkpoint, CommitMode, Record};
+use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, fresh_image};
 use quire_sim::known::Seen;

@@ -17,12 +17,12 @@ const MAX_ALIASES: usize = 32;
 const STD_METHODS: &str = include_str!("std_methods.txt");
 
 /// Arrows by file, each with the first name that makes it.
-pub type Arrows = BTreeMap<FileId, BTreeMap<FileId, String>>;
+pub(crate) type Arrows = BTreeMap<FileId, BTreeMap<FileId, String>>;
 
-/// All arrows of a crate.
+/// All arrows of a crate. `below`: method names of the crates that it depends on, which say nothing about its own files.
 #[must_use]
-pub fn arrows(krate: &Crate) -> Arrows {
-    let methods = unique_methods(krate);
+pub(crate) fn arrows(krate: &Crate, below: &BTreeSet<String>) -> Arrows {
+    let methods = unique_methods(krate, below);
     let mut out = Arrows::new();
     for (id, module) in krate.modules.iter().enumerate() {
         let source = &krate.files[module.file];
@@ -65,19 +65,27 @@ fn inline_items(krate: &Crate, id: ModuleId) -> Option<&[Item]> {
     Some(items)
 }
 
-/// Inherent methods whose name only one file of the crate defines.
-fn unique_methods(krate: &Crate) -> HashMap<String, FileId> {
+/// Methods whose name only one file of the crate defines, and neither `std` nor a crate below.
+fn unique_methods(krate: &Crate, below: &BTreeSet<String>) -> HashMap<String, FileId> {
     let std: BTreeSet<&str> = STD_METHODS.split_whitespace().collect();
+    let unique = methods(krate)
+        .into_iter()
+        .filter(|(name, files)| files.len() == 1 && !std.contains(name.as_str()) && !below.contains(name));
+    unique.map(|(name, files)| (name, *files.first().expect("one"))).collect()
+}
+
+/// The methods of a crate by name, and the files that define one.
+#[must_use]
+pub(crate) fn methods(krate: &Crate) -> HashMap<String, BTreeSet<FileId>> {
     let mut files: HashMap<String, BTreeSet<FileId>> = HashMap::new();
     for (id, source) in krate.files.iter().enumerate() {
         let mut methods = MethodNames::default();
         source.syntax.items.iter().filter(|i| !is_test(attributes(i))).for_each(|i| methods.visit_item(i));
-        for name in methods.0.into_iter().filter(|n| !std.contains(n.as_str())) {
+        for name in methods.0 {
             files.entry(name).or_default().insert(id);
         }
     }
-    let unique = files.into_iter().filter(|(_, files)| files.len() == 1);
-    unique.map(|(name, files)| (name, *files.first().expect("one"))).collect()
+    files
 }
 
 #[derive(Default)]
@@ -250,8 +258,9 @@ impl Crate {
 
 /// Groups of files that need each other in a circle, larger than one file (Tarjan's components).
 #[must_use]
-pub fn circles(files: usize, arrows: &Arrows) -> Vec<Vec<FileId>> {
-    let mut state = Components { index: vec![None; files], low: vec![0; files], on: vec![false; files], ..Components::default() };
+pub(crate) fn circles(files: usize, arrows: &Arrows) -> Vec<Vec<FileId>> {
+    let mut state =
+        Components { index: vec![None; files], low: vec![0; files], on: vec![false; files], ..Components::default() };
     (0..files).for_each(|f| {
         if state.index[f].is_none() {
             state.visit(f, arrows);

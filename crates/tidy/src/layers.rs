@@ -9,19 +9,19 @@ use std::path::Path;
 
 /// `layers.toml`: for each crate its layers, lowest first. A layer is one or more files or folders below `src`.
 #[derive(Deserialize)]
-pub struct Layers(pub BTreeMap<String, Vec<Vec<String>>>);
+pub(crate) struct Layers(pub BTreeMap<String, Vec<Vec<String>>>);
 
 impl Layers {
     /// # Errors
     /// The file cannot be read or understood.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         toml::from_str(&text).with_context(|| path.display().to_string())
     }
 
     /// What is wrong with a crate: a file without a layer, a layer without a file, an arrow that leads up.
     #[must_use]
-    pub fn check(&self, krate: &Crate, arrows: &Arrows) -> Vec<String> {
+    pub(crate) fn check(&self, krate: &Crate, arrows: &Arrows) -> Vec<String> {
         let Some(layers) = self.0.get(&krate.name) else {
             return vec![format!("{}: layers.toml does not name this crate", krate.name)];
         };
@@ -42,7 +42,12 @@ impl Layers {
         }
         for (from, to, name) in arrows.iter().flat_map(|(f, to)| to.iter().map(move |(t, n)| (*f, *t, n))) {
             if of_file[to] > of_file[from] {
-                faults.push(format!("{}: {} names {name} of {}, which is above it", krate.name, krate.short(from), krate.short(to)));
+                faults.push(format!(
+                    "{}: {} names {name} of {}, which is above it",
+                    krate.name,
+                    krate.short(from),
+                    krate.short(to)
+                ));
             }
         }
         faults

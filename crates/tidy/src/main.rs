@@ -15,6 +15,7 @@ mod sizes;
 use anyhow::{Context, Result};
 use layers::Layers;
 use model::Crate;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,7 +39,7 @@ fn check(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for name in crates(root)? {
         let krate = load(root, &name)?;
-        let arrows = arrows::arrows(&krate);
+        let arrows = arrows::arrows(&krate, &methods_below(root, &name)?);
         faults.extend(layers.check(&krate, &arrows));
         for circle in arrows::circles(krate.files.len(), &arrows) {
             faults.push(format!("{name}: files in a circle:"));
@@ -63,7 +64,7 @@ fn check(root: &Path) -> Result<Vec<String>> {
 
 fn list_arrows(root: &Path, name: &str) -> Result<()> {
     let krate = load(root, name)?;
-    for (from, to) in arrows::arrows(&krate) {
+    for (from, to) in arrows::arrows(&krate, &methods_below(root, name)?) {
         println!("{}", krate.short(from));
         to.iter().for_each(|(to, name)| println!("    {} ({name})", krate.short(*to)));
     }
@@ -74,6 +75,24 @@ fn load(root: &Path, name: &str) -> Result<Crate> {
     let src = root.join("crates").join(name).join("src");
     let lib = src.join("lib.rs");
     Crate::load(name, &if lib.exists() { lib } else { src.join("main.rs") })
+}
+
+/// The names of all methods of the workspace's crates that a crate depends on, directly or not.
+fn methods_below(root: &Path, name: &str) -> Result<BTreeSet<String>> {
+    let (mut names, mut todo, mut seen) = (BTreeSet::new(), vec![name.to_owned()], BTreeSet::new());
+    while let Some(name) = todo.pop() {
+        let path = root.join("crates").join(&name).join("Cargo.toml");
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let manifest: toml::Table = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        let dependencies = manifest.get("dependencies").and_then(|d| d.as_table());
+        for below in dependencies.into_iter().flatten().filter_map(|(d, _)| d.strip_prefix("quire-")) {
+            if seen.insert(below.to_owned()) {
+                names.extend(arrows::methods(&load(root, below)?).into_keys());
+                todo.push(below.to_owned());
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// The crates of the workspace, by folder.

@@ -8,20 +8,19 @@ use std::path::{Path, PathBuf};
 use syn::{Attribute, File, Item, UseTree};
 
 /// Index into [`Crate::files`].
-pub type FileId = usize;
+pub(crate) type FileId = usize;
 /// Index into [`Crate::modules`].
-pub type ModuleId = usize;
+pub(crate) type ModuleId = usize;
 
 /// A parsed source file.
-pub struct Source {
+pub(crate) struct Source {
     pub path: PathBuf,
-    pub text: String,
     pub syntax: File,
 }
 
 /// What a name in a module stands for.
 #[derive(Clone, Debug)]
-pub enum Name {
+pub(crate) enum Name {
     /// Defined in this file.
     Item(FileId),
     Module(ModuleId),
@@ -30,7 +29,7 @@ pub enum Name {
 }
 
 /// A module and the names in it.
-pub struct Module {
+pub(crate) struct Module {
     pub parent: Option<ModuleId>,
     pub file: FileId,
     /// Paths that start here may also be written through the module's own path.
@@ -41,7 +40,7 @@ pub struct Module {
 }
 
 /// A crate's product code.
-pub struct Crate {
+pub(crate) struct Crate {
     pub name: String,
     pub files: Vec<Source>,
     pub modules: Vec<Module>,
@@ -52,7 +51,7 @@ impl Crate {
     ///
     /// # Errors
     /// A file cannot be read or parsed.
-    pub fn load(name: &str, root: &Path) -> Result<Self> {
+    pub(crate) fn load(name: &str, root: &Path) -> Result<Self> {
         let mut krate = Crate { name: name.to_owned(), files: Vec::new(), modules: Vec::new() };
         let file = krate.read(root)?;
         let dir = root.parent().context("a root file lies in a folder")?.to_owned();
@@ -65,7 +64,7 @@ impl Crate {
     fn read(&mut self, path: &Path) -> Result<FileId> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let syntax = syn::parse_file(&text).with_context(|| path.display().to_string())?;
-        self.files.push(Source { path: path.to_owned(), text, syntax });
+        self.files.push(Source { path: path.to_owned(), syntax });
         Ok(self.files.len() - 1)
     }
 
@@ -137,7 +136,7 @@ impl Crate {
 
     /// The path of a file below the crate's `src`.
     #[must_use]
-    pub fn short(&self, file: FileId) -> String {
+    pub(crate) fn short(&self, file: FileId) -> String {
         let src = self.files[0].path.parent().expect("a root file lies in a folder");
         self.files[file].path.strip_prefix(src).unwrap_or(&self.files[file].path).display().to_string()
     }
@@ -153,7 +152,7 @@ fn child_file(dir: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
 
 /// True for `#[cfg(test)]`, alone or with alternatives, and for `#[test]`.
 #[must_use]
-pub fn is_test(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|a| {
         let cfg_of_test = || {
             let tokens = a.meta.require_list().map(|l| l.tokens.to_string()).unwrap_or_default();
@@ -166,7 +165,7 @@ pub fn is_test(attributes: &[Attribute]) -> bool {
 
 /// The attributes of an item.
 #[must_use]
-pub fn attributes(item: &Item) -> &[Attribute] {
+pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(i) => &i.attrs,
         Item::Enum(i) => &i.attrs,

@@ -7,13 +7,19 @@ const MAX_WIDTH: usize = 120;
 
 /// Lines that are too long: all of a document but tables and links, and comments of a source file.
 #[must_use]
-pub fn long_lines(path: &Path, text: &str) -> Vec<String> {
+pub(crate) fn long_lines(path: &Path, text: &str) -> Vec<String> {
     let document = path.extension().is_some_and(|e| e == "md");
     let is_prose = |line: &str| {
         let line = line.trim_start();
-        if document { !line.starts_with('|') && !line.starts_with("[") } else { line.starts_with("//") && !line.contains("| ") }
+        if document {
+            !line.starts_with('|') && !line.starts_with("[")
+        } else {
+            line.starts_with("//") && !line.contains("| ")
+        }
     };
     let too_long = |line: &&str| line.chars().count() > MAX_WIDTH && line.trim().contains(' ');
     let lines = (1..).zip(text.lines()).filter(|(_, l)| too_long(l) && is_prose(l));
-    lines.map(|(n, l)| format!("{}:{n}: {} characters; at most {MAX_WIDTH}", path.display(), l.chars().count())).collect()
+    lines
+        .map(|(n, l)| format!("{}:{n}: {} characters; at most {MAX_WIDTH}", path.display(), l.chars().count()))
+        .collect()
 }

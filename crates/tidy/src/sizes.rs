@@ -17,14 +17,14 @@ const MAX_TABLE_ARM_LINES: usize = 4;
 
 /// A file that holds more than one idea.
 #[must_use]
-pub fn file(path: &Path, text: &str) -> Option<String> {
+pub(crate) fn file(path: &Path, text: &str) -> Option<String> {
     let lines = text.lines().count();
     (lines > MAX_FILE_LINES).then(|| format!("{}: {lines} lines; at most {MAX_FILE_LINES}", path.display()))
 }
 
 /// Functions that do not fit a screen, and types with too many methods.
 #[must_use]
-pub fn functions(krate: &Crate) -> Vec<String> {
+pub(crate) fn functions(krate: &Crate) -> Vec<String> {
     let mut faults = Vec::new();
     let mut methods: BTreeMap<String, usize> = BTreeMap::new();
     for source in &krate.files {

@@ -5,14 +5,13 @@ use clap::Subcommand;
 use quire_device::nvram::{NvramMap, NvramOptions};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, FileDevice, OpenOptions, Region, SystemClock};
-use quire_fs::map::{self, Mapping};
-use quire_fs::{Attr, Op, Volume, dir};
+use quire_fs::{Attr, Volume};
 use quire_journal::dump::{LogDump, Scope};
 use quire_journal::recover::list_nvram;
 use quire_layout::features::compat;
 use quire_layout::inode::{Inode, flags, mode};
 use quire_layout::qlog::Kind;
-use quire_layout::{BlockNo, FileBlock, Ino};
+use quire_layout::{BlockNo, Ino};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn peek(device: Arc<dyn BlockDevice>) -> Result<Volume, String> {
-    Volume::peek(device, Arc::new(SystemClock)).map_err(|e| e.to_string())
+    quire_fs::peek(device, Arc::new(SystemClock)).map_err(|e| e.to_string())
 }
 
 fn journal(
@@ -172,17 +171,15 @@ fn inode(v: &Volume, ino: Ino) -> Result<String, String> {
     if !(1..=inodes).contains(&ino.0) {
         return Err(format!("no inode {}: the file system has inodes 1 to {inodes}", ino.0));
     }
-    v.run(|op| {
-        let inode = op.inode(ino)?;
-        let mut out = attributes(op, ino, &inode);
-        pieces(op, ino, &inode, &mut out)?;
-        Ok(out)
-    })
-    .map_err(|e| e.to_string())
+    let named = |e: quire_fs::Error| e.to_string();
+    let inode = v.inspect().inode(ino).map_err(named)?;
+    let mut out = attributes(v, ino, &inode);
+    extents(v, ino, &inode, &mut out).map_err(named)?;
+    Ok(out)
 }
 
-fn attributes(op: &Op<'_>, ino: Ino, i: &Inode) -> String {
-    let a = Attr::of(op.sb(), ino, i);
+fn attributes(v: &Volume, ino: Ino, i: &Inode) -> String {
+    let a = Attr::of(v.superblock(), ino, i);
     let kind = match a.mode & mode::FMT {
         mode::REG => "regular file",
         mode::DIR => "directory",
@@ -236,11 +233,11 @@ fn flag_names(f: u32) -> String {
 }
 
 /// Where the blocks of an inode are.
-fn pieces(op: &mut Op<'_>, ino: Ino, inode: &Inode, out: &mut String) -> quire_fs::Result<()> {
+fn extents(v: &Volume, ino: Ino, inode: &Inode, out: &mut String) -> quire_fs::Result<()> {
     if !(inode.is_file() || inode.is_dir()) || inode.has(flags::INLINE_DATA) {
         return Ok(());
     }
-    let extents = map::extents(op, ino, inode, FileBlock(0), MAX_EXTENTS)?;
+    let extents = v.inspect().extents(ino, MAX_EXTENTS)?;
     for e in &extents {
         let state = if e.unwritten { " unwritten" } else { "" };
         writeln!(out, "  file block {:>10} +{:<6} at block {}{state}", e.at.0, e.len, e.phys.0).ok();
@@ -248,9 +245,7 @@ fn pieces(op: &mut Op<'_>, ino: Ino, inode: &Inode, out: &mut String) -> quire_f
     if extents.len() == MAX_EXTENTS {
         writeln!(out, "  (more pieces are not shown)").ok();
     }
-    if extents.is_empty()
-        && let Mapping::Hole { .. } = map::lookup(op, ino, inode, FileBlock(0), 1)?
-    {
+    if extents.is_empty() {
         writeln!(out, "  no blocks").ok();
     }
     Ok(())
@@ -285,28 +280,14 @@ fn block(v: &Volume, device: &dyn BlockDevice, b: BlockNo) -> Result<String, Str
 fn directory(v: &Volume, path: &str) -> Result<String, String> {
     let mut ino = Ino::ROOT;
     for name in path.split('/').filter(|n| !n.is_empty()) {
-        let found = v.run(|op| {
-            let inode = op.inode(ino)?;
-            if !inode.is_dir() {
-                return Err(quire_fs::Error::NotDir);
-            }
-            dir::lookup(op, ino, &inode, name.as_bytes())
-        });
-        ino =
-            found.map_err(|e| format!("{name}: {e}"))?.ok_or_else(|| format!("{name}: no such file or directory"))?.ino;
+        let found = v.inspect().find(ino, name.as_bytes()).map_err(|e| format!("{name}: {e}"))?;
+        ino = found.ok_or_else(|| format!("{name}: no such file or directory"))?;
     }
-    let entries = v.run(|op| {
-        let inode = op.inode(ino)?;
-        if !inode.is_dir() {
-            return Err(quire_fs::Error::NotDir);
-        }
-        let mut out = String::new();
-        dir::read(op, ino, &inode, 0, &mut |item| {
-            let name = String::from_utf8_lossy(item.name).into_owned();
-            writeln!(out, "{:>10}  {:<12} {name}", item.ino.0, format!("{:?}", item.file_type).to_lowercase()).ok();
-            true
-        })?;
-        Ok(out)
+    let mut out = String::new();
+    let listed = v.inspect().entries(ino, &mut |item| {
+        let name = String::from_utf8_lossy(item.name).into_owned();
+        writeln!(out, "{:>10}  {:<12} {name}", item.ino.0, format!("{:?}", item.file_type).to_lowercase()).ok();
     });
-    entries.map(|e| format!("{path}: inode {}\n{e}", ino.0)).map_err(|e| format!("{path}: {e}"))
+    listed.map_err(|e| format!("{path}: {e}"))?;
+    Ok(format!("{path}: inode {}\n{out}", ino.0))
 }

@@ -3,7 +3,7 @@
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, SystemClock};
 use quire_fs::Devices;
-use quire_fs::journal_open::{FoundJournal, find_journal};
+use quire_fs::recovery::{FoundJournal, find_journal};
 use quire_layout::Ino;
 use quire_layout::features::compat;
 use quire_layout::superblock::Superblock;

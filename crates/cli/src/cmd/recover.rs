@@ -6,7 +6,7 @@ use crate::undo::UndoDevice;
 use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, OpenOptions, SystemClock};
-use quire_fs::journal_open::{self, FoundJournal, OnDamage, find_journal};
+use quire_fs::recovery::{self, FoundJournal, OnDamage, find_journal};
 use quire_fs::{Devices, Options, Volume};
 use quire_journal::recover::Plan;
 use quire_layout::features::{incompat, ro_compat};
@@ -93,7 +93,7 @@ impl Needs {
         let bar = Bar::new();
         let journal = match found {
             Some(found) if found.needed => {
-                let plan = journal_open::scan(&found.log, &sb, &mut |p| bar.show(p)).map_err(named)?;
+                let plan = recovery::scan(&found.log, &sb, &mut |p| bar.show(p)).map_err(named)?;
                 Some((found, plan))
             }
             _ => None,
@@ -157,7 +157,7 @@ fn discard_nvram(args: &Args, devices: &Devices) -> Result<Outcome, String> {
     let named = |e: quire_fs::Error| format!("{}: {e}", args.image.display());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
-    let lost = journal_open::discard_nvram(devices, &clock, &sb).map_err(named)?;
+    let lost = recovery::discard_nvram(devices, &clock, &sb).map_err(named)?;
     if let Some(memory) = &devices.nvram {
         quire_journal::nvram::forget(&**memory).map_err(|e| e.to_string())?;
     }
@@ -183,7 +183,7 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
     let mut done = Vec::new();
     if let Some((_, plan)) = &needs.journal {
         let clean =
-            journal_open::recover(devices, &clock, &needs.sb, OnDamage::Replay, &mut |p| bar.show(p)).map_err(named)?;
+            recovery::recover(devices, &clock, &needs.sb, OnDamage::Replay, &mut |p| bar.show(p)).map_err(named)?;
         done.push(format!("{} transactions replayed, {} blocks written", plan.transactions, plan.images().len()));
         if let Some(clean) = clean.filter(|c| !c.damage().is_none()) {
             done.push(format!("the journal was damaged ({}): run e2fsck -f", damage(plan)));

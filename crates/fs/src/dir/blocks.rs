@@ -1,19 +1,19 @@
 //! The blocks of a directory: by number in the file, checked in the role that they have.
 
-use super::{Entry, corrupt};
-use crate::alloc::Pool;
+use super::entry::{Entry, corrupt};
 use crate::error::{Error, Result};
-use crate::kinds;
 use crate::map::{self, Mapping};
-use crate::op::Op;
+use crate::policy::{DIR_READAHEAD_BLOCKS, DIR_SIZE_TO_REMEMBER_SCANS};
+use crate::records;
+use crate::space::Pool;
+use crate::txn::Op;
+use crate::txn::block_kinds as kinds;
 use quire_journal::Image;
 use quire_layout::dir::{DirFormat, IndexNode, RootInfo};
 use quire_layout::features::{compat, incompat};
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{BlockNo, Corrupt, FileBlock, Ino};
 
-/// Blocks of a linear directory that a miss reads at once.
-const READAHEAD: u32 = 32;
 /// Index pairs have 28 bits for a file block.
 const MAX_BLOCKS: u32 = 1 << 28;
 /// A directory without `large_dir` stays below 2 GiB.
@@ -80,13 +80,15 @@ impl Dir {
     pub(super) fn is_long(&self, op: &Op<'_>) -> bool {
         let bytes = u64::from(self.blocks) * op.sb().block_size().bytes64();
         // Half of the memory is for block images; half of that for this, if it is more than a few blocks.
-        !self.indexed && self.blocks > READAHEAD && bytes > op.vol.options.cache_bytes / 4
+        !self.indexed
+            && self.blocks > DIR_READAHEAD_BLOCKS
+            && bytes > op.context.options.cache_bytes / DIR_SIZE_TO_REMEMBER_SCANS
     }
 
     /// Block `n` of a linear directory; the ones after it are read ahead.
     pub(super) fn linear(&self, op: &mut Op<'_>, inode: &Inode, n: u32) -> Result<(BlockNo, Image)> {
         let fb = FileBlock(n);
-        let (b, len) = self.run(op, inode, fb, READAHEAD.min(self.blocks - n))?;
+        let (b, len) = self.run(op, inode, fb, DIR_READAHEAD_BLOCKS.min(self.blocks - n))?;
         if op.block_in_memory(b).is_none() {
             op.want((0..u64::from(len)).map(|i| b.plus(i)))?;
         }
@@ -146,7 +148,7 @@ impl Dir {
         let (b, _) = map::allocate(op, self.ino, inode, fb, 1, self.pool)?;
         self.blocks += 1;
         inode.set_size(size);
-        op.put_inode(self.ino, inode)?;
+        records::put_inode(op, self.ino, inode)?;
         Ok((fb, b))
     }
 }

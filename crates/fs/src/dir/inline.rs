@@ -1,9 +1,9 @@
 //! Directories inside their inode (`inline_data`): read, not written. `.` and `..` are not stored as entries.
 
-use super::read::Sink;
-use super::{DirItem, Entry, corrupt};
+use super::entry::{Entry, corrupt};
+use super::item::{DirItem, Sink};
 use crate::error::{Error, Result};
-use crate::op::Op;
+use crate::txn::Op;
 use quire_layout::bytes::le32;
 use quire_layout::dir::{DirFormat, FileType, is_name};
 use quire_layout::inode::Inode;

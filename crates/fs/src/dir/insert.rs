@@ -8,12 +8,13 @@
 //! One such step at a time, topmost first; then the way down is found again. So no step can meet a full parent.
 
 use super::blocks::Dir;
+use super::entry::{check_name, check_writable, corrupt};
 use super::tree::{Path, stuck};
-use super::{check_name, check_writable, corrupt};
-use crate::alloc::Pool;
 use crate::error::{Error, Result};
-use crate::kinds;
-use crate::op::Op;
+use crate::records;
+use crate::space::Pool;
+use crate::txn::Op;
+use crate::txn::block_kinds as kinds;
 use quire_layout::dir::{FileType, Hasher};
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{BlockNo, FileBlock, Ino};
@@ -65,27 +66,27 @@ pub fn add(
     }
     // Tells an interrupted `is_empty` that what it has seen is no longer so.
     inode.set_version(inode.version().wrapping_add(1));
-    op.put_inode(ino, inode)?;
+    records::put_inode(op, ino, inode)?;
     if dir.indexed {
         return add_indexed(op, dir, inode, new);
     }
     if inode.has(flags::INDEX) {
         // Indexed once, on a file system that has lost dir_index: a linear change makes the index stale.
         inode.set_flags(inode.flags() & !flags::INDEX);
-        op.put_inode(ino, inode)?;
+        records::put_inode(op, ino, inode)?;
     }
     let long = dir.is_long(op);
     if long {
         op.deferred.long_dirs.push((ino, name.to_vec()));
     }
-    let from = if long { op.state().scans.room(ino, inode, name.len()) } else { 0 };
+    let from = if long { op.tables().scans.room(ino, inode, name.len()) } else { 0 };
     for n in from..dir.blocks {
         let (block, image) = dir.linear(op, inode, n)?;
         if insert(op, &dir, block, &image, new)? {
             return Ok(());
         }
         if long {
-            op.state_mut().scans.no_room_before(ino, inode, name.len(), n + 1);
+            op.tables_mut().scans.no_room_before(ino, inode, name.len(), n + 1);
         }
     }
     if dir.blocks == 1 && dir.may_index {
@@ -130,7 +131,7 @@ fn make_index(op: &mut Op<'_>, dir: &mut Dir, inode: &mut Inode) -> Result<()> {
     let (_, node) = format.root(root, dir.ino)?;
     format.insert_pair(root, node, 0, hash, right_fb);
     inode.set_flags(inode.flags() | flags::INDEX);
-    op.put_inode(dir.ino, inode)?;
+    records::put_inode(op, dir.ino, inode)?;
     dir.indexed = true;
     Ok(())
 }

@@ -10,18 +10,19 @@
 //! linear directory. Names that agree in 55 bits of hash are numbered in the order of their bytes.
 
 use super::blocks::Dir;
+use super::entry::corrupt;
+use super::inline;
+use super::item::{DirItem, Sink};
 use super::tree::Path;
-use super::{corrupt, inline};
 use crate::error::Result;
-use crate::op::Op;
+use crate::policy::DIR_BLOCKS_AT_ONCE;
+use crate::txn::Op;
 use quire_journal::Image;
-use quire_layout::dir::{DirEntry, FileType, Hasher, is_dot, is_name};
+use quire_layout::dir::{DirEntry, Hasher, is_dot, is_name};
 use quire_layout::inline_data::is_inline;
 use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, Corrupt, Ino};
 
-/// Blocks of names that one call looks at. The smallest cache holds twice as many.
-const BLOCKS_AT_ONCE: u32 = 32;
 /// Leaves full of one and the same hash that are taken together.
 const MAX_CHAIN: usize = 256;
 /// Names in a block, about.
@@ -30,19 +31,6 @@ const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = 2;
 /// After the last name, as in the kernel: who asks for more, as everybody does, is answered without a look at the names again.
 const END: u64 = (1 << 63) - 1;
-
-/// One name of a listing.
-#[derive(Clone, Copy, Debug)]
-pub struct DirItem<'a> {
-    pub ino: Ino,
-    pub name: &'a [u8],
-    /// `Unknown` on file systems without `filetype`: the inode knows.
-    pub file_type: FileType,
-    /// Where a listing goes on that has taken this item. Never 0, below 2^63.
-    pub next_cookie: u64,
-}
-
-pub(super) type Sink<'s> = dyn FnMut(DirItem<'_>) -> bool + 's;
 
 /// Where a listing is, and how far it may go in this call.
 struct Listing<'l, 's> {
@@ -90,7 +78,7 @@ pub fn read(op: &mut Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Si
     if dir.blocks == 0 || cookie == END {
         return Ok(None);
     }
-    let mut to = Listing { sink, cookie, left: BLOCKS_AT_ONCE };
+    let mut to = Listing { sink, cookie, left: DIR_BLOCKS_AT_ONCE };
     if !dir.indexed && (dir.blocks > 1 || !dir.may_index) {
         return read_linear(op, &dir, inode, &mut to);
     }

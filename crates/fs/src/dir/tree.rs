@@ -1,9 +1,9 @@
 //! The way from an htree's root to a leaf, and from a leaf to the next.
 
 use super::blocks::Dir;
-use super::{Entry, corrupt};
+use super::entry::{Entry, corrupt};
 use crate::error::Result;
-use crate::op::Op;
+use crate::txn::Op;
 use quire_journal::Image;
 use quire_layout::dir::{Hasher, IndexNode, RootInfo};
 use quire_layout::inode::Inode;

@@ -1,11 +1,11 @@
 //! Extents in and out of the tree: insertion with merging, change of kind, removal of a range.
 
-use super::charge;
-use super::remove::Removed;
+use super::mapping::Removed;
+use super::rules::charge;
 use super::tree::{self, Path, descend};
-use crate::alloc;
 use crate::error::Result;
-use crate::op::Op;
+use crate::space;
+use crate::txn::Op;
 use quire_layout::extent::Extent;
 use quire_layout::inode::Inode;
 use quire_layout::{Corrupt, FileBlock, Ino, Structure};
@@ -177,7 +177,7 @@ pub(super) fn remove_range(
                 insert_run(op, ino, inode, right)?;
             }
         }
-        alloc::free_blocks(op, part.phys, part.len)?;
+        space::free_blocks(op, part.phys, part.len)?;
         charge(op, ino, inode, -i64::from(part.len))?;
         freed += u64::from(part.len);
         to = part.at;

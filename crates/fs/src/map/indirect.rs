@@ -1,10 +1,11 @@
 //! Block maps of ext2 and ext3: reading, extending and cutting them.
 
-use super::{Legal, Mapping, Removed, charge};
-use crate::alloc::{self, Pool, Request, Run};
+use super::mapping::{Mapping, Removed};
+use super::rules::{Legal, charge};
 use crate::error::Result;
-use crate::kinds;
-use crate::op::Op;
+use crate::space::{self, Pool, Request, Run};
+use crate::txn::Op;
+use crate::txn::block_kinds as kinds;
 use quire_cache::Image;
 use quire_layout::extent::Extent;
 use quire_layout::indirect as map;
@@ -45,7 +46,7 @@ fn pointer(op: &mut Op<'_>, ino: Ino, inode: &Inode, block: Option<BlockNo>, slo
         None => {
             let to = map::get(inode.block_area(), slot);
             let legal = Legal::of(op, ino);
-            if to.is_some_and(|b| !legal.ok(b, 1)) {
+            if to.is_some_and(|b| !legal.allows(b, 1)) {
                 let why = "points outside the file system or at its metadata";
                 return Err(Corrupt::new(Structure::Inode, why).of(ino.0).into());
             }
@@ -57,7 +58,9 @@ fn pointer(op: &mut Op<'_>, ino: Ino, inode: &Inode, block: Option<BlockNo>, slo
 
 fn pointers(op: &mut Op<'_>, ino: Ino, b: BlockNo) -> Result<Image> {
     let legal = Legal::of(op, ino);
-    op.block(b, kinds::INDIRECT_BLOCK, |bytes| map::check_block(bytes, |b, n| legal.ok(b, n)).map_err(|c| c.of(ino.0)))
+    op.block(b, kinds::INDIRECT_BLOCK, |bytes| {
+        map::check_block(bytes, |b, n| legal.allows(b, n)).map_err(|c| c.of(ino.0))
+    })
 }
 
 /// File blocks from `at` to the end of what a pointer with `levels` below it covers, and from its start to `at`.
@@ -171,7 +174,7 @@ fn make_leaf(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, near: 
             return Ok(last);
         }
         let below = BlockNo(1 << 32);
-        let run = alloc::alloc_with(op, &Request { below, ..Request::new(near, 1, Pool::Reserved) })?;
+        let run = space::alloc_with(op, &Request { below, ..Request::new(near, 1, Pool::Reserved) })?;
         charge(op, ino, inode, 1)?;
         op.block_new(run.start, kinds::INDIRECT_BLOCK)?;
         set_pointer(op, inode, last.block, last.slot, Some(run.start))?;
@@ -222,7 +225,7 @@ pub(super) fn remove_range(
             Some(b) => take_slots(op.block_mut(b)?, first..last.slot + 1),
         };
         for run in runs {
-            alloc::free_blocks(op, run.start, run.len)?;
+            space::free_blocks(op, run.start, run.len)?;
             charge(op, ino, inode, -i64::from(run.len))?;
         }
         if empty {
@@ -257,7 +260,7 @@ fn prune(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, steps: &[Step]) -> Result
             break;
         }
         set_pointer(op, inode, above.block, above.slot, None)?;
-        alloc::free_blocks(op, b, 1)?;
+        space::free_blocks(op, b, 1)?;
         charge(op, ino, inode, -1)?;
     }
     Ok(())

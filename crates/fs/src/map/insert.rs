@@ -1,9 +1,11 @@
-//! Adding to the map, and changing the kind of what is mapped.
+//! Adding to the map, and changing mapped blocks between written and unwritten.
 
-use super::{charge, checked_end, extents, goal, indirect};
-use crate::alloc::{self, Pool, Request};
+use super::goal::goal;
+use super::rules::{below, charge, checked_end};
+use super::{extents, indirect};
 use crate::error::{Error, Result};
-use crate::op::Op;
+use crate::space::{self, Pool, Request};
+use crate::txn::Op;
 use quire_layout::extent::Extent;
 use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, FileBlock, Ino};
@@ -12,7 +14,7 @@ use quire_layout::{BlockNo, FileBlock, Ino};
 ///
 /// # Errors
 /// Too large; not supported (unwritten, in an indirect map); no space for blocks of the tree; corrupt; miss.
-pub fn insert(
+pub(crate) fn insert(
     op: &mut Op<'_>,
     ino: Ino,
     inode: &mut Inode,
@@ -35,12 +37,12 @@ pub fn insert(
     indirect::insert(op, ino, inode, at, phys, len)
 }
 
-/// Allocates up to `n` blocks for file blocks from `at` on, where nothing is mapped, and maps them as written: directories
-/// and journaled data. Returns the first disk block and how many there are, at least one.
+/// Allocates up to `n` blocks for file blocks from `at` on, where nothing is mapped, and maps them as written, for
+/// directories and journaled data. Returns the first disk block and the number of blocks, at least one.
 ///
 /// # Errors
-/// As [`insert`] and [`alloc::alloc_blocks`].
-pub fn allocate(
+/// As [`insert`] and [`space::alloc_blocks`].
+pub(crate) fn allocate(
     op: &mut Op<'_>,
     ino: Ino,
     inode: &mut Inode,
@@ -50,22 +52,16 @@ pub fn allocate(
 ) -> Result<(BlockNo, u32)> {
     checked_end(op.sb().block_size(), inode.uses_extents(), at, n)?;
     let goal = goal(op, ino, inode, at, n)?;
-    let run = alloc::alloc_with(op, &Request { below: below(inode), ..Request::new(goal, n, pool) })?;
+    let run = space::alloc_with(op, &Request { below: below(inode), ..Request::new(goal, n, pool) })?;
     insert(op, ino, inode, at, run.start, run.len, false)?;
     Ok((run.start, run.len))
 }
 
-/// Disk blocks that an inode's map can point at: give it to requests for its data.
-#[must_use]
-pub fn below(inode: &Inode) -> BlockNo {
-    BlockNo(if inode.uses_extents() { 1 << 48 } else { 1 << 32 })
-}
-
-/// Makes mapped blocks written: their data is on disk, or will be before this operation's transaction. Holes stay.
+/// Makes mapped blocks written: their data is durable before this operation's transaction. Holes stay.
 ///
 /// # Errors
 /// No space for blocks of the tree; corrupt; miss.
-pub fn convert_written(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, len: u32) -> Result<()> {
+pub(crate) fn convert_written(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, len: u32) -> Result<()> {
     set_kind(op, ino, inode, at, len, false)
 }
 
@@ -73,7 +69,7 @@ pub fn convert_written(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlo
 ///
 /// # Errors
 /// As [`convert_written`]; not supported for indirect maps.
-pub fn mark_unwritten(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, len: u32) -> Result<()> {
+pub(crate) fn mark_unwritten(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, len: u32) -> Result<()> {
     if !inode.uses_extents() {
         return Err(Error::NotSupported("unwritten blocks in an indirect map"));
     }

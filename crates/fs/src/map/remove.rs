@@ -1,25 +1,20 @@
-//! Unmapping: truncate, punch, delete. Works from the end of the range, so that a file that is cut in several operations
-//! is a whole, shorter file after each.
+//! Unmapping: truncate, punch, delete. A removal works from the end of its range, so that a file that is cut in several
+//! operations is a valid, shorter file after each of them.
 
-use super::{extents, indirect, max_blocks};
+use super::mapping::Removed;
+use super::rules::max_blocks;
+use super::{extents, indirect};
 use crate::error::Result;
-use crate::op::Op;
+use crate::txn::Op;
 use quire_layout::inode::Inode;
 use quire_layout::{FileBlock, Ino};
 
-/// How far a removal has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Removed {
-    /// What lies from the start of the range to before this is still to be removed; `None`: nothing.
-    pub next: Option<FileBlock>,
-}
-
-/// Unmaps and frees the blocks from `from` to before `to`. Stops after about `budget` blocks of metadata have changed
-/// (blocks of this operation, [`super::STEP_BLOCKS`] more at most): call again with `to` = `next`, in another operation.
+/// Unmaps and frees the blocks from `from` to before `to`. Stops when the operation has changed about `budget` metadata
+/// blocks ([`super::STEP_BLOCKS`] more at most). The caller goes on with `to` = `next` in another operation.
 ///
 /// # Errors
 /// No space, when an extent is cut in two; corrupt; miss.
-pub fn remove(
+pub(crate) fn remove(
     op: &mut Op<'_>,
     ino: Ino,
     inode: &mut Inode,
@@ -41,6 +36,12 @@ pub fn remove(
 ///
 /// # Errors
 /// As [`remove`].
-pub fn remove_all(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, from: FileBlock, budget: usize) -> Result<Removed> {
+pub(crate) fn remove_all(
+    op: &mut Op<'_>,
+    ino: Ino,
+    inode: &mut Inode,
+    from: FileBlock,
+    budget: usize,
+) -> Result<Removed> {
     remove(op, ino, inode, from, FileBlock(u32::MAX), budget)
 }

@@ -6,7 +6,7 @@
 use super::extents;
 use super::tree::{self, Path, descend};
 use crate::error::{Error, Result};
-use crate::op::Op;
+use crate::txn::Op;
 use quire_layout::extent::{Extent, FILE_BLOCKS};
 use quire_layout::inode::Inode;
 use quire_layout::{FileBlock, Ino};
@@ -20,7 +20,7 @@ fn only_extents(inode: &Inode) -> Result<()> {
 ///
 /// # Errors
 /// Not supported for indirect maps; invalid if the blocks are not free; corrupt; miss.
-pub fn shift_left(
+pub(crate) fn shift_left(
     op: &mut Op<'_>,
     ino: Ino,
     inode: &mut Inode,
@@ -64,7 +64,7 @@ pub fn shift_left(
 ///
 /// # Errors
 /// Not supported for indirect maps; too large; no space for blocks of the tree; corrupt; miss.
-pub fn shift_right(
+pub(crate) fn shift_right(
     op: &mut Op<'_>,
     ino: Ino,
     inode: &mut Inode,

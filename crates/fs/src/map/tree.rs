@@ -3,11 +3,11 @@
 //! A node is the inode's own (`None`) or a block. Every node is checked when it is gone through: its depth, that its
 //! keys lie between its parent's, and once per image everything else ([`extent::check_block`]).
 
-use super::{Legal, charge, seed};
-use crate::alloc::{self, Pool};
+use super::rules::{Legal, charge, seed};
 use crate::error::{Error, Result};
-use crate::kinds;
-use crate::op::Op;
+use crate::space::{self, Pool};
+use crate::txn::Op;
+use crate::txn::block_kinds as kinds;
 use quire_layout::extent::{self, ENTRY, Extent, Index, MAX_DEPTH, Node, NodeMut};
 use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, Corrupt, FileBlock, Ino, Structure};
@@ -60,13 +60,13 @@ pub(super) fn view<R>(
     let legal = Legal::of(op, ino);
     match block {
         None => {
-            extent::check_root(inode.block_area(), |b, n| legal.ok(b, n)).map_err(|c| c.of(ino.0))?;
+            extent::check_root(inode.block_area(), |b, n| legal.allows(b, n)).map_err(|c| c.of(ino.0))?;
             Ok(f(Node::new(inode.block_area())))
         }
         Some(b) => {
             let seed = seed(op, ino, inode);
             let image = op.block(b, kinds::EXTENT_NODE, |bytes| {
-                extent::check_block(bytes, seed, |b, n| legal.ok(b, n)).map_err(|c| c.of(ino.0))
+                extent::check_block(bytes, seed, |b, n| legal.allows(b, n)).map_err(|c| c.of(ino.0))
             })?;
             Ok(f(Node::new(&image)))
         }
@@ -202,7 +202,7 @@ pub(super) fn make_room(
 
 /// A fresh block for a node.
 fn new_block(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, near: BlockNo) -> Result<BlockNo> {
-    let run = alloc::alloc_blocks(op, near, 1, Pool::Reserved)?;
+    let run = space::alloc_blocks(op, near, 1, Pool::Reserved)?;
     charge(op, ino, inode, 1)?;
     Ok(run.start)
 }
@@ -278,7 +278,7 @@ pub(super) fn remove_entry(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, path: &
 }
 
 fn free_block(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, b: BlockNo) -> Result<()> {
-    alloc::free_blocks(op, b, 1)?;
+    space::free_blocks(op, b, 1)?;
     charge(op, ino, inode, -1)
 }
 

@@ -1,69 +1,33 @@
 //! The block of attributes: shared where equal, copied on write (N4).
 
-use crate::alloc::{self, Request};
 use crate::error::{Error, Result};
-use crate::kinds;
-use crate::op::Op;
+use crate::records;
+use crate::space::{self, Request};
+use crate::txn::Op;
+use crate::txn::block_kinds as kinds;
 use quire_journal::Image;
 use quire_layout::checksum::crc32c;
 use quire_layout::features::compat;
 use quire_layout::inode::Inode;
 use quire_layout::xattr::{self, Xattr};
 use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure};
-use std::collections::HashMap;
-
-/// Blocks that are remembered for sharing.
-const REMEMBERED: usize = 4096;
-
-/// Attribute blocks by content. Hints: what is found must be compared. A block that is freed is forgotten at once, so what is
-/// found is an attribute block.
-#[derive(Default)]
-pub(crate) struct SharedBlocks {
-    by_key: HashMap<u32, BlockNo>,
-    key_of: HashMap<BlockNo, u32>,
-}
 
 /// What equal blocks have in common: ext4's own hash is the same for too many that differ.
 fn key(content: &[u8]) -> u32 {
     crc32c(!0, &content[xattr::HEADER..])
 }
 
-impl SharedBlocks {
-    fn find(&self, key: u32) -> Option<BlockNo> {
-        self.by_key.get(&key).copied()
-    }
-
-    fn forget(&mut self, b: BlockNo) {
-        if let Some(key) = self.key_of.remove(&b) {
-            self.by_key.remove(&key);
-        }
-    }
-
-    pub(crate) fn apply(&mut self, written: Vec<(u32, BlockNo)>) {
-        for (key, b) in written {
-            self.forget(b);
-            if self.key_of.len() >= REMEMBERED {
-                *self = SharedBlocks::default();
-            }
-            if let Some(before) = self.by_key.insert(key, b) {
-                self.key_of.remove(&before);
-            }
-            self.key_of.insert(b, key);
-        }
-    }
-}
-
 /// The checked image of an attribute block.
 pub(super) fn image(op: &mut Op<'_>, b: BlockNo) -> Result<Image> {
-    let zones = op.state().alloc.zones();
+    let zones = op.tables().space.zones();
     // Who only looks at an image has not read its groups.
     if zones.is_loaded() && !zones.legal(b, 1) || b.0 >= op.sb().blocks_count() {
         let why = "an inode's block lies in the file system's own, or outside of it";
         return Err(Corrupt::new(Structure::XattrBlock, why).at(b).into());
     }
-    let (seed, len) = (op.vol.inode_seed, op.sb().block_size().bytes());
+    let (seed, len) = (op.context.inode_seed, op.sb().block_size().bytes());
     let image = op.block(b, kinds::XATTRS, |bytes| xattr::check_block(bytes, b, seed))?;
-    if !op.state().xattr_blocks.key_of.contains_key(&b) && xattr::block_hash(&image) != 0 {
+    if !op.tables().xattr_blocks.key_of.contains_key(&b) && xattr::block_hash(&image) != 0 {
         op.deferred.xattr_blocks.push((key(&image[..len]), b));
     }
     Ok(image)
@@ -97,7 +61,7 @@ pub(super) fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, attrs: &[Xattr
             b
         }
     };
-    let seed = op.vol.inode_seed;
+    let seed = op.context.inode_seed;
     let block = op.block_mut(own)?;
     block[..bytes].copy_from_slice(&content);
     xattr::seal_block(&mut block[..bytes], own, seed);
@@ -110,7 +74,7 @@ pub(super) fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, attrs: &[Xattr
 /// A block that holds exactly this and takes one more inode.
 fn shareable(op: &mut Op<'_>, inode: &Inode, content: &[u8]) -> Result<Option<BlockNo>> {
     // Without a hash it is not to be shared.
-    let known = if xattr::block_hash(content) == 0 { None } else { op.state().xattr_blocks.find(key(content)) };
+    let known = if xattr::block_hash(content) == 0 { None } else { op.tables().xattr_blocks.find(key(content)) };
     let Some(b) = known.filter(|b| *b < limit(inode)) else { return Ok(None) };
     let image = image(op, b)?;
     let room = xattr::refcount(&image) < xattr::MAX_REFCOUNT || inode.xattr_block() == Some(b);
@@ -126,7 +90,7 @@ fn allocate(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<BlockNo> {
     let group = GroupNo((ino.0 - 1) / op.sb().inodes_per_group());
     let goal = op.sb().group_start(group);
     let request = Request { below: limit(inode), ..Request::new(goal, 1, op.pool()) };
-    Ok(alloc::alloc_with(op, &request)?.start)
+    Ok(space::alloc_with(op, &request)?.start)
 }
 
 fn attach(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, b: BlockNo) -> Result<()> {
@@ -147,7 +111,7 @@ fn count_sectors(op: &Op<'_>, ino: Ino, inode: &mut Inode, more: bool) -> Result
 }
 
 fn set_count(op: &mut Op<'_>, b: BlockNo, count: u32) -> Result<()> {
-    let (seed, bytes) = (op.vol.inode_seed, op.sb().block_size().bytes());
+    let (seed, bytes) = (op.context.inode_seed, op.sb().block_size().bytes());
     let block = &mut op.block_mut(b)?[..bytes];
     xattr::set_refcount(block, count);
     xattr::seal_block(block, b, seed);
@@ -164,9 +128,9 @@ pub(crate) fn release(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()
     if count > 1 {
         set_count(op, b, count - 1)?;
     } else {
-        op.state_mut().xattr_blocks.forget(b);
+        op.tables_mut().xattr_blocks.forget(b);
         op.deferred.xattr_blocks.retain(|(_, written)| *written != b);
-        alloc::free_blocks(op, b, 1)?;
+        space::free_blocks(op, b, 1)?;
     }
     inode.set_xattr_block(None);
     count_sectors(op, ino, inode, false)
@@ -177,11 +141,11 @@ fn note_feature(op: &mut Op<'_>) -> Result<()> {
     if op.sb().features().has_compat(compat::EXT_ATTR) {
         return Ok(());
     }
-    let mut f = op.superblock()?.features();
+    let mut f = records::superblock(op)?.features();
     if f.has_compat(compat::EXT_ATTR) {
         return Ok(());
     }
     f.compat |= compat::EXT_ATTR;
-    op.superblock_mut()?.set_features(f);
+    records::superblock_mut(op)?.set_features(f);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Extended attributes and ACLs, call by call; e2fsck is asked after each test.
 
-use crate::namei::testing::{IMAGES, dir, each_image, file, new};
+use crate::names::tests::objects::{IMAGES, dir, each_image, file, new};
+use crate::records;
 use crate::testing::TestVolume;
 use crate::{Error, NewKind, SetAttr, Volume, XattrFlags};
 use quire_layout::Ino;
@@ -10,11 +11,11 @@ const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 fn set(v: &Volume, ino: Ino, name: &str, value: &[u8]) {
-    v.setxattr(ino, name.as_bytes(), value, XattrFlags::Any).unwrap();
+    v.xattrs().set(ino, name.as_bytes(), value, XattrFlags::Any).unwrap();
 }
 
 fn get(v: &Volume, ino: Ino, name: &str) -> Option<Vec<u8>> {
-    v.getxattr(ino, name.as_bytes()).ok()
+    v.xattrs().get(ino, name.as_bytes()).ok()
 }
 
 #[test]
@@ -22,7 +23,7 @@ fn attributes_are_kept_moved_and_removed() {
     each_image(|t| {
         let v = &t.volume;
         let f = file(v, Ino::ROOT, "f").ino;
-        let free = v.statfs().unwrap().free;
+        let free = v.statfs().free;
         let sectors = v.getattr(f).unwrap().sectors;
         set(v, f, "user.small", b"1");
         set(v, f, "trusted.t", b"");
@@ -35,19 +36,19 @@ fn attributes_are_kept_moved_and_removed() {
         set(v, f, "user.small", &[8; 300]);
         assert_eq!(get(v, f, "user.small").unwrap(), [8; 300]);
         set(v, f, "user.small", b"2");
-        let mut names = v.listxattr(f).unwrap();
+        let mut names = v.xattrs().list(f).unwrap();
         names.sort();
         assert_eq!(names, [&b"security.selinux"[..], b"trusted.t", b"user.big", b"user.small"]);
-        assert!(matches!(v.setxattr(f, b"user.big", b"", XattrFlags::Create), Err(Error::Exists)));
-        assert!(matches!(v.setxattr(f, b"user.none", b"", XattrFlags::Replace), Err(Error::NoData)));
+        assert!(matches!(v.xattrs().set(f, b"user.big", b"", XattrFlags::Create), Err(Error::Exists)));
+        assert!(matches!(v.xattrs().set(f, b"user.none", b"", XattrFlags::Replace), Err(Error::NoData)));
         for name in ["user.big", "user.small", "trusted.t", "security.selinux"] {
-            v.removexattr(f, name.as_bytes()).unwrap();
+            v.xattrs().remove(f, name.as_bytes()).unwrap();
             assert_eq!(get(v, f, name), None);
         }
-        assert!(matches!(v.removexattr(f, b"user.big"), Err(Error::NoData)));
+        assert!(matches!(v.xattrs().remove(f, b"user.big"), Err(Error::NoData)));
         assert_eq!(v.getattr(f).unwrap().sectors, sectors);
         v.sync().unwrap();
-        assert_eq!(v.statfs().unwrap().free, free);
+        assert_eq!(v.statfs().free, free);
     });
 }
 
@@ -57,22 +58,22 @@ fn what_cannot_be_set_is_refused() {
         let v = &t.volume;
         let f = file(v, Ino::ROOT, "f").ino;
         let bs = v.superblock().block_size().bytes();
-        let try_set = |name: &[u8], len: usize| v.setxattr(f, name, &vec![1; len], XattrFlags::Any);
+        let try_set = |name: &[u8], len: usize| v.xattrs().set(f, name, &vec![1; len], XattrFlags::Any);
         assert!(matches!(try_set(b"user.", 1), Err(Error::Invalid(_))));
         assert!(matches!(try_set(b"os2.x", 1), Err(Error::NotSupported(_))));
         assert!(matches!(try_set(b"system.data", 1), Err(Error::NotSupported(_))));
         assert!(matches!(try_set(&[&b"user."[..], &[b'n'; 256]].concat(), 1), Err(Error::Range)));
         try_set(&[&b"user."[..], &[b'n'; 255]].concat(), 1).unwrap();
-        v.removexattr(f, &[&b"user."[..], &[b'n'; 255]].concat()).unwrap();
+        v.xattrs().remove(f, &[&b"user."[..], &[b'n'; 255]].concat()).unwrap();
         assert!(matches!(try_set(b"user.x", 65537), Err(Error::TooBig)));
         // Header, entry with its name, end.
         assert!(matches!(try_set(b"user.x", bs - 32 - 20 - 4 + 1), Err(Error::NoSpace)));
         try_set(b"user.x", bs - 32 - 20 - 4).unwrap();
         assert_eq!(get(v, f, "user.x").unwrap().len(), bs - 56);
         let l = v.create(Ino::ROOT, b"l", &new(NewKind::Symlink(b"x"), 0)).unwrap().ino;
-        assert!(matches!(v.setxattr(l, b"user.x", b"", XattrFlags::Any), Err(Error::NotPermitted(_))));
-        v.setxattr(l, b"trusted.x", b"1", XattrFlags::Any).unwrap();
-        assert!(matches!(v.setxattr(l, ACCESS, b"", XattrFlags::Any), Err(Error::NotSupported(_))));
+        assert!(matches!(v.xattrs().set(l, b"user.x", b"", XattrFlags::Any), Err(Error::NotPermitted(_))));
+        v.xattrs().set(l, b"trusted.x", b"1", XattrFlags::Any).unwrap();
+        assert!(matches!(v.xattrs().set(l, ACCESS, b"", XattrFlags::Any), Err(Error::NotSupported(_))));
     });
 }
 
@@ -84,7 +85,7 @@ fn equal_blocks_are_shared_and_copied_on_write() {
         let files: Vec<Ino> = (0..5).map(|n| file(v, Ino::ROOT, &format!("f{n}")).ino).collect();
         let free = || {
             v.sync().unwrap();
-            v.statfs().unwrap().free
+            v.statfs().free
         };
         let before = free();
         for f in &files {
@@ -102,7 +103,7 @@ fn equal_blocks_are_shared_and_copied_on_write() {
             assert_eq!(free(), before - 1);
         }
         assert_eq!(get(v, files[0], "user.label").unwrap(), [9; 400]);
-        v.removexattr(files[0], b"user.label").unwrap();
+        v.xattrs().remove(files[0], b"user.label").unwrap();
         assert_eq!(free(), before);
         // The freed block is nobody's to share.
         set(v, files[0], "user.label", &[9; 400]);
@@ -114,7 +115,7 @@ fn equal_blocks_are_shared_and_copied_on_write() {
 fn a_block_is_shared_by_1024_inodes_and_no_more() {
     let t = TestVolume::new("24M", &["-t", "ext4", "-b", "1024", "-N", "3000"]);
     let v = &t.volume;
-    let before = v.statfs().unwrap().free;
+    let before = v.statfs().free;
     let d = dir(v, Ino::ROOT, "d").ino;
     for n in 0..1030 {
         let p = v.create(d, format!("{n}").as_bytes(), &new(NewKind::Node { file_type: 0x1000, device: (0, 0) }, 0));
@@ -122,7 +123,7 @@ fn a_block_is_shared_by_1024_inodes_and_no_more() {
     }
     v.sync().unwrap();
     let dir_blocks = v.getattr(d).unwrap().sectors / 2;
-    assert_eq!(before - v.statfs().unwrap().free, dir_blocks + 2);
+    assert_eq!(before - v.statfs().free, dir_blocks + 2);
     t.check();
 }
 
@@ -148,19 +149,19 @@ fn access_lists_and_mode_say_the_same() {
         let list = acl(&[(Tag::User(5), 7), (Tag::Group(6), 1)], (7, 5, 6, 4));
         set(v, f, "system.posix_acl_access", &list.to_xattr());
         assert_eq!(v.getattr(f).unwrap().mode, 0o100_764);
-        assert_eq!(v.getxattr(f, ACCESS).unwrap(), list.to_xattr());
+        assert_eq!(v.xattrs().get(f, ACCESS).unwrap(), list.to_xattr());
         v.setattr(f, &SetAttr { mode: Some(0o610), ..SetAttr::default() }).unwrap();
         let changed = acl(&[(Tag::User(5), 7), (Tag::Group(6), 1)], (6, 5, 1, 0));
-        assert_eq!(v.getxattr(f, ACCESS).unwrap(), changed.to_xattr());
+        assert_eq!(v.xattrs().get(f, ACCESS).unwrap(), changed.to_xattr());
         // No more than a mode: becomes one.
         set(v, f, "system.posix_acl_access", &acl(&[], (4, 2, 0, 1)).to_xattr());
         assert_eq!(v.getattr(f).unwrap().mode, 0o100_421);
-        assert!(matches!(v.getxattr(f, ACCESS), Err(Error::NoData)));
-        v.removexattr(f, ACCESS).unwrap();
-        assert!(matches!(v.setxattr(f, ACCESS, b"\x02\0\0\0junk", XattrFlags::Any), Err(Error::Invalid(_))));
+        assert!(matches!(v.xattrs().get(f, ACCESS), Err(Error::NoData)));
+        v.xattrs().remove(f, ACCESS).unwrap();
+        assert!(matches!(v.xattrs().set(f, ACCESS, b"\x02\0\0\0junk", XattrFlags::Any), Err(Error::Invalid(_))));
         let no_mask = Acl { entries: list.entries.iter().filter(|e| e.tag != Tag::Mask).copied().collect() };
-        assert!(matches!(v.setxattr(f, ACCESS, &no_mask.to_xattr(), XattrFlags::Any), Err(Error::Invalid(_))));
-        assert!(matches!(v.setxattr(f, DEFAULT, &list.to_xattr(), XattrFlags::Any), Err(Error::Access)));
+        assert!(matches!(v.xattrs().set(f, ACCESS, &no_mask.to_xattr(), XattrFlags::Any), Err(Error::Invalid(_))));
+        assert!(matches!(v.xattrs().set(f, DEFAULT, &list.to_xattr(), XattrFlags::Any), Err(Error::Access)));
     });
 }
 
@@ -175,18 +176,18 @@ fn default_lists_are_inherited_instead_of_the_umask() {
         let f = file(v, d, "f");
         // 666 asked for, umask 022 not looked at, the list grants 7, 7 (mask), 4.
         assert_eq!(f.mode, 0o100_664);
-        assert_eq!(v.getxattr(f.ino, ACCESS).unwrap(), acl(&[(Tag::User(5), 7)], (6, 5, 6, 4)).to_xattr());
-        assert!(matches!(v.getxattr(f.ino, DEFAULT), Err(Error::NoData)));
+        assert_eq!(v.xattrs().get(f.ino, ACCESS).unwrap(), acl(&[(Tag::User(5), 7)], (6, 5, 6, 4)).to_xattr());
+        assert!(matches!(v.xattrs().get(f.ino, DEFAULT), Err(Error::NoData)));
         let sub = dir(v, d, "sub");
-        assert_eq!(v.getxattr(sub.ino, DEFAULT).unwrap(), list.to_xattr());
+        assert_eq!(v.xattrs().get(sub.ino, DEFAULT).unwrap(), list.to_xattr());
         assert_eq!(sub.mode, 0o040_774);
         let l = v.create(d, b"l", &new(NewKind::Symlink(b"x"), 0)).unwrap();
-        assert_eq!((l.mode, v.listxattr(l.ino).unwrap().len()), (0o120_777, 0));
+        assert_eq!((l.mode, v.xattrs().list(l.ino).unwrap().len()), (0o120_777, 0));
         // A default list that is a mode and no more is kept as such.
         set(v, d, "system.posix_acl_default", &acl(&[], (7, 1, 0, 0)).to_xattr());
         let g = file(v, d, "g");
-        assert_eq!((g.mode, v.listxattr(g.ino).unwrap().len()), (0o100_600, 0));
-        v.removexattr(d, DEFAULT).unwrap();
+        assert_eq!((g.mode, v.xattrs().list(g.ino).unwrap().len()), (0o100_600, 0));
+        v.xattrs().remove(d, DEFAULT).unwrap();
         assert_eq!(file(v, d, "h").mode, 0o100_644);
     });
 }
@@ -203,16 +204,16 @@ fn a_shared_block_on_a_full_disk_stays_as_it_is() {
         // A name may take a block of its own: where names go depends on the image's hash seed.
         let made = v.create(Ino::ROOT, format!("fill{n}").as_bytes(), &new(NewKind::File, 0o644));
         let value = [&[1; 400][..], &n.to_le_bytes()].concat();
-        match made.and_then(|p| v.setxattr(p.ino, b"user.label", &value, XattrFlags::Any)) {
+        match made.and_then(|p| v.xattrs().set(p.ino, b"user.label", &value, XattrFlags::Any)) {
             Ok(()) => {}
             Err(Error::NoSpace) => break,
             Err(e) => panic!("{e}"),
         }
     }
     let before = v.getattr(f).unwrap();
-    assert!(matches!(v.setxattr(f, b"user.label", &[8; 400], XattrFlags::Any), Err(Error::NoSpace)));
+    assert!(matches!(v.xattrs().set(f, b"user.label", &[8; 400], XattrFlags::Any), Err(Error::NoSpace)));
     assert_eq!((get(v, f, "user.label").unwrap(), v.getattr(f).unwrap()), (vec![9; 400], before));
-    v.setxattr(f, b"user.label", b"fits the inode", XattrFlags::Any).unwrap();
+    v.xattrs().set(f, b"user.label", b"fits the inode", XattrFlags::Any).unwrap();
     assert_eq!(get(v, g, "user.label").unwrap(), [9; 400]);
     t.check();
 }
@@ -227,9 +228,9 @@ fn a_block_of_one_operation_is_not_shared_later() {
     // Both lists in one block; for the second directory the block with the first list alone is given up for a shared one.
     let make = |name: &str, kind| v.create(d, name.as_bytes(), &new(kind, 0o666)).unwrap().ino;
     let (a, b) = (make("a", NewKind::Dir), make("b", NewKind::Dir));
-    let block = |ino| v.run(|op| Ok(op.inode(ino)?.xattr_block())).unwrap();
+    let block = |ino| v.run(|op| Ok(records::inode(op, ino)?.xattr_block())).unwrap();
     assert_eq!(block(a), block(b));
     let f = make("f", NewKind::File);
-    assert_eq!(v.getxattr(f, ACCESS).unwrap(), v.getxattr(a, ACCESS).unwrap());
+    assert_eq!(v.xattrs().get(f, ACCESS).unwrap(), v.xattrs().get(a, ACCESS).unwrap());
     t.check();
 }

@@ -53,7 +53,7 @@ fn a_checkpoint_that_failed_leaves_the_log_whole_j11() {
     device.inject(Fault::once(IoOp::Write, FaultKind::Error(ErrorKind::Io)).in_region(Region::Metadata));
     assert!(j.checkpoint_step().is_err());
     device.heal();
-    assert!(j.commit_all().is_err() && j.checkpoint_all().is_err());
+    assert!(j.commit_all().is_err() && j.empty_log().is_err());
     let copy: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(device.inner().snapshot()));
     crate::setup::recover(&copy);
     for n in 0..4 {

@@ -84,7 +84,7 @@ fn older_copies_are_refused() {
     let stranger = problem(scan(&new_image, Some(new_memory.clone()), [1; 16]));
     assert_eq!(stranger, NvramProblem::OtherFileSystem { found: FS });
     // The next use of the log is another one.
-    j.checkpoint_all().unwrap();
+    j.empty_log().unwrap();
     commit(&j, 6, 4);
     assert_eq!(problem(scan(&new_image, Some(memory.live()), FS)), NvramProblem::OtherUse);
     // Who needs it keeps it.
@@ -92,7 +92,7 @@ fn older_copies_are_refused() {
         Style::Nvram { records: Records::Deltas, reclaim: Reclaim::Lazily }.nvram_layout(BlockSize::K1).unwrap();
     let Err(Error::Nvram(p)) = NvramLog::take(memory.clone(), [1; 16], layout) else { panic!("taken") };
     assert_eq!(p, NvramProblem::Needed { uuid: FS, same: false });
-    j.checkpoint_all().unwrap();
+    j.empty_log().unwrap();
     assert!(NvramLog::take(memory, [1; 16], layout).is_ok(), "an empty log is free");
 }
 
@@ -119,7 +119,7 @@ fn regions_go_home_and_commits_stall_when_all_are_full() {
         assert!(flushes <= n.switches + 1, "{flushes} flushes for {} regions", n.switches);
         // Two fences to a commit; labels have one each.
         assert!((4000..4100).contains(&n.fences), "{}", n.fences);
-        j.checkpoint_all().unwrap();
+        j.empty_log().unwrap();
         let live = disk.live();
         for b in 0..50u64 {
             let mut bytes = vec![0; BS];

@@ -7,8 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use quire_device::sync::{Mutex, lock};
 use quire_device::{Clock, Model};
-use quire_fs::Profile;
-use quire_fs::file::WriteFlags;
+use quire_fs::{Profile, WriteFlags};
 use quire_layout::Ino;
 
 use super::claims::{self, Claim};
@@ -82,7 +81,7 @@ pub fn run(model: Model, profile: Profile, server: Server) -> Result<Outcome> {
         set.push(make(&rig, &dirs, &format!("first-{n}"), &mut rng, server, &mut sink)?);
     }
     rig.volume.sync()?;
-    rig.volume.checkpoint()?;
+    rig.volume.maintenance().checkpoint()?;
     let set = Mutex::new(set);
     let (before, start) = (rig.counted(), rig.world.monotonic());
     let bodies = (0..server.threads).map(|n| {

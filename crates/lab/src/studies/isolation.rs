@@ -8,8 +8,7 @@ use anyhow::Result;
 use quire_device::sync::Arc;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::{BlockDevice, Buf, Clock, Model, Region};
-use quire_fs::Profile;
-use quire_fs::file::WriteFlags;
+use quire_fs::{Profile, WriteFlags};
 use quire_layout::Ino;
 
 use super::claims::{self, Claim};

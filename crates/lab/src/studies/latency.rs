@@ -10,8 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use quire_device::sync::Arc;
 use quire_device::{FileDevice, NvramMap, NvramOptions, SystemClock};
-use quire_fs::file::WriteFlags;
-use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume};
+use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume, WriteFlags};
 use quire_layout::Ino;
 
 use super::claims::{self, Claim};
@@ -212,9 +211,9 @@ fn in_library(plan: &Plan, profile: Profile, dir: &Path) -> Result<Times> {
     let device = Arc::new(FileDevice::open(image.path(), quire_device::OpenOptions::default())?);
     let how = NvramOptions { simulated: true, size: Some(JOURNAL_MIB << 20), ..NvramOptions::default() };
     let memory = Arc::new(NvramMap::open(dir.join("nvram"), how)?);
-    let options = Options { atime: quire_fs::options::Atime::No, ..Options::default() }.with(profile.choices());
+    let options = Options { atime: quire_fs::Atime::No, ..Options::default() }.with(profile.choices());
     let volume = Volume::open(Devices::one(device).with_nvram(memory), Arc::new(SystemClock), options)?;
-    let background = volume.spawn_background();
+    let background = volume.maintenance().spawn_background();
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred::default() };
     let ino = volume.create(Ino::ROOT, b"file", &new)?.ino;
     volume.write(ino, 0, &vec![1; usize::try_from(PAGES)? * PAGE], WriteFlags::default())?;

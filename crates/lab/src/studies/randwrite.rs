@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use quire_device::{Clock, Model};
-use quire_fs::file::WriteFlags;
+use quire_fs::WriteFlags;
 use quire_layout::Ino;
 
 use super::claims::{self, Claim};

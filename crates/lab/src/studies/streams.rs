@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use quire_device::{Clock, Model};
-use quire_fs::Profile;
-use quire_fs::file::WriteFlags;
+use quire_fs::{Profile, WriteFlags};
 use quire_layout::Ino;
 
 use crate::rig::{Body, Plan, Rig, Traffic};
@@ -65,7 +64,7 @@ pub fn run(model: Model, profile: Profile, streams: Streams) -> Result<Outcome> 
     let writes = latencies.len() as u64;
     let crashed = rig.crashed();
     rig.volume.sync()?;
-    rig.volume.checkpoint()?;
+    rig.volume.maintenance().checkpoint()?;
     let home = rig.traffic(&before).fs;
     drop(rig);
     let recovery = crashed.recover()?;

@@ -12,8 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use quire_device::sync::Arc;
 use quire_device::{Clock, Model};
-use quire_fs::file::WriteFlags;
-use quire_fs::{Cred, JournalStats, New, NewKind};
+use quire_fs::{Cred, JournalStats, New, NewKind, WriteFlags};
 use quire_layout::Ino;
 
 use super::claims::{self, Claim};
@@ -109,10 +108,13 @@ impl Loaded {
                 rig.world.monotonic()
             };
             tpcc::run_on(&mut connection, journal, plan.grain, SEED + 1, Limit::Transactions(n / 10), &now)?;
-            let (before, stats) = (rig.counted(), rig.volume.journal_stats());
+            let (before, stats) = (rig.counted(), rig.volume.maintenance().journal_stats());
             let report = tpcc::run_on(&mut connection, journal, plan.grain, SEED, Limit::Transactions(n), &now)?;
-            let outcome =
-                Outcome { report, traffic: rig.traffic(&before), journal: [stats, rig.volume.journal_stats()] };
+            let outcome = Outcome {
+                report,
+                traffic: rig.traffic(&before),
+                journal: [stats, rig.volume.maintenance().journal_stats()],
+            };
             drop(connection);
             Ok(outcome)
         });
@@ -136,7 +138,7 @@ impl Loaded {
             let most = Cell::new(0);
             let now = || {
                 vfs.charge().pass();
-                most.set(most.get().max(rig.volume.journal_stats().memory.live as u64));
+                most.set(most.get().max(rig.volume.maintenance().journal_stats().memory.live as u64));
                 rig.world.monotonic()
             };
             tpcc::run_on(&mut connection, journal, plan.grain, SEED, Limit::Transactions(plan.transactions), &now)?;

@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, btree_map, hash_map};
 
-use quire_fs::file::WriteFlags;
-use quire_fs::{Error, Volume};
+use quire_fs::{Error, Volume, WriteFlags};
 use quire_layout::Ino;
 
 const PAGE: usize = 4096;

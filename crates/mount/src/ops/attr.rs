@@ -2,9 +2,9 @@
 
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
-use crate::wire::abi::{fattr, init};
+use crate::wire::abi::fattr;
 use crate::wire::{Body, Header, Out};
-use quire_fs::{Cred, Privileges, SetAttr, SetTime};
+use quire_fs::{Privileges, SetAttr, SetTime};
 use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, mode};
 use rustix::io::Errno;
@@ -25,17 +25,7 @@ impl Server {
     pub(crate) fn setattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let request = SetAttrRequest::read(b)?;
         let ino = ino_of(h.node)?;
-        let mut set = request.of(h);
-        if self.has(init::WRITEBACK_CACHE)
-            && request.are_times_of_cache()
-            && let Some(mut attr) = self.volume.unlinked(ino)?
-            && attr.mode & mode::FMT == mode::REG
-        {
-            // The kernel brings its times up to date before it gives the file up: they die with it.
-            (attr.mtime, attr.ctime) = (request.mtime, request.ctime);
-            out.attr(&attr, self.valid(&attr))?;
-            return Ok(Answer::LeavesTime);
-        }
+        let mut set = request.of();
         set.privileges = self.privileges(h, ino, request.valid & fattr::KILL_SUIDGID != 0)?;
         let mut attr = self.acting(h).setattr(ino, &set)?;
         if let Some(size) = set.size {
@@ -62,7 +52,7 @@ impl Server {
     }
 
     pub(crate) fn statfs(&self, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let s = self.volume.statfs()?;
+        let s = self.volume.statfs();
         for v in [s.blocks, s.free, s.available, s.inodes, s.free_inodes] {
             out.u64(v)?;
         }
@@ -141,12 +131,7 @@ impl SetAttrRequest {
         Ok(SetAttrRequest { valid, size, atime: time(0), mtime: time(1), ctime: time(2), mode, uid, gid })
     }
 
-    /// What write-back of a file's times asks for; where the kernel's cache owns them, nothing else reads ours meanwhile.
-    fn are_times_of_cache(&self) -> bool {
-        self.valid & !fattr::FH == fattr::MTIME | fattr::CTIME
-    }
-
-    fn of(&self, h: &Header) -> SetAttr {
+    fn of(&self) -> SetAttr {
         let has = |bit| self.valid & bit != 0;
         let time = |now, at, t| match (has(now), has(at)) {
             (true, _) => Some(SetTime::Now),
@@ -161,7 +146,6 @@ impl SetAttrRequest {
             atime: time(fattr::ATIME_NOW, fattr::ATIME, self.atime),
             mtime: time(fattr::MTIME_NOW, fattr::MTIME, self.mtime),
             ctime: has(fattr::CTIME).then_some(self.ctime),
-            cred: Some(Cred { uid: h.uid, gid: h.gid }),
             privileges: Privileges::Keep,
         }
     }

@@ -4,9 +4,7 @@ use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, write as write_bits};
 use crate::wire::{Body, Header, Out};
-use quire_device::sync::atomic::Ordering;
-use quire_fs::file::{Falloc, Seek, WriteFlags};
-use quire_fs::{Privileges, SetAttr};
+use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, WriteFlags};
 use quire_layout::Ino;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
@@ -34,7 +32,7 @@ impl Server {
 
     /// Reading counts as access, by the rules of the mount. Never a reason to fail.
     pub(crate) fn touch_atime(&self, ino: Ino) {
-        if self.manner.no_atime || self.frozen.load(Ordering::Acquire) {
+        if self.manner.no_atime {
             return;
         }
         if let Err(e) = self.volume.touch_atime(ino) {
@@ -55,14 +53,13 @@ impl Server {
             sync: flags.contains(OFlags::SYNC),
             dsync: flags.contains(OFlags::DSYNC),
             privileges: self.privileges(h, ino, bits & write_bits::KILL_SUIDGID != 0)?,
-            from_cache: bits & write_bits::CACHE != 0,
+            deferred: bits & write_bits::CACHE != 0,
         };
         let data = b.bytes(size)?;
-        let volume =
-            if how.from_cache { self.volume.with_reserve(handle & HANDLE_RESERVE != 0) } else { self.acting(h) };
+        let volume = if how.deferred { self.volume.with_reserve(handle & HANDLE_RESERVE != 0) } else { self.acting(h) };
         let mut n = volume.write(ino, offset, data, how)?;
         // For pages of its cache the kernel looks at nothing but the error: what stopped the write is found by going on.
-        while how.from_cache && n < data.len() {
+        while how.deferred && n < data.len() {
             n += match volume.write(ino, offset + n as u64, &data[n..], how)? {
                 0 => return Err(Fail::of(Errno::IO)),
                 more => more,
@@ -108,11 +105,12 @@ impl Server {
         let (from, to) = (b.u64()?, ino_of(b.u64()?)?);
         b.skip(8)?;
         let (at, len) = (b.u64()?, b.u64()?);
+        let (from, to) = (FilePlace { ino: ino_of(h.node)?, offset: from }, FilePlace { ino: to, offset: at });
         if b.u64()? != 0 {
             return Err(Fail::of(Errno::INVAL));
         }
-        let answer = self.content_changes(h, to)?;
-        let n = self.acting(h).copy_range(ino_of(h.node)?, from, to, at, len.min(COPY_STEP))?;
+        let answer = self.content_changes(h, to.ino)?;
+        let n = self.acting(h).copy_range(from, to, len.min(COPY_STEP))?;
         out.u32(u32::try_from(n).map_err(|_| Fail::of(Errno::IO))?)?;
         out.u32(0)?;
         Ok(answer)

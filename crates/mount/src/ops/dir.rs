@@ -4,7 +4,7 @@ use crate::fail::Fail;
 use crate::server::{Answer, Server, VALID, ino_of};
 use crate::wire::reply::{Dirent, Plus};
 use crate::wire::{Body, Header, Out};
-use quire_fs::dir::DirItem;
+use quire_fs::{Attributes, DirItem};
 use quire_layout::Ino;
 use quire_layout::dir::{FileType, is_dot};
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ impl Server {
         let (cookie, room) = request(b)?;
         let dir = ino_of(h.node)?;
         // What the kernel knows already it need not be told again: going through its caches for it costs more than the listing.
-        let done = self.volume.readdir_news(dir, cookie, &mut |item, attr| {
+        let done = self.volume.readdir_plus(dir, cookie, Attributes::Unreferenced, &mut |item, attr| {
             let plus = match &attr {
                 Some(a) if !is_dot(item.name) => Plus::Entry(a, VALID, self.valid(a)),
                 _ => Plus::Nameless,

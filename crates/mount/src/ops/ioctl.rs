@@ -5,8 +5,7 @@ use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::IOCTL_UNRESTRICTED;
 use crate::wire::{Body, Header, Out};
-use quire_device::sync::atomic::Ordering;
-use quire_fs::FileMode;
+use quire_fs::JournalingMode;
 use quire_layout::Ino;
 use quire_layout::inode::flags;
 use rustix::io::Errno;
@@ -40,6 +39,20 @@ const XFLAGS: &[(u32, u32)] = &[
 /// Bytes of `struct fsxattr` after the project.
 const FSXATTR_REST: usize = 12;
 
+/// True for a command that changes an inode or discards blocks: it waits for the end of a freeze.
+pub(crate) fn ioctl_changes(command: u32) -> bool {
+    matches!(
+        command,
+        FS_IOC_SETFLAGS
+            | FS_IOC32_SETFLAGS
+            | FS_IOC_SETVERSION
+            | EXT4_IOC_SETVERSION
+            | FS_IOC_FSSETXATTR
+            | FITRIM
+            | control::SET_JOURNAL
+    )
+}
+
 impl Server {
     pub(crate) fn ioctl(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         b.skip(8)?;
@@ -63,10 +76,10 @@ impl Server {
         match command {
             FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
                 // Four bytes, whatever size the command has: callers give an `int`.
-                out.u32(self.volume.get_flags(ino)?)
+                out.u32(self.volume.inode_flags().get(ino)?)
             }
             FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => self.set_flags(h, ino, given.u32()?),
-            FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => out.u32(self.volume.get_generation(ino)?),
+            FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => out.u32(self.volume.inode_flags().generation(ino)?),
             FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => self.set_version(h, ino, given.u32()?),
             FS_IOC_FSGETXATTR => self.fs_get_xattr(ino, out),
             FS_IOC_FSSETXATTR => self.fs_set_xattr(h, ino, given),
@@ -77,10 +90,10 @@ impl Server {
                 padded(&text, control::ABOUT_SIZE, out)
             }
             control::STATS => padded(self.stats().as_bytes(), control::STATS_SIZE, out),
-            control::GET_JOURNAL => out.u32(match self.volume.journal_mode(ino)?.0 {
+            control::GET_JOURNAL => out.u32(match self.volume.inode_flags().journaling_mode(ino)?.0 {
                 None => 0,
-                Some(FileMode::Journal) => 1,
-                Some(FileMode::Ordered) => 2,
+                Some(JournalingMode::Journal) => 1,
+                Some(JournalingMode::Ordered) => 2,
             }),
             control::SET_JOURNAL => self.set_journal(h, ino, given.u32()?),
             control::SYNC => Ok(self.volume.sync()?),
@@ -92,11 +105,11 @@ impl Server {
 
     /// The kernel has checked who may, but for this: journaling of data takes resources from all.
     fn set_flags(&self, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
-        let changed = wanted ^ self.volume.get_flags(ino)?;
+        let changed = wanted ^ self.volume.inode_flags().get(ino)?;
         if changed & flags::JOURNAL_DATA != 0 && h.uid != 0 && h.uid != self.manner.owner {
             return Err(Fail::of(Errno::PERM));
         }
-        Ok(self.volume.set_flags(ino, wanted)?)
+        Ok(self.volume.inode_flags().set(ino, wanted)?)
     }
 
     /// For root and the file's owner, who could set the attribute as well.
@@ -106,11 +119,11 @@ impl Server {
         }
         let mode = match wanted {
             0 => None,
-            1 => Some(FileMode::Journal),
-            2 => Some(FileMode::Ordered),
+            1 => Some(JournalingMode::Journal),
+            2 => Some(JournalingMode::Ordered),
             _ => return Err(Fail::of(Errno::INVAL)),
         };
-        Ok(self.volume.set_journal_mode(ino, mode)?)
+        Ok(self.volume.inode_flags().set_journaling_mode(ino, mode)?)
     }
 
     /// The kernel does not check who may; the owner and root.
@@ -118,16 +131,16 @@ impl Server {
         if h.uid != 0 && h.uid != self.volume.getattr(ino)?.uid {
             return Err(Fail::of(Errno::PERM));
         }
-        Ok(self.volume.set_generation(ino, generation)?)
+        Ok(self.volume.inode_flags().set_generation(ino, generation)?)
     }
 
     fn fs_get_xattr(&self, ino: Ino, out: &mut Out<'_>) -> Result<(), Fail> {
-        let have = self.volume.get_flags(ino)?;
+        let have = self.volume.inode_flags().get(ino)?;
         out.u32(XFLAGS.iter().filter(|(_, f)| have & f != 0).map(|(x, _)| x).sum())?;
         // No hints for the size of extents.
         out.u32(0)?;
         out.u32(0)?;
-        out.u32(self.volume.get_project(ino)?)?;
+        out.u32(self.volume.inode_flags().project(ino)?)?;
         out.bytes(&[0; FSXATTR_REST])
     }
 
@@ -136,10 +149,10 @@ impl Server {
         given.skip(8)?;
         let project = given.u32()?;
         let known: u32 = XFLAGS.iter().map(|(x, _)| x).sum();
-        if wanted & !known != 0 || project != self.volume.get_project(ino)? {
+        if wanted & !known != 0 || project != self.volume.inode_flags().project(ino)? {
             return Err(Fail::of(Errno::OPNOTSUPP));
         }
-        let have = self.volume.get_flags(ino)?;
+        let have = self.volume.inode_flags().get(ino)?;
         let flags = XFLAGS.iter().fold(have, |flags, (x, f)| if wanted & x != 0 { flags | f } else { flags & !f });
         self.set_flags(h, ino, flags)
     }
@@ -149,7 +162,7 @@ impl Server {
             return Err(Fail::of(Errno::PERM));
         }
         let (start, len, min) = (given.u64()?, given.u64()?, given.u64()?);
-        let trimmed = self.volume.trim(start, len, min)?;
+        let trimmed = self.volume.maintenance().trim(start, len, min)?;
         for v in [start, trimmed, min] {
             out.u64(v)?;
         }
@@ -162,21 +175,12 @@ impl Server {
 
     fn freeze(&self, h: &Header) -> Result<(), Fail> {
         self.may_freeze(h)?;
-        // From here on, changes are kept; those under way are waited for by the volume.
-        if self.frozen.swap(true, Ordering::AcqRel) {
-            return Err(Fail::of(Errno::BUSY));
-        }
-        Ok(self.volume.freeze().inspect_err(|_| self.frozen.store(false, Ordering::Release))?)
+        Ok(self.volume.maintenance().freeze()?)
     }
 
     fn thaw(&self, h: &Header) -> Result<(), Fail> {
         self.may_freeze(h)?;
-        if !self.frozen.load(Ordering::Acquire) {
-            return Err(Fail::of(Errno::INVAL));
-        }
-        self.volume.thaw()?;
-        self.frozen.store(false, Ordering::Release);
-        Ok(())
+        Ok(self.volume.maintenance().thaw()?)
     }
 }
 

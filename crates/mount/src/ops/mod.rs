@@ -6,3 +6,5 @@ mod dir;
 mod ioctl;
 mod names;
 mod xattr;
+
+pub(crate) use ioctl::ioctl_changes;

@@ -15,14 +15,14 @@ impl Server {
     pub(crate) fn getxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let size = b.u32()?;
         b.skip(4)?;
-        let value = self.volume.getxattr(ino_of(h.node)?, b.name()?)?;
+        let value = self.volume.xattrs().get(ino_of(h.node)?, b.name()?)?;
         sized(&value, size, out)
     }
 
     pub(crate) fn listxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let size = b.u32()?;
         let mut list = Vec::new();
-        for name in self.volume.listxattr(ino_of(h.node)?)? {
+        for name in self.volume.xattrs().list(ino_of(h.node)?)? {
             // trusted.* is shown to those who may read it; every user of a FUSE mount sees the same list.
             if h.uid == 0 || !name.starts_with(b"trusted.") {
                 list.extend_from_slice(&name);
@@ -47,7 +47,7 @@ impl Server {
             _ => return Err(Fail::of(Errno::INVAL)),
         };
         let name = b.name()?;
-        self.acting(h).setxattr(ino, name, b.bytes(size)?, how)?;
+        self.acting(h).xattrs().set(ino, name, b.bytes(size)?, how)?;
         if kill_sgid {
             let perm = self.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
             self.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;
@@ -56,7 +56,7 @@ impl Server {
     }
 
     pub(crate) fn removexattr(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-        self.volume.removexattr(ino_of(h.node)?, b.name()?)?;
+        self.volume.xattrs().remove(ino_of(h.node)?, b.name()?)?;
         Ok(Answer::Reply)
     }
 }

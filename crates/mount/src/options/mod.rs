@@ -9,9 +9,7 @@ mod tests;
 mod values;
 
 use quire_device::nvram::NvramOptions;
-use quire_fs::choices::{Checkpoint, Choices, CommitMode, Record};
-use quire_fs::options::{Atime, Route};
-use quire_fs::{FileMode, ModeRule};
+use quire_fs::{Atime, Checkpoint, Choices, CommitMode, JournalingMode, ModeRule, Record, Route};
 use quire_layout::superblock::{OnError, Superblock, default_opts};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +28,7 @@ pub struct MountOptions {
     pub auto_threshold: Option<u64>,
     /// Bytes.
     pub write_threshold: Option<u64>,
-    pub adaptive_default: Option<FileMode>,
+    pub adaptive_default: Option<JournalingMode>,
     pub journal_rules: Option<Vec<ModeRule>>,
     pub on_error: Option<OnError>,
     /// Data that could not be written turns the mount read-only.

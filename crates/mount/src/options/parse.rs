@@ -2,9 +2,7 @@
 
 use super::values::{bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, only};
 use super::{MountOptions, OptionError, bad};
-use quire_fs::ModeRule;
-use quire_fs::choices::{Choices, Profile};
-use quire_fs::options::{Atime, Route};
+use quire_fs::{Atime, Choices, ModeRule, Profile, Route};
 use std::time::Duration;
 
 const NO_BARRIER: &str = "without flushes nothing that fsync promises would hold";

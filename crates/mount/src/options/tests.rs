@@ -26,7 +26,7 @@ fn ext4_names_are_understood() {
         "data=adaptive,record=block,commit_mode=barrier,journal_rule=*.db=journal,*-wal=ordered,adaptive_default=ordered,ro",
     );
     assert_eq!(o.journal_rules.unwrap().len(), 2);
-    assert!(o.read_only && o.adaptive_default == Some(FileMode::Ordered));
+    assert!(o.read_only && o.adaptive_default == Some(JournalingMode::Ordered));
     assert_eq!(parse("profile=ext4-writeback").data, Some(Route::Writeback));
     assert_eq!(parse("journal_dev=0x0801").journal_path, Some("/dev/block/8:1".into()));
     assert!(parse("noload,rw").only_reads(), "without the journal nothing may be written");

@@ -10,11 +10,11 @@ pub(super) fn only(option: &str, value: &str, have: &str) -> Result<(), OptionEr
 }
 
 /// A value of one of the four choices, or a profile.
-pub(super) fn choice<T: std::str::FromStr<Err = quire_fs::choices::UnknownValue>>(
+pub(super) fn choice<T: std::str::FromStr<Err = quire_fs::UnknownValue>>(
     option: &str,
     value: &str,
 ) -> Result<T, OptionError> {
-    value.parse().map_err(|e: quire_fs::choices::UnknownValue| bad(option, e.to_string()))
+    value.parse().map_err(|e: quire_fs::UnknownValue| bad(option, e.to_string()))
 }
 
 pub(super) fn on_error(option: &str, value: &str) -> Result<OnError, OptionError> {

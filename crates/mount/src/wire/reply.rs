@@ -26,13 +26,6 @@ pub(crate) fn forget_attributes(ino: Ino) -> [u8; HEADER + 24] {
     out
 }
 
-/// The reply to a request that has been done and asks for nothing.
-pub(crate) fn done(unique: u64) -> [u8; HEADER] {
-    let mut reply = [0; HEADER];
-    Out::new(&mut reply).finish(unique, None);
-    reply
-}
-
 /// A reply under construction: room for the header, then the body.
 pub(crate) struct Out<'a> {
     buf: &'a mut [u8],

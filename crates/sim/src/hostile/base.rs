@@ -5,8 +5,7 @@ use super::make;
 use super::places::{Kind, Place};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Image, MemDevice, VirtualClock};
-use quire_fs::file::{Falloc, WriteFlags};
-use quire_fs::{Cred, Devices, New, NewKind, Options, Result, Volume, XattrFlags};
+use quire_fs::{Cred, Devices, Falloc, New, NewKind, Options, Result, Volume, WriteFlags, XattrFlags};
 use quire_layout::Ino;
 use quire_layout::inode::mode;
 use quire_layout::superblock::Superblock;
@@ -218,8 +217,8 @@ fn fill(v: &Volume) -> Result<()> {
     make(v, root, "pipe", NewKind::Node { file_type: mode::FIFO, device: (0, 0) })?;
     make(v, root, "device", NewKind::Node { file_type: mode::CHR, device: (300, 7000) })?;
     for (i, ino) in [small, holes, far].into_iter().enumerate() {
-        v.setxattr(ino, b"user.short", b"value", XattrFlags::Any)?;
-        v.setxattr(ino, b"user.long", &vec![b'v'; 300 + 100 * (i / 2)], XattrFlags::Any)?;
+        v.xattrs().set(ino, b"user.short", b"value", XattrFlags::Any)?;
+        v.xattrs().set(ino, b"user.long", &vec![b'v'; 300 + 100 * (i / 2)], XattrFlags::Any)?;
     }
     let plain = make(v, root, "plain", NewKind::Dir)?;
     let deep = make(v, plain, "below", NewKind::Dir)?;
@@ -261,8 +260,8 @@ fn fill_tiny(v: &Volume) -> Result<()> {
         v.write(holes, n * 2048, &[7; 1024], WriteFlags::default())?;
     }
     v.write(holes, 300 << 10, b"far away", WriteFlags::default())?;
-    v.setxattr(holes, b"user.short", b"value", XattrFlags::Any)?;
-    v.setxattr(holes, b"user.long", &[b'v'; 300], XattrFlags::Any)?;
+    v.xattrs().set(holes, b"user.short", b"value", XattrFlags::Any)?;
+    v.xattrs().set(holes, b"user.long", &[b'v'; 300], XattrFlags::Any)?;
     make(v, root, "fast", NewKind::Symlink(b"holes"))?;
     make(v, root, "slow", NewKind::Symlink(&[b'x'; 200]))?;
     make(v, root, "pipe", NewKind::Node { file_type: mode::FIFO, device: (0, 0) })?;
@@ -285,7 +284,7 @@ fn leave_tiny(v: &Volume) -> Result<()> {
     let open = v.lookup(Ino::ROOT, b"slow")?;
     v.unlink(Ino::ROOT, b"slow")?;
     assert_eq!(open.links, 1);
-    v.commit_all()
+    v.maintenance().commit()
 }
 
 trait LinkAs {
@@ -324,5 +323,5 @@ fn leave(v: &Volume) -> Result<()> {
     let below = v.lookup(moved.ino, b"below")?;
     v.unlink(below.ino, b"file")?;
     v.rmdir(moved.ino, b"below")?;
-    v.commit_all()
+    v.maintenance().commit()
 }

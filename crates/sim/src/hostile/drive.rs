@@ -6,8 +6,9 @@ use super::places::Kind;
 use super::watch::WatchedDevice;
 use quire_device::sync::Arc;
 use quire_device::{Image, VirtualClock};
-use quire_fs::file::{Falloc, Seek, WriteFlags};
-use quire_fs::{Cred, Error, New, NewKind, Options, RenameFlags, Result, Volume, XattrFlags};
+use quire_fs::{
+    Attributes, Cred, Error, Falloc, New, NewKind, Options, RenameFlags, Result, Seek, Volume, WriteFlags, XattrFlags,
+};
 use quire_layout::dir::is_dot;
 use quire_layout::inode::mode;
 use quire_layout::{Ino, Structure};
@@ -146,7 +147,7 @@ impl Said {
     /// Reads everything that can be reached, within bounds.
     fn walk(&mut self, v: &Volume) -> Vec<Name> {
         let (mut names, mut seen, mut todo) = (Vec::new(), HashSet::new(), vec![Ino::ROOT]);
-        self.note(v.statfs());
+        let _ = v.statfs();
         while let Some(ino) = todo.pop() {
             if !seen.insert(ino) || seen.len() > MAX_NODES {
                 continue;
@@ -170,11 +171,11 @@ impl Said {
     }
 
     fn attributes(&mut self, v: &Volume, ino: Ino) {
-        for name in self.note(v.listxattr(ino)).unwrap_or_default() {
-            self.note(v.getxattr(ino, &name));
+        for name in self.note(v.xattrs().list(ino)).unwrap_or_default() {
+            self.note(v.xattrs().get(ino, &name));
         }
-        self.note(v.getxattr(ino, b"system.posix_acl_access"));
-        self.note(v.get_flags(ino));
+        self.note(v.xattrs().get(ino, b"system.posix_acl_access"));
+        self.note(v.inode_flags().get(ino));
     }
 
     fn list(&mut self, v: &Volume, dir: Ino) -> Vec<Name> {
@@ -191,7 +192,7 @@ impl Said {
             self.wrong.get_or_insert(format!("directory {dir} has no end"));
         }
         let mut plus = Vec::new();
-        let listed = v.readdir_plus(dir, 0, &mut |i, a| {
+        let listed = v.readdir_plus(dir, 0, Attributes::All, &mut |i, a| {
             if a.is_some() && !is_dot(i.name) {
                 plus.push(i.ino);
             }
@@ -237,7 +238,7 @@ impl Said {
         for f in files.iter().take(12) {
             self.change(v, f.ino);
         }
-        self.note(v.step());
+        self.note(v.maintenance().step());
         self.note(v.sync());
         for (i, n) in names.iter().enumerate().take(60) {
             match (i % 4, n.mode & mode::FMT == mode::DIR) {
@@ -260,8 +261,8 @@ impl Said {
             }
         }
         self.note(v.fsync(Ino::ROOT, false));
-        self.note(v.trim(0, u64::MAX, 0));
-        self.note(v.step());
+        self.note(v.maintenance().trim(0, u64::MAX, 0));
+        self.note(v.maintenance().step());
     }
 
     fn fill(&mut self, v: &Volume, dir: Ino) {
@@ -287,9 +288,9 @@ impl Said {
         self.note(v.write(ino, 100, &[9; 3000], WriteFlags::default()));
         self.note(v.write(ino, 0, &[5; 2500], append));
         self.note(v.write(ino, 6000, b"now", sync));
-        self.note(v.setxattr(ino, b"user.new", &[1; 200], XattrFlags::Any));
-        self.note(v.setxattr(ino, b"user.long", &[2; 400], XattrFlags::Any));
-        self.note(v.removexattr(ino, b"user.short"));
+        self.note(v.xattrs().set(ino, b"user.new", &[1; 200], XattrFlags::Any));
+        self.note(v.xattrs().set(ino, b"user.long", &[2; 400], XattrFlags::Any));
+        self.note(v.xattrs().remove(ino, b"user.short"));
         self.note(v.fallocate(ino, Falloc::PunchHole, 3000, 9000));
         self.note(v.fallocate(ino, Falloc::Insert, 4096, 4096));
         self.note(v.fallocate(ino, Falloc::Collapse, 0, 4096));

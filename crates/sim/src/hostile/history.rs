@@ -1,7 +1,6 @@
 //! What the logs of hostile images tell of: files that come, change, and go.
 
-use quire_fs::file::WriteFlags;
-use quire_fs::{Cred, New, NewKind, Volume};
+use quire_fs::{Cred, New, NewKind, Volume, WriteFlags};
 use quire_layout::Ino;
 
 /// Makes files of `bytes` bytes, changes each in the middle, and deletes the second of every `group`; each step a transaction.
@@ -18,5 +17,5 @@ pub(super) fn make(v: &Volume, files: u8, bytes: usize, group: u8) {
         }
         v.forget(ino, 1);
     }
-    v.commit_all().expect("commit");
+    v.maintenance().commit().expect("commit");
 }

@@ -13,7 +13,7 @@ fn grown(args: &[&str]) -> (Dirs, Vec<BlockNo>) {
     assert_eq!(d.levels(), Some(1));
     d.check();
     let blocks = d.run(|op, ino, inode| {
-        let dir = super::super::Dir::new(op, ino, inode)?;
+        let dir = Dir::new(op, ino, inode)?;
         (0..dir.blocks).map(|n| dir.phys(op, inode, FileBlock(n))).collect::<Result<Vec<_>>>()
     });
     (d, blocks.unwrap())

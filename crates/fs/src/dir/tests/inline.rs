@@ -1,8 +1,9 @@
 //! Directories and files that are in their inode.
 
 use super::*;
+use crate::data::Seek;
 use crate::error::Error;
-use crate::file::Seek;
+use crate::records;
 use crate::testing::Mounted;
 use quire_layout::inline_data;
 
@@ -12,7 +13,7 @@ fn list(v: &crate::Volume, ino: Ino, piece: usize) -> Names {
     let (mut out, mut cookie) = (Names::new(), 0);
     loop {
         let found = v.run(|op| {
-            let inode = op.inode(ino)?;
+            let inode = records::inode(op, ino)?;
             let mut found = Vec::new();
             super::super::read(op, ino, &inode, cookie, &mut |i| {
                 found.push((i.name.to_vec(), i.ino, i.next_cookie));
@@ -67,7 +68,7 @@ fn compare(v: &crate::Volume, ino: Ino, tree: &std::path::Path) -> usize {
     let mut names = list(v, ino, 3);
     assert_eq!(names.remove(&b"."[..]), Some(ino));
     assert_eq!(names.remove(&b".."[..]), Some(Ino::ROOT));
-    let inode = v.run(|op| op.inode(ino)).unwrap();
+    let inode = v.run(|op| records::inode(op, ino)).unwrap();
     assert!(inline_data::is_inline(&inode), "{} is inline", tree.display());
     assert_eq!(v.run(|op| super::super::is_empty(op, ino, &inode)).unwrap(), names.is_empty());
     let mut inline = 0;
@@ -79,7 +80,7 @@ fn compare(v: &crate::Volume, ino: Ino, tree: &std::path::Path) -> usize {
         assert_eq!(found.unwrap(), Some(file));
         let removed = v.run(|op| super::super::remove(op, ino, &inode, &name));
         assert!(matches!(removed, Err(Error::ReadOnly(_))));
-        let inode = v.run(|op| op.inode(file)).unwrap();
+        let inode = v.run(|op| records::inode(op, file)).unwrap();
         if inline_data::is_inline(&inode) {
             inline += 1;
             let content = std::fs::read(entry.path()).unwrap();

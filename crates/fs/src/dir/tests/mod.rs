@@ -6,11 +6,14 @@ mod kernel;
 mod listing;
 mod model;
 
+use super::blocks::Dir;
 use super::{DirItem, Entry};
-use crate::alloc::Pool;
+use crate::Options;
 use crate::error::Result;
+use crate::records;
+use crate::space::Pool;
 use crate::testing::{self, TestVolume};
-use crate::{Op, Options};
+use crate::txn::Op;
 use quire_layout::Ino;
 use quire_layout::dir::FileType;
 use quire_layout::inode::Inode;
@@ -49,7 +52,7 @@ impl Dirs {
         let t = TestVolume::on(image, options);
         let find = |name: &str| {
             let found = t.volume.run(|op| {
-                let root = op.inode(Ino::ROOT)?;
+                let root = records::inode(op, Ino::ROOT)?;
                 super::lookup(op, Ino::ROOT, &root, name.as_bytes())
             });
             found.unwrap().unwrap_or_else(|| panic!("{name} is in the root")).ino
@@ -61,7 +64,7 @@ impl Dirs {
 
     fn run<T>(&self, mut f: impl FnMut(&mut Op<'_>, Ino, &mut Inode) -> Result<T>) -> Result<T> {
         self.t.volume.run(|op| {
-            let mut inode = op.inode(self.dir)?;
+            let mut inode = records::inode(op, self.dir)?;
             f(op, self.dir, &mut inode)
         })
     }
@@ -128,7 +131,7 @@ impl Dirs {
 
     fn levels(&self) -> Option<u8> {
         let read = |op: &mut Op<'_>, ino, inode: &mut Inode| {
-            let dir = super::Dir::new(op, ino, inode)?;
+            let dir = Dir::new(op, ino, inode)?;
             if dir.indexed { Ok(Some(dir.root(op, inode)?.2.levels)) } else { Ok(None) }
         };
         self.run(read).unwrap()
@@ -140,9 +143,9 @@ impl Dirs {
         for f in &self.files {
             let links = 1 + names.values().filter(|i| *i == f).count();
             let set = self.t.volume.run(|op| {
-                let mut inode = op.inode(*f)?;
+                let mut inode = records::inode(op, *f)?;
                 inode.set_links(u16::try_from(links).unwrap());
-                op.put_inode(*f, &mut inode)
+                records::put_inode(op, *f, &mut inode)
             });
             set.unwrap();
         }

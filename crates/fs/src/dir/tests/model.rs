@@ -3,6 +3,7 @@
 use super::*;
 use crate::RenameFlags;
 use crate::error::Error;
+use crate::records;
 use std::time::Instant;
 
 /// Block sizes, with and without checksums, index, file types; ext2, ext3 and ext4.
@@ -283,7 +284,7 @@ fn a_new_directory() {
         let mut d = Dirs::new("16M", args);
         let made = d.run(|op, parent, inode| {
             let extents = inode.uses_extents();
-            let ino = crate::alloc::alloc_inode(op, parent, 0o40_755)?;
+            let ino = crate::space::alloc_inode(op, parent, 0o40_755)?;
             let mut new = Inode::new(op.sb().inode_size(), op.sb().want_extra_isize());
             new.set_mode(0o40_755);
             new.set_links(2);
@@ -294,7 +295,7 @@ fn a_new_directory() {
             super::super::init(op, ino, &mut new, parent, Pool::User)?;
             super::super::add(op, parent, inode, b"new", ino, FileType::Directory, Pool::User)?;
             inode.set_links(inode.links() + 1);
-            op.put_inode(parent, inode)?;
+            records::put_inode(op, parent, inode)?;
             assert_eq!(super::super::parent(op, ino, &new)?, parent);
             assert!(super::super::is_empty(op, ino, &new)?);
             Ok(ino)

@@ -1,7 +1,9 @@
 //! Damaged maps, bitmaps and descriptors: typed errors, no panic, no endless loop, whatever is done with them.
 
 use super::*;
-use crate::alloc::{alloc_inode, free_inode};
+use crate::map::mapping::Removed;
+use crate::records;
+use crate::space::{alloc_inode, free_inode};
 use quire_layout::GroupNo;
 use quire_layout::extent::{Index, NodeMut};
 use quire_layout::inode::mode;
@@ -20,18 +22,18 @@ fn exercise(t: &TestVolume, ino: Ino, rng: &mut Rng) -> u32 {
     for _ in 0..6 {
         let at = FileBlock(rng.below(5000));
         note(t.volume.run(|op| {
-            let i = op.inode(ino)?;
+            let i = records::inode(op, ino)?;
             lookup(op, ino, &i, at, 100).map(|_| ())
         }));
         note(t.volume.run(|op| {
-            let i = op.inode(ino)?;
+            let i = records::inode(op, ino)?;
             extents(op, ino, &i, at, 10_000).map(|_| ())
         }));
         let mut changed = |f: &mut dyn FnMut(&mut Op<'_>, &mut Inode) -> Result<()>| {
             note(t.volume.run(|op| {
-                let mut i = op.inode(ino)?;
+                let mut i = records::inode(op, ino)?;
                 f(op, &mut i)?;
-                op.put_inode(ino, &mut i)
+                records::put_inode(op, ino, &mut i)
             }));
         };
         changed(&mut |op, i| allocate(op, ino, i, at, 3, Pool::User).map(|_| ()));
@@ -44,9 +46,9 @@ fn exercise(t: &TestVolume, ino: Ino, rng: &mut Rng) -> u32 {
     let mut to = FileBlock(u32::MAX);
     for _ in 0..2000 {
         let done = t.volume.run(|op| {
-            let mut i = op.inode(ino)?;
+            let mut i = records::inode(op, ino)?;
             let r = remove(op, ino, &mut i, FileBlock(0), to, 30)?;
-            op.put_inode(ino, &mut i)?;
+            records::put_inode(op, ino, &mut i)?;
             Ok(r)
         });
         match done {
@@ -71,7 +73,7 @@ fn fragmented(args: &[&str]) -> (Vec<u8>, Ino, Vec<u64>) {
     let (t, ino) = with_file("24M", args);
     let mut m = Model::new();
     let mut rng = Rng(1);
-    if t.volume.run(|op| op.inode(ino)).unwrap().uses_extents() {
+    if t.volume.run(|op| records::inode(op, ino)).unwrap().uses_extents() {
         fragment(&t, ino, &mut m, &mut rng);
     } else {
         for b in (0..2000).step_by(2) {
@@ -79,14 +81,14 @@ fn fragmented(args: &[&str]) -> (Vec<u8>, Ino, Vec<u64>) {
         }
     }
     let mut blocks: Vec<u64> = Vec::new();
-    let root = t.volume.run(|op| op.inode(ino)).unwrap();
+    let root = t.volume.run(|op| records::inode(op, ino)).unwrap();
     if root.uses_extents() {
         let n = quire_layout::extent::Node::new(root.block_area());
         blocks.extend((0..n.entries()).map(|i| n.index(i).child.0));
     } else {
         blocks.extend((12..15).filter_map(|i| imap::get(root.block_area(), i)).map(|b| b.0));
     }
-    let d = t.volume.run(|op| op.group(GroupNo(0))).unwrap();
+    let d = t.volume.run(|op| records::group(op, GroupNo(0))).unwrap();
     let table = d.inode_table().0 + u64::from(ino.0 - 1) * 128 / 1024;
     blocks.extend([d.block_bitmap().0, d.inode_bitmap().0, 2, table]);
     t.volume.close().unwrap();
@@ -149,7 +151,7 @@ fn a_tree_that_maps_itself_is_corrupt() {
         n.set(last, &e.encode());
         let t = TestVolume::on(bad, Options::default());
         let e = t.volume.run(|op| {
-            let mut i = op.inode(ino)?;
+            let mut i = records::inode(op, ino)?;
             remove_all(op, ino, &mut i, FileBlock(0), usize::MAX / 2)
         });
         // The block is freed as data, and then as the tree's; or the tree is used after it.
@@ -162,7 +164,7 @@ fn a_tree_that_maps_itself_is_corrupt() {
     n.set(0, &Index { at, child: BlockNo(u64::try_from(child).unwrap()) }.encode());
     let t = TestVolume::on(bad, Options::default());
     let e = t.volume.run(|op| {
-        let i = op.inode(ino)?;
+        let i = records::inode(op, ino)?;
         lookup(op, ino, &i, FileBlock(0), 1)
     });
     assert!(matches!(e, Err(Error::Corrupt(_))), "{e:?}");

@@ -1,6 +1,7 @@
 //! The kernel's files as we map them, and ours as the kernel reads them. Skipped where loop mounts are not possible.
 
 use super::*;
+use crate::records;
 use crate::testing::Mounted;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -108,7 +109,7 @@ fn the_kernel_reads_what_we_mapped() {
                 blocks.insert(at.0, phys);
             }
         }
-        if t.volume.run(|op| op.inode(ino)).unwrap().uses_extents() {
+        if t.volume.run(|op| records::inode(op, ino)).unwrap().uses_extents() {
             change(&t, ino, |op, i| mark_unwritten(op, ino, i, FileBlock(2000), 300)).unwrap();
         }
         t.volume.close().unwrap();

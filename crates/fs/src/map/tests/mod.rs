@@ -4,10 +4,15 @@ mod damage;
 mod kernel;
 mod scale;
 
-use super::*;
-use crate::alloc::{Run, alloc_blocks, free_blocks};
+pub(super) use super::*;
+pub(super) use crate::error::{Error, Result};
+use crate::records;
+use crate::space::{Run, alloc_blocks, free_blocks};
 use crate::testing::{TestVolume, fsck, mke2fs, run as tool};
-use crate::{Options, alloc::Pool};
+pub(super) use crate::txn::Op;
+use crate::{Options, space::Pool};
+pub(super) use quire_layout::inode::Inode;
+pub(super) use quire_layout::{BlockNo, BlockSize, FileBlock, Ino, Structure, indirect as imap};
 use std::collections::BTreeMap;
 
 /// A volume with one empty file.
@@ -20,20 +25,20 @@ fn with_file(size: &str, args: &[&str]) -> (TestVolume, Ino) {
 }
 
 fn check(t: &TestVolume) {
-    t.volume.freeze().unwrap();
+    t.volume.maintenance().freeze().unwrap();
     fsck(&t.device.snapshot());
-    t.volume.thaw().unwrap();
+    t.volume.maintenance().thaw().unwrap();
 }
 
 /// Changes the file in one operation.
 fn change<T>(t: &TestVolume, ino: Ino, mut f: impl FnMut(&mut Op<'_>, &mut Inode) -> Result<T>) -> Result<T> {
     t.volume.run(|op| {
-        let mut inode = op.inode(ino)?;
+        let mut inode = records::inode(op, ino)?;
         let r = f(op, &mut inode)?;
         let bs = op.sb().block_size().bytes64();
         let last = extents(op, ino, &inode, FileBlock(0), usize::MAX)?.last().map_or(0, |e| u64::from(e.end().0));
         inode.set_size(last * bs);
-        op.put_inode(ino, &mut inode)?;
+        records::put_inode(op, ino, &mut inode)?;
         Ok(r)
     })
 }
@@ -79,7 +84,7 @@ type Model = BTreeMap<u32, (u64, bool)>;
 fn read_back(t: &TestVolume, ino: Ino) -> Model {
     let mut m = Model::new();
     let found = t.volume.run(|op| {
-        let inode = op.inode(ino)?;
+        let inode = records::inode(op, ino)?;
         extents(op, ino, &inode, FileBlock(0), usize::MAX)
     });
     for e in found.unwrap() {
@@ -111,7 +116,7 @@ fn check_tree(t: &TestVolume, ino: Ino) -> u32 {
         Ok(nodes)
     }
     let nodes = t.volume.run(|op| {
-        let inode = op.inode(ino)?;
+        let inode = records::inode(op, ino)?;
         if inode.uses_extents() { walk(op, ino, &inode, None, None) } else { Ok(0) }
     });
     nodes.unwrap()
@@ -124,7 +129,7 @@ fn check_lookups(t: &TestVolume, ino: Ino, m: &Model, rng: &mut Rng, space: u32)
         let got = t
             .volume
             .run(|op| {
-                let inode = op.inode(ino)?;
+                let inode = records::inode(op, ino)?;
                 lookup(op, ino, &inode, FileBlock(at), 50)
             })
             .unwrap();
@@ -253,7 +258,7 @@ fn random_changes(args: &[&str], seed: u64, steps: u32, unwritten_ok: bool, name
     let _named = Seed(seed, name);
     let (t, ino) = with_file("24M", args);
     let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let free = t.volume.run(|op| Ok(op.state().alloc.free_blocks())).unwrap();
+    let free = t.volume.run(|op| Ok(op.tables().space.free_blocks())).unwrap();
     let mut m = Model::new();
     let space = 4000;
     let mut most = 0;
@@ -277,8 +282,8 @@ fn random_changes(args: &[&str], seed: u64, steps: u32, unwritten_ok: bool, name
     remove_in_steps(&again, ino, 0, u32::MAX, 40);
     assert_eq!(read_back(&again, ino), Model::new());
     let left = again.volume.run(|op| {
-        let i = op.inode(ino)?;
-        Ok((i.sectors(op.sb().features(), 4096), op.state().alloc.free_blocks()))
+        let i = records::inode(op, ino)?;
+        Ok((i.sectors(op.sb().features(), 4096), op.tables().space.free_blocks()))
     });
     assert_eq!(left.unwrap(), (0, free), "E3, E4");
     again.check();
@@ -408,7 +413,7 @@ fn an_extent_of_32768_blocks_becomes_unwritten_in_two() {
     .unwrap();
     let all = || {
         let found = t.volume.run(|op| {
-            let inode = op.inode(ino)?;
+            let inode = records::inode(op, ino)?;
             extents(op, ino, &inode, FileBlock(0), 10)
         });
         found.unwrap().iter().map(|e| (e.at.0, e.len, e.unwritten)).collect::<Vec<_>>()
@@ -480,7 +485,7 @@ fn a_spoiled_tree_block_is_refused() {
         change(&t, ino, |op, i| allocate(op, ino, i, FileBlock(n * 2), 1, Pool::User)).unwrap();
     }
     check(&t);
-    let root = t.volume.run(|op| op.inode(ino)).unwrap();
+    let root = t.volume.run(|op| records::inode(op, ino)).unwrap();
     let child = quire_layout::extent::Node::new(root.block_area()).index(0).child;
     let image = t.device.snapshot();
     let at = usize::try_from(child.0 * 1024).unwrap();
@@ -489,7 +494,7 @@ fn a_spoiled_tree_block_is_refused() {
         bad[at + offset] ^= 0x40;
         let t = TestVolume::on(bad, Options::default());
         let e = t.volume.run(|op| {
-            let i = op.inode(ino)?;
+            let i = records::inode(op, ino)?;
             lookup(op, ino, &i, FileBlock(0), 1)
         });
         let Err(Error::Corrupt(c)) = e else { panic!("{why}: {e:?}") };

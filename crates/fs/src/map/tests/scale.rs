@@ -1,6 +1,8 @@
 //! Long maps and large images: the cost of a step does not grow with the file or the file system (E5).
 
 use super::*;
+use crate::map::rules::STEP_BLOCKS;
+use crate::records;
 use crate::{Devices, Volume};
 use quire_device::sync::Arc;
 use quire_device::{FileDevice, OpenOptions, SystemClock};
@@ -14,7 +16,7 @@ fn many_extents(n: u32, size: &str) -> (TestVolume, Ino) {
         let upto = n.min(at + 2000);
         t.volume
             .run(|op| {
-                let mut i = op.inode(ino)?;
+                let mut i = records::inode(op, ino)?;
                 let mut b = at;
                 while b < upto {
                     let run = alloc_near(op, ino, &i, FileBlock(b * 2), upto - b)?;
@@ -25,7 +27,7 @@ fn many_extents(n: u32, size: &str) -> (TestVolume, Ino) {
                     b += run.len;
                 }
                 i.set_size(u64::from(upto) * 2 * 1024);
-                op.put_inode(ino, &mut i)
+                records::put_inode(op, ino, &mut i)
             })
             .unwrap();
         at = upto;
@@ -41,11 +43,11 @@ fn many_extents_are_found_cut_and_removed_within_budgets_e5() {
     let m = read_back(&t, ino);
     assert_eq!(m.len(), usize::try_from(n).unwrap());
     let touched = t.volume.run(|op| {
-        let mut i = op.inode(ino)?;
+        let mut i = records::inode(op, ino)?;
         lookup(op, ino, &i, FileBlock(31_111), 1)?;
         convert_written(op, ino, &mut i, FileBlock(0), 10)?;
         remove(op, ino, &mut i, FileBlock(31_000), FileBlock(31_010), 1000)?;
-        op.put_inode(ino, &mut i)?;
+        records::put_inode(op, ino, &mut i)?;
         Ok(op.touched())
     });
     assert!(touched.unwrap() < 16);
@@ -55,10 +57,10 @@ fn many_extents_are_found_cut_and_removed_within_budgets_e5() {
         let (done, touched) = t
             .volume
             .run(|op| {
-                let mut i = op.inode(ino)?;
+                let mut i = records::inode(op, ino)?;
                 let r = remove(op, ino, &mut i, FileBlock(0), to, 64)?;
                 i.set_size(u64::from(r.next.map_or(0, |b| b.0)) * 1024);
-                op.put_inode(ino, &mut i)?;
+                records::put_inode(op, ino, &mut i)?;
                 Ok((r, op.touched()))
             })
             .unwrap();
@@ -122,7 +124,7 @@ fn sparse_file_of_4_tib_on_12_tib() {
     for n in 0..500 {
         let at = FileBlock(if n == 0 { end.0 - 1 } else { rng.below(end.0 - 1) });
         let phys = v.run(|op| {
-            let mut i = op.inode(ino)?;
+            let mut i = records::inode(op, ino)?;
             i.set_size(4 << 40);
             if let Mapping::Mapped { phys, .. } = lookup(op, ino, &i, at, 1)? {
                 return Ok(phys);
@@ -131,16 +133,16 @@ fn sparse_file_of_4_tib_on_12_tib() {
             let far = BlockNo(u64::from(rng.below(u32::MAX)) * 3 % op.sb().blocks_count());
             let run = alloc_blocks(op, far, 1, Pool::User)?;
             insert(op, ino, &mut i, at, run.start, 1, false)?;
-            op.put_inode(ino, &mut i)?;
+            records::put_inode(op, ino, &mut i)?;
             Ok(run.start)
         });
         made.insert(at.0, phys.unwrap());
     }
     let filled = begin.elapsed();
-    v.commit_all().unwrap();
+    v.maintenance().commit().unwrap();
     for (at, phys) in &made {
         let got = v.run(|op| {
-            let i = op.inode(ino)?;
+            let i = records::inode(op, ino)?;
             lookup(op, ino, &i, FileBlock(*at), 1)
         });
         assert_eq!(got.unwrap().written(), Some(*phys));

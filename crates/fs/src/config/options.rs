@@ -1,0 +1,105 @@
+//! Choices made at mount.
+
+use super::choices::{Checkpoint, Choices, CommitMode, Record, Route};
+use super::journaling_mode::{JournalingMode, ModeRule};
+use quire_layout::superblock::OnError;
+use std::time::Duration;
+
+/// When reading counts as access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Atime {
+    No,
+    Relative,
+    Strict,
+}
+
+/// Choices made at mount. [`Options::default`] is read-write, `data=ordered`, what the superblock says about errors.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub read_only: bool,
+    /// Do not read or replay the journal; read-only.
+    pub no_load: bool,
+    pub route: Route,
+    pub record: Record,
+    pub commit_mode: CommitMode,
+    pub checkpoint: Checkpoint,
+    /// `data=auto`: new data of at most so many bytes rides in the commit that somebody waits for. `None`: as the device's pace says.
+    pub auto_threshold: Option<u64>,
+    /// `data=selective`: smaller updates of a block are journaled, in bytes. `None`: smaller than a block.
+    pub write_threshold: Option<u64>,
+    /// `data=adaptive`: the mode of files of which nothing else is said.
+    pub adaptive_default: JournalingMode,
+    /// `data=adaptive`: modes by name; the first rule that fits counts.
+    pub journal_rules: Vec<ModeRule>,
+    /// Writes of whole blocks of at least so many bytes go to the device without pages, where they may.
+    pub direct_bytes: usize,
+    /// `None`: what the superblock says.
+    pub on_error: Option<OnError>,
+    /// File data that could not be written turns the volume read-only, whatever `on_error` says (`data_err=abort`).
+    pub data_error_aborts: bool,
+    pub atime: Atime,
+    /// Commit what is open at least this often.
+    pub commit_interval: Duration,
+    /// Memory for block images and file pages, in bytes.
+    pub cache_bytes: u64,
+    /// New files take the group of their directory (`grpid`).
+    pub grpid: bool,
+    /// Discard freed blocks.
+    pub discard: bool,
+    /// `user.*` attributes are on (`nouser_xattr` turns them off).
+    pub user_xattr: bool,
+    /// POSIX ACLs are on.
+    pub acl: bool,
+    /// `statfs` counts what the file system itself takes as space, too (`minixdf`).
+    pub minix_df: bool,
+    /// User and group that may take reserved blocks, besides root (`resuid=`, `resgid=`); `None`: what the superblock says.
+    pub reserve_uid: Option<u32>,
+    pub reserve_gid: Option<u32>,
+    /// Where the image is mounted, for the superblock; may be empty.
+    pub mounted_on: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            read_only: false,
+            no_load: false,
+            route: Route::Ordered,
+            record: Record::Block,
+            commit_mode: CommitMode::Barrier,
+            checkpoint: Checkpoint::Lazy,
+            auto_threshold: None,
+            write_threshold: None,
+            adaptive_default: JournalingMode::Journal,
+            journal_rules: ModeRule::builtin(),
+            direct_bytes: 128 << 10,
+            on_error: None,
+            data_error_aborts: false,
+            atime: Atime::Relative,
+            commit_interval: Duration::from_secs(5),
+            cache_bytes: 64 << 20,
+            grpid: false,
+            discard: false,
+            user_xattr: true,
+            acl: true,
+            minix_df: false,
+            reserve_uid: None,
+            reserve_gid: None,
+            mounted_on: String::new(),
+        }
+    }
+}
+
+impl Options {
+    /// The four choices.
+    #[must_use]
+    pub fn choices(&self) -> Choices {
+        Choices::new(self.route, self.record, self.commit_mode, self.checkpoint)
+    }
+
+    /// With these four choices.
+    #[must_use]
+    pub fn with(self, c: Choices) -> Self {
+        Options { route: c.route, record: c.record, commit_mode: c.commit, checkpoint: c.checkpoint, ..self }
+    }
+}

@@ -1,0 +1,83 @@
+//! What all work on file data shares.
+
+use super::table::Files;
+use super::throttle::Throttle;
+use crate::engine::Engine;
+use crate::policy::{self, AutoThreshold, CacheShares, CommitRate, FlushWaitBackoff, WritebackLimits};
+use quire_device::Pace;
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_layout::BlockSize;
+
+/// Parts of a transaction that one request writes at most: a half. A transaction takes a quarter of the log and half of
+/// the cache at most.
+const REQUESTS_PER_TRANSACTION: usize = 2;
+
+/// The data of all files of a volume.
+pub(crate) struct Data {
+    pub engine: Arc<Engine>,
+    pub files: Files,
+    pub limits: WritebackLimits,
+    /// The measured speed of the device.
+    pub pace: Arc<Pace>,
+    pub(super) throttle: Throttle,
+    commit_rate: Mutex<CommitRate>,
+    pub(super) flush_wait_backoff: Mutex<FlushWaitBackoff>,
+}
+
+impl Data {
+    pub(crate) fn new(engine: Arc<Engine>, pace: Arc<Pace>) -> Self {
+        let block_bytes = engine.context.block_size().bytes();
+        let shares = CacheShares::new(engine.context.options.cache_bytes, block_bytes);
+        Data {
+            files: Files::new(&shares, engine.journal.gate().clone()),
+            limits: WritebackLimits::new(shares.unwritten_pages(), block_bytes),
+            engine,
+            pace,
+            throttle: Throttle::default(),
+            commit_rate: Mutex::default(),
+            flush_wait_backoff: Mutex::default(),
+        }
+    }
+
+    pub(super) fn block_size(&self) -> BlockSize {
+        self.engine.context.block_size()
+    }
+
+    /// True if a crash leaves each write request whole or absent although its data waits in pages (F16).
+    pub(super) fn whole_requests(&self) -> bool {
+        self.engine.context.route.whole_requests()
+    }
+
+    /// The new blocks of a file that may be logged with a commit.
+    pub(super) fn log_limit(&self) -> usize {
+        let (context, journal) = (&self.engine.context, &self.engine.journal);
+        if !context.route.has_log() {
+            return 0;
+        }
+        policy::log_limit(&context.options, context.block_size(), &self.pace, journal.rides(), journal.limit())
+    }
+
+    /// The limit of `data=auto`; `None` where new data goes one way only.
+    pub(crate) fn auto_threshold(&self) -> Option<AutoThreshold> {
+        let (context, journal) = (&self.engine.context, &self.engine.journal);
+        let threshold = || AutoThreshold::new(&context.options, context.block_size(), &self.pace, journal.rides());
+        (self.log_limit() > 0).then(threshold)
+    }
+
+    /// Bytes that one request writes at most; longer writes are split. Where data is journaled, a request is atomic.
+    pub(crate) fn request_bytes(&self) -> usize {
+        let blocks = (self.engine.journal.limit() / REQUESTS_PER_TRANSACTION).max(1);
+        policy::WRITE_BYTES_AT_ONCE.min(blocks * self.block_size().bytes())
+    }
+
+    /// Notes that a caller waits for a commit, or a flush.
+    pub(super) fn note_commit(&self) {
+        lock(&self.commit_rate).note(self.engine.clock.monotonic());
+    }
+
+    /// True while callers make small changes durable again and again. Then work that no caller waits for goes in small
+    /// pieces.
+    pub(crate) fn commits_are_frequent(&self) -> bool {
+        lock(&self.commit_rate).is_frequent(self.engine.clock.monotonic())
+    }
+}

@@ -1,0 +1,178 @@
+//! One file's lock, and who may work on the file at the same time.
+//!
+//! *Guarantees* F2 (docs/invariants.md): one batch at a time writes a file back. A caller that changes the block map
+//! under pages (truncate, punch, collapse, insert) works while no batch and no reader uses the file's blocks.
+
+use super::pages::FileState;
+use quire_device::FlushGate;
+use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
+use quire_layout::{FileBlock, Ino};
+use std::ops::Range;
+
+/// A file with pending data, or in use.
+pub(crate) struct File {
+    pub(in crate::data) ino: Ino,
+    state: Mutex<FileState>,
+    /// A batch or a reader has finished.
+    finished: Condvar,
+    /// A caller waits for the batch under way. Set and cleared under the lock of `state`, read without it.
+    wanted: AtomicBool,
+    /// The flush gate at which that batch may be waiting.
+    gate: Arc<FlushGate>,
+}
+
+impl File {
+    pub(in crate::data) fn new(ino: Ino, gate: Arc<FlushGate>) -> Self {
+        let state = Mutex::new(FileState::default());
+        File { ino, state, finished: Condvar::new(), wanted: AtomicBool::new(false), gate }
+    }
+
+    /// Locks the file against other writers. Batches and readers may be under way.
+    pub(in crate::data) fn lock(&self) -> MutexGuard<'_, FileState> {
+        lock(&self.state)
+    }
+
+    /// Locks the file when no batch and no reader uses its blocks (F2).
+    pub(in crate::data) fn exclusive(&self) -> MutexGuard<'_, FileState> {
+        self.exclusive_by(Self::wait_to_finish)
+    }
+
+    /// As [`File::exclusive`], but the batch under way may go on waiting for a flush.
+    pub(in crate::data) fn exclusive_patiently(&self) -> MutexGuard<'_, FileState> {
+        self.exclusive_by(|file, s| wait(&file.finished, s))
+    }
+
+    fn exclusive_by<'f>(
+        &'f self,
+        wait_to_finish: impl Fn(&'f File, MutexGuard<'f, FileState>) -> MutexGuard<'f, FileState>,
+    ) -> MutexGuard<'f, FileState> {
+        let mut s = self.lock();
+        s.waiting += 1;
+        while s.writing || s.readers > 0 {
+            s = wait_to_finish(self, s);
+        }
+        s.waiting -= 1;
+        self.finished.notify_all();
+        s
+    }
+
+    /// Locks the file for a new batch, after the batch under way.
+    pub(in crate::data) fn lock_for_batch(&self) -> MutexGuard<'_, FileState> {
+        let mut s = self.lock();
+        while s.writing || s.waiting > 0 {
+            s = self.wait_to_finish(s);
+        }
+        s
+    }
+
+    /// Waits for a batch or a reader to finish. A batch that waits for a flush of another caller stops waiting.
+    fn wait_to_finish<'f>(&'f self, s: MutexGuard<'f, FileState>) -> MutexGuard<'f, FileState> {
+        self.wanted.store(true, Ordering::Relaxed);
+        if s.awaits_flush {
+            self.gate.look_again();
+        }
+        wait(&self.finished, s)
+    }
+
+    /// Notes that the batch under way is going to wait for a flush, as long as no caller wants the file.
+    pub(in crate::data) fn await_flush(&self) {
+        self.lock().awaits_flush = true;
+    }
+
+    /// True if a caller waits for the batch under way.
+    pub(in crate::data) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// As [`File::lock_for_batch`], if the file is free at once.
+    pub(in crate::data) fn try_lock_for_batch(&self) -> Option<MutexGuard<'_, FileState>> {
+        let s = self.state.try_lock().ok()?;
+        (!s.writing && s.waiting == 0).then_some(s)
+    }
+
+    /// Begins a batch; [`File::end_batch`] ends it.
+    pub(in crate::data) fn begin_batch(&self, s: &mut FileState) {
+        assert!(!s.writing, "one batch at a time");
+        (s.writing, s.awaits_flush) = (true, false);
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+
+    pub(in crate::data) fn end_batch(&self, mut s: MutexGuard<'_, FileState>) {
+        (s.writing, s.awaits_flush) = (false, false);
+        drop(s);
+        self.finished.notify_all();
+    }
+
+    /// Registers a reader of the file's blocks.
+    pub(in crate::data) fn reader(self: &Arc<Self>) -> (Reader, MutexGuard<'_, FileState>) {
+        let mut s = self.lock();
+        while s.waiting > 0 {
+            // The caller that waits may be one that lets the batch go on.
+            s = self.wait_to_finish(s);
+        }
+        s.readers += 1;
+        (Reader { file: self.clone() }, s)
+    }
+
+    /// Registers a direct write, if nothing of the file is pending and no other caller is in the way.
+    pub(in crate::data) fn try_direct(
+        self: &Arc<Self>,
+        blocks: Range<FileBlock>,
+    ) -> Option<(Direct, MutexGuard<'_, FileState>)> {
+        let mut s = self.lock();
+        if s.waiting > 0 || s.has_pages() || s.size.is_some() || s.is_direct(&blocks) {
+            return None;
+        }
+        s.readers += 1;
+        s.direct.push(blocks.clone());
+        Some((Direct { reader: Reader { file: self.clone() }, blocks }, s))
+    }
+
+    /// Waits until no direct write of any of these blocks is under way.
+    pub(in crate::data) fn after_direct<'f>(
+        &'f self,
+        mut s: MutexGuard<'f, FileState>,
+        blocks: &Range<FileBlock>,
+    ) -> MutexGuard<'f, FileState> {
+        while s.is_direct(blocks) {
+            s = wait(&self.finished, s);
+        }
+        s
+    }
+}
+
+/// While this lives, no other caller writes these blocks or changes their mapping (F19).
+pub(in crate::data) struct Direct {
+    /// Dropped last.
+    reader: Reader,
+    blocks: Range<FileBlock>,
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        let file = &self.reader.file;
+        let mut s = file.lock();
+        let mine = s.direct.iter().position(|b| *b == self.blocks).expect("registered once");
+        s.direct.swap_remove(mine);
+        drop(s);
+        file.finished.notify_all();
+    }
+}
+
+/// While this lives, the file's blocks stay its own.
+pub(in crate::data) struct Reader {
+    file: Arc<File>,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut s = self.file.lock();
+        s.readers -= 1;
+        let last = s.readers == 0;
+        drop(s);
+        if last {
+            self.file.finished.notify_all();
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What a caller asks of a write, and what came of it.
+
+use crate::inode::Privileges;
+
+/// What a caller asks of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteFlags {
+    /// At the current end of the file, whatever the offset.
+    pub append: bool,
+    /// `O_SYNC`: as if an fsync followed.
+    pub sync: bool,
+    /// `O_DSYNC`: as if an fdatasync followed.
+    pub dsync: bool,
+    /// What becomes of set-user-id, set-group-id and capabilities.
+    pub privileges: Privileges,
+    /// A cache above accepted the bytes earlier, and checked then that the write was allowed. The cache keeps the times.
+    pub deferred: bool,
+}
+
+/// A request that was written.
+pub(super) struct WriteDone {
+    pub bytes: usize,
+    /// The inode asks for durable writes.
+    pub sync: bool,
+}

@@ -1,0 +1,51 @@
+//! File data, from a write to durable.
+//!
+//! ```text
+//!            in place (none, writeback, ordered)                             journal, chattr +j
+//! write ──> pages ──writeback──> data blocks, complete ──> operation ─┐   write ──> operation: data and metadata
+//!                                                                     └──> transaction <──┘
+//! ```
+//! Pages live by (inode, file block) outside of the metadata mutex. Writeback chooses blocks for new pages. The head of
+//! each file says which guarantees (F) it upholds; docs/invariants.md lists them.
+
+mod blocks;
+mod checks;
+mod clean;
+mod context;
+mod copy;
+mod direct;
+mod failure;
+mod fallocate;
+mod file;
+mod flags;
+mod fsync;
+mod journaled;
+mod pages;
+mod read;
+mod seek;
+mod settle;
+mod steps;
+mod table;
+#[cfg(test)]
+mod tests;
+mod throttle;
+mod truncate;
+mod write;
+mod writeback;
+mod zero;
+
+pub(crate) use context::Data;
+pub use copy::FilePlace;
+pub(crate) use copy::copy_range;
+pub(crate) use failure::{check_any_error, check_file_error};
+pub use fallocate::Falloc;
+pub(crate) use fallocate::fallocate;
+pub use flags::WriteFlags;
+pub(crate) use fsync::{fsync, sync};
+pub(crate) use read::read;
+pub use seek::{FileExtent, Seek};
+pub(crate) use seek::{extents, seek};
+pub(crate) use settle::{DiskAttr, drop_pages, write_back_pending};
+pub(crate) use truncate::truncate;
+pub(crate) use write::write;
+pub(crate) use writeback::{Which, should_write_back, write_back_all, write_back_oldest};

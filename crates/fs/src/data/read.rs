@@ -1,0 +1,158 @@
+//! Reading: pending pages first, then images in the cache, then the disk.
+//!
+//! ```text
+//! file lock: clone the pages of the range ─> operation: extents, images of journaled blocks ─> read the rest in one batch
+//! ```
+//! *Guarantees* F11: a reader never gets what a block held before the file owned it, nor an old home under a live record.
+//! Holes and unwritten extents are zeros.
+//!
+//! *Relies on*: the file's blocks stay its own while a reader is registered (F2).
+
+use super::checks::check_file;
+use super::context::Data;
+use super::pages::FileState;
+use crate::error::{Error, Result};
+use crate::inode::live;
+use crate::map;
+use crate::policy::READ_BYTES_AT_ONCE;
+use crate::txn::Op;
+use quire_cache::Image;
+use quire_device::{Buf, Io, Region};
+use quire_layout::inline_data::{content, is_inline};
+use quire_layout::{BlockNo, FileBlock, Ino};
+use std::collections::BTreeMap;
+
+/// Where the bytes of a run of file blocks come from. Blocks that no source covers are zeros.
+enum Source {
+    Device { at: FileBlock, len: u32, phys: BlockNo },
+    Memory { at: FileBlock, image: Image },
+}
+
+/// The pending data of a file when the read began.
+struct Pending {
+    size: Option<u64>,
+    pages: BTreeMap<FileBlock, Image>,
+}
+
+/// Reads from a file at `offset`; less than the buffer holds only at the end of the file.
+///
+/// # Errors
+/// Not a regular file; stale; corrupt block map; I/O.
+pub(crate) fn read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        let to = buf.len().min(done + READ_BYTES_AT_ONCE);
+        let Some(at) = offset.checked_add(done as u64) else { break };
+        let n = read_part(d, ino, at, &mut buf[done..to])?;
+        done += n;
+        if done < to {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    let bs = d.block_size();
+    let file = d.files.get(ino);
+    let (_reader, s) = file.reader();
+    let Some(from) = bs.file_block(offset) else { return Ok(0) };
+    let to = bs.file_block(offset.saturating_add(buf.len() as u64 - 1)).unwrap_or(FileBlock(u32::MAX - 1)).plus(1);
+    let pending = Pending { size: s.size, pages: pages_of(&s, from, to) };
+    drop(s);
+    let (len, sources) = d.engine.run(|op| plan(op, ino, offset, buf.len(), &pending))?;
+    let device = d.engine.journal.gate().device();
+    if let [Source::Device { at, len: blocks, phys }] = sources.as_slice()
+        && u64::from(at.0) << bs.bits() == offset
+        && let bytes = usize::try_from(*blocks).expect("a request is small") * bs.bytes()
+        && (len..=buf.len()).contains(&bytes)
+    {
+        // The common case, without a copy.
+        device.read_into(bs.offset(*phys), &mut buf[..bytes], Region::Data)?;
+        return Ok(len);
+    }
+    let buf = &mut buf[..len];
+    buf.fill(0);
+    let mut reads = Vec::new();
+    for source in &sources {
+        match source {
+            Source::Device { len, phys, .. } => {
+                let bytes = usize::try_from(*len).expect("a request is small") * bs.bytes();
+                reads.push(Io::Read { at: bs.offset(*phys), buf: Buf::zeroed(bytes), region: Region::Data });
+            }
+            Source::Memory { at, image } => copy_block(buf, offset, u64::from(at.0) << bs.bits(), image),
+        }
+    }
+    if !reads.is_empty() {
+        let done = device.run(reads)?;
+        let runs = sources.iter().filter_map(|s| if let Source::Device { at, .. } = s { Some(at) } else { None });
+        for (at, bytes) in runs.zip(&done.reads) {
+            copy_block(buf, offset, u64::from(at.0) << bs.bits(), bytes);
+        }
+    }
+    for (at, image) in &pending.pages {
+        copy_block(buf, offset, u64::from(at.0) << bs.bits(), image);
+    }
+    Ok(len)
+}
+
+fn pages_of(s: &FileState, from: FileBlock, to: FileBlock) -> BTreeMap<FileBlock, Image> {
+    s.range(from, to).map(|(b, p)| (b, p.image.clone())).collect()
+}
+
+/// Copies the part of `bytes`, which lie in the file at `at`, that falls into `buf`, which begins at `offset`.
+fn copy_block(buf: &mut [u8], offset: u64, at: u64, bytes: &[u8]) {
+    let end = offset + buf.len() as u64;
+    let (from, to) = (at.max(offset), (at + bytes.len() as u64).min(end));
+    if from < to {
+        let index = |n: u64| usize::try_from(n).expect("inside a buffer");
+        buf[index(from - offset)..index(to - offset)].copy_from_slice(&bytes[index(from - at)..index(to - at)]);
+    }
+}
+
+/// The number of bytes to read, and their sources.
+fn plan(op: &mut Op<'_>, ino: Ino, offset: u64, len: usize, pending: &Pending) -> Result<(usize, Vec<Source>)> {
+    let inode = live(op, ino)?;
+    check_file(&inode)?;
+    let size = pending.size.unwrap_or(inode.size());
+    let len = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
+    let mut sources = Vec::new();
+    if len == 0 {
+        return Ok((0, sources));
+    }
+    if is_inline(&inode) {
+        let image = Image::new(Buf::copy_of(&content(ino, &inode)?));
+        sources.push(Source::Memory { at: FileBlock(0), image });
+        return Ok((len, sources));
+    }
+    let bs = op.sb().block_size();
+    let block = |at: u64| bs.file_block(at).ok_or(Error::TooLarge);
+    let (mut at, end) = (block(offset)?, block(offset + len as u64 - 1)?.plus(1));
+    while at < end {
+        let run = map::lookup(op, ino, &inode, at, end.0 - at.0)?;
+        if let Some(phys) = run.written() {
+            for n in 0..run.len() {
+                let (at, b) = (at.plus(n), phys.plus(u64::from(n)));
+                if !pending.pages.contains_key(&at) {
+                    add(&mut sources, at, b, op.block_in_memory(b));
+                }
+            }
+        }
+        at = at.plus(run.len());
+    }
+    Ok((len, sources))
+}
+
+/// Adds one block to what is to be read.
+fn add(sources: &mut Vec<Source>, at: FileBlock, b: BlockNo, image: Option<Image>) {
+    if let Some(image) = image {
+        sources.push(Source::Memory { at, image });
+        return;
+    }
+    match sources.last_mut() {
+        Some(Source::Device { at: first, len, phys }) if first.plus(*len) == at && phys.plus(u64::from(*len)) == b => {
+            *len += 1;
+        }
+        _ => sources.push(Source::Device { at, len: 1, phys: b }),
+    }
+}

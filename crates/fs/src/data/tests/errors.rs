@@ -1,0 +1,134 @@
+//! Writes, flushes and commits that fail.
+
+use super::{Bench, file, options};
+use crate::config::{Options, Route};
+use crate::data::WriteFlags;
+use crate::error::Error;
+use quire_device::{ErrorKind, Fault, FaultKind, IoOp, Region};
+use quire_layout::superblock::OnError;
+
+fn bench(route: Route, on_error: OnError) -> Bench {
+    let o = Options { on_error: Some(on_error), ..options(route) };
+    Bench::new("16M", &["-t", "ext4", "-b", "4096"], 3, o)
+}
+
+fn fault(op: IoOp, region: Region) -> Fault {
+    Fault::once(op, FaultKind::Error(ErrorKind::Io)).in_region(region)
+}
+
+/// F6: data that was lost is told by every later fsync of the file, not by those of others.
+#[test]
+fn a_failed_data_write_is_told_again_and_again() {
+    for on_error in [OnError::Continue, OnError::RemountReadOnly] {
+        let b = bench(Route::Ordered, on_error);
+        let v = &b.volume;
+        v.write(file(1), 0, &[5; 9000], WriteFlags::default()).unwrap();
+        v.fsync(file(1), false).unwrap();
+        v.write(file(0), 0, &[6; 9000], WriteFlags::default()).unwrap();
+        // Whoever writes back: the error waits for the one who asks. Twice, because each write is tried alone.
+        let mut f = fault(IoOp::Write, Region::Data);
+        f.times = Some(2);
+        b.device.inner().inject(f);
+        v.sync().unwrap_err();
+        for datasync in [true, false, true] {
+            assert!(matches!(v.fsync(file(0), datasync), Err(Error::Device(_))), "{on_error:?}");
+        }
+        v.fsync(file(1), false).unwrap();
+        let more = v.write(file(0), 0, &[7; 10], WriteFlags::default());
+        match on_error {
+            OnError::Continue => {
+                more.unwrap();
+                assert!(matches!(v.fsync(file(0), false), Err(Error::Device(_))));
+            }
+            _ => assert!(matches!(more, Err(Error::ReadOnly(_)))),
+        }
+        assert_eq!(b.read_all(file(1), 9000), [5; 9000]);
+        if on_error == OnError::Continue {
+            v.close().unwrap_err();
+        }
+    }
+}
+
+/// `data_err=abort`: with data lost nothing is written any more, though `errors=continue`.
+#[test]
+fn a_failed_data_write_ends_the_volume_if_asked_to() {
+    for aborts in [false, true] {
+        let o = Options { on_error: Some(OnError::Continue), data_error_aborts: aborts, ..options(Route::Ordered) };
+        let b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 2, o);
+        let v = &b.volume;
+        v.write(file(0), 0, &[6; 9000], WriteFlags::default()).unwrap();
+        b.device.inner().inject(Fault { times: Some(2), ..fault(IoOp::Write, Region::Data) });
+        v.sync().unwrap_err();
+        let more = v.write(file(1), 0, &[7; 10], WriteFlags::default()).and_then(|_| v.fsync(file(1), false));
+        assert!(if aborts { matches!(more, Err(Error::ReadOnly(_))) } else { more.is_ok() }, "{more:?}");
+        assert!(aborts || v.close().is_err());
+    }
+}
+
+/// An error among the writes of many files hits only the file whose write it is.
+#[test]
+fn an_error_is_told_of_the_right_file() {
+    let b = bench(Route::Ordered, OnError::Continue);
+    let v = &b.volume;
+    for n in 0..3 {
+        v.write(file(n), 0, &[8; 4096], WriteFlags::default()).unwrap();
+        v.fsync(file(n), false).unwrap();
+    }
+    let bad = v.extents(file(1), 0, 1, 1).unwrap()[0].physical;
+    for n in 0..3 {
+        v.write(file(n), 0, &[9; 4096], WriteFlags::default()).unwrap();
+    }
+    b.device.inner().inject(Fault::always(IoOp::Write, FaultKind::Error(ErrorKind::Io)).within(bad..bad + 1));
+    v.sync().unwrap_err();
+    let results: Vec<bool> = (0..3).map(|n| v.fsync(file(n), false).is_ok()).collect();
+    // Neighbours in one device write share its fate; all were told, and none wrongly to be fine.
+    assert!(!results[1]);
+    b.device.inner().heal();
+    for n in (0..3).filter(|n| results[usize::try_from(*n).unwrap()]) {
+        assert_eq!(b.read_all(file(n), 4096), [9; 4096]);
+    }
+}
+
+/// After a failed log write nothing becomes durable any more, for nobody.
+#[test]
+fn a_failed_commit_fails_every_later_fsync() {
+    for route in [Route::Ordered, Route::Journal] {
+        let b = bench(route, OnError::RemountReadOnly);
+        let v = &b.volume;
+        v.write(file(0), 0, &[1; 5000], WriteFlags::default()).unwrap();
+        b.device.inner().inject(fault(IoOp::Write, Region::Log));
+        v.fsync(file(0), false).unwrap_err();
+        for n in 0..3 {
+            v.fsync(file(n), false).unwrap_err();
+        }
+        assert!(matches!(v.write(file(1), 0, &[1; 10], WriteFlags::default()), Err(Error::ReadOnly(_))));
+        assert!(v.sync().is_err() && v.close().is_err());
+    }
+}
+
+/// A flush that failed leaves nobody knowing what is durable.
+#[test]
+fn a_failed_flush_is_told() {
+    let b = bench(Route::Ordered, OnError::Continue);
+    let v = &b.volume;
+    v.write(file(0), 0, &[1; 4096], WriteFlags::default()).unwrap();
+    v.fsync(file(0), false).unwrap();
+    v.write(file(0), 0, &[2; 4096], WriteFlags::default()).unwrap();
+    b.device.inner().inject(Fault::once(IoOp::Flush, FaultKind::Error(ErrorKind::Io)));
+    v.fsync(file(0), true).unwrap_err();
+    v.fsync(file(0), true).unwrap_err();
+    v.fsync(file(0), false).unwrap_err();
+}
+
+/// A read error under a write of less than a block refuses the write and changes nothing.
+#[test]
+fn a_failed_read_refuses_the_write() {
+    let mut b = bench(Route::Ordered, OnError::Continue);
+    b.volume.write(file(0), 0, &[1; 8192], WriteFlags::default()).unwrap();
+    b.remount();
+    b.device.inner().inject(fault(IoOp::Read, Region::Data));
+    assert!(matches!(b.volume.write(file(0), 100, &[2; 10], WriteFlags::default()), Err(Error::Device(_))));
+    assert_eq!(b.read_all(file(0), 8192), [1; 8192]);
+    b.volume.write(file(0), 100, &[2; 10], WriteFlags::default()).unwrap();
+    b.check();
+}

@@ -1,0 +1,124 @@
+//! File data against a model, against faults, against counts; e2fsck judges every image.
+
+mod attrs;
+mod counts;
+mod crash;
+mod direct;
+mod errors;
+mod journal_flag;
+mod lane;
+mod model;
+mod nvram;
+mod reserve;
+mod routes;
+mod space;
+mod stale;
+mod stopped;
+mod tails;
+mod threads;
+
+use crate::config::Route;
+use crate::testing::{fsck, mke2fs, run};
+use crate::{Devices, Options, Volume};
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, Counted, DeviceStats, Faulty, MemDevice, SystemClock};
+use quire_layout::Ino;
+
+/// A device in memory that fails on demand, and counts.
+type TestDevice = Counted<Faulty<MemDevice>>;
+
+/// A volume whose root has the empty files `f0`, `f1`, ...
+struct Bench {
+    device: Arc<TestDevice>,
+    volume: Volume,
+    options: Options,
+}
+
+/// The inode of empty file `n`: the first inodes after the reserved ones and `lost+found`.
+fn file(n: u32) -> Ino {
+    Ino(12 + n)
+}
+
+/// An image with `files` empty files.
+fn image(size: &str, args: &[&str], files: u32) -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    for n in 0..files {
+        std::fs::write(dir.path().join(format!("f{n:05}")), []).expect("empty file");
+    }
+    mke2fs(size, &[args, &["-d", dir.path().to_str().expect("utf-8")]].concat())
+}
+
+fn options(route: Route) -> Options {
+    Options { route, ..Options::default() }
+}
+
+impl Bench {
+    fn new(size: &str, args: &[&str], files: u32, options: Options) -> Self {
+        Self::on(image(size, args, files), options)
+    }
+
+    fn on(image: Vec<u8>, options: Options) -> Self {
+        let device = Arc::new(Counted::new(Faulty::new(MemDevice::new(image))));
+        let volume = mount(&device, &options);
+        Bench { device, volume, options }
+    }
+
+    /// Unmounts, asks e2fsck, mounts again: nothing but the disk is left.
+    fn remount(&mut self) {
+        self.check();
+        self.volume = mount(&self.device, &self.options);
+    }
+
+    fn check(&self) {
+        self.volume.close().expect("unmount");
+        fsck(&self.device.inner().inner().snapshot());
+    }
+
+    /// What goes to the device while `f` runs.
+    fn counted(&self, f: impl FnOnce()) -> DeviceStats {
+        let before = self.device.snapshot();
+        f();
+        self.device.snapshot().since(&before)
+    }
+
+    fn read_all(&self, ino: Ino, len: usize) -> Vec<u8> {
+        let mut buf = vec![0xEE; len + 100];
+        let n = self.volume.read(ino, 0, &mut buf).expect("read");
+        buf.truncate(n);
+        buf
+    }
+}
+
+fn mount(device: &Arc<TestDevice>, options: &Options) -> Volume {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    Volume::open(Devices::one(device), Arc::new(SystemClock), options.clone()).expect("mount")
+}
+
+/// A small generator of numbers that a seed repeats.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let first = self.below(255);
+        (0..len as u64).map(|n| u8::try_from((first + n * 7 + n / 251) % 255 + 1).expect("a byte")).collect()
+    }
+}
+
+#[test]
+fn empty_files_have_the_inodes_that_the_tests_expect() {
+    let listing = {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("image");
+        std::fs::write(&path, image("8M", &["-t", "ext4"], 2)).expect("image");
+        run("debugfs", &["-R", "ls -l /", path.to_str().expect("utf-8")])
+    };
+    let ino_of = |name: &str| listing.lines().find(|l| l.contains(name)).and_then(|l| l.split_whitespace().next());
+    assert_eq!((ino_of("f00000"), ino_of("f00001")), (Some("12"), Some("13")), "{listing}");
+}

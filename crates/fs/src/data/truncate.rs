@@ -1,0 +1,104 @@
+//! Changing a file's size.
+//!
+//! *Guarantees* (docs/invariants.md):
+//! - F3: what a file grows over reads as zeros;
+//! - F10: earlier data is complete, and its metadata in a transaction no later than the new size's;
+//! - N1: a truncate of several operations is recorded as an orphan from its first to its last.
+
+use super::checks::{check_change, touch};
+use super::context::Data;
+use super::pages::FileState;
+use super::settle::{drop_range, settle_pages};
+use super::steps::{Found, in_steps};
+use super::zero::{clear_tail, zero_behind, zero_tail};
+use crate::error::{Error, Result};
+use crate::map;
+use crate::names::{add_orphan, remove_orphan};
+use crate::records;
+use crate::tables::Pool;
+use quire_layout::{FileBlock, Ino};
+
+/// Sets the size of a file. What it grows over reads as zeros; what it loses is freed.
+///
+/// # Errors
+/// Too large; immutable or append-only; not a regular file; stale; corrupt; I/O; read-only.
+pub(crate) fn truncate(d: &Data, ino: Ino, size: u64) -> Result<()> {
+    d.engine.write_gate.check()?;
+    let file = d.files.get(ino);
+    let mut s = file.exclusive();
+    let found = d.engine.run(|op| {
+        let (found, inode) = Found::look(op, ino, &s)?;
+        check_change(&inode, true, false)?;
+        Ok(found)
+    })?;
+    if size > found.max {
+        return Err(Error::TooLarge);
+    }
+    if size < found.size { shrink(d, ino, &mut s, &found, size) } else { grow(d, ino, &mut s, &found, size) }
+}
+
+fn grow(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Result<()> {
+    if !found.journaled {
+        zero_behind(d, ino, s, found.size)?;
+    }
+    settle_pages(d, ino, s)?;
+    d.engine.run(|op| {
+        let mut inode = records::inode(op, ino)?;
+        if found.journaled {
+            zero_tail(op, ino, &inode, size)?;
+        }
+        inode.set_size(size);
+        touch(op, &mut inode);
+        records::put_inode(op, ino, &mut inode)
+    })?;
+    // The inode has the size now; a size that an earlier shrink left pending is void.
+    s.size = None;
+    Ok(())
+}
+
+fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Result<()> {
+    let from = FileBlock(u32::try_from(d.block_size().blocks_for(size)).map_err(|_| Error::TooLarge)?);
+    if d.whole_requests() && s.has_pages_before(from) {
+        // Pages behind the new end may belong to a request whose other part stays (F16).
+        settle_pages(d, ino, s)?;
+    }
+    drop_range(d, ino, s, from, FileBlock(u32::MAX));
+    s.size = (size > found.disk_size).then_some(size);
+    settle_pages(d, ino, s)?;
+    assert_eq!(s.size, None, "settled");
+    let budget = d.engine.step_budget();
+    let whole = d.engine.run(|op| {
+        let mut inode = records::inode(op, ino)?;
+        if found.journaled {
+            clear_tail(op, ino, &inode, size)?;
+        }
+        inode.set_size(size);
+        touch(op, &mut inode);
+        let whole = map::remove_all(op, ino, &mut inode, from, budget)?.next.is_none();
+        if !whole {
+            add_orphan(op, ino, &mut inode)?;
+        }
+        records::put_inode(op, ino, &mut inode)?;
+        Ok(whole)
+    })?;
+    s.size = None;
+    if !found.journaled {
+        zero_behind(d, ino, s, size)?;
+    }
+    if whole { Ok(()) } else { end_shrink(d, ino, from) }
+}
+
+/// Unmaps the rest of the blocks behind a file's new end, operation by operation.
+fn end_shrink(d: &Data, ino: Ino, from: FileBlock) -> Result<()> {
+    let budget = d.engine.step_budget();
+    in_steps(d, Pool::User, from, |op, from| {
+        let mut inode = records::inode(op, ino)?;
+        let whole = map::remove_all(op, ino, &mut inode, from, budget)?.next.is_none();
+        // A file without links stays an orphan.
+        if whole && inode.links() > 0 {
+            remove_orphan(op, ino, &mut inode)?;
+        }
+        records::put_inode(op, ino, &mut inode)?;
+        Ok((!whole).then_some(from))
+    })
+}

@@ -1,0 +1,278 @@
+//! Writing: bytes go into pages; writeback chooses blocks later (delayed allocation).
+//!
+//! ```text
+//! file lock ─> operation: where is what, reserve what has no block ─> read the edges ─> pages, size, times ─> unlock
+//!           ─> limit the writer
+//! ```
+//! *Guarantees* (docs/invariants.md):
+//! - F3: when the file grows, the bytes between its old end and the new ones are zero, whatever the old last block held;
+//! - F13: a page without a block has a reservation, so that its writeback does not run out of space.
+//!
+//! A request of at most [`Data::request_bytes`] is done under one lock, so that appends do not mix. Files whose data is
+//! journaled go through [`super::journaled`], large requests through [`super::direct`].
+
+use super::blocks::{Base, Request, base_of, blocks_of, load_base, runs};
+use super::checks::{check_change, check_file, lose_privileges, max_size};
+use super::context::Data;
+use super::direct::write_direct;
+use super::file::File;
+use super::flags::{WriteDone, WriteFlags};
+use super::fsync::fsync;
+use super::journaled::write_journaled;
+use super::pages::{FileState, Times};
+use super::writeback::{limit_writer, unreserve, write_back, write_back_all};
+use crate::error::{Error, Result};
+use crate::inode::flags::is_sync;
+use crate::inode::journaling_mode::is_journaled_file;
+use crate::inode::live;
+use crate::map::{self, Mapping};
+use crate::space;
+use crate::tables::Pool;
+use crate::txn::Op;
+use quire_device::sync::{Arc, MutexGuard, lock};
+use quire_device::{Buf, Mutant};
+use quire_layout::{BlockSize, FileBlock, Ino, indirect};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
+
+/// What a write finds and reserves.
+struct Plan {
+    at: u64,
+    len: usize,
+    /// The file's size before.
+    size: u64,
+    journaled: bool,
+    /// The inode asks for durable writes.
+    sync: bool,
+    /// File blocks without a block on disk; the write has reserved one for each.
+    unmapped: HashSet<FileBlock>,
+    /// Blocks without a page whose update sequence is journaled (`selective`).
+    logged: HashSet<FileBlock>,
+    /// Pointer blocks that the mapping of these may need; the write has reserved one for each.
+    pointers: BTreeSet<Vec<usize>>,
+    /// Blocks without a page that are written in part.
+    edges: Vec<(FileBlock, Base)>,
+    /// The last block of a file that grows behind it, if that block has no page.
+    tail: Option<(FileBlock, Base)>,
+}
+
+impl Plan {
+    /// The number of blocks that the write has reserved.
+    fn reserved(&self) -> u64 {
+        (self.unmapped.len() + self.pointers.len()) as u64
+    }
+}
+
+/// Writes to a file at `offset`, on the account `pool`; returns how many bytes. Fewer than all were written only if an
+/// error stopped the write after some, or the file can grow no more.
+///
+/// # Errors
+/// No space; too large; immutable or append-only; stale; corrupt block map; I/O; read-only.
+pub(crate) fn write(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+    let mut done = 0;
+    let mut through = flags.sync;
+    while done < data.len() {
+        let part = &data[done..data.len().min(done + d.request_bytes())];
+        let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
+        let r = Request { at, data: part };
+        let mut written = write_part(d, pool, ino, r, flags);
+        if let Err(Error::NoSpace) = written {
+            // Reservations are for the worst case. Writing back may leave space of them.
+            write_back_all(d);
+            written = write_part(d, pool, ino, r, flags);
+        }
+        match written {
+            Ok(w) => {
+                done += w.bytes;
+                through |= w.sync;
+            }
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+        limit_writer(d, ino);
+    }
+    if done > 0 && (through || flags.dsync) {
+        fsync(d, ino, !through)?;
+    }
+    Ok(done)
+}
+
+/// Writes one request.
+fn write_part(d: &Data, pool: Pool, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<WriteDone> {
+    d.engine.write_gate.check()?;
+    let file = d.files.get(ino);
+    if let Some(done) = write_direct(d, pool, &file, r, flags)? {
+        return Ok(done);
+    }
+    let s = lock_with_room(d, &file, r.data.len())?;
+    let mut s = file.after_direct(s, &blocks_around(d.block_size(), r, flags));
+    let plan = d.engine.run_as(pool, |op| plan(op, ino, &s, r, flags))?.0;
+    let r = Request { at: plan.at, data: &r.data[..plan.len] };
+    if plan.journaled {
+        drop(s);
+        return Ok(WriteDone { bytes: write_journaled(d, pool, &file, r, flags)?, sync: plan.sync });
+    }
+    if let Err(e) = write_pages(d, ino, &mut s, r, &plan) {
+        unreserve(d, plan.reserved());
+        return Err(e);
+    }
+    s.add_pointers(plan.pointers);
+    if r.end() > plan.size {
+        s.size = Some(r.end());
+    }
+    if !flags.deferred {
+        let now = d.engine.now();
+        s.times = Some(Times { mtime: now, ctime: now });
+    }
+    d.files.queue(ino, &mut s, d.engine.clock.monotonic());
+    Ok(WriteDone { bytes: r.data.len(), sync: plan.sync })
+}
+
+/// Locks a file for a write of `len` bytes. Where requests are whole, the file's pages that overwrite data, with those
+/// of this request, take at most half a transaction (F16). Pages beyond that are written back first.
+fn lock_with_room<'f>(d: &Data, file: &'f File, len: usize) -> Result<MutexGuard<'f, FileState>> {
+    let most = d.engine.journal.limit() / 2;
+    let more = len / d.block_size().bytes() + 2;
+    loop {
+        let s = file.lock();
+        // A request alone always fits, because it takes at most half.
+        if !d.whole_requests() || s.overwrites() == 0 || s.overwrites() + more <= most {
+            return Ok(s);
+        }
+        drop(s);
+        write_back(d, file.ino, false, 0)?;
+    }
+}
+
+/// The blocks that a request may touch.
+fn blocks_around(bs: BlockSize, r: Request<'_>, flags: WriteFlags) -> Range<FileBlock> {
+    let block = |at: u64| bs.file_block(at).unwrap_or(FileBlock(u32::MAX - 1));
+    let end = block(r.at.saturating_add(r.data.len() as u64)).plus(1);
+    // An append begins at an end that is not known yet. Any write may zero the block of the old end.
+    if flags.append { FileBlock(0)..FileBlock(u32::MAX) } else { FileBlock(0)..end }
+}
+
+/// Puts bytes into pages. An error leaves everything as it was.
+fn write_pages(d: &Data, ino: Ino, s: &mut FileState, r: Request<'_>, plan: &Plan) -> Result<()> {
+    let mut edges = BTreeMap::new();
+    for (b, base) in &plan.edges {
+        edges.insert(*b, load_base(d, ino, *b, base, plan.size)?.0);
+    }
+    let tail = match &plan.tail {
+        Some((b, base)) => Some((*b, load_base(d, ino, *b, base, plan.size)?)),
+        None => None,
+    };
+    let mut added = 0;
+    let mut clean = lock(&d.files.clean);
+    for (b, range, bytes) in blocks_of(d.block_size(), r) {
+        clean.take(ino, b);
+        if let Some(image) = s.page_mut(b) {
+            Arc::make_mut(image)[range].copy_from_slice(bytes);
+            continue;
+        }
+        let image = match edges.remove(&b) {
+            Some(mut image) => {
+                Arc::make_mut(&mut image)[range].copy_from_slice(bytes);
+                image
+            }
+            None => Arc::new(Buf::copy_of(bytes)),
+        };
+        s.add_page(b, image, plan.unmapped.contains(&b));
+        if plan.logged.contains(&b) {
+            s.log_page(b);
+        }
+        added += 1;
+    }
+    if let Some((b, (image, true))) = tail {
+        s.add_page(b, image, false);
+        // Zeros behind the old end are an update of less than a block.
+        if d.engine.context.route.write_threshold().is_some() {
+            s.log_page(b);
+        }
+        added += 1;
+    }
+    drop(clean);
+    d.files.count_pages(added);
+    Ok(())
+}
+
+/// Checks that the write is allowed, finds what it needs, and reserves space for blocks that have none.
+fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFlags) -> Result<Plan> {
+    let mut inode = live(op, ino)?;
+    check_file(&inode)?;
+    let size = s.size.unwrap_or(inode.size());
+    let at = if flags.append { size } else { r.at };
+    check_change(&inode, at < size, flags.deferred)?;
+    let max = max_size(op, &inode);
+    if at >= max {
+        return Err(Error::TooLarge);
+    }
+    let len = usize::try_from(max - at).unwrap_or(usize::MAX).min(r.data.len());
+    let mut plan = Plan {
+        at,
+        len,
+        size,
+        journaled: is_journaled_file(op, ino, &inode)?,
+        sync: is_sync(&inode),
+        unmapped: HashSet::new(),
+        logged: HashSet::new(),
+        pointers: BTreeSet::new(),
+        edges: Vec::new(),
+        tail: None,
+    };
+    if plan.journaled {
+        return Ok(plan);
+    }
+    lose_privileges(op, ino, &mut inode, flags.privileges)?;
+    let bs = op.sb().block_size();
+    let block = |at: u64| bs.file_block(at).ok_or(Error::TooLarge);
+    let (first, last) = (block(at)?, block(at + len as u64 - 1)?);
+    for (b, run) in runs(op, ino, &inode, first, last.plus(1))? {
+        for n in (0..run.len()).filter(|n| s.page(b.plus(*n)).is_none()) {
+            let b = b.plus(n);
+            if matches!(run, Mapping::Hole { .. }) {
+                plan.unmapped.insert(b);
+            }
+            let start = u64::from(b.0) << bs.bits();
+            let update = (at + len as u64).min(start + bs.bytes64()) - at.max(start);
+            if is_logged(op, &run, n, update) {
+                plan.logged.insert(b);
+            }
+            if start < at || start + bs.bytes64() > at + len as u64 {
+                plan.edges.push((b, base_of(op, &run, n)));
+            }
+        }
+    }
+    let behind =
+        bs.file_block(size).filter(|b| !size.is_multiple_of(bs.bytes64()) && *b < first && s.page(*b).is_none());
+    if let Some(b) = behind {
+        let run = map::lookup(op, ino, &inode, b, 1)?;
+        plan.tail = run.written().map(|_| (b, base_of(op, &run, 0)));
+    }
+    if !inode.uses_extents() {
+        plan.pointers = pointers_of(bs, s, &plan.unmapped);
+    }
+    space::reserve(op, plan.reserved(), op.pool())?;
+    Ok(plan)
+}
+
+/// F17: true if an update of so many bytes begins or continues a journaled sequence (`policy::RoutePolicy`).
+fn is_logged(op: &Op<'_>, run: &Mapping, n: u32, update: u64) -> bool {
+    let Some(threshold) = op.context.route.write_threshold() else { return false };
+    let live = match run {
+        Mapping::Mapped { phys, .. } => op.is_journaled(phys.plus(u64::from(n))) && !Mutant::SequenceEndsEarly.is_on(),
+        Mapping::Hole { .. } => false,
+    };
+    live || update < threshold
+}
+
+/// The pointer blocks on the way to blocks of an indirect map for which nothing is reserved yet.
+fn pointers_of(bs: BlockSize, s: &FileState, unmapped: &HashSet<FileBlock>) -> BTreeSet<Vec<usize>> {
+    let mut out = BTreeSet::new();
+    for path in unmapped.iter().filter_map(|b| indirect::path(bs, *b)) {
+        let slots = path.slots();
+        let new = (1..slots.len()).map(|n| &slots[..n]).filter(|way| !s.has_pointers(way));
+        out.extend(new.map(<[usize]>::to_vec));
+    }
+    out
+}

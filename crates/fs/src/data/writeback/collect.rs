@@ -1,0 +1,163 @@
+//! The first step of a batch: dirty pages are cloned under the file's lock, and count as under writeback.
+
+use crate::data::context::Data;
+use crate::data::pages::{FileState, Times};
+use crate::error::{Error, Result};
+use crate::space::Claim;
+use quire_cache::Image;
+use quire_device::Epoch;
+use quire_layout::{BlockNo, FileBlock, Ino};
+use std::collections::BTreeSet;
+
+/// The place of a run of pages.
+pub(in crate::data) enum Destination {
+    /// Blocks that are mapped and hold data.
+    Written(BlockNo),
+    /// Blocks that are mapped but unwritten.
+    Unwritten(BlockNo),
+    /// Blocks chosen for the pages.
+    Claimed(Claim),
+}
+
+impl Destination {
+    pub(in crate::data) fn start(&self) -> BlockNo {
+        match self {
+            Destination::Written(b) | Destination::Unwritten(b) => *b,
+            Destination::Claimed(c) => c.run().start,
+        }
+    }
+}
+
+/// A run of pages with the same destination and way.
+pub(in crate::data) struct Piece {
+    pub at: FileBlock,
+    /// Index of its first page in [`Collected::pages`].
+    pub first: usize,
+    /// The number of its pages.
+    pub len: usize,
+    pub to: Destination,
+    /// The pages join the transaction; otherwise they are written in place before it.
+    pub journaled: bool,
+    /// The pages are new data that could go in place, and are logged with the commit instead.
+    pub new_data: bool,
+}
+
+impl Piece {
+    pub(in crate::data) fn blocks(&self) -> u32 {
+        u32::try_from(self.len).expect("a batch is smaller")
+    }
+
+    /// True if an operation has to follow the data, or carries it.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.journaled || !matches!(self.to, Destination::Written(_))
+    }
+
+    /// What the piece counts against `RECORDS_PER_OPERATION`.
+    pub(super) fn cost(&self) -> usize {
+        if self.journaled { self.len } else { 1 }
+    }
+}
+
+/// A page as it was when a batch collected it.
+pub(in crate::data) type CollectedPage = (FileBlock, Image);
+
+/// What a batch collected of one file.
+pub(in crate::data) struct Collected {
+    pub ino: Ino,
+    pub pages: Vec<CollectedPage>,
+    /// Blocks reserved for data; claims replace the reservation.
+    pub(super) reserved: u64,
+    /// Blocks reserved for pointer blocks; given back when the map has what it needs.
+    pub(super) pointers: u64,
+    /// The size that the inode gets with these pages.
+    pub(super) size: Option<u64>,
+    /// The times that the inode gets with these pages.
+    pub(super) times: Option<Times>,
+    pub(super) pieces: Vec<Piece>,
+    /// Pages of update sequences that are journaled (`selective`).
+    pub(super) journaled: BTreeSet<FileBlock>,
+    /// New blocks are logged with the commit if there are at most so many.
+    pub(super) log_limit: usize,
+    /// The flush epoch in which the pages that went in place were complete.
+    pub(super) written: Option<Epoch>,
+    pub(super) error: Option<Error>,
+}
+
+impl Collected {
+    /// Blocks without pages, written already: in the epoch of `written`, or not, with the error.
+    pub(in crate::data) fn direct(ino: Ino, pieces: Vec<Piece>, size: Option<u64>, written: Result<Epoch>) -> Self {
+        let (written, error) = match written {
+            Ok(epoch) => (Some(epoch), None),
+            Err(e) => (None, Some(e)),
+        };
+        Collected { size, pieces, written, error, ..Collected::nothing(ino) }
+    }
+
+    fn nothing(ino: Ino) -> Self {
+        Collected {
+            ino,
+            pages: Vec::new(),
+            reserved: 0,
+            pointers: 0,
+            size: None,
+            times: None,
+            pieces: Vec::new(),
+            journaled: BTreeSet::new(),
+            log_limit: 0,
+            written: None,
+            error: None,
+        }
+    }
+
+    pub(in crate::data) fn into_error(self) -> Option<Error> {
+        self.error
+    }
+
+    /// The file block after the last page.
+    pub(super) fn end(&self) -> FileBlock {
+        self.pages.last().map_or(FileBlock(0), |(b, _)| b.plus(1))
+    }
+
+    /// A caller waits for the commit that this batch leads to: up to so many new blocks are logged with it.
+    pub(super) fn with_log_limit(mut self, blocks: usize) -> Self {
+        self.log_limit = blocks;
+        self
+    }
+
+    /// True if an operation has to follow the data.
+    pub(super) fn needs_record(&self) -> bool {
+        self.size.is_some() || self.times.is_some() || self.pieces.iter().any(Piece::is_recorded)
+    }
+}
+
+/// Collects up to `max` dirty pages of a file from `from` on; all pages where requests are whole (F16). With `times`,
+/// pending times without a page are collected, too. `None`: there is nothing to collect.
+pub(super) fn collect(
+    d: &Data,
+    ino: Ino,
+    s: &mut FileState,
+    from: FileBlock,
+    max: usize,
+    times: bool,
+) -> Option<Collected> {
+    let (from, max) = if d.whole_requests() { (FileBlock(0), usize::MAX) } else { (from, max) };
+    let (pages, reserved) = s.collect_dirty(from, max);
+    let journaled = pages.iter().map(|(b, _)| *b).filter(|b| s.page(*b).is_some_and(|p| p.logged)).collect();
+    let times = if times { s.times } else { None };
+    let whole = !s.has_dirty_pages();
+    let size = match (s.size, pages.last()) {
+        (Some(size), _) if whole => Some(size),
+        (Some(size), Some((last, _))) => {
+            // Not over a page that is still dirty: it may hold the zeros behind the old end (F3).
+            let end = s.first_dirty().map_or(last.plus(1), |b| b.min(last.plus(1)));
+            Some(size.min(u64::from(end.0) << d.block_size().bits()))
+        }
+        _ => None,
+    };
+    if whole && (s.times.is_none() || times.is_some()) {
+        d.files.unqueue(s);
+    }
+    let any = !pages.is_empty() || times.is_some() || (whole && size.is_some());
+    let pointers = s.take_pointers();
+    any.then_some(Collected { pages, reserved, pointers, size, times, journaled, ..Collected::nothing(ino) })
+}

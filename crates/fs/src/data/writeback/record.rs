@@ -1,0 +1,133 @@
+//! The last step of a batch: operations put bitmaps, extents, sizes, times and journaled pages into the transaction.
+//!
+//! *Guarantees* (docs/invariants.md):
+//! - F8: extents and size join a transaction only when the data that they expose is complete, so that the flush before
+//!   the commit makes the data durable first. No reader ever sees what a block held before;
+//! - F16: where requests are whole, overwritten blocks join one transaction with the extents and the size.
+
+use super::collect::{Collected, Destination, Piece};
+use crate::data::context::Data;
+use crate::error::{Error, Result};
+use crate::map;
+use crate::policy::RECORDS_PER_OPERATION;
+use crate::records;
+use crate::space::{self, Claim};
+use crate::txn::Op;
+use quire_layout::inode::Time;
+
+/// Puts a group of files into the running transaction. Errors stay in what was collected.
+pub(in crate::data) fn record(d: &Data, group: &mut [Collected]) {
+    for c in group.iter_mut().filter(|c| c.error.is_some()) {
+        drop_claims(d, c, 0);
+    }
+    let todo: Vec<&mut Collected> = group.iter_mut().filter(|c| c.error.is_none() && c.needs_record()).collect();
+    let cost = |c: &Collected| c.pieces.iter().map(Piece::cost).sum::<usize>() + 1;
+    if todo.iter().map(|c| cost(c)).sum::<usize>() <= RECORDS_PER_OPERATION {
+        let all = d.engine.run(|op| todo.iter().try_for_each(|c| record_file(op, c, 0, c.pieces.len())));
+        if all.is_ok() {
+            return;
+        }
+    }
+    for c in todo {
+        if d.whole_requests() {
+            record_whole(d, c);
+        } else {
+            record_in_parts(d, c);
+        }
+    }
+}
+
+/// Records one file in one operation (F16). Only if its new blocks lie in so many places that no transaction has room
+/// for the bitmaps, it takes several, those of the log first.
+fn record_whole(d: &Data, c: &mut Collected) {
+    match d.engine.run(|op| record_file(op, c, 0, c.pieces.len())) {
+        Err(Error::Journal(quire_journal::Error::TooLarge { .. })) => record_in_parts(d, c),
+        Err(e) => {
+            c.error = Some(e);
+            drop_claims(d, c, 0);
+        }
+        Ok(()) => {}
+    }
+}
+
+/// Records one file in as many operations as it takes. The size changes with the last one.
+fn record_in_parts(d: &Data, c: &mut Collected) {
+    let most = RECORDS_PER_OPERATION.min(d.engine.journal.limit() / 4).max(1);
+    let mut from = 0;
+    while c.error.is_none() {
+        let mut cost = 0;
+        let mut to = from;
+        while to < c.pieces.len() && (to == from || cost + c.pieces[to].cost() <= most) {
+            cost += c.pieces[to].cost();
+            to += 1;
+        }
+        if let Err(e) = d.engine.run(|op| record_file(op, c, from, to)) {
+            c.error = Some(e);
+            drop_claims(d, c, from);
+        }
+        from = to;
+        if from == c.pieces.len() {
+            break;
+        }
+    }
+}
+
+/// Gives back the claims of the pieces from `from` on.
+fn drop_claims(d: &Data, c: &Collected, from: usize) {
+    let claim = |p: &'_ Piece| matches!(p.to, Destination::Claimed(_));
+    if !c.pieces[from..].iter().any(claim) {
+        return;
+    }
+    let claims = || c.pieces[from..].iter().filter_map(claim_of);
+    let dropped = d.engine.run(|op| {
+        claims().for_each(|c| space::drop_claim(op, c));
+        Ok(())
+    });
+    dropped.expect("changes no block");
+}
+
+fn claim_of(p: &Piece) -> Option<&Claim> {
+    if let Destination::Claimed(c) = &p.to { Some(c) } else { None }
+}
+
+/// Records some of the pieces of a file; with the last of them, its size and times.
+fn record_file(op: &mut Op<'_>, c: &Collected, from: usize, to: usize) -> Result<()> {
+    if let Some(epoch) = c.written {
+        op.after_data(epoch);
+    }
+    let mut inode = records::inode(op, c.ino)?;
+    let before = inode.clone();
+    for p in &c.pieces[from..to] {
+        let start = p.to.start();
+        match &p.to {
+            Destination::Written(_) => {}
+            Destination::Unwritten(_) => map::convert_written(op, c.ino, &mut inode, p.at, p.blocks())?,
+            Destination::Claimed(claim) => {
+                space::mark_claimed(op, claim)?;
+                map::insert(op, c.ino, &mut inode, p.at, start, p.blocks(), false)?;
+            }
+        }
+        if p.journaled {
+            for (n, (_, image)) in (0..).zip(&c.pages[p.first..p.first + p.len]) {
+                let (b, image) = (start.plus(n), image.clone());
+                if p.new_data { op.block_put_new_data(b, image)? } else { op.block_put(b, image)? }
+            }
+        }
+    }
+    if to == c.pieces.len() {
+        if let Some(size) = c.size.filter(|size| *size > inode.size()) {
+            inode.set_size(size);
+        }
+        if let Some(times) = c.times {
+            inode.set_time(Time::Modify, times.mtime);
+            let ctime = inode.time(Time::Change).unwrap_or_default().max(times.ctime);
+            inode.set_time(Time::Change, ctime);
+        }
+    }
+    // Overwritten blocks alone change nothing in the inode.
+    if inode != before {
+        records::put_inode(op, c.ino, &mut inode)?;
+    }
+    records::note_change(op, c.ino, true);
+    Ok(())
+}

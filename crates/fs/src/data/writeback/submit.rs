@@ -1,0 +1,152 @@
+//! The second step of a batch: the pages that go in place are written to the device, merged, in pieces, and complete.
+//!
+//! *Guarantees*: when [`submit`] returns, every write is complete or its file has the error. A batch of background
+//! writeback goes through the throttle in pieces of
+//! [`PIECE_DEVICE_TIME`](crate::policy::PIECE_DEVICE_TIME), two at a time.
+
+use super::collect::{Collected, CollectedPage};
+use crate::data::context::Data;
+use crate::data::throttle::Traffic;
+use crate::error::Error;
+use crate::policy::{PAGES_PER_WRITE, PIECE_DEVICE_TIME};
+use quire_device::sync::lock;
+use quire_device::{DeviceError, Done, Io, Region};
+use quire_layout::{BlockNo, BlockSize};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A device write, and the files (by index) whose pages it holds.
+type OwnedWrite = (Io, Vec<usize>);
+/// A piece of a batch, and its outcome.
+type WrittenPiece<'a> = (Result<Done, DeviceError>, &'a [OwnedWrite]);
+
+/// Writes all pages that go in place, merged where their blocks are neighbours, and waits. `background`: no caller waits
+/// for the batch. Errors stay in what was collected.
+pub(super) fn submit(d: &Data, batch: &mut [Collected], background: bool) {
+    let mut runs: Vec<(BlockNo, usize, &[CollectedPage])> = Vec::new();
+    for (i, c) in batch.iter().enumerate() {
+        for p in c.pieces.iter().filter(|p| !p.journaled) {
+            runs.push((p.to.start(), i, &c.pages[p.first..p.first + p.len]));
+        }
+    }
+    if runs.is_empty() {
+        return;
+    }
+    runs.sort_unstable_by_key(|(b, ..)| *b);
+    let writes = merge(d.block_size(), &runs);
+    let gate = d.engine.journal.gate();
+    // Pieces of two batches would only send a disk's head back and forth.
+    let _alone = background.then(|| lock(&d.files.background_write));
+    let mut failed: Vec<(usize, Error)> = Vec::new();
+    for (done, writes) in write_pieces(d, &writes, background) {
+        if done.is_err() {
+            // Each write by itself tells which files the error hit.
+            for (io, owners) in writes {
+                if let Err(e) = gate.device().run(vec![io.clone()]) {
+                    failed.extend(owners.iter().map(|i| (*i, Error::from(e.clone()))));
+                }
+            }
+        }
+    }
+    let epoch = gate.stamp();
+    let blocks = |pages: &[CollectedPage]| u32::try_from(pages.len()).expect("a batch is smaller");
+    d.engine.journal.written_in_place(runs.iter().map(|(b, _, pages)| (*b, blocks(pages))));
+    let mut written: Vec<usize> = runs.iter().map(|(_, i, _)| *i).collect();
+    written.sort_unstable();
+    written.dedup();
+    for i in written {
+        batch[i].written = Some(epoch);
+        d.files.written(batch[i].ino, epoch);
+    }
+    for (i, e) in failed {
+        batch[i].error.get_or_insert(e);
+    }
+}
+
+/// Makes device writes of runs that come in the order of the disk.
+fn merge(bs: BlockSize, runs: &[(BlockNo, usize, &[CollectedPage])]) -> Vec<OwnedWrite> {
+    let mut writes: Vec<OwnedWrite> = Vec::new();
+    for (start, owner, pages) in runs {
+        let mut at = bs.offset(*start);
+        for (_, image) in *pages {
+            match writes.last_mut() {
+                Some((io, owners)) if joins(io, at) => {
+                    if let Io::Write { data, .. } = io {
+                        data.push(image.clone());
+                    }
+                    if owners.last() != Some(owner) {
+                        owners.push(*owner);
+                    }
+                }
+                _ => {
+                    let io = Io::Write { at, data: vec![image.clone()], region: Region::Data, fua: false };
+                    writes.push((io, vec![*owner]));
+                }
+            }
+            at += bs.bytes64();
+        }
+    }
+    writes
+}
+
+/// True if a write that begins at `at` can be part of this one.
+fn joins(io: &Io, at: u64) -> bool {
+    let (start, len) = io.range();
+    matches!(io, Io::Write { data, .. } if data.len() < PAGES_PER_WRITE) && start + len == at
+}
+
+/// Writes a batch piece by piece, at most two at a time. Returns when all pieces are complete, or have failed.
+fn write_pieces<'a>(d: &Data, writes: &'a [OwnedWrite], background: bool) -> Vec<WrittenPiece<'a>> {
+    let device = d.engine.journal.gate().device();
+    let ios_of = |piece: &[OwnedWrite]| piece.iter().map(|(io, _)| io.clone()).collect::<Vec<Io>>();
+    let pieces = cut(d, writes);
+    if let ([piece], false) = (&pieces[..], background) {
+        // A caller waits for it, and there is nothing to submit meanwhile: no thread has to wake.
+        return vec![(device.run(ios_of(piece)), *piece)];
+    }
+    let (is_frequent, now) = (|| d.commits_are_frequent(), || d.engine.clock.monotonic());
+    let (journal, pace) = (&d.engine.journal, &*d.pace);
+    let traffic = Traffic { journal, pace, commits_are_frequent: &is_frequent, now: &now };
+    let (mut done, mut under_way) = (Vec::with_capacity(pieces.len()), VecDeque::new());
+    let complete = |(ticket, entered, piece)| {
+        let complete = device.wait(ticket);
+        d.throttle.leave(entered, traffic);
+        (complete, piece)
+    };
+    for piece in pieces {
+        let bytes = piece.iter().map(|(io, _)| io.range().1).sum();
+        let entered = loop {
+            // The piece that takes up the limit may be one of this batch.
+            let entered = match under_way.len() {
+                0 => Some(d.throttle.enter(bytes, traffic)),
+                1 => d.throttle.try_enter(bytes, traffic),
+                _ => None,
+            };
+            match entered {
+                Some(entered) => break entered,
+                None => done.extend(under_way.pop_front().map(complete)),
+            }
+        };
+        under_way.push_back((device.submit(ios_of(piece)), entered, piece));
+    }
+    done.extend(under_way.into_iter().map(complete));
+    done
+}
+
+/// Cuts a batch into pieces of [`PIECE_DEVICE_TIME`] each, by the measured pace of the device; one write at least.
+fn cut<'a>(d: &Data, writes: &'a [OwnedWrite]) -> Vec<&'a [OwnedWrite]> {
+    let (write, bandwidth) = (d.pace.write(), d.pace.bandwidth());
+    let cost = |io: &Io| write + Duration::from_nanos(io.range().1 * 1_000_000_000 / bandwidth);
+    let (mut pieces, mut first, mut took) = (Vec::new(), 0, Duration::ZERO);
+    for (n, (io, _)) in writes.iter().enumerate() {
+        took += cost(io);
+        if took >= PIECE_DEVICE_TIME {
+            pieces.push(&writes[first..=n]);
+            (first, took) = (n + 1, Duration::ZERO);
+        }
+    }
+    if first < writes.len() {
+        pieces.push(&writes[first..]);
+    }
+    pieces
+}

@@ -1,0 +1,142 @@
+//! What operations share, and the loop that runs one: in memory, under the metadata mutex, until it succeeds or fails.
+
+use super::discard::{discard, discard_freed};
+use crate::error::{Error, Result};
+use crate::records;
+use crate::tables::{Pool, Run, Tables};
+use crate::txn::{Context, Op, Terms, WriteGate};
+use quire_device::Clock;
+use quire_device::sync::{Arc, Mutex, MutexGuard, lock};
+use quire_journal::{Journal, TxnHold};
+use quire_layout::Tid;
+use quire_layout::inode::Timestamp;
+
+/// Frees inodes that wait for eviction; true if it freed any. The engine calls it when space is short. It is a function
+/// of a layer above, which the volume hands in.
+pub(crate) type FreePending = fn(&Engine) -> bool;
+
+/// The metadata of a mounted file system, and how it changes.
+pub(crate) struct Engine {
+    pub context: Context,
+    pub journal: Journal,
+    pub clock: Arc<dyn Clock>,
+    pub write_gate: WriteGate,
+    /// The metadata mutex. A holder does no I/O.
+    tables: Mutex<Tables>,
+    free_pending: FreePending,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        context: Context,
+        journal: Journal,
+        clock: Arc<dyn Clock>,
+        write_gate: WriteGate,
+        free_pending: FreePending,
+    ) -> Self {
+        Engine { context, journal, clock, write_gate, tables: Mutex::new(Tables::default()), free_pending }
+    }
+
+    /// Locks the in-memory tables, outside of an operation.
+    pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
+        lock(&self.tables)
+    }
+
+    /// The time that files get now.
+    pub(crate) fn now(&self) -> Timestamp {
+        let t = self.clock.file_time();
+        Timestamp { secs: i64::try_from(t.as_secs()).unwrap_or(Timestamp::MAX_SECS), nanos: t.subsec_nanos() }
+    }
+
+    /// Runs an operation until it succeeds or fails: again after each miss, and after a commit that frees space or log
+    /// space. Does not record errors in the superblock. Returns also the transaction that the changes
+    /// joined.
+    ///
+    /// # Errors
+    /// The operation's; nothing has then changed.
+    pub(super) fn run_loop<T>(&self, pool: Pool, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+        let journal = &self.journal;
+        let mut waited_for_space = false;
+        loop {
+            let terms = Terms { now: self.now(), pool };
+            let reusable = journal.reusable();
+            let mut tables = lock(&self.tables);
+            if !self.context.options.discard {
+                tables.space.release_up_to(reusable);
+            }
+            let mut op = Op::new(&self.context, &self.write_gate, tables, journal.handle(), terms);
+            let error = match f(&mut op).and_then(|value| records::seal(&mut op).map(|()| value)) {
+                Ok(value) => match op.stop(|| journal.durable()) {
+                    Ok(tid) => return Ok((value, tid)),
+                    Err(full) if full.never_fits => {
+                        let limit = journal.limit();
+                        return Err(quire_journal::Error::TooLarge { blocks: full.blocks, limit }.into());
+                    }
+                    Err(_) if journal.is_held_here() => {
+                        return Err(Error::Busy("the batch is larger than a transaction".into()));
+                    }
+                    Err(_) => {
+                        journal.commit_all()?;
+                        continue;
+                    }
+                },
+                Err(e) => {
+                    drop(op);
+                    e
+                }
+            };
+            match error {
+                Error::Miss(blocks) => {
+                    journal.load(&blocks)?;
+                }
+                // Freeing unlinked inodes may give the space that is missing.
+                Error::NoSpace | Error::NoSpaceYet(_) | Error::NoInodes if (self.free_pending)(self) => {}
+                Error::NoSpaceYet(_) if journal.is_held_here() => return Err(Error::NoSpace),
+                Error::NoSpaceYet(tid) if !waited_for_space => {
+                    waited_for_space = true;
+                    journal.make_reusable(tid)?;
+                    self.discard_freed()?;
+                }
+                Error::NoSpaceYet(_) => return Err(Error::NoSpace),
+                e => return Err(e),
+            }
+        }
+    }
+
+    /// Begins a batch: until it is dropped, operations of this thread share one transaction, which becomes durable as a
+    /// whole. Commits wait for the batch, so no call in it may ask for durability. Operations that one transaction
+    /// cannot hold are refused as busy.
+    pub(crate) fn begin_batch(&self) -> Batch<'_> {
+        Batch { hold: self.journal.hold() }
+    }
+
+    /// Discards the blocks that durable transactions have freed and makes them available again. Returns the bytes
+    /// discarded.
+    ///
+    /// # Errors
+    /// I/O; the blocks are available all the same.
+    pub(crate) fn discard_freed(&self) -> Result<u64> {
+        discard_freed(&self.journal, self.context.block_size(), &self.tables)
+    }
+
+    /// Discards runs of blocks; returns the bytes discarded.
+    ///
+    /// # Errors
+    /// I/O.
+    pub(crate) fn discard(&self, runs: &[Run]) -> Result<u64> {
+        discard(&self.journal, self.context.block_size(), runs)
+    }
+}
+
+/// Operations that share one transaction.
+pub struct Batch<'v> {
+    hold: TxnHold<'v>,
+}
+
+impl Batch<'_> {
+    /// The transaction that the operations share.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.hold.tid()
+    }
+}

@@ -1,0 +1,61 @@
+//! What a volume does about an error of its disk: it records the error, and goes on, turns read-only, or stops.
+//!
+//! *Guarantees*: the superblock records an error of the disk as long as the volume can write. After an aborted journal,
+//! or with `errors=remount-ro`, nothing is written any more, and every later call that would write returns an error.
+
+use super::core::Engine;
+use crate::error::Error;
+use crate::records;
+use crate::tables::Pool;
+use quire_layout::superblock::OnError;
+use quire_layout::{BlockNo, Ino};
+
+impl Engine {
+    /// The policy of the mount, or else of the superblock.
+    fn on_error(&self) -> OnError {
+        self.context.options.on_error.unwrap_or_else(|| self.context.sb.on_error())
+    }
+
+    /// Records an error that an operation met on the disk and does what `errors=` says. Errors of the caller, such as
+    /// no such file or no space, have no effect.
+    pub(crate) fn note_error(&self, e: &Error) {
+        let (ino, block) = match e {
+            Error::Corrupt(c) => (Ino(0), c.block.unwrap_or(BlockNo(0))),
+            Error::Device(d) => (Ino(0), BlockNo(d.at >> self.context.block_size().bits())),
+            Error::Journal(_) if self.journal.failure().is_none() => return,
+            Error::Journal(_) => return self.write_gate.turn_read_only("the journal was aborted"),
+            _ => return,
+        };
+        tracing::error!("{e}");
+        if self.write_gate.check().is_err() {
+            return;
+        }
+        let recorded = self.record_error(ino, block, &e.to_string());
+        match self.on_error() {
+            OnError::Continue => {}
+            OnError::RemountReadOnly => {
+                if recorded {
+                    self.journal.commit_all().ok();
+                }
+                self.write_gate.turn_read_only("an error of the disk was met (errors=remount-ro)");
+            }
+            OnError::Panic => {
+                if recorded {
+                    self.journal.commit_all().ok();
+                }
+                tracing::error!("errors=panic: stopping");
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Writes an error into the superblock; true if that succeeded.
+    fn record_error(&self, ino: Ino, block: BlockNo, place: &str) -> bool {
+        let recorded = self.run_loop(Pool::User, |op| {
+            let secs = u64::try_from(op.now().secs).unwrap_or(0);
+            records::superblock_mut(op)?.record_error(secs, ino, block, place);
+            Ok(())
+        });
+        recorded.is_ok()
+    }
+}

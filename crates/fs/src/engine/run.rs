@@ -1,0 +1,39 @@
+//! Running operations: for callers, for writeback, and for the volume's own work.
+
+use super::core::Engine;
+use crate::error::Result;
+use crate::tables::Pool;
+use crate::txn::Op;
+use quire_layout::Tid;
+
+impl Engine {
+    /// Runs an operation, on the account of a user without privilege. Errors of the disk are recorded.
+    ///
+    /// # Errors
+    /// The operation's; nothing has then changed.
+    pub(crate) fn run<T>(&self, f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<T> {
+        self.run_as(Pool::User, f).map(|(value, _)| value)
+    }
+
+    /// Runs an operation that takes its blocks from `pool`. Returns also the transaction that the changes joined.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub(crate) fn run_as<T>(&self, pool: Pool, f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+        let done = self.run_loop(pool, f);
+        done.inspect_err(|e| self.note_error(e))
+    }
+
+    /// Makes a transaction durable; an error aborts the journal and is recorded.
+    ///
+    /// # Errors
+    /// The commit failed, now or earlier.
+    pub(crate) fn commit(&self, tid: Tid) -> Result<()> {
+        self.journal.commit(tid).map_err(crate::error::Error::from).inspect_err(|e| self.note_error(e))
+    }
+
+    /// Metadata blocks that one step of a long change touches at most.
+    pub(crate) fn step_budget(&self) -> usize {
+        crate::policy::step_budget(self.journal.limit())
+    }
+}

@@ -1,0 +1,55 @@
+//! The attributes that `stat` reports.
+
+use quire_layout::Ino;
+use quire_layout::inode::{Inode, Time, Timestamp};
+use quire_layout::superblock::Superblock;
+
+/// Attributes of an inode, with what is pending in memory included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attr {
+    pub ino: Ino,
+    pub generation: u32,
+    /// File type and permissions.
+    pub mode: u16,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Major and minor number of a device node.
+    pub device: (u32, u32),
+    pub size: u64,
+    /// Space used, in 512-byte units.
+    pub sectors: u64,
+    pub block_size: u32,
+    /// `i_flags`.
+    pub flags: u32,
+    pub atime: Timestamp,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+    /// Creation time, where the inode has room for it.
+    pub crtime: Option<Timestamp>,
+}
+
+impl Attr {
+    /// What the on-disk inode says.
+    #[must_use]
+    pub fn of(sb: &Superblock, ino: Ino, i: &Inode) -> Self {
+        let time = |t| i.time(t).unwrap_or_default();
+        Attr {
+            ino,
+            generation: i.generation(),
+            mode: i.mode(),
+            links: u32::from(i.links()),
+            uid: i.uid(),
+            gid: i.gid(),
+            device: i.device(),
+            size: i.size(),
+            sectors: i.sectors(sb.features(), sb.block_size().bytes64()),
+            block_size: u32::try_from(sb.block_size().bytes()).expect("at most 64 KiB"),
+            flags: i.flags(),
+            atime: time(Time::Access),
+            mtime: time(Time::Modify),
+            ctime: time(Time::Change),
+            crtime: i.time(Time::Create),
+        }
+    }
+}

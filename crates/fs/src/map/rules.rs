@@ -1,0 +1,79 @@
+//! The rules that both kinds of map share: limits, which blocks a file may own, and what `i_blocks` counts.
+
+use crate::error::{Error, Result};
+use crate::tables::Zones;
+use crate::txn::Op;
+use quire_device::sync::Arc;
+use quire_layout::inode::Inode;
+use quire_layout::superblock::Superblock;
+use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, Structure, extent, indirect as imap};
+
+/// Metadata blocks that a single step of a removal or a shift may change beyond its budget, at most.
+#[cfg(test)]
+pub(crate) const STEP_BLOCKS: usize = 16;
+
+/// File blocks that an inode's kind of map can address.
+#[must_use]
+pub(crate) fn max_blocks(sb: &Superblock, uses_extents: bool) -> u64 {
+    if uses_extents { extent::FILE_BLOCKS } else { imap::file_blocks(sb.block_size()) }
+}
+
+/// The largest size of a file with this kind of map, in bytes.
+#[must_use]
+pub(crate) fn max_size(sb: &Superblock, uses_extents: bool) -> u64 {
+    max_blocks(sb, uses_extents) * sb.block_size().bytes64()
+}
+
+/// Which blocks a file may map: none of a system zone, unless the inode is reserved for the file system itself.
+pub(super) struct Legal {
+    zones: Option<Arc<Zones>>,
+    blocks: u64,
+}
+
+impl Legal {
+    pub(super) fn of(op: &Op<'_>, ino: Ino) -> Self {
+        let zones = op.tables().space.zones();
+        let reserved = ino != Ino::ROOT && ino < op.sb().first_ino();
+        // Before recovery the groups are not known; only the journal's own inode is mapped then.
+        let zones = (!reserved && zones.is_loaded()).then_some(zones);
+        Legal { zones, blocks: op.sb().blocks_count() }
+    }
+
+    pub(super) fn allows(&self, b: BlockNo, len: u64) -> bool {
+        match &self.zones {
+            Some(z) => z.legal(b, len),
+            None => b.0 > 0 && b.0.checked_add(len).is_some_and(|end| end <= self.blocks),
+        }
+    }
+}
+
+/// Seed of the checksums of an inode's tree blocks, with `metadata_csum`.
+pub(super) fn seed(op: &Op<'_>, ino: Ino, inode: &Inode) -> Option<u32> {
+    op.context.inode_seed.map(|fs| inode.checksum_seed(ino, fs))
+}
+
+/// Adds blocks to `i_blocks` (E4).
+pub(super) fn charge(op: &Op<'_>, ino: Ino, inode: &mut Inode, blocks: i64) -> Result<()> {
+    let (f, bs) = (op.sb().features(), op.sb().block_size().bytes64());
+    let sectors = i128::from(inode.sectors(f, bs)) + i128::from(blocks) * i128::from(bs / 512);
+    let Ok(sectors) = u64::try_from(sectors) else {
+        return Err(Corrupt::new(Structure::Inode, "counts fewer blocks than it has").of(ino.0).into());
+    };
+    if inode.set_sectors(f, bs, sectors) { Ok(()) } else { Err(Error::TooLarge) }
+}
+
+/// The end of a run, if the map can address it.
+pub(super) fn checked_end(bs: BlockSize, uses_extents: bool, at: FileBlock, len: u32) -> Result<FileBlock> {
+    let end = u64::from(at.0) + u64::from(len);
+    let max = if uses_extents { extent::FILE_BLOCKS } else { imap::file_blocks(bs) };
+    if end > max {
+        return Err(Error::TooLarge);
+    }
+    Ok(FileBlock(u32::try_from(end).expect("at most 2^32 - 1")))
+}
+
+/// The end of the disk blocks that an inode's map can point at; requests for the inode's data carry it.
+#[must_use]
+pub(crate) fn below(inode: &Inode) -> BlockNo {
+    BlockNo(if inode.uses_extents() { 1 << 48 } else { 1 << 32 })
+}

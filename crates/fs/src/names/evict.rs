@@ -1,0 +1,165 @@
+//! The end of an inode: its blocks are freed, its record is cleared.
+//!
+//! ```text
+//! last link removed ──> orphan ──last reference given back──> pages dropped ──> pending eviction ──> freed, with others
+//! ```
+//! Neighbours share an inode table block, bitmaps and the orphan list. An operation that frees several copies each of
+//! these blocks once. So inodes wait until there are [`MAX_PENDING`](crate::policy::MAX_PENDING), or until a caller asks
+//! for durability, for space or for the free space, or until the background thread comes by.
+//!
+//! *Guarantees*: an inode is freed once, and only without links and references (N3). It stays an orphan until the
+//! operation that frees it (N1), so that the next mount continues an eviction that ended early.
+//!
+//! *Relies on*: the layer above has dropped the pages of an inode before the inode is pending.
+
+use super::orphan;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::inode::{Attr, is_fast_symlink};
+use crate::map;
+use crate::records;
+use crate::space;
+use crate::txn::Op;
+use crate::xattr;
+use quire_layout::inode::{Inode, flags};
+use quire_layout::{FileBlock, Ino};
+
+/// The disk space of an inode that must be freed, in sectors of 512 bytes. `None`: it has links or references, or is
+/// only being truncated.
+///
+/// # Errors
+/// Corrupt; I/O.
+pub(crate) fn sectors_to_free(engine: &Engine, ino: Ino) -> Result<Option<u64>> {
+    engine.run(|op| {
+        let inode = records::inode(op, ino)?;
+        Ok(is_evictable(op, ino, &inode).then(|| Attr::of(op.sb(), ino, &inode).sectors))
+    })
+}
+
+/// Frees the inodes that wait for eviction. Returns true if there were any. Takes no file lock.
+pub(crate) fn free_pending(engine: &Engine) -> bool {
+    // A frozen volume does this after the thaw. In a batch the transaction may have no room for it.
+    if engine.write_gate.check().is_err() || engine.journal.is_held_here() {
+        return false;
+    }
+    let mut pending = std::mem::take(&mut engine.tables().pending_evictions);
+    if pending.is_empty() {
+        return false;
+    }
+    // The last inode is the head of the orphan list, whose removal reads no other inode.
+    pending.reverse();
+    if free_together(engine, &pending).is_err() {
+        // One of the inodes, or the volume, is damaged. Each inode by itself tells.
+        pending.iter().for_each(|ino| free_or_warn(engine, *ino));
+    }
+    true
+}
+
+/// Frees an inode. An error leaves it an orphan for the next mount.
+pub(crate) fn free_or_warn(engine: &Engine, ino: Ino) {
+    match free_together(engine, &[ino]) {
+        Ok(()) | Err(Error::ReadOnly(_)) => {}
+        Err(error) => warn_not_freed(ino, &error),
+    }
+}
+
+pub(crate) fn warn_not_freed(ino: Ino, error: &Error) {
+    tracing::warn!(%ino, %error, "an unlinked inode could not be freed; the next mount will try again");
+}
+
+/// Frees inodes without links and references; others are skipped. After an error some are not freed.
+///
+/// # Errors
+/// Corrupt; I/O; read-only.
+pub(crate) fn free_together(engine: &Engine, inos: &[Ino]) -> Result<()> {
+    let (budget, mut left) = (engine.step_budget(), inos);
+    while !left.is_empty() {
+        let done = engine.run(|op| {
+            for (n, ino) in left.iter().enumerate() {
+                if op.touched() >= budget || evict_some(op, *ino, budget - op.touched())? {
+                    return Ok(n);
+                }
+            }
+            Ok(left.len())
+        })?;
+        left = &left[done..];
+    }
+    Ok(())
+}
+
+/// Ends a truncate that a crash interrupted: afterwards nothing is mapped behind the file's size.
+///
+/// # Errors
+/// Corrupt; I/O; read-only.
+pub(crate) fn finish_truncate(engine: &Engine, ino: Ino) -> Result<()> {
+    let (budget, mut done) = (engine.step_budget(), false);
+    while !done {
+        done = engine.run(|op| {
+            let mut inode = records::inode(op, ino)?;
+            if inode.links() == 0 {
+                return Ok(true);
+            }
+            let from = op.sb().block_size().blocks_for(inode.size());
+            if inode.is_file() && has_map(&inode) && !remove_blocks(op, ino, &mut inode, from, budget)? {
+                records::put_inode(op, ino, &mut inode)?;
+                return Ok(false);
+            }
+            orphan::remove(op, ino, &mut inode)?;
+            records::put_inode(op, ino, &mut inode)?;
+            Ok(true)
+        })?;
+    }
+    Ok(())
+}
+
+/// N3: the inode has no links and no references, and is not freed yet.
+fn is_evictable(op: &Op<'_>, ino: Ino, inode: &Inode) -> bool {
+    inode.links() == 0 && op.refs(ino) == 0 && orphan::is_orphan(op, ino)
+}
+
+/// True if `i_block` is a block map.
+fn has_map(inode: &Inode) -> bool {
+    if inode.has(flags::INLINE_DATA) {
+        return false;
+    }
+    inode.is_file() || inode.is_dir() || (inode.is_symlink() && !is_fast_symlink(inode))
+}
+
+/// Unmaps some of the blocks from `from` on; true if none is left.
+fn remove_blocks(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, from: u64, budget: usize) -> Result<bool> {
+    let Ok(from) = u32::try_from(from) else { return Ok(true) };
+    Ok(map::remove(op, ino, inode, FileBlock(from), FileBlock(u32::MAX), budget)?.next.is_none())
+}
+
+/// One operation of an eviction; true if more operations must follow.
+pub(super) fn evict_some(op: &mut Op<'_>, ino: Ino, budget: usize) -> Result<bool> {
+    let mut inode = records::inode(op, ino)?;
+    if !is_evictable(op, ino, &inode) {
+        return Ok(false);
+    }
+    if has_map(&inode) {
+        let whole = remove_blocks(op, ino, &mut inode, 0, budget)?;
+        // With size 0 a symbolic link would count as a fast one.
+        if !inode.is_symlink() {
+            inode.set_size(0);
+        }
+        if !whole {
+            records::put_inode(op, ino, &mut inode)?;
+            return Ok(true);
+        }
+    }
+    xattr::release(op, ino, &mut inode)?;
+    orphan::remove(op, ino, &mut inode)?;
+    space::free_inode(op, ino, inode.is_dir())?;
+    inode.set_size(0);
+    inode.set_dtime(deletion_time(op));
+    records::put_inode(op, ino, &mut inode)?;
+    op.deferred.freed_inodes.push(ino);
+    Ok(false)
+}
+
+/// The deletion time in seconds, but never a value that could be taken for an inode number of the orphan list.
+fn deletion_time(op: &Op<'_>) -> u32 {
+    let now = u32::try_from(op.now().secs).unwrap_or(u32::MAX);
+    now.max(op.sb().inodes_count().saturating_add(1))
+}

@@ -1,0 +1,34 @@
+//! What is decided by cost, apart from the mechanism that carries a decision out.
+//!
+//! *Guarantees*: every decision here is safe either way: a different one changes how long work takes, and nothing that
+//! docs/invariants.md promises. All tuning constants of this crate stand in this folder, each with its unit and reason.
+//!
+//! *Relies on* nothing but numbers: the functions take measurements and return decisions, and hold no locks. The
+//! exception is [`RoutePolicy`], which states what a route promises; the code that keeps the promise cites it.
+
+mod allocation;
+mod background;
+mod eviction;
+mod memory;
+mod new_data;
+mod route;
+mod steps;
+mod throttle;
+mod writeback;
+
+pub(crate) use allocation::{GROUPS_TO_EXAMINE, MIN_LONG_FILE_BLOCKS, MIN_RUN_AT_GOAL};
+pub(crate) use background::{MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE};
+pub(crate) use eviction::{MAX_DEFERRED_SECTORS, MAX_PENDING};
+pub(crate) use memory::CacheShares;
+pub use new_data::AutoThreshold;
+pub(crate) use new_data::log_limit;
+pub(crate) use route::RoutePolicy;
+pub(crate) use steps::{
+    DIR_BLOCKS_AT_ONCE, DIR_READAHEAD_BLOCKS, DIR_SIZE_TO_REMEMBER_SCANS, EXTENTS_PER_OPERATION, NAMES_PER_OPERATION,
+    ORPHAN_BLOCKS_PER_OPERATION, READ_BYTES_AT_ONCE, WRITE_BYTES_AT_ONCE, step_budget, trim_budget,
+};
+pub(crate) use throttle::{CommitRate, FlushWaitBackoff, MAX_DEVICE_TIME, PIECE_DEVICE_TIME};
+pub(crate) use writeback::{
+    BATCH_FILES, FILES_PER_OPERATION, JOURNALED_BLOCKS_PER_PIECE, KEEP_CLEAN_PAGES, PAGES_PER_WRITE,
+    RECORDS_PER_OPERATION, WritebackLimits,
+};

@@ -1,0 +1,72 @@
+//! Whether new data of a file is logged with the commit that a caller waits for, or written in place before it.
+//!
+//! In place it costs a write of its own and, where a commit does not flush before it is valid, a flush. In the log it
+//! costs its bytes a second time when a checkpoint writes it home, if it lives that long. The limit is the size at
+//! which both cost the same, by what this device was seen to take and by what became of earlier data.
+
+use crate::config::{CommitMode, Options, Route};
+use quire_device::Pace;
+use quire_journal::Rides;
+use quire_layout::BlockSize;
+use std::time::Duration;
+
+/// The most new data of one file that is logged, in bytes: two requests of 1 MiB, a transaction of a database that
+/// changes a thousand rows. With half of that, large transactions of SQLite's write-ahead log took 1.5 times as long
+/// where the log is overwritten soon.
+const MAX_LOGGED_BYTES: u64 = 2 << 20;
+
+/// Blocks that count as written home before any outcome is known, so that the first few outcomes do not decide alone.
+const ASSUMED_WRITTEN_HOME: u64 = 256;
+
+/// The limit of `data=auto`, and the measurements that it follows from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AutoThreshold {
+    /// New data of a file of at most this many bytes is logged with the commit; more goes in place first.
+    pub bytes: u64,
+    /// The time that a flush takes on this device.
+    pub flush: Duration,
+    /// The time that a small write takes on this device.
+    pub write: Duration,
+    /// Bytes that the device writes in a second.
+    pub bandwidth: u64,
+    /// Percentage of logged new blocks that a checkpoint had to write home; the others were overwritten or freed before.
+    pub home_percent: u64,
+}
+
+impl AutoThreshold {
+    pub(crate) fn new(options: &Options, bs: BlockSize, pace: &Pace, outcome: Rides) -> Self {
+        let (flush, write, bandwidth) = (pace.flush(), pace.write(), pace.bandwidth());
+        let saved = if options.commit_mode == CommitMode::Barrier { write } else { write + flush };
+        let home = outcome.home + ASSUMED_WRITTEN_HOME;
+        let break_even = pace.bytes_in(saved).saturating_mul(home + outcome.died) / home;
+        let bytes = options.auto_threshold.unwrap_or_else(|| break_even.clamp(bs.bytes64(), MAX_LOGGED_BYTES));
+        let home_percent = 100 * home / (home + outcome.died);
+        AutoThreshold { bytes, flush, write, bandwidth, home_percent }
+    }
+}
+
+/// True if the route logs small new data with the commit.
+fn logs_new_data(options: &Options) -> bool {
+    match options.route {
+        Route::Auto => true,
+        // Growth of an ordered file is journaled where that saves a flush.
+        Route::Adaptive => options.commit_mode != CommitMode::Barrier,
+        _ => false,
+    }
+}
+
+/// The new blocks of a file that may be logged with a commit; 0 where the route writes all of them in place.
+/// `transaction_limit`: blocks that a transaction may hold.
+pub(crate) fn log_limit(
+    options: &Options,
+    bs: BlockSize,
+    pace: &Pace,
+    outcome: Rides,
+    transaction_limit: usize,
+) -> usize {
+    if !logs_new_data(options) {
+        return 0;
+    }
+    let blocks = AutoThreshold::new(options, bs, pace, outcome).bytes / bs.bytes64();
+    usize::try_from(blocks).unwrap_or(usize::MAX).min(transaction_limit / 2)
+}

@@ -1,0 +1,31 @@
+//! How much one operation or one request does at once. Operations hold the metadata mutex, so long work goes in steps.
+
+/// Blocks of a directory that one operation examines. The smallest cache holds twice as many.
+pub(crate) const DIR_BLOCKS_AT_ONCE: u32 = 32;
+/// Blocks of a linear directory, or leaves of an htree, that a miss reads together.
+pub(crate) const DIR_READAHEAD_BLOCKS: u32 = 32;
+/// A linear directory remembers how far a search has come if it is larger than this share of the cache: a quarter.
+/// Block images have half of the cache, and one directory should not take more than half of that.
+pub(crate) const DIR_SIZE_TO_REMEMBER_SCANS: u64 = 4;
+/// Names that one operation of a listing collects.
+pub(crate) const NAMES_PER_OPERATION: usize = 128;
+/// Entries of a block map that one operation of a seek examines.
+pub(crate) const EXTENTS_PER_OPERATION: usize = 256;
+/// Blocks of the orphan file that one operation reads at mount. The file may be larger than the cache.
+pub(crate) const ORPHAN_BLOCKS_PER_OPERATION: usize = 64;
+/// Bytes that one call of the device reads; larger reads are split, to bound memory.
+pub(crate) const READ_BYTES_AT_ONCE: usize = 4 << 20;
+/// Bytes that one request writes under the file's lock; larger writes are split. FUSE sends no more at once.
+pub(crate) const WRITE_BYTES_AT_ONCE: usize = 1 << 20;
+
+/// Metadata blocks that a step of a long change touches at most. A quarter of a transaction's limit leaves room for
+/// other operations.
+pub(crate) fn step_budget(transaction_limit: usize) -> usize {
+    256.min(transaction_limit / 4).max(1)
+}
+
+/// Blocks that a step of FITRIM claims: at most 32,768 and a quarter of what is available, so that a writer beside it
+/// does not see a full disk; at least `min`, the shortest run that the caller wants.
+pub(crate) fn trim_budget(available: u64, min: u32) -> u64 {
+    (1 << 15).min(available / 4).max(u64::from(min).max(1))
+}

@@ -1,0 +1,67 @@
+//! How much background writeback leaves to commits.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Device time of one piece of a batch, by the device's measured pace. A commit, or a read, waits for a piece and not
+/// for the whole batch.
+pub(crate) const PIECE_DEVICE_TIME: Duration = Duration::from_millis(2);
+/// Device time of the pieces that are submitted at once while commits are frequent: when one piece completes, the next
+/// is there.
+pub(crate) const MAX_DEVICE_TIME: Duration = Duration::from_millis(4);
+
+/// Commits are frequent if callers waited for this many within [`FREQUENT_WINDOW`].
+const FREQUENT_COMMITS: usize = 4;
+/// See [`FREQUENT_COMMITS`].
+const FREQUENT_WINDOW: Duration = Duration::from_secs(1);
+
+/// Binary logarithm of the batches that go without a wait, at most, after waits that ended with a timeout.
+const MAX_BACKOFF_LOG2: u32 = 6;
+
+/// The last commits and flushes that callers waited for.
+#[derive(Default)]
+pub(crate) struct CommitRate {
+    /// By the monotonic clock, oldest first.
+    last: VecDeque<Duration>,
+}
+
+impl CommitRate {
+    /// A caller waits for a commit or a flush now.
+    pub(crate) fn note(&mut self, now: Duration) {
+        if self.last.len() == FREQUENT_COMMITS {
+            self.last.pop_front();
+        }
+        self.last.push_back(now);
+    }
+
+    /// True while callers make small changes durable again and again.
+    pub(crate) fn is_frequent(&self, now: Duration) -> bool {
+        let recent = |first: &Duration| now.saturating_sub(*first) < FREQUENT_WINDOW;
+        self.last.len() == FREQUENT_COMMITS && self.last.front().is_some_and(recent)
+    }
+}
+
+/// Whether a batch waits for a flush of others. After a wait that ended with a timeout the next batches do not wait,
+/// more of them each time, because commits may be frequent and yet further apart than the timeout.
+#[derive(Default)]
+pub(crate) struct FlushWaitBackoff {
+    timeouts: u32,
+    batches_to_skip: u32,
+}
+
+impl FlushWaitBackoff {
+    /// The timeout of the next batch, which could wait for `timeout`.
+    pub(crate) fn next(&mut self, timeout: Duration) -> Duration {
+        if timeout.is_zero() || self.batches_to_skip == 0 {
+            return timeout;
+        }
+        self.batches_to_skip -= 1;
+        Duration::ZERO
+    }
+
+    /// A batch waited.
+    pub(crate) fn waited(&mut self, timed_out: bool) {
+        self.timeouts = if timed_out { (self.timeouts + 1).min(MAX_BACKOFF_LOG2) } else { 0 };
+        self.batches_to_skip = (1 << self.timeouts) - 1;
+    }
+}

@@ -1,0 +1,69 @@
+//! Inode records in their table blocks.
+
+use super::group::group;
+use crate::error::{Error, Result};
+use crate::txn::Op;
+use quire_layout::inode::Inode;
+use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure};
+
+/// Blocks of an inode table that a miss reads together. Neighbours are often used together.
+const READAHEAD_BLOCKS: u64 = 8;
+
+/// A copy of an inode's record, checked. The inode may be free: see its mode and links.
+///
+/// # Errors
+/// Miss; corrupt.
+pub(crate) fn inode(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
+    let (b, at) = place(op, ino)?;
+    let size = op.sb().inode_size();
+    let Some(image) = op.block_in_memory(b) else {
+        let end = (b.0 / READAHEAD_BLOCKS + 1) * READAHEAD_BLOCKS;
+        let last = op.sb().blocks_count();
+        return Err(Error::Miss((b.0..end.min(last)).map(BlockNo).collect()));
+    };
+    Inode::decode(ino, &image[at..at + size], op.context.inode_seed).map_err(|c| c.at(b).into())
+}
+
+/// Writes an inode's record with its checksum.
+///
+/// # Errors
+/// Miss; read-only or aborted.
+pub(crate) fn put_inode(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
+    let (b, at) = place(op, ino)?;
+    let size = op.sb().inode_size();
+    let seed = op.context.inode_seed;
+    let record = &mut op.block_mut(b)?[at..at + size];
+    let only_times = inode.same_but_for_times(record);
+    record.copy_from_slice(inode.sealed(ino, seed));
+    // A directory's times change with its entries.
+    note_change(op, ino, !only_times || inode.is_dir());
+    Ok(())
+}
+
+/// An fsync of this inode waits for the transaction of this operation; with `data`, an fdatasync does, too.
+pub(crate) fn note_change(op: &mut Op<'_>, ino: Ino, data: bool) {
+    op.deferred.changed.push((ino, data));
+}
+
+/// Block and byte offset of an inode's record. The group's descriptor must be in memory.
+fn place(op: &mut Op<'_>, ino: Ino) -> Result<(BlockNo, usize)> {
+    let sb = op.sb();
+    if ino.0 == 0 || ino.0 > sb.inodes_count() {
+        return Err(Corrupt::new(Structure::Inode, "number out of range").of(ino.0).into());
+    }
+    let (g, index) = ((ino.0 - 1) / sb.inodes_per_group(), (ino.0 - 1) % sb.inodes_per_group());
+    let offset = u64::from(index) * u64::try_from(sb.inode_size()).expect("small");
+    let table = inode_table(op, GroupNo(g))?;
+    let at = usize::try_from(offset % sb.block_size().bytes64()).expect("within a block");
+    Ok((table.plus(offset / sb.block_size().bytes64()), at))
+}
+
+/// The first block of a group's inode table. It does not change while the volume is mounted.
+fn inode_table(op: &mut Op<'_>, g: GroupNo) -> Result<BlockNo> {
+    if let Some(table) = op.tables().inode_tables.get(&g) {
+        return Ok(*table);
+    }
+    let table = group(op, g)?.inode_table();
+    op.tables_mut().inode_tables.insert(g, table);
+    Ok(table)
+}

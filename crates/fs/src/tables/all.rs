@@ -1,0 +1,90 @@
+//! Everything that the metadata mutex guards besides block images, and the changes that one operation collects.
+//!
+//! *Guarantees*: an operation changes nothing here except hints. It collects its changes in [`Deferred`], and
+//! [`Tables::apply`] applies them when the operation succeeds.
+
+use super::changes::Changes;
+use super::dir_scans::DirScans;
+use super::orphans::{OrphanPlace, OrphanTable};
+use super::ruled_names::RuledNames;
+use super::shared_xattrs::SharedXattrBlocks;
+use super::space::{SpaceDelta, SpaceTable};
+use crate::config::JournalingMode;
+use quire_layout::number_map::NumberMap;
+use quire_layout::{BlockNo, GroupNo, Ino, Tid};
+use std::collections::HashSet;
+
+/// In-memory state of a volume. The metadata mutex guards it.
+#[derive(Default)]
+pub(crate) struct Tables {
+    /// References on inodes: lookups and open files. An inode without links lives until it has none.
+    pub refs: NumberMap<Ino, u64>,
+    /// Free space, claims and reservations.
+    pub space: SpaceTable,
+    /// Inodes that are unlinked but in use, or being truncated.
+    pub orphans: OrphanTable,
+    /// Inodes without links and references, which wait to be freed together.
+    pub pending_evictions: Vec<Ino>,
+    /// Inodes made since the mount; operations that failed count, too.
+    pub made: u32,
+    /// Orphans that never had a name and may get one (`O_TMPFILE`).
+    pub unnamed: HashSet<Ino>,
+    /// Attribute blocks that further inodes may share. Hints.
+    pub xattr_blocks: SharedXattrBlocks,
+    /// The transactions that fsync waits for.
+    pub changes: Changes,
+    /// Inodes to whose names a rule of `data=adaptive` applies.
+    pub ruled_names: RuledNames,
+    /// First blocks of the groups' inode tables, as far as operations have read them.
+    pub inode_tables: NumberMap<GroupNo, BlockNo>,
+    /// How far interrupted searches of large directories have come. Hints.
+    pub scans: DirScans,
+}
+
+/// The changes of one operation besides block images.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    /// Blocks and inodes taken, freed, claimed and reserved.
+    pub space: SpaceDelta,
+    /// References to add to inodes.
+    pub refs: Vec<Ino>,
+    /// The new place of each orphan's record; `None`: it has none any more.
+    pub orphans: Vec<(Ino, Option<OrphanPlace>)>,
+    /// An orphan that was made without a name.
+    pub unnamed: Option<Ino>,
+    /// Names added to long directories, or removed.
+    pub long_dirs: Vec<(Ino, Vec<u8>)>,
+    /// Attribute blocks written or read, with the key of their content.
+    pub xattr_blocks: Vec<(u32, BlockNo)>,
+    /// Inodes changed, and whether more than their times changed.
+    pub changed: Vec<(Ino, bool)>,
+    /// Inodes freed: no fsync waits for them any more.
+    pub freed_inodes: Vec<Ino>,
+    /// Inodes reached by a name, and the mode that a rule gives to the name.
+    pub named: Vec<(Ino, Option<JournalingMode>)>,
+}
+
+impl Tables {
+    /// Applies the changes of an operation that joined transaction `tid`.
+    pub(crate) fn apply(&mut self, d: Deferred, tid: Tid) {
+        self.space.apply(d.space, tid);
+        for (ino, _) in d.orphans.iter().filter(|(_, place)| place.is_none()) {
+            self.unnamed.remove(ino);
+        }
+        self.unnamed.extend(d.unnamed);
+        self.orphans.apply(d.orphans);
+        d.long_dirs.iter().for_each(|(ino, _)| self.scans.has_other_names(*ino));
+        self.xattr_blocks.apply(d.xattr_blocks);
+        for (ino, data) in d.changed {
+            self.changes.note(ino, data, tid);
+        }
+        d.freed_inodes.into_iter().for_each(|ino| self.changes.forget(ino));
+        for ino in d.refs {
+            *self.refs.entry(ino).or_default() += 1;
+        }
+        for (ino, rule) in d.named {
+            let refs = &self.refs;
+            self.ruled_names.note(ino, rule, |ino| refs.contains_key(&ino));
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! In-memory tables that the metadata mutex guards: plain data, without block images and without I/O.
+
+mod all;
+mod changes;
+mod dir_scans;
+mod orphans;
+mod ruled_names;
+mod shared_xattrs;
+mod space;
+mod zones;
+
+pub(crate) use all::{Deferred, Tables};
+pub(crate) use dir_scans::{DirScans, make_way};
+pub(crate) use orphans::{OrphanFile, OrphanPlace};
+pub(crate) use space::{Busy, GroupHint, SpaceTable};
+pub(crate) use space::{Pool, Run};
+pub(crate) use zones::Zones;

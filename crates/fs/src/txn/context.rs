@@ -1,0 +1,47 @@
+//! What stays as it is from mount to unmount, and every operation may look at.
+
+use crate::config::Options;
+use crate::policy::RoutePolicy;
+use quire_layout::features::ro_compat;
+use quire_layout::group_desc::DescChecksum;
+use quire_layout::superblock::{self, Superblock};
+use quire_layout::{BlockNo, BlockSize};
+
+/// The fixed properties of a mounted file system.
+pub(crate) struct Context {
+    /// The superblock at mount: geometry and features. `records::superblock` gives its current counts.
+    pub sb: Superblock,
+    pub desc_sums: DescChecksum,
+    /// Seed of inode and block checksums, with `metadata_csum`.
+    pub inode_seed: Option<u32>,
+    pub options: Options,
+    pub route: RoutePolicy,
+}
+
+impl Context {
+    /// `has_log`: the journal writes a log.
+    pub(crate) fn new(sb: Superblock, options: Options, has_log: bool) -> Self {
+        Context {
+            desc_sums: DescChecksum::of(&sb),
+            inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),
+            route: RoutePolicy::new(&options, has_log, sb.block_size()),
+            options,
+            sb,
+        }
+    }
+
+    pub(crate) fn block_size(&self) -> BlockSize {
+        self.sb.block_size()
+    }
+
+    /// Block of the primary superblock, and its byte offset there.
+    pub(crate) fn superblock_at(&self) -> (BlockNo, usize) {
+        let at = superblock::OFFSET % self.sb.block_size().bytes64();
+        (self.sb.own_block(), usize::try_from(at).expect("within a block"))
+    }
+
+    /// True if group descriptors have checksums, and with them flags for structures that were never initialised.
+    pub(crate) fn has_lazy_groups(&self) -> bool {
+        self.sb.features().metadata_csum() || self.sb.features().has_ro_compat(ro_compat::GDT_CSUM)
+    }
+}

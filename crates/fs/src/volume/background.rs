@@ -1,0 +1,137 @@
+//! Work that no caller waits for, as steps: writeback of old data, commits at their interval, checkpoints, discards.
+//!
+//! A step does a piece of each and returns what comes next. A thread calls it ([`Maintenance::spawn_background`]), or a
+//! simulator that owns the clock.
+
+use super::handle::Volume;
+use super::maintenance::Maintenance;
+use super::ticks::commit_due;
+use super::trim::discard_step;
+use crate::data::{Which, should_write_back, write_back_oldest};
+use crate::error::Result;
+use crate::names::evict;
+use crate::policy::{MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE};
+use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait_timeout};
+use std::time::Duration;
+
+/// What a step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Something; there may be more.
+    Did,
+    /// Nothing: there is nothing to do for this long, unless something changes.
+    Idle(Duration),
+}
+
+impl Maintenance<'_> {
+    /// One piece of background work: writes back the oldest data if it is as old as the commit interval or there is
+    /// much, commits what has been open for that long, checkpoints if the log needs it, or discards what was freed.
+    /// Inodes that wait for eviction are freed in any case. On a frozen volume it does nothing.
+    ///
+    /// # Errors
+    /// A commit or checkpoint failed. Errors of writeback stay with their files.
+    pub fn step(&self) -> Result<Step> {
+        self.step_with(Duration::ZERO)
+    }
+
+    /// As [`Maintenance::step`], for a caller that may block: while commits are frequent, a batch of writeback may wait up
+    /// to `flush_wait` for the flush of one to begin.
+    ///
+    /// # Errors
+    /// As [`Maintenance::step`].
+    pub fn step_with(&self, flush_wait: Duration) -> Result<Step> {
+        let v = self.volume;
+        let (engine, d) = (&*v.inner.engine, &v.inner.data);
+        let interval = engine.context.options.commit_interval;
+        let Ok(_pass) = v.inner.try_enter() else { return Ok(Step::Idle(interval)) };
+        if engine.write_gate.check().is_err() {
+            return Ok(Step::Idle(interval));
+        }
+        // First, so that a commit of this step includes it.
+        let freed = evict::free_pending(engine);
+        let now = engine.clock.monotonic();
+        let much = should_write_back(d) && write_back_oldest(d, Which::ANY, flush_wait);
+        // Making room takes large files first and may go on without end. Old data does not wait for that.
+        let is_old = |since| write_back_oldest(d, Which::older_than(since), flush_wait);
+        let wrote = now.checked_sub(interval).is_some_and(is_old) || much;
+        // Also while there is something to write back: writers may keep it so.
+        if commit_due(engine, &v.inner.ticks, now)? || engine.journal.checkpoint_step()? || wrote {
+            return Ok(Step::Did);
+        }
+        if freed || discard_step(engine) {
+            return Ok(Step::Did);
+        }
+        let due = [d.files.oldest_since(), lock(&v.inner.ticks).open_since()];
+        let next = due.into_iter().flatten().min().map_or(interval, |since| (since + interval).saturating_sub(now));
+        Ok(Step::Idle(next.min(interval)))
+    }
+
+    /// Starts a thread that does the background work until the returned guard is dropped.
+    #[must_use]
+    pub fn spawn_background(&self) -> Background {
+        let stop = Arc::new(Stop::default());
+        let (volume, theirs): (Volume, _) = (self.volume.clone(), stop.clone());
+        Background { stop, thread: Some(thread::spawn(move || volume.maintenance().work_until(&theirs))) }
+    }
+
+    /// Calls [`Maintenance::step_with`] until `stop` is set, on a thread that has nothing else to do.
+    pub fn work_until(&self, stop: &Arc<Stop>) {
+        let (engine, woken) = (&self.volume.inner.engine, Arc::downgrade(stop));
+        // Without the lock of `stop`: a caller that has work does not wait. At worst the pause passes.
+        engine.journal.on_work(move || {
+            if let Some(stop) = woken.upgrade() {
+                stop.woken.notify_all();
+            }
+        });
+        loop {
+            let idle = match self.step_with(MAX_FLUSH_WAIT) {
+                Ok(Step::Did) => Duration::ZERO,
+                // A file that is due may be locked. The step looks for it again a little later.
+                Ok(Step::Idle(d)) => d.max(MIN_IDLE_PAUSE),
+                Err(e) => {
+                    engine.note_error(&e);
+                    engine.context.options.commit_interval
+                }
+            };
+            let stopped = lock(&stop.stopped);
+            let stopped = if *stopped || idle.is_zero() {
+                stopped
+            } else {
+                wait_timeout(&stop.woken, stopped, idle.min(MAX_IDLE_PAUSE))
+            };
+            if *stopped {
+                return;
+            }
+        }
+    }
+}
+
+/// Ends the background work of [`Maintenance::work_until`].
+#[derive(Default)]
+pub struct Stop {
+    stopped: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Stop {
+    /// The work ends after the step that is under way.
+    pub fn stop(&self) {
+        *lock(&self.stopped) = true;
+        self.woken.notify_all();
+    }
+}
+
+/// The thread of [`Maintenance::spawn_background`]. It ends when this is dropped.
+pub struct Background {
+    stop: Arc<Stop>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(t) = self.thread.take() {
+            t.join().ok();
+        }
+    }
+}

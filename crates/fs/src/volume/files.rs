@@ -1,0 +1,98 @@
+//! The calls on file data.
+
+use super::handle::Volume;
+use crate::data::{self, Falloc, FileExtent, FilePlace, Seek, WriteFlags};
+use crate::error::Result;
+use crate::names::evict;
+use quire_layout::Ino;
+
+impl Volume {
+    /// Reads from a file at `offset`. It returns less than the buffer holds only at the end of the file.
+    ///
+    /// # Errors
+    /// Not a regular file; corrupt block map; I/O.
+    pub fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        data::read(&self.inner.data, ino, offset, buf)
+    }
+
+    /// Writes to a file; returns the bytes written, which are all unless an error came after some.
+    ///
+    /// # Errors
+    /// Not a regular file; too large; no space; not permitted (immutable, append-only); read-only; corrupt; I/O.
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+        let _pass = self.inner.enter()?;
+        data::write(&self.inner.data, self.pool, ino, offset, data, flags)
+    }
+
+    /// Makes a file's data and metadata durable; with `datasync`, only the metadata that is needed to read the data. A
+    /// directory's entries count as its metadata.
+    ///
+    /// # Errors
+    /// Something could not be written, now or earlier.
+    pub fn fsync(&self, ino: Ino, datasync: bool) -> Result<()> {
+        match self.inner.enter_unless_frozen()? {
+            Some(_pass) => {
+                evict::free_pending(&self.inner.engine);
+                data::fsync(&self.inner.data, ino, datasync)
+            }
+            None => data::check_file_error(&self.inner.data, ino),
+        }
+    }
+
+    /// Makes everything durable that was written and done so far.
+    ///
+    /// # Errors
+    /// Something could not be written, now or earlier.
+    pub fn sync(&self) -> Result<()> {
+        match self.inner.enter_unless_frozen()? {
+            Some(_pass) => {
+                evict::free_pending(&self.inner.engine);
+                data::sync(&self.inner.data)
+            }
+            None => data::check_any_error(&self.inner.data),
+        }
+    }
+
+    /// Sets the size of a file. What it grows over reads as zeros; what it loses is freed.
+    ///
+    /// # Errors
+    /// Too large; not permitted (immutable, append-only); not a regular file; read-only; corrupt; I/O.
+    pub fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
+        let _pass = self.inner.enter()?;
+        data::truncate(&self.inner.data, ino, size)
+    }
+
+    /// Allocates, zeroes, punches, collapses or inserts a range of a file.
+    ///
+    /// # Errors
+    /// Invalid range; not supported; no space; too large; not permitted; not a regular file; read-only; corrupt; I/O.
+    pub fn fallocate(&self, ino: Ino, how: Falloc, offset: u64, len: u64) -> Result<()> {
+        let _pass = self.inner.enter()?;
+        data::fallocate(&self.inner.data, self.pool, ino, how, offset, len)
+    }
+
+    /// Copies a range from one file to another, or within one. Returns the bytes copied, fewer at the end of the source.
+    ///
+    /// # Errors
+    /// As [`Volume::read`] and [`Volume::write`]; invalid: the ranges overlap.
+    pub fn copy_range(&self, from: FilePlace, to: FilePlace, len: u64) -> Result<u64> {
+        let _pass = self.inner.enter()?;
+        data::copy_range(&self.inner.data, self.pool, from, to, len)
+    }
+
+    /// The first byte from `offset` on that is data, or that is a hole. The end of the file counts as a hole.
+    ///
+    /// # Errors
+    /// No such range: `offset` is at or behind the end of the file, or no data follows. Corrupt; I/O.
+    pub fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        data::seek(&self.inner.data, ino, offset, what)
+    }
+
+    /// Extents of a file between `offset` and `offset + len`, at most `limit`, with data that has no blocks yet.
+    ///
+    /// # Errors
+    /// Not a regular file; corrupt; I/O.
+    pub fn extents(&self, ino: Ino, offset: u64, len: u64, limit: usize) -> Result<Vec<FileExtent>> {
+        data::extents(&self.inner.data, ino, offset, len, limit)
+    }
+}

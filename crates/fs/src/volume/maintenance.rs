@@ -1,0 +1,148 @@
+//! The calls of whoever runs the volume: freeze, thaw, unmount, commits and checkpoints.
+
+use super::clean::{mark_clean, mark_used};
+use super::handle::{Inner, Volume};
+use super::lifecycle::{Event, Phase, Quiescent};
+use super::lifetime;
+use super::trim;
+use crate::data;
+use crate::error::{Error, Result};
+use crate::names::evict;
+use quire_journal::JournalStats;
+
+/// The upkeep of a volume.
+#[derive(Clone, Copy)]
+pub struct Maintenance<'v> {
+    pub(super) volume: &'v Volume,
+}
+
+impl Volume {
+    /// Freeze, thaw, commits, checkpoints and background work.
+    #[must_use]
+    pub fn maintenance(&self) -> Maintenance<'_> {
+        Maintenance { volume: self }
+    }
+
+    /// Unmounts. Calls that are under way end first, later ones are refused as read-only, and callers that wait for a
+    /// thaw are refused, too. Afterwards the image is clean. A second call waits for the first and does nothing.
+    ///
+    /// # Errors
+    /// Something could not be made durable; the image then needs recovery, as after a crash.
+    pub fn close(&self) -> Result<()> {
+        let inner = &*self.inner;
+        let Some(before) = inner.lifecycle.begin(Event::Close)? else { return Ok(()) };
+        let quiescent = inner.lifecycle.drain();
+        let done = close(inner, before, &quiescent);
+        inner.engine.write_gate.unmount();
+        inner.lifecycle.end(done.is_ok());
+        done
+    }
+}
+
+fn close(inner: &Inner, before: Phase, quiescent: &Quiescent) -> Result<()> {
+    let (engine, d) = (&inner.engine, &inner.data);
+    if engine.write_gate.check().is_err() {
+        return engine.journal.failure().map_or(Ok(()), |e| Err(e.into()));
+    }
+    if before == Phase::Frozen {
+        if engine.tables().orphans.all().is_empty() {
+            return Ok(()); // It is clean, and nothing has changed since.
+        }
+        mark_used(engine, quiescent)?;
+    }
+    lifetime::free_all(engine, d);
+    // Lost data of a file is reported, and does not keep the image from being clean.
+    let synced = data::sync(d);
+    mark_clean(engine, inner.was_valid, quiescent)?;
+    synced
+}
+
+impl Maintenance<'_> {
+    /// Brings the image into a clean, consistent state and keeps it there: calls that would change it wait for
+    /// [`Maintenance::thaw`]. Calls that are under way end first.
+    ///
+    /// # Errors
+    /// As [`Volume::close`]; busy if the volume is frozen or being frozen; read-only.
+    pub fn freeze(&self) -> Result<()> {
+        let inner = &*self.volume.inner;
+        inner.engine.write_gate.check()?;
+        // Most is written while calls are still admitted, so that they wait a short time.
+        if let Ok(_pass) = self.volume.inner.try_enter() {
+            evict::free_pending(&inner.engine);
+            data::write_back_all(&inner.data);
+        }
+        inner.lifecycle.begin(Event::Freeze)?;
+        let quiescent = inner.lifecycle.drain();
+        let done = freeze(inner, &quiescent);
+        inner.lifecycle.end(done.is_ok());
+        done
+    }
+
+    /// Ends a freeze.
+    ///
+    /// # Errors
+    /// Invalid: the volume is not frozen. Read-only: unmounted. I/O: the volume stays frozen.
+    pub fn thaw(&self) -> Result<()> {
+        let v = self.volume;
+        v.inner.lifecycle.begin(Event::Thaw)?;
+        let quiescent = v.inner.lifecycle.drain();
+        let done = mark_used(&v.inner.engine, &quiescent);
+        v.inner.lifecycle.end(done.is_ok());
+        done?;
+        if let Ok(_pass) = v.inner.try_enter() {
+            lifetime::free_unused(&v.inner.engine, &v.inner.data);
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable that operations have changed so far. Data in pages stays there.
+    ///
+    /// # Errors
+    /// The commit failed; the journal is then aborted.
+    pub fn commit(&self) -> Result<()> {
+        match self.volume.inner.enter_unless_frozen()? {
+            Some(_pass) => Ok(self.volume.inner.engine.journal.commit_all()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes everything home that is durable only in the log, so that recovery after a crash is short.
+    ///
+    /// # Errors
+    /// I/O; the journal is then aborted.
+    pub fn checkpoint(&self) -> Result<()> {
+        match self.volume.inner.enter_unless_frozen()? {
+            Some(_pass) => Ok(self.volume.inner.engine.journal.checkpoint_now()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Discards free space between byte `start` and `start + len`, in runs of at least `min` bytes. Returns the bytes
+    /// discarded.
+    ///
+    /// # Errors
+    /// Invalid range; not supported by the device; read-only; corrupt bitmaps; I/O.
+    pub fn trim(&self, start: u64, len: u64, min: u64) -> Result<u64> {
+        let _pass = self.volume.inner.enter()?;
+        trim::trim(&self.volume.inner.engine, start, len, min)
+    }
+
+    /// The journal's statistics since the mount.
+    #[must_use]
+    pub fn journal_stats(&self) -> JournalStats {
+        self.volume.inner.engine.journal.stats()
+    }
+}
+
+fn freeze(inner: &Inner, quiescent: &Quiescent) -> Result<()> {
+    let engine = &inner.engine;
+    evict::free_pending(engine);
+    data::write_back_all(&inner.data);
+    engine.write_gate.check()?;
+    let done = mark_clean(engine, inner.was_valid, quiescent);
+    if done.is_err() && engine.write_gate.check().is_ok() {
+        // The image may be marked clean already.
+        mark_used(engine, quiescent).inspect_err(|e: &Error| engine.note_error(e)).ok();
+    }
+    done
+}

@@ -1,0 +1,39 @@
+//! The mounted file system: opened, used, frozen, closed.
+//!
+//! [`Volume`] is a thin API. A call that may change something asks [`lifecycle`] for admission, runs operations of the
+//! layers below, and makes durable what asks for it.
+
+mod assemble;
+mod attrs;
+mod background;
+mod clean;
+mod devices;
+mod files;
+mod handle;
+mod inspect;
+pub(crate) mod lifecycle;
+mod lifetime;
+mod limits;
+mod maintenance;
+mod names;
+mod open;
+pub mod recovery;
+mod statfs;
+mod superblock;
+#[cfg(test)]
+mod tests;
+mod ticks;
+mod trim;
+mod xattrs;
+
+pub use attrs::InodeFlags;
+pub use background::{Background, Step, Stop};
+pub use devices::Devices;
+pub use handle::{Admitted, Status, Volume, VolumeBatch};
+pub use inspect::Inspect;
+pub use lifecycle::Phase;
+pub use limits::Limits;
+pub use maintenance::Maintenance;
+pub use open::{first_superblock, peek};
+pub use statfs::StatFs;
+pub use xattrs::Xattrs;

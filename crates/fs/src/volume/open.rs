@@ -1,0 +1,247 @@
+//! From a device to a mounted volume.
+//!
+//! *Guarantees*: nothing is written before the image is known to be supported, whole, and of blocks no smaller than the
+//! device's physical sector; the journal is replayed before anything else is used; `needs_recovery` is durable before
+//! the first transaction (O1).
+//!
+//! ```text
+//! superblock ─> features, size ─> journal's map ─> recovery ─> superblock again ─> log, descriptors ─> marked in use, flush ─> orphans
+//! ```
+
+use super::assemble;
+use super::clean::superblock_written;
+use super::devices::Devices;
+use super::handle::{Inner, Volume};
+use super::lifecycle::Lifecycle;
+use super::recovery::{self, OnDamage};
+use super::superblock::{check_device, mark_in_use, read_superblock, write_superblock};
+use crate::config::{Choices, LogKind, Options};
+use crate::data::Data;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::names;
+use crate::records;
+use crate::tables::Pool;
+use quire_device::sync::{Arc, Mutex};
+use quire_device::{BlockDevice, Clock, FlushGate, Pace, Paced, Region};
+use quire_journal::Log;
+use quire_journal::recover::Progress;
+use quire_layout::features::{Access, incompat};
+use quire_layout::superblock::{self, Superblock, state};
+use quire_layout::{Corrupt, Structure, Unsupported};
+
+impl Volume {
+    /// Mounts the file system on a device, or on two: replays its journal, marks it in use, and ends what orphans need. A
+    /// read-only mount begins in the same way if the journal must be replayed and the device can be written.
+    ///
+    /// # Errors
+    /// Corrupt or unsupported structures, a truncated image, a journal that needs recovery on a device that cannot be
+    /// written, I/O.
+    pub fn open(devices: Devices, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
+        Self::open_with(devices, clock, options, &mut |_| {})
+    }
+
+    /// As [`Volume::open`]; `progress` is called while recovery goes on.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_with(
+        devices: Devices,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
+        if options.read_only && !options.no_load && !devices.fs.info().read_only {
+            let sb = first_superblock(&devices, &clock)?;
+            if sb.features().has_incompat(incompat::RECOVER) && only_read(&sb)?.is_none() {
+                // As the kernel does, this ends what a crash has left, orphans and counts included, before the mount.
+                let writing = Options { read_only: false, ..options.clone() };
+                let opening = Opening { devices: &devices, clock: &clock, options: &writing, count_mount: false };
+                opening.open(progress)?.close()?;
+            }
+        }
+        Opening { devices: &devices, clock: &clock, options: &options, count_mount: true }.open(progress)
+    }
+}
+
+/// A volume that is only read, without its journal: for recovery, `info` and `dump`.
+///
+/// # Errors
+/// Corrupt or unsupported superblock, a truncated image, I/O.
+pub fn peek(fs: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>) -> Result<Volume> {
+    let sb = read_superblock(&*fs)?;
+    check_device(&sb, &*fs)?;
+    Ok(assembled(assemble::read_only_engine(fs, clock, sb), Arc::default(), false))
+}
+
+fn assembled(engine: Engine, pace: Arc<Pace>, was_valid: bool) -> Volume {
+    let engine = Arc::new(engine);
+    let inner = Inner {
+        data: Data::new(engine.clone(), pace),
+        engine,
+        lifecycle: Lifecycle::new(),
+        was_valid,
+        ticks: Mutex::default(),
+    };
+    Volume { inner: Arc::new(inner), pool: Pool::User }
+}
+
+/// One mount on its way.
+struct Opening<'o> {
+    devices: &'o Devices,
+    clock: &'o Arc<dyn Clock>,
+    options: &'o Options,
+    /// Note the mount in the superblock, if it writes.
+    count_mount: bool,
+}
+
+impl Opening<'_> {
+    fn open(&self, progress: &mut dyn FnMut(Progress)) -> Result<Volume> {
+        let (devices, clock, options) = (self.devices, self.clock, self.options);
+        check_choices(options.choices())?;
+        let pace = Arc::new(Pace::default());
+        let gate = Arc::new(FlushGate::new(Arc::new(Paced::new(devices.fs.clone(), clock.clone(), pace.clone()))));
+        let mut sb = first_superblock(devices, clock)?;
+        check_device(&sb, &*devices.fs)?;
+        let mut read_only = self.why_read_only(&sb)?;
+        let mut log = None;
+        if !options.no_load {
+            let clean = recovery::recover(devices, clock, &sb, OnDamage::Refuse, progress)?;
+            sb = superblock_again(&sb, devices)?;
+            read_only = read_only.or(only_read(&sb)?);
+            let clean = clean.filter(|_| read_only.is_none());
+            log = clean.map(|c| recovery::open_log(c, &gate, &sb)).transpose()?;
+            if read_only.is_none() {
+                self.put_in_nvram(log.as_mut(), &sb)?;
+            }
+        }
+        let was_valid = sb.state() & state::VALID != 0;
+        let writable = read_only.is_none();
+        if writable {
+            let kind = log.as_ref().and_then(|_| options.choices().log().ok());
+            mark_in_use(&mut sb, kind.unwrap_or(LogKind::None));
+        }
+        let mut marked = sb.clone();
+        let engine = assemble::engine(gate.clone(), sb, clock.clone(), options.clone(), log, read_only);
+        assemble::load_space(&engine)?;
+        if writable {
+            // What a mount needs has been read before this first write.
+            write_superblock(&gate, &mut marked)?;
+            superblock_written(&engine);
+            if self.count_mount {
+                note_mount(&engine)?;
+            }
+            end_orphans(&engine)?;
+        }
+        Ok(assembled(engine, pace, was_valid))
+    }
+
+    /// Why this mount does not write, if there is a reason.
+    fn why_read_only(&self, sb: &Superblock) -> Result<Option<String>> {
+        let by_feature = only_read(sb)?;
+        Ok(if self.options.read_only {
+            Some("mounted read-only".into())
+        } else if self.options.no_load {
+            Some("noload: a file system must not be changed without its journal".into())
+        } else if self.devices.fs.info().read_only {
+            Some("its source is write-protected".into())
+        } else {
+            by_feature
+        })
+    }
+
+    fn put_in_nvram(&self, log: Option<&mut Log>, sb: &Superblock) -> Result<()> {
+        let choices = self.options.choices();
+        if choices.log() != Ok(LogKind::Nvram) {
+            return Ok(());
+        }
+        let log = log.ok_or_else(|| Unsupported::new("a journal in NVRAM for a file system without has_journal"))?;
+        recovery::put_in_nvram(log, self.devices, sb, choices)
+    }
+}
+
+/// Notes in the superblock when and where it was mounted.
+fn note_mount(engine: &Engine) -> Result<()> {
+    engine.run(|op| {
+        let now = u64::try_from(op.now().secs).unwrap_or(0);
+        let sb = records::superblock_mut(op)?;
+        sb.set_mount_time(now);
+        sb.set_write_time(now);
+        sb.set_mount_count(sb.mount_count().wrapping_add(1));
+        let place = &engine.context.options.mounted_on;
+        if !place.is_empty() {
+            sb.set_last_mounted(place.as_bytes());
+        }
+        Ok(())
+    })
+}
+
+/// Frees the inodes that the last mount left unlinked, and ends its truncates.
+fn end_orphans(engine: &Engine) -> Result<()> {
+    match names::process_orphans(engine) {
+        Ok(done) if done.deleted + done.truncated > 0 => {
+            tracing::info!(done.deleted, done.truncated, "freed the orphans of the last mount");
+        }
+        Ok(_) => {}
+        // A mount that cannot use the list must not add to it.
+        Err(e @ Error::Corrupt(_)) => {
+            engine.note_error(&e);
+            engine.write_gate.turn_read_only("the record of orphans is corrupt");
+        }
+        Err(e) => return Err(e),
+    }
+    Ok(())
+}
+
+/// The primary superblock as a mount first sees it. If it is torn beyond what its flags explain, the journal's copy is
+/// used: the replay will bring it home.
+///
+/// # Errors
+/// Corrupt: neither can be used. I/O.
+pub fn first_superblock(devices: &Devices, clock: &Arc<dyn Clock>) -> Result<Superblock> {
+    let torn = match read_superblock(&*devices.fs) {
+        Err(Error::Corrupt(c)) => c,
+        other => return other,
+    };
+    let raw = devices.fs.read(superblock::OFFSET, superblock::SIZE, Region::Superblock)?;
+    let Ok(guess) = Superblock::decode_unverified(&raw) else { return Err(torn.into()) };
+    let from_log = || -> Result<Option<Superblock>> {
+        let Some(found) = recovery::find_journal(devices, clock, &guess)? else { return Ok(None) };
+        let plan = recovery::scan(&found.log, &guess, &mut |_| {})?;
+        Ok(found.log.superblock_image(&plan)?)
+    };
+    match from_log() {
+        Ok(Some(sb)) => {
+            tracing::warn!("the superblock was torn; the copy in the journal is used");
+            Ok(sb)
+        }
+        _ => Err(torn.into()),
+    }
+}
+
+/// The superblock after recovery, which may have replaced it. It must belong to the same file system.
+fn superblock_again(before: &Superblock, devices: &Devices) -> Result<Superblock> {
+    let sb = read_superblock(&*devices.fs)?;
+    let same = |sb: &Superblock| (sb.block_size(), sb.inode_size(), sb.journal_ino(), sb.first_data_block());
+    if same(&sb) != same(before) {
+        return Err(Corrupt::new(Structure::Superblock, "the journal held another file system's").into());
+    }
+    check_device(&sb, &*devices.fs)?;
+    Ok(sb)
+}
+
+/// Why the image's features allow no writes, if they do not.
+fn only_read(sb: &Superblock) -> Result<Option<String>> {
+    Ok(match sb.features().access()? {
+        Access::ReadOnly(names) => {
+            let plural = if names.len() == 1 { "" } else { "s" };
+            Some(format!("Quire only reads the image's feature{plural} {}", names.join(", ")))
+        }
+        Access::ReadWrite => None,
+    })
+}
+
+/// Refuses choices that do not go together.
+fn check_choices(choices: Choices) -> Result<()> {
+    choices.log().map(drop).map_err(|illegal| Unsupported::new(illegal.to_string()).into())
+}

@@ -1,0 +1,191 @@
+//! Finds the journal of a file system, replays it, and opens it for writing.
+//!
+//! *Guarantees*: nothing else of the image is used before the log has been replayed; `needs_recovery` is cleared only
+//! when everything is home (R2). A log that the superblock says is not needed is emptied, as the kernel does, unless it is
+//! one of Quire's (Q8).
+//!
+//! ```text
+//! journal inode ─> its map ─> LogGeometry ─┐
+//! s_journal_uuid ─> the other device ──────┴─> UnrecoveredLog ─> Plan ─> CleanLog ─> Log
+//! ```
+
+use super::assemble::read_only_engine;
+use super::devices::Devices;
+use crate::config::Choices;
+use crate::error::{Error, Result};
+use crate::map;
+use crate::records;
+use quire_device::sync::Arc;
+use quire_device::{Clock, FlushGate};
+use quire_journal::geometry::LogGeometry;
+use quire_journal::recover::{CleanLog, Plan, Progress, UnrecoveredLog, open_external};
+use quire_journal::{Log, LogRun, NvramLog};
+use quire_layout::features::{compat, incompat};
+use quire_layout::superblock::Superblock;
+use quire_layout::{Corrupt, FileBlock, Ino, LogBlock, Structure, Tid};
+
+/// Most extents that a journal inode may have. A larger map belongs to no journal.
+const MAX_RUNS: usize = 65_536;
+
+/// The journal of a file system as it was found.
+pub struct FoundJournal {
+    pub log: UnrecoveredLog,
+    /// The file system's superblock says that the log must be replayed.
+    pub needed: bool,
+}
+
+/// What to do about a log that is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnDamage {
+    /// Write nothing: what is missing may be anything.
+    Refuse,
+    /// Replay what is whole, and mark the file system as having errors.
+    Replay,
+}
+
+/// Finds the journal. `None`: the file system has none.
+///
+/// # Errors
+/// Corrupt journal inode or superblock, a journal device that is missing or another's, unsupported features, I/O.
+pub fn find_journal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock) -> Result<Option<FoundJournal>> {
+    let f = sb.features();
+    if !f.has_compat(compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    let geometry = match (&devices.journal, sb.journal_ino()) {
+        (Some(device), Ino(0)) => open_external(device.clone(), sb.block_size(), sb.journal_uuid())?,
+        (None, Ino(0)) => return Err(Error::Invalid("the journal is on a device of its own: name it (journal_path=)")),
+        (Some(_), _) => return Err(Error::Invalid("the journal is inside the image: no journal_path= is needed")),
+        (None, ino) => internal(devices, clock, sb, ino)?,
+    };
+    let log = UnrecoveredLog::open(geometry)?.with_home(devices.fs.clone());
+    let log = log.with_nvram(devices.nvram.clone(), sb.uuid());
+    let needed = f.has_incompat(incompat::RECOVER) || f.has_incompat(incompat::QUIRE_LOG);
+    Ok(Some(FoundJournal { log, needed }))
+}
+
+/// The map of the journal's inode, read without its log: the inode itself is never in the log.
+fn internal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock, ino: Ino) -> Result<LogGeometry> {
+    let engine = read_only_engine(devices.fs.clone(), clock.clone(), sb.clone());
+    let extents = engine.run(|op| {
+        let inode = records::inode(op, ino)?;
+        if !inode.is_file() || inode.links() == 0 {
+            return Err(Corrupt::new(Structure::JournalInode, "not a file in use").of(ino.0).into());
+        }
+        map::extents(op, ino, &inode, FileBlock(0), MAX_RUNS)
+    })?;
+    let mut runs: Vec<LogRun> = Vec::with_capacity(extents.len());
+    for e in extents {
+        if e.unwritten {
+            return Err(Corrupt::new(Structure::JournalInode, "the journal has unwritten blocks").of(ino.0).into());
+        }
+        runs.push(LogRun { log: LogBlock(e.at.0), home: e.phys, len: e.len });
+    }
+    Ok(LogGeometry::internal(devices.fs.clone(), sb.block_size(), runs)?)
+}
+
+/// Replays the journal, if there is one that needs it, and clears the flags in the file system's superblock. `None`:
+/// there is no journal.
+///
+/// # Errors
+/// As [`find_journal`]; a damaged or unsupported log; a device that cannot be written.
+pub fn recover(
+    devices: &Devices,
+    clock: &Arc<dyn Clock>,
+    sb: &Superblock,
+    on_damage: OnDamage,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Option<CleanLog>> {
+    let Some(found) = find_journal(devices, clock, sb)? else { return Ok(None) };
+    if devices.fs.info().read_only {
+        if !found.needed {
+            return Ok(None); // Nothing in the log is needed.
+        }
+        let why = "the journal must be replayed, but the device cannot be written; ro,noload mounts it as it is";
+        return Err(Error::ReadOnly(why.into()));
+    }
+    let mut clean = if found.needed {
+        let plan = scan(&found.log, sb, progress)?;
+        if plan.is_damaged() && on_damage == OnDamage::Refuse {
+            let why = "the log is damaged; `quire recover` replays what is whole, then run e2fsck";
+            let damaged = Corrupt::new(Structure::JournalBlock, why);
+            return Err(match plan.bad.first() {
+                Some(b) => damaged.of(b.log.0).at(b.home),
+                None => damaged.of(plan.head.0),
+            }
+            .into());
+        }
+        found.log.replay(plan, &devices.fs, None, progress)?
+    } else {
+        check_marked(&found.log, sb)?;
+        found.log.discard(progress)?
+    };
+    clean.finish(&devices.fs)?;
+    if !clean.damage().is_none() {
+        tracing::error!(damage = ?clean.damage(), "the journal was damaged: run a file-system check");
+    }
+    Ok(Some(clean))
+}
+
+/// What a replay of the log would do.
+///
+/// # Errors
+/// As [`UnrecoveredLog::scan`].
+pub fn scan(log: &UnrecoveredLog, sb: &Superblock, progress: &mut dyn FnMut(Progress)) -> Result<Plan> {
+    check_marked(log, sb)?;
+    Ok(log.scan(sb.blocks_count(), progress)?)
+}
+
+/// A log of Quire's is used only if the file system's superblock has the feature bit (Q8). Without it, others may have
+/// written to the image since.
+fn check_marked(log: &UnrecoveredLog, sb: &Superblock) -> Result<()> {
+    if log.is_quire() && !sb.features().has_incompat(incompat::QUIRE_LOG) {
+        let why = "the journal holds a log of Quire's, but the file system's superblock lacks its feature bit";
+        return Err(Corrupt::new(Structure::Superblock, why).into());
+    }
+    Ok(())
+}
+
+/// Opens a recovered log for writing.
+///
+/// # Errors
+/// The log is too small.
+pub(super) fn open_log(clean: CleanLog, gate: &Arc<FlushGate>, sb: &Superblock) -> Result<Log> {
+    let external = clean.geometry().is_external();
+    // Filled here once, the holes of a sparse image do not cost a commit of the host's file system each.
+    let (geometry, bs) = (clean.geometry(), sb.block_size());
+    for run in geometry.map().pieces(LogBlock(0), geometry.len()) {
+        geometry.device().preallocate(bs.offset(run.home), u64::from(run.len) << bs.bits())?;
+    }
+    let log_gate = if external { Arc::new(FlushGate::new(clean.geometry().device().clone())) } else { gate.clone() };
+    let (log, _) = clean.into_log(log_gate, sb.features().has_incompat(incompat::BIT64))?;
+    Ok(log)
+}
+
+/// Puts a log that is opened for writing into the memory that was named for it.
+///
+/// # Errors
+/// Invalid: no memory was named, it is too small, or it holds another log that is needed.
+pub(super) fn put_in_nvram(log: &mut Log, devices: &Devices, sb: &Superblock, choices: Choices) -> Result<()> {
+    let Some(layout) = choices.style().nvram_layout(sb.block_size()) else { return Ok(()) };
+    let Some(memory) = &devices.nvram else {
+        return Err(Error::Invalid("commit_mode=nvram needs a memory: name it with nvram=PATH"));
+    };
+    log.set_nvram(NvramLog::take(memory.clone(), sb.uuid(), layout)?);
+    Ok(())
+}
+
+/// Gives up a log in NVRAM that is lost, when the user has decided so. The file system is marked as having errors, since
+/// the blocks at home are of different ages. Returns the first transaction that is given up. `None`: the journal is not in
+/// NVRAM.
+///
+/// # Errors
+/// As [`find_journal`]; I/O.
+pub fn discard_nvram(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock) -> Result<Option<Tid>> {
+    let Some(found) = find_journal(devices, clock, sb)?.filter(|f| f.log.needs_nvram().is_some()) else {
+        return Ok(None);
+    };
+    let first = found.log.superblock().sequence();
+    found.log.abandon_nvram()?.finish(&devices.fs)?;
+    Ok(Some(first))
+}

@@ -1,0 +1,51 @@
+//! What `statfs` reports.
+
+use super::handle::Volume;
+use crate::names::evict;
+use quire_layout::bytes::le64;
+
+/// Longest name, in bytes.
+const MAX_NAME_BYTES: u32 = 255;
+
+/// How full a file system is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatFs {
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Blocks for files and directories: without those of the file system's own structures, except with `minix_df`.
+    pub blocks: u64,
+    pub free: u64,
+    /// Free blocks that a user without privilege may take.
+    pub available: u64,
+    pub inodes: u64,
+    pub free_inodes: u64,
+    /// Bytes in the longest name.
+    pub name_max: u32,
+    /// Made from the UUID, as the kernel does.
+    pub id: u64,
+}
+
+impl Volume {
+    /// How full the file system is. Space that is reserved for data without blocks counts as used.
+    #[must_use]
+    pub fn statfs(&self) -> StatFs {
+        let engine = &*self.inner.engine;
+        // What is unlinked counts as free.
+        if let Ok(_pass) = self.inner.try_enter() {
+            evict::free_pending(engine);
+        }
+        let sb = &engine.context.sb;
+        let space = engine.tables().space.space(sb, engine.context.options.minix_df);
+        let uuid = sb.uuid();
+        StatFs {
+            block_size: u32::try_from(sb.block_size().bytes()).expect("at most 64 KiB"),
+            blocks: space.blocks,
+            free: space.free,
+            available: space.available,
+            inodes: space.inodes,
+            free_inodes: space.free_inodes,
+            name_max: MAX_NAME_BYTES,
+            id: le64(&uuid, 0) ^ le64(&uuid, 8),
+        }
+    }
+}
