@@ -99,7 +99,8 @@ impl BlockCache {
         Some(&e.image)
     }
 
-    /// True if the bytes of a block have been checked to be this since they came into memory, and nothing else after that.
+    /// True if the bytes of a block have been checked to be this since they came into memory, and nothing else after
+    /// that.
     #[must_use]
     pub fn is_verified(&self, b: BlockNo, kind: As) -> bool {
         self.entries.get(&b).is_some_and(|e| e.verified == Some(kind))
@@ -195,8 +196,8 @@ impl BlockCache {
         }
     }
 
-    /// The owner holds so many images besides, some of them also here: they take memory, too, so up to three quarters of the capacity
-    /// are given up for them, one for two.
+    /// The owner holds so many images besides, some of them also here: they take memory, too, so up to three quarters
+    /// of the capacity are given up for them, one for two.
     pub fn set_elsewhere(&mut self, images: usize) {
         self.elsewhere = images;
     }

@@ -1,4 +1,5 @@
-//! As mount(8)'s helper: a link named `mount.quire` (or `mount.fuse.quire`) to this program, for `mount -t quire` and fstab.
+//! As mount(8)'s helper: a link named `mount.quire` (or `mount.fuse.quire`) to this program, for `mount -t quire` and
+//! fstab.
 
 use crate::{cmd, exit};
 use std::ffi::OsStr;

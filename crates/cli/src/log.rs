@@ -40,8 +40,8 @@ pub(crate) fn to_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Messages go to the system's log, where there is one; until the daemon lets go of it, warnings and errors go to standard
-/// error, too.
+/// Messages go to the system's log, where there is one; until the daemon lets go of it, warnings and errors go to
+/// standard error, too.
 pub(crate) fn to_syslog() {
     let socket = UnixDatagram::unbound().and_then(|s| s.connect("/dev/log").map(|()| s)).ok();
     let writer = Syslog { socket };

@@ -3,8 +3,8 @@
 //! ```text
 //! block 0: header   1: superblock as it became   2: keys | old block | old block | ...   keys | ...
 //! ```
-//! Guarantees: the old content of a block is durable in the undo file before the block is first overwritten. Source of the
-//! format: e2fsprogs, `undo_io`.
+//! Guarantees: the old content of a block is durable in the undo file before the block is first overwritten. Source of
+//! the format: e2fsprogs, `undo_io`.
 
 use quire_device::sync::{Mutex, lock};
 use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};

@@ -86,8 +86,8 @@ fn projects_are_shown_and_refused_as_in_ext4() {
     place.check();
 }
 
-/// A user meets the end of the space with root's reserve left; root writes on. What the kernel's cache holds of root's is written
-/// back in nobody's name.
+/// A user meets the end of the space with root's reserve left; root writes on. What the kernel's cache holds of root's
+/// is written back in nobody's name.
 #[test]
 fn root_writes_on_where_users_cannot() {
     let name = "root_writes_on_where_users_cannot";

@@ -208,7 +208,8 @@ fn ioctls_and_attributes_beyond_posix() {
     place.check();
 }
 
-/// The kernel may hold back much of a file, so that a stream is fast, but little while somebody commits again and again.
+/// The kernel may hold back much of a file, so that a stream is fast, but little while somebody commits again and
+/// again.
 #[test]
 fn the_kernel_holds_back_little_while_commits_come_often() {
     let name = "the_kernel_holds_back_little_while_commits_come_often";

@@ -1,4 +1,5 @@
-//! A journal in NVRAM through the command: SQLite on it, a daemon that is killed, the memory that is lost, another image's memory.
+//! A journal in NVRAM through the command: SQLite on it, a daemon that is killed, the memory that is lost, another
+//! image's memory.
 //!
 //! The memory is a file, said to be simulated: what is stored in it survives the daemon.
 

@@ -1,4 +1,5 @@
-//! An image whose log is Quire's: other tools refuse it and change nothing until it is clean, and ours show and recover it (Q8).
+//! An image whose log is Quire's: other tools refuse it and change nothing until it is clean, and ours show and recover
+//! it (Q8).
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Byte buffers aligned for direct I/O.
 //!
-//! Memory of the size of one block is kept from buffer to buffer, a little by each thread: aligned memory is slow to get and
-//! give back, and an image of a block is made with every change of it.
+//! Memory of the size of one block is kept from buffer to buffer, a little by each thread: aligned memory is slow to
+//! get and give back, and an image of a block is made with every change of it.
 
 use std::cell::RefCell;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};

@@ -52,9 +52,9 @@ impl Clock for SystemClock {
     }
 }
 
-/// As [`SystemClock`], for a volume that the kernel mounts: inode times are as of the kernel's last tick, a few milliseconds ago at most.
-/// So its own file systems stamp their inodes, and so its page cache stamps those of ours. A file that is written in the tick in which
-/// it was made has one time then, not two that differ.
+/// As [`SystemClock`], for a volume that the kernel mounts: inode times are as of the kernel's last tick, a few
+/// milliseconds ago at most. So its own file systems stamp their inodes, and so its page cache stamps those of ours. A
+/// file that is written in the tick in which it was made has one time then, not two that differ.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TickClock;
 

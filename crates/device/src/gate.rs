@@ -70,9 +70,10 @@ impl FlushGate {
         self.ensure(self.stamp())
     }
 
-    /// Waits until a flush that others need has made durable what was stamped `e`, and starts none. Gives up where none begins within so
-    /// long, after the one under way if that began too early; where one failed; and where it is `called_off`: who calls it off
-    /// says so with [`FlushGate::look_again`], after which the time begins anew for all others. True if it is durable.
+    /// Waits until a flush that others need has made durable what was stamped `e`, and starts none. Gives up where none
+    /// begins within so long, after the one under way if that began too early; where one failed; and where it is
+    /// `called_off`: who calls it off says so with [`FlushGate::look_again`], after which the time begins anew for all
+    /// others. True if it is durable.
     pub fn await_others(&self, e: Epoch, patience: Duration, called_off: impl Fn() -> bool) -> bool {
         let mut s = lock(&self.state);
         loop {

@@ -1,7 +1,8 @@
 //! Where an image has no bytes of its own on the host: holes, and extents that were never written.
 //!
-//! The first write into one costs the host a metadata commit at the next flush, so a log is written out once. A loop device hides
-//! the holes of its file (mke2fs punches them: it discards the whole device first); they are looked up in that file.
+//! The first write into one costs the host a metadata commit at the next flush, so a log is written out once. A loop
+//! device hides the holes of its file (mke2fs punches them: it discards the whole device first); they are looked up in
+//! that file.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom};

@@ -1,7 +1,7 @@
 //! Memory for large transfers, in huge pages where the host has them.
 //!
-//! A transfer of 1 MiB out of 4 KiB pages is a list of 256 places for every layer below; out of one huge page it is one. Measured on a
-//! virtual disk, direct reads of 1 MiB run at 2.6 .. 3.4 GiB/s instead of 0.9 .. 1.2.
+//! A transfer of 1 MiB out of 4 KiB pages is a list of 256 places for every layer below; out of one huge page it is
+//! one. Measured on a virtual disk, direct reads of 1 MiB run at 2.6 .. 3.4 GiB/s instead of 0.9 .. 1.2.
 
 use memmap2::{Advice, MmapMut};
 

@@ -143,8 +143,9 @@ impl Image {
         }
     }
 
-    /// The pages that this image does not share with another one of the same size: where they are, and what lies there in each. A page
-    /// that is not shared may yet hold the same bytes. Costs as much as there are such pages, if one is a fork of the other.
+    /// The pages that this image does not share with another one of the same size: where they are, and what lies there
+    /// in each. A page that is not shared may yet hold the same bytes. Costs as much as there are such pages, if one is
+    /// a fork of the other.
     pub fn unshared<'a>(&'a self, other: &'a Image) -> impl Iterator<Item = (u64, &'a [u8], &'a [u8])> {
         static ZEROS: Page = [0; PAGE];
         let keys = self.leaves.keys().chain(other.leaves.keys().filter(|k| !self.leaves.contains_key(k)));

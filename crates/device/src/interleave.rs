@@ -1,8 +1,9 @@
-//! Explores interleavings of threads (feature `shuttle`): a scenario runs again and again, each time with other choices of who goes on at
-//! each lock, wait and atomic. A deadlock, a panic, and a failed assertion end it and print the schedule.
+//! Explores interleavings of threads (feature `shuttle`): a scenario runs again and again, each time with other choices
+//! of who goes on at each lock, wait and atomic. A deadlock, a panic, and a failed assertion end it and print the
+//! schedule.
 //!
-//! `QUIRE_SEED` chooses the schedules, `QUIRE_INTERLEAVINGS` how many there are, `QUIRE_SCHEDULE` is one schedule as a failure
-//! printed it, to be run again.
+//! `QUIRE_SEED` chooses the schedules, `QUIRE_INTERLEAVINGS` how many there are, `QUIRE_SCHEDULE` is one schedule as a
+//! failure printed it, to be run again.
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, MaxSteps, Runner};

@@ -200,7 +200,8 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// Writes `data`, whole sectors, at `at` and waits for completion (not durability). Devices that can do so write straight from it.
+    /// Writes `data`, whole sectors, at `at` and waits for completion (not durability). Devices that can do so write
+    /// straight from it.
     ///
     /// # Errors
     /// As [`BlockDevice::wait`].
@@ -216,9 +217,9 @@ pub trait BlockDevice: Send + Sync {
         self.run(vec![Io::Write { at, data: vec![data], region, fua: false }]).map(drop)
     }
 
-    /// Makes a range ready for fast writes: the holes of a sparse image, or of the one behind a loop device, are written out
-    /// with zeros, so that later writes there cost the host no metadata commit. What the range reads as does not change. Devices
-    /// without holes do nothing. Nobody may write to the range meanwhile.
+    /// Makes a range ready for fast writes: the holes of a sparse image, or of the one behind a loop device, are
+    /// written out with zeros, so that later writes there cost the host no metadata commit. What the range reads as
+    /// does not change. Devices without holes do nothing. Nobody may write to the range meanwhile.
     ///
     /// # Errors
     /// The host has no space, or a write failed.

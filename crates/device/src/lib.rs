@@ -2,9 +2,9 @@
 //!
 //! Guarantees: [`BlockDevice::submit`] starts a batch and returns a ticket; [`BlockDevice::wait`] returns when every
 //! operation of the batch is *complete*, which is not *durable*. Operations of one batch have no order among
-//! themselves. A flush makes durable what had completed before the flush was submitted. [`FlushGate`] turns
-//! that into epochs, so that concurrent callers share flushes and nobody flushes twice. [`Nvram`] is memory that keeps its bytes: stores and
-//! fences instead of writes and flushes.
+//! themselves. A flush makes durable what had completed before the flush was submitted. [`FlushGate`] turns that into
+//! epochs, so that concurrent callers share flushes and nobody flushes twice. [`Nvram`] is memory that keeps its bytes:
+//! stores and fences instead of writes and flushes.
 //!
 //! This crate also holds the determinism facade: no code above it names `std::sync`, `std::thread` or a
 //! clock; it uses [`sync`] and [`Clock`].

@@ -1,5 +1,5 @@
-//! The standard library's lock and condition, which also know of threads in virtual time ([`crate::virtual_threads`]): a thread
-//! that lives there waits there. For all others they are what they wrap, and a look at one number.
+//! The standard library's lock and condition, which also know of threads in virtual time ([`crate::virtual_threads`]):
+//! a thread that lives there waits there. For all others they are what they wrap, and a look at one number.
 
 use crate::virtual_threads::{is_virtual, wait_for, wait_for_at_most, wake};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! A device with modelled costs, on a real or a virtual clock.
 //!
-//! One bus carries one thing at a time: the bytes of reads and writes, flushes, and the movements of a disk's head.
-//! The latency of a write is its own: many writes wait for theirs together. A flush waits for the bus, not for
-//! writes that are under way. The same model as a modelled disk under the kernel's file systems, so that both are comparable.
+//! One bus carries one thing at a time: the bytes of reads and writes, flushes, and the movements of a disk's head. The
+//! latency of a write is its own: many writes wait for theirs together. A flush waits for the bus, not for writes that
+//! are under way. The same model as a modelled disk under the kernel's file systems, so that both are comparable.
 //!
 //! ```text
 //! write A: [seek][bytes on the bus]........latency........]
@@ -23,8 +23,8 @@ pub struct Model {
     pub write: Duration,
     /// Bus time per KiB written, in nanoseconds.
     pub write_ns_per_kib: u64,
-    /// Bus time of a write that does not start where the last one ended, beside its bytes': an erase block is put together anew. A [`Head`] knows its
-    /// own way there.
+    /// Bus time of a write that does not start where the last one ended, beside its bytes': an erase block is put
+    /// together anew. A [`Head`] knows its own way there.
     pub scattered: Duration,
     /// Latency of a read, beside the bus.
     pub read: Duration,
@@ -42,8 +42,9 @@ pub struct Model {
     pub cached: bool,
 }
 
-/// A disk's head over a turning platter, which sets the speed of transfers. A transfer that does not start where the last one ended moves the head; each waits
-/// until its place comes by. A move takes `near`, and more with the root of the distance.
+/// A disk's head over a turning platter, which sets the speed of transfers. A transfer that does not start where the
+/// last one ended moves the head; each waits until its place comes by. A move takes `near`, and more with the root of
+/// the distance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
     /// Time to move to the next track.
@@ -68,7 +69,8 @@ impl Model {
         }
     }
 
-    /// An early TLC drive (Samsung 840, 120 GB, as in DJFS): 50 us a write, 130 MB/s, 2 ms a flush and 1 us for each dirty KiB.
+    /// An early TLC drive (Samsung 840, 120 GB, as in DJFS): 50 us a write, 130 MB/s, 2 ms a flush and 1 us for each
+    /// dirty KiB.
     #[must_use]
     pub fn samsung_840() -> Model {
         Model {
@@ -80,8 +82,8 @@ impl Model {
         }
     }
 
-    /// A small SLC drive (Intel 311, 20 GB, as in JoJ), by its data sheet: 105 MB/s, 3,300 random writes of 4 KiB a second. That a flush takes
-    /// 2 ms and a write 60 us is assumed.
+    /// A small SLC drive (Intel 311, 20 GB, as in JoJ), by its data sheet: 105 MB/s, 3,300 random writes of 4 KiB a
+    /// second. That a flush takes 2 ms and a write 60 us is assumed.
     #[must_use]
     pub fn intel_311() -> Model {
         Model {
@@ -93,7 +95,8 @@ impl Model {
         }
     }
 
-    /// The memory of a tablet (JoJ's Nexus 7), all of it assumed: 15 MB/s, a thousand scattered writes a second at most, 300 us a write, 10 ms a flush.
+    /// The memory of a tablet (JoJ's Nexus 7), all of it assumed: 15 MB/s, a thousand scattered writes a second at
+    /// most, 300 us a write, 10 ms a flush.
     #[must_use]
     pub fn emmc() -> Model {
         Model {
@@ -105,15 +108,16 @@ impl Model {
         }
     }
 
-    /// A disk of 7,200 turns a minute with its write cache off: 1 ms to the next track, 8 ms a random seek, 100 MB/s; a flush costs nothing.
+    /// A disk of 7,200 turns a minute with its write cache off: 1 ms to the next track, 8 ms a random seek, 100 MB/s; a
+    /// flush costs nothing.
     #[must_use]
     pub fn hdd_7200() -> Model {
         let (near, seek) = (Duration::from_millis(1), Duration::from_millis(8));
         Model::disk(Head { near, seek, turn: Duration::from_nanos(8_333_333), track: 816 << 10 })
     }
 
-    /// A disk of 15,000 turns a minute with its write cache off (Okeanos' SAS disks): 0.3 ms to the next track, 3.5 ms a
-    /// random seek, 102 MB/s; a flush costs nothing.
+    /// A disk of 15,000 turns a minute with its write cache off (Okeanos' SAS disks): 0.3 ms to the next track, 3.5 ms
+    /// a random seek, 102 MB/s; a flush costs nothing.
     #[must_use]
     pub fn hdd_15k() -> Model {
         let (near, seek) = (Duration::from_micros(300), Duration::from_micros(3500));

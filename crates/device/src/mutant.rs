@@ -1,5 +1,5 @@
-//! Deliberately broken engines, for tests of the tests: a mutant switches off one thing that upholds an invariant, and the
-//! simulator must find it. Without the feature `mutants` every check is the constant `false`.
+//! Deliberately broken engines, for tests of the tests: a mutant switches off one thing that upholds an invariant, and
+//! the simulator must find it. Without the feature `mutants` every check is the constant `false`.
 
 /// One broken engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,9 @@
 //! How fast a device is: running estimates from what passes through.
 //!
-//! Each estimate is the median of the last [`SAMPLES`] observations, so that a stall now and then, or a burst into a cache, does not move
-//! it. Only operations that say something count: flushes, writes of at most [`SMALL`] bytes (what a request costs by itself) and
-//! of at least [`LARGE`] bytes (what a byte costs). Until there is an observation a usual SSD is assumed.
+//! Each estimate is the median of the last [`SAMPLES`] observations, so that a stall now and then, or a burst into a
+//! cache, does not move it. Only operations that say something count: flushes, writes of at most [`SMALL`] bytes (what
+//! a request costs by itself) and of at least [`LARGE`] bytes (what a byte costs). Until there is an observation a
+//! usual SSD is assumed.
 
 use crate::clock::Clock;
 use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, Ticket};

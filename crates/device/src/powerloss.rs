@@ -319,8 +319,8 @@ impl Recording {
         self.crash_points_at(|_, _| true)
     }
 
-    /// Those of the states for which `wanted` says so, given [`PowerLossDevice::completed`] and whether the next step is a flush or
-    /// a forced write: the moments at which most is in doubt.
+    /// Those of the states for which `wanted` says so, given [`PowerLossDevice::completed`] and whether the next step
+    /// is a flush or a forced write: the moments at which most is in doubt.
     pub fn crash_points_at<'a>(
         &'a self,
         mut wanted: impl FnMut(u64, bool) -> bool + 'a,

@@ -62,7 +62,8 @@ pub fn wait<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> 
     cv.wait(guard).expect("a holder of this lock panicked")
 }
 
-/// Waits on a condition for a time that may come whenever another thread could go on; panics if another holder panicked.
+/// Waits on a condition for a time that may come whenever another thread could go on; panics if another holder
+/// panicked.
 #[cfg(feature = "shuttle")]
 pub fn wait_timeout<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>, _: std::time::Duration) -> MutexGuard<'a, T> {
     let over = atomic::AtomicBool::new(false);

@@ -1,9 +1,9 @@
 //! Many transfers in flight: an io_uring shared by all threads.
 //!
-//! Guarantees: a flight's buffers belong to the ring's table from [`Ring::launch`] until every one of its
-//! transfers has been reaped; dropping the ring waits for those that are in flight (M5). Whoever waits does the reaping:
-//! one thread at a time sleeps in the kernel, the others sleep on it. Short and failed transfers are not repaired
-//! here; the caller sees each result.
+//! Guarantees: a flight's buffers belong to the ring's table from [`Ring::launch`] until every one of its transfers has
+//! been reaped; dropping the ring waits for those that are in flight (M5). Whoever waits does the reaping: one thread
+//! at a time sleeps in the kernel, the others sleep on it. Short and failed transfers are not repaired here; the caller
+//! sees each result.
 //!
 //! ```text
 //! launch ──> backlog ──> submission queue ──kernel──> completion queue ──reap──> results ──> land

@@ -1,7 +1,9 @@
-//! Threads in virtual time: real threads of which one runs at a time, on a clock that goes on only when all of them wait.
+//! Threads in virtual time: real threads of which one runs at a time, on a clock that goes on only when all of them
+//! wait.
 //!
-//! So a hundred writers that wait for a modelled disk, for each other's commits and for their own next second behave as they would on a
-//! machine whose processors cost nothing, every run takes the same virtual time, and five minutes pass in seconds.
+//! So a hundred writers that wait for a modelled disk, for each other's commits and for their own next second behave as
+//! they would on a machine whose processors cost nothing, every run takes the same virtual time, and five minutes pass
+//! in seconds.
 //!
 //! ```text
 //! running ──lock is taken, condition, sleep──> waiting ──unlocked, notified, time has come──> ready ──its turn──> running
@@ -76,8 +78,8 @@ struct World {
     state: Mutex<State>,
     /// Wall-clock time at the start, since 1970.
     epoch: Duration,
-    /// Bits of the places where somebody waits, and perhaps more: who unlocks what nobody waits for, as nearly always, does no more than
-    /// look here. Changed by the running thread only, and turns are passed on under the lock.
+    /// Bits of the places where somebody waits, and perhaps more: who unlocks what nobody waits for, as nearly always,
+    /// does no more than look here. Changed by the running thread only, and turns are passed on under the lock.
     waited_for: AtomicU64,
 }
 

@@ -1,4 +1,5 @@
-//! What deleting a file costs Quire itself, without FUSE and without a disk: the calls that the kernel makes of `rm` for each file.
+//! What deleting a file costs Quire itself, without FUSE and without a disk: the calls that the kernel makes of `rm`
+//! for each file.
 //!
 //! `cargo run --release -p quire-fs --features testing --example delete_cost [profile]`
 

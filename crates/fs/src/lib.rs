@@ -1,7 +1,7 @@
 //! Files and directories over journaled blocks: the [`Volume`].
 //!
-//! The modules form layers; a module uses only those above it in this list (`layers.toml` has the order, and `quire-tidy`
-//! checks it).
+//! The modules form layers; a module uses only those above it in this list (`layers.toml` has the order, and
+//! `quire-tidy` checks it).
 //!
 //! | module    | what it has                                                                              |
 //! |-----------|------------------------------------------------------------------------------------------|

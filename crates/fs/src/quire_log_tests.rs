@@ -190,7 +190,8 @@ fn ordered_data_takes_a_flush_of_its_own_only_where_it_must() {
     b.check();
 }
 
-/// What a call costs on the device when all is warm, `auto` beside jbd2's way: reads, writes, bytes, FUA writes, flushes.
+/// What a call costs on the device when all is warm, `auto` beside jbd2's way: reads, writes, bytes, FUA writes,
+/// flushes.
 #[test]
 fn calls_cost_one_block_and_one_flush_beside_what_they_cost_with_jbd2() {
     let auto = call_costs(Profile::Auto.choices());

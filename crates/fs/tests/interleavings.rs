@@ -1,6 +1,5 @@
-//! File data under explored interleavings of threads: writers, fsyncs, truncates, rounds and evictions on one small volume,
-//! whose power may go at any step:
-//! `cargo test -p quire-fs --features testing,shuttle --test interleavings`.
+//! File data under explored interleavings of threads: writers, fsyncs, truncates, rounds and evictions on one small
+//! volume, whose power may go at any step: `cargo test -p quire-fs --features testing,shuttle --test interleavings`.
 //!
 //! Every scenario also shows that nobody waits for ever: a deadlock is a failure.
 
@@ -73,8 +72,9 @@ fn after_crash(d: &Arc<PowerLossDevice>, route: Route) -> Volume {
 
 const ROUTES: [Route; 2] = [Route::Ordered, Route::Journal];
 
-/// F2, F5, F8, F15: two writers with a part of the file each, who fsync; a third changes its size and punches behind them; rounds
-/// and syncs go on. What was synced is there, and every byte is one that its writer wrote no earlier than that.
+/// F2, F5, F8, F15: two writers with a part of the file each, who fsync; a third changes its size and punches behind
+/// them; rounds and syncs go on. What was synced is there, and every byte is one that its writer wrote no earlier than
+/// that.
 #[test]
 fn writers_fsyncs_truncates_and_rounds_share_a_file() {
     explore(1200, || {
@@ -132,7 +132,8 @@ fn writers_fsyncs_truncates_and_rounds_share_a_file() {
     });
 }
 
-/// A2, F3, F11, N1: files are unlinked while their data is on its way, and others take their blocks. Nobody finds another's bytes.
+/// A2, F3, F11, N1: files are unlinked while their data is on its way, and others take their blocks. Nobody finds
+/// another's bytes.
 #[test]
 fn what_is_unlinked_leaves_nothing_behind() {
     explore(1000, || {
@@ -181,8 +182,8 @@ fn what_is_unlinked_leaves_nothing_behind() {
     });
 }
 
-/// N8, F15, F10: names come, move and go in one directory by several threads, each with fsyncs: what was synced is there after a
-/// crash, under the name it had or got.
+/// N8, F15, F10: names come, move and go in one directory by several threads, each with fsyncs: what was synced is
+/// there after a crash, under the name it had or got.
 #[test]
 fn names_that_were_synced_are_there() {
     explore(1000, || {
@@ -222,8 +223,9 @@ fn names_that_were_synced_are_there() {
     });
 }
 
-/// Q5, F15, F16: beside small commits the background writes a stream in place, and waits for one of their flushes before it names it. The
-/// file may be wanted meanwhile. What was synced is there, requests are whole, and nobody finds what the blocks held before.
+/// Q5, F15, F16: beside small commits the background writes a stream in place, and waits for one of their flushes
+/// before it names it. The file may be wanted meanwhile. What was synced is there, requests are whole, and nobody finds
+/// what the blocks held before.
 #[test]
 fn a_round_that_waits_for_a_flush_keeps_what_it_must() {
     const REQUEST: u64 = 20;
@@ -309,8 +311,8 @@ fn a_round_that_waits_for_a_flush_keeps_what_it_must() {
     });
 }
 
-/// L1: the volume is closed, or frozen and thawed, while a writer appends and syncs. Each fsync that succeeded before the
-/// writer was refused is in the image, which is marked clean when it is closed.
+/// L1: the volume is closed, or frozen and thawed, while a writer appends and syncs. Each fsync that succeeded before
+/// the writer was refused is in the image, which is marked clean when it is closed.
 fn lifecycle() {
     let route = ROUTES[usize::try_from(below(2)).unwrap()];
     let d = device();

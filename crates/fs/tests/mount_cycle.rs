@@ -123,7 +123,8 @@ fn a_frozen_image_is_clean_and_a_thawed_volume_goes_on() {
     assert_eq!(root_mtime(&again.volume), 1_000_000_009);
 }
 
-/// As the kernel: the journal is replayed, files that were deleted and open are gone, counts are right; then nothing is written.
+/// As the kernel: the journal is replayed, files that were deleted and open are gone, counts are right; then nothing is
+/// written.
 #[test]
 fn a_read_only_mount_finishes_what_a_crash_left() {
     for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "metadata_csum_seed,orphan_file"], &["-t", "ext3"]] {

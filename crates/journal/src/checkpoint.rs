@@ -1,9 +1,10 @@
 //! The lazy checkpoint: committed images go home, the tail moves, log space is free again.
 //!
-//! Guarantees: the tail passes a record only when a home image at least as new is durable, or a later record that stands alone or a
-//! durable revoke makes it needless (J11); it passes the image that a chain of deltas begins with only when the chain's last image is
-//! durable at home, and the chain then ends (Q6); only committed images are written home (J2); a block freed by a transaction
-//! that became durable meanwhile is not reused before the checkpoint's writes are complete (J9).
+//! Guarantees: the tail passes a record only when a home image at least as new is durable, or a later record that
+//! stands alone or a durable revoke makes it needless (J11); it passes the image that a chain of deltas begins with
+//! only when the chain's last image is durable at home, and the chain then ends (Q6); only committed images are written
+//! home (J2); a block freed by a transaction that became durable meanwhile is not reused before the checkpoint's writes
+//! are complete (J9).
 //!
 //! ```text
 //! choose the oldest transactions ──> newest committed images of blocks that need a record there ──> home, sorted, merged
@@ -51,8 +52,8 @@ impl Journal {
         Ok(())
     }
 
-    /// What the log pins in memory is bounded, too, where nobody does the background work: beyond the cache's size and a quarter, who
-    /// commits writes some of the log home.
+    /// What the log pins in memory is bounded, too, where nobody does the background work: beyond the cache's size and
+    /// a quarter, who commits writes some of the log home.
     pub(crate) fn relieve_memory(&self, log: &Log) -> Result<(), Error> {
         let most = self.pinned_bound() / 4 * 5;
         while self.live_bytes() > most {
@@ -102,8 +103,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Commits what is open, writes everything home and empties the log. No transaction is committed between the last home
-    /// write and the empty log, whoever asks for one (L3).
+    /// Commits what is open, writes everything home and empties the log. No transaction is committed between the last
+    /// home write and the empty log, whoever asks for one (L3).
     ///
     /// # Errors
     /// As [`Journal::commit`] and [`Journal::checkpoint_step`].

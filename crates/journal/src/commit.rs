@@ -1,8 +1,8 @@
 //! The commit path: from a closed transaction to a durable one.
 //!
-//! Guarantees: when [`Journal::commit`] returns, a power loss at any later time finds the transaction whole; a power loss
-//! before finds all of it or nothing (J10), because the commit block is written only when everything before it
-//! is durable, or, in Quire's log, because the transaction checks itself whole (Q2).
+//! Guarantees: when [`Journal::commit`] returns, a power loss at any later time finds the transaction whole; a power
+//! loss before finds all of it or nothing (J10), because the commit block is written only when everything before it is
+//! durable, or, in Quire's log, because the transaction checks itself whole (Q2).
 //!
 //! ```text
 //! jbd2's log
@@ -102,8 +102,8 @@ impl Journal {
         Ok(total)
     }
 
-    /// `checksum`: data in place that the transaction names is durable before any of it can be (Q5); then one write, one flush.
-    /// True if the data took a flush.
+    /// `checksum`: data in place that the transaction names is durable before any of it can be (Q5); then one write,
+    /// one flush. True if the data took a flush.
     fn write_at_once(&self, log: &Log, txn: &InFlight, blocks: &[Image]) -> Result<bool, Error> {
         let mutant = Mutant::NoFlushBeforeCommit.is_on() || Mutant::CompletionIsDurable.is_on();
         let stamp = txn.after.filter(|e| !self.gate.is_durable(*e) && !mutant);
@@ -115,8 +115,8 @@ impl Journal {
         Ok(stamp.is_some())
     }
 
-    /// `barrier`: all but the first block; a flush, which makes all data durable that has completed, too; then the block that makes it
-    /// valid, durable on return.
+    /// `barrier`: all but the first block; a flush, which makes all data durable that has completed, too; then the
+    /// block that makes it valid, durable on return.
     fn write_first_last(&self, log: &Log, blocks: &[Image]) -> Result<bool, Error> {
         let (first, rest) = blocks.split_first().expect("a run has a first block");
         if !rest.is_empty() {

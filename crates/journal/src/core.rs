@@ -4,8 +4,8 @@
 //! - J1: an image that a transaction or the log still needs is never evicted or lost;
 //! - J2: a committed image is never changed: a later change of the block copies first;
 //! - J3: a block that a load brings from disk never replaces a newer image;
-//! - Q3: an image in the cache of a block that no transaction holds and that is not live is what lies at the block's home. So the
-//!   image that a handle first touches may be the base of a range record, once it is durable there.
+//! - Q3: an image in the cache of a block that no transaction holds and that is not live is what lies at the block's
+//!   home. So the image that a handle first touches may be the base of a range record, once it is durable there.
 //!
 //! Sets that are walked are ordered, so that a run repeats itself block by block.
 
@@ -81,7 +81,8 @@ pub struct InFlight {
 struct Live {
     /// Transaction of that record.
     tid: Tid,
-    /// The oldest transaction whose record the image needs: the one that stands alone, or the first over the image at home.
+    /// The oldest transaction whose record the image needs: the one that stands alone, or the first over the image at
+    /// home.
     chain: Tid,
     image: Image,
     /// A checkpoint is passing the record that its chain of deltas begins with: the next one must stand alone (Q6).
@@ -162,7 +163,8 @@ pub(crate) struct Core {
     committing: Option<Committing>,
     /// The committing transaction's records have been chosen: until it ends, no chain of deltas may be passed (Q6).
     pub chosen: bool,
-    /// A delta may be written over images whose chains begin with this transaction or later: the first of the region (V6).
+    /// A delta may be written over images whose chains begin with this transaction or later: the first of the region
+    /// (V6).
     pub chain_from: Option<Tid>,
     /// Images that were logged before the last ones: only a broken engine looks at them.
     stale: BTreeMap<BlockNo, Image>,
@@ -202,8 +204,8 @@ impl Core {
         }
     }
 
-    /// The newest image of a block in memory: the cache's, else the log's. Evicts nothing: what a handle has found in memory stays there
-    /// until it ends, and only then the bound holds again.
+    /// The newest image of a block in memory: the cache's, else the log's. Evicts nothing: what a handle has found in
+    /// memory stays there until it ends, and only then the bound holds again.
     pub(crate) fn image(&mut self, b: BlockNo) -> Option<Image> {
         if let Some(i) = self.cache.get(b) {
             return Some(i.clone());
@@ -246,8 +248,8 @@ impl Core {
         }
     }
 
-    /// What the records of the committing transaction may be written over, block by block. From now to its end checkpoints leave
-    /// chains of deltas alone.
+    /// What the records of the committing transaction may be written over, block by block. From now to its end
+    /// checkpoints leave chains of deltas alone.
     pub(crate) fn choose_bases(&mut self, txn: &InFlight, is_durable: impl Fn(Epoch) -> bool) -> Vec<Option<Base>> {
         self.chosen = true;
         self.unflushed.forget_durable(&is_durable);
@@ -268,8 +270,8 @@ impl Core {
         txn.blocks.iter().map(|(b, _)| base_of(b)).collect()
     }
 
-    /// The transaction is durable: its images are live in the log, its revokes hold. `alone` says of each block whether its
-    /// record stands alone; without it all do.
+    /// The transaction is durable: its images are live in the log, its revokes hold. `alone` says of each block whether
+    /// its record stands alone; without it all do.
     pub(crate) fn committed(&mut self, txn: &InFlight, log_blocks: u32, alone: Option<&[bool]>) {
         self.end_commit();
         for b in &txn.revokes {
@@ -349,8 +351,8 @@ impl Core {
         self.next_load
     }
 
-    /// What a load has read comes into the cache, unless something newer is there or in the log. Returns the blocks whose
-    /// homes have changed under the read: to be read again (J3).
+    /// What a load has read comes into the cache, unless something newer is there or in the log. Returns the blocks
+    /// whose homes have changed under the read: to be read again (J3).
     pub(crate) fn end_load(&mut self, load: u64, images: Vec<(BlockNo, Image)>) -> Vec<BlockNo> {
         let unchanged = self.loads.remove(&load).unwrap_or_default();
         let mut changed = Vec::new();

@@ -132,8 +132,8 @@ impl std::fmt::Debug for LogGeometry {
 /// Bytes that a window reads at once.
 const WINDOW: usize = 1 << 20;
 
-/// Reads log blocks in order, a large window at a time. The window before is kept: who has looked at a whole transaction goes back to its
-/// start, and a disk that turns makes him wait for each read.
+/// Reads log blocks in order, a large window at a time. The window before is kept: who has looked at a whole
+/// transaction goes back to its start, and a disk that turns makes him wait for each read.
 pub struct LogWindow<'a> {
     geometry: &'a LogGeometry,
     /// Log blocks from here on are not read ahead of need.

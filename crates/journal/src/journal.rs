@@ -82,7 +82,8 @@ pub struct Journal {
 
 type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// Bytes of images that a transaction may hold where the log has room for them, however small the cache is: some write requests of 1 MiB.
+/// Bytes of images that a transaction may hold where the log has room for them, however small the cache is: some write
+/// requests of 1 MiB.
 const LEAST_LIMIT: u64 = 4 << 20;
 /// Largest transaction without a log, in blocks.
 const LIMIT_WITHOUT_LOG: usize = 8192;
@@ -105,7 +106,8 @@ impl Journal {
         // As jbd2: a transaction takes a quarter of the log at most, so that commits need not wait for checkpoints.
         let limit = encode::images_in(&log.format, usize::try_from(log.capacity() / 4).expect("fits"));
         let limit = log.nvram().map_or(limit, |n| n.most_blocks());
-        // And half of the cache at most: what a transaction holds stays in memory while it is open and while it is written.
+        // And half of the cache at most: what a transaction holds stays in memory while it is open and while it is
+        // written.
         let largest = (config.cache_bytes / 2).max(LEAST_LIMIT);
         let limit = limit.min(usize::try_from(largest >> config.block_size.bits()).unwrap_or(usize::MAX));
         let first = log.sequence();
@@ -141,7 +143,8 @@ impl Journal {
         }
     }
 
-    /// Who does the background work ([`Journal::checkpoint_step`]) is to be woken so when there is some that should not wait.
+    /// Who does the background work ([`Journal::checkpoint_step`]) is to be woken so when there is some that should not
+    /// wait.
     pub fn on_work(&self, waker: impl Fn() + Send + Sync + 'static) {
         *lock(&self.waker) = Some(Arc::new(waker));
     }
@@ -192,8 +195,8 @@ impl Journal {
         }
     }
 
-    /// Says that file data was written to the homes of these runs of blocks, besides the journal: complete, or failed. What
-    /// memory, or a load under way, holds of them is void (J3). Discards count as writes.
+    /// Says that file data was written to the homes of these runs of blocks, besides the journal: complete, or failed.
+    /// What memory, or a load under way, holds of them is void (J3). Discards count as writes.
     pub fn written_in_place(&self, runs: impl IntoIterator<Item = (BlockNo, u32)>) {
         let mut core = lock(&self.core);
         let stamp = self.gate.stamp();
@@ -292,8 +295,8 @@ impl Journal {
         result.map(drop)
     }
 
-    /// Returns when the commit is over that is being written now, if one is: for who gives the device much to do that nobody waits for.
-    /// It does not wait for handles and holds, as [`Journal::commit`] does, nor for a second commit.
+    /// Returns when the commit is over that is being written now, if one is: for who gives the device much to do that
+    /// nobody waits for. It does not wait for handles and holds, as [`Journal::commit`] does, nor for a second commit.
     pub fn let_commit_pass(&self) {
         let mut s = lock(&self.commit);
         let before = s.durable;
@@ -302,9 +305,10 @@ impl Journal {
         }
     }
 
-    /// For data written in place that a transaction is going to name: waits for it to become durable where a commit that names it would have to
-    /// flush it first (Q5). The flush of a commit does, unless none begins for so long or the wait is called off
-    /// ([`FlushGate::await_others`]); where commits leave this device alone, one is begun. False if it was waited for in vain.
+    /// For data written in place that a transaction is going to name: waits for it to become durable where a commit
+    /// that names it would have to flush it first (Q5). The flush of a commit does, unless none begins for so long or
+    /// the wait is called off ([`FlushGate::await_others`]); where commits leave this device alone, one is begun. False
+    /// if it was waited for in vain.
     pub fn await_flush(&self, stamp: Epoch, patience: Duration, called_off: impl Fn() -> bool) -> bool {
         match &self.log {
             _ if !self.names_cost_a_flush() => true,

@@ -125,7 +125,8 @@ impl Log {
         })
     }
 
-    /// Makes it a log of Quire's, whose records need these features of its signature; they reach the disk with the first write.
+    /// Makes it a log of Quire's, whose records need these features of its signature; they reach the disk with the
+    /// first write.
     pub(crate) fn set_quire(&mut self, incompat: u32) {
         self.quire = Some(incompat);
     }
@@ -220,9 +221,10 @@ impl Log {
         assert!(p.used <= self.capacity(), "the log was checked for room");
     }
 
-    /// Before the first transaction in an empty log: the superblock says where it begins (J8). Complete on return; the flush
-    /// before the commit block makes it durable. For a log of Quire's it says that, too, and is durable on return: whoever
-    /// meets a record of ours has been warned (Q8). Epochs begin at `now`, later than those of any earlier use of the log.
+    /// Before the first transaction in an empty log: the superblock says where it begins (J8). Complete on return; the
+    /// flush before the commit block makes it durable. For a log of Quire's it says that, too, and is durable on
+    /// return: whoever meets a record of ours has been warned (Q8). Epochs begin at `now`, later than those of any
+    /// earlier use of the log.
     pub(crate) fn open_at_head(&self, tid: Tid, now: Duration) -> Result<(), Error> {
         let (head, used) = {
             let p = lock(&self.position);
@@ -251,7 +253,8 @@ impl Log {
         self.write_superblock(&mut s, true)
     }
 
-    /// Before transaction `tid` of Quire's, which takes `blocks` blocks, is written: the superblock allows for it, durably (Q10).
+    /// Before transaction `tid` of Quire's, which takes `blocks` blocks, is written: the superblock allows for it,
+    /// durably (Q10).
     pub(crate) fn allow(&self, tid: Tid, blocks: u32) -> Result<(), Error> {
         if blocks <= run::usual(self.size()) {
             return Ok(());
@@ -287,8 +290,8 @@ impl Log {
         Ok(())
     }
 
-    /// The transactions in NVRAM before `oldest` are at home: complete on return; the flush that makes the homes durable makes this so,
-    /// before the tail there moves (V7).
+    /// The transactions in NVRAM before `oldest` are at home: complete on return; the flush that makes the homes
+    /// durable makes this so, before the tail there moves (V7).
     pub(crate) fn note_oldest(&self, oldest: Tid) -> Result<(), Error> {
         let mut s = lock(&self.superblock);
         s.sb.set_sequence(oldest);

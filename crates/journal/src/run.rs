@@ -4,10 +4,10 @@
 //! revokes, records: packed into the first blocks ─┐
 //! whole images: the blocks that follow ───────────┴─> head, its checksum over all of it
 //! ```
-//! Which record a block gets: the smallest of what [`Records`] allows; one that stands alone where sizes are equal; in a
-//! transaction of many blocks a whole image unless ranges spare a sixteenth, as it is written from where it is. A range needs a
-//! base in the live log or durable at home (Q3), else it starts from zeros and says so (Q4); a delta needs one in the live log whose
-//! chain is not being passed (Q6).
+//! Which record a block gets: the smallest of what [`Records`] allows; one that stands alone where sizes are equal; in
+//! a transaction of many blocks a whole image unless ranges spare a sixteenth, as it is written from where it is. A
+//! range needs a base in the live log or durable at home (Q3), else it starts from zeros and says so (Q4); a delta
+//! needs one in the live log whose chain is not being passed (Q6).
 
 use crate::core::{Base, InFlight};
 use crate::style::Records;
@@ -77,7 +77,8 @@ pub(crate) fn longest(blocks: u32) -> u32 {
     blocks / 3
 }
 
-/// The bound of its runs' lengths that such a log begins with (Q10): readers look no further for what follows a run that is bad.
+/// The bound of its runs' lengths that such a log begins with (Q10): readers look no further for what follows a run
+/// that is bad.
 pub(crate) fn usual(blocks: u32) -> u32 {
     (blocks / 64).clamp(16, 512).min(longest(blocks))
 }

@@ -61,8 +61,8 @@ fn join(threads: Vec<thread::JoinHandle<()>>) {
     threads.into_iter().for_each(|t| t.join().unwrap());
 }
 
-/// J10, J4, F15's half: threads commit while another checkpoints and the power goes at any step. What was acknowledged is
-/// recovered, and an operation whole or not at all.
+/// J10, J4, F15's half: threads commit while another checkpoints and the power goes at any step. What was acknowledged
+/// is recovered, and an operation whole or not at all.
 fn power_goes() {
     let d = device();
     let j = small(&d);
@@ -128,7 +128,8 @@ fn a_commit_beside_empty_log_is_not_lost() {
     explore(6000, empties);
 }
 
-/// J3, J2: whatever loads, commits, checkpoints and evictions overlap, what memory shows of a block is what was last put there.
+/// J3, J2: whatever loads, commits, checkpoints and evictions overlap, what memory shows of a block is what was last
+/// put there.
 fn loads() {
     let d = device();
     let j = small(&d);
@@ -260,8 +261,8 @@ fn commits_are_serial() {
     explore(4000, serial);
 }
 
-/// J5, J1: one write or flush fails while three threads commit: whoever was told success has it on disk, nobody succeeds later, and
-/// holds on the transaction end without anybody waiting for ever.
+/// J5, J1: one write or flush fails while three threads commit: whoever was told success has it on disk, nobody
+/// succeeds later, and holds on the transaction end without anybody waiting for ever.
 fn failure() {
     use quire_device::{ErrorKind, Fault, FaultKind, Faulty, IoOp};
     let d = device();

@@ -21,8 +21,8 @@ fn peak() -> u64 {
     line.trim().split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Fills the log: full descriptors whose images are holes of the file, revokes of blocks that the log does not hold, a commit
-/// after every tenth descriptor.
+/// Fills the log: full descriptors whose images are holes of the file, revokes of blocks that the log does not hold, a
+/// commit after every tenth descriptor.
 fn fill(file: &File, map: &LogMap, sb: &JournalSuperblock) -> (Tid, u64) {
     let f = sb.log_format().unwrap();
     let (zeros, mut at, mut tid, mut images) = (vec![0u8; 4096], sb.first(), sb.sequence(), 0u64);

@@ -13,8 +13,8 @@ use quire_layout::superblock::{self, Superblock};
 
 use crate::cmd::{command, quire, run, say, text};
 
-/// Bytes of the superblock that two recoveries may leave different: `s_wtime` (0x30), `s_lastcheck` (0x40), `s_kbytes_written`
-/// (0x178) and the checksum over them (0x3FC).
+/// Bytes of the superblock that two recoveries may leave different: `s_wtime` (0x30), `s_lastcheck` (0x40),
+/// `s_kbytes_written` (0x178) and the checksum over them (0x3FC).
 const MASKED: [(u64, usize); 4] = [(0x30, 4), (0x40, 4), (0x178, 8), (0x3FC, 4)];
 const SUPERBLOCK_AT: u64 = 1024;
 const CHUNK: usize = 64 * 1024;
@@ -86,8 +86,8 @@ impl Image {
         Ok(Superblock::decode_unverified(&raw)?)
     }
 
-    /// Replays the journal with e2fsck. Exit codes 0 and 1 (changed) are success. True when it did just that: it also clears the
-    /// orphans that it finds then, and gives up fast commits that it does not understand, with exit code 0.
+    /// Replays the journal with e2fsck. Exit codes 0 and 1 (changed) are success. True when it did just that: it also
+    /// clears the orphans that it finds then, and gives up fast commits that it does not understand, with exit code 0.
     pub fn replay_with_e2fsck(&self) -> Result<bool> {
         let said = say(command("e2fsck").args(["-y", "-E", "journal_only"]).arg(&self.path))?;
         ensure!(said.code <= 1, "e2fsck -E journal_only exited with {}:\n{}", said.code, said.text);
@@ -138,8 +138,8 @@ impl Image {
         Ok(1024 << log)
     }
 
-    /// Compares byte by byte outside the masked fields of the superblock; `ignore` lists blocks that may differ. Returns the
-    /// numbers of the blocks that differ, at most 20.
+    /// Compares byte by byte outside the masked fields of the superblock; `ignore` lists blocks that may differ.
+    /// Returns the numbers of the blocks that differ, at most 20.
     pub fn differing_blocks(&self, other: &Self, ignore: &[u64]) -> Result<Vec<u64>> {
         let (left, right) = (File::open(&self.path)?, File::open(&other.path)?);
         let size = left.metadata()?.len();

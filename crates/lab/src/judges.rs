@@ -1,8 +1,9 @@
-//! Judges from outside: crash images of simulated runs, cut out of the volatile cache of a simulated device, are recovered by Quire, by
-//! `e2fsck -E journal_only`, and by the kernel's own mount. All give the same blocks, outside of the fields that carry the time of recovery.
+//! Judges from outside: crash images of simulated runs, cut out of the volatile cache of a simulated device, are
+//! recovered by Quire, by `e2fsck -E journal_only`, and by the kernel's own mount. All give the same blocks, outside of
+//! the fields that carry the time of recovery.
 //!
-//! Where orphans are left, e2fsck and the kernel free them in the same go, so that only names can be compared (the crash test
-//! does that); those images are counted, and not compared.
+//! Where orphans are left, e2fsck and the kernel free them in the same go, so that only names can be compared (the
+//! crash test does that); those images are counted, and not compared.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -59,8 +60,8 @@ pub fn agree(dir: &Path, crash: &quire_device::Image, sum: &mut Agreed) -> Resul
     Ok(())
 }
 
-/// Lets the kernel replay the log of `by_kernel`, and compares it with `ours`, which Quire replayed, outside of the `log`. False without a kernel mount.
-/// (Both may be changed: the counts of free blocks and inodes are blanked.)
+/// Lets the kernel replay the log of `by_kernel`, and compares it with `ours`, which Quire replayed, outside of the
+/// `log`. False without a kernel mount. (Both may be changed: the counts of free blocks and inodes are blanked.)
 pub fn kernel_agrees(dir: &Path, by_kernel: &Image, ours: &Image, log: &[u64]) -> Result<bool> {
     let kernel = Mounter::kernel("ro");
     if kernel.unavailable().is_some() {
@@ -71,7 +72,8 @@ pub fn kernel_agrees(dir: &Path, by_kernel: &Image, ours: &Image, log: &[u64]) -
     let mounted = kernel.mount(Path::new(looped.trim()), &dir.join("mnt")).and_then(Mounted::unmount);
     cmd::run_tool("losetup", ["--detach", looped.trim()])?;
     mounted.context("the kernel does not mount it")?;
-    // The kernel sums the free counts of the groups up when it writes the superblock; a replay leaves them as they were logged.
+    // The kernel sums the free counts of the groups up when it writes the superblock; a replay leaves them as they were
+    // logged.
     for image in [ours, by_kernel] {
         let file = File::options().write(true).open(image.path())?;
         file.write_all_at(&[0; 8], superblock::OFFSET + 0x0C)?;

@@ -1,12 +1,14 @@
 //! The laboratory: workloads that know what they were promised, crash campaigns, comparisons with the kernel and with
-//! e2fsprogs, and benchmarks. It uses Quire only as its users do, through the `quire` command and the mount; the judges are
-//! `e2fsck`, `debugfs` and the kernel's own ext4.
+//! e2fsprogs, and benchmarks. It uses Quire only as its users do, through the `quire` command and the mount; the judges
+//! are `e2fsck`, `debugfs` and the kernel's own ext4.
 //!
 //! - [`mounter`]: one way to mount an image with the kernel, with fuse2fs or with Quire, and to kill it.
-//! - [`work`]: the bank (SQLite), the storm (names), the appenders (bytes); each logs, outside of the mount, what was acknowledged.
+//! - [`work`]: the bank (SQLite), the storm (names), the appenders (bytes); each logs, outside of the mount, what was
+//!   acknowledged.
 //! - [`tree`], [`walk`]: make a tree from a seed; compare two trees.
 //! - [`accept`]: the acceptance tests, each skipped by name where it cannot run.
-//! - [`rig`]: the library on modelled devices in virtual time; [`studies`]: the papers' experiments on it and on mounts.
+//! - [`rig`]: the library on modelled devices in virtual time; [`studies`]: the papers' experiments on it and on
+//!   mounts.
 //! - [`mod@bench`]: rotated rounds on one loop device, medians.
 
 pub mod accept;

@@ -96,7 +96,8 @@ enum What {
     },
     /// Measure the kernel's ext4, fuse2fs and Quire on one loop device (root); prints a table
     Bench {
-        /// Instead of kernel, fuse2fs and three of quire: any of them with :OPTIONS; the first is what the others are compared with
+        /// Instead of kernel, fuse2fs and three of quire: any of them with :OPTIONS; the first is what the others are
+        /// compared with
         #[arg(long)]
         mounter: Vec<Mounter>,
         #[arg(long, default_value_t = 5)]
@@ -142,7 +143,8 @@ enum What {
     },
     /// JoJ: SQLite's transactions on mounts of a device, own or modelled (root); ratios to the first
     ///
-    /// Example: quire-lab sqlite --device ssd --rounds 3 --small 200 --large 3000 --mounter kernel:data=ordered --mounter quire
+    /// Example: quire-lab sqlite --device ssd --rounds 3 --small 200 --large 3000 --mounter kernel:data=ordered
+    /// --mounter quire
     Sqlite {
         /// own, free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k; may be repeated
         #[arg(long, default_value = "own")]
@@ -183,8 +185,8 @@ enum What {
     },
     /// Okeanos: journal traffic, latency and recovery of small synchronous appends, in virtual time
     ///
-    /// 100 threads by request size (figure 1), streams of 1 Kbit/s and 1 Mbit/s (figure 4), on a modelled 15,000 rpm disk with the
-    /// journal on another. Example: quire-lab okeanos --full
+    /// 100 threads by request size (figure 1), streams of 1 Kbit/s and 1 Mbit/s (figure 4), on a modelled 15,000 rpm
+    /// disk with the journal on another. Example: quire-lab okeanos --full
     Okeanos {
         /// As long as in the paper
         #[arg(long)]
@@ -198,7 +200,8 @@ enum What {
         #[arg(long, default_value_t = 20)]
         seconds: u64,
     },
-    /// Isolation: append + fsync beside a stream of new data, in virtual time; with --mounter also on mounts in real time (root)
+    /// Isolation: append + fsync beside a stream of new data, in virtual time; with --mounter also on mounts in real
+    /// time (root)
     ///
     /// Example: quire-lab isolation --device ssd --mounter kernel:data=ordered --mounter quire
     Isolation {
@@ -217,7 +220,8 @@ enum What {
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         work: PathBuf,
     },
-    /// DJFS: one 4 KiB overwrite and fsync with the journal in NVRAM; library, FUSE, and the kernel's data=journal, all in memory (root)
+    /// DJFS: one 4 KiB overwrite and fsync with the journal in NVRAM; library, FUSE, and the kernel's data=journal, all
+    /// in memory (root)
     ///
     /// Example: quire-lab latency --rounds 3
     Latency {

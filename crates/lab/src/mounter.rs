@@ -1,5 +1,5 @@
-//! One way to mount an image, whoever does it: the kernel's ext4 on a loop device, fuse2fs, or Quire. And one way to kill
-//! it, which leaves the image as a crash of the file system leaves it.
+//! One way to mount an image, whoever does it: the kernel's ext4 on a loop device, fuse2fs, or Quire. And one way to
+//! kill it, which leaves the image as a crash of the file system leaves it.
 //!
 //! Written `kernel`, `fuse2fs` or `quire`, with options after a colon: `quire:data=ordered,writethrough`.
 
@@ -244,8 +244,8 @@ impl Mounted {
         Ok(())
     }
 
-    /// Stops the file system dead: SIGKILL to the daemon; for the kernel, a shutdown without flushing the log. Everything that
-    /// uses the mount fails from now on. `detach` follows.
+    /// Stops the file system dead: SIGKILL to the daemon; for the kernel, a shutdown without flushing the log.
+    /// Everything that uses the mount fails from now on. `detach` follows.
     pub fn kill(&mut self) -> Result<()> {
         match &mut self.daemon {
             Some(daemon) => {
@@ -320,7 +320,8 @@ fn shut_down(dir: &Path) -> Result<()> {
     const SHUTDOWN: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(b'X', 125);
     const WITHOUT_LOG_FLUSH: u32 = 2;
     let dir = File::open(dir)?;
-    // SAFETY: the opcode takes a pointer to a u32 that it only reads (fs/ext4 documentation; the same as XFS_IOC_GOINGDOWN).
+    // SAFETY: the opcode takes a pointer to a u32 that it only reads (fs/ext4 documentation; the same as
+    // XFS_IOC_GOINGDOWN).
     unsafe { rustix::ioctl::ioctl(&dir, rustix::ioctl::Setter::<SHUTDOWN, u32>::new(WITHOUT_LOG_FLUSH))? };
     Ok(())
 }

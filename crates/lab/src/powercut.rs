@@ -1,14 +1,14 @@
-//! Real applications on a mount whose device loses power: the bank on SQLite, the storm of names and the appenders work on a Quire
-//! mount over a device that records every write and flush. Crash images are then cut out of the recording, before and after
-//! every flush and at random moments, with any part of what was not flushed lost, torn or reordered. Each is recovered; e2fsck must
-//! call it clean, and nothing may be missing that was acknowledged before the cut.
+//! Real applications on a mount whose device loses power: the bank on SQLite, the storm of names and the appenders work
+//! on a Quire mount over a device that records every write and flush. Crash images are then cut out of the recording,
+//! before and after every flush and at random moments, with any part of what was not flushed lost, torn or reordered.
+//! Each is recovered; e2fsck must call it clean, and nothing may be missing that was acknowledged before the cut.
 //!
 //! ```text
 //! workers (processes) ── FUSE ── quire_mount::run_on ── Volume ── Steps ── PowerLossDevice: recording
 //!     └── acknowledged "line @steps" <── file "steps" <───────────────┘
 //! ```
-//! A worker reads the number of device steps *after* its call returned: so a line with number n was acknowledged, at the latest, after n
-//! steps, and a cut after n steps or more must keep it.
+//! A worker reads the number of device steps *after* its call returned: so a line with number n was acknowledged, at
+//! the latest, after n steps, and a cut after n steps or more must keep it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
-//! Tells journal writes from others on a device that only sees blocks: it looks where the file system on it has its journal.
+//! Tells journal writes from others on a device that only sees blocks: it looks where the file system on it has its
+//! journal.
 //!
 //! A write of the superblock may mean a new file system; the next flush, which mke2fs ends with, makes us look again.
 

@@ -1,5 +1,6 @@
-//! A rig: Quire's library on modelled devices in virtual time. Threads of a workload run on it as many programs do on a machine whose
-//! processors cost nothing; what is left is what the devices cost. Every run of the same workload takes the same time.
+//! A rig: Quire's library on modelled devices in virtual time. Threads of a workload run on it as many programs do on a
+//! machine whose processors cost nothing; what is left is what the devices cost. Every run of the same workload takes
+//! the same time.
 //!
 //! ```text
 //! workload threads ── Volume ── Counted ── Modelled ── MemDevice        [a second such column: the journal's device]
@@ -119,8 +120,8 @@ struct Timed {
     memory: NvramMap,
     line: Duration,
     clock: Arc<dyn Clock>,
-    /// Time, in nanoseconds, that stores have taken and that has not passed yet: to let each pass by itself would cost the processor more than
-    /// a store does, and the processor's time counts, too.
+    /// Time, in nanoseconds, that stores have taken and that has not passed yet: to let each pass by itself would cost
+    /// the processor more than a store does, and the processor's time counts, too.
     owed: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! Random numbers and file contents from a seed, the same on every machine and for ever: splitmix64 (Steele, Lea and Flood,
-//! "Fast splittable pseudorandom number generators", OOPSLA 2014).
+//! Random numbers and file contents from a seed, the same on every machine and for ever: splitmix64 (Steele, Lea and
+//! Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 
 /// A repeatable source of random numbers.
 #[derive(Clone, Debug)]
@@ -40,8 +40,8 @@ impl Rng {
     }
 }
 
-/// The bytes `[offset, offset + len)` of the endless content named `key`. No two keys share content, no two offsets repeat: a
-/// block that turns up in the wrong place is seen.
+/// The bytes `[offset, offset + len)` of the endless content named `key`. No two keys share content, no two offsets
+/// repeat: a block that turns up in the wrong place is seen.
 #[must_use]
 pub fn content(key: u64, offset: u64, len: usize) -> Vec<u8> {
     let end = offset + len as u64;

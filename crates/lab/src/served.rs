@@ -1,5 +1,5 @@
-//! Devices under mounts: a modelled one, served to the kernel over FUSE, or the machine's own disk; with a loop device on top, so that the
-//! kernel's file systems and Quire stand on the very same one.
+//! Devices under mounts: a modelled one, served to the kernel over FUSE, or the machine's own disk; with a loop device
+//! on top, so that the kernel's file systems and Quire stand on the very same one.
 //!
 //! ```text
 //! mount ── loop (direct I/O) ── file ┬─ FUSE ── Modelled ── MemDevice, in a process of its own, in real time
@@ -7,8 +7,8 @@
 //!                                    └─ on the machine's own disk
 //! ```
 //!
-//! Of its own, since the kernel's file system above waits for it: a program that is killed while it waits there could not serve what it
-//! waits for, and every sync of the machine would hang.
+//! Of its own, since the kernel's file system above waits for it: a program that is killed while it waits there could
+//! not serve what it waits for, and every sync of the machine would hang.
 
 use std::fmt;
 use std::fs::File;
@@ -160,7 +160,8 @@ fn counters(disk: &Counted<Modelled<MemDevice>>) -> String {
     asked.to_string()
 }
 
-/// A modelled device that `quire-lab model` serves. Dropping it ends that; where something still stands on it, it goes on.
+/// A modelled device that `quire-lab model` serves. Dropping it ends that; where something still stands on it, it goes
+/// on.
 struct Apart {
     process: Child,
     dir: PathBuf,

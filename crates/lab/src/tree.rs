@@ -22,7 +22,8 @@ pub enum Flavour {
 
 const PER_DIRECTORY: u64 = 40;
 
-/// Makes `files` files below `root`, in directories of about 40, nested. Returns the paths of all files, in the order of making.
+/// Makes `files` files below `root`, in directories of about 40, nested. Returns the paths of all files, in the order
+/// of making.
 pub fn make(root: &Path, files: u64, seed: u64, flavour: Flavour) -> Result<Vec<PathBuf>> {
     let mut rng = Rng::new(&[seed, 1]);
     let mut dirs = vec![root.to_owned()];

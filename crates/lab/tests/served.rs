@@ -8,7 +8,8 @@ use quire_lab::cmd::{have, is_root, run_tool, text, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What stands where a killed program worked in `dir`: the model's mount, the loop device on it, the file system on that.
+/// What stands where a killed program worked in `dir`: the model's mount, the loop device on it, the file system on
+/// that.
 struct Left {
     program: Child,
     dir: PathBuf,

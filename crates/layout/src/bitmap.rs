@@ -220,8 +220,8 @@ impl Superblock {
         u32::try_from(self.block_size().bytes() / self.desc_size()).expect("at most 2048")
     }
 
-    /// Blocks at the start of a group that hold the superblock (with what lies before it in group 0), descriptors, and room for
-    /// more descriptors.
+    /// Blocks at the start of a group that hold the superblock (with what lies before it in group 0), descriptors, and
+    /// room for more descriptors.
     #[must_use]
     pub fn base_metadata(&self, g: GroupNo) -> (BlockNo, u32) {
         let sb = u32::from(self.has_backup(g));

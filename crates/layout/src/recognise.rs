@@ -1,4 +1,5 @@
-//! What bytes are, where a superblock should be, before they are believed: ext4, the journal of another file system, or something else.
+//! What bytes are, where a superblock should be, before they are believed: ext4, the journal of another file system, or
+//! something else.
 
 use crate::bytes::{le16, le32};
 use crate::features::incompat;

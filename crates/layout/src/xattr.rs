@@ -6,8 +6,8 @@
 //! inode:  128 + extra_isize: magic(32) entry, ... 0(32) ... value, value    value offsets count from the first entry
 //! entry:  name_len(8) index(8) value_offs(16) value_inum(32) value_size(32) hash(32) name, padded to 4
 //! ```
-//! The prefix of a name is a number ([`Namespace`]). Entries of a block are sorted by (index, name length, name), as the
-//! kernel's search expects. The block's checksum is crc32c(file system's seed, block number(64), block).
+//! The prefix of a name is a number ([`Namespace`]). Entries of a block are sorted by (index, name length, name), as
+//! the kernel's search expects. The block's checksum is crc32c(file system's seed, block number(64), block).
 //! Guarantees: what [`decode_block`] and [`decode_inline`] return takes no more memory than the region they read.
 //! Source: kernel documentation, "ext4: extended attributes".
 

@@ -1,12 +1,13 @@
 //! A worker and its caller kept on two CPUs.
 //!
-//! A caller sleeps while we answer, and the scheduler may wake it where we run. There it can stay although another CPU idles: the two take
-//! turns on one CPU and never want it at once, so that no load is seen that could be spread. Each request then takes two switches of
-//! that CPU, and nothing of ours is done while the caller does its own part: deleting a file took 39 us thus, and 25 on two CPUs.
+//! A caller sleeps while we answer, and the scheduler may wake it where we run. There it can stay although another CPU
+//! idles: the two take turns on one CPU and never want it at once, so that no load is seen that could be spread. Each
+//! request then takes two switches of that CPU, and nothing of ours is done while the caller does its own part:
+//! deleting a file took 39 us thus, and 25 on two CPUs.
 //!
-//! Who looks for requests ([`crate::channel`]) sleeps seldom, so that each time it lost its CPU somebody else ran there. Where that comes
-//! with every other request, the worker moves to another CPU, and is free again to be put anywhere it was allowed to be.
-//! Where others want the CPUs it would only wait there, and stays.
+//! Who looks for requests ([`crate::channel`]) sleeps seldom, so that each time it lost its CPU somebody else ran
+//! there. Where that comes with every other request, the worker moves to another CPU, and is free again to be put
+//! anywhere it was allowed to be. Where others want the CPUs it would only wait there, and stays.
 
 use libc::c_long;
 use quire_device::{Clock, SystemClock};
@@ -111,7 +112,8 @@ mod tests {
     use super::*;
     use quire_device::sync::thread;
 
-    /// A worker that loses its CPU `times` in each window of requests that take a microsecond each: after which windows it tries to move.
+    /// A worker that loses its CPU `times` in each window of requests that take a microsecond each: after which windows
+    /// it tries to move.
     fn moves(times: c_long, windows: usize) -> Vec<usize> {
         let (mut sight, mut now, mut lost) = (Sight::default(), Duration::ZERO, 0);
         let mut window = || {

@@ -1,10 +1,11 @@
 //! One descriptor of the FUSE device: whole requests in, whole replies out.
 //!
-//! A request that comes while nobody sleeps on the device costs neither its caller nor us a wake-up. So where requests follow each
-//! other closely, who takes them looks for the next one for a while before it sleeps ([`LOOK`]), and gives its CPU to whoever else
-//! wants it between two looks. It begins again when a request has come soon after it went to sleep. Where somebody else does want the
-//! CPU, that is worse than sleep, since who wakes up is given a CPU sooner than who has been looking: then it is left for a while, longer
-//! the longer and the more often we were kept waiting ([`Rest`]).
+//! A request that comes while nobody sleeps on the device costs neither its caller nor us a wake-up. So where requests
+//! follow each other closely, who takes them looks for the next one for a while before it sleeps ([`LOOK`]), and gives
+//! its CPU to whoever else wants it between two looks. It begins again when a request has come soon after it went to
+//! sleep. Where somebody else does want the CPU, that is worse than sleep, since who wakes up is given a CPU sooner
+//! than who has been looking: then it is left for a while, longer the longer and the more often we were kept waiting
+//! ([`Rest`]).
 
 use crate::apart;
 use quire_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -22,9 +23,11 @@ const DEVICE: &str = "/dev/fuse";
 const LOOK: Duration = Duration::from_micros(50);
 /// So long the CPU is not offered to others: it costs more than the look itself.
 const GREEDY: Duration = Duration::from_micros(10);
-/// A request that comes sooner than this after the last one is worth looking for; a CPU that has halted takes a part of it to wake.
+/// A request that comes sooner than this after the last one is worth looking for; a CPU that has halted takes a part of
+/// it to wake.
 const SOON: Duration = Duration::from_micros(200);
-/// Somebody else wants our CPU for itself: the kernel's own short work takes less, a whole slice of the scheduler's more.
+/// Somebody else wants our CPU for itself: the kernel's own short work takes less, a whole slice of the scheduler's
+/// more.
 const TAKEN: Duration = Duration::from_micros(500);
 /// Nobody looks then for so many times as long as we were kept waiting. The kernel's own longer work comes alone.
 const SHORT_REST: u32 = 2;

@@ -1,5 +1,5 @@
-//! How other processes talk to a mount: private ioctls on its root directory (`'Q'`). They need no rights beyond reaching the
-//! mount, except freeze and thaw.
+//! How other processes talk to a mount: private ioctls on its root directory (`'Q'`). They need no rights beyond
+//! reaching the mount, except freeze and thaw.
 
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};

@@ -42,7 +42,8 @@ impl Readiness {
     }
 }
 
-/// Splits off a daemon in a session of its own; the caller's process waits for what it tells. Only while there is one thread.
+/// Splits off a daemon in a session of its own; the caller's process waits for what it tells. Only while there is one
+/// thread.
 ///
 /// # Errors
 /// No process or pipe can be had.
@@ -64,8 +65,8 @@ pub fn fork() -> Result<Forked, Errno> {
     }
 }
 
-/// Unmounts in a process of its own, and waits for it. A thread of ours that waited in the kernel for an answer of ours could not
-/// be killed if the threads that answer are gone, and would keep the mount with it.
+/// Unmounts in a process of its own, and waits for it. A thread of ours that waited in the kernel for an answer of ours
+/// could not be killed if the threads that answer are gone, and would keep the mount with it.
 ///
 /// # Errors
 /// What umount(2) says; no process can be had.
@@ -76,7 +77,8 @@ pub(crate) fn unmount_in_child(dir: &Path, flags: UnmountFlags) -> Result<(), Er
     in_child(|| unsafe { libc::umount2(path.as_ptr(), flags) })
 }
 
-/// Makes the kernel hand over what it holds of the file system at `dir` (syncfs), as [`unmount_in_child`] does its work.
+/// Makes the kernel hand over what it holds of the file system at `dir` (syncfs), as [`unmount_in_child`] does its
+/// work.
 ///
 /// # Errors
 /// What open(2) and syncfs(2) say; no process can be had.
@@ -95,8 +97,8 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
 }
 
-/// Runs system calls in a child that has none of our descriptors. `calls` must do nothing but system calls: other threads of ours
-/// may have held locks when the child was split off.
+/// Runs system calls in a child that has none of our descriptors. `calls` must do nothing but system calls: other
+/// threads of ours may have held locks when the child was split off.
 fn in_child(calls: impl FnOnce() -> libc::c_int) -> Result<(), Errno> {
     // SAFETY: the child only makes system calls (close_range, those of `calls`, _exit) and never returns from here.
     let pid = unsafe {
@@ -160,8 +162,8 @@ pub fn wait_stop() -> i32 {
     signal
 }
 
-/// We write back pages for the kernel: our own allocations must not wait for that. Needs a capability; without it, nothing
-/// changes.
+/// We write back pages for the kernel: our own allocations must not wait for that. Needs a capability; without it,
+/// nothing changes.
 pub fn become_io_flusher() {
     const PR_SET_IO_FLUSHER: libc::c_int = 57;
     let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
@@ -172,8 +174,8 @@ pub fn become_io_flusher() {
     }
 }
 
-/// Keeps glibc from making an arena for each thread: what one frees the others could not use, and resident memory would grow to a
-/// multiple of what is in use. Call it before threads are made.
+/// Keeps glibc from making an arena for each thread: what one frees the others could not use, and resident memory would
+/// grow to a multiple of what is in use. Call it before threads are made.
 pub fn use_one_arena() {
     // SAFETY: mallopt changes a parameter of the allocator; it is called before any other thread allocates.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

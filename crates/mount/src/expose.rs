@@ -1,5 +1,6 @@
-//! A block device as a file, served over FUSE: `disk` in a directory, and `counters` beside it. With a loop device on top
-//! (`losetup --direct-io=on`) any file system, the kernel's too, works on a device that exists only as ours: a modelled one. Root only.
+//! A block device as a file, served over FUSE: `disk` in a directory, and `counters` beside it. With a loop device on
+//! top (`losetup --direct-io=on`) any file system, the kernel's too, works on a device that exists only as ours: a
+//! modelled one. Root only.
 //!
 //! ```text
 //! kernel's ext4 ── loop ── FUSE: disk ──> worker: read request, BlockDevice::run, reply

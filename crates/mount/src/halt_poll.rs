@@ -1,10 +1,11 @@
 //! Halt polling: idle CPUs of a virtual machine do not halt while requests flow.
 //!
-//! A request and its reply are two wake-ups. Where the CPU that is to run next has halted, each is an exit to the hypervisor: measured on
-//! a KVM guest, 46 us for a GETATTR instead of 8. The kernel's own remedy is the `haltpoll` governor's `guest_halt_poll_ns`, which many guests leave
-//! at 0. The same can be asked for a while through PM QoS: a latency of 0 us on `/dev/cpu_dma_latency` makes idle CPUs poll
-//! (Documentation/power/pm_qos_interface.rst). We hold it only while requests come, and only under that governor: elsewhere an idle state is
-//! left in a microsecond or two. Needs root; without it, and with `-o nohalt_poll`, nothing changes.
+//! A request and its reply are two wake-ups. Where the CPU that is to run next has halted, each is an exit to the
+//! hypervisor: measured on a KVM guest, 46 us for a GETATTR instead of 8. The kernel's own remedy is the `haltpoll`
+//! governor's `guest_halt_poll_ns`, which many guests leave at 0. The same can be asked for a while through PM QoS: a
+//! latency of 0 us on `/dev/cpu_dma_latency` makes idle CPUs poll (Documentation/power/pm_qos_interface.rst). We hold
+//! it only while requests come, and only under that governor: elsewhere an idle state is left in a microsecond or two.
+//! Needs root; without it, and with `-o nohalt_poll`, nothing changes.
 
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use std::fs::{self, File};

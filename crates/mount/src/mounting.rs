@@ -1,7 +1,8 @@
 //! Attaching a session to a directory, and detaching it.
 //!
-//! As root by mount(2): type `fuse.quire.PROFILE`, or `fuseblk.quire.PROFILE` for a block device, which gives us sync(2) and an umount(2) that
-//! waits for the clean image. Everybody else through the set-user-id helper `fusermount3`.
+//! As root by mount(2): type `fuse.quire.PROFILE`, or `fuseblk.quire.PROFILE` for a block device, which gives us
+//! sync(2) and an umount(2) that waits for the clean image. Everybody else through the set-user-id helper
+//! `fusermount3`.
 
 use crate::channel::Channel;
 use crate::daemon;
@@ -186,8 +187,8 @@ pub fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
     detach_with(dir, lazy, |dir, flags| rustix::mount::unmount(dir, flags))
 }
 
-/// As [`detach`], for the daemon itself: a process of its own waits for what the daemon has to answer meanwhile, so that the daemon
-/// can always be killed.
+/// As [`detach`], for the daemon itself: a process of its own waits for what the daemon has to answer meanwhile, so
+/// that the daemon can always be killed.
 pub(crate) fn detach_own(dir: &Path, lazy: bool) -> Result<(), DetachError> {
     detach_with(dir, lazy, daemon::unmount_in_child)
 }

@@ -5,7 +5,8 @@
 //! |  ...  | request header | data of a WRITE ...   |  ...  | reply header | data of a READ ...
 //!         └ fuse_in_header, fuse_write_in                      └ fuse_out_header
 //! ```
-//! The data of large requests lies on page boundaries and, but for its end, in one huge page: direct I/O takes it as it is.
+//! The data of large requests lies on page boundaries and, but for its end, in one huge page: direct I/O takes it as it
+//! is.
 
 use crate::session::MAX_WRITE;
 use crate::wire::Out;

@@ -4,7 +4,8 @@
 //! image, superblock, options ─> devices ─> Volume::open (recovery) ─> attach ─> INIT ─> ready ─> ... ─> unmounted ─> Volume::close
 //! fuseblk:  the kernel claims the device when it is attached, so that comes before our own opening of it
 //! ```
-//! Guarantees: [`run`] returns `Ok` only when the image is clean; SIGTERM, SIGINT and SIGHUP end the mount as an unmount does.
+//! Guarantees: [`run`] returns `Ok` only when the image is clean; SIGTERM, SIGINT and SIGHUP end the mount as an
+//! unmount does.
 
 use crate::bdi::Bdi;
 use crate::control::About;
@@ -94,7 +95,8 @@ fn counted(device: impl BlockDevice + 'static) -> Arc<Disk> {
     Arc::new(Counted::new(Arc::new(device)))
 }
 
-/// Mounts (telling the progress of recovery), calls `ready` once the mount answers, serves until it is unmounted, and leaves a clean image.
+/// Mounts (telling the progress of recovery), calls `ready` once the mount answers, serves until it is unmounted, and
+/// leaves a clean image.
 ///
 /// # Errors
 /// See [`MountError`]. Without `ready` having been called, nothing is mounted.
@@ -107,7 +109,8 @@ pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce
     live.serve(ready)
 }
 
-/// As [`run`], on a device that the caller brings (one that records, fails or loses power): `mount.image` is only its name.
+/// As [`run`], on a device that the caller brings (one that records, fails or loses power): `mount.image` is only its
+/// name.
 ///
 /// # Errors
 /// As [`run`].
@@ -163,7 +166,8 @@ impl Place<'_> {
             && self.options.size_limit.is_none())
     }
 
-    /// Opens the image. With `ro` it is opened for reading only, unless its journal must be replayed first, as the kernel does it.
+    /// Opens the image. With `ro` it is opened for reading only, unless its journal must be replayed first, as the
+    /// kernel does it.
     fn open(&self, lock: bool) -> Result<FileDevice, MountError> {
         let device = self.open_as(lock, self.options.only_reads())?;
         if !self.options.read_only || self.options.no_load {

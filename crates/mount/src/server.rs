@@ -1,8 +1,9 @@
 //! Answers requests: the one place where FUSE meets the engine.
 //!
 //! Relies on `default_permissions`: the kernel checks modes and ACLs before a request is sent. Guarantees: a request is
-//! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back; while the
-//! volume is frozen, requests that would change it are kept and answered after the thaw, so that no worker waits for it (L2).
+//! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back; while
+//! the volume is frozen, requests that would change it are kept and answered after the thaw, so that no worker waits
+//! for it (L2).
 
 use crate::fail::Fail;
 use crate::wire::abi::{self, init, opcode};
@@ -19,8 +20,8 @@ use std::time::Duration;
 
 /// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
 pub(crate) const VALID: Duration = Duration::from_secs(24 * 60 * 60);
-/// The same for attributes of a file that is open for writing while the kernel keeps what is written: it does not notice that
-/// the file takes more blocks when it hands pages over. With the last close it has handed over all.
+/// The same for attributes of a file that is open for writing while the kernel keeps what is written: it does not
+/// notice that the file takes more blocks when it hands pages over. With the last close it has handed over all.
 const VALID_WHILE_WRITTEN: Duration = Duration::from_secs(1);
 
 /// What became of a request.
@@ -32,8 +33,8 @@ pub(crate) enum Answer {
     Reply,
     /// The same, and it gives the kernel a reference on this inode.
     Gives(Ino),
-    /// The same, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open file: the kernel
-    /// keeps its inode meanwhile.
+    /// The same, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open file:
+    /// the kernel keeps its inode meanwhile.
     Spoils(Ino),
 }
 
@@ -175,8 +176,8 @@ impl Server {
         self.forget(ino, 1);
     }
 
-    /// Admits a request to the volume, for as long as the guard lives. If the request would change a frozen volume, it is
-    /// kept for the thaw instead. An unmounted volume admits it as well, and its calls are refused.
+    /// Admits a request to the volume, for as long as the guard lives. If the request would change a frozen volume, it
+    /// is kept for the thaw instead. An unmounted volume admits it as well, and its calls are refused.
     pub(crate) fn admit(&self, h: &Header, request: &[u8]) -> Admission<'_> {
         if !changes(h, request) {
             return Admission::Now(None);

@@ -125,7 +125,8 @@ impl Session {
     }
 }
 
-/// Reads INIT, writes the reply. Returns what was agreed, or `None` if the kernel is to ask again with our major version.
+/// Reads INIT, writes the reply. Returns what was agreed, or `None` if the kernel is to ask again with our major
+/// version.
 fn handshake(body: &mut Body<'_>, out: &mut Out<'_>, wishes: Wishes) -> Result<Option<u64>, Fail> {
     let (major, minor) = (body.u32()?, body.u32()?);
     if major > abi::MAJOR {

@@ -6,14 +6,15 @@
 //!   ^                   │ about to wait (device, lock, condition)
 //!   └── sits down <── answers to the end      the turn goes to who sits, or to a new worker
 //! ```
-//! One worker at a time waits for requests. While requests are answered from memory it is always the same one, so the caller and
-//! it can share a CPU and no other thread is woken: on a virtual machine that is the difference between 10 and 50 us a request.
-//! Guarantees: while a worker waits for anything, another takes requests, so that a slow fsync never holds up others, and a request
-//! that waits for another request (a freeze for its thaw) gets it.
+//! One worker at a time waits for requests. While requests are answered from memory it is always the same one, so the
+//! caller and it can share a CPU and no other thread is woken: on a virtual machine that is the difference between 10
+//! and 50 us a request. Guarantees: while a worker waits for anything, another takes requests, so that a slow fsync
+//! never holds up others, and a request that waits for another request (a freeze for its thaw) gets it.
 //!
-//! Where calls have been coming one after the other, a hand-over is put off for a millisecond, since it would only move the
-//! next request to another CPU; [`Turns::watch`] makes it when the wait lasts longer. A request that came meanwhile ends that.
-//! Where requests flow and none of them waits, it looks seldom, and no hand-over is put off: each look takes the CPU from a caller.
+//! Where calls have been coming one after the other, a hand-over is put off for a millisecond, since it would only move
+//! the next request to another CPU; [`Turns::watch`] makes it when the wait lasts longer. A request that came meanwhile
+//! ends that. Where requests flow and none of them waits, it looks seldom, and no hand-over is put off: each look takes
+//! the CPU from a caller.
 
 use crate::halt_poll::HaltPoll;
 use quire_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -170,8 +171,8 @@ impl Turns {
         }
     }
 
-    /// The calling thread is about to wait: if it answers a request and has its turn still, the turn goes on. `hire` starts another
-    /// worker, which has begun.
+    /// The calling thread is about to wait: if it answers a request and has its turn still, the turn goes on. `hire`
+    /// starts another worker, which has begun.
     pub(crate) fn waits(&self, hire: impl FnOnce() -> bool) {
         if TURN.get() != Some(Turn::Kept) {
             return;
@@ -219,7 +220,8 @@ impl Turns {
         }
     }
 
-    /// Makes hand-overs that were put off, has idle CPUs poll and calls `tick` while requests come, until the session is over.
+    /// Makes hand-overs that were put off, has idle CPUs poll and calls `tick` while requests come, until the session
+    /// is over.
     pub(crate) fn watch(&self, halt_poll: &HaltPoll, hire: impl Fn() -> bool, tick: impl Fn()) {
         let (mut idle, mut seen, mut received) = (0, 0, 0);
         // Ticks without a wait, and the last one.

@@ -1,5 +1,6 @@
-//! Seed after seed until enough states are seen, as the environment asks: `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_FIRST` for
-//! seeds from there on, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
+//! Seed after seed until enough states are seen, as the environment asks: `QUIRE_SIM_SEED` for one seed only,
+//! `QUIRE_SIM_FIRST` for seeds from there on, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of
+//! its calls.
 
 use crate::explore::{Failure, Report};
 use crate::known::Seen;
@@ -18,8 +19,8 @@ pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Distinct states that a configuration is explored for, which has a share of 60 in all of `sixtieths`: of `QUIRE_SIM_TOTAL`, or else
-/// `QUIRE_SIM_STATES`, or `usual`.
+/// Distinct states that a configuration is explored for, which has a share of 60 in all of `sixtieths`: of
+/// `QUIRE_SIM_TOTAL`, or else `QUIRE_SIM_STATES`, or `usual`.
 #[must_use]
 pub fn share(sixtieths: u64, usual: u64) -> u64 {
     match number("QUIRE_SIM_TOTAL") {
@@ -40,7 +41,8 @@ pub fn wants(mix: Mix) -> bool {
     std::env::var("QUIRE_SIM_MIX").map_or(true, |only| only == format!("{mix:?}"))
 }
 
-/// Explores seeds, all calls or those given, until `wanted` distinct states are seen, and prints what there was under `name`.
+/// Explores seeds, all calls or those given, until `wanted` distinct states are seen, and prints what there was under
+/// `name`.
 ///
 /// # Panics
 /// With the first failure: made shorter, or as it is if its seed was asked for.

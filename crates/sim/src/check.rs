@@ -3,19 +3,22 @@
 //! A run is a list of calls 0..n; `S(k)` is the model's state after k of them. The power goes while call `n` runs (or
 //! after it). Promises are made by calls that returned before: a *floor* is the least k that they allow.
 //!
-//! - **Names and attributes** (everything but the data and sizes of files, and times that no call has set) are those of one `S(k)`, `floor <= k <= n + 1`.
-//!   The floor: `sync` promises all that was done before it; `fsync` of a file or directory, and a synchronous write, promise all that
-//!   was done *to that inode* before, and since names are a prefix, everything before that.
+//! - **Names and attributes** (everything but the data and sizes of files, and times that no call has set) are those of
+//!   one `S(k)`, `floor <= k <= n + 1`. The floor: `sync` promises all that was done before it; `fsync` of a file or
+//!   directory, and a synchronous write, promise all that was done *to that inode* before, and since names are a
+//!   prefix, everything before that.
 //! - **Data, route `journal`**: every file is exactly as in that `S(k)`.
-//! - **Data, routes `overwrite` and `auto`**: every file is exactly as in some `S(j)`, `f <= j <= n + 1`, with `f` as below: each write whole or absent,
-//!   whatever it overwrites and whatever it adds.
-//! - **Data, route `adaptive`**: a file all of whose changes from S(f) to S(n + 1) were journaled is as in `S(k)`; others as with `ordered`.
-//! - **Data, route `selective`**: as with `ordered`, and a block that no write has ever covered whole, so that all its sequences are
-//!   journaled, is as in one such `S(j)`.
-//! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last fsync (or sync) and its last
-//!   rename, link, truncate, collapse or insertion among the first k calls, which do not overtake the data before them. Its size is that of some `S(j)`,
-//!   `f <= j <= n + 1`, and each of its sectors is that of some such `S(j)`, where a sector past the end counts as zeros.
-//!   So no stale bytes, and nothing of another file (every write has bytes of its own). `writeback` promises the size only.
+//! - **Data, routes `overwrite` and `auto`**: every file is exactly as in some `S(j)`, `f <= j <= n + 1`, with `f` as
+//!   below: each write whole or absent, whatever it overwrites and whatever it adds.
+//! - **Data, route `adaptive`**: a file all of whose changes from S(f) to S(n + 1) were journaled is as in `S(k)`;
+//!   others as with `ordered`.
+//! - **Data, route `selective`**: as with `ordered`, and a block that no write has ever covered whole, so that all its
+//!   sequences are journaled, is as in one such `S(j)`.
+//! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last
+//!   fsync (or sync) and its last rename, link, truncate, collapse or insertion among the first k calls, which do not
+//!   overtake the data before them. Its size is that of some `S(j)`, `f <= j <= n + 1`, and each of its sectors is that
+//!   of some such `S(j)`, where a sector past the end counts as zeros. So no stale bytes, and nothing of another file
+//!   (every write has bytes of its own). `writeback` promises the size only.
 //! - The tree is whole: link counts are the number of names, and e2fsck finds nothing.
 
 use crate::model::{History, Kind, NodeId, Outcome, ROOT, State};
@@ -36,8 +39,8 @@ pub struct Floors {
     pub names: usize,
     /// For each file, its data is at least that after so many calls.
     pub data: BTreeMap<NodeId, usize>,
-    /// Files that have told that data was lost: of them each byte is of some version, and no more. (What was written over a part of a
-    /// sector has met what the disk still held.)
+    /// Files that have told that data was lost: of them each byte is of some version, and no more. (What was written
+    /// over a part of a sector has met what the disk still held.)
     pub lossy: BTreeSet<NodeId>,
     /// Files of whose data nothing is known: a write to them failed.
     pub unknown: BTreeSet<NodeId>,
@@ -108,7 +111,8 @@ pub(crate) fn names_match(s: &State, seen: &Observed) -> Result<BTreeMap<NodeId,
         if !kind {
             return Err(format!("{shown} is {:?}", o.kind));
         }
-        // A directory's links are its name, its `.`, and the `..` of those in it; the root has `lost+found`, and maybe a writer's.
+        // A directory's links are its name, its `.`, and the `..` of those in it; the root has `lost+found`, and maybe
+        // a writer's.
         let links = match n.kind {
             Kind::Dir(_) if id == ROOT => o.links as usize,
             Kind::Dir(_) => 2,
@@ -135,8 +139,8 @@ fn data_of(s: &State, id: NodeId) -> Option<&[u8]> {
     }
 }
 
-/// The floor of a file's data under names `k`: what renames, links and truncates of it do not overtake. A rename that takes a name away
-/// from it is not one of them.
+/// The floor of a file's data under names `k`: what renames, links and truncates of it do not overtake. A rename that
+/// takes a name away from it is not one of them.
 fn data_floor(ops: &[SimOp], h: &History, promised: &Floors, id: NodeId, k: usize) -> usize {
     let moved = |i: &usize| {
         matches!(
@@ -236,8 +240,8 @@ fn sectors_match(seen: &[u8], versions: &[&[u8]]) -> Result<(), String> {
     Ok(())
 }
 
-/// The newest state above the floors that is like what was seen: its names are those after at most `newest` calls, its data may be of
-/// any of the calls that had started.
+/// The newest state above the floors that is like what was seen: its names are those after at most `newest` calls, its
+/// data may be of any of the calls that had started.
 ///
 /// # Errors
 /// Why none is.

@@ -1,8 +1,8 @@
 //! Cuts the power at every step of a run, recovers what is left, and checks it.
 //!
-//! For each moment between two steps of the device, some outcomes of its volatile cache are made; each is mounted (sometimes with
-//! another power cut in the middle of recovery, and another), its tree is compared with what the model allows, e2fsck looks
-//! at some of them, and the survivor is used on and unmounted.
+//! For each moment between two steps of the device, some outcomes of its volatile cache are made; each is mounted
+//! (sometimes with another power cut in the middle of recovery, and another), its tree is compared with what the model
+//! allows, e2fsck looks at some of them, and the survivor is used on and unmounted.
 
 use crate::known::{Known, Moment, Seen};
 use crate::observe::{FILLER, Observed, observe};
@@ -69,7 +69,8 @@ pub struct Report {
     pub double: u64,
     /// States that e2fsck has judged.
     pub fsck: u64,
-    /// How many different images they were after recovery: those that e2fsck saw, and that were used on and judged again.
+    /// How many different images they were after recovery: those that e2fsck saw, and that were used on and judged
+    /// again.
     pub used: u64,
 }
 
@@ -255,8 +256,8 @@ struct Left {
     digest: Digest,
 }
 
-/// Recovers what crashes of one run have left. What has been recovered once is not recovered again, but looked at again: at another
-/// moment other promises hold.
+/// Recovers what crashes of one run have left. What has been recovered once is not recovered again, but looked at
+/// again: at another moment other promises hold.
 struct Survivors<'a> {
     config: &'a Config,
     log: &'a LogArea,

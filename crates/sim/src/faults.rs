@@ -1,18 +1,20 @@
 //! A device that fails, or a file system that runs full, in the middle of a workload.
 //!
-//! The definition, for errors that the device reports (of reads, writes, flushes; no space on the host; the device gone):
+//! The definition, for errors that the device reports (of reads, writes, flushes; no space on the host; the device
+//! gone):
 //!
 //! - A call that fails has changed nothing but, at most, the data of the file that it writes.
 //! - An fsync that failed once is never reported as success later, by whatever descriptor.
 //! - When the log could not be written, the volume is read-only; what was durable is readable, now and after a crash.
 //! - After a crash the tree is a legal state ([`crate::check`]) for what was acknowledged, and e2fsck finds nothing.
 //!
-//! When the device lies (a write that is lost, a bit that flips) nothing of that can be promised: there are only typed errors then.
+//! When the device lies (a write that is lost, a bit that flips) nothing of that can be promised: there are only typed
+//! errors then.
 //!
 //! With NVRAM the disk fails; what was fenced in the memory stays.
 //!
-//! On a full disk, and when any one allocation finds no space, or all from some on, each call is done or refused with "no space", whole; nothing leaks: when everything is deleted, all space is
-//! free again, and e2fsck finds nothing.
+//! On a full disk, and when any one allocation finds no space, or all from some on, each call is done or refused with
+//! "no space", whole; nothing leaks: when everything is deleted, all space is free again, and e2fsck finds nothing.
 
 use crate::check::{Floors, first_legal, floors};
 use crate::explore::{Config, fsck};
@@ -292,7 +294,8 @@ pub fn disk_is_full(rig: &Rig, base: &Image, seed: u64, calls: usize) -> Result<
     space_runs_out(rig, base, seed, calls, 0..0).map(|(seen, _)| seen)
 }
 
-/// Runs a workload in which these allocations find no space, then deletes everything. What happened, and how many allocations there were.
+/// Runs a workload in which these allocations find no space, then deletes everything. What happened, and how many
+/// allocations there were.
 ///
 /// # Errors
 /// What was broken.

@@ -57,8 +57,8 @@ fn an_image_in_the_log(image: &Image, seed: u64) -> Result<Option<u64>, String> 
     Ok(Some(bs.offset(block) + seed.wrapping_mul(31) % bs.bytes64()))
 }
 
-/// Runs a workload on a log of Quire's, changes a byte at home of each block that has records, and looks what recovery would make of
-/// it: the image that was logged, or an error. `Ok(true)`: an error.
+/// Runs a workload on a log of Quire's, changes a byte at home of each block that has records, and looks what recovery
+/// would make of it: the image that was logged, or an error. `Ok(true)`: an error.
 ///
 /// # Errors
 /// Something else.

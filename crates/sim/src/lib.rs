@@ -1,5 +1,5 @@
-//! Power-loss simulator: a seed makes a workload, a device with a volatile cache records it, the power is cut everywhere, and
-//! what is recovered must be a state that the model allows.
+//! Power-loss simulator: a seed makes a workload, a device with a volatile cache records it, the power is cut
+//! everywhere, and what is recovered must be a state that the model allows.
 //!
 //! Everything follows from the seed: one thread, a virtual clock, a simulated device.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! The file system as it should be, in memory: what every call does, and every state it went through.
 //!
-//! A state is cheap to keep (nodes are shared), so the model keeps the state after every operation. What a crash may leave
-//! is defined over that history, in [`crate::check`].
+//! A state is cheap to keep (nodes are shared), so the model keeps the state after every operation. What a crash may
+//! leave is defined over that history, in [`crate::check`].
 
 use crate::ops::{PAGE, Place, SimOp, pattern};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Crash states of two devices: a disk with a volatile cache, and NVRAM with stores that were not fenced.
 //!
-//! Each store and fence notes how many steps of the disk were complete then. So the moments of both have one order; at each some outcomes
-//! of both are made at once.
+//! Each store and fence notes how many steps of the disk were complete then. So the moments of both have one order; at
+//! each some outcomes of both are made at once.
 //!
 //! ```text
 //! disk    w1 ────── flush ─────────── w2 ───
@@ -96,7 +96,8 @@ pub fn explore_nvram(
     let (_, mut m, mut point) = events.next().expect("the start");
     for (k, disk_point) in disk.crash_points() {
         found.moment((k, &disk_point), (m, &point)).map_err(|(n, why)| fail(Some((k + m, n)), why))?;
-        // What the memory did when so many steps of the disk were complete. Of a forced write two moments come: before it, and after.
+        // What the memory did when so many steps of the disk were complete. Of a forced write two moments come: before
+        // it, and after.
         while events.peek().is_some_and(|(at, ..)| *at <= k) {
             (_, m, point) = events.next().expect("looked at");
             found.moment((k, &disk_point), (m, &point)).map_err(|(n, why)| fail(Some((k + m, n)), why))?;
@@ -162,8 +163,8 @@ impl Explored<'_> {
         Ok(())
     }
 
-    /// Recovers what is left and checks everything about it. What was recovered before is looked at again only: at another moment other
-    /// promises hold.
+    /// Recovers what is left and checks everything about it. What was recovered before is looked at again only: at
+    /// another moment other promises hold.
     fn survives(&mut self, left: Left, turn: u64) -> Result<(), String> {
         let Left { image, stored, disk, state } = left;
         let every = |n: u64| n > 0 && turn.is_multiple_of(n);
@@ -221,7 +222,8 @@ impl Explored<'_> {
             let device = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
             let memory = Arc::new(NvramModel::new(stored));
             device.cut_at(n % (disk_steps + 1));
-            // The memory goes on until the disk's failure stops the mount, or is cut first: then nothing that follows may count.
+            // The memory goes on until the disk's failure stops the mount, or is cut first: then nothing that follows
+            // may count.
             let cut = n.is_multiple_of(2) && memory_steps > 0;
             if cut {
                 memory.cut_at(1 + n % memory_steps);

@@ -265,7 +265,8 @@ pub enum Mix {
     Large,
     /// Ranges of few files are zeroed, taken out, inserted, copied; files come without names.
     Ranges,
-    /// Small changes, each made durable, and hardly ever a checkpoint: the log goes round, and what is oldest in it goes home.
+    /// Small changes, each made durable, and hardly ever a checkpoint: the log goes round, and what is oldest in it
+    /// goes home.
     Long,
 }
 

@@ -8,8 +8,8 @@ use quire_layout::superblock::{self, Superblock};
 use quire_layout::{BlockSize, LogBlock};
 use std::ops::Range;
 
-/// Every outcome where there are at most [`Effort::all`]: each unit of each write survives or not. Where the units are too many but
-/// the writes are few, each write survives or not, and some are torn by seed; else all is by seed.
+/// Every outcome where there are at most [`Effort::all`]: each unit of each write survives or not. Where the units are
+/// too many but the writes are few, each write survives or not, and some are torn by seed; else all is by seed.
 pub(crate) fn outcomes(point: &CrashPoint, effort: Effort, seed: u64) -> Box<dyn Iterator<Item = Crash> + '_> {
     let some = move |n| (0..n).map(move |i| point.crash(seed.wrapping_mul(0x9E37_79B9).wrapping_add(i)));
     match exhausted(point, effort) {

@@ -2,8 +2,8 @@
 
 use crate::explore::{Failure, Report};
 
-/// Leaves out calls, in pieces that halve, as long as something still fails. At most `tries` runs of `explore`, which explores some of
-/// the calls.
+/// Leaves out calls, in pieces that halve, as long as something still fails. At most `tries` runs of `explore`, which
+/// explores some of the calls.
 #[must_use]
 pub fn shrink(failure: Failure, tries: usize, explore: impl Fn(&[usize]) -> Result<Report, Box<Failure>>) -> Failure {
     let mut best = failure;

@@ -1,9 +1,9 @@
-//! Several writers on one volume, and its background work, interleaved wherever the engine takes a lock, waits, or does I/O. One seed
-//! determines the calls and the interleaving (feature `shuttle`).
+//! Several writers on one volume, and its background work, interleaved wherever the engine takes a lock, waits, or does
+//! I/O. One seed determines the calls and the interleaving (feature `shuttle`).
 //!
-//! Each writer has a directory of its own and a model of what is below; they share the allocator, the journal, the orphans, the
-//! flushes. After a crash each tree must be a legal state for its writer ([`crate::check`]), and all of them together a prefix:
-//! if a call is there, so is every call of another writer that had returned before it began.
+//! Each writer has a directory of its own and a model of what is below; they share the allocator, the journal, the
+//! orphans, the flushes. After a crash each tree must be a legal state for its writer ([`crate::check`]), and all of
+//! them together a prefix: if a call is there, so is every call of another writer that had returned before it began.
 
 use crate::check::{Floors, first_legal, floors};
 use crate::explore::{Config, Effort, Failure, Report, fsck};
@@ -169,8 +169,8 @@ fn survives(how: How, written: &[Written], steps: u64, image: Image, judge: bool
     Ok(())
 }
 
-/// For each writer a legal state, all of them together a prefix: as long as a tree lacks a call that another tree's last one came
-/// after, that other one must be an older state.
+/// For each writer a legal state, all of them together a prefix: as long as a tree lacks a call that another tree's
+/// last one came after, that other one must be an older state.
 fn check(route: Route, written: &[Written], steps: u64, trees: &[Observed]) -> Result<(), String> {
     let mut most = Vec::new();
     let mut promised: Vec<Floors> = Vec::new();

@@ -1,5 +1,7 @@
-//! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more of each than the default, `QUIRE_SIM_TOTAL` for so many of
-//! all together, `QUIRE_SIM_FSCK=1` for e2fsck on every state, not on a sample, `QUIRE_SIM_FIRST` for seeds from there on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of workload, `QUIRE_SIM_KEEP` for some of its calls.
+//! Explores crash states of each configuration. `QUIRE_SIM_STATES` asks for more of each than the default,
+//! `QUIRE_SIM_TOTAL` for so many of all together, `QUIRE_SIM_FSCK=1` for e2fsck on every state, not on a sample,
+//! `QUIRE_SIM_FIRST` for seeds from there on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of
+//! workload, `QUIRE_SIM_KEEP` for some of its calls.
 
 use quire_fs::{CommitMode, Record};
 use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
@@ -54,8 +56,9 @@ fn explore_states(config: &Config, wanted: u64, effort: Effort) {
     });
 }
 
-/// Short runs: every outcome of every moment whose doubtful writes have at most eight sectors (else every set of up to eight
-/// writes, and some tears), each judged by e2fsck; one in nine loses power again at every step of its recovery, and then again.
+/// Short runs: every outcome of every moment whose doubtful writes have at most eight sectors (else every set of up to
+/// eight writes, and some tears), each judged by e2fsck; one in nine loses power again at every step of its recovery,
+/// and then again.
 #[test]
 fn exhaustive() {
     let effort =
@@ -95,7 +98,8 @@ fn known() {
     }
 }
 
-/// Long runs, of which some moments are looked at: the log goes round, and checkpoints pass parts of it (and of chains of deltas).
+/// Long runs, of which some moments are looked at: the log goes round, and checkpoints pass parts of it (and of chains
+/// of deltas).
 #[test]
 fn long_runs() {
     let effort = Effort { calls: 3000, moments: 40, ..effort() };

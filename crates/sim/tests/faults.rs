@@ -1,5 +1,5 @@
-//! Devices that fail and disks that run full, in the middle of seeded workloads. `QUIRE_FAULT_SEED` repeats one, `QUIRE_FAULT_SEEDS` runs
-//! more, from `QUIRE_FAULT_FIRST` on.
+//! Devices that fail and disks that run full, in the middle of seeded workloads. `QUIRE_FAULT_SEED` repeats one,
+//! `QUIRE_FAULT_SEEDS` runs more, from `QUIRE_FAULT_FIRST` on.
 
 use quire_device::{ErrorKind, FaultKind, Image};
 use quire_fs::{Checkpoint, CommitMode, Record};
@@ -149,8 +149,8 @@ fn a_full_disk_leaks_nothing() {
     assert!(full > 200, "{full}");
 }
 
-/// Every allocation of a workload, of blocks, inodes and reservations, finds no space: it alone, it and those that try again, or all from
-/// it on.
+/// Every allocation of a workload, of blocks, inodes and reservations, finds no space: it alone, it and those that try
+/// again, or all from it on.
 #[test]
 fn each_allocation_may_find_no_space() {
     let (mut points, mut runs, mut full) = (0, 0, 0);

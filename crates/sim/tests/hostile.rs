@@ -1,9 +1,9 @@
 //! Damaged images: only typed errors, bounded time and memory, no write where none belongs.
 //!
-//! A seeded sample of single bits, fields with bad values, and random mixtures. `QUIRE_HOSTILE_SEED` chooses another sample,
-//! `QUIRE_HOSTILE_CASES` its size, `QUIRE_HOSTILE_CASE` one case (a line that a failure prints); `QUIRE_HOSTILE_SWEEP=flips` or
-//! `fields` takes every single one (`QUIRE_HOSTILE_EVERY=n`: one in n, of each metadata block), `QUIRE_HOSTILE_BASE` only those of
-//! one image.
+//! A seeded sample of single bits, fields with bad values, and random mixtures. `QUIRE_HOSTILE_SEED` chooses another
+//! sample, `QUIRE_HOSTILE_CASES` its size, `QUIRE_HOSTILE_CASE` one case (a line that a failure prints);
+//! `QUIRE_HOSTILE_SWEEP=flips` or `fields` takes every single one (`QUIRE_HOSTILE_EVERY=n`: one in n, of each metadata
+//! block), `QUIRE_HOSTILE_BASE` only those of one image.
 
 use quire_sim::campaign::number;
 use quire_sim::hostile::decoders::decode_all;
@@ -23,8 +23,8 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// A case that takes this much processor time hangs; one that waits for ever takes none of it, and this much time, on a machine that
-/// does other things too.
+/// A case that takes this much processor time hangs; one that waits for ever takes none of it, and this much time, on a
+/// machine that does other things too.
 const HANGS: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(600));
 const REPEAT: &str = "cargo test -p quire-sim --test hostile damaged";
 /// The sample ends early rather than take longer.

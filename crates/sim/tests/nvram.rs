@@ -1,5 +1,6 @@
-//! Explores crash states of configurations with their journal in NVRAM: of the disk and of the memory at once. The environment is that of
-//! `crash`: `QUIRE_SIM_STATES`, `QUIRE_SIM_TOTAL`, `QUIRE_SIM_FSCK`, `QUIRE_SIM_FIRST`, `QUIRE_SIM_SEED`, `QUIRE_SIM_MIX`, `QUIRE_SIM_KEEP`.
+//! Explores crash states of configurations with their journal in NVRAM: of the disk and of the memory at once. The
+//! environment is that of `crash`: `QUIRE_SIM_STATES`, `QUIRE_SIM_TOTAL`, `QUIRE_SIM_FSCK`, `QUIRE_SIM_FIRST`,
+//! `QUIRE_SIM_SEED`, `QUIRE_SIM_MIX`, `QUIRE_SIM_KEEP`.
 
 use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
@@ -14,7 +15,8 @@ const EFFORT: Effort =
 fn config(name: &'static str, route: Route, record: Record, checkpoint: Checkpoint) -> NvramConfig {
     let how = How { route, record, commit_mode: CommitMode::Nvram };
     let base = Config { name, how, mix: Mix::General, leave: None, mke2fs: SMALL, size: "8M" };
-    // As small as they may be: regions are left often. Requests of 28 KiB must fit into half a transaction; in place, into a quarter.
+    // As small as they may be: regions are left often. Requests of 28 KiB must fit into half a transaction; in place,
+    // into a quarter.
     let region = if route == Route::Journal { 76 << 10 } else { 112 << 10 };
     let regions = match checkpoint {
         Checkpoint::Regions(n) => usize::from(n),

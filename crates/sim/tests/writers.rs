@@ -1,5 +1,5 @@
-//! Several writers at once, their interleaving and everything else decided by a seed:
-//! `cargo test -p quire-sim --features shuttle --test writers`. `QUIRE_SIM_STATES`, `QUIRE_SIM_SEED`, `QUIRE_SIM_FIRST` as for `crash`.
+//! Several writers at once, their interleaving and everything else decided by a seed: `cargo test -p quire-sim
+//! --features shuttle --test writers`. `QUIRE_SIM_STATES`, `QUIRE_SIM_SEED`, `QUIRE_SIM_FIRST` as for `crash`.
 
 use quire_fs::{CommitMode, Record};
 use quire_sim::campaign::{SMALL, number, wants};

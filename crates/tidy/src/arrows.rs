@@ -19,7 +19,8 @@ const STD_METHODS: &str = include_str!("std_methods.txt");
 /// Arrows by file, each with the first name that makes it.
 pub(crate) type Arrows = BTreeMap<FileId, BTreeMap<FileId, String>>;
 
-/// All arrows of a crate. `below`: method names of the crates that it depends on, which say nothing about its own files.
+/// All arrows of a crate. `below`: method names of the crates that it depends on, which say nothing about its own
+/// files.
 #[must_use]
 pub(crate) fn arrows(krate: &Crate, below: &BTreeSet<String>) -> Arrows {
     let methods = unique_methods(krate, below);

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 /// Mount an ext4 image or block device on a directory.
 ///
-/// The journal is replayed if need be. Returns when the mount answers; the file system is served in the background until it
-/// is unmounted with `quire umount`, umount(8) or fusermount3 -u, or until the daemon gets SIGTERM. Works as an ordinary user
-/// (through fusermount3), then only for that user unless allow_other is given; when root mounts, everybody may use it
-/// (-o noallow_other restricts it).
+/// The journal is replayed if need be. Returns when the mount answers; the file system is served in the background
+/// until it is unmounted with `quire umount`, umount(8) or fusermount3 -u, or until the daemon gets SIGTERM. Works as
+/// an ordinary user (through fusermount3), then only for that user unless allow_other is given; when root mounts,
+/// everybody may use it (-o noallow_other restricts it).
 #[derive(clap::Args)]
 #[command(after_help = "Options (-o), besides those of mount(8) and ext4(5). BYTES may end in K, M, G or T.
   data=MODE              ordered, journal, writeback, none, overwrite, auto, adaptive or selective

@@ -47,8 +47,9 @@ pub(crate) struct Args {
     /// The memory that holds the journal, if it is in NVRAM
     #[arg(long, value_name = "PATH")]
     nvram: Option<PathBuf>,
-    /// The NVRAM with the journal is lost: go on without it. Everything that was not written home since the last checkpoint is given
-    /// up, and the file system needs e2fsck -f. With --nvram, what that memory holds is given up, too
+    /// The NVRAM with the journal is lost: go on without it. Everything that was not written home since the last
+    /// checkpoint is given up, and the file system needs e2fsck -f. With --nvram, what that memory holds is given up,
+    /// too
     #[arg(long, conflicts_with_all = ["dry_run", "undo"])]
     discard_nvram: bool,
     /// Where the file system starts in the image, in bytes
@@ -195,7 +196,8 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
     if args.journal_only {
         return outcome(fsck::CORRECTED, if done.is_empty() { "the journal is empty".into() } else { done.join("; ") });
     }
-    // Mounting and unmounting finishes what orphans need, and brings the superblock's free counts up to the descriptors'.
+    // Mounting and unmounting finishes what orphans need, and brings the superblock's free counts up to the
+    // descriptors'.
     let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
     let orphans = Ino(0) != sb.last_orphan() || sb.features().has_ro_compat(ro_compat::ORPHAN_PRESENT);
     match Volume::open(devices.clone(), clock.clone(), Options::default()) {

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 /// Unmount, and return when the image is clean.
 ///
-/// umount(8) and fusermount3 -u work as well, but (except for block devices mounted by root) they return while the daemon is
-/// still writing.
+/// umount(8) and fusermount3 -u work as well, but (except for block devices mounted by root) they return while the
+/// daemon is still writing.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire umount /mnt && cp disk.img backup.img")]

@@ -1,7 +1,8 @@
 //! A file or device mapped into memory.
 //!
-//! Guarantees: unless it is said to be simulated, the mapping was made with `MAP_SYNC`, so that what the processor has written back is
-//! durable, file metadata included; otherwise it is refused, with the reason. A file has one user (flock).
+//! Guarantees: unless it is said to be simulated, the mapping was made with `MAP_SYNC`, so that what the processor has
+//! written back is durable, file metadata included; otherwise it is refused, with the reason. A file has one user
+//! (flock).
 
 use super::store::{WriteBack, fence};
 use super::{Nvram, NvramFigures, WORD, lines};
@@ -69,7 +70,8 @@ struct Figures {
 
 // SAFETY: the mapping belongs to this value alone, lives as long, and is only reached through copies and atomic stores.
 unsafe impl Send for NvramMap {}
-// SAFETY: as above; who stores to and reads the same bytes at once gets some of either, never undefined values of a type.
+// SAFETY: as above; who stores to and reads the same bytes at once gets some of either, never undefined values of a
+// type.
 unsafe impl Sync for NvramMap {}
 
 impl NvramMap {
@@ -193,7 +195,8 @@ fn lock(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat) -> Result<(), NvramE
     }
 }
 
-/// The size of a file; a simulated one gets the blocks that it needs, or a store into a hole of a full host would kill us.
+/// The size of a file; a simulated one gets the blocks that it needs, or a store into a hole of a full host would kill
+/// us.
 fn file_size(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat, options: NvramOptions) -> Result<u64, NvramError> {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     if !options.simulated || options.read_only {

@@ -1,7 +1,8 @@
 //! Memory that keeps its bytes without power, addressed by the byte.
 //!
-//! Guarantees: V1: what was stored before a [`Nvram::fence`] of the same thread is durable when the fence returns. A store that no fence
-//! has followed may be there or not, each aligned 8-byte word for itself; nothing else is promised about order.
+//! Guarantees: V1: what was stored before a [`Nvram::fence`] of the same thread is durable when the fence returns. A
+//! store that no fence has followed may be there or not, each aligned 8-byte word for itself; nothing else is promised
+//! about order.
 //!
 //! | | |
 //! |---|---|

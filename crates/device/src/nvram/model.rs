@@ -1,7 +1,7 @@
 //! Memory whose power can go.
 //!
-//! Guarantees: what a fence covered survives. Of later stores any set of aligned 8-byte words may survive; of one word the last
-//! survivor stays. [`NvramCrashPoint::crash`] favours whole lines, prefixes and single losses.
+//! Guarantees: what a fence covered survives. Of later stores any set of aligned 8-byte words may survive; of one word
+//! the last survivor stays. [`NvramCrashPoint::crash`] favours whole lines, prefixes and single losses.
 //!
 //! ```text
 //! store ──> pending ──fence──> durable          power cut: some words of what is pending, on top of durable
@@ -201,7 +201,8 @@ impl NvramRecording {
         self.events.is_empty()
     }
 
-    /// The state before the first event and after each: what the other device had done by then at least, and what the memory holds.
+    /// The state before the first event and after each: what the other device had done by then at least, and what the
+    /// memory holds.
     pub fn crash_points(&self) -> impl Iterator<Item = (u64, NvramCrashPoint)> + '_ {
         let mut point = NvramCrashPoint { durable: self.start.clone(), pending: Vec::new() };
         let first = (0, point.clone());
@@ -233,8 +234,8 @@ impl NvramCrashPoint {
         self.pending.is_empty()
     }
 
-    /// One outcome, chosen by a seed. Seeds take turns with nothing or everything surviving, prefixes, single stores that are lost or
-    /// survive, of each line a prefix of its stores, whole lines, and random words.
+    /// One outcome, chosen by a seed. Seeds take turns with nothing or everything surviving, prefixes, single stores
+    /// that are lost or survive, of each line a prefix of its stores, whole lines, and random words.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Vec<u8> {
         let mut rng = Rng::new(seed);

@@ -5,8 +5,8 @@
 //! the rest      8-byte stores, then the line is written back: clwb, else clflushopt, else clflush
 //! fence         sfence: all of these are durable
 //! ```
-//! What the processor has is asked once (`cpuid`). On other architectures than x86-64 stores are plain: only simulated memory is
-//! mapped there.
+//! What the processor has is asked once (`cpuid`). On other architectures than x86-64 stores are plain: only simulated
+//! memory is mapped there.
 
 use super::{LINE, WORD};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,8 +59,8 @@ impl WriteBack {
     /// `at` points into mapped memory.
     #[cfg(target_arch = "x86_64")]
     unsafe fn line(self, at: *const u8) {
-        // SAFETY: the caller's; these instructions change no byte that a program can see. Each is only used where the processor has
-        // it.
+        // SAFETY: the caller's; these instructions change no byte that a program can see. Each is only used where the
+        // processor has it.
         unsafe {
             match self {
                 WriteBack::Clwb => std::arch::asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags)),
@@ -79,7 +79,8 @@ impl WriteBack {
     /// Stores words one by one, and writes their lines back.
     ///
     /// # Safety
-    /// `to` is aligned to a word; `bytes.len()`, whole words, are mapped there for writing, and nobody holds a reference to them.
+    /// `to` is aligned to a word; `bytes.len()`, whole words, are mapped there for writing, and nobody holds a
+    /// reference to them.
     unsafe fn words(self, to: *mut u8, bytes: &[u8]) {
         let step = usize::try_from(WORD).expect("8");
         for (n, word) in bytes.chunks_exact(step).enumerate() {

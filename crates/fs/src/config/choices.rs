@@ -7,8 +7,8 @@
 //! | [`CommitMode`] (`commit_mode=`) | what makes a transaction durable? | barrier checksum nvram |
 //! | [`Checkpoint`] (`checkpoint=`) | how is log space reclaimed? | lazy regions:N |
 //!
-//! The format of the log follows from them ([`Choices::log`]) and has no option of its own. [`Choices::log`] is the one place that
-//! says what is legal.
+//! The format of the log follows from them ([`Choices::log`]) and has no option of its own. [`Choices::log`] is the one
+//! place that says what is legal.
 
 use quire_journal::{CommitBy, Reclaim, Records, Style};
 use std::fmt;

@@ -23,7 +23,8 @@ pub struct Options {
     pub record: Record,
     pub commit_mode: CommitMode,
     pub checkpoint: Checkpoint,
-    /// `data=auto`: new data of at most so many bytes rides in the commit that somebody waits for. `None`: as the device's pace says.
+    /// `data=auto`: new data of at most so many bytes rides in the commit that somebody waits for. `None`: as the
+    /// device's pace says.
     pub auto_threshold: Option<u64>,
     /// `data=selective`: smaller updates of a block are journaled, in bytes. `None`: smaller than a block.
     pub write_threshold: Option<u64>,
@@ -52,7 +53,8 @@ pub struct Options {
     pub acl: bool,
     /// `statfs` counts what the file system itself takes as space, too (`minixdf`).
     pub minix_df: bool,
-    /// User and group that may take reserved blocks, besides root (`resuid=`, `resgid=`); `None`: what the superblock says.
+    /// User and group that may take reserved blocks, besides root (`resuid=`, `resgid=`); `None`: what the superblock
+    /// says.
     pub reserve_uid: Option<u32>,
     pub reserve_gid: Option<u32>,
     /// Where the image is mounted, for the superblock; may be empty.

@@ -7,8 +7,8 @@
 //!
 //! *Guarantees* F19: while a direct write is under way, no other caller makes pages of its blocks, writes them back or
 //! changes their mapping. A writer of the same blocks waits, and a caller that changes the map waits for it as for a
-//! reader (F2). Where requests are whole, only requests whose blocks are all new go this way. They become durable in one
-//! operation, after their data (F16). Other requests go through pages.
+//! reader (F2). Where requests are whole, only requests whose blocks are all new go this way. They become durable in
+//! one operation, after their data (F16). Other requests go through pages.
 
 use super::blocks::{Request, runs};
 use super::checks::{check_change, check_file, lose_privileges, max_size};

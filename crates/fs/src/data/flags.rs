@@ -13,7 +13,8 @@ pub struct WriteFlags {
     pub dsync: bool,
     /// What becomes of set-user-id, set-group-id and capabilities.
     pub privileges: Privileges,
-    /// A cache above accepted the bytes earlier, and checked then that the write was allowed. The cache keeps the times.
+    /// A cache above accepted the bytes earlier, and checked then that the write was allowed. The cache keeps the
+    /// times.
     pub deferred: bool,
 }
 

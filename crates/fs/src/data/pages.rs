@@ -42,8 +42,8 @@ pub(in crate::data) struct FileState {
     dirty: usize,
     /// Pages that are `reserved`.
     reserved: usize,
-    /// Pointer blocks that an indirect map may need for the reserved pages, each by the slots that lead to it. One block
-    /// is reserved for each. (For extent trees the allocator keeps a reserve.)
+    /// Pointer blocks that an indirect map may need for the reserved pages, each by the slots that lead to it. One
+    /// block is reserved for each. (For extent trees the allocator keeps a reserve.)
     pointers: BTreeSet<Vec<usize>>,
     /// The pending size in bytes; `None` if the inode on disk has the size.
     pub size: Option<u64>,

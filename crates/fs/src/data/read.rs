@@ -3,8 +3,8 @@
 //! ```text
 //! file lock: clone the pages of the range ─> operation: extents, images of journaled blocks ─> read the rest in one batch
 //! ```
-//! *Guarantees* F11: a reader never gets what a block held before the file owned it, nor an old home under a live record.
-//! Holes and unwritten extents are zeros.
+//! *Guarantees* F11: a reader never gets what a block held before the file owned it, nor an old home under a live
+//! record. Holes and unwritten extents are zeros.
 //!
 //! *Relies on*: the file's blocks stay its own while a reader is registered (F2).
 

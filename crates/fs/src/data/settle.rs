@@ -96,8 +96,8 @@ impl DiskAttr {
     }
 }
 
-/// Adds what is not on disk yet. A batch may have ended since the attributes were read, so the fields that batches write
-/// are read again, under the file's lock.
+/// Adds what is not on disk yet. A batch may have ended since the attributes were read, so the fields that batches
+/// write are read again, under the file's lock.
 fn add_pending(d: &Data, attr: &mut Attr) {
     let ino = attr.ino;
     let file = d.files.find(ino);
@@ -113,8 +113,8 @@ fn add_pending(d: &Data, attr: &mut Attr) {
     attr.sectors += s.reserved() * (u64::from(attr.block_size) / 512);
 }
 
-/// An operation has set times of an inode. A pending modification time is void, and if a batch under way has recorded an
-/// older one, the one that was set comes back.
+/// An operation has set times of an inode. A pending modification time is void, and if a batch under way has recorded
+/// an older one, the one that was set comes back.
 fn set_pending_times(d: &Data, ino: Ino, mtime: Option<Timestamp>, ctime: Timestamp) {
     let (Some(file), Some(mtime)) = (d.files.find(ino), mtime) else { return };
     // A cache above reports the times of a stream again and again. That must not end the waits of its batches.

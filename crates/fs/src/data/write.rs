@@ -5,7 +5,8 @@
 //!           ─> limit the writer
 //! ```
 //! *Guarantees* (docs/invariants.md):
-//! - F3: when the file grows, the bytes between its old end and the new ones are zero, whatever the old last block held;
+//! - F3: when the file grows, the bytes between its old end and the new ones are zero, whatever the old last block
+//!   held;
 //! - F13: a page without a block has a reservation, so that its writeback does not run out of space.
 //!
 //! A request of at most [`Data::request_bytes`] is done under one lock, so that appends do not mix. Files whose data is

@@ -75,8 +75,8 @@ impl Dir {
         Ok(())
     }
 
-    /// True if a linear directory may not be in memory all at once: a search goes on where an operation that missed has come
-    /// to (D5, `super::scan`).
+    /// True if a linear directory may not be in memory all at once: a search goes on where an operation that missed has
+    /// come to (D5, `super::scan`).
     pub(super) fn is_long(&self, op: &Op<'_>) -> bool {
         let bytes = u64::from(self.blocks) * op.sb().block_size().bytes64();
         // Half of the memory is for block images; half of that for this, if it is more than a few blocks.

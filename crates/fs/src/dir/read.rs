@@ -5,8 +5,8 @@
 //! cookie, dir_index:          0 start   1 after .   2 after ..   END after the last name   else 3 + key
 //! key                         hash / 2 (31 bits) | tie break (24 bits) | number among equals (8 bits)
 //! ```
-//! With `dir_index` the order is that of the hashes also while the directory has only one block, because it may become an
-//! htree in the middle of a listing, and a name's hash stays what it is when leaves are split. Names never move in a
+//! With `dir_index` the order is that of the hashes also while the directory has only one block, because it may become
+//! an htree in the middle of a listing, and a name's hash stays what it is when leaves are split. Names never move in a
 //! linear directory. Names that agree in 55 bits of hash are numbered in the order of their bytes.
 
 use super::blocks::Dir;
@@ -29,7 +29,8 @@ const MAX_CHAIN: usize = 256;
 const SOME: usize = 128;
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = 2;
-/// After the last name, as in the kernel: who asks for more, as everybody does, is answered without a look at the names again.
+/// After the last name, as in the kernel: who asks for more, as everybody does, is answered without a look at the names
+/// again.
 const END: u64 = (1 << 63) - 1;
 
 /// Where a listing is, and how far it may go in this call.
@@ -62,9 +63,9 @@ impl Listing<'_, '_> {
     }
 }
 
-/// Gives names from `cookie` on (0: from the start) to `sink`, until that refuses one by `false`. Looks at few blocks (D5), so that
-/// the names given may be few or none although there are more. Gives the cookie to go on with, in an operation of its own,
-/// behind the last name that the sink took; `None` when there are no more names.
+/// Gives names from `cookie` on (0: from the start) to `sink`, until that refuses one by `false`. Looks at few blocks
+/// (D5), so that the names given may be few or none although there are more. Gives the cookie to go on with, in an
+/// operation of its own, behind the last name that the sink took; `None` when there are no more names.
 ///
 /// An operation may be run several times: let the sink begin anew whenever this is called.
 ///
@@ -239,7 +240,8 @@ impl<'a> Keyed<'a> {
     }
 }
 
-/// Gives the entries from the listing's cookie on, in order, behind which there are `more` or none; `false` if the sink refused one.
+/// Gives the entries from the listing's cookie on, in order, behind which there are `more` or none; `false` if the sink
+/// refused one.
 fn emit(mut list: Vec<Keyed<'_>>, more: bool, to: &mut Listing<'_, '_>) -> bool {
     let from = to.cookie - AFTER_DOTDOT;
     list.retain(|k| k.key | 0xFF >= from);

@@ -76,8 +76,8 @@ impl Path {
         Ok(())
     }
 
-    /// A node's hashes lie between those of the pair that leads to it and of the next one. So hashes only go up from leaf to
-    /// leaf, and a listing goes on.
+    /// A node's hashes lie between those of the pair that leads to it and of the next one. So hashes only go up from
+    /// leaf to leaf, and a listing goes on.
     fn check_range(&self, dir: &Dir, block: BlockNo, image: &[u8], node: IndexNode) -> Result<()> {
         let first = node.hash(image, 1.min(node.count() - 1));
         let last = node.hash(image, node.count() - 1);

@@ -29,8 +29,8 @@ fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, ns: Namespace, acl: &Acl)
     xattr::set(op, ino, inode, &Xattr::new(ns, b"", &acl.encode()), false, XattrFlags::Any)
 }
 
-/// Sets an ACL given in the attribute's form. A list without entries removes it. An access list that says no more than a
-/// mode becomes the mode (N5). The caller writes the inode.
+/// Sets an ACL given in the attribute's form. A list without entries removes it. An access list that says no more than
+/// a mode becomes the mode (N5). The caller writes the inode.
 ///
 /// # Errors
 /// Invalid; access (a default list on what is no directory); as [`xattr::set`].

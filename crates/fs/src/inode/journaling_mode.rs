@@ -67,8 +67,8 @@ pub(crate) fn of(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<JournalingM
     Ok(op.tables().ruled_names.get(ino).unwrap_or(op.context.options.adaptive_default))
 }
 
-/// An inode was made in a directory: a setting of the directory's becomes its own, unless a rule speaks for the name. (The
-/// flag it has already.) True if the inode has changed.
+/// An inode was made in a directory: a setting of the directory's becomes its own, unless a rule speaks for the name.
+/// (The flag it has already.) True if the inode has changed.
 ///
 /// # Errors
 /// Corrupt; no space; miss.

@@ -25,7 +25,8 @@ pub(crate) struct Name<'n> {
 
 impl<'n> Name<'n> {
     /// # Errors
-    /// Not supported: a prefix that is not stored, or that the mount turns off. Range: too long. Invalid: a prefix alone.
+    /// Not supported: a prefix that is not stored, or that the mount turns off. Range: too long. Invalid: a prefix
+    /// alone.
     pub(crate) fn parse(options: &Options, name: &'n [u8]) -> Result<Self> {
         let unknown = Error::NotSupported("attributes with this prefix");
         let (ns, rest) = Namespace::split(name).ok_or(unknown.clone())?;

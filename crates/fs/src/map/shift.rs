@@ -15,8 +15,8 @@ fn only_extents(inode: &Inode) -> Result<()> {
     if inode.uses_extents() { Ok(()) } else { Err(Error::NotSupported("shifting the blocks of an indirect map")) }
 }
 
-/// Moves everything from file block `from` on to the left by `by` blocks. What lay in these blocks must have been removed.
-/// Stops after about `budget` changed blocks and returns the `from` of the next call.
+/// Moves everything from file block `from` on to the left by `by` blocks. What lay in these blocks must have been
+/// removed. Stops after about `budget` changed blocks and returns the `from` of the next call.
 ///
 /// # Errors
 /// Not supported for indirect maps; invalid if the blocks are not free; corrupt; miss.
@@ -59,8 +59,8 @@ pub(crate) fn shift_left(
     }
 }
 
-/// Moves everything from file block `from` on to the right by `by` blocks; an extent across `from` is cut. `to` is `None` at
-/// first. Stops after about `budget` changed blocks and returns the `to` of the next call.
+/// Moves everything from file block `from` on to the right by `by` blocks; an extent across `from` is cut. `to` is
+/// `None` at first. Stops after about `budget` changed blocks and returns the `to` of the next call.
 ///
 /// # Errors
 /// Not supported for indirect maps; too large; no space for blocks of the tree; corrupt; miss.

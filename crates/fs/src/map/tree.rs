@@ -34,7 +34,8 @@ pub(super) struct Path {
     pub after: Option<Extent>,
     /// The first file block of the next leaf.
     pub next_leaf: Option<FileBlock>,
-    /// The first file block of the entry through which the way goes, at the lowest level where an entry lies to its left.
+    /// The first file block of the entry through which the way goes, at the lowest level where an entry lies to its
+    /// left.
     pub left_of: Option<FileBlock>,
 }
 
@@ -181,7 +182,8 @@ pub(super) fn set(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, path: &Path, slo
     if moved && slot == 0 { fix_keys(op, ino, inode, path, e.at) } else { Ok(()) }
 }
 
-/// Makes room for one more entry: one step of growing. Go down again afterwards, and call again if the leaf is still full.
+/// Makes room for one more entry: one step of growing. Go down again afterwards, and call again if the leaf is still
+/// full.
 pub(super) fn make_room(
     op: &mut Op<'_>,
     ino: Ino,

@@ -41,8 +41,8 @@ pub(crate) fn create(op: &mut Op<'_>, parent: Ino, name: &[u8], new: &New<'_>) -
     Ok((Attr::of(op.sb(), ino, &inode), is_sync(&dir)))
 }
 
-/// Makes a regular file without a name (`O_TMPFILE`), as [`create`] would make it in this directory. It is an orphan, so
-/// that a crash leaves nothing of it; [`super::link`] gives it its first name. The caller gets a reference on it.
+/// Makes a regular file without a name (`O_TMPFILE`), as [`create`] would make it in this directory. It is an orphan,
+/// so that a crash leaves nothing of it; [`super::link`] gives it its first name. The caller gets a reference on it.
 ///
 /// # Errors
 /// Invalid (no regular file); otherwise as [`create`].

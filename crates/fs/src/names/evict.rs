@@ -4,8 +4,8 @@
 //! last link removed ──> orphan ──last reference given back──> pages dropped ──> pending eviction ──> freed, with others
 //! ```
 //! Neighbours share an inode table block, bitmaps and the orphan list. An operation that frees several copies each of
-//! these blocks once. So inodes wait until there are [`MAX_PENDING`](crate::policy::MAX_PENDING), or until a caller asks
-//! for durability, for space or for the free space, or until the background thread comes by.
+//! these blocks once. So inodes wait until there are [`MAX_PENDING`](crate::policy::MAX_PENDING), or until a caller
+//! asks for durability, for space or for the free space, or until the background thread comes by.
 //!
 //! *Guarantees*: an inode is freed once, and only without links and references (N3). It stays an orphan until the
 //! operation that frees it (N1), so that the next mount continues an eviction that ended early.

@@ -5,9 +5,9 @@
 //! list:  superblock.s_last_orphan -> inode.i_dtime -> inode.i_dtime -> ... -> 0
 //! file:  slots of inode numbers in the blocks of the orphan file (feature orphan_file); when full, the list
 //! ```
-//! *Guarantees* N1 (docs/invariants.md): the operation that removes an inode's last link, or begins a truncate of several
-//! operations, records the inode. The operation that frees it, or ends the truncate, removes the record. So a crash
-//! leaves neither a leaked inode nor a record of a freed one.
+//! *Guarantees* N1 (docs/invariants.md): the operation that removes an inode's last link, or begins a truncate of
+//! several operations, records the inode. The operation that frees it, or ends the truncate, removes the record. So a
+//! crash leaves neither a leaked inode nor a record of a freed one.
 //!
 //! The table in memory (`tables::orphans`) has the place of each record, so that removing one from the middle of the
 //! list needs no walk.

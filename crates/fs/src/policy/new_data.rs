@@ -29,7 +29,8 @@ pub struct AutoThreshold {
     pub write: Duration,
     /// Bytes that the device writes in a second.
     pub bandwidth: u64,
-    /// Percentage of logged new blocks that a checkpoint had to write home; the others were overwritten or freed before.
+    /// Percentage of logged new blocks that a checkpoint had to write home; the others were overwritten or freed
+    /// before.
     pub home_percent: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The way that file data takes, as far as it is fixed at mount, and what the route promises.
 //!
 //! With `selective` (Okeanos) the updates of one block make sequences. The first update of a sequence decides for all:
-//! if it is smaller than the threshold, the sequence is journaled, else it goes in place. A journaled sequence ends when
-//! the block's last record is dead; until then the block is live (`Op::is_journaled`). One in place ends with its
+//! if it is smaller than the threshold, the sequence is journaled, else it goes in place. A journaled sequence ends
+//! when the block's last record is dead; until then the block is live (`Op::is_journaled`). One in place ends with its
 //! writeback; until then the file has a page. The paper ends a sequence with the home write. With the record still in
 //! the log, replay would undo a later write in place.
 

@@ -1,6 +1,7 @@
 //! For tests: allocations that find no space although there is some, chosen by their number.
 //!
-//! What counts is each request of blocks or of an inode that may be refused, reservations among them; what was reserved is not refused (A5).
+//! What counts is each request of blocks or of an inode that may be refused, reservations among them; what was reserved
+//! is not refused (A5).
 
 /// Counts a request. True if it is one of those that find no space.
 #[cfg(not(any(test, feature = "testing")))]

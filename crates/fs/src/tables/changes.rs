@@ -1,7 +1,7 @@
 //! Which transaction last changed an inode: the transaction that fsync waits for.
 //!
-//! *Guarantees* F12: an inode in use without an entry has no change that is not durable. `records::put_inode` notes each
-//! operation that writes an inode's record, so callers need not.
+//! *Guarantees* F12: an inode in use without an entry has no change that is not durable. `records::put_inode` notes
+//! each operation that writes an inode's record, so callers need not.
 
 use quire_layout::number_map::NumberMap;
 use quire_layout::{Ino, Tid};

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 /// Inodes that are remembered before those without references are dropped.
 const PRUNE_AT: usize = 4096;
 
-/// What rules say of the names by which inodes were last reached. An inode that is not here has no rule, or is known by no name yet.
+/// What rules say of the names by which inodes were last reached. An inode that is not here has no rule, or is known by
+/// no name yet.
 #[derive(Default)]
 pub(crate) struct RuledNames {
     modes: HashMap<Ino, JournalingMode>,

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 /// Blocks that are remembered for sharing.
 const REMEMBERED: usize = 4096;
 
-/// Attribute blocks by content. Hints: what is found must be compared. A block that is freed is forgotten at once, so what is
-/// found is an attribute block.
+/// Attribute blocks by content. Hints: what is found must be compared. A block that is freed is forgotten at once, so
+/// what is found is an attribute block.
 #[derive(Default)]
 pub(crate) struct SharedXattrBlocks {
     by_key: HashMap<u32, BlockNo>,

@@ -45,8 +45,8 @@ pub(super) fn read_only_engine(fs: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, 
     engine(Arc::new(FlushGate::new(fs)), sb, clock, options, None, Some("opened to be read".into()))
 }
 
-/// Reads the descriptors of all groups into the space table, and where the journal lies: before any other operation, and
-/// after recovery.
+/// Reads the descriptors of all groups into the space table, and where the journal lies: before any other operation,
+/// and after recovery.
 ///
 /// # Errors
 /// A descriptor or the journal's map is corrupt, or cannot be read.

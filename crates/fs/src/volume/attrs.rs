@@ -35,7 +35,8 @@ impl Volume {
         })
     }
 
-    /// Changes attributes. A change of owner removes set-user-id, set-group-id (of a program) and capabilities of a file.
+    /// Changes attributes. A change of owner removes set-user-id, set-group-id (of a program) and capabilities of a
+    /// file.
     ///
     /// # Errors
     /// Not permitted (immutable, append-only); those of [`Volume::truncate`]; no space (an ACL that must be copied);
@@ -98,8 +99,8 @@ impl InodeFlags<'_> {
     /// Sets the flags that can be set, as `FS_IOC_SETFLAGS` does; other visible flags stay as they are.
     ///
     /// # Errors
-    /// Not supported: a flag that ext4 does not have, or not for this type of file; conversion between extents and block
-    /// maps; case folding. Not permitted: another flag of an immutable file. Read-only; corrupt; I/O.
+    /// Not supported: a flag that ext4 does not have, or not for this type of file; conversion between extents and
+    /// block maps; case folding. Not permitted: another flag of an immutable file. Read-only; corrupt; I/O.
     pub fn set(&self, ino: Ino, wanted: u32) -> Result<()> {
         if wanted & !fileattr::VISIBLE != 0 {
             return Err(Error::NotSupported("this inode flag"));

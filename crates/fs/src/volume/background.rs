@@ -34,8 +34,8 @@ impl Maintenance<'_> {
         self.step_with(Duration::ZERO)
     }
 
-    /// As [`Maintenance::step`], for a caller that may block: while commits are frequent, a batch of writeback may wait up
-    /// to `flush_wait` for the flush of one to begin.
+    /// As [`Maintenance::step`], for a caller that may block: while commits are frequent, a batch of writeback may wait
+    /// up to `flush_wait` for the flush of one to begin.
     ///
     /// # Errors
     /// As [`Maintenance::step`].

@@ -1,8 +1,8 @@
 //! From a volume in use to a clean image, and back.
 //!
 //! *Guarantees* L1, O2 (docs/invariants.md): [`mark_clean`] is the only function that marks an image clean. No call is
-//! under way then ([`Quiescent`]). Everything is at home and durable before the log is marked empty, and the log is empty
-//! before `needs_recovery` is cleared.
+//! under way then ([`Quiescent`]). Everything is at home and durable before the log is marked empty, and the log is
+//! empty before `needs_recovery` is cleared.
 
 use super::lifecycle::Quiescent;
 use super::superblock::{clear_incompat, mark_in_use, read_superblock, write_superblock};
@@ -14,8 +14,8 @@ use quire_device::Mutant;
 use quire_layout::features::{compat, incompat, ro_compat};
 use quire_layout::superblock::state;
 
-/// Commits, writes home, empties the log, and marks the superblock clean. `was_valid`: the image was marked clean when it
-/// was mounted, so without a log it may be marked so again.
+/// Commits, writes home, empties the log, and marks the superblock clean. `was_valid`: the image was marked clean when
+/// it was mounted, so without a log it may be marked so again.
 pub(super) fn mark_clean(engine: &Engine, was_valid: bool, _: &Quiescent) -> Result<()> {
     put_totals(engine)?;
     let (journal, gate) = (&engine.journal, engine.journal.gate());

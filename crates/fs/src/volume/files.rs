@@ -71,7 +71,8 @@ impl Volume {
         data::fallocate(&self.inner.data, self.pool, ino, how, offset, len)
     }
 
-    /// Copies a range from one file to another, or within one. Returns the bytes copied, fewer at the end of the source.
+    /// Copies a range from one file to another, or within one. Returns the bytes copied, fewer at the end of the
+    /// source.
     ///
     /// # Errors
     /// As [`Volume::read`] and [`Volume::write`]; invalid: the ranges overlap.

@@ -1,8 +1,8 @@
 //! The handle on a mounted file system, and the admission of its calls.
 //!
-//! *Guarantees* L1: a call that may change something runs only between [`Lifecycle::enter`] and [`Lifecycle::leave`]. A call
-//! inside [`Admitted`] or [`VolumeBatch`], on the same thread, is part of it: a freeze that begins in between waits for
-//! the outer call, and the inner one does not wait for the freeze.
+//! *Guarantees* L1: a call that may change something runs only between [`Lifecycle::enter`] and [`Lifecycle::leave`]. A
+//! call inside [`Admitted`] or [`VolumeBatch`], on the same thread, is part of it: a freeze that begins in between
+//! waits for the outer call, and the inner one does not wait for the freeze.
 //!
 //! *Relies on*: no method of [`Volume`] calls another one that asks for admission.
 
@@ -122,8 +122,8 @@ impl Volume {
         }
     }
 
-    /// A handle whose calls take blocks on this user's account: root, and the user and group of the mount options or the
-    /// superblock, may use the reserved blocks.
+    /// A handle whose calls take blocks on this user's account: root, and the user and group of the mount options or
+    /// the superblock, may use the reserved blocks.
     #[must_use]
     pub fn on_account_of(&self, cred: Cred) -> Volume {
         self.with_reserve(self.may_use_reserve(cred))

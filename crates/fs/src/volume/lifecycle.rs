@@ -173,8 +173,8 @@ impl Lifecycle {
         }
     }
 
-    /// As [`Lifecycle::enter`], for a call that makes things durable. Returns false on a frozen volume, where everything
-    /// is durable.
+    /// As [`Lifecycle::enter`], for a call that makes things durable. Returns false on a frozen volume, where
+    /// everything is durable.
     ///
     /// # Errors
     /// Read-only: the volume is being unmounted.

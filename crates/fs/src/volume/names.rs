@@ -20,7 +20,8 @@ impl Volume {
         Ok(found.with_pending(&self.inner.data))
     }
 
-    /// The attributes of an inode by its number, for file handles that outlive names. The caller gets a reference on it.
+    /// The attributes of an inode by its number, for file handles that outlive names. The caller gets a reference on
+    /// it.
     ///
     /// # Errors
     /// Stale: it was freed, or has no name any more. Corrupt; I/O.
@@ -41,8 +42,8 @@ impl Volume {
         Ok(attr)
     }
 
-    /// Makes a regular file without a name (`O_TMPFILE`), as [`Volume::create`] would make it in this directory. It is an
-    /// orphan, so that a crash leaves nothing of it; [`Volume::link`] gives it its first name. The caller gets a
+    /// Makes a regular file without a name (`O_TMPFILE`), as [`Volume::create`] would make it in this directory. It is
+    /// an orphan, so that a crash leaves nothing of it; [`Volume::link`] gives it its first name. The caller gets a
     /// reference on it.
     ///
     /// # Errors
@@ -57,8 +58,8 @@ impl Volume {
     /// it.
     ///
     /// # Errors
-    /// Exists; not found (inode or directory was removed); not permitted (a directory; immutable, append-only); too many
-    /// links; no space; not a directory; name too long; read-only; corrupt; I/O.
+    /// Exists; not found (inode or directory was removed); not permitted (a directory; immutable, append-only); too
+    /// many links; no space; not a directory; name too long; read-only; corrupt; I/O.
     pub fn link(&self, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         let _pass = self.inner.enter()?;
         write_back_pending(&self.inner.data, ino)?;
@@ -83,8 +84,8 @@ impl Volume {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Not found; not a directory; not empty; invalid (`.`); not permitted (immutable, append-only); read-only; corrupt;
-    /// I/O.
+    /// Not found; not a directory; not empty; invalid (`.`); not permitted (immutable, append-only); read-only;
+    /// corrupt; I/O.
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _pass = self.inner.enter()?;
         let (done, tid) = self.inner.engine.run_as(self.pool, |op| names::rmdir(op, parent, name))?;
@@ -95,9 +96,9 @@ impl Volume {
     /// inodes is written back first, so that a file renamed over another is never found empty.
     ///
     /// # Errors
-    /// Not found; exists (`no_replace`); is a directory, not a directory, not empty (the object that would be replaced);
-    /// invalid (below itself; `.` and `..`); too many links; no space, no inodes (whiteout); not permitted (immutable,
-    /// append-only); name too long; read-only; corrupt; I/O.
+    /// Not found; exists (`no_replace`); is a directory, not a directory, not empty (the object that would be
+    /// replaced); invalid (below itself; `.` and `..`); too many links; no space, no inodes (whiteout); not permitted
+    /// (immutable, append-only); name too long; read-only; corrupt; I/O.
     pub fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], flags: RenameFlags) -> Result<()> {
         let _pass = self.inner.enter()?;
         names::check_rename(name, new_name, flags)?;
@@ -111,8 +112,8 @@ impl Volume {
         self.inner.end_removal(done.evict, done.sync, tid)
     }
 
-    /// Gives the names of a directory to `sink`, from `cookie` on (0: all), until it refuses one by `false`. A name that
-    /// exists all the while is given once, whatever else is added or removed.
+    /// Gives the names of a directory to `sink`, from `cookie` on (0: all), until it refuses one by `false`. A name
+    /// that exists all the while is given once, whatever else is added or removed.
     ///
     /// # Errors
     /// Not a directory; corrupt; I/O. What was given is valid.
@@ -121,7 +122,8 @@ impl Volume {
     }
 
     /// As [`Volume::readdir`], with attributes and a reference for the names that `which` selects, except that `.` and
-    /// `..` get no reference. `None`: the name was not selected, or its inode cannot be read; a lookup returns the error.
+    /// `..` get no reference. `None`: the name was not selected, or its inode cannot be read; a lookup returns the
+    /// error.
     ///
     /// # Errors
     /// As [`Volume::readdir`].

@@ -31,8 +31,8 @@ use quire_layout::superblock::{self, Superblock, state};
 use quire_layout::{Corrupt, Structure, Unsupported};
 
 impl Volume {
-    /// Mounts the file system on a device, or on two: replays its journal, marks it in use, and ends what orphans need. A
-    /// read-only mount begins in the same way if the journal must be replayed and the device can be written.
+    /// Mounts the file system on a device, or on two: replays its journal, marks it in use, and ends what orphans need.
+    /// A read-only mount begins in the same way if the journal must be replayed and the device can be written.
     ///
     /// # Errors
     /// Corrupt or unsupported structures, a truncated image, a journal that needs recovery on a device that cannot be

@@ -1,8 +1,8 @@
 //! Finds the journal of a file system, replays it, and opens it for writing.
 //!
 //! *Guarantees*: nothing else of the image is used before the log has been replayed; `needs_recovery` is cleared only
-//! when everything is home (R2). A log that the superblock says is not needed is emptied, as the kernel does, unless it is
-//! one of Quire's (Q8).
+//! when everything is home (R2). A log that the superblock says is not needed is emptied, as the kernel does, unless it
+//! is one of Quire's (Q8).
 //!
 //! ```text
 //! journal inode ─> its map ─> LogGeometry ─┐
@@ -175,9 +175,9 @@ pub(super) fn put_in_nvram(log: &mut Log, devices: &Devices, sb: &Superblock, ch
     Ok(())
 }
 
-/// Gives up a log in NVRAM that is lost, when the user has decided so. The file system is marked as having errors, since
-/// the blocks at home are of different ages. Returns the first transaction that is given up. `None`: the journal is not in
-/// NVRAM.
+/// Gives up a log in NVRAM that is lost, when the user has decided so. The file system is marked as having errors,
+/// since the blocks at home are of different ages. Returns the first transaction that is given up. `None`: the journal
+/// is not in NVRAM.
 ///
 /// # Errors
 /// As [`find_journal`]; I/O.

@@ -42,8 +42,8 @@ pub(super) fn write_superblock(gate: &FlushGate, sb: &mut Superblock) -> Result<
     Ok(gate.flush()?)
 }
 
-/// Sets the flags that say that the file system is in use (O1). Only flags may change here: then a tear between them and
-/// the checksum can be told from damage. Other fields change by a transaction.
+/// Sets the flags that say that the file system is in use (O1). Only flags may change here: then a tear between them
+/// and the checksum can be told from damage. Other fields change by a transaction.
 pub(super) fn mark_in_use(sb: &mut Superblock, log: LogKind) {
     let mut f = sb.features();
     match log {

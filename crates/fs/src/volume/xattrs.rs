@@ -38,9 +38,9 @@ impl Xattrs<'_> {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// Exists, no data (`flags`); no space (it fits neither inode nor block, or no block is free); range (name too long);
-    /// not permitted (immutable, append-only, `user.` on an object that is neither file nor directory); invalid or
-    /// access (ACLs); not supported; read-only; corrupt; I/O.
+    /// Exists, no data (`flags`); no space (it fits neither inode nor block, or no block is free); range (name too
+    /// long); not permitted (immutable, append-only, `user.` on an object that is neither file nor directory); invalid
+    /// or access (ACLs); not supported; read-only; corrupt; I/O.
     pub fn set(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         let (v, name) = (self.volume, self.name(name)?);
         let _pass = v.inner.enter()?;

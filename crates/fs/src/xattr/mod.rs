@@ -1,4 +1,5 @@
-//! Extended attributes of inodes: in the inode's tail first, then in one block, which inodes with equal attributes share.
+//! Extended attributes of inodes: in the inode's tail first, then in one block, which inodes with equal attributes
+//! share.
 //!
 //! *Guarantees* (docs/invariants.md):
 //! - N4: a shared block never changes. An inode whose attributes change gets a block of its own, and the count of the

@@ -225,7 +225,8 @@ fn a_block_of_one_operation_is_not_shared_later() {
     let v = &t.volume;
     let d = dir(v, Ino::ROOT, "d").ino;
     set(v, d, "system.posix_acl_default", &acl(&[(Tag::User(5), 7)], (7, 5, 7, 4)).to_xattr());
-    // Both lists in one block; for the second directory the block with the first list alone is given up for a shared one.
+    // Both lists in one block; for the second directory the block with the first list alone is given up for a shared
+    // one.
     let make = |name: &str, kind| v.create(d, name.as_bytes(), &new(kind, 0o666)).unwrap().ino;
     let (a, b) = (make("a", NewKind::Dir), make("b", NewKind::Dir));
     let block = |ino| v.run(|op| Ok(records::inode(op, ino)?.xattr_block())).unwrap();

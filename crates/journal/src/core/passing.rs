@@ -1,6 +1,7 @@
 //! What a checkpoint asks: which transactions to pass, what must go home for it, and what is dead afterwards.
 //!
-//! Guarantees: J11 and Q6 as far as memory knows; the work is that of the blocks of the transactions passed, however much is live.
+//! Guarantees: J11 and Q6 as far as memory knows; the work is that of the blocks of the transactions passed, however
+//! much is live.
 
 use super::{Committed, Core};
 use quire_cache::Image;
@@ -9,7 +10,8 @@ use quire_device::sync::Arc;
 use quire_layout::{BlockNo, Tid};
 
 impl Core {
-    /// The oldest transactions that together need `blocks` of theirs at home: the last of them. `None` if those up to `upto` need fewer.
+    /// The oldest transactions that together need `blocks` of theirs at home: the last of them. `None` if those up to
+    /// `upto` need fewer.
     pub(crate) fn oldest_in_need(&self, blocks: usize, upto: Tid) -> Option<Tid> {
         let needs = |c: &Committed, b: &BlockNo| self.live.get(b).is_some_and(|l| l.chain == c.tid && !l.at_home);
         let mut needed = 0;
@@ -20,9 +22,10 @@ impl Core {
         self.committed.iter().take_while(|c| upto.at_or_after(c.tid)).find(enough).map(|c| c.tid)
     }
 
-    /// What a checkpoint of all transactions up to `upto` must write home, in the order of the blocks: the newest committed image of each
-    /// block that needs a record there. A later record that stands alone makes an older one needless; one that does not needs what it was
-    /// written over, or something newer, at home (J11). Chains of deltas that begin there end (Q6).
+    /// What a checkpoint of all transactions up to `upto` must write home, in the order of the blocks: the newest
+    /// committed image of each block that needs a record there. A later record that stands alone makes an older one
+    /// needless; one that does not needs what it was written over, or something newer, at home (J11). Chains of deltas
+    /// that begin there end (Q6).
     pub(crate) fn home_writes(&mut self, upto: Tid) -> Vec<(BlockNo, Image)> {
         if Mutant::UncommittedHome.is_on() {
             let (live, cache) = (&self.live, &mut self.cache);
@@ -44,7 +47,8 @@ impl Core {
         homes
     }
 
-    /// The durable tail has passed all transactions up to `upto`, and `homes` are durable: records up to there are dead.
+    /// The durable tail has passed all transactions up to `upto`, and `homes` are durable: records up to there are
+    /// dead.
     pub(crate) fn tail_passed(&mut self, upto: Tid, homes: &[(BlockNo, Image)]) {
         for (b, image) in homes {
             let Some(l) = self.live.get_mut(b) else { continue };

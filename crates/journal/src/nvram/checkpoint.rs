@@ -1,8 +1,9 @@
 //! A filled region goes home: one pass of sorted, merged writes, one flush, one label.
 //!
-//! Guarantees: as the lazy checkpoint's (J2, J9, J11); V4: the label that frees a region is stored when the homes of all its blocks are
-//! durable, and the region is used again when that label is. The journal's superblock in the image gets the number of the next
-//! transaction with the same flush (V7), so that an older copy of the image is told from this one.
+//! Guarantees: as the lazy checkpoint's (J2, J9, J11); V4: the label that frees a region is stored when the homes of
+//! all its blocks are durable, and the region is used again when that label is. The journal's superblock in the image
+//! gets the number of the next transaction with the same flush (V7), so that an older copy of the image is told from
+//! this one.
 //!
 //! Commits go on meanwhile in the next region.
 
@@ -61,9 +62,9 @@ impl NvramLog {
     }
 }
 
-/// Who commits and finds no room in a log that goes round frees the least that helps, as jbd2's explicit checkpoint: this share of it, or less
-/// if so many blocks had to go home for it, a batch of jbd2's (`JBD2_NR_BATCH`). (DJFS' NVJ frees about 1/30 with each flush: table 1, 0.4 %
-/// of one for each of its commits of some 18 KB.)
+/// Who commits and finds no room in a log that goes round frees the least that helps, as jbd2's explicit checkpoint:
+/// this share of it, or less if so many blocks had to go home for it, a batch of jbd2's (`JBD2_NR_BATCH`). (DJFS' NVJ
+/// frees about 1/30 with each flush: table 1, 0.4 % of one for each of its commits of some 18 KB.)
 const LAZY_SHARE: u64 = 32;
 const LAZY_BATCH: usize = 64;
 
@@ -80,8 +81,8 @@ impl Journal {
         })
     }
 
-    /// Bounds what the log pins in memory, base images too (V9): beyond the cache's size the region is left early, beyond twice that
-    /// who commits writes home.
+    /// Bounds what the log pins in memory, base images too (V9): beyond the cache's size the region is left early,
+    /// beyond twice that who commits writes home.
     pub(super) fn relieve_nvram(&self, log: &Log, nvram: &NvramLog, tid: Tid) -> Result<(), Error> {
         let (live, bound) = (self.live_bytes(), self.pinned_bound());
         if live <= bound {
@@ -99,7 +100,8 @@ impl Journal {
         Ok(())
     }
 
-    /// One step of background work: the oldest filled region; of a log that goes round nothing, unless it pins too much memory.
+    /// One step of background work: the oldest filled region; of a log that goes round nothing, unless it pins too much
+    /// memory.
     pub(crate) fn nvram_step(&self, log: &Log, nvram: &NvramLog) -> Result<bool, Error> {
         if !self.config.style.by_regions() && self.live_bytes() <= self.config.cache_bytes {
             return Ok(false);

@@ -4,7 +4,8 @@
 //! leader: close ──> [room: next region, or stall] ──> (label, journal superblock: begins here)? ──> [flush for data in place]
 //!         ──> bases ──> encode ──> store, fence, commit word, fence ──> live
 //! ```
-//! No thread is woken and no device is touched on the way, unless the transaction names data that was written in place (Q5).
+//! No thread is woken and no device is touched on the way, unless the transaction names data that was written in place
+//! (Q5).
 
 use super::{NvramLog, Placed, Stored};
 use crate::core::InFlight;
@@ -105,7 +106,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on in the next region. Blocks are logged whole there first (V6); the one that is left goes home in the background.
+    /// Goes on in the next region. Blocks are logged whole there first (V6); the one that is left goes home in the
+    /// background.
     pub(super) fn enter_region(&self, nvram: &NvramLog, at: u64, tid: Tid) {
         let empty = {
             let mut s = lock(&nvram.state);

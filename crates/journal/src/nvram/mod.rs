@@ -3,8 +3,8 @@
 //! Guarantees:
 //! - V2: the commit word is stored when all that precedes it is fenced, and is fenced when a commit returns;
 //! - V4: space is used again only after the label that frees it is durable; a transaction never spans regions;
-//! - V5: the label names the file system, and the journal's superblock the label's UUID and use, before the first transaction: neither is
-//!   taken for another's.
+//! - V5: the label names the file system, and the journal's superblock the label's UUID and use, before the first
+//!   transaction: neither is taken for another's.
 //!
 //! ```text
 //! positions ──────────────────────────────────────────────────────────────────────────────────────>
@@ -174,7 +174,8 @@ impl NvramLog {
         self.put_label(&mut s, label);
     }
 
-    /// Everything before `tail`, whose transaction is `tid`, is at home and durable there. Durable on return: then the space is free (V4).
+    /// Everything before `tail`, whose transaction is `tid`, is at home and durable there. Durable on return: then the
+    /// space is free (V4).
     fn free(&self, tail: u64, tid: Tid) {
         let mut s = lock(&self.state);
         while s.placed.front().is_some_and(|p| p.end <= tail) {

@@ -104,9 +104,9 @@ impl CleanLog {
         Ok((Log::open(gate, map, at, &self.block, bs, wide)?, self.next))
     }
 
-    /// Tells the file system's superblock that it was recovered: clears `needs_recovery` (and Quire's bit), takes over the journal's
-    /// error and the damage, flushes, and only then clears the error in the journal. A superblock torn between its
-    /// sectors is mended. Returns it as it is now.
+    /// Tells the file system's superblock that it was recovered: clears `needs_recovery` (and Quire's bit), takes over
+    /// the journal's error and the damage, flushes, and only then clears the error in the journal. A superblock torn
+    /// between its sectors is mended. Returns it as it is now.
     ///
     /// # Errors
     /// Device; corrupt: the superblock, even taken as torn.
@@ -131,8 +131,9 @@ impl CleanLog {
     }
 }
 
-/// Clears `needs_recovery` and what says that the log is Quire's, and records what recovery found: an error that stopped the journal, or damage, means that
-/// the file system has errors; missing images mean that it is not valid either. The caller seals.
+/// Clears `needs_recovery` and what says that the log is Quire's, and records what recovery found: an error that
+/// stopped the journal, or damage, means that the file system has errors; missing images mean that it is not valid
+/// either. The caller seals.
 pub fn mark_recovered(sb: &mut Superblock, errno: i32, damage: &Damage) {
     let mut f = sb.features();
     f.incompat &= !(incompat::RECOVER | incompat::QUIRE_LOG);
@@ -153,8 +154,8 @@ pub fn superblock_place(bs: BlockSize) -> (BlockNo, usize) {
 }
 
 impl UnrecoveredLog {
-    /// Writes the number of the next transaction into the superblock of a log whose transactions are in NVRAM; the flush that makes the
-    /// homes durable makes it so, before the tail there moves (V7).
+    /// Writes the number of the next transaction into the superblock of a log whose transactions are in NVRAM; the
+    /// flush that makes the homes durable makes it so, before the tail there moves (V7).
     pub(super) fn expect_next(&mut self, next: Tid, undo: &mut Option<&mut dyn Undo>) -> Result<(), Error> {
         if undo.is_some() {
             let why = "undoing the recovery of a log in NVRAM: its transactions are given up there";

@@ -3,12 +3,12 @@
 //! ```text
 //! chains of some home blocks ─> bases: zeros, the log, home ─> records in the order of the log, one pass ─> images, checked
 //! ```
-//! Guarantees: an image is what the transaction that logged it last had, byte by byte, or is reported as bad and not written (Q7);
-//! it comes out the same when some homes hold it already, or sectors of it (R1): ranges put bytes where they belong whatever was
-//! there, and differences start from an image in the log.
+//! Guarantees: an image is what the transaction that logged it last had, byte by byte, or is reported as bad and not
+//! written (Q7); it comes out the same when some homes hold it already, or sectors of it (R1): ranges put bytes where
+//! they belong whatever was there, and differences start from an image in the log.
 //!
-//! A chain that begins with a delta has lost the image it starts from: the tail has passed it, and moved only when the chain's last
-//! image was durable at home (Q6). So home must hold it, and nothing is to be written.
+//! A chain that begins with a delta has lost the image it starts from: the tail has passed it, and moved only when the
+//! chain's last image was durable at home (Q6). So home must hold it, and nothing is to be written.
 
 use super::UnrecoveredLog;
 use super::plan::BadReason;

@@ -104,7 +104,8 @@ impl UnrecoveredLog {
         Ok(UnrecoveredLog { geometry, superblock, block, format, home: None, nvram: None })
     }
 
-    /// Says where the file system is, if the log has a device of its own: records of Quire's log may need what lies at home.
+    /// Says where the file system is, if the log has a device of its own: records of Quire's log may need what lies at
+    /// home.
     #[must_use]
     pub fn with_home(mut self, home: Arc<dyn BlockDevice>) -> Self {
         self.home = Some(home);
@@ -193,8 +194,8 @@ impl UnrecoveredLog {
         clean::empty_log(self, end.next(), Damage::default(), &mut None)
     }
 
-    /// Gives up a log in NVRAM that is lost: every transaction from the one that the image expects on, if there were any. What lies at
-    /// home is of different ages, so the file system needs a full check.
+    /// Gives up a log in NVRAM that is lost: every transaction from the one that the image expects on, if there were
+    /// any. What lies at home is of different ages, so the file system needs a full check.
     ///
     /// # Errors
     /// Device. Unsupported: the log is not in NVRAM.

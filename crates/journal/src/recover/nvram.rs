@@ -1,7 +1,7 @@
 //! The first two passes over a log in NVRAM, and what its transactions hold.
 //!
-//! As for the block log (`recover::runs`); transactions come from [`Walk`]. Before that: the label and the journal's superblock must name
-//! each other, and neither may be an older copy (V5, V7).
+//! As for the block log (`recover::runs`); transactions come from [`Walk`]. Before that: the label and the journal's
+//! superblock must name each other, and neither may be an older copy (V5, V7).
 
 use super::runs::{FoundRuns, Logged, RunAt, revoke};
 use super::{Phase, Progress, UnrecoveredLog};

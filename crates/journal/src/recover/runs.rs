@@ -1,5 +1,5 @@
-//! The first two passes over a log of Quire's: which transactions are whole, and of each home block the records that its image
-//! needs.
+//! The first two passes over a log of Quire's: which transactions are whole, and of each home block the records that
+//! its image needs.
 //!
 //! | seen where transaction n is expected | then |
 //! |---|---|
@@ -8,11 +8,11 @@
 //! | anything else, and no head of a later transaction within the longest run | the log ends: n was torn off (Q2) |
 //! | anything else, and such a head | n was durable once: the log is damaged there, reported, and ends before n |
 //!
-//! That a later head proves damage follows from commits being serial (J6): n+1 is written when n's flush has returned. No block
-//! but a transaction's first begins with the magic (Q1), so a head that matches is one, wherever it stands. How long the longest run is
-//! stands in the signature, durably before a longer one is written; where it does not, it is a third of the log.
-//! Revokes are applied as they come: a record that is revoked, or that a later one which stands alone makes needless, is dropped at
-//! once (R4).
+//! That a later head proves damage follows from commits being serial (J6): n+1 is written when n's flush has returned.
+//! No block but a transaction's first begins with the magic (Q1), so a head that matches is one, wherever it stands.
+//! How long the longest run is stands in the signature, durably before a longer one is written; where it does not, it
+//! is a third of the log. Revokes are applied as they come: a record that is revoked, or that a later one which stands
+//! alone makes needless, is dropped at once (R4).
 
 use super::{Phase, Progress, UnrecoveredLog};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! The first pass: which transactions are in the log, and what is wrong with them (R6).
 //!
-//! The rules are the kernel's (`do_one_pass`). The log ends, without an error, at the first block that is not one of the
-//! expected transaction. A commit block decides about its transaction:
+//! The rules are the kernel's (`do_one_pass`). The log ends, without an error, at the first block that is not one of
+//! the expected transaction. A commit block decides about its transaction:
 //!
 //! | seen | commit time not before the previous one's | older |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | commit block (v1: or an image) does not match | reported, the log ends here | stale: the log ends |
 //! | an image does not match (v2, v3), or cannot be read | skipped and reported | the same |
 //!
-//! In an async-commit log a bad commit is a torn end and not reported, unless (v1) another commit follows. There, too, an
-//! image that does not match in the *last* transaction tears that whole transaction off: its commit block may have
+//! In an async-commit log a bad commit is a torn end and not reported, unless (v1) another commit follows. There, too,
+//! an image that does not match in the *last* transaction tears that whole transaction off: its commit block may have
 //! overtaken it. (The kernel replays the rest of such a transaction.)
 
 use super::plan::{BadBlock, BadReason, Planned};

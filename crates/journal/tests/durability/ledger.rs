@@ -1,5 +1,5 @@
-//! The ledger of a run: home 0 says how many operations there were, and of each other block a kind (0: nobody's) and a number that
-//! its content must have. Each operation changes it in the transaction that changes the blocks.
+//! The ledger of a run: home 0 says how many operations there were, and of each other block a kind (0: nobody's) and a
+//! number that its content must have. Each operation changes it in the transaction that changes the blocks.
 
 use quire_device::Image;
 
@@ -39,7 +39,8 @@ pub(crate) fn encode(ops: u32, blocks: impl Iterator<Item = (u8, u32)>) -> Vec<u
     out
 }
 
-/// Checks a recovered image: at least `promised` operations, and each block has the content that the ledger says, as `number_of` tells.
+/// Checks a recovered image: at least `promised` operations, and each block has the content that the ledger says, as
+/// `number_of` tells.
 pub(crate) fn check(image: &Image, promised: u32, number_of: impl Fn(&[u8]) -> u32) -> Result<(), String> {
     let read = |n: u64| {
         let mut buf = vec![0; BS];

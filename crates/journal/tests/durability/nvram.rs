@@ -1,4 +1,5 @@
-//! A log in NVRAM and its image, at different times and with strangers; regions that fill up, and the figures of all that.
+//! A log in NVRAM and its image, at different times and with strangers; regions that fill up, and the figures of all
+//! that.
 
 use crate::setup::{BS, HOMES, LOG_BLOCKS, home, image, put, unrecovered};
 use quire_device::sync::Arc;

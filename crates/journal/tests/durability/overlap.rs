@@ -73,7 +73,8 @@ fn a_load_that_a_checkpoint_overtook_is_done_again_j3() {
     assert_eq!(got, 7);
 }
 
-/// J3: as file data, the block was written past the journal while a load (a readahead, or of an owner before) was on its way.
+/// J3: as file data, the block was written past the journal while a load (a readahead, or of an owner before) was on
+/// its way.
 #[test]
 fn a_load_that_a_write_in_place_overtook_is_done_again_j3() {
     let got = load_during(|j, disk| {
@@ -166,7 +167,8 @@ fn commits_are_serial_j6() {
     assert!(order.len() > 80 && j.durable().next() == next);
 }
 
-/// Who lets a commit pass waits until it is written, and for nothing else: not for a commit that has yet to wait for a hold.
+/// Who lets a commit pass waits until it is written, and for nothing else: not for a commit that has yet to wait for a
+/// hold.
 #[test]
 fn a_commit_that_is_being_written_is_let_pass() {
     let d = device();
@@ -206,8 +208,8 @@ fn a_commit_that_is_being_written_is_let_pass() {
     assert!(passed.load(Ordering::SeqCst));
 }
 
-/// Q5: where a commit would need a flush more for data that it names, its own log's flush is waited for, and where that is on this device no
-/// other is begun. A barrier makes the data durable in any case.
+/// Q5: where a commit would need a flush more for data that it names, its own log's flush is waited for, and where that
+/// is on this device no other is begun. A barrier makes the data durable in any case.
 #[test]
 fn data_is_waited_for_only_where_its_name_would_cost_a_flush() {
     let records = Records::Ranges;

@@ -1,5 +1,5 @@
-//! The power goes at every step of a journal at work: what is recovered is one of its states, whole, and no older than what
-//! was promised. Blocks change hands between the journal and writes in place, as metadata and file data do.
+//! The power goes at every step of a journal at work: what is recovered is one of its states, whole, and no older than
+//! what was promised. Blocks change hands between the journal and writes in place, as metadata and file data do.
 //!
 //! The ledger ([`crate::ledger`]) holds the number that each block was filled with.
 
@@ -89,8 +89,8 @@ fn number_of(block: &[u8]) -> u32 {
     if block == content(n) { n } else { u32::MAX }
 }
 
-/// Works for `ops` operations from transaction `first` on; returns (steps complete, operations promised) after each commit.
-/// `lazy`: only a commit that finds the log full makes room.
+/// Works for `ops` operations from transaction `first` on; returns (steps complete, operations promised) after each
+/// commit. `lazy`: only a commit that finds the log full makes room.
 fn work(rng: &mut Rng, first: Tid, ops: u32, lazy: bool) -> (Arc<PowerLossDevice>, Vec<(u64, u32)>) {
     let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
     let device = Arc::new(PowerLossDevice::from_image(Image::from_bytes(&image(first)), options));

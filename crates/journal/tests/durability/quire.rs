@@ -1,5 +1,5 @@
-//! Quire's log with every kind of record and both commits: the power goes while blocks are patched, replaced, freed, taken again,
-//! written in place and journaled over that, while checkpoints pass them and the log goes round.
+//! Quire's log with every kind of record and both commits: the power goes while blocks are patched, replaced, freed,
+//! taken again, written in place and journaled over that, while checkpoints pass them and the log goes round.
 //!
 //! The ledger ([`crate::ledger`]) holds the checksum of each block's content.
 

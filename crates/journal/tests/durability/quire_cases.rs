@@ -203,8 +203,8 @@ fn tears_are_told_from_damage(left: &Image, transactions: usize, further: impl F
     }
 }
 
-/// Q10: the superblock allows for a long transaction before any of it is written, and for the usual again when the tail has passed it;
-/// within what it says a tear is told from damage at every block.
+/// Q10: the superblock allows for a long transaction before any of it is written, and for the usual again when the tail
+/// has passed it; within what it says a tear is told from damage at every block.
 #[test]
 fn no_transaction_is_longer_than_the_superblock_says() {
     let d = device();
@@ -245,8 +245,8 @@ fn no_transaction_is_longer_than_the_superblock_says() {
     assert_eq!(longest(), Some(32));
 }
 
-/// A large log that holds little is read little: what follows the last transaction is looked for no further than the longest one reaches,
-/// and small changes are read once.
+/// A large log that holds little is read little: what follows the last transaction is looked for no further than the
+/// longest one reaches, and small changes are read once.
 #[test]
 fn recovery_reads_no_more_of_the_log_than_it_needs() {
     const CHANGES: u64 = 4000;
@@ -283,8 +283,8 @@ fn recovery_reads_no_more_of_the_log_than_it_needs() {
     assert!(written >= CHANGES * BS as u64 && all < written * 5 / 4 + behind, "{all} bytes read, {written} written");
 }
 
-/// Q1: whatever users write, whole or in pieces, only a transaction's first block begins with the magic; a copy of the log in a
-/// file is no log.
+/// Q1: whatever users write, whole or in pieces, only a transaction's first block begins with the magic; a copy of the
+/// log in a file is no log.
 #[test]
 fn user_data_is_never_taken_for_a_head() {
     for records in [Records::Whole, Records::DataRanges, Records::Ranges, Records::Deltas] {
@@ -368,7 +368,8 @@ fn a_hostile_quire_log_neither_hangs_nor_writes() {
     assert!(refused > 100, "{refused}");
 }
 
-/// A transaction that no log can hold is refused before anything of it is written, and a log on plain memory works the same.
+/// A transaction that no log can hold is refused before anything of it is written, and a log on plain memory works the
+/// same.
 #[test]
 fn the_superblock_says_whose_log_it_is_only_while_it_holds_something() {
     let d: Arc<MemDevice> = Arc::new(MemDevice::new(image(Tid(5))));

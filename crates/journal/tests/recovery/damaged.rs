@@ -127,8 +127,8 @@ fn the_last_good_image_counts() {
     assert_eq!(ours.after.image[usize::try_from(a.0).unwrap() * 1024], 0);
 }
 
-/// R9: a commit block that overtook its images tears the last transaction of an async log off, whole; in the middle of the log the
-/// same damage is what it is.
+/// R9: a commit block that overtook its images tears the last transaction of an async log off, whole; in the middle of
+/// the log the same damage is what it is.
 #[test]
 fn the_torn_end_of_an_async_log_is_dropped_whole() {
     for (victim, torn) in [(Tid(7), true), (Tid(6), false)] {

@@ -51,7 +51,8 @@ fn a_full_log_is_read_once() {
     assert_eq!(plan.end, f.tid);
 }
 
-/// A log without any commit that runs into itself, and one that points at its own blocks: neither hangs, neither writes.
+/// A log without any commit that runs into itself, and one that points at its own blocks: neither hangs, neither
+/// writes.
 #[test]
 fn a_hostile_log_neither_hangs_nor_writes() {
     let mut f = Forge::new(Kind::plain("1024", Checksums::V3, true), 0, Tid(5));
@@ -77,7 +78,8 @@ fn a_hostile_log_neither_hangs_nor_writes() {
     }
 }
 
-/// R7: a revoke that comes after the image went to the log, in the same transaction or later, and one that comes before.
+/// R7: a revoke that comes after the image went to the log, in the same transaction or later, and one that comes
+/// before.
 #[test]
 fn revokes_count_for_their_own_transaction_and_earlier_ones() {
     for sums in [Checksums::None, Checksums::V3] {

@@ -1,4 +1,5 @@
-//! Bytes that no writer would write: a typed error or a recovery, never a panic or a hang; what is refused is not written.
+//! Bytes that no writer would write: a typed error or a recovery, never a panic or a hang; what is refused is not
+//! written.
 
 use super::forge::{Forge, Kind};
 use super::judge::recover_with_ours;

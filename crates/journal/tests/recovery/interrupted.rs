@@ -181,8 +181,8 @@ fn an_undo_brings_everything_back() {
     }
 }
 
-/// A log block that cannot be read: an image is reported and its block gets the last good one; a descriptor ends recovery,
-/// and nothing is written.
+/// A log block that cannot be read: an image is reported and its block gets the last good one; a descriptor ends
+/// recovery, and nothing is written.
 #[test]
 fn unreadable_log_blocks() {
     let mut f = Forge::new(Kind::plain("1024", Checksums::V3, true), 0, Tid(5));

@@ -152,7 +152,8 @@ pub(crate) fn differing_blocks(a: &[u8], b: &[u8]) -> Vec<u64> {
     blocks.filter(|(_, (x, y))| x != y).map(|(n, _)| n as u64).collect()
 }
 
-/// Files that were deleted and not yet freed when the kernel stopped: e2fsck frees them in the same run, a replay does not.
+/// Files that were deleted and not yet freed when the kernel stopped: e2fsck frees them in the same run, a replay does
+/// not.
 fn has_orphans(said: &str) -> bool {
     said.contains("Clearing orphaned inode")
 }
@@ -180,7 +181,8 @@ pub(crate) fn assert_clean(d: &Dirty) {
     assert!(code == Some(0) && !said.contains("skipping journal recovery"), "{said}");
 }
 
-/// e2fsck finds nothing to mend but files that were deleted and not yet freed, which a replay leaves on the orphan list.
+/// e2fsck finds nothing to mend but files that were deleted and not yet freed, which a replay leaves on the orphan
+/// list.
 fn assert_clean_but_for_orphans(d: &Dirty) {
     let file = to_file(&d.image);
     let mut preen = vec!["-p"];

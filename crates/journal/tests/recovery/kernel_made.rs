@@ -96,7 +96,8 @@ fn make(options: &[&str]) -> NamedTempFile {
     f
 }
 
-/// The bytes of a device in use, as they stood at one moment: the kernel may write while we read, so two readings must be the same.
+/// The bytes of a device in use, as they stood at one moment: the kernel may write while we read, so two readings must
+/// be the same.
 fn still(path: &Path) -> Vec<u8> {
     let mut first = fs::read(path).unwrap();
     for _ in 0..100 {

@@ -1,6 +1,7 @@
-//! Killed at random moments, nothing lost: the bank, the storm and the appenders run on a mount, the file system is stopped dead, and
-//! then three recoveries (Quire's, e2fsck's and the kernel's) work on copies of what it left. They must agree byte by byte (a log of Quire's own e2fsck and the kernel refuse, and Quire recovers first), e2fsck
-//! must call each result clean, and everything that was acknowledged must be there.
+//! Killed at random moments, nothing lost: the bank, the storm and the appenders run on a mount, the file system is
+//! stopped dead, and then three recoveries (Quire's, e2fsck's and the kernel's) work on copies of what it left. They
+//! must agree byte by byte (a log of Quire's own e2fsck and the kernel refuse, and Quire recovers first), e2fsck must
+//! call each result clean, and everything that was acknowledged must be there.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Journals that others left: Quire's recovery and e2fsck's must give the same image, outside of the fields that carry the time of
-//! recovery.
+//! Journals that others left: Quire's recovery and e2fsck's must give the same image, outside of the fields that carry
+//! the time of recovery.
 
 use std::fs;
 use std::time::Duration;
@@ -124,7 +124,8 @@ fn killed(context: &Context, image: &Image, mounter: &Mounter, seed: u64) -> Res
     Ok(())
 }
 
-/// Two copies, two recoveries, no difference; a dry run and a second recovery change nothing. True if the copies could be compared.
+/// Two copies, two recoveries, no difference; a dry run and a second recovery change nothing. True if the copies could
+/// be compared.
 fn agree(context: &Context, image: &Image, log: MayHold) -> Result<bool> {
     let untouched = image.copy("untouched.img")?;
     untouched.recover_with_quire(&["--dry-run"])?;
@@ -138,7 +139,8 @@ fn agree(context: &Context, image: &Image, log: MayHold) -> Result<bool> {
         }
         recovered => recovered?,
     }
-    // Of a torn asynchronous transaction e2fsck 1.47.0 replays a half, and then damages or fails: the kernel is asked there.
+    // Of a torn asynchronous transaction e2fsck 1.47.0 replays a half, and then damages or fails: the kernel is asked
+    // there.
     let theirs = image.copy("theirs.img")?;
     let comparable = !log.async_commits && theirs.replay_with_e2fsck()?;
     if comparable {

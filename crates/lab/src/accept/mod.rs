@@ -1,7 +1,8 @@
 //! The acceptance tests: what Quire must show, judged by e2fsck, debugfs, pjdfstest, fsx and the kernel.
 //!
-//! A test is a name and a function; it passes, fails with an error, or is skipped with the reason. Each works in a directory of
-//! its own, which goes when it is over (kept on failure with `--keep`). Every random choice follows from `--seed`.
+//! A test is a name and a function; it passes, fails with an error, or is skipped with the reason. Each works in a
+//! directory of its own, which goes when it is over (kept on failure with `--keep`). Every random choice follows from
+//! `--seed`.
 
 pub mod bad_input;
 pub mod big;

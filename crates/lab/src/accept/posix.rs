@@ -1,5 +1,5 @@
-//! What pjdfstest and fsx do not ask: holes, fallocate, exchange, deleted files, attributes, ACLs, flags, locks, odd times, limits. Each
-//! check works in a directory of its own; all of them hold on the kernel's ext4.
+//! What pjdfstest and fsx do not ask: holes, fallocate, exchange, deleted files, attributes, ACLs, flags, locks, odd
+//! times, limits. Each check works in a directory of its own; all of them hold on the kernel's ext4.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,5 +1,5 @@
-//! All shapes of ext4 that mke2fs makes by default, and those of older systems: each gets a small tree from Quire and a storm, and a tree
-//! from the kernel; each side must see what the other wrote.
+//! All shapes of ext4 that mke2fs makes by default, and those of older systems: each gets a small tree from Quire and a
+//! storm, and a tree from the kernel; each side must see what the other wrote.
 
 use std::time::Duration;
 

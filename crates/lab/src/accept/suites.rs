@@ -1,4 +1,5 @@
-//! Test suites of others: pjdfstest (what POSIX says of names, owners and times) and fsx (bytes under random operations).
+//! Test suites of others: pjdfstest (what POSIX says of names, owners and times) and fsx (bytes under random
+//! operations).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,7 +97,8 @@ pub fn fsx_mmap(context: &Context) -> Result<Outcome> {
     fsx(context, config, None)
 }
 
-/// fsx through O_DIRECT: aligned, no maps, no posix_fallocate (whose length fsx aligns down to 0). fsx cannot open so itself; a preloaded library adds the flag and aligns the buffers.
+/// fsx through O_DIRECT: aligned, no maps, no posix_fallocate (whose length fsx aligns down to 0). fsx cannot open so
+/// itself; a preloaded library adds the flag and aligns the buffers.
 pub fn fsx_direct(context: &Context) -> Result<Outcome> {
     if !have("cc") {
         return Ok(Outcome::Skipped("no C compiler for the O_DIRECT library".into()));

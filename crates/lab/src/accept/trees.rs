@@ -1,4 +1,5 @@
-//! Trees, both ways: what one file system wrote, another must read the same: contents, modes, owners, links, xattrs, times, blocks.
+//! Trees, both ways: what one file system wrote, another must read the same: contents, modes, owners, links, xattrs,
+//! times, blocks.
 
 use anyhow::{Context as _, Result};
 

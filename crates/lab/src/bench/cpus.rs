@@ -1,5 +1,6 @@
-//! What two CPUs tell each other costs: a request to a daemon and its reply are some dozens of cache lines that change CPUs, so that this
-//! explains, as the raw device does for the disk, why the same programs differ from hour to hour on a virtual machine.
+//! What two CPUs tell each other costs: a request to a daemon and its reply are some dozens of cache lines that change
+//! CPUs, so that this explains, as the raw device does for the disk, why the same programs differ from hour to hour on
+//! a virtual machine.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,8 @@ use crate::stats::median;
 
 const ROUNDS: u32 = 20_000;
 
-/// Nanoseconds for a cache line to go to another CPU and come back: the median of five tries; `None` where there is one CPU.
+/// Nanoseconds for a cache line to go to another CPU and come back: the median of five tries; `None` where there is one
+/// CPU.
 pub(super) fn round_trip() -> Result<Option<f64>> {
     let all = sched_getaffinity(None).context("which CPUs there are")?;
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).take(2).collect();

@@ -1,5 +1,5 @@
-//! Speed, side by side: the kernel's ext4, fuse2fs and Quire on the same loop device in the same run. The order rotates from round
-//! to round, each gets a fresh file system, and the medians are printed with the ratio to the first.
+//! Speed, side by side: the kernel's ext4, fuse2fs and Quire on the same loop device in the same run. The order rotates
+//! from round to round, each gets a fresh file system, and the medians are printed with the ratio to the first.
 //!
 //! Not a test: nothing here fails because something is slow.
 

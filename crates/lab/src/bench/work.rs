@@ -82,8 +82,8 @@ pub(super) fn archive(dir: &Path, files: u64) -> Result<PathBuf> {
     Ok(tar)
 }
 
-/// Seconds for an ordinary user, who neither gives files away nor sets modes beyond the umask, to unpack it into a directory of its own, and
-/// to sync the file system.
+/// Seconds for an ordinary user, who neither gives files away nor sets modes beyond the umask, to unpack it into a
+/// directory of its own, and to sync the file system.
 pub(super) fn unpack(mnt: &Path, tar: &Path) -> Result<f64> {
     warm(tar)?;
     let dir = mnt.join("user");

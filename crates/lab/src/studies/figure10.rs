@@ -1,8 +1,10 @@
-//! DJFS, figure 10: what base images cost the page cache. TPC-C on SQLite runs on `djfs` with a cache of a sixteenth of the memory there is; the blocks that SQLite
-//! touches are traced, and the most images that the log pins are counted. A page cache that replaces the least recently used block then
-//! misses so often with all of the memory, and so often with what the images leave of it.
+//! DJFS, figure 10: what base images cost the page cache. TPC-C on SQLite runs on `djfs` with a cache of a sixteenth of
+//! the memory there is; the blocks that SQLite touches are traced, and the most images that the log pins are counted. A
+//! page cache that replaces the least recently used block then misses so often with all of the memory, and so often
+//! with what the images leave of it.
 //!
-//! That counts every pinned image as lost, though many are the page cache's own bytes in a kernel's file system: the cost is at most this.
+//! That counts every pinned image as lost, though many are the page cache's own bytes in a kernel's file system: the
+//! cost is at most this.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,6 +1,6 @@
-//! RFJ's file server: filebench's `fileserver` (create and write a whole file, append, read a whole file, delete, stat; 50 threads, nothing
-//! synchronous) on a modelled 7,200 rpm disk, in virtual time. Reads cost nothing: as in the paper, the files fit into the page cache, which
-//! lies above us.
+//! RFJ's file server: filebench's `fileserver` (create and write a whole file, append, read a whole file, delete, stat;
+//! 50 threads, nothing synchronous) on a modelled 7,200 rpm disk, in virtual time. Reads cost nothing: as in the paper,
+//! the files fit into the page cache, which lies above us.
 
 use std::time::Duration;
 

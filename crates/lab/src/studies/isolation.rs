@@ -1,5 +1,6 @@
-//! Isolation: one thread streams new data into files, another appends 4 KiB to its own and calls fsync. How long that takes is compared with
-//! the same appends beside the same stream written raw to the device, where no file system can make one wait for the other.
+//! Isolation: one thread streams new data into files, another appends 4 KiB to its own and calls fsync. How long that
+//! takes is compared with the same appends beside the same stream written raw to the device, where no file system can
+//! make one wait for the other.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -159,7 +160,8 @@ fn print_head(of: &str) {
     println!("|---|---|---|---|---|---|---|");
 }
 
-/// Runs all three ways and prints their row; returns the p99 beside a stream into files in parts of that beside one written raw.
+/// Runs all three ways and prints their row; returns the p99 beside a stream into files in parts of that beside one
+/// written raw.
 fn print_row(name: &dyn Display, work: Work, run: impl Fn(Into) -> Result<Outcome>) -> Result<f64> {
     let [alone, raw, files] = [run(Into::Nothing)?, run(Into::Device)?, run(Into::Files)?];
     let times = |o: Outcome| format!("{:.2}, {:.2}", o.latency.median / 1e3, o.latency.p99 / 1e3);
@@ -198,7 +200,8 @@ mod tests {
         assert!(beside.streamed > 50_000_000 && beside.latency.mean > alone.latency.mean, "{beside:?}");
     }
 
-    /// Who has written little waits for a stream's writes that are under way, not until its pages are clean (that takes seconds).
+    /// Who has written little waits for a stream's writes that are under way, not until its pages are clean (that takes
+    /// seconds).
     #[test]
     fn an_append_does_not_wait_until_a_stream_is_written() {
         if !crate::cmd::have("mke2fs") {

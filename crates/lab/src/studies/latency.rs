@@ -1,6 +1,6 @@
-//! DJFS: how long one small durable write takes, journaled in NVRAM. A 4 KiB overwrite at random places of a warm file, then fsync: through
-//! the library, through FUSE, and with the kernel's ext4 that journals data to an external journal. All disks are files in memory, so what is
-//! measured is the way there. Rounds rotate over the competitors; medians.
+//! DJFS: how long one small durable write takes, journaled in NVRAM. A 4 KiB overwrite at random places of a warm file,
+//! then fsync: through the library, through FUSE, and with the kernel's ext4 that journals data to an external journal.
+//! All disks are files in memory, so what is measured is the way there. Rounds rotate over the competitors; medians.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

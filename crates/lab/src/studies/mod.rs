@@ -1,5 +1,6 @@
-//! The papers' experiments, and ours: workloads on modelled devices, their tables with the papers' numbers beside ours, and the claims
-//! that they are held to. Most run in virtual time ([`crate::rig`]): exact, cheap, the same on every machine.
+//! The papers' experiments, and ours: workloads on modelled devices, their tables with the papers' numbers beside ours,
+//! and the claims that they are held to. Most run in virtual time ([`crate::rig`]): exact, cheap, the same on every
+//! machine.
 //!
 //! - [`streams`], [`okeanos`]: synchronous small appends on a 15,000 rpm disk.
 //! - [`fileserver`]: RFJ's file server on a 7,200 rpm disk.
@@ -8,7 +9,8 @@
 //! - [`latency`]: one small durable write, journaled in NVRAM; in memory, through library, FUSE and kernel.
 //! - [`randwrite`]: DJFS' random writes, with an fsync never to always.
 //! - [`figure10`]: what DJFS' base images cost the page cache.
-//! - [`tpcc`], [`table1`]: DJFS' TPC-C on SQLite on the library ([`crate::work::vfs`]): how fast, and what the journal does.
+//! - [`tpcc`], [`table1`]: DJFS' TPC-C on SQLite on the library ([`crate::work::vfs`]): how fast, and what the journal
+//!   does.
 
 pub mod claims;
 pub mod figure10;

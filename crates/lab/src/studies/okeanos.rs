@@ -1,5 +1,6 @@
-//! Okeanos (USENIX ATC '11): what small synchronous writes cost in the journal. Figure 1 by request size, figure 4 by number of streams, the
-//! time to recover; on the modelled 15,000 rpm disk, in virtual time, the journal on a disk of its own.
+//! Okeanos (USENIX ATC '11): what small synchronous writes cost in the journal. Figure 1 by request size, figure 4 by
+//! number of streams, the time to recover; on the modelled 15,000 rpm disk, in virtual time, the journal on a disk of
+//! its own.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! DJFS, figures 2, 3 and 7: random 4 KiB overwrites in many files of 1 MiB by one program, with an fsync never, every 64th write, every 32nd,
-//! ... every one; on the modelled Samsung 840, in virtual time. The fsync is of the file that was written last, as fio's.
+//! DJFS, figures 2, 3 and 7: random 4 KiB overwrites in many files of 1 MiB by one program, with an fsync never, every
+//! 64th write, every 32nd, ... every one; on the modelled Samsung 840, in virtual time. The fsync is of the file that
+//! was written last, as fio's.
 //!
 //! The paper's figures have no numbers; what its text says stands beside the claims.
 

@@ -1,6 +1,6 @@
-//! JoJ (FAST '14): SQLite's transactions under different journals, on one device in one run. Rounds rotate; each competitor gets a fresh file
-//! system; ratios are of medians. With the machine's own disk or a modelled device under a loop device: 12 cases on each, the paper's 24 on two. Or
-//! on the library, in virtual time.
+//! JoJ (FAST '14): SQLite's transactions under different journals, on one device in one run. Rounds rotate; each
+//! competitor gets a fresh file system; ratios are of medians. With the machine's own disk or a modelled device under a
+//! loop device: 12 cases on each, the paper's 24 on two. Or on the library, in virtual time.
 
 mod on_library;
 

@@ -1,5 +1,6 @@
-//! Streams: threads that each append to a file of their own, one write a second, as in Okeanos (USENIX ATC '11, sections 2 and 6). They begin
-//! together, so a commit gathers all who wait for the one before it. A thread that is late goes on at once; it does not catch up.
+//! Streams: threads that each append to a file of their own, one write a second, as in Okeanos (USENIX ATC '11,
+//! sections 2 and 6). They begin together, so a commit gathers all who wait for the one before it. A thread that is
+//! late goes on at once; it does not catch up.
 
 use std::time::Duration;
 

@@ -1,9 +1,11 @@
-//! DJFS, table 1: what TPC-C on SQLite makes a journal do. Flushes, FUA writes, journal metadata and journal data for each way to keep it, as
-//! percentages of an ext4 in ordered mode, each for a transaction. On the library and the modelled Samsung 840 ([`super::tpcc`]), where an fsync takes
-//! its time: on a device that is too fast many find the times of the inode unchanged, and ordered mode commits nothing.
+//! DJFS, table 1: what TPC-C on SQLite makes a journal do. Flushes, FUA writes, journal metadata and journal data for
+//! each way to keep it, as percentages of an ext4 in ordered mode, each for a transaction. On the library and the
+//! modelled Samsung 840 ([`super::tpcc`]), where an fsync takes its time: on a device that is too fast many find the
+//! times of the inode unchanged, and ordered mode commits nothing.
 //!
-//! "Journal metadata" is the journal's superblock, descriptors, revokes and commits; "data" every other byte of the log. Ordered mode's has no
-//! file data. SQLite's pages are of 1 KiB, as they were then; with 4 KiB a block changes as a whole more often.
+//! "Journal metadata" is the journal's superblock, descriptors, revokes and commits; "data" every other byte of the
+//! log. Ordered mode's has no file data. SQLite's pages are of 1 KiB, as they were then; with 4 KiB a block changes as
+//! a whole more often.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! DJFS, figures 8 and 9: TPC-C on SQLite, on the library on the modelled Samsung 840. Time is what the devices take (virtual) and what the database's
-//! thread computes, SQLite and the file system (measured, and charged as it is used); the background thread has a processor of its own.
+//! DJFS, figures 8 and 9: TPC-C on SQLite, on the library on the modelled Samsung 840. Time is what the devices take
+//! (virtual) and what the database's thread computes, SQLite and the file system (measured, and charged as it is used);
+//! the background thread has a processor of its own.
 //!
-//! Where computing bounds the factor, the cap is shown: the same run on devices that take no time and without a journal; on tmpfs; and on a mount whose
-//! disk and NVRAM are files in memory, both in real time.
+//! Where computing bounds the factor, the cap is shown: the same run on devices that take no time and without a
+//! journal; on tmpfs; and on a mount whose disk and NVRAM are files in memory, both in real time.
 
 use std::cell::Cell;
 use std::fs;
@@ -125,7 +126,8 @@ impl Loaded {
         Ok(outcome)
     }
 
-    /// Runs the mix with a cache of so many bytes; the blocks that SQLite touched, and the most images that the log pinned after a transaction.
+    /// Runs the mix with a cache of so many bytes; the blocks that SQLite touched, and the most images that the log
+    /// pinned after a transaction.
     pub(super) fn observed(&self, journal: Journal, plan: &Plan, cache: u64) -> Result<(Vec<(Ino, u64)>, u64)> {
         let mut made = self.plan(ways::DJFS, Model::default(), Duration::ZERO);
         made.options.cache_bytes = cache;

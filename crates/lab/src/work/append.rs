@@ -1,6 +1,6 @@
-//! Appenders: each appends records of odd sizes to a file of its own and makes each durable, by fsync, fdatasync or O_DSYNC in
-//! turn. The length is acknowledged when that returned. Afterwards: the file is at least that long, and every byte that it has is the
-//! byte that belongs there.
+//! Appenders: each appends records of odd sizes to a file of its own and makes each durable, by fsync, fdatasync or
+//! O_DSYNC in turn. The length is acknowledged when that returned. Afterwards: the file is at least that long, and
+//! every byte that it has is the byte that belongs there.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -35,7 +35,8 @@ pub fn work(dir: &Path, log: &Path, worker: u64, seed: u64, limit: Duration) -> 
                 0
             })
             .open(&path)?;
-        // The name is durable with the first fsync of the file, as ext4 has it; O_DSYNC alone does not promise the name.
+        // The name is durable with the first fsync of the file, as ext4 has it; O_DSYNC alone does not promise the
+        // name.
         file.sync_all()?;
         let mut length = 0;
         while start.elapsed() < limit && length < LARGEST_FILE {

@@ -1,9 +1,9 @@
 //! A bank on SQLite: several processes transfer money between accounts of one database, `synchronous=EXTRA` (with FULL,
-//! DELETE mode does not make the deletion of its journal durable, which is the commit). A transfer is acknowledged when its COMMIT
-//! returned; its number is then written to the log before the next one starts.
+//! DELETE mode does not make the deletion of its journal durable, which is the commit). A transfer is acknowledged when
+//! its COMMIT returned; its number is then written to the log before the next one starts.
 //!
-//! Afterwards: `integrity_check` is ok, the sum of all balances is what it was, each balance is what the transfers say, and
-//! every acknowledged transfer is there.
+//! Afterwards: `integrity_check` is ok, the sum of all balances is what it was, each balance is what the transfers say,
+//! and every acknowledged transfer is there.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -86,9 +86,9 @@ pub fn work(db: &Path, log: &Path, worker: u64, seed: u64, limit: Duration) -> R
     Ok(())
 }
 
-/// Asks the file system something that it must answer itself. SQLite takes a COMMIT for done when the directory cannot be *opened* to be
-/// fsynced after the journal's deletion (`unixDelete`), so of a mount that was killed between the two its word is worth nothing.
-/// One that still answers after the COMMIT had opened and fsynced the directory.
+/// Asks the file system something that it must answer itself. SQLite takes a COMMIT for done when the directory cannot
+/// be *opened* to be fsynced after the journal's deletion (`unixDelete`), so of a mount that was killed between the two
+/// its word is worth nothing. One that still answers after the COMMIT had opened and fsynced the directory.
 fn answers(db: &Path, worker: i64, number: i64) -> std::io::Result<()> {
     match std::fs::symlink_metadata(db.with_file_name(format!("nothing-{worker}-{number}"))) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -1,6 +1,6 @@
-//! Workloads that know what they were promised. Each runs as a process of its own on the mount (a memory map of a killed mount
-//! ends the process), writes what was acknowledged to a log *outside* of the mount before it goes on, and has a check that
-//! compares what is there after recovery with the log.
+//! Workloads that know what they were promised. Each runs as a process of its own on the mount (a memory map of a
+//! killed mount ends the process), writes what was acknowledged to a log *outside* of the mount before it goes on, and
+//! has a check that compares what is there after recovery with the log.
 
 pub mod append;
 pub mod bank;

@@ -1,5 +1,6 @@
-//! A page cache above a volume: what the kernel's is to a mount. Written pages stay here until their file is made durable or closed, and go to
-//! the volume in long runs; what is deleted before does not. For files that one program has open.
+//! A page cache above a volume: what the kernel's is to a mount. Written pages stay here until their file is made
+//! durable or closed, and go to the volume in long runs; what is deleted before does not. For files that one program
+//! has open.
 
 use std::collections::{BTreeMap, HashMap, btree_map, hash_map};
 

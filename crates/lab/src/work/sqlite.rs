@@ -1,5 +1,6 @@
-//! The SQLite cases of JoJ (FAST '14, section 3.1): a table of an integer key and 100 characters; insert, update and delete of all rows,
-//! the last two in random order; by one operation and by a thousand to a transaction; with a write-ahead log and with a rollback journal.
+//! The SQLite cases of JoJ (FAST '14, section 3.1): a table of an integer key and 100 characters; insert, update and
+//! delete of all rows, the last two in random order; by one operation and by a thousand to a transaction; with a
+//! write-ahead log and with a rollback journal.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,7 +49,8 @@ const VALUE: usize = 100;
 pub const DATABASE: &str = "cases.db";
 pub const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
-/// Milliseconds a transaction of each step, of `rows` rows in transactions of `operations`, on a fresh database in `dir`.
+/// Milliseconds a transaction of each step, of `rows` rows in transactions of `operations`, on a fresh database in
+/// `dir`.
 ///
 /// # Errors
 /// SQLite's, or the file system's under it.

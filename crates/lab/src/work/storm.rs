@@ -1,10 +1,10 @@
 //! A storm of names: one worker creates, renames (onto others, across directories), links, unlinks, makes and removes
-//! directories and symlinks in two directories of its own, each step drawn from the seed and from what it has done so far.
-//! So the state after step `n` is known from the seed alone.
+//! directories and symlinks in two directories of its own, each step drawn from the seed and from what it has done so
+//! far. So the state after step `n` is known from the seed alone.
 //!
-//! The log says how many steps have returned, and how many are durable (a directory or a file was fsynced). Afterwards the names
-//! must be those after some step between the two: metadata is a prefix of the operations. A file's bytes must be its own; all of
-//! them when it was fsynced.
+//! The log says how many steps have returned, and how many are durable (a directory or a file was fsynced). Afterwards
+//! the names must be those after some step between the two: metadata is a prefix of the operations. A file's bytes must
+//! be its own; all of them when it was fsynced.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -106,8 +106,9 @@ impl Plan {
         if files.is_empty() { None } else { Some(files[self.rng.index(files.len())].clone()) }
     }
 
-    /// Takes the step, and says how many steps an fsync in it has made durable: all up to the last change of what was fsynced,
-    /// for metadata is a prefix of the operations. (Of a directory that nothing changed an fsync need not write anything.)
+    /// Takes the step, and says how many steps an fsync in it has made durable: all up to the last change of what was
+    /// fsynced, for metadata is a prefix of the operations. (Of a directory that nothing changed an fsync need not
+    /// write anything.)
     fn done(&mut self, step: &Step) -> Option<u64> {
         let id = self.number;
         self.number += 1;

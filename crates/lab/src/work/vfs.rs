@@ -1,6 +1,6 @@
-//! SQLite on the library: a VFS whose files are those of a volume's root. So a database runs on a file system without a kernel between them,
-//! and on devices in virtual time ([`crate::rig`]), where the processor's time is charged as it is used: what passes is what the devices take, and
-//! what the calling thread computes.
+//! SQLite on the library: a VFS whose files are those of a volume's root. So a database runs on a file system without a
+//! kernel between them, and on devices in virtual time ([`crate::rig`]), where the processor's time is charged as it is
+//! used: what passes is what the devices take, and what the calling thread computes.
 //!
 //! For one connection: there are no locks, and no shared memory, so a write-ahead log needs `locking_mode=exclusive`.
 
@@ -26,7 +26,8 @@ pub struct Vfs {
     shared: NonNull<Shared>,
 }
 
-// SAFETY: SQLite reaches both from any thread; `Shared` is `Sync`, and the description is not changed after it was registered.
+// SAFETY: SQLite reaches both from any thread; `Shared` is `Sync`, and the description is not changed after it was
+// registered.
 unsafe impl Send for Vfs {}
 // SAFETY: as above.
 unsafe impl Sync for Vfs {}
@@ -144,8 +145,8 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 impl Vfs {
-    /// Registers a volume under this name. `clock` is the volume's. Every write is the file system's at once, and what SQLite asks to be
-    /// durable is made so by fsync, as SQLite itself does if it is not told to use fdatasync.
+    /// Registers a volume under this name. `clock` is the volume's. Every write is the file system's at once, and what
+    /// SQLite asks to be durable is made so by fsync, as SQLite itself does if it is not told to use fdatasync.
     ///
     /// # Errors
     /// SQLite refuses.
@@ -285,7 +286,8 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite's promises: `vfs` is ours, `name` is null or ends with a zero, `to` has room for a `File`, `out` is null or valid.
+    // SAFETY: SQLite's promises: `vfs` is ours, `name` is null or ends with a zero, `to` has room for a `File`, `out`
+    // is null or valid.
     unsafe {
         let s = shared(vfs);
         (*to).pMethods = ptr::null();

@@ -7,9 +7,9 @@
 //!        +8  limit u16 count u16 block u32 | (hash u32, block u32) * (count - 1)
 //! tail   after `limit` pairs, with metadata_csum: 0u32 crc32c u32
 //! ```
-//! Pair 0 has no hash: it stands for everything below pair 1. A pair's block holds the hashes from its own up to the next
-//! pair's. The lowest bit of a pair's hash says that names of this very hash begin in the block before.
-//! The checksum covers the block up to pair `count`, then the tail with a checksum of 0.
+//! Pair 0 has no hash: it stands for everything below pair 1. A pair's block holds the hashes from its own up to the
+//! next pair's. The lowest bit of a pair's hash says that names of this very hash begin in the block before. The
+//! checksum covers the block up to pair `count`, then the tail with a checksum of 0.
 
 use super::entry::{DirFormat, FileType};
 use super::hash::HashVersion;

@@ -28,8 +28,8 @@ impl DirFormat {
         Ok(out)
     }
 
-    /// Writes sorted entries to two blocks, about half of the bytes to each; gives the hash of the index pair of `right`,
-    /// with the continuation bit if names of that hash stayed in `left`.
+    /// Writes sorted entries to two blocks, about half of the bytes to each; gives the hash of the index pair of
+    /// `right`, with the continuation bit if names of that hash stayed in `left`.
     ///
     /// # Errors
     /// Corrupt: fewer than two entries, so a block that was full without being so.

@@ -1,5 +1,5 @@
-//! The checksum of an inode record: of the file system's seed, the number, the generation and the record without the sum itself. Its upper half
-//! stands in the extended part, if there is room.
+//! The checksum of an inode record: of the file system's seed, the number, the generation and the record without the
+//! sum itself. Its upper half stands in the extended part, if there is room.
 
 use super::Inode;
 use crate::bytes::{hi16, le16, lo16, put_le16, put_le32};
@@ -37,7 +37,8 @@ impl Inode {
         put_le32(bytes, 4, self.generation());
     }
 
-    /// The bytes up to the last sum are laid together first: a run costs a fraction of its pieces, and every look at an inode costs one.
+    /// The bytes up to the last sum are laid together first: a run costs a fraction of its pieces, and every look at an
+    /// inode costs one.
     pub(super) fn compute_checksum(&self, ino: Ino, fs_seed: u32) -> u32 {
         let mut head = [0; OWNER + CSUM_HI + 2];
         let (first, rest) = self.raw.split_at(self.raw.len().min(CSUM_HI + 2));

@@ -7,8 +7,9 @@
 //! 2 del_range  inode, block, count     5 unlink parent, inode, name      8 tail  transaction, crc of all since the last tail
 //! 3 creat      parent, inode, name     6 inode  inode, raw inode         9 head  features, transaction
 //! ```
-//! A tail's length reaches to the end of its block. The area is valid if it begins with a head that names the transaction
-//! after the last full commit; what precedes the last good tail counts. Source: kernel documentation, "fast commits".
+//! A tail's length reaches to the end of its block. The area is valid if it begins with a head that names the
+//! transaction after the last full commit; what precedes the last good tail counts. Source: kernel documentation, "fast
+//! commits".
 
 use crate::bytes::{le16, try_le32};
 use crate::checksum::crc32c;

@@ -7,8 +7,8 @@
 //!
 //! the commit word, at the start of the last granule:   tid (4), ~ crc of the head (4)
 //! ```
-//! V2: the commit word is stored when everything before it is fenced. So: no word, the transaction was torn off; a word and
-//! bytes that do not match, the memory is damaged.
+//! V2: the commit word is stored when everything before it is fenced. So: no word, the transaction was torn off; a word
+//! and bytes that do not match, the memory is damaged.
 
 use super::LINE;
 use super::label::Label;

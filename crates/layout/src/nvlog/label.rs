@@ -7,8 +7,8 @@
 //! 0x50 position of the tail (8)   0x58 tid of the tail (4)   0x5C zero (32)
 //! 0x7C crc32c over the 124 bytes before, seeded with ~0
 //! ```
-//! Guarantee V3: a label is changed by writing the slot that is not the newest, and then a fence: a torn slot does not match its checksum,
-//! and the other one stands.
+//! Guarantee V3: a label is changed by writing the slot that is not the newest, and then a fence: a torn slot does not
+//! match its checksum, and the other one stands.
 //!
 //! Whose transactions stand at the tail is needed by an image; a log without any is free.
 

@@ -1,4 +1,5 @@
-//! Quire's log in NVRAM: the same records as in the block log ([`crate::qlog`]), laid out by the byte. All numbers are big-endian.
+//! Quire's log in NVRAM: the same records as in the block log ([`crate::qlog`]), laid out by the byte. All numbers are
+//! big-endian.
 //!
 //! ```text
 //! 0x0000  label, slot 0 (128 bytes)      one of the two is valid, at least: the one that is not in use is overwritten
@@ -9,9 +10,9 @@
 //!   head (64)  records and their bodies  0..   |  whole images  |  commit word (8) 0..
 //!   └────────── whole granules ──────────────┘                  └──── one granule ───┘
 //! ```
-//! Positions count bytes since the log began and never go back: position `p` lies in region `p / region length` of all that ever were,
-//! which is region number modulo their count on the memory. Checksums are seeded with the label's UUID, its use of the log and the
-//! region's number: nothing that was written for another log, use or round ever matches.
+//! Positions count bytes since the log began and never go back: position `p` lies in region `p / region length` of all
+//! that ever were, which is region number modulo their count on the memory. Checksums are seeded with the label's UUID,
+//! its use of the log and the region's number: nothing that was written for another log, use or round ever matches.
 
 pub mod head;
 pub mod label;

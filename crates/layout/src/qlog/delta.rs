@@ -16,8 +16,8 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// The difference of `image` to `base`, both whole lines of 64 bytes, compressed; `None` if it takes `most` bytes or more, or
-    /// looks so much like noise that it is not tried.
+    /// The difference of `image` to `base`, both whole lines of 64 bytes, compressed; `None` if it takes `most` bytes
+    /// or more, or looks so much like noise that it is not tried.
     pub fn find(&mut self, base: &[u8], image: &[u8], most: usize) -> Option<&[u8]> {
         if self.ranges.find(base, image, image.len() / SPARSE) {
             sparse::pack(self.ranges.ranges(), base, image, &mut self.packed);
@@ -34,8 +34,8 @@ impl Delta {
     }
 }
 
-/// Turns `image`, which is the base, into the image that the difference was made of. False: it is none of such an image; `image`
-/// is then as it was.
+/// Turns `image`, which is the base, into the image that the difference was made of. False: it is none of such an
+/// image; `image` is then as it was.
 #[must_use]
 pub fn apply(packed: &[u8], image: &mut [u8]) -> bool {
     let mut difference = vec![0; image.len()];
@@ -46,8 +46,8 @@ pub fn apply(packed: &[u8], image: &mut [u8]) -> bool {
     true
 }
 
-/// True if next to nothing in a difference repeats: hardly two neighbouring words are equal. What does not differ is zeros, so a change of
-/// a part never looks so. Compressing in vain would take longer than logging the block whole.
+/// True if next to nothing in a difference repeats: hardly two neighbouring words are equal. What does not differ is
+/// zeros, so a change of a part never looks so. Compressing in vain would take longer than logging the block whole.
 fn is_noise(difference: &[u8]) -> bool {
     let words = difference.chunks_exact(8).zip(difference.chunks_exact(8).skip(1));
     let enough = (difference.len() / 8).div_ceil(64);

@@ -5,8 +5,8 @@
 //! 0x18 flush epoch (8)  0x20 seconds (8)  0x28 nanoseconds  0x2C whole images  0x30 zero (8)
 //! 0x38 crc of these 64 bytes, this field as 0   0x3C crc of the run, this field and the one before as 0
 //! ```
-//! Both checksums are crc32c, seeded with that of the journal's UUID. The second covers every byte of every block of the run, so
-//! a run is whole or nothing (Q2).
+//! Both checksums are crc32c, seeded with that of the journal's UUID. The second covers every byte of every block of
+//! the run, so a run is whole or nothing (Q2).
 
 use super::{BLOCK_TYPE, pack};
 use crate::bytes::{be32, be64, put_be32, put_be64};
@@ -51,8 +51,8 @@ impl Head {
         block.len() >= LEN && be32(block, 0) == MAGIC && be32(block, 4) == BLOCK_TYPE
     }
 
-    /// The head at the start of a block, and what the run's checksum must be. `None`: there is none, its checksum does not
-    /// match, or it says what cannot be.
+    /// The head at the start of a block, and what the run's checksum must be. `None`: there is none, its checksum does
+    /// not match, or it says what cannot be.
     #[must_use]
     pub fn decode(seed: LogSeed, bs: BlockSize, block: &[u8]) -> Option<(Head, RunSum)> {
         if !Self::is_at(block) || be32(block, HEAD_SUM) != head_sum(seed, block) || be64(block, 0x30) != 0 {
@@ -72,8 +72,8 @@ impl Head {
         fits.then_some((head, RunSum { expected: be32(block, RUN_SUM), sum: seed.0 }))
     }
 
-    /// Writes the head at the start of the run's first block; which is otherwise as it will be on disk. `others` takes the
-    /// checksum of that block on over all others.
+    /// Writes the head at the start of the run's first block; which is otherwise as it will be on disk. `others` takes
+    /// the checksum of that block on over all others.
     pub fn seal(&self, seed: LogSeed, first: &mut [u8], others: impl FnOnce(u32) -> u32) {
         first[..LEN].fill(0);
         put_be32(first, 0x00, MAGIC);

@@ -1,4 +1,5 @@
-//! How packed records are laid into a run's first blocks: after the head in block 0, after one zero byte in the others (Q1).
+//! How packed records are laid into a run's first blocks: after the head in block 0, after one zero byte in the others
+//! (Q1).
 
 use super::head;
 use crate::units::BlockSize;

@@ -32,8 +32,8 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Finds where `image` differs from `base`; both are whole lines of 64 bytes. False, and of no use, if the body would take `most`
-    /// bytes or more.
+    /// Finds where `image` differs from `base`; both are whole lines of 64 bytes. False, and of no use, if the body
+    /// would take `most` bytes or more.
     pub fn find(&mut self, base: &[u8], image: &[u8], most: usize) -> bool {
         self.ranges.clear();
         self.bytes = 0;
@@ -114,8 +114,8 @@ impl Ranges {
     }
 }
 
-/// True if two images seem to differ nearly everywhere, from a look at some of their lines: a guess, for which an eighth of the
-/// memory is read.
+/// True if two images seem to differ nearly everywhere, from a look at some of their lines: a guess, for which an
+/// eighth of the memory is read.
 #[must_use]
 pub fn differs_throughout(base: &[u8], image: &[u8]) -> bool {
     let lines = base.as_chunks::<LINE>().0.iter().zip(image.as_chunks::<LINE>().0).skip(LOOK / 2).step_by(LOOK);

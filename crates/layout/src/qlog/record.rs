@@ -75,7 +75,8 @@ impl Record {
         crc32c(seed.0, &home.0.to_be_bytes())
     }
 
-    /// Takes a checksum of the run on over this record's image, which is not looked at again: `known` is for a block's length.
+    /// Takes a checksum of the run on over this record's image, which is not looked at again: `known` is for a block's
+    /// length.
     #[must_use]
     pub fn carry(&self, seed: LogSeed, known: &Known, sum: u32) -> u32 {
         known.crc32c(sum, Self::before(seed, self.home), self.result)

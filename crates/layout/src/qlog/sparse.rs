@@ -1,5 +1,6 @@
-//! The exclusive or of two images that hardly differ, as an LZ4 block, made of the ranges in which they do: what differs is literals, what does not is
-//! a match that repeats a zero. To search such a difference for more that repeats takes longer than all of this, and finds next to nothing.
+//! The exclusive or of two images that hardly differ, as an LZ4 block, made of the ranges in which they do: what
+//! differs is literals, what does not is a match that repeats a zero. To search such a difference for more that repeats
+//! takes longer than all of this, and finds next to nothing.
 //!
 //! ```text
 //! [token][literals .. 0][offset 1]  [token][literals .. 0][offset 1]  ...  [token][at least 5 literals]

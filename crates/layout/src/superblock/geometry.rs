@@ -1,5 +1,5 @@
-//! What the superblock says of the shape of the file system: counted in blocks, clusters, groups and inodes, checked once when it is
-//! decoded, and never changed by us.
+//! What the superblock says of the shape of the file system: counted in blocks, clusters, groups and inodes, checked
+//! once when it is decoded, and never changed by us.
 
 use super::{OFFSET, Superblock, bad};
 use crate::bytes::{le16, le32};
@@ -66,8 +66,8 @@ impl Superblock {
         BlockNo(u64::from(le32(&*self.raw, 0x14)))
     }
 
-    /// The block that the primary superblock is in. With bigalloc and blocks of 1 KiB that is not the first of group 0: a cluster
-    /// holds what lies before it, too.
+    /// The block that the primary superblock is in. With bigalloc and blocks of 1 KiB that is not the first of group 0:
+    /// a cluster holds what lies before it, too.
     #[must_use]
     pub fn own_block(&self) -> BlockNo {
         BlockNo(OFFSET >> self.block_size.bits())

@@ -1,5 +1,5 @@
-//! What changes while a file system is used: free counts, times, its state, the orphan list and the record of errors; and what stands
-//! beside them, who may use the last blocks and what an error does.
+//! What changes while a file system is used: free counts, times, its state, the orphan list and the record of errors;
+//! and what stands beside them, who may use the last blocks and what an error does.
 
 use super::{OnError, Superblock, state};
 use crate::bytes::{hi32, le16, le32, le64, lo32, put_le16, put_le32, put_le64};

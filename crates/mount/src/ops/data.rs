@@ -58,7 +58,8 @@ impl Server {
         let data = b.bytes(size)?;
         let volume = if how.deferred { self.volume.with_reserve(handle & HANDLE_RESERVE != 0) } else { self.acting(h) };
         let mut n = volume.write(ino, offset, data, how)?;
-        // For pages of its cache the kernel looks at nothing but the error: what stopped the write is found by going on.
+        // For pages of its cache the kernel looks at nothing but the error: what stopped the write is found by going
+        // on.
         while how.deferred && n < data.len() {
             n += match volume.write(ino, offset + n as u64, &data[n..], how)? {
                 0 => return Err(Fail::of(Errno::IO)),
@@ -116,8 +117,8 @@ impl Server {
         Ok(answer)
     }
 
-    /// Takes off what a file loses when others than root change it, where the kernel leaves that to us and does not say who may
-    /// keep it.
+    /// Takes off what a file loses when others than root change it, where the kernel leaves that to us and does not say
+    /// who may keep it.
     fn content_changes(&self, h: &Header, ino: Ino) -> Result<Answer, Fail> {
         const SET_IDS: u16 = 0o6000;
         let mode = self.volume.getattr(ino)?.mode;

@@ -27,7 +27,8 @@ impl Server {
     pub(crate) fn readdirplus(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
         let (cookie, room) = request(b)?;
         let dir = ino_of(h.node)?;
-        // What the kernel knows already it need not be told again: going through its caches for it costs more than the listing.
+        // What the kernel knows already it need not be told again: going through its caches for it costs more than the
+        // listing.
         let done = self.volume.readdir_plus(dir, cookie, Attributes::Unreferenced, &mut |item, attr| {
             let plus = match &attr {
                 Some(a) if !is_dot(item.name) => Plus::Entry(a, VALID, self.valid(a)),

@@ -182,8 +182,8 @@ impl Server {
         self.entry(&attr, out)
     }
 
-    /// `fuse_open_out`. The handle says whether who opened the file may use reserved blocks: what the kernel's cache holds is
-    /// written later, with a handle, in nobody's name.
+    /// `fuse_open_out`. The handle says whether who opened the file may use reserved blocks: what the kernel's cache
+    /// holds is written later, with a handle, in nobody's name.
     fn opened(&self, h: &Header, out: &mut Out<'_>) -> Result<(), Fail> {
         let may = self.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
         out.u64(if may { HANDLE_RESERVE } else { 0 })?;

@@ -102,7 +102,8 @@ impl<'a> Out<'a> {
         self.plain_attr(a)
     }
 
-    /// `fuse_entry_out`: the kernel gets one reference on the inode. How long it may believe the name, and the attributes.
+    /// `fuse_entry_out`: the kernel gets one reference on the inode. How long it may believe the name, and the
+    /// attributes.
     pub(crate) fn entry(&mut self, a: &Attr, name: Duration, valid: Duration) -> Result<(), Fail> {
         self.u64(node_of(a.ino))?;
         self.u64(u64::from(a.generation))?;

@@ -250,8 +250,8 @@ fn three_levels(v: &Volume) -> Result<()> {
     Ok(())
 }
 
-/// One of each structure: a map with a node of its own (a double indirect block, where maps are so), an attribute block, directories with
-/// and without an index, links, a special file.
+/// One of each structure: a map with a node of its own (a double indirect block, where maps are so), an attribute
+/// block, directories with and without an index, links, a special file.
 fn fill_tiny(v: &Volume) -> Result<()> {
     let root = Ino::ROOT;
     v.rmdir(root, b"lost+found")?;

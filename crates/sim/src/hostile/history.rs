@@ -3,7 +3,8 @@
 use quire_fs::{Cred, New, NewKind, Volume, WriteFlags};
 use quire_layout::Ino;
 
-/// Makes files of `bytes` bytes, changes each in the middle, and deletes the second of every `group`; each step a transaction.
+/// Makes files of `bytes` bytes, changes each in the middle, and deletes the second of every `group`; each step a
+/// transaction.
 pub(super) fn make(v: &Volume, files: u8, bytes: usize, group: u8) {
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
     for n in 0..files {

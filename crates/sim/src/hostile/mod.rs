@@ -1,7 +1,8 @@
-//! Hostile images: small real ones are damaged, their checksums mended, and then they are mounted, walked and written to.
+//! Hostile images: small real ones are damaged, their checksums mended, and then they are mounted, walked and written
+//! to.
 //!
-//! Whatever the bytes say, there are only typed errors: no panic, no overflow, no hang, no unbounded memory, and no write where none
-//! belongs.
+//! Whatever the bytes say, there are only typed errors: no panic, no overflow, no hang, no unbounded memory, and no
+//! write where none belongs.
 //!
 //! ```text
 //! mke2fs, Volume ──> Base: image, places of its metadata ─┐

@@ -1,4 +1,5 @@
-//! Logs in NVRAM whose labels, heads and records say anything, with checksums that match: only typed errors may come of it (V5, V7, Q9).
+//! Logs in NVRAM whose labels, heads and records say anything, with checksums that match: only typed errors may come of
+//! it (V5, V7, Q9).
 
 use super::history;
 use super::watch::WatchedDevice;

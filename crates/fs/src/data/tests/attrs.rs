@@ -145,7 +145,8 @@ fn ranges_are_copied() {
     b.check();
 }
 
-/// F4: a file whose pending pages were dropped is queued for nobody, so background work does not look for it again and again.
+/// F4: a file whose pending pages were dropped is queued for nobody, so background work does not look for it again and
+/// again.
 #[test]
 fn what_is_cut_off_is_not_waited_for() {
     for route in [Route::Ordered, Route::Auto] {

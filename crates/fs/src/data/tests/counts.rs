@@ -71,7 +71,8 @@ fn overwrite_and_fdatasync_is_one_write_and_one_flush() {
     }
 }
 
-/// The kernel's cache tells times before an fdatasync: they wait in the running transaction, and no commit is made for them.
+/// The kernel's cache tells times before an fdatasync: they wait in the running transaction, and no commit is made for
+/// them.
 #[test]
 fn an_overwrite_does_not_commit_what_else_has_changed() {
     for route in [Route::Writeback, Route::Ordered] {

@@ -110,7 +110,8 @@ fn what_is_old_does_not_wait_for_a_stream() {
     v.close().expect("unmount");
 }
 
-/// What a stream wrote is named when the flush of a commit has made it durable: a commit that names it would need another, before it (Q5).
+/// What a stream wrote is named when the flush of a commit has made it durable: a commit that names it would need
+/// another, before it (Q5).
 #[test]
 fn a_round_that_can_wait_costs_no_commit_a_flush() {
     let o = Options { direct_bytes: usize::MAX, auto_threshold: Some(4096), ..Options::default() };

@@ -62,7 +62,8 @@ fn an_fsync_into_nvram_asks_nothing_of_the_device() {
     }
 }
 
-/// V9: base images, and all else that the log pins, take twice the cache's size at most, though the log has room for many more.
+/// V9: base images, and all else that the log pins, take twice the cache's size at most, though the log has room for
+/// many more.
 #[test]
 fn base_images_are_bounded_by_the_cache() {
     const BLOCKS: u64 = 6000;

@@ -49,7 +49,8 @@ fn what_is_overwritten_is_journaled_and_what_is_new_is_not() {
     b.check();
 }
 
-/// `auto`: new data rides in the commit up to the boundary, and goes in place beyond it, or if nobody waits for the commit.
+/// `auto`: new data rides in the commit up to the boundary, and goes in place beyond it, or if nobody waits for the
+/// commit.
 #[test]
 fn small_new_data_rides_and_large_new_data_goes_in_place() {
     let o = Options { auto_threshold: Some(16 << 10), ..options(Route::Auto) };
@@ -111,7 +112,8 @@ fn the_boundary_follows_the_device() {
     }
 }
 
-/// New data that dies in the log costs nothing there: the more of it did, the more rides. What went home counts against it.
+/// New data that dies in the log costs nothing there: the more of it did, the more rides. What went home counts against
+/// it.
 #[test]
 fn the_boundary_follows_what_became_of_the_data_that_rode() {
     let image = image("64M", &["-t", "ext4", "-b", "4096"], 1);
@@ -162,7 +164,8 @@ fn a_request_that_overwrites_and_extends_is_one_unit() {
     }
 }
 
-/// Data that is overwritten or deleted before its checkpoint is never written home; fsync writes no journaled data home.
+/// Data that is overwritten or deleted before its checkpoint is never written home; fsync writes no journaled data
+/// home.
 #[test]
 fn what_dies_in_the_log_is_never_written_home() {
     for route in [Route::Journal, Route::Overwrite, Route::Auto] {
@@ -253,8 +256,8 @@ fn costs(choices: Choices) -> [Cost; 4] {
     last
 }
 
-/// Exact: the steady state, a warm cache, blocks of 4 KiB. With jbd2's log a commit is its body, a flush, and a commit block that is
-/// written through.
+/// Exact: the steady state, a warm cache, blocks of 4 KiB. With jbd2's log a commit is its body, a flush, and a commit
+/// block that is written through.
 #[test]
 fn what_an_fsync_costs() {
     let table = [

@@ -42,8 +42,8 @@ fn first_block(v: &Volume, ino: Ino) -> BlockNo {
     found.unwrap().written().expect("it has data")
 }
 
-/// A block of a file is loaded (as the readahead of inodes does, where it lies behind their table) while the file is overwritten
-/// in place: reads and writes of parts find the new bytes.
+/// A block of a file is loaded (as the readahead of inodes does, where it lies behind their table) while the file is
+/// overwritten in place: reads and writes of parts find the new bytes.
 #[test]
 fn a_load_on_its_way_does_not_hide_new_data() {
     let device = Arc::new(LateReads {
@@ -71,8 +71,8 @@ fn a_load_on_its_way_does_not_hide_new_data() {
     assert_eq!((buf[9], buf[10], buf[11]), (2, 3, 2));
 }
 
-/// A size that was pending when the file was truncated is void, also if no time was pending with it (the kernel's cache keeps
-/// the times).
+/// A size that was pending when the file was truncated is void, also if no time was pending with it (the kernel's cache
+/// keeps the times).
 #[test]
 fn a_pending_size_does_not_outlive_a_truncate() {
     let b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 1, options(Route::Ordered));

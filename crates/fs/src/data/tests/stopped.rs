@@ -15,8 +15,8 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Writers, truncates, fsyncs and renames of a few files while the volume is frozen and thawed: nobody waits for ever, and each frozen
-/// image is clean.
+/// Writers, truncates, fsyncs and renames of a few files while the volume is frozen and thawed: nobody waits for ever,
+/// and each frozen image is clean.
 #[test]
 fn freezes_end_whatever_goes_on() {
     let device = Arc::new(MemDevice::new(image("24M", &["-t", "ext4", "-b", "1024", "-J", "size=1"], 3)));

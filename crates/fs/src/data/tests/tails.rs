@@ -119,7 +119,8 @@ impl BlockDevice for Hook {
     }
 }
 
-/// F2, F11: while somebody reads, the file's blocks stay its own: who frees them waits, so nobody else's bytes are read.
+/// F2, F11: while somebody reads, the file's blocks stay its own: who frees them waits, so nobody else's bytes are
+/// read.
 #[test]
 fn blocks_that_are_being_read_are_not_given_away() {
     // More than the volume keeps back: whoever writes as much takes these blocks.

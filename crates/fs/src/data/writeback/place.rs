@@ -1,7 +1,7 @@
 //! The step before the device: an operation chooses the destination and the way of each page.
 //!
-//! *Guarantees* F9 (docs/invariants.md): a block whose record is live in the log is not written in place; its page joins
-//! the transaction instead.
+//! *Guarantees* F9 (docs/invariants.md): a block whose record is live in the log is not written in place; its page
+//! joins the transaction instead.
 
 use super::collect::{Collected, Destination, Piece};
 use crate::data::context::Data;
@@ -94,7 +94,8 @@ fn log_new_data(pieces: &mut [Piece], log_limit: usize, transaction_limit: usize
     }
 }
 
-/// Chooses blocks for the start of a hole, behind the last that were chosen. Returns the place and the number of blocks.
+/// Chooses blocks for the start of a hole, behind the last that were chosen. Returns the place and the number of
+/// blocks.
 pub(in crate::data) fn claim_hole(
     op: &mut Op<'_>,
     ino: Ino,

@@ -20,8 +20,8 @@ type OwnedWrite = (Io, Vec<usize>);
 /// A piece of a batch, and its outcome.
 type WrittenPiece<'a> = (Result<Done, DeviceError>, &'a [OwnedWrite]);
 
-/// Writes all pages that go in place, merged where their blocks are neighbours, and waits. `background`: no caller waits
-/// for the batch. Errors stay in what was collected.
+/// Writes all pages that go in place, merged where their blocks are neighbours, and waits. `background`: no caller
+/// waits for the batch. Errors stay in what was collected.
 pub(super) fn submit(d: &Data, batch: &mut [Collected], background: bool) {
     let mut runs: Vec<(BlockNo, usize, &[CollectedPage])> = Vec::new();
     for (i, c) in batch.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The kernel sees our names and attributes as we do, and we see the kernel's. Skipped where loop mounts are not possible.
+//! The kernel sees our names and attributes as we do, and we see the kernel's. Skipped where loop mounts are not
+//! possible.
 
 use super::objects::{IMAGES, dir, file, new};
 use crate::testing::{Mounted, TestVolume, fsck, mke2fs, run};

@@ -1,6 +1,6 @@
-//! JoJ's cases on the library ([`crate::work::vfs`]), on a modelled device in virtual time: what passes is what the device takes, and what the database's
-//! thread computes, SQLite and the file system. A page cache stands between them as on a mount, but nothing of the kernel's counts, and no other
-//! program's work.
+//! JoJ's cases on the library ([`crate::work::vfs`]), on a modelled device in virtual time: what passes is what the
+//! device takes, and what the database's thread computes, SQLite and the file system. A page cache stands between them
+//! as on a mount, but nothing of the kernel's counts, and no other program's work.
 
 use std::time::Duration;
 

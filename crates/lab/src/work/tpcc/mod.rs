@@ -1,8 +1,9 @@
-//! TPC-C on SQLite: the schema, the population and the five transactions of the specification (TPC Benchmark C, revision 5.11), run by
-//! one terminal without think times, as the SQLite experiments of DJFS do (section 5.3). Money is in cents, so sums are exact.
+//! TPC-C on SQLite: the schema, the population and the five transactions of the specification (TPC Benchmark C,
+//! revision 5.11), run by one terminal without think times, as the SQLite experiments of DJFS do (section 5.3). Money
+//! is in cents, so sums are exact.
 //!
-//! It is a workload, not an audited benchmark: the numbers say what a file system costs a database that commits like this. What the
-//! transactions leave is checked by the specification's consistency conditions.
+//! It is a workload, not an audited benchmark: the numbers say what a file system costs a database that commits like
+//! this. What the transactions leave is checked by the specification's consistency conditions.
 
 mod check;
 mod draw;
@@ -39,11 +40,13 @@ pub enum Journal {
 pub enum Grain {
     /// A transaction of the specification.
     Transaction,
-    /// Each statement, as SQLite does where nobody says `begin`. No order is rolled back then: 1 % of them end before their first change.
+    /// Each statement, as SQLite does where nobody says `begin`. No order is rolled back then: 1 % of them end before
+    /// their first change.
     Statement,
 }
 
-/// How large the population is. The specification's own is [`Scale::specified`]; a smaller one keeps all ratios that the transactions see.
+/// How large the population is. The specification's own is [`Scale::specified`]; a smaller one keeps all ratios that
+/// the transactions see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     pub warehouses: u32,
