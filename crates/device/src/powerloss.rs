@@ -2,7 +2,7 @@
 //!
 //! Guarantees: what a flush covered, and what was written with FUA, survives. Of everything else any set of
 //! sectors may survive ([`crate::crash`], M7). A flush covers what had *completed* when it was submitted; with
-//! [`Completion::AtWait`] a write that nobody has waited for has not. All outcomes follow from the operations and a seed.
+//! [`Completion::AtWait`] a write that nobody has waited for has not. Outcomes follow from the operations and a seed.
 //!
 //! ```text
 //! submit ──> in flight ──complete──> cache (in order) ──flush──> durable

@@ -9,7 +9,7 @@
 //! running ──lock is taken, condition, sleep──> waiting ──unlocked, notified, time has come──> ready ──its turn──> running
 //!                       nobody is ready: the clock goes on to the first sleeper; nobody sleeps: a deadlock, said aloud
 //! ```
-//! [`crate::sync`] tells about locks and conditions; this type is the [`Clock`]. Turns go in the order of becoming ready.
+//! [`crate::sync`] tells about locks and conditions; this type is the [`Clock`]. Turns go in the order of readiness.
 
 use crate::clock::Clock;
 use std::cell::RefCell;

@@ -16,7 +16,8 @@ pub fn crc32c_le32(seed: u32, v: u32) -> u32 {
 
 /// Takes running checksums past data of one length whose own checksum is known, without the data.
 ///
-/// [`crc32c()`] is linear: `crc32c(a, data) ^ crc32c(b, data)` is what `a ^ b` becomes over as many zero bytes, which is looked up.
+/// [`crc32c()`] is linear: `crc32c(a, data) ^ crc32c(b, data)` is what `a ^ b` becomes over as many zero bytes, which
+/// is looked up.
 pub struct Known {
     /// What each value of each byte of a checksum becomes over the zeros.
     zeros: [[u32; 256]; 4],

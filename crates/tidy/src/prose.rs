@@ -18,7 +18,16 @@ pub(crate) fn long_lines(path: &Path, text: &str) -> Vec<String> {
         }
     };
     let too_long = |line: &&str| line.chars().count() > MAX_WIDTH && line.trim().contains(' ');
-    let lines = (1..).zip(text.lines()).filter(|(_, l)| too_long(l) && is_prose(l));
+    // Diagrams and listings stand between fences.
+    let mut fenced = false;
+    let is_outside = |line: &str| {
+        let fence = line.trim_start().trim_start_matches(['/', '!']).trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    };
+    let outside: Vec<bool> = text.lines().map(is_outside).collect();
+    let lines = (1..).zip(text.lines()).zip(outside).filter(|((_, l), outside)| *outside && too_long(l) && is_prose(l));
+    let lines = lines.map(|(line, _)| line);
     lines
         .map(|(n, l)| format!("{}:{n}: {} characters; at most {MAX_WIDTH}", path.display(), l.chars().count()))
         .collect()

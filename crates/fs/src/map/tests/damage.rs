@@ -169,3 +169,37 @@ fn a_tree_that_maps_itself_is_corrupt() {
     });
     assert!(matches!(e, Err(Error::Corrupt(_))), "{e:?}");
 }
+
+/// A tree block with one rule broken is refused by name and block, and nothing panics.
+#[test]
+fn a_spoiled_tree_block_is_refused() {
+    let (t, ino) = with_file("24M", &["-t", "ext4", "-b", "1024"]);
+    for n in 0..200 {
+        change(&t, ino, |op, i| allocate(op, ino, i, FileBlock(n * 2), 1, Pool::User)).unwrap();
+    }
+    check(&t);
+    let root = t.volume.run(|op| records::inode(op, ino)).unwrap();
+    let child = quire_layout::extent::Node::new(root.block_area()).index(0).child;
+    let image = t.device.snapshot();
+    let at = usize::try_from(child.0 * 1024).unwrap();
+    for (offset, why) in [(0, "magic"), (40, "key"), (1020, "checksum")] {
+        let mut bad = image.clone();
+        bad[at + offset] ^= 0x40;
+        let t = TestVolume::on(bad, Options::default());
+        let e = t.volume.run(|op| {
+            let i = records::inode(op, ino)?;
+            lookup(op, ino, &i, FileBlock(0), 1)
+        });
+        let Err(Error::Corrupt(c)) = e else { panic!("{why}: {e:?}") };
+        assert_eq!((c.structure, c.block, c.object), (Structure::ExtentNode, Some(child), Some(12)), "{why}");
+    }
+}
+
+#[test]
+fn blocks_that_two_files_share_are_not_freed_twice() {
+    let (t, ino) = with_file("24M", &["-t", "ext4"]);
+    let phys = change(&t, ino, |op, i| allocate(op, ino, i, FileBlock(0), 1, Pool::User)).unwrap().0;
+    t.volume.run(|op| free_blocks(op, phys, 1)).unwrap();
+    let e = change(&t, ino, |op, i| remove_all(op, ino, i, FileBlock(0), 100)).unwrap_err();
+    assert!(matches!(&e, Error::Corrupt(c) if c.structure == Structure::BlockBitmap), "{e}");
+}

@@ -1,6 +1,7 @@
 //! Map tests: random changes against a model that maps block by block, on images of mke2fs, judged by e2fsck.
 
 mod damage;
+mod full_disk;
 mod kernel;
 mod scale;
 
@@ -314,60 +315,6 @@ fn indirect_maps_agree_with_a_model() {
     }
 }
 
-/// E6.
-#[test]
-fn a_full_disk_leaves_a_clean_image_and_the_map_as_it_was() {
-    for seed in seeds(3) {
-        for args in [&["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal"][..], &["-t", "ext2", "-b", "1024"]]
-        {
-            let _named = Seed(seed, "a_full_disk_leaves_a_clean_image");
-            let (t, ino) = with_file("1M", args);
-            let mut rng = Rng(seed | 1);
-            let (mut full, mut tries) = (0, 0);
-            while full < 60 && tries < 5000 {
-                tries += 1;
-                let before = read_back(&t, ino);
-                let at = FileBlock(rng.below(100_000));
-                let cut = rng.below(4) == 0;
-                let r = change(&t, ino, |op, i| {
-                    if cut && i.uses_extents() {
-                        // Cutting extents may need blocks for the tree, too.
-                        return convert_written(op, ino, i, FileBlock(at.0 % 50), 1);
-                    }
-                    if let Mapping::Mapped { .. } = lookup(op, ino, i, at, 1)? {
-                        return Ok(());
-                    }
-                    let run = alloc_blocks(op, BlockNo(u64::from(at.0) % 1024), 1, Pool::Reserved)?;
-                    insert(op, ino, i, at, run.start, 1, i.uses_extents() && at.0.is_multiple_of(3))
-                });
-                match r {
-                    Ok(()) => {}
-                    Err(Error::NoSpace) => {
-                        full += 1;
-                        assert_eq!(read_back(&t, ino), before);
-                        if full % 20 == 1 {
-                            check(&t);
-                        }
-                        // Make a little room, so that it fills up at another point.
-                        let some: Vec<_> = before
-                            .keys()
-                            .copied()
-                            .skip(usize::try_from(rng.below(9)).unwrap())
-                            .take(1 + full % 3)
-                            .collect();
-                        for b in some {
-                            remove_in_steps(&t, ino, b, b + 1, 100);
-                        }
-                    }
-                    Err(e) => panic!("{e}"),
-                }
-            }
-            assert!(full >= 60);
-            check(&t);
-        }
-    }
-}
-
 #[test]
 fn long_runs_are_cut_into_extents_of_legal_length() {
     let (t, ino) = with_file("300M", &["-t", "ext4", "-b", "1024", "-O", "^has_journal", "-g", "8192"]);
@@ -475,40 +422,6 @@ fn limits_of_the_file_are_typed() {
     let shift = change(&t, ino, |op, i| shift_left(op, ino, i, FileBlock(5), 1, 100));
     assert!(matches!(shift, Err(Error::NotSupported(_))));
     check(&t);
-}
-
-/// A tree block with one rule broken is refused by name and block, and nothing panics.
-#[test]
-fn a_spoiled_tree_block_is_refused() {
-    let (t, ino) = with_file("24M", &["-t", "ext4", "-b", "1024"]);
-    for n in 0..200 {
-        change(&t, ino, |op, i| allocate(op, ino, i, FileBlock(n * 2), 1, Pool::User)).unwrap();
-    }
-    check(&t);
-    let root = t.volume.run(|op| records::inode(op, ino)).unwrap();
-    let child = quire_layout::extent::Node::new(root.block_area()).index(0).child;
-    let image = t.device.snapshot();
-    let at = usize::try_from(child.0 * 1024).unwrap();
-    for (offset, why) in [(0, "magic"), (40, "key"), (1020, "checksum")] {
-        let mut bad = image.clone();
-        bad[at + offset] ^= 0x40;
-        let t = TestVolume::on(bad, Options::default());
-        let e = t.volume.run(|op| {
-            let i = records::inode(op, ino)?;
-            lookup(op, ino, &i, FileBlock(0), 1)
-        });
-        let Err(Error::Corrupt(c)) = e else { panic!("{why}: {e:?}") };
-        assert_eq!((c.structure, c.block, c.object), (Structure::ExtentNode, Some(child), Some(12)), "{why}");
-    }
-}
-
-#[test]
-fn blocks_that_two_files_share_are_not_freed_twice() {
-    let (t, ino) = with_file("24M", &["-t", "ext4"]);
-    let phys = change(&t, ino, |op, i| allocate(op, ino, i, FileBlock(0), 1, Pool::User)).unwrap().0;
-    t.volume.run(|op| free_blocks(op, phys, 1)).unwrap();
-    let e = change(&t, ino, |op, i| remove_all(op, ino, i, FileBlock(0), 100)).unwrap_err();
-    assert!(matches!(&e, Error::Corrupt(c) if c.structure == Structure::BlockBitmap), "{e}");
 }
 
 /// Runs of a file as debugfs sees them: logical, physical, unwritten.
