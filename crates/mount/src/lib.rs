@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod expose;
 mod fail;
 mod halt_poll;
+mod kernel_pages;
 pub mod mounting;
 mod ops;
 pub mod options;

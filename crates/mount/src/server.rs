@@ -176,6 +176,14 @@ impl Server {
         self.forget(ino, 1);
     }
 
+    /// The file of which the kernel must hand over its dirty pages before this request is answered: it looks for data, or
+    /// sets flags that refuse data.
+    pub(crate) fn needs_writeback(&self, h: &Header, request: &[u8]) -> Option<Ino> {
+        let looks = h.opcode == opcode::LSEEK || h.opcode == opcode::IOCTL && ioctl_is(request, crate::ops::sets_flags);
+        // Without a writer there are no dirty pages: a mapping keeps its file open.
+        ino_of(h.node).ok().filter(|ino| looks && self.writers.has(*ino))
+    }
+
     /// Admits a request to the volume, for as long as the guard lives. If the request would change a frozen volume, it
     /// is kept for the thaw instead. An unmounted volume admits it as well, and its calls are refused.
     pub(crate) fn admit(&self, h: &Header, request: &[u8]) -> Admission<'_> {
@@ -274,7 +282,7 @@ pub(crate) fn ino_of(node: u64) -> Result<Ino, Fail> {
 fn changes(h: &Header, request: &[u8]) -> bool {
     match h.opcode {
         opcode::OPEN => truncates(request),
-        opcode::IOCTL => ioctl_changes(request),
+        opcode::IOCTL => ioctl_is(request, crate::ops::ioctl_changes),
         op => ALWAYS_CHANGE.contains(&op),
     }
 }
@@ -305,9 +313,9 @@ fn truncates(request: &[u8]) -> bool {
     flags.is_ok_and(|f| OFlags::from_bits_retain(f).contains(OFlags::TRUNC))
 }
 
-/// True for an IOCTL that changes an inode or discards blocks.
-fn ioctl_changes(request: &[u8]) -> bool {
+/// True for an IOCTL whose command has a property.
+fn ioctl_is(request: &[u8], property: impl FnOnce(u32) -> bool) -> bool {
     let mut body = Body::new(request);
     let command = body.header().and_then(|_| body.skip(12)).and_then(|()| body.u32());
-    command.is_ok_and(crate::ops::ioctl_changes)
+    command.is_ok_and(property)
 }

@@ -10,6 +10,7 @@ use crate::bdi::Bdi;
 use crate::channel::Channel;
 use crate::fail::Fail;
 use crate::halt_poll::HaltPoll;
+use crate::kernel_pages::KernelPages;
 use crate::room::Room;
 use crate::server::{Admission, Answer, Server};
 use crate::turns::Turns;
@@ -42,7 +43,8 @@ const WANTED: u64 = init::ASYNC_READ
     | init::EXPLICIT_INVAL_DATA
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT
-    | init::INIT_EXT;
+    | init::INIT_EXT
+    | init::DIRECT_IO_ALLOW_MMAP;
 
 /// What the handshake asks for besides.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +67,7 @@ struct Shared {
     channel: Channel,
     server: Arc<Server>,
     turns: Turns,
+    kernel_pages: KernelPages,
     /// The first error that ended a worker.
     error: Mutex<Option<Errno>>,
 }
@@ -97,7 +100,15 @@ impl Session {
                 Err(_) => return Err(Errno::PROTO),
             }
         }
-        Ok(Session { shared: Arc::new(Shared { channel, server, turns: Turns::default(), error: Mutex::default() }) })
+        Ok(Session {
+            shared: Arc::new(Shared {
+                channel,
+                server,
+                turns: Turns::default(),
+                kernel_pages: KernelPages::default(),
+                error: Mutex::default(),
+            }),
+        })
     }
 
     /// Starts answering requests; returns at once.
@@ -109,6 +120,8 @@ impl Session {
         let tick = move |shared: &Shared| bdi.hold_back(shared.server.volume.status().commits_are_frequent);
         let watch = move || shared.turns.watch(&halt_poll, || Worker::hire(&shared), || tick(&shared));
         thread::Builder::new().name("quire-turns".to_owned()).spawn(watch)?;
+        let worker = Worker { shared: self.shared.clone() };
+        thread::Builder::new().name("quire-pages".to_owned()).spawn(move || worker.answer_after_writeback())?;
         self.shared.turns.begin();
         Worker::spawn(self.shared.clone())
     }
@@ -174,6 +187,9 @@ fn handshake(body: &mut Body<'_>, out: &mut Out<'_>, wishes: Wishes) -> Result<O
 /// Bytes of a request from which on to answer it is long work: a tenth of a millisecond.
 const LONG: usize = 256 << 10;
 
+/// Bytes of the replies to requests without data.
+const SHORT_REPLY: usize = 4 << 10;
+
 struct Worker {
     shared: Arc<Shared>,
 }
@@ -201,6 +217,7 @@ impl Worker {
             lock(&self.shared.error).get_or_insert(e);
             self.shared.turns.end();
         }
+        self.shared.kernel_pages.end();
         self.shared.turns.left();
     }
 
@@ -235,12 +252,35 @@ impl Worker {
     fn answer(&self, request: &[u8], out: &mut Out<'_>) -> Result<(), Errno> {
         let mut body = Body::new(request);
         let Ok(header) = body.header() else { return Err(Errno::PROTO) };
+        let Shared { server, kernel_pages, .. } = &*self.shared;
+        if let Some(ino) = server.needs_writeback(&header, request) {
+            kernel_pages.put(ino, request);
+            return Ok(());
+        }
+        self.answer_now(request, &header, body, out)
+    }
+
+    /// Answers the requests for which the kernel must first hand over its dirty pages of a file, until the session ends.
+    fn answer_after_writeback(&self) {
+        let mut reply = vec![0; SHORT_REPLY];
+        while let Some((ino, request)) = self.shared.kernel_pages.take() {
+            // The kernel may have forgotten the inode: then it has no pages of it.
+            self.shared.channel.send(&reply::drop_pages(ino)).ok();
+            let mut body = Body::new(&request);
+            let Ok(header) = body.header() else { continue };
+            if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
+                tracing::debug!("operation {} after writeback: {e}", header.opcode);
+            }
+        }
+    }
+
+    fn answer_now(&self, request: &[u8], header: &Header, body: Body<'_>, out: &mut Out<'_>) -> Result<(), Errno> {
         let server = &self.shared.server;
-        let Admission::Now(admitted) = server.admit(&header, request) else { return Ok(()) };
+        let Admission::Now(admitted) = server.admit(header, request) else { return Ok(()) };
         out.clear();
-        let answer = server.answer(&header, body, out);
+        let answer = server.answer(header, body, out);
         drop(admitted);
-        self.reply(&header, answer, out)
+        self.reply(header, answer, out)
     }
 
     fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {

@@ -23,16 +23,17 @@ pub(super) fn check_file(inode: &Inode) -> Result<()> {
     }
 }
 
-/// Refuses what the flags of an inode forbid. `deferred`: a cache above accepted the change earlier, when the flags may
-/// have allowed it.
+/// Refuses what the flags of an inode forbid. `deferred`: a page of a cache above, which begins with bytes that the file
+/// has; the cache's owner checks that an append-only file keeps them.
 ///
 /// # Errors
 /// Not permitted.
 pub(super) fn check_change(inode: &Inode, overwrites: bool, deferred: bool) -> Result<()> {
     match () {
-        () if deferred => Ok(()),
         () if inode.has(flags::IMMUTABLE) => Err(Error::NotPermitted("the file is immutable")),
-        () if inode.has(flags::APPEND) && overwrites => Err(Error::NotPermitted("the file is append-only")),
+        () if inode.has(flags::APPEND) && overwrites && !deferred => {
+            Err(Error::NotPermitted("the file is append-only"))
+        }
         () => Ok(()),
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
-use crate::wire::abi::fattr;
+use crate::wire::abi::{fattr, init};
 use crate::wire::{Body, Header, Out};
+use quire_device::{Clock, TickClock};
 use quire_fs::{Privileges, SetAttr, SetTime};
 use quire_layout::Ino;
-use quire_layout::inode::{Timestamp, mode};
+use quire_layout::inode::{Timestamp, flags, mode};
 use rustix::io::Errno;
 
 impl Server {
@@ -27,6 +28,7 @@ impl Server {
         let ino = ino_of(h.node)?;
         let mut set = request.of();
         set.privileges = self.privileges(h, ino, request.valid & fattr::KILL_SUIDGID != 0)?;
+        self.allow_times_of_now(ino, &mut set)?;
         let mut attr = self.acting(h).setattr(ino, &set)?;
         if let Some(size) = set.size {
             // The kernel believes this reply: write-back that ends meanwhile must not show through.
@@ -39,6 +41,23 @@ impl Server {
         Ok(Answer::Reply)
     }
 
+    /// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its own
+    /// where the caller asked for now, and where it writes back the time of the last append: one since the last
+    /// modification.
+    fn allow_times_of_now(&self, ino: Ino, set: &mut SetAttr) -> Result<(), Fail> {
+        let (Some(SetTime::At(t)), false) = (set.mtime, matches!(set.atime, Some(SetTime::At(_)))) else {
+            return Ok(());
+        };
+        let attr = self.volume.getattr(ino)?;
+        let now = i64::try_from(TickClock.file_time().as_secs()).unwrap_or(i64::MAX);
+        let is_of_now = attr.mtime <= t && t.secs <= now.saturating_add(1);
+        if attr.flags & flags::APPEND != 0 && self.has(init::WRITEBACK_CACHE) && is_of_now {
+            set.mtime = Some(SetTime::Now);
+            set.ctime = None;
+        }
+        Ok(())
+    }
+
     /// What a change by this caller does to a file's privileges, given whether the kernel wants them off.
     pub(crate) fn privileges(&self, h: &Header, ino: Ino, off: bool) -> Result<Privileges, Fail> {
         const SETGID: u16 = 0o2000;
@@ -48,7 +67,9 @@ impl Server {
         }
         let attr = self.volume.getattr(ino)?;
         let only_setgid = attr.mode & SETGID != 0 && attr.mode & GROUP_EXECUTE == 0;
-        Ok(if only_setgid && !is_member(h, attr.gid) { Privileges::DropAll } else { Privileges::Drop })
+        // Root has CAP_FSETID.
+        let keeps_setgid = h.uid == 0 || is_member(h, attr.gid);
+        Ok(if only_setgid && !keeps_setgid { Privileges::DropAll } else { Privileges::Drop })
     }
 
     pub(crate) fn statfs(&self, out: &mut Out<'_>) -> Result<Answer, Fail> {

@@ -6,6 +6,7 @@ use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, write as write_bits};
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, WriteFlags};
 use quire_layout::Ino;
+use quire_layout::inode::flags;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
@@ -13,6 +14,9 @@ use rustix::io::Errno;
 const COPY_STEP: u64 = 16 << 20;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
+
+/// Set-user-id and set-group-id.
+const SET_IDS: u16 = 0o6000;
 
 impl Server {
     pub(crate) fn read(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
@@ -47,15 +51,21 @@ impl Server {
         b.skip(8)?;
         let flags = OFlags::from_bits_retain(b.u32()?);
         b.skip(4)?;
+        let before = self.volume.getattr(ino)?;
+        let privileges = self.privileges(h, ino, bits & write_bits::KILL_SUIDGID != 0)?;
         let how = WriteFlags {
             // The kernel has resolved where the end is.
             append: false,
             sync: flags.contains(OFlags::SYNC),
             dsync: flags.contains(OFlags::DSYNC),
-            privileges: self.privileges(h, ino, bits & write_bits::KILL_SUIDGID != 0)?,
+            privileges,
             deferred: bits & write_bits::CACHE != 0,
         };
-        let data = b.bytes(size)?;
+        let (offset, data) = if how.deferred && before.flags & flags::APPEND != 0 {
+            self.appended(ino, before.size, offset, b.bytes(size)?)?
+        } else {
+            (offset, b.bytes(size)?)
+        };
         let volume = if how.deferred { self.volume.with_reserve(handle & HANDLE_RESERVE != 0) } else { self.acting(h) };
         let mut n = volume.write(ino, offset, data, how)?;
         // For pages of its cache the kernel looks at nothing but the error: what stopped the write is found by going
@@ -66,9 +76,25 @@ impl Server {
                 more => more,
             };
         }
-        out.u32(u32::try_from(n).map_err(|_| Fail::of(Errno::IO))?)?;
+        // What an append-only file has already counts as written.
+        let n = if how.deferred { size } else { u32::try_from(n).map_err(|_| Fail::of(Errno::IO))? };
+        out.u32(n)?;
         out.u32(0)?;
-        Ok(Answer::Reply)
+        // The kernel must not run a program with privileges that it has lost.
+        let lost = privileges != Privileges::Keep && before.mode & SET_IDS != 0;
+        Ok(if lost { Answer::Spoils(ino) } else { Answer::Reply })
+    }
+
+    /// The part of a page of the kernel's cache that an append-only file does not have yet, and its offset. Pages come
+    /// whole, so they begin with bytes that the file has.
+    fn appended<'d>(&self, ino: Ino, size: u64, offset: u64, data: &'d [u8]) -> Result<(u64, &'d [u8]), Fail> {
+        let known = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(data.len());
+        let mut has = vec![0; known];
+        let n = self.volume.read(ino, offset, &mut has)?;
+        if has[..n] != data[..n] || n < known {
+            return Err(Fail::of(Errno::PERM));
+        }
+        Ok((offset + known as u64, &data[known..]))
     }
 
     pub(crate) fn fallocate(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
@@ -120,7 +146,6 @@ impl Server {
     /// Takes off what a file loses when others than root change it, where the kernel leaves that to us and does not say
     /// who may keep it.
     fn content_changes(&self, h: &Header, ino: Ino) -> Result<Answer, Fail> {
-        const SET_IDS: u16 = 0o6000;
         let mode = self.volume.getattr(ino)?.mode;
         let privileges = self.privileges(h, ino, h.uid != 0 && mode & SET_IDS != 0)?;
         if privileges == Privileges::Keep {

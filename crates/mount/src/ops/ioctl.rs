@@ -11,9 +11,9 @@ use quire_layout::inode::flags;
 use rustix::io::Errno;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+/// The kernel sends it only after it has checked who may change which flag. It translates the number of 32-bit programs to
+/// this one, so that number comes only from a caller that the kernel has not checked.
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
-const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
-const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_SETVERSION: u32 = 0x4008_7602;
 /// ext4's own numbers for the same.
@@ -43,14 +43,13 @@ const FSXATTR_REST: usize = 12;
 pub(crate) fn ioctl_changes(command: u32) -> bool {
     matches!(
         command,
-        FS_IOC_SETFLAGS
-            | FS_IOC32_SETFLAGS
-            | FS_IOC_SETVERSION
-            | EXT4_IOC_SETVERSION
-            | FS_IOC_FSSETXATTR
-            | FITRIM
-            | control::SET_JOURNAL
+        FS_IOC_SETFLAGS | FS_IOC_SETVERSION | EXT4_IOC_SETVERSION | FS_IOC_FSSETXATTR | FITRIM | control::SET_JOURNAL
     )
+}
+
+/// True for a command that may make a file immutable or append-only.
+pub(crate) fn sets_flags(command: u32) -> bool {
+    matches!(command, FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR)
 }
 
 impl Server {
@@ -74,11 +73,11 @@ impl Server {
     fn command(&self, h: &Header, command: u32, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
         let ino = ino_of(h.node)?;
         match command {
-            FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
+            FS_IOC_GETFLAGS => {
                 // Four bytes, whatever size the command has: callers give an `int`.
                 out.u32(self.volume.inode_flags().get(ino)?)
             }
-            FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => self.set_flags(h, ino, given.u32()?),
+            FS_IOC_SETFLAGS => self.set_flags(h, ino, given.u32()?),
             FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => out.u32(self.volume.inode_flags().generation(ino)?),
             FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => self.set_version(h, ino, given.u32()?),
             FS_IOC_FSGETXATTR => self.fs_get_xattr(ino, out),

@@ -7,4 +7,4 @@ mod ioctl;
 mod names;
 mod xattr;
 
-pub(crate) use ioctl::ioctl_changes;
+pub(crate) use ioctl::{ioctl_changes, sets_flags};

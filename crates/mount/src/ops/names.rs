@@ -6,7 +6,7 @@ use crate::server::{Answer, Server, VALID, ino_of};
 use crate::wire::abi::HANDLE_RESERVE;
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
-use quire_fs::{Attr, Cred, Error, New, NewKind, RenameFlags, SetAttr};
+use quire_fs::{Attr, Cred, Error, New, NewKind, Privileges, RenameFlags, SetAttr};
 use quire_layout::Ino;
 use quire_layout::inode::{flags as inode_flags, mode};
 use rustix::fs::OFlags;
@@ -14,6 +14,8 @@ use rustix::io::Errno;
 
 /// OPEN reply: what the kernel has cached of the file stays.
 const KEEP_CACHE: u32 = 1 << 1;
+/// `FOPEN_DIRECT_IO`: past the kernel's page cache.
+const DIRECT_IO: u32 = 1 << 0;
 /// OPEN and CREATE: set-user-id and set-group-id bits go with a truncation.
 const OPEN_KILL_SUIDGID: u32 = 1;
 
@@ -88,7 +90,7 @@ impl Server {
         let attr = self.make(h, b.name()?, NewKind::File, mode, umask)?;
         self.writers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
-        self.opened(h, out)?;
+        self.opened(h, attr.flags, out)?;
         Ok(answer)
     }
 
@@ -98,7 +100,7 @@ impl Server {
         let attr = self.acting(h).create_unnamed(ino_of(h.node)?, &new_of(h, NewKind::File, mode, umask))?;
         self.writers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
-        self.opened(h, out)?;
+        self.opened(h, attr.flags, out)?;
         Ok(answer)
     }
 
@@ -107,27 +109,28 @@ impl Server {
         let (flags, open_flags) = (OFlags::from_bits_retain(b.u32()?), b.u32()?);
         let ino = ino_of(h.node)?;
         let truncates = flags.contains(OFlags::TRUNC);
+        let mut i_flags = 0;
         if writes(flags) || truncates {
-            let i_flags = self.volume.inode_flags().get(ino)?;
+            i_flags = self.volume.inode_flags().get(ino)?;
             let blocked = i_flags & inode_flags::IMMUTABLE != 0
                 || i_flags & inode_flags::APPEND != 0 && (truncates || !flags.contains(OFlags::APPEND));
             if blocked {
                 return Err(Fail::of(Errno::PERM));
             }
         }
+        let mut answer = Answer::Reply;
         if truncates {
-            let set = SetAttr {
-                size: Some(0),
-                privileges: self.privileges(h, ino, open_flags & OPEN_KILL_SUIDGID != 0)?,
-                ..SetAttr::default()
-            };
-            self.acting(h).setattr(ino, &set)?;
+            let privileges = self.privileges(h, ino, open_flags & OPEN_KILL_SUIDGID != 0)?;
+            self.acting(h).setattr(ino, &SetAttr { size: Some(0), privileges, ..SetAttr::default() })?;
+            if privileges != Privileges::Keep {
+                answer = Answer::Spoils(ino);
+            }
         }
         if writes(flags) {
             self.writers.opened(ino);
         }
-        self.opened(h, out)?;
-        Ok(Answer::Reply)
+        self.opened(h, i_flags, out)?;
+        Ok(answer)
     }
 
     pub(crate) fn release(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
@@ -184,10 +187,14 @@ impl Server {
 
     /// `fuse_open_out`. The handle says whether who opened the file may use reserved blocks: what the kernel's cache
     /// holds is written later, with a handle, in nobody's name.
-    fn opened(&self, h: &Header, out: &mut Out<'_>) -> Result<(), Fail> {
+    ///
+    /// Writes to a synchronous or append-only file go past the kernel's cache: only so is each durable when it returns, and
+    /// only so is it known what it appends.
+    fn opened(&self, h: &Header, i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
         let may = self.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
         out.u64(if may { HANDLE_RESERVE } else { 0 })?;
-        out.u32(KEEP_CACHE)?;
+        let uncached = i_flags & (inode_flags::SYNC | inode_flags::APPEND) != 0;
+        out.u32(if uncached { KEEP_CACHE | DIRECT_IO } else { KEEP_CACHE })?;
         out.u32(0)
     }
 

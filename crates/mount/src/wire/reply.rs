@@ -13,16 +13,28 @@ pub(crate) const HEADER: usize = 16;
 const ENTRY: usize = 128;
 const DIRENT: usize = 24;
 
-/// The notice (`FUSE_NOTIFY_INVAL_INODE`) that the kernel is to ask for an inode's attributes again; its pages stay.
+/// The notice that the kernel is to ask for an inode's attributes again; its pages stay.
 pub(crate) fn forget_attributes(ino: Ino) -> [u8; HEADER + 24] {
+    // An offset below zero: attributes only.
+    invalidate(ino, -1)
+}
+
+/// The notice that the kernel is to drop an inode's pages, after it has written the dirty ones. Sending it waits for the
+/// replies to those WRITE requests.
+pub(crate) fn drop_pages(ino: Ino) -> [u8; HEADER + 24] {
+    // From offset 0, with the length 0: to the end.
+    invalidate(ino, 0)
+}
+
+/// `FUSE_NOTIFY_INVAL_INODE`.
+fn invalidate(ino: Ino, offset: i64) -> [u8; HEADER + 24] {
     const INVAL_INODE: i32 = 2;
     let mut out = [0; HEADER + 24];
     let len = u32::try_from(out.len()).expect("small");
     out[..4].copy_from_slice(&len.to_ne_bytes());
     out[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
     out[HEADER..HEADER + 8].copy_from_slice(&node_of(ino).to_ne_bytes());
-    // An offset below zero: attributes only.
-    out[HEADER + 8..HEADER + 16].copy_from_slice(&(-1i64).to_ne_bytes());
+    out[HEADER + 8..HEADER + 16].copy_from_slice(&offset.to_ne_bytes());
     out
 }
 
