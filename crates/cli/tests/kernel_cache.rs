@@ -1,5 +1,5 @@
-//! What the kernel keeps of a file in its page cache, and what it knows of the file's mode: nothing of it may be lost, shown as a
-//! hole, or used after it has changed.
+//! What the kernel keeps of a file in its page cache, and what it knows of the file's mode: nothing of it may be lost,
+//! shown as a hole, or used after it has changed.
 
 mod common;
 

@@ -1,12 +1,12 @@
 //! Requests that are answered only after the kernel has handed over its dirty pages of a file.
 //!
-//! The kernel sends LSEEK and the ioctls behind `chattr` without writing back first. Data that it keeps would look like a
-//! hole to SEEK_DATA, and would be refused after the file became immutable. So such a request waits here, for a thread of
-//! its own: it asks the kernel to drop the file's pages (`FUSE_NOTIFY_INVAL_INODE`), which makes it write the dirty ones
-//! first, and then answers the request.
+//! The kernel sends LSEEK and the ioctls behind `chattr` without writing back first. Data that it keeps would look like
+//! a hole to SEEK_DATA, and would be refused after the file became immutable. So such a request waits here, for a
+//! thread of its own: it asks the kernel to drop the file's pages (`FUSE_NOTIFY_INVAL_INODE`), which makes it write the
+//! dirty ones first, and then answers the request.
 //!
-//! *Relies on*: the thread that [takes](KernelPages::take) requests is no worker. The kernel's WRITE requests come while it
-//! waits, and the workers must be free to answer them.
+//! *Relies on*: the thread that [takes](KernelPages::take) requests is no worker. The kernel's WRITE requests come
+//! while it waits, and the workers must be free to answer them.
 
 use quire_device::sync::{Condvar, Mutex, lock, wait};
 use quire_layout::Ino;

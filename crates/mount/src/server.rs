@@ -176,8 +176,8 @@ impl Server {
         self.forget(ino, 1);
     }
 
-    /// The file of which the kernel must hand over its dirty pages before this request is answered: it looks for data, or
-    /// sets flags that refuse data.
+    /// The file of which the kernel must hand over its dirty pages before this request is answered: it looks for data,
+    /// or sets flags that refuse data.
     pub(crate) fn needs_writeback(&self, h: &Header, request: &[u8]) -> Option<Ino> {
         let looks = h.opcode == opcode::LSEEK || h.opcode == opcode::IOCTL && ioctl_is(request, crate::ops::sets_flags);
         // Without a writer there are no dirty pages: a mapping keeps its file open.

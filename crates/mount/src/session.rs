@@ -260,7 +260,8 @@ impl Worker {
         self.answer_now(request, &header, body, out)
     }
 
-    /// Answers the requests for which the kernel must first hand over its dirty pages of a file, until the session ends.
+    /// Answers the requests for which the kernel must first hand over its dirty pages of a file, until the session
+    /// ends.
     fn answer_after_writeback(&self) {
         let mut reply = vec![0; SHORT_REPLY];
         while let Some((ino, request)) = self.shared.kernel_pages.take() {

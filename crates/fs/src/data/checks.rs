@@ -23,8 +23,8 @@ pub(super) fn check_file(inode: &Inode) -> Result<()> {
     }
 }
 
-/// Refuses what the flags of an inode forbid. `deferred`: a page of a cache above, which begins with bytes that the file
-/// has; the cache's owner checks that an append-only file keeps them.
+/// Refuses what the flags of an inode forbid. `deferred`: a page of a cache above, which begins with bytes that the
+/// file has; the cache's owner checks that an append-only file keeps them.
 ///
 /// # Errors
 /// Not permitted.

@@ -41,8 +41,8 @@ impl Server {
         Ok(Answer::Reply)
     }
 
-    /// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its own
-    /// where the caller asked for now, and where it writes back the time of the last append: one since the last
+    /// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its
+    /// own where the caller asked for now, and where it writes back the time of the last append: one since the last
     /// modification.
     fn allow_times_of_now(&self, ino: Ino, set: &mut SetAttr) -> Result<(), Fail> {
         let (Some(SetTime::At(t)), false) = (set.mtime, matches!(set.atime, Some(SetTime::At(_)))) else {

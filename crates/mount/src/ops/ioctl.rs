@@ -11,8 +11,8 @@ use quire_layout::inode::flags;
 use rustix::io::Errno;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
-/// The kernel sends it only after it has checked who may change which flag. It translates the number of 32-bit programs to
-/// this one, so that number comes only from a caller that the kernel has not checked.
+/// The kernel sends it only after it has checked who may change which flag. It translates the number of 32-bit programs
+/// to this one, so that number comes only from a caller that the kernel has not checked.
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_SETVERSION: u32 = 0x4008_7602;

@@ -188,8 +188,8 @@ impl Server {
     /// `fuse_open_out`. The handle says whether who opened the file may use reserved blocks: what the kernel's cache
     /// holds is written later, with a handle, in nobody's name.
     ///
-    /// Writes to a synchronous or append-only file go past the kernel's cache: only so is each durable when it returns, and
-    /// only so is it known what it appends.
+    /// Writes to a synchronous or append-only file go past the kernel's cache: only so is each durable when it returns,
+    /// and only so is it known what it appends.
     fn opened(&self, h: &Header, i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
         let may = self.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
         out.u64(if may { HANDLE_RESERVE } else { 0 })?;

@@ -19,8 +19,8 @@ pub(crate) fn forget_attributes(ino: Ino) -> [u8; HEADER + 24] {
     invalidate(ino, -1)
 }
 
-/// The notice that the kernel is to drop an inode's pages, after it has written the dirty ones. Sending it waits for the
-/// replies to those WRITE requests.
+/// The notice that the kernel is to drop an inode's pages, after it has written the dirty ones. Sending it waits for
+/// the replies to those WRITE requests.
 pub(crate) fn drop_pages(ino: Ino) -> [u8; HEADER + 24] {
     // From offset 0, with the length 0: to the end.
     invalidate(ino, 0)
