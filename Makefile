@@ -11,7 +11,7 @@ all: build
 setup:            ## install what is missing, by the system's package manager
 	@scripts/setup.sh
 build: setup      ## build the release binaries
-	$(CARGO) build --release --workspace --bins
+	. scripts/env.sh && build_release
 demo: build       ## a bank on Quire, killed in mid-flight, and nothing lost (about a minute)
 	@scripts/demo.sh
 test: setup       ## every test: unit, integration, acceptance

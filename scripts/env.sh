@@ -11,8 +11,14 @@ die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
 # Tests under explored interleavings of threads (feature shuttle of quire-device), and the broken engines that they must find.
 interleavings() {
-	cargo test -p quire-device -p quire-journal -p quire-fs -p quire-sim --test gate_shuttle --test interleavings --test writers --features \
-		quire-device/shuttle,quire-journal/shuttle,quire-journal/mutants,quire-fs/shuttle,quire-fs/testing,quire-fs/mutants,quire-sim/shuttle,quire-sim/mutants "$@"
+	cargo test -p quire-device -p quire-testkit -p quire-journal -p quire-fs -p quire-sim --test gate_shuttle --test interleavings --test writers --features \
+		quire-device/shuttle,quire-testkit/shuttle,quire-journal/shuttle,quire-journal/mutants,quire-fs/shuttle,quire-fs/mutants,quire-sim/shuttle,quire-sim/mutants "$@"
+}
+
+# The release binaries. The command is built by itself: cargo gives packages that are built together the union of their
+# features, and the lab's locks serve threads in virtual time.
+build_release() {
+	cargo build --release -p quire-cli --bins "$@" && cargo build --release -p quire-lab --bins "$@"
 }
 
 # The two binaries that scripts use; a test of another build sets them.

@@ -28,7 +28,7 @@ read -r passed failed skipped < <(awk '
 # 2. Acceptance: the built command on real images, against the kernel and e2fsprogs.
 say "== acceptance"
 p=0 f=0 s=0
-if cargo build --release --workspace --bins --quiet; then
+if build_release --quiet; then
 	status=0
 	scripts/accept.sh | tee "$out/accept.log" || status=$?
 	read -r p f s < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1; f = $3; s = $5 } END { print p + 0, f + 0, s + 0 }' "$out/accept.log")

@@ -240,8 +240,9 @@ impl<D: BlockDevice> BlockDevice for UndoDevice<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quire_device::Buf;
     use quire_device::sync::Arc;
-    use quire_device::{Buf, MemDevice};
+    use quire_testkit::MemDevice;
     use std::process::Command;
 
     /// e2undo, which is not ours, takes back what was done through the device.

@@ -173,7 +173,6 @@ impl BlockDevice for Paced {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
-    use crate::{Buf, MemDevice, Model, Modelled, VirtualClock};
 
     #[test]
     fn estimates_follow_the_device_and_not_its_outliers() {
@@ -193,20 +192,5 @@ mod tests {
             pace.flushed(Duration::from_millis(9));
         }
         assert_eq!(pace.flush(), Duration::from_millis(9));
-    }
-
-    #[test]
-    fn a_modelled_device_is_measured_as_it_is() {
-        let clock = Arc::new(VirtualClock::default());
-        let model = Model { write: Duration::from_micros(40), flush: Duration::from_micros(1500), ..Model::default() };
-        let device = Arc::new(Modelled::new(MemDevice::new(vec![0; 4 << 20]), model, clock.clone()));
-        let pace = Arc::new(Pace::default());
-        let paced = Paced::new(device, clock, pace.clone());
-        for _ in 0..3 {
-            paced.write(0, Arc::new(Buf::zeroed(4096)), Region::Data).unwrap();
-            paced.run(vec![Io::Flush]).unwrap();
-        }
-        assert!(pace.flush() >= Duration::from_micros(1500) && pace.flush() < Duration::from_micros(1700));
-        assert!(pace.write() >= Duration::from_micros(40) && pace.write() < Duration::from_micros(80));
     }
 }

@@ -1,13 +1,18 @@
-//! The only names for locks, atomics and threads above this crate: `std`'s, or `shuttle`'s when the feature
-//! `shuttle` is on, so that interleavings can be explored.
+//! The only names for locks, atomics and threads above this crate: `std`'s; with the feature `scheduled` locks and
+//! conditions that also serve threads in virtual time; with the feature `shuttle` shuttle's, so that interleavings can
+//! be explored.
 //!
 //! A lock whose holder panicked aborts the process in the `quire` binary (`panic = "abort"`); in tests the
 //! panic passes on. So a poisoned lock is never looked into: [`lock`] panics.
 
-#[cfg(not(feature = "shuttle"))]
-pub use crate::lock::{Condvar, Mutex, MutexGuard};
+#[cfg(not(any(feature = "scheduled", feature = "shuttle")))]
+pub use crate::condvar::Condvar;
+#[cfg(all(feature = "scheduled", not(feature = "shuttle")))]
+pub use crate::scheduled::{Condvar, Mutex, MutexGuard};
 #[cfg(not(feature = "shuttle"))]
 pub use std::sync::{Arc, Weak, atomic};
+#[cfg(not(any(feature = "scheduled", feature = "shuttle")))]
+pub use std::sync::{Mutex, MutexGuard};
 #[cfg(not(feature = "shuttle"))]
 pub use std::{thread, thread_local};
 

@@ -5,7 +5,7 @@ use crate::sync::{Mutex, lock};
 use std::collections::HashMap;
 
 /// What each open ticket stands for.
-pub(crate) struct Tickets<T>(Mutex<(u64, HashMap<u64, T>)>);
+pub struct Tickets<T>(Mutex<(u64, HashMap<u64, T>)>);
 
 impl<T> Default for Tickets<T> {
     fn default() -> Self {
@@ -14,7 +14,8 @@ impl<T> Default for Tickets<T> {
 }
 
 impl<T> Tickets<T> {
-    pub(crate) fn put(&self, value: T) -> Ticket {
+    /// Opens a ticket for `value`.
+    pub fn put(&self, value: T) -> Ticket {
         let mut table = lock(&self.0);
         table.0 += 1;
         let id = table.0;
@@ -22,7 +23,11 @@ impl<T> Tickets<T> {
         Ticket(id)
     }
 
-    pub(crate) fn take(&self, ticket: &Ticket) -> T {
+    /// What a ticket stands for.
+    ///
+    /// # Panics
+    /// If it was taken before.
+    pub fn take(&self, ticket: &Ticket) -> T {
         lock(&self.0).1.remove(&ticket.0).expect("a ticket is waited for once")
     }
 }

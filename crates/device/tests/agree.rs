@@ -3,10 +3,8 @@
 
 use proptest::prelude::*;
 use quire_device::sync::Arc;
-use quire_device::{
-    BlockDevice, Buf, Completion, Counted, DiscardAs, Faulty, FileDevice, Image, Io, MemDevice, OpenOptions,
-    PowerLossDevice, PowerLossOptions, Region,
-};
+use quire_device::{BlockDevice, Buf, Counted, FileDevice, Io, OpenOptions, Region};
+use quire_testkit::{Completion, DiscardAs, Faulty, Image, MemDevice, PowerLossDevice, PowerLossOptions};
 
 const SECTORS: u64 = 512;
 

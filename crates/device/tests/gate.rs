@@ -2,9 +2,9 @@
 #![cfg(not(feature = "shuttle"))]
 
 use quire_device::{
-    BlockDevice, Buf, Clock, Counted, DeviceError, DeviceInfo, Done, ErrorKind, Fault, FaultKind, Faulty, FlushGate,
-    Io, IoOp, MemDevice, Region, Ticket, VirtualThreads,
+    BlockDevice, Buf, Clock, Counted, DeviceError, DeviceInfo, Done, ErrorKind, FlushGate, Io, IoOp, Region, Ticket,
 };
+use quire_testkit::{Fault, FaultKind, Faulty, MemDevice, VirtualThreads};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;

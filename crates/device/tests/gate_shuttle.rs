@@ -2,11 +2,11 @@
 //! `cargo test -p quire-device --features shuttle --test gate_shuttle`.
 #![cfg(feature = "shuttle")]
 
+use quire_device::ErrorKind;
 use quire_device::sync::{Arc, Mutex, lock, thread};
-use quire_device::{
-    BlockDevice, Buf, Completion, FlushGate, Image, Io, IoOp, PowerLossDevice, PowerLossOptions, Region,
-};
-use quire_device::{ErrorKind, Fault, FaultKind, Faulty};
+use quire_device::{BlockDevice, Buf, FlushGate, Io, IoOp, Region};
+use quire_testkit::{Completion, Image, PowerLossDevice, PowerLossOptions};
+use quire_testkit::{Fault, FaultKind, Faulty};
 
 fn device() -> PowerLossDevice {
     let options = PowerLossOptions { completion: Completion::AtWait, ..PowerLossOptions::default() };

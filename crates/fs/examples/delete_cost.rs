@@ -3,10 +3,11 @@
 //!
 //! `cargo run --release -p quire-fs --features testing --example delete_cost [profile]`
 
+use quire_device::TickClock;
 use quire_device::sync::Arc;
-use quire_device::{MemDevice, TickClock};
 use quire_fs::{Attributes, Cred, Devices, New, NewKind, Options, Profile, SetAttr, SetTime, Volume, WriteFlags};
 use quire_layout::Ino;
+use quire_testkit::MemDevice;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 9;
@@ -80,7 +81,7 @@ fn delete(v: &Volume, made: &[Made]) -> [Duration; 5] {
 }
 
 fn main() {
-    let bytes = quire_fs::testing::mke2fs("256M", &["-t", "ext4", "-b", "4096"]);
+    let bytes = quire_testkit::mke2fs("256M", &["-t", "ext4", "-b", "4096"]);
     let devices = Devices::one(Arc::new(MemDevice::new(bytes)));
     let profile: Profile = std::env::args().nth(1).map_or(Profile::Auto, |p| p.parse().expect("a profile"));
     let options = Options { cache_bytes: 64 << 20, ..Options::default() }.with(profile.choices());

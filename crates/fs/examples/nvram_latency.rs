@@ -3,9 +3,10 @@
 //! `cargo run --release -p quire-fs --features testing --example nvram_latency [profile]`
 
 use quire_device::sync::Arc;
-use quire_device::{FileDevice, MemDevice, NvramMap, NvramOptions, OpenOptions, SystemClock};
+use quire_device::{FileDevice, NvramMap, NvramOptions, OpenOptions, SystemClock};
 use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume, WriteFlags};
 use quire_layout::Ino;
+use quire_testkit::MemDevice;
 use std::time::Instant;
 
 const ROUNDS: usize = 20_000;
@@ -13,7 +14,7 @@ const ROUNDS: usize = 20_000;
 fn main() {
     let profile: Profile = std::env::args().nth(1).map_or(Profile::Djfs, |p| p.parse().expect("a profile"));
     let dir = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
-    let bytes = quire_fs::testing::mke2fs("256M", &["-t", "ext4", "-b", "4096"]);
+    let bytes = quire_testkit::mke2fs("256M", &["-t", "ext4", "-b", "4096"]);
     let device: Arc<dyn quire_device::BlockDevice> = if std::env::args().nth(2).is_some_and(|a| a == "file") {
         std::fs::write(dir.path().join("image"), &bytes).expect("write");
         Arc::new(FileDevice::open(dir.path().join("image"), OpenOptions::default()).expect("open"))

@@ -38,8 +38,8 @@ mod quire_log_tests;
 mod records;
 mod space;
 mod tables;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+#[cfg(test)]
+mod testing;
 mod txn;
 mod volume;
 mod xattr;
@@ -56,6 +56,8 @@ pub use inode::{Attr, Cred, New, NewKind, Privileges, SetAttr, SetTime};
 pub use names::{Attributes, MAX_LINKS, RenameFlags};
 pub use policy::AutoThreshold;
 pub use quire_journal::JournalStats;
+#[cfg(any(test, feature = "shortage"))]
+pub use space::shortage_for_tests as shortage;
 pub use volume::{
     Admitted, Background, Devices, InodeFlags, Inspect, Limits, Maintenance, Phase, StatFs, Status, Step, Stop, Volume,
     VolumeBatch, Xattrs, first_superblock, peek, recovery,

@@ -2,13 +2,14 @@
 
 use crate::config::{CommitMode, Profile, Record, Route};
 use crate::data::WriteFlags;
-use crate::testing::{fsck, mke2fs};
 use crate::{Choices, Cred, Devices, Error, New, NewKind, Options, Volume};
 use quire_device::sync::Arc;
-use quire_device::{Counted, DeviceStats, MemDevice, SystemClock};
+use quire_device::{Counted, DeviceStats, SystemClock};
 use quire_layout::Ino;
 use quire_layout::features::incompat;
 use quire_layout::superblock::Superblock;
+use quire_testkit::MemDevice;
+use quire_testkit::{fsck, mke2fs};
 
 struct Bench {
     device: Arc<Counted<MemDevice>>,

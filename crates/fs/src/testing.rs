@@ -1,129 +1,36 @@
-//! For tests: images made by mke2fs, volumes in memory, and e2fsck as the judge.
+//! For the tests of this crate: volumes in memory, judged by e2fsck.
 
-/// Allocations that find no space although there is some, for tests.
-pub use crate::space::shortage_for_tests as shortage;
 use crate::{Devices, Options, Volume};
+use quire_device::SystemClock;
 use quire_device::sync::Arc;
-use quire_device::{MemDevice, SystemClock};
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use quire_testkit::{MemDevice, fsck, mke2fs};
 
 /// An image in memory with a volume on it.
-pub struct TestVolume {
-    pub device: Arc<MemDevice>,
-    pub volume: Volume,
-}
-
-/// Makes an image of `size` ("64M") with `mke2fs` and these further arguments.
-///
-/// # Panics
-/// If mke2fs is missing or fails.
-#[must_use]
-pub fn mke2fs(size: &str, args: &[&str]) -> Vec<u8> {
-    let file = tempfile::NamedTempFile::new().expect("temporary file");
-    run("mke2fs", &[&["-q", "-F"], args, &[file.path().to_str().expect("utf-8"), size]].concat());
-    std::fs::read(file.path()).expect("image")
+pub(crate) struct TestVolume {
+    pub(crate) device: Arc<MemDevice>,
+    pub(crate) volume: Volume,
 }
 
 impl TestVolume {
     /// A volume on a fresh image.
-    ///
-    /// # Panics
-    /// If it cannot be mounted.
-    #[must_use]
-    pub fn new(size: &str, args: &[&str]) -> Self {
+    pub(crate) fn new(size: &str, args: &[&str]) -> Self {
         Self::on(mke2fs(size, args), Options::default())
     }
 
     /// A volume on an image.
-    ///
-    /// # Panics
-    /// If it cannot be mounted.
-    #[must_use]
-    pub fn on(image: Vec<u8>, options: Options) -> Self {
+    pub(crate) fn on(image: Vec<u8>, options: Options) -> Self {
         let device = Arc::new(MemDevice::new(image));
         let volume = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).expect("mount");
         TestVolume { device, volume }
     }
 
     /// Unmounts and asks e2fsck. The volume cannot be changed afterwards.
-    ///
-    /// # Panics
-    /// With e2fsck's words, if the image is not clean.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         self.volume.close().expect("unmount");
         fsck(&self.device.snapshot());
     }
 }
 
-/// Asks `e2fsck -fn` about an image.
-///
-/// # Panics
-/// With e2fsck's words, if the image is not clean.
-pub fn fsck(image: &[u8]) {
-    let mut file = tempfile::NamedTempFile::new().expect("temporary file");
-    file.write_all(image).expect("write image");
-    let out = Command::new("e2fsck").arg("-fn").arg(file.path()).stdin(Stdio::null()).output().expect("run e2fsck");
-    if !out.status.success() {
-        let (_, path) = file.keep().expect("keep image");
-        panic!("e2fsck -fn {}: {}", path.display(), String::from_utf8_lossy(&out.stdout));
-    }
-}
-
-/// Runs a tool that must succeed; returns what it printed.
-///
-/// # Panics
-/// If it is missing or fails.
-pub fn run(tool: &str, args: &[&str]) -> String {
-    let out = Command::new(tool).args(args).stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{tool}: {e}"));
-    assert!(out.status.success(), "{tool} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).into_owned()
-}
-
-/// An image file, mounted by the kernel while this lives.
-#[derive(Debug)]
-pub struct Mounted {
-    pub at: tempfile::TempDir,
-}
-
-impl Mounted {
-    /// Mounts with `-t ext4 -o options`. `None`, with a word about it, if loop mounts are not possible here.
-    ///
-    /// # Panics
-    /// If there is no temporary directory.
-    #[must_use]
-    pub fn new(test: &str, file: &Path, options: &str) -> Option<Self> {
-        let at = tempfile::tempdir().expect("temporary directory");
-        let out = Command::new("mount").args(["-t", "ext4", "-o", options]).arg(file).arg(at.path()).output();
-        match out {
-            Ok(o) if o.status.success() => Some(Mounted { at }),
-            Ok(o) => {
-                println!("skipped: {test}: no loop mount: {}", String::from_utf8_lossy(&o.stderr).trim());
-                None
-            }
-            Err(e) => {
-                println!("skipped: {test}: mount: {e}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // Whoever looks at all mounts (an indexer, a backup) may keep it busy for a moment.
-        let done = (0..50).any(|n| {
-            if n > 0 {
-                std::thread::sleep(std::time::Duration::from_millis(100));
-            }
-            Command::new("umount").arg(self.at.path()).status().is_ok_and(|s| s.success())
-        });
-        assert!(done || std::thread::panicking(), "umount");
-    }
-}
-
-#[cfg(test)]
 impl Volume {
     /// Runs an operation, as the calls of the volume do.
     pub(crate) fn run<T>(&self, f: impl FnMut(&mut crate::txn::Op<'_>) -> crate::Result<T>) -> crate::Result<T> {

@@ -3,14 +3,14 @@
 //!
 //! Every scenario also shows that nobody waits for ever: a deadlock is a failure.
 
-use quire_device::interleave::{below, explore};
 use quire_device::sync::{Arc, Mutex, lock, thread};
-use quire_device::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
-use quire_fs::testing::{fsck, mke2fs};
 use quire_fs::{Cred, Devices, Falloc, New, NewKind, Options, Phase, Profile, Route, Volume, WriteFlags};
 use quire_layout::Ino;
 use quire_layout::features::incompat;
 use quire_layout::superblock::Superblock;
+use quire_testkit::interleave::{below, explore};
+use quire_testkit::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_testkit::{fsck, mke2fs};
 use std::sync::OnceLock;
 use std::time::Duration;
 

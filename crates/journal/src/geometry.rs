@@ -209,7 +209,8 @@ impl<'a> LogWindow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quire_device::{Counted, MemDevice};
+    use quire_device::Counted;
+    use quire_testkit::MemDevice;
 
     fn run(log: u32, home: u64, len: u32) -> LogRun {
         LogRun { log: LogBlock(log), home: BlockNo(home), len }

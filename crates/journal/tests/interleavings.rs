@@ -7,12 +7,13 @@
 #[allow(dead_code)]
 mod setup;
 
-use quire_device::interleave::{below, explore};
 use quire_device::sync::{Arc, Mutex, lock, thread};
-use quire_device::{BlockDevice, Buf, Image, Io, PowerLossDevice, PowerLossOptions, Region};
+use quire_device::{BlockDevice, Buf, Io, Region};
 use quire_journal::Journal;
 use quire_layout::Tid;
 use quire_layout::jbd2::{BlockKind, Header};
+use quire_testkit::interleave::{below, explore};
+use quire_testkit::{Image, PowerLossDevice, PowerLossOptions};
 use setup::{BS, Hooked, home, image, journal, put, recover};
 use std::sync::OnceLock;
 
@@ -264,7 +265,8 @@ fn commits_are_serial() {
 /// J5, J1: one write or flush fails while three threads commit: whoever was told success has it on disk, nobody
 /// succeeds later, and holds on the transaction end without anybody waiting for ever.
 fn failure() {
-    use quire_device::{ErrorKind, Fault, FaultKind, Faulty, IoOp};
+    use quire_device::{ErrorKind, IoOp};
+    use quire_testkit::{Fault, FaultKind, Faulty};
     let d = device();
     let faulty = Arc::new(Faulty::new(Shared(d.clone())));
     let j = Arc::new(journal(faulty.clone(), 1 << 10));

@@ -1,10 +1,11 @@
 //! What the journal writes is a jbd2 log: e2fsck replays it, and finds exactly what was committed.
 
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, FlushGate, MemDevice, SystemClock};
+use quire_device::{BlockDevice, FlushGate, SystemClock};
 use quire_journal::{Journal, JournalConfig, Log, LogMap, LogRun};
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, LogBlock, features};
+use quire_testkit::MemDevice;
 use std::process::{Command, Stdio};
 
 /// An image with a journal, and the blocks of that journal.

@@ -11,17 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use quire_device::{PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::superblock::{self, Superblock};
 use quire_sim::explore::{Config, fresh_image};
 use quire_sim::ops::{Mix, generate};
 use quire_sim::run::{How, Route, mount, run};
+use quire_testkit::{PowerLossDevice, PowerLossOptions, VirtualClock};
 
 use crate::cmd;
 use crate::image::Image;
 use crate::mounter::{Mounted, Mounter};
-use crate::rng::Rng;
+use quire_testkit::rng::Rng;
 
 /// How many images there were, and how many could be compared.
 #[derive(Debug, Default, Clone, Copy)]
@@ -32,7 +32,7 @@ pub struct Agreed {
 }
 
 /// Recovers copies of one crash image.
-pub fn agree(dir: &Path, crash: &quire_device::Image, sum: &mut Agreed) -> Result<()> {
+pub fn agree(dir: &Path, crash: &quire_testkit::Image, sum: &mut Agreed) -> Result<()> {
     let path = dir.join("crash.img");
     crash.save(&path)?;
     let image = Image::open(&path);
@@ -85,7 +85,7 @@ pub fn kernel_agrees(dir: &Path, by_kernel: &Image, ours: &Image, log: &[u64]) -
     Ok(true)
 }
 
-fn log_is_empty(image: &quire_device::Image, log: &[u64], block: u64) -> bool {
+fn log_is_empty(image: &quire_testkit::Image, log: &[u64], block: u64) -> bool {
     let mut raw = vec![0; superblock::SIZE];
     log.iter().any(|b| {
         image.read(b * block, &mut raw);
@@ -101,7 +101,7 @@ pub fn simulated(dir: &Path, seed: u64, images: u64) -> Result<Agreed> {
         let how = How::from(route);
         let config = Config { name, how, mix: Mix::General, leave: None, mke2fs, size: "8M" };
         let base = fresh_image(&config);
-        let (mut rng, mut done) = (Rng::new(&[seed, 31]), 0);
+        let (mut rng, mut done) = (Rng::from_parts(&[seed, 31]), 0);
         while done < images {
             let (run_seed, mix) = (rng.bits(), [Mix::General, Mix::Overwrite, Mix::Reuse][rng.index(3)]);
             let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };

@@ -20,7 +20,6 @@ pub mod mounter;
 pub mod powercut;
 pub mod regions;
 pub mod rig;
-pub mod rng;
 pub mod served;
 pub mod stats;
 pub mod studies;

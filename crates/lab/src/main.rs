@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use quire_device::Model;
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::mounter::Mounter;
@@ -15,6 +14,7 @@ use quire_lab::studies::{self, fileserver, isolation, latency, okeanos, randwrit
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
 use quire_lab::work::{append, bank, end, storm, tpcc};
+use quire_testkit::Model;
 
 #[derive(Parser)]
 #[command(name = "quire-lab", version, about = "Workloads, acceptance tests and benchmarks for Quire")]

@@ -19,18 +19,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use quire_device::sync::{Mutex, lock, thread};
-use quire_device::{
-    BlockDevice, Crash, DeviceError, DeviceInfo, Done, Image, Io, PowerLossDevice, PowerLossOptions, Recording,
-    SystemClock, Ticket,
-};
+use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, SystemClock, Ticket};
 use quire_fs::{Devices, Options, Volume};
 use quire_layout::Ino;
 use quire_layout::inode::mode;
 use quire_mount::{Mount, MountOptions};
+use quire_testkit::{Crash, Image, PowerLossDevice, PowerLossOptions, Recording};
 
 use crate::cmd;
-use crate::rng::Rng;
 use crate::work::{STEPS, append, bank, storm};
+use quire_testkit::rng::Rng;
 
 const BANKERS: u64 = 2;
 const STORMS: u64 = 2;
@@ -124,7 +122,7 @@ impl BlockDevice for Steps {
 
 /// Works, records, cuts and checks.
 pub fn run(dir: &Path, plan: &Plan) -> Result<Report> {
-    let mut rng = Rng::new(&[plan.seed, 21]);
+    let mut rng = Rng::from_parts(&[plan.seed, 21]);
     let block = ["1024", "4096", "4096"][rng.index(3)];
     let journal = if rng.one_in(2) { bank::Journal::Wal } else { bank::Journal::Delete };
     let what = format!("SQLite in {journal:?} mode, blocks of {block}");
@@ -217,7 +215,7 @@ fn cut(dir: &Path, plan: &Plan, recorded: &Recorded) -> Result<Report> {
     let mut report = Report { steps: recording.len() as u64, ..Report::default() };
     report.flushes = count_flushes(recording, from);
     let begin = Instant::now();
-    let mut rng = Rng::new(&[plan.seed, 22]);
+    let mut rng = Rng::from_parts(&[plan.seed, 22]);
     let mut seen = 0_u64;
     let total = report.flushes.max(1);
     let at_flush = std::rc::Rc::new(std::cell::Cell::new(0));

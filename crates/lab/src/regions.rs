@@ -74,7 +74,8 @@ impl<D: BlockDevice + 'static> BlockDevice for Regions<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quire_device::{Buf, Counted, MemDevice};
+    use quire_device::{Buf, Counted};
+    use quire_testkit::MemDevice;
 
     #[test]
     fn writes_to_the_journal_are_told_from_others() {

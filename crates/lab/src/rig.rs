@@ -15,14 +15,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use quire_device::sync::Arc;
-use quire_device::{
-    Clock, Counted, DeviceStats, MemDevice, Model, Modelled, Nvram, NvramFigures, NvramMap, NvramOptions, Region,
-    VirtualThreads,
-};
+use quire_device::{Clock, Counted, DeviceStats, Nvram, NvramFigures, NvramMap, NvramOptions, Region};
 use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Stop, Volume};
 use quire_layout::Ino;
 use quire_layout::features::compat;
 use quire_layout::superblock::{self, Superblock};
+use quire_testkit::{MemDevice, Model, Modelled, VirtualThreads};
 
 use crate::cmd::{command, run, text};
 

@@ -21,8 +21,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use quire_device::sync::Arc;
-use quire_device::{Counted, MemDevice, Model, Modelled, Region, SystemClock};
+use quire_device::{Counted, Region, SystemClock};
 use quire_mount::expose::{Counters, Exposed, expose};
+use quire_testkit::{MemDevice, Model, Modelled};
 
 use crate::cmd::{is_root, run_tool, text, wait_until};
 use crate::regions::Regions;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, makedev, mknodat, utimensat};
 
 use crate::cmd::is_root;
-use crate::rng::{Rng, content};
+use quire_testkit::rng::{Rng, content};
 
 /// What a tree holds besides files and directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ const PER_DIRECTORY: u64 = 40;
 /// Makes `files` files below `root`, in directories of about 40, nested. Returns the paths of all files, in the order
 /// of making.
 pub fn make(root: &Path, files: u64, seed: u64, flavour: Flavour) -> Result<Vec<PathBuf>> {
-    let mut rng = Rng::new(&[seed, 1]);
+    let mut rng = Rng::from_parts(&[seed, 1]);
     let mut dirs = vec![root.to_owned()];
     let mut made: Vec<PathBuf> = Vec::new();
     fs::create_dir_all(root)?;
@@ -138,7 +138,7 @@ fn set_times(path: &Path, rng: &mut Rng) -> Result<()> {
 /// Renames a third of the files (some onto others), hard-links a sixth, and deletes half of all names, in random order.
 /// Returns the paths that are left.
 pub fn churn(root: &Path, mut files: Vec<PathBuf>, seed: u64) -> Result<Vec<PathBuf>> {
-    let mut rng = Rng::new(&[seed, 2]);
+    let mut rng = Rng::from_parts(&[seed, 2]);
     let total = files.len();
     for n in 0..total / 3 {
         let at = rng.index(files.len());

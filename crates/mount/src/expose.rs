@@ -256,7 +256,7 @@ fn list(body: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quire_device::MemDevice;
+    use quire_testkit::MemDevice;
     use std::os::unix::fs::FileExt;
 
     #[test]

@@ -9,10 +9,11 @@ use crate::observe::{FILLER, Observed, observe};
 use crate::ops::{Mix, SimOp, generate};
 use crate::outcomes::{Digest, Exhausted, LogArea, exhausted, outcomes};
 use crate::run::{How, Run, call, mount, run};
+use quire_device::BlockDevice;
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Completion, Crash, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::{Cred, Error, Falloc, New, NewKind, Volume};
 use quire_layout::Ino;
+use quire_testkit::{Completion, Crash, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
@@ -140,7 +141,7 @@ impl std::fmt::Display for Failure {
 /// If mke2fs is missing or fails.
 #[must_use]
 pub fn fresh_image(config: &Config) -> Image {
-    let image = Image::from_bytes(&quire_fs::testing::mke2fs(config.size, config.mke2fs));
+    let image = Image::from_bytes(&quire_testkit::mke2fs(config.size, config.mke2fs));
     match config.leave {
         Some(leave) => filled(config, image, leave),
         None => image,

@@ -23,12 +23,10 @@ use crate::observe::{ObservedKind, observe};
 use crate::ops::{DIRS, NAMES, Place, SimOp, generate};
 use crate::run::{call, mount_options};
 use quire_device::sync::Arc;
-use quire_device::{
-    BlockDevice, Clock, Fault, FaultKind, Faulty, Image, IoOp, NvramModel, PowerLossDevice, PowerLossOptions, Region,
-    VirtualClock,
-};
-use quire_fs::testing::shortage;
+use quire_device::{BlockDevice, Clock, IoOp, Region};
+use quire_fs::shortage;
 use quire_fs::{Checkpoint, Devices, Error, Options, Volume};
+use quire_testkit::{Fault, FaultKind, Faulty, Image, NvramModel, PowerLossDevice, PowerLossOptions, VirtualClock};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;

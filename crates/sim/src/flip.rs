@@ -4,9 +4,9 @@ use crate::explore::Config;
 use crate::ops::generate;
 use crate::run::{mount, run};
 use quire_device::sync::Arc;
-use quire_device::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::{Devices, Error, recovery};
 use quire_layout::superblock::{self, Superblock, state};
+use quire_testkit::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 
 /// Runs a workload, flips a bit of an image in its log, and mounts what is there.
 ///

@@ -14,10 +14,10 @@ use crate::observe::{Observed, observe};
 use crate::ops::{SimOp, generate};
 use crate::outcomes::{Digest, LogArea, hash_bytes};
 use crate::run::{Run, mount_options, run_counting};
-use quire_device::nvram::NvramCrashPoint;
 use quire_device::sync::Arc;
-use quire_device::{CrashPoint, Image, NvramModel, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::{Checkpoint, Devices, Error, Options, Volume};
+use quire_testkit::NvramCrashPoint;
+use quire_testkit::{CrashPoint, Image, NvramModel, PowerLossDevice, PowerLossOptions, VirtualClock};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 

@@ -1,11 +1,12 @@
 //! What a power cut may leave at one moment, and which of it has been seen before.
 
 use crate::explore::Effort;
+use quire_device::Clock;
 use quire_device::sync::Arc;
-use quire_device::{Clock, Crash, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::{Devices, recovery};
 use quire_layout::superblock::{self, Superblock};
 use quire_layout::{BlockSize, LogBlock};
+use quire_testkit::{Crash, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use std::ops::Range;
 
 /// Every outcome where there are at most [`Effort::all`]: each unit of each write survives or not. Where the units are

@@ -3,12 +3,13 @@
 use crate::model::{History, Outcome, dir_name, group_of, target, time_of, xattr_name, xattr_value};
 use crate::ops::{PAGE, Place, SimOp, pattern};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Clock, PowerLossDevice, VirtualClock};
+use quire_device::{BlockDevice, Clock};
 use quire_fs::{
     CommitMode, Cred, Devices, Error, Falloc, FilePlace, JournalingMode, ModeRule, New, NewKind, Options, Record,
     RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags,
 };
 use quire_layout::Ino;
+use quire_testkit::{PowerLossDevice, VirtualClock};
 use std::time::Duration;
 
 /// How file data becomes durable, as the checker sees it.

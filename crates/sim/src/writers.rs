@@ -13,11 +13,11 @@ use crate::ops::{SimOp, generate};
 use crate::outcomes::{Digest, LogArea, outcomes};
 use crate::run::{How, Route, call_below, mount};
 use quire_device::Clock;
-use quire_device::interleave;
 use quire_device::sync::{Arc, Mutex, lock, thread};
-use quire_device::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use quire_fs::{Cred, New, NewKind, Volume};
 use quire_layout::Ino;
+use quire_testkit::interleave;
+use quire_testkit::{Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use std::collections::HashSet;
 use std::time::Duration;
 

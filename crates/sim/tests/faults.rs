@@ -1,13 +1,14 @@
 //! Devices that fail and disks that run full, in the middle of seeded workloads. `QUIRE_FAULT_SEED` repeats one,
 //! `QUIRE_FAULT_SEEDS` runs more, from `QUIRE_FAULT_FIRST` on.
 
-use quire_device::{ErrorKind, FaultKind, Image};
+use quire_device::ErrorKind;
 use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::{SMALL, number};
 use quire_sim::explore::{Config, filled, fresh_image};
 use quire_sim::faults::{Rig, Seen, device_fails, disk_is_full, space_runs_out};
 use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
+use quire_testkit::{FaultKind, Image};
 
 /// Configurations: a route, with which log.
 const ALL: [(&str, Route, Record, CommitMode); 9] = [

@@ -92,19 +92,7 @@ impl NvramMap {
         }
         let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(failed("fstat"))?;
-        let size = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                if write {
-                    lock(path, &fd, &stat)?;
-                }
-                file_size(path, &fd, &stat, options)?
-            }
-            FileType::BlockDevice => rustix::fs::seek(&fd, rustix::fs::SeekFrom::End(0)).map_err(failed("size"))?,
-            FileType::CharacterDevice => {
-                character_size(stat.st_rdev).ok_or_else(|| NvramError::WrongType(path.to_owned()))?
-            }
-            _ => return Err(NvramError::WrongType(path.to_owned())),
-        };
+        let size = lock_and_size(path, &fd, &stat, options)?;
         let wanted = options.size.unwrap_or(size);
         if size < wanted || wanted < Self::MIN {
             return Err(NvramError::TooSmall {
@@ -181,6 +169,26 @@ impl NvramMap {
         assert!(end.is_some_and(|end| end <= self.size), "{len} bytes at {at} of a memory of {}", self.size);
         // SAFETY: inside the mapping, as was just seen.
         unsafe { self.base.add(usize::try_from(at).expect("mapped")) }
+    }
+}
+
+/// Locks memory that will be written, and says how large it is.
+fn lock_and_size(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat, options: NvramOptions) -> Result<u64, NvramError> {
+    let write = !options.read_only;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            if write {
+                lock(path, fd, stat)?;
+            }
+            file_size(path, fd, stat, options)
+        }
+        FileType::BlockDevice => rustix::fs::seek(fd, rustix::fs::SeekFrom::End(0)).map_err(|e| NvramError::Io {
+            path: path.to_owned(),
+            what: "size",
+            source: e.into(),
+        }),
+        FileType::CharacterDevice => character_size(stat.st_rdev).ok_or_else(|| NvramError::WrongType(path.to_owned())),
+        _ => Err(NvramError::WrongType(path.to_owned())),
     }
 }
 

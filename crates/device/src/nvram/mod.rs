@@ -4,17 +4,12 @@
 //! store that no fence has followed may be there or not, each aligned 8-byte word for itself; nothing else is promised
 //! about order.
 //!
-//! | | |
-//! |---|---|
-//! | [`NvramMap`] | a DAX file or device, mapped with `MAP_SYNC`; or, said to be simulated, any file |
-//! | [`NvramModel`] | memory whose power can go: what was not fenced is lost word by word |
+//! [`NvramMap`] is a DAX file or device, mapped with `MAP_SYNC`; or, said to be simulated, any file.
 
 mod map;
-mod model;
 mod store;
 
 pub use map::{NvramError, NvramMap, NvramOptions};
-pub use model::{NvramCrashPoint, NvramModel, NvramRecording};
 
 /// Bytes of a cache line: what reaches the memory together.
 pub const LINE: u64 = 64;
@@ -61,7 +56,8 @@ pub trait Nvram: Send + Sync {
 }
 
 /// Cache lines that a range touches.
-fn lines(at: u64, len: usize) -> u64 {
+#[must_use]
+pub fn lines(at: u64, len: usize) -> u64 {
     let len = len as u64;
     if len == 0 { 0 } else { (at + len - 1) / LINE - at / LINE + 1 }
 }

@@ -287,7 +287,7 @@ impl Drop for BatchGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quire_device::MemDevice;
+    use quire_testkit::MemDevice;
 
     /// F15: two writers of different blocks of a file may report in another order than they took their epochs.
     #[test]

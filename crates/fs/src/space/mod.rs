@@ -33,6 +33,6 @@ pub(crate) use blocks::{Goal, Request, alloc_blocks, alloc_with, free_blocks};
 pub(crate) use claim::{Claim, claim, drop_claim, mark_claimed};
 pub(crate) use inodes::{alloc_inode, free_inode, inode_is_used};
 pub(crate) use reserve::{reserve, unreserve};
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, feature = "shortage"))]
 pub use shortage::counted as shortage_for_tests;
 pub(crate) use trim::{trim_done, trim_next};

@@ -4,16 +4,16 @@
 //! is not refused (A5).
 
 /// Counts a request. True if it is one of those that find no space.
-#[cfg(not(any(test, feature = "testing")))]
+#[cfg(not(any(test, feature = "shortage")))]
 #[inline(always)]
 pub(super) const fn strikes() -> bool {
     false
 }
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, feature = "shortage"))]
 pub(super) use counted::strikes;
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, feature = "shortage"))]
 pub mod counted {
     use std::cell::Cell;
     use std::ops::Range;

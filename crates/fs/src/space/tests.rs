@@ -5,9 +5,10 @@ use super::*;
 use crate::Options;
 use crate::error::Error;
 use crate::records;
-use crate::testing::{TestVolume, run as tool};
+use crate::testing::TestVolume;
 use quire_layout::inode::{Inode, flags, mode};
 use quire_layout::{BlockNo, GroupNo, Ino, Structure};
+use quire_testkit::run as tool;
 use std::collections::BTreeSet;
 
 /// Kinds of images; 40 MiB have several groups with 1 KiB blocks.
@@ -41,7 +42,7 @@ fn take_all(t: &TestVolume, want: u32, pool: Pool) -> Vec<Run> {
 /// Asks e2fsck about the image as it is now.
 fn check(t: &TestVolume) {
     t.volume.maintenance().freeze().unwrap();
-    crate::testing::fsck(&t.device.snapshot());
+    quire_testkit::fsck(&t.device.snapshot());
     t.volume.maintenance().thaw().unwrap();
 }
 
@@ -267,7 +268,7 @@ fn a_bitmap_with_a_bit_changed_is_refused() {
 fn all_inodes_are_handed_out_once_and_unused_tables_are_zeroed_a6() {
     for args in IMAGES {
         let args = [args, &["-N", "600"][..]].concat();
-        let mut image = crate::testing::mke2fs("40321K", &args);
+        let mut image = quire_testkit::mke2fs("40321K", &args);
         spoil_unused_tables(&mut image);
         let t = TestVolume::on(image, Options::default());
         let sb = t.volume.superblock();
@@ -382,7 +383,7 @@ fn trim_covers_what_is_free_and_nothing_else() {
 #[test]
 fn freed_blocks_are_discarded_when_their_freeing_is_durable() {
     let t =
-        TestVolume::on(crate::testing::mke2fs("16M", &["-t", "ext4"]), Options { discard: true, ..Options::default() });
+        TestVolume::on(quire_testkit::mke2fs("16M", &["-t", "ext4"]), Options { discard: true, ..Options::default() });
     let run = t.volume.run(|op| alloc_blocks(op, BlockNo(2000), 50, Pool::User)).unwrap();
     t.volume.maintenance().commit().unwrap();
     t.volume.run(|op| free_blocks(op, run.start, run.len)).unwrap();

@@ -15,6 +15,8 @@ pub(crate) mod lifecycle;
 mod lifetime;
 mod limits;
 mod maintenance;
+#[cfg(test)]
+mod mount_cycle_tests;
 mod names;
 mod open;
 pub mod recovery;

@@ -2,9 +2,10 @@
 
 use crate::setup::{BS, home, image, journal, put};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, ErrorKind, Fault, FaultKind, Faulty, IoOp, MemDevice, Region};
+use quire_device::{BlockDevice, ErrorKind, IoOp, Region};
 use quire_journal::Touch;
 use quire_layout::Tid;
+use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
 
 /// J5, wherever in the commit the error hits: body, flush, commit block.
 #[test]

@@ -1,32 +1,9 @@
 //! The ledger of a run: home 0 says how many operations there were, and of each other block a kind (0: nobody's) and a
 //! number that its content must have. Each operation changes it in the transaction that changes the blocks.
 
-use quire_device::Image;
+use quire_testkit::Image;
 
 use crate::setup::{BS, HOMES, home};
-
-/// Numbers from a seed (splitmix64).
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub(crate) fn index(&mut self, n: usize) -> usize {
-        usize::try_from(self.below(n as u64)).unwrap()
-    }
-
-    pub(crate) fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[0]
-    }
-}
 
 /// The block of the ledger after `ops` operations; a kind and a number for each home.
 pub(crate) fn encode(ops: u32, blocks: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {

@@ -3,10 +3,11 @@
 
 use crate::setup::{BS, HOMES, LOG_BLOCKS, home, image, put, unrecovered};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, FlushGate, Image, Nvram, NvramModel, PowerLossDevice, PowerLossOptions, SystemClock};
+use quire_device::{BlockDevice, FlushGate, Nvram, SystemClock};
 use quire_journal::recover::Plan;
 use quire_journal::{Error, Journal, JournalConfig, NvramLog, NvramProblem, Reclaim, Records, Style};
 use quire_layout::{BlockSize, Tid};
+use quire_testkit::{Image, NvramModel, PowerLossDevice, PowerLossOptions};
 use std::time::Duration;
 
 const FS: [u8; 16] = [9; 16];

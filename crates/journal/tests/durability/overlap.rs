@@ -3,10 +3,11 @@
 use crate::setup::{BS, Hooked, home, image, journal, put, styled};
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
-use quire_device::{BlockDevice, Buf, Io, MemDevice, Region};
+use quire_device::{BlockDevice, Buf, Io, Region};
 use quire_journal::{CommitBy, Journal, Records, Style};
 use quire_layout::Tid;
 use quire_layout::jbd2::{BlockKind, Header};
+use quire_testkit::MemDevice;
 use std::sync::mpsc;
 use std::time::Duration;
 

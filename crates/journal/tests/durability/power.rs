@@ -3,12 +3,14 @@
 //!
 //! The ledger ([`crate::ledger`]) holds the number that each block was filled with.
 
-use crate::ledger::{self, Rng};
+use crate::ledger;
 use crate::setup::{BS, HOMES, home, image, journal, recover};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Buf, Image, PowerLossDevice, PowerLossOptions, Region};
+use quire_device::{BlockDevice, Buf, Region};
 use quire_journal::Journal;
 use quire_layout::Tid;
+use quire_testkit::Rng;
+use quire_testkit::{Image, PowerLossDevice, PowerLossOptions};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
@@ -119,7 +121,7 @@ fn work(rng: &mut Rng, first: Tid, ops: u32, lazy: bool) -> (Arc<PowerLossDevice
 
 fn explore(seed: u64, first: Tid, ops: u32, lazy: bool) {
     let outcomes = if lazy { 12 } else { 3 };
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let (device, promises) = work(&mut rng, first, ops, lazy);
     for (steps, point) in device.recording().unwrap().crash_points() {
         let promised = promises.iter().rev().find(|(at, _)| *at <= steps).map_or(0, |(_, ops)| *ops);

@@ -3,13 +3,15 @@
 //!
 //! The ledger ([`crate::ledger`]) holds the checksum of each block's content.
 
-use crate::ledger::{self, Rng};
+use crate::ledger;
 use crate::setup::{BS, HOMES, home, image, quire_journal, recover, recover_with_power_cuts};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Buf, Image, PowerLossDevice, PowerLossOptions, Region};
+use quire_device::{BlockDevice, Buf, Region};
 use quire_journal::{CommitBy, Journal, Records};
 use quire_layout::checksum::crc32c;
 use quire_layout::{BlockNo, Tid};
+use quire_testkit::Rng;
+use quire_testkit::{Image, PowerLossDevice, PowerLossOptions};
 
 #[derive(Clone, PartialEq, Eq)]
 enum Block {
@@ -136,7 +138,7 @@ struct Plan {
 }
 
 fn explore(seed: u64, first: Tid, p: Plan) {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
     let device = Arc::new(PowerLossDevice::from_image(Image::from_bytes(&image(first)), options));
     let j = quire_journal(device.clone(), if p.lazy { 1 << 30 } else { 1 << 12 }, p.records, p.by);

@@ -2,9 +2,7 @@
 
 use crate::setup::{BS, HOMES, LOG_BLOCKS, home, image, quire_journal, unrecovered};
 use quire_device::sync::Arc;
-use quire_device::{
-    BlockDevice, Buf, Counted, FlushGate, Image, MemDevice, PowerLossDevice, PowerLossOptions, Region, SystemClock,
-};
+use quire_device::{BlockDevice, Buf, Counted, FlushGate, Region, SystemClock};
 use quire_journal::dump::{LogDump, LogItem, Scope};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::{BadReason, Plan, UnrecoveredLog};
@@ -13,6 +11,7 @@ use quire_layout::checksum::crc32c;
 use quire_layout::jbd2::{JournalSuperblock, LogSeed};
 use quire_layout::qlog::Head;
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
+use quire_testkit::{Image, MemDevice, PowerLossDevice, PowerLossOptions};
 
 fn device() -> Arc<PowerLossDevice> {
     let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };

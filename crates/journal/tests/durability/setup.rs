@@ -1,14 +1,13 @@
 //! A journal on an image of its own, without a file system around it, and a device that calls back.
 
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{
-    BlockDevice, DeviceError, DeviceInfo, Done, FlushGate, Io, PowerLossDevice, PowerLossOptions, SystemClock, Ticket,
-};
+use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, FlushGate, Io, SystemClock, Ticket};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::UnrecoveredLog;
 use quire_journal::{CommitBy, Journal, JournalConfig, LogRun, Records, Style};
 use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
+use quire_testkit::{PowerLossDevice, PowerLossOptions};
 
 pub(crate) const BS: usize = 1024;
 pub(crate) const LOG_BLOCKS: u32 = 1024;

@@ -4,11 +4,13 @@ use super::forge::{Forge, Kind};
 use super::judge::{
     Dirty, assert_clean, differing_blocks, home_blocks, open_on, recover_with_e2fsck, recover_with_ours, superblock,
 };
-use super::rng::{Rng, seeds};
+use super::seeds::seeds;
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, FlushGate, MemDevice, SystemClock};
+use quire_device::{BlockDevice, FlushGate, SystemClock};
 use quire_journal::{Journal, JournalConfig};
 use quire_layout::{Tid, features};
+use quire_testkit::MemDevice;
+use quire_testkit::Rng;
 
 fn set_needs_recovery(image: &mut [u8]) {
     let mut sb = superblock(image);

@@ -2,10 +2,11 @@
 
 use super::forge::{Forge, Kind, What};
 use super::judge::{Dirty, differing_blocks, journal_runs, recover_with_e2fsck, recover_with_ours, superblock};
-use super::rng::{Rng, seeds};
+use super::seeds::seeds;
 use quire_journal::recover::BadReason;
 use quire_layout::jbd2::Checksums;
 use quire_layout::{LogBlock, Tid};
+use quire_testkit::Rng;
 
 /// What was done to the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

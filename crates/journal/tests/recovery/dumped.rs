@@ -2,12 +2,13 @@
 
 use super::forge::{Forge, Kind};
 use super::judge::{Dirty, open_on, path, to_file, tool};
-use super::rng::{Rng, seeds};
-use quire_device::MemDevice;
+use super::seeds::seeds;
 use quire_device::sync::Arc;
 use quire_journal::dump::{End, LogDump, LogItem, Scope};
 use quire_layout::Tid;
 use quire_layout::jbd2::Checksums;
+use quire_testkit::MemDevice;
+use quire_testkit::Rng;
 
 fn dump(d: &Dirty, scope: Scope) -> Vec<LogItem> {
     let log = open_on(d, Arc::new(MemDevice::new(d.image.clone())), None).log.unwrap();

@@ -1,7 +1,6 @@
 //! Forges dirty logs of every format, at any place of the log.
 
 use super::judge::{Dirty, journal_runs, path, superblock, tool};
-use super::rng::Rng;
 use quire_device::sync::{Mutex, lock};
 use quire_journal::LogMap;
 use quire_layout::bytes::{be16, put_be16, put_be32};
@@ -14,6 +13,7 @@ use quire_layout::jbd2::{
     needs_escape,
 };
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
+use quire_testkit::Rng;
 use std::collections::HashMap;
 
 /// What kind of log is forged.

@@ -2,9 +2,10 @@
 
 use super::forge::{Forge, Kind};
 use super::judge::{compare, recover_with_ours};
-use super::rng::{Rng, seeds};
+use super::seeds::seeds;
 use quire_layout::Tid;
 use quire_layout::jbd2::Checksums;
+use quire_testkit::Rng;
 
 /// R6: every format, block size and many places of the log, wrapped ones included.
 #[test]

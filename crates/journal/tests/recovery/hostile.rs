@@ -3,11 +3,12 @@
 
 use super::forge::{Forge, Kind};
 use super::judge::recover_with_ours;
-use super::rng::{Rng, seeds};
+use super::seeds::seeds;
 use quire_layout::bytes::put_be32;
 use quire_layout::checksum::crc32c;
 use quire_layout::jbd2::Checksums;
 use quire_layout::{LogBlock, Tid};
+use quire_testkit::Rng;
 
 /// Changes fields of the journal's superblock, mostly with a checksum that is right again.
 fn change_superblock(f: &mut Forge, rng: &mut Rng) {
@@ -16,7 +17,7 @@ fn change_superblock(f: &mut Forge, rng: &mut Rng) {
     for _ in 0..1 + rng.below(2) {
         let at = usize::try_from(rng.below(0x60 / 4)).unwrap() * 4;
         let small = u32::try_from(rng.below(5000)).unwrap();
-        let wild = u32::try_from(rng.next() >> 32).unwrap();
+        let wild = u32::try_from(rng.bits() >> 32).unwrap();
         put_be32(sb, at, if rng.one_in(2) { small } else { wild });
     }
     if reseal {

@@ -2,16 +2,16 @@
 
 use super::forge::{Forge, Kind};
 use super::judge::{Dirty, differing_blocks, home_blocks, open_on, recover_with_ours, superblock};
-use super::rng::{Rng, seeds};
+use super::seeds::seeds;
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{
-    BlockDevice, Buf, DeviceError, DeviceInfo, Done, ErrorKind, Fault, FaultKind, Faulty, Io, IoOp, MemDevice, Ticket,
-};
+use quire_device::{BlockDevice, Buf, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
 use quire_journal::Error;
 use quire_journal::recover::{BadReason, SavedFrom, Undo};
 use quire_layout::jbd2::Checksums;
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, Tid};
+use quire_testkit::Rng;
+use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
 use std::collections::HashMap;
 
 /// A device with a volatile cache whose power fails after some writes and flushes.

@@ -1,11 +1,12 @@
 //! The two recoveries, and how they are compared.
 
+use quire_device::BlockDevice;
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{BlockDevice, MemDevice};
 use quire_journal::recover::{Plan, UnrecoveredLog, open_external};
 use quire_journal::{Error, LogRun, geometry::LogGeometry};
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, LogBlock};
+use quire_testkit::MemDevice;
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};

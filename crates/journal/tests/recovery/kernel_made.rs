@@ -1,8 +1,8 @@
 //! Logs that the kernel leaves: images copied from under a live mount.
 
 use super::judge::{Dirty, assert_clean, compare, path, recover_with_ours, superblock, to_file, tool};
-use super::rng::Rng;
 use quire_layout::jbd2::Checksums;
+use quire_testkit::Rng;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -125,7 +125,7 @@ pub(crate) fn small(test: &str) -> Option<Dirty> {
 }
 
 fn log_format(d: &Dirty) -> quire_layout::jbd2::LogFormat {
-    let home = std::sync::Arc::new(quire_device::MemDevice::new(d.image.clone()));
+    let home = std::sync::Arc::new(quire_testkit::MemDevice::new(d.image.clone()));
     *super::judge::open_on(d, home, None).log.unwrap().format()
 }
 
@@ -183,7 +183,8 @@ fn a_wrapped_log_of_the_kernel_replays() {
     for rounds in [350, 420, 500, 600, 700, 800] {
         let d = left_by_kernel(&mkfs, "commit=600,data=journal", rounds, rounds);
         let plan = compare(&d);
-        let start = super::judge::open_on(&d, std::sync::Arc::new(quire_device::MemDevice::new(d.image.clone())), None);
+        let start =
+            super::judge::open_on(&d, std::sync::Arc::new(quire_testkit::MemDevice::new(d.image.clone())), None);
         let start = start.log.unwrap().superblock().start().unwrap();
         wrapped += u32::from(plan.head < start && plan.transactions > 0);
     }

@@ -14,4 +14,4 @@ mod hostile;
 mod interrupted;
 mod judge;
 mod kernel_made;
-mod rng;
+mod seeds;

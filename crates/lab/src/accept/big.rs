@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{Context, Outcome};
 use crate::image::Image;
 use crate::mounter::Mounter;
-use crate::rng::content;
+use quire_testkit::rng::content;
 
 const NAMES: u64 = 200_000;
 const NAMES_SHORT: u64 = 20_000;

@@ -9,7 +9,7 @@ use super::{Context, Outcome};
 use crate::cmd::{quire, run as run_command, say, text};
 use crate::image::Image;
 use crate::mounter::{Who, is_mount_point};
-use crate::rng::content;
+use quire_testkit::rng::content;
 
 /// Each of them, judged by e2fsck on a copy of the image.
 pub fn run(context: &Context) -> Result<Outcome> {

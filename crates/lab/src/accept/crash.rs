@@ -15,8 +15,8 @@ use super::{Context, Outcome};
 use crate::cmd::{is_root, quire};
 use crate::image::Image;
 use crate::mounter::{Mounter, Who};
-use crate::rng::Rng;
 use crate::work::{append, bank, storm};
+use quire_testkit::rng::Rng;
 
 const BANKERS: u64 = 2;
 const STORMS: u64 = 2;
@@ -29,7 +29,7 @@ pub fn run(context: &Context) -> Result<Outcome> {
     let rounds = if context.full { ROUNDS_FULL } else { ROUNDS_SHORT };
     let mut total = Acknowledged::default();
     for round in 0..rounds {
-        let seed = Rng::new(&[context.seed, round]).bits();
+        let seed = Rng::from_parts(&[context.seed, round]).bits();
         let got = one(&context.dir, &context.mounter, seed).with_context(|| {
             format!(
                 "round {round}; this round again: quire-lab crash --mounter '{}' --round-seed {seed}",
@@ -61,7 +61,7 @@ pub struct Acknowledged {
 
 /// A round: mount, work, kill, recover, check.
 pub fn one(dir: &Path, mounter: &Mounter, seed: u64) -> Result<Acknowledged> {
-    let mut rng = Rng::new(&[seed, 8]);
+    let mut rng = Rng::from_parts(&[seed, 8]);
     let (logs, mount) = (dir.join("logs"), dir.join("mnt"));
     for old in [&logs, &mount] {
         if old.exists() {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Context, Outcome};
 use crate::image::Image;
-use crate::rng::content;
+use quire_testkit::rng::content;
 
 /// Fills by bytes, then by inodes, twice; between, everything is deleted.
 pub fn run(context: &Context) -> Result<Outcome> {

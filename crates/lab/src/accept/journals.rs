@@ -10,8 +10,8 @@ use super::{Context, Outcome};
 use crate::image::Image;
 use crate::judges;
 use crate::mounter::{Mounter, Who};
-use crate::rng::{Rng, content};
 use crate::work::{end, storm};
+use quire_testkit::rng::{Rng, content};
 
 /// mke2fs options of the corpus: block sizes, checksums, widths, ext3.
 const SHAPES: &[&[&str]] = &[
@@ -56,7 +56,7 @@ pub fn corpus(context: &Context) -> Result<Outcome> {
     }
     let (mut tried, mut compared) = (0, 0);
     for (n, shape) in SHAPES.iter().enumerate() {
-        let seed = Rng::new(&[context.seed, n as u64]).bits();
+        let seed = Rng::from_parts(&[context.seed, n as u64]).bits();
         let named = |what: &str| format!("{what}, mke2fs {}; seed {}", shape.join(" "), context.seed);
         let image = Image::make(&context.dir.join("corpus.img"), 64 << 20, shape)?;
         // debugfs writes a v1 checksum of a transaction with revokes that neither e2fsck nor the kernel accepts.
@@ -86,7 +86,7 @@ pub fn corpus(context: &Context) -> Result<Outcome> {
 
 /// Transactions with blocks, escapes and revokes, by `debugfs jw`.
 fn by_debugfs(image: &Image, seed: u64, revokes: bool) -> Result<()> {
-    let mut rng = Rng::new(&[seed, 9]);
+    let mut rng = Rng::from_parts(&[seed, 9]);
     let block = usize::try_from(image.block_size()?)?;
     // The end of the image is free.
     let free = fs::metadata(image.path())?.len() / block as u64 - 400;

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::{Context, Outcome};
 use crate::cmd::{NOBODY, command, is_root, run as run_command, say};
 use crate::image::Image;
-use crate::rng::content;
+use quire_testkit::rng::content;
 
 type Check = (&'static str, fn(&Path) -> Result<()>);
 

@@ -12,9 +12,9 @@ use anyhow::{Result, ensure};
 use rustix::fs::OFlags;
 
 use crate::cmd::{NOBODY, run_tool, text};
-use crate::rng::{Rng, content};
 use crate::stats::median;
 use crate::tree::{self, Flavour};
+use quire_testkit::rng::{Rng, content};
 
 const BLOCK: usize = 4096;
 /// Blocks of the file (or of the raw device) that durable writes choose from.
@@ -32,7 +32,7 @@ pub(super) fn raw_write(device: &Path, writes: u32) -> Result<f64> {
     let file = File::options().write(true).custom_flags(flags).open(device)?;
     let mut buffer = vec![0; BLOCK * 2];
     let block = aligned(&mut buffer);
-    let mut rng = Rng::new(&[11]);
+    let mut rng = Rng::from_parts(&[11]);
     durable(writes, |n| {
         block.copy_from_slice(&content(n, 0, BLOCK));
         file.write_all_at(block, rng.below(SPAN) * BLOCK as u64)?;
@@ -46,7 +46,7 @@ pub(super) fn overwrite(mnt: &Path, writes: u32) -> Result<f64> {
     fs::write(&path, content(1, 0, usize::try_from(SPAN)? * BLOCK))?;
     let file = File::options().write(true).open(&path)?;
     file.sync_all()?;
-    let mut rng = Rng::new(&[12]);
+    let mut rng = Rng::from_parts(&[12]);
     durable(writes, |n| {
         file.write_all_at(&content(n, 0, BLOCK), rng.below(SPAN) * BLOCK as u64)?;
         file.sync_data()

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn misses_are_those_of_a_cache_that_is_played_through() {
-        let mut rng = crate::rng::Rng::new(&[3]);
+        let mut rng = quire_testkit::Rng::from_parts(&[3]);
         let trace: Vec<u64> = (0..3000).map(|_| rng.below(40) * rng.below(10)).collect();
         let misses = Misses::of(&trace);
         for room in [1, 3, 10, 50, 100, 400] {

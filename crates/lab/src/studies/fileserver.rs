@@ -5,15 +5,16 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use quire_device::Clock;
 use quire_device::sync::{Mutex, lock};
-use quire_device::{Clock, Model};
 use quire_fs::{Profile, WriteFlags};
 use quire_layout::Ino;
+use quire_testkit::Model;
 
 use super::claims::{self, Claim};
 use crate::rig::{Body, Plan, Rig, Traffic};
-use crate::rng::{Rng, content};
 use crate::stats::float;
+use quire_testkit::rng::{Rng, content};
 
 /// What the server does; the defaults are filebench's, on a tenth of the files.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +75,7 @@ pub fn run(model: Model, profile: Profile, server: Server) -> Result<Outcome> {
     plan.options.cache_bytes = 256 << 20;
     let rig = Rig::new(&plan)?;
     let dirs: Vec<Ino> = (0..DIRECTORIES).map(|n| rig.mkdir(Ino::ROOT, &format!("dir-{n}"))).collect::<Result<_>>()?;
-    let mut rng = Rng::new(&[1, 0xF5]);
+    let mut rng = Rng::from_parts(&[1, 0xF5]);
     let mut set = Vec::new();
     let mut sink = Outcome::default();
     for n in 0..server.files {
@@ -106,7 +107,7 @@ const OPERATIONS: u64 = 6;
 
 /// One thread.
 fn serve(rig: &Rig, dirs: &[Ino], set: &Mutex<Vec<Entry>>, n: u64, end: Duration, server: Server) -> Result<Outcome> {
-    let mut rng = Rng::new(&[n, 0xF5]);
+    let mut rng = Rng::from_parts(&[n, 0xF5]);
     let mut done = Outcome::default();
     let mut round = 0;
     while rig.world.monotonic() < end {

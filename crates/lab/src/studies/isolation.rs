@@ -8,14 +8,15 @@ use std::time::Duration;
 use anyhow::Result;
 use quire_device::sync::Arc;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
-use quire_device::{BlockDevice, Buf, Clock, Model, Region};
+use quire_device::{BlockDevice, Buf, Clock, Region};
 use quire_fs::{Profile, WriteFlags};
 use quire_layout::Ino;
+use quire_testkit::Model;
 
 use super::claims::{self, Claim};
 use crate::rig::{Body, Plan, Rig};
-use crate::rng::{Rng, content};
 use crate::stats::{Spread, float};
+use quire_testkit::rng::{Rng, content};
 
 /// Where the stream goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +67,7 @@ pub fn run(model: Model, profile: Profile, into: Into, work: Work) -> Result<Out
         let mut latencies = Vec::new();
         let mut at = 0;
         // So that it meets every phase of the stream.
-        let mut rng = Rng::new(&[7]);
+        let mut rng = Rng::from_parts(&[7]);
         while rig.world.monotonic() < start + work.time {
             let began = rig.world.monotonic();
             rig.volume.write(file, at, &content(1, at, 4096), WriteFlags::default())?;

@@ -17,9 +17,9 @@ use super::claims::{self, Claim};
 use crate::cmd::{run_tool, text};
 use crate::image::Image;
 use crate::mounter::Mounter;
-use crate::rng::Rng;
 use crate::served::Looped;
 use crate::stats::Spread;
+use quire_testkit::rng::Rng;
 
 /// What to measure.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ struct Pages {
 
 impl Pages {
     fn new() -> Self {
-        Pages { rng: Rng::new(&[1, 0x1A7]), page: vec![7; PAGE] }
+        Pages { rng: Rng::from_parts(&[1, 0x1A7]), page: vec![7; PAGE] }
     }
 
     fn next(&mut self) -> (u64, &[u8]) {

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use quire_device::Model;
 use quire_fs::Profile;
+use quire_testkit::Model;
 
 use super::claims::{self, Claim};
 use super::streams::{Outcome, Streams, run};

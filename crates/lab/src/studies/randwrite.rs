@@ -7,15 +7,16 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use quire_device::{Clock, Model};
+use quire_device::Clock;
 use quire_fs::WriteFlags;
 use quire_layout::Ino;
+use quire_testkit::Model;
 
 use super::claims::{self, Claim};
 use super::ways::{self, Place, Way};
 use crate::rig::{Body, Plan, Rig, Traffic};
-use crate::rng::{Rng, content};
 use crate::stats::float;
+use quire_testkit::rng::{Rng, content};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +95,7 @@ fn run(column: Way, every: u64, work: Work, contents: Vec<Vec<u8>>) -> Result<Ou
     let rig = Rig::over(&plan(column, work), contents)?;
     let files = find(&rig, work.files)?;
     let body: Body<'_, Result<Outcome>> = Box::new(|| {
-        let mut rng = Rng::new(&[1, 0x840]);
+        let mut rng = Rng::from_parts(&[1, 0x840]);
         let mut begun = None;
         let start = rig.world.monotonic();
         for n in 1u64.. {

@@ -7,7 +7,7 @@ mod on_library;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use quire_device::Model;
+use quire_testkit::Model;
 
 use super::claims::{self, Claim};
 use crate::cmd::{run_tool, text};

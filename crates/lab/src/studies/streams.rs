@@ -5,13 +5,14 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use quire_device::{Clock, Model};
+use quire_device::Clock;
 use quire_fs::{Profile, WriteFlags};
 use quire_layout::Ino;
+use quire_testkit::Model;
 
 use crate::rig::{Body, Plan, Rig, Traffic};
-use crate::rng::content;
 use crate::stats::Spread;
+use quire_testkit::rng::content;
 
 /// What streams do.
 #[derive(Clone, Copy, Debug)]

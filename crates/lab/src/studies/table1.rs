@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use quire_device::Model;
+use quire_testkit::Model;
 
 use super::claims::{self, Claim};
 use super::tpcc::{Loaded, Outcome, Plan, grain};

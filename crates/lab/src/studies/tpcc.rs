@@ -11,10 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use quire_device::Clock;
 use quire_device::sync::Arc;
-use quire_device::{Clock, Model};
 use quire_fs::{Cred, JournalStats, New, NewKind, WriteFlags};
 use quire_layout::Ino;
+use quire_testkit::Model;
 
 use super::claims::{self, Claim};
 use super::ways::{self, Place, Way};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use quire_device::Model;
 use quire_fs::Profile;
+use quire_testkit::Model;
 
 use crate::rig::Plan;
 

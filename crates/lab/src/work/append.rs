@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::{AckLog, Stopped, lines};
-use crate::rng::{Rng, content};
+use quire_testkit::rng::{Rng, content};
 
 const LARGEST_RECORD: u64 = 9000;
 /// A file that grew to this is deleted and begun anew, so that a long run needs no more space.
@@ -19,7 +19,7 @@ const LARGEST_FILE: u64 = 4 << 20;
 
 /// Appends until the time is over or the mount dies.
 pub fn work(dir: &Path, log: &Path, worker: u64, seed: u64, limit: Duration) -> Result<(), Stopped> {
-    let mut rng = Rng::new(&[seed, worker, 4]);
+    let mut rng = Rng::from_parts(&[seed, worker, 4]);
     let mut ack = AckLog::open(log, &format!("append-{worker}"))?;
     let start = Instant::now();
     let mut generation = 0_u64;
@@ -60,7 +60,7 @@ pub fn work(dir: &Path, log: &Path, worker: u64, seed: u64, limit: Duration) -> 
 }
 
 fn key(seed: u64, worker: u64, generation: u64) -> u64 {
-    Rng::new(&[seed, worker, generation, 5]).bits()
+    Rng::from_parts(&[seed, worker, generation, 5]).bits()
 }
 
 /// Checks the last file of a worker; returns the bytes that were acknowledged.

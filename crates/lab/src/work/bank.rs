@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
 use super::{AckLog, Stopped, lines};
-use crate::rng::Rng;
+use quire_testkit::rng::Rng;
 
 const ACCOUNTS: i64 = 200;
 const OPENING_BALANCE: i64 = 1000;
@@ -69,7 +69,7 @@ pub fn create(db: &Path, journal: Journal) -> Result<()> {
 
 /// Transfers until the time is over or the mount dies.
 pub fn work(db: &Path, log: &Path, worker: u64, seed: u64, limit: Duration) -> Result<(), Stopped> {
-    let mut rng = Rng::new(&[seed, worker, 3]);
+    let mut rng = Rng::from_parts(&[seed, worker, 3]);
     let mut ack = AckLog::open(log, &log_name(worker))?;
     let mut connection = open(db).map_err(stopped)?;
     let worker = i64::try_from(worker).expect("a small number");

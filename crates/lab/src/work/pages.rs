@@ -118,8 +118,8 @@ impl Pages {
 mod tests {
     use super::*;
     use crate::rig::{Plan, Rig};
-    use quire_device::Model;
     use quire_fs::Profile;
+    use quire_testkit::Model;
 
     #[test]
     fn pages_are_what_was_written_and_reach_the_volume_when_they_are_written_back() {
@@ -131,7 +131,7 @@ mod tests {
             Rig::new(&Plan { mib: 64, journal_mib: 4, ..Plan::new(Model::default(), Profile::Ext4Ordered) }).unwrap();
         let (volume, mut pages) = (&rig.volume, Pages::default());
         let ino = rig.create(Ino::ROOT, "f").unwrap();
-        let (mut file, mut rng) = (Vec::new(), crate::rng::Rng::new(&[5]));
+        let (mut file, mut rng) = (Vec::new(), quire_testkit::Rng::from_parts(&[5]));
         for n in 0..2000u64 {
             let (at, len) = (rng.index(60_000), rng.index(9000));
             let byte = u8::try_from(n % 251).unwrap();

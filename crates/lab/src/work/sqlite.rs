@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rusqlite::Connection;
 
-use crate::rng::Rng;
+use quire_testkit::rng::Rng;
 
 /// How SQLite protects its transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub fn run_on(
         db.pragma_update(None, name, value)?;
     }
     db.execute_batch("create table t(k integer primary key, v text)")?;
-    let mut rng = Rng::new(&[1, rows]);
+    let mut rng = Rng::from_parts(&[1, rows]);
     let mut keys: Vec<u64> = (0..rows).collect();
     let mut times = [0.0; 3];
     for (step, time) in times.iter_mut().enumerate() {
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_shuffle_keeps_every_key() {
         let mut keys: Vec<u64> = (0..100).collect();
-        shuffle(&mut keys, &mut Rng::new(&[3]));
+        shuffle(&mut keys, &mut Rng::from_parts(&[3]));
         assert_ne!(keys, (0..100).collect::<Vec<_>>());
         keys.sort_unstable();
         assert_eq!(keys, (0..100).collect::<Vec<_>>());

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{AckLog, Stopped, lines};
-use crate::rng::{Rng, content};
+use quire_testkit::rng::{Rng, content};
 
 const SIDES: [&str; 2] = ["left", "right"];
 const NAMES: u64 = 40;
@@ -63,7 +63,7 @@ struct Plan {
 
 impl Plan {
     fn new(seed: u64, worker: u64) -> Self {
-        Self { rng: Rng::new(&[seed, worker, 6]), names: Names::new(), number: 0, changed: [0; 2] }
+        Self { rng: Rng::from_parts(&[seed, worker, 6]), names: Names::new(), number: 0, changed: [0; 2] }
     }
 
     fn slot(&mut self) -> String {
@@ -165,7 +165,7 @@ impl Step {
 }
 
 fn key(seed: u64, worker: u64, id: u64) -> u64 {
-    Rng::new(&[seed, worker, id, 7]).bits()
+    Rng::from_parts(&[seed, worker, id, 7]).bits()
 }
 
 /// A target that is sometimes short enough to live in the inode and sometimes not.

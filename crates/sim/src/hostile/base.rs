@@ -3,12 +3,13 @@
 use super::census;
 use super::make;
 use super::places::{Kind, Place};
+use quire_device::BlockDevice;
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Image, MemDevice, VirtualClock};
 use quire_fs::{Cred, Devices, Falloc, New, NewKind, Options, Result, Volume, WriteFlags, XattrFlags};
 use quire_layout::Ino;
 use quire_layout::inode::mode;
 use quire_layout::superblock::Superblock;
+use quire_testkit::{Image, MemDevice, VirtualClock};
 
 /// Who puts something of everything into an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +118,7 @@ impl Base {
         });
         args.extend(if has("-J") || r.external || r.name == "no-log" { &[][..] } else { LOG });
         args.extend(r.mke2fs);
-        let mut bytes = quire_fs::testing::mke2fs(r.size, &args);
+        let mut bytes = quire_testkit::mke2fs(r.size, &args);
         let fs_len = bytes.len() as u64;
         if r.by == By::Debugfs {
             bytes = make::fill_by_debugfs(&bytes, has("-C"));

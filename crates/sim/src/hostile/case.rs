@@ -1,7 +1,7 @@
 //! One damaged image: which base, which bytes are changed, and whether checksums are mended afterwards.
 
 use super::base::Base;
-use quire_device::Image;
+use quire_testkit::Image;
 use std::fmt;
 use std::str::FromStr;
 

@@ -5,13 +5,13 @@ use super::case::Case;
 use super::places::Kind;
 use super::watch::WatchedDevice;
 use quire_device::sync::Arc;
-use quire_device::{Image, VirtualClock};
 use quire_fs::{
     Attributes, Cred, Error, Falloc, New, NewKind, Options, RenameFlags, Result, Seek, Volume, WriteFlags, XattrFlags,
 };
 use quire_layout::dir::is_dot;
 use quire_layout::inode::mode;
 use quire_layout::{Ino, Structure};
+use quire_testkit::{Image, VirtualClock};
 use std::collections::HashSet;
 
 /// Inodes that a walk looks at.

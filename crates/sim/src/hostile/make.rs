@@ -2,9 +2,9 @@
 
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
-use quire_fs::testing::run;
 use quire_layout::features::compat;
 use quire_layout::superblock::Superblock;
+use quire_testkit::run;
 use std::fmt::Write;
 
 pub(super) const FIXED: &[&str] =
@@ -48,7 +48,7 @@ pub(super) fn fill_by_debugfs(image: &[u8], bigalloc: bool) -> Vec<u8> {
 
 /// An image without a log, tied to a log device; its bytes, and behind them the log's.
 pub(super) fn with_external_log(image: &[u8]) -> Vec<u8> {
-    let log = quire_fs::testing::mke2fs("1M", &["-O", "journal_dev", "-b", "1024", FIXED[0], FIXED[1]]);
+    let log = quire_testkit::mke2fs("1M", &["-O", "journal_dev", "-b", "1024", FIXED[0], FIXED[1]]);
     let mut all = [image, &log].concat();
     all.copy_within(image.len() + 1024 + 0x68..image.len() + 1024 + 0x78, 1024 + 0xD0);
     let mut sb = Superblock::decode_unverified(&all[1024..2048]).expect("a sound superblock");

@@ -3,14 +3,15 @@
 
 use super::history;
 use super::watch::WatchedDevice;
+use quire_device::Clock;
 use quire_device::sync::Arc;
-use quire_device::{Clock, Image, MemDevice, NvramModel, VirtualClock};
 use quire_fs::recovery::{OnDamage, discard_nvram, recover};
 use quire_fs::{Checkpoint, Choices, CommitMode, Devices, Error, Options, Record, Route, Volume, first_superblock};
 use quire_journal::recover::list_nvram;
 use quire_layout::checksum::crc32c;
 use quire_layout::nvlog::{Head, Label, SLOTS, TxnSeed, commit_word, head, label};
 use quire_layout::{BlockSize, Ino, Tid};
+use quire_testkit::{Image, MemDevice, NvramModel, VirtualClock};
 
 /// An image whose log in NVRAM has not been recovered, and that memory.
 pub struct NvramHostile {
@@ -36,7 +37,7 @@ impl NvramHostile {
     #[must_use]
     pub fn new(record: Record, checkpoint: Checkpoint) -> Self {
         let args = ["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1"];
-        let device = Arc::new(MemDevice::new(quire_fs::testing::mke2fs("8M", &args)));
+        let device = Arc::new(MemDevice::new(quire_testkit::mke2fs("8M", &args)));
         let memory = Arc::new(NvramModel::new(vec![0; MEMORY]));
         let choices = Choices { record, commit: CommitMode::Nvram, checkpoint, ..Choices::of_route(Route::Journal) };
         let options = Options::default().with(choices);

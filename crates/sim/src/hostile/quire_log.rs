@@ -2,14 +2,15 @@
 
 use super::history;
 use super::watch::WatchedDevice;
+use quire_device::Clock;
 use quire_device::sync::Arc;
-use quire_device::{Clock, Image, MemDevice, VirtualClock};
 use quire_fs::recovery::{OnDamage, find_journal, recover};
 use quire_fs::{Choices, CommitMode, Devices, Error, Options, Record, Route, Volume, first_superblock};
 use quire_journal::dump::{LogDump, LogItem, Scope};
 use quire_layout::checksum::crc32c;
 use quire_layout::jbd2::LogSeed;
 use quire_layout::qlog::{Head, head};
+use quire_testkit::{Image, MemDevice, VirtualClock};
 
 /// An image with a log of Quire's that has not been recovered, and where its transactions are.
 pub struct QuireLog {
@@ -28,7 +29,7 @@ impl QuireLog {
     #[must_use]
     pub fn new(record: Record) -> Self {
         let args = ["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1"];
-        let device = Arc::new(MemDevice::new(quire_fs::testing::mke2fs("8M", &args)));
+        let device = Arc::new(MemDevice::new(quire_testkit::mke2fs("8M", &args)));
         let choices = Choices { record, commit: CommitMode::Checksum, ..Choices::of_route(Route::Journal) };
         let options = Options::default().with(choices);
         let v = Volume::open(Devices::one(device.clone()), clock(), options).expect("mount");

@@ -4,13 +4,13 @@
 
 use super::base::Base;
 use super::places::{Kind, Place};
-use quire_device::Image;
 use quire_layout::bytes::{le16, put_be32, put_le16, put_le32};
 use quire_layout::checksum::{crc32c, crc32c_le32};
 use quire_layout::group_desc::DescChecksum;
 use quire_layout::inode::Inode;
 use quire_layout::jbd2::{Checksums, JournalSuperblock};
 use quire_layout::{Ino, Tid, bitmap, orphan_file, xattr};
+use quire_testkit::Image;
 
 impl Base {
     /// Seals the places with these numbers.

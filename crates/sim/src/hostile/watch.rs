@@ -1,7 +1,8 @@
 //! A device in memory that watches what is written to it.
 
 use quire_device::sync::{Mutex, lock};
-use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Image, Io, Region, Ticket};
+use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, Region, Ticket};
+use quire_testkit::Image;
 use std::collections::HashMap;
 
 pub(super) struct WatchedDevice {

@@ -4,12 +4,13 @@ use super::{Bench, file, options};
 use crate::Step;
 use crate::config::Route;
 use crate::data::{Falloc, FileExtent, FilePlace, WriteFlags};
-use crate::testing::mke2fs;
 use crate::{Devices, SetAttr, SetTime, Volume};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, MemDevice, SystemClock, VirtualClock};
+use quire_device::{BlockDevice, SystemClock};
 use quire_layout::Ino;
 use quire_layout::inode::Timestamp;
+use quire_testkit::mke2fs;
+use quire_testkit::{MemDevice, VirtualClock};
 use std::time::Duration;
 
 const ROUTES: [Route; 2] = [Route::Ordered, Route::Journal];
@@ -209,7 +210,7 @@ fn a_frozen_image_is_whole_and_writers_wait() {
         v.write(file(0), 0, &[1; 50_000], WriteFlags::default()).unwrap();
         v.maintenance().freeze().unwrap();
         let frozen = b.device.inner().inner().snapshot();
-        crate::testing::fsck(&frozen);
+        quire_testkit::fsck(&frozen);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| v.write(file(1), 0, &[2; 10], WriteFlags::default()).unwrap());
             let syncer = scope

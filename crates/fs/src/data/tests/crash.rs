@@ -4,14 +4,15 @@ use super::{Numbers, file, image, options};
 use crate::config::Route;
 use crate::data::{Falloc, WriteFlags};
 use crate::error::Error;
-use crate::testing::fsck;
 use crate::{Devices, Volume};
-use quire_device::crash::Crash;
-use quire_device::image::Image;
-use quire_device::powerloss::{Completion, PowerLossDevice, PowerLossOptions};
+use quire_device::SystemClock;
 use quire_device::sync::Arc;
-use quire_device::{MemDevice, SystemClock};
 use quire_layout::Ino;
+use quire_testkit::MemDevice;
+use quire_testkit::crash::Crash;
+use quire_testkit::fsck;
+use quire_testkit::image::Image;
+use quire_testkit::powerloss::{Completion, PowerLossDevice, PowerLossOptions};
 
 const FILES: u32 = 3;
 /// What the free blocks of the image hold: it must never be seen.

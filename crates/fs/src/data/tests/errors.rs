@@ -4,8 +4,9 @@ use super::{Bench, file, options};
 use crate::config::{Options, Route};
 use crate::data::WriteFlags;
 use crate::error::Error;
-use quire_device::{ErrorKind, Fault, FaultKind, IoOp, Region};
+use quire_device::{ErrorKind, IoOp, Region};
 use quire_layout::superblock::OnError;
+use quire_testkit::{Fault, FaultKind};
 
 fn bench(route: Route, on_error: OnError) -> Bench {
     let o = Options { on_error: Some(on_error), ..options(route) };

@@ -5,8 +5,9 @@ use crate::config::Route;
 use crate::data::{Falloc, WriteFlags};
 use crate::{Devices, Volume};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, MemDevice, Region, SystemClock};
+use quire_device::{BlockDevice, Region, SystemClock};
 use quire_layout::inode::flags;
+use quire_testkit::MemDevice;
 
 fn set_journaled(v: &Volume, on: bool) {
     let old = v.inode_flags().get(file(0)).unwrap();

@@ -8,10 +8,11 @@ use crate::data::WriteFlags;
 use crate::data::context::Data;
 use crate::data::throttle::{Entered, Traffic};
 use crate::data::{Which, write_back_oldest};
-use crate::testing::mke2fs;
 use crate::{Devices, Options, SetAttr, SetTime, Volume};
 use quire_device::sync::{Arc, lock};
-use quire_device::{Clock, Counted, MemDevice, Region, VirtualClock};
+use quire_device::{Clock, Counted, Region};
+use quire_testkit::mke2fs;
+use quire_testkit::{MemDevice, VirtualClock};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 

@@ -18,11 +18,12 @@ mod tails;
 mod threads;
 
 use crate::config::Route;
-use crate::testing::{fsck, mke2fs, run};
 use crate::{Devices, Options, Volume};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Counted, DeviceStats, Faulty, MemDevice, SystemClock};
+use quire_device::{BlockDevice, Counted, DeviceStats, SystemClock};
 use quire_layout::Ino;
+use quire_testkit::{Faulty, MemDevice};
+use quire_testkit::{fsck, mke2fs, run};
 
 /// A device in memory that fails on demand, and counts.
 type TestDevice = Counted<Faulty<MemDevice>>;

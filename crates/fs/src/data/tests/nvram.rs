@@ -2,11 +2,12 @@
 
 use crate::config::Profile;
 use crate::data::WriteFlags;
-use crate::testing::{fsck, mke2fs};
 use crate::{Cred, Devices, New, NewKind, Options, Volume};
 use quire_device::sync::Arc;
-use quire_device::{Counted, MemDevice, NvramModel, SystemClock};
+use quire_device::{Counted, SystemClock};
 use quire_layout::Ino;
+use quire_testkit::{MemDevice, NvramModel};
+use quire_testkit::{fsck, mke2fs};
 
 const BLOCK: u64 = 4096;
 

@@ -4,10 +4,10 @@ use super::{Bench, file, image, options};
 use crate::config::{Options, Route};
 use crate::data::{Falloc, WriteFlags};
 use crate::error::Error;
-use crate::testing::run;
 use crate::{Cred, New, NewKind};
 use crate::{Volume, XattrFlags};
 use quire_layout::Ino;
+use quire_testkit::run;
 
 const ROOT: Cred = Cred { uid: 0, gid: 0 };
 const USER: Cred = Cred { uid: 1000, gid: 1000 };

@@ -6,9 +6,10 @@ use crate::config::{Choices, CommitMode, Profile};
 use crate::data::WriteFlags;
 use crate::{Cred, Devices, JournalingMode, ModeRule, New, NewKind, Options, RenameFlags, Volume, XattrFlags};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, DeviceStats, MemDevice, Model, Modelled, Region, SystemClock, VirtualClock};
+use quire_device::{BlockDevice, DeviceStats, Region, SystemClock};
 use quire_layout::Ino;
 use quire_layout::inode::flags;
+use quire_testkit::{MemDevice, Model, Modelled, VirtualClock};
 use std::time::Duration;
 
 fn bench(route: Route, files: u32) -> Bench {

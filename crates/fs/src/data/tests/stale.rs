@@ -6,9 +6,10 @@ use crate::data::WriteFlags;
 use crate::records;
 use crate::{Devices, Options, Volume};
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, MemDevice, Region, SystemClock, Ticket};
+use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, SystemClock, Ticket};
 use quire_layout::inode::flags;
 use quire_layout::{BlockNo, FileBlock, Ino};
+use quire_testkit::MemDevice;
 
 /// Hands over what was read of metadata only after `then` has run.
 struct LateReads {

@@ -4,12 +4,13 @@ use super::{Bench, file, image, options};
 use crate::Error;
 use crate::config::Route;
 use crate::data::WriteFlags;
-use crate::testing::fsck;
 use crate::{Devices, Options, Volume};
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
-use quire_device::{ErrorKind, Fault, FaultKind, IoOp, MemDevice, Region, SystemClock};
+use quire_device::{ErrorKind, IoOp, Region, SystemClock};
 use quire_layout::superblock::OnError;
+use quire_testkit::fsck;
+use quire_testkit::{Fault, FaultKind, MemDevice};
 use std::sync::mpsc;
 use std::time::Duration;
 

@@ -5,10 +5,9 @@ use crate::config::Route;
 use crate::data::{Falloc, WriteFlags};
 use crate::{Devices, Volume};
 use quire_device::sync::{Arc, Mutex, lock, thread};
-use quire_device::{
-    BlockDevice, Counted, DeviceError, DeviceInfo, Done, Faulty, Io, IoOp, MemDevice, Region, SystemClock,
-};
+use quire_device::{BlockDevice, Counted, DeviceError, DeviceInfo, Done, Io, IoOp, Region, SystemClock};
 use quire_device::{Buf, Ticket};
+use quire_testkit::{Faulty, MemDevice};
 use std::time::Duration;
 
 const ROUTES: [Route; 2] = [Route::Ordered, Route::Journal];
@@ -180,7 +179,7 @@ fn a_truncate_waits_for_the_round() {
     assert_eq!(v.getattr(file(0)).unwrap().size, 0);
     assert_eq!(v.statfs().free, free);
     v.close().unwrap();
-    crate::testing::fsck(&hook.inner.inner().inner().snapshot());
+    quire_testkit::fsck(&hook.inner.inner().inner().snapshot());
 }
 
 /// F8: a commit by somebody else, and a power loss, while a file's data is on its way: nothing of it is there, and

@@ -4,8 +4,8 @@ use super::*;
 use crate::data::Seek;
 use crate::error::Error;
 use crate::records;
-use crate::testing::Mounted;
 use quire_layout::inline_data;
+use quire_testkit::Mounted;
 
 type Names = BTreeMap<Vec<u8>, Ino>;
 
@@ -44,7 +44,7 @@ fn inline_directories_and_files_are_read() {
         }
         let args = ["-t", "ext4", "-O", "inline_data", "-I", size, "-d", tree.path().to_str().unwrap()];
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), testing::mke2fs("16M", &args)).unwrap();
+        std::fs::write(file.path(), quire_testkit::mke2fs("16M", &args)).unwrap();
         let mut dirs = vec!["few", "none"];
         // A directory that goes on in the attribute: only the kernel makes these.
         if let Some(m) = Mounted::new("inline_directories_and_files_are_read, part", file.path(), "loop") {

@@ -2,7 +2,7 @@
 
 use super::listing::with_hash;
 use super::*;
-use crate::testing::Mounted;
+use quire_testkit::Mounted;
 use std::path::Path;
 
 fn path_of(dir: &Path, name: &[u8]) -> std::path::PathBuf {

@@ -85,8 +85,8 @@ pub(super) fn with_hash(image: Vec<u8>, alg: &str, unsigned: bool) -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), image).unwrap();
     let path = file.path().to_str().unwrap();
-    testing::run("tune2fs", &["-E", &format!("hash_alg={alg}"), path]);
-    testing::run("debugfs", &["-w", "-R", if unsigned { "ssv flags 2" } else { "ssv flags 1" }, path]);
+    quire_testkit::run("tune2fs", &["-E", &format!("hash_alg={alg}"), path]);
+    quire_testkit::run("debugfs", &["-w", "-R", if unsigned { "ssv flags 2" } else { "ssv flags 1" }, path]);
     std::fs::read(file.path()).unwrap()
 }
 

@@ -12,7 +12,7 @@ use crate::Options;
 use crate::error::Result;
 use crate::records;
 use crate::space::Pool;
-use crate::testing::{self, TestVolume};
+use crate::testing::TestVolume;
 use crate::txn::Op;
 use quire_layout::Ino;
 use quire_layout::dir::FileType;
@@ -36,7 +36,7 @@ fn image(size: &str, args: &[&str]) -> Vec<u8> {
     for i in 0..FILES {
         std::fs::write(tree.path().join(format!("f{i}")), b"").unwrap();
     }
-    testing::mke2fs(size, &[args, &["-d", tree.path().to_str().unwrap()]].concat())
+    quire_testkit::mke2fs(size, &[args, &["-d", tree.path().to_str().unwrap()]].concat())
 }
 
 impl Dirs {

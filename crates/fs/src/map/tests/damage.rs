@@ -115,7 +115,7 @@ fn random_damage_never_panics_or_hangs() {
                 let at = usize::try_from(block * 1024 + u64::from(offset)).unwrap();
                 bad[at] = [0, 0xFF, bad[at] ^ 1, bad[at].wrapping_add(8)][usize::try_from(rng.below(4)).unwrap()];
             }
-            let device = std::sync::Arc::new(quire_device::MemDevice::new(bad));
+            let device = std::sync::Arc::new(quire_testkit::MemDevice::new(bad));
             let clock = std::sync::Arc::new(quire_device::SystemClock);
             let options = Options { on_error: Some(quire_layout::superblock::OnError::Continue), ..Options::default() };
             // Descriptors are checked at mount.

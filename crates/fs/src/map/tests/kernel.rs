@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::records;
-use crate::testing::Mounted;
+use quire_testkit::Mounted;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::Command;

@@ -9,11 +9,12 @@ pub(super) use super::*;
 pub(super) use crate::error::{Error, Result};
 use crate::records;
 use crate::space::{Run, alloc_blocks, free_blocks};
-use crate::testing::{TestVolume, fsck, mke2fs, run as tool};
+use crate::testing::TestVolume;
 pub(super) use crate::txn::Op;
 use crate::{Options, space::Pool};
 pub(super) use quire_layout::inode::Inode;
 pub(super) use quire_layout::{BlockNo, BlockSize, FileBlock, Ino, Structure, indirect as imap};
+use quire_testkit::{fsck, mke2fs, run as tool};
 use std::collections::BTreeMap;
 
 /// A volume with one empty file.

@@ -2,10 +2,11 @@
 //! possible.
 
 use super::objects::{IMAGES, dir, file, new};
-use crate::testing::{Mounted, TestVolume, fsck, mke2fs, run};
+use crate::testing::TestVolume;
 use crate::{NewKind, Options, RenameFlags, SetAttr, SetTime, Volume, XattrFlags};
 use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, flags, mode};
+use quire_testkit::{Mounted, fsck, mke2fs, run};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;

@@ -9,11 +9,12 @@ mod threads;
 
 use crate::data::WriteFlags;
 use crate::records;
-use crate::testing::{TestVolume, mke2fs};
+use crate::testing::TestVolume;
 use crate::{Cred, Error, NewKind, Options, Privileges, RenameFlags, SetAttr, SetTime, Volume, XattrFlags};
 use objects::{IMAGES, dir, each_image, file, give_back_all, new};
 use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, flags};
+use quire_testkit::mke2fs;
 
 fn links(v: &Volume, ino: Ino) -> u32 {
     v.getattr(ino).unwrap().links

@@ -2,26 +2,11 @@
 //! unlinked files is survived.
 
 use super::objects::{IMAGES, give_back_all};
-use crate::testing::{TestVolume, fsck};
+use crate::testing::TestVolume;
 use crate::{Attributes, Cred, Error, New, NewKind, Options, RenameFlags, Result, SetAttr, Volume, XattrFlags};
 use quire_layout::Ino;
+use quire_testkit::{Rng, fsck};
 use std::collections::{BTreeMap, HashMap};
-
-/// A generator of numbers that a seed repeats (splitmix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(n).unwrap()).unwrap()
-    }
-}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Kind {
@@ -199,7 +184,7 @@ impl Model {
 struct Test<'t> {
     v: &'t Volume,
     m: Model,
-    n: Numbers,
+    n: Rng,
 }
 
 impl Test<'_> {
@@ -210,7 +195,7 @@ impl Test<'_> {
     /// Any object that still has a number: linked or held.
     fn object(&mut self) -> usize {
         loop {
-            let n = self.n.below(self.m.objects.len());
+            let n = self.n.index(self.m.objects.len());
             let o = &self.m.objects[n];
             if n != 1 && (o.links > 0 || o.held > 0) {
                 return n;
@@ -230,14 +215,14 @@ impl Test<'_> {
     }
 
     fn name(&mut self) -> Vec<u8> {
-        let n = self.n.below(12);
+        let n = self.n.index(12);
         if n == 0 { vec![b'L'; 200] } else { format!("name-{n}").into_bytes() }
     }
 
     fn create(&mut self) {
         let (d, name) = (self.dir(), self.name());
-        let target = vec![b't'; 1 + self.n.below(900)];
-        let (kind, model) = match self.n.below(8) {
+        let target = vec![b't'; 1 + self.n.index(900)];
+        let (kind, model) = match self.n.index(8) {
             0..3 => (NewKind::Dir, Kind::Dir(BTreeMap::new())),
             3 => (NewKind::Symlink(&target), Kind::Symlink(target.clone())),
             4 => (NewKind::Node { file_type: 0x1000, device: (0, 0) }, Kind::Pipe),
@@ -250,7 +235,7 @@ impl Test<'_> {
         let mode = if matches!(model, Kind::Symlink(_)) { 0o777 } else { 0o750 };
         let links = if matches!(model, Kind::Dir(_)) { 2 } else { 1 };
         let n = self.m.objects.len();
-        let held = u64::from(self.n.below(2) == 0);
+        let held = u64::from(self.n.index(2) == 0);
         self.v.forget(attr.ino, 1 - held);
         self.m.objects.push(Object { kind: model, mode, uid: 7, links, parent: d, xattrs: BTreeMap::new(), held });
         self.m.inos.insert(n, attr.ino);
@@ -291,7 +276,7 @@ impl Test<'_> {
 
     fn rename(&mut self) {
         let (d1, n1, d2, n2) = (self.dir(), self.name(), self.dir(), self.name());
-        let flags = match self.n.below(6) {
+        let flags = match self.n.index(6) {
             0 => RenameFlags { no_replace: true, ..RenameFlags::default() },
             1 => RenameFlags { exchange: true, ..RenameFlags::default() },
             _ => RenameFlags::default(),
@@ -319,25 +304,25 @@ impl Test<'_> {
 
     fn attributes(&mut self) {
         let n = self.object();
-        let mode = u16::try_from(self.n.below(0o1000)).unwrap();
-        let uid = u32::try_from(self.n.below(100_000)).unwrap();
+        let mode = u16::try_from(self.n.index(0o1000)).unwrap();
+        let uid = u32::try_from(self.n.index(100_000)).unwrap();
         self.v.setattr(self.ino(n), &SetAttr { uid: Some(uid), mode: Some(mode), ..SetAttr::default() }).unwrap();
         (self.m.objects[n].mode, self.m.objects[n].uid) = (mode, uid);
     }
 
     fn xattr(&mut self) {
         let n = self.object();
-        let name = format!("trusted.x{}", self.n.below(5)).into_bytes();
+        let name = format!("trusted.x{}", self.n.index(5)).into_bytes();
         // The same few values again and again, so that blocks are shared.
-        let value = vec![b'v'; [0, 3, 40, 120, 700][self.n.below(5)]];
+        let value = vec![b'v'; [0, 3, 40, 120, 700][self.n.index(5)]];
         let ino = self.ino(n);
         let have = &mut self.m.objects[n].xattrs;
-        if self.n.below(4) == 0 {
+        if self.n.index(4) == 0 {
             let done = self.v.xattrs().remove(ino, &name);
             assert_eq!(answer(&done), if have.remove(&name).is_some() { None } else { Some(No::Absent) });
             return;
         }
-        let how = [XattrFlags::Any, XattrFlags::Any, XattrFlags::Create, XattrFlags::Replace][self.n.below(4)];
+        let how = [XattrFlags::Any, XattrFlags::Any, XattrFlags::Create, XattrFlags::Replace][self.n.index(4)];
         let done = self.v.xattrs().set(ino, &name, &value, how);
         let expected = match (how, have.contains_key(&name)) {
             (XattrFlags::Create, true) => Some(No::Exists),
@@ -374,7 +359,7 @@ impl Test<'_> {
     }
 
     fn step(&mut self) {
-        match self.n.below(16) {
+        match self.n.index(16) {
             0..4 => self.create(),
             4..6 => self.unlink(false),
             6 => self.unlink(true),
@@ -436,7 +421,7 @@ fn random_calls_agree_with_a_model_and_a_crash_loses_no_orphan() {
         println!("mke2fs {args:?}");
         let t = TestVolume::new("24M", args);
         let v = &t.volume;
-        let mut test = Test { v, m: Model::new(v), n: Numbers(seed + u64::try_from(i).unwrap()) };
+        let mut test = Test { v, m: Model::new(v), n: Rng::new(seed + u64::try_from(i).unwrap()) };
         for _ in 0..1500 {
             test.step();
         }

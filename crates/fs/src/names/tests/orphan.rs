@@ -9,10 +9,11 @@ use crate::names::tests::objects::{IMAGES, each_image, file, give_back_all, new}
 use crate::policy::MAX_PENDING;
 use crate::records;
 use crate::tables::OrphanPlace;
-use crate::testing::{Mounted, TestVolume, fsck, mke2fs, run};
+use crate::testing::TestVolume;
 use crate::{NewKind, Options, Volume, XattrFlags};
 use quire_layout::inode::Time;
 use quire_layout::{Ino, Structure, orphan_file};
+use quire_testkit::{Mounted, fsck, mke2fs, run};
 use std::process::Command;
 
 /// A file with `runs` runs of blocks, every second block a hole, and an attribute block.

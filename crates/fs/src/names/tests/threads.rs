@@ -7,9 +7,10 @@ use crate::{Attributes, Error, NewKind, RenameFlags, Result, SetAttr, Volume, Xa
 use quire_device::sync::thread;
 use quire_layout::Ino;
 use quire_layout::dir::is_dot;
+use quire_testkit::Rng;
 
 /// One thread's calls; the others are in the same directories.
-fn calls(v: &Volume, dirs: &[Ino], mut x: u64) {
+fn calls(v: &Volume, dirs: &[Ino], seed: u64) {
     let allowed = |r: Result<()>| match r {
         Ok(()) => {}
         // Others were faster.
@@ -17,10 +18,8 @@ fn calls(v: &Volume, dirs: &[Ino], mut x: u64) {
         Err(Error::Invalid(_) | Error::NotPermitted(_) | Error::NoData) => {}
         Err(e) => panic!("{e}"),
     };
-    let mut below = |n: usize| {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((x >> 33) % u64::try_from(n).unwrap()).unwrap()
-    };
+    let mut rng = Rng::new(seed);
+    let mut below = |n: usize| rng.index(n);
     for _ in 0..600 {
         let (d, e) = (dirs[below(dirs.len())], dirs[below(dirs.len())]);
         let (a, b) = (format!("n{}", below(9)), format!("n{}", below(9)));

@@ -15,9 +15,9 @@ use super::super::claims::{self, Claim};
 use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Work, print_head, print_row};
 use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
-use crate::rng::{Rng, content};
 use crate::served::{Kind, Looped};
 use crate::stats::Spread;
+use quire_testkit::rng::{Rng, content};
 
 /// Runs it on mounts and prints; returns how many claims are not held.
 ///
@@ -63,7 +63,7 @@ fn run(mounter: &Mounter, disk: &Looped, into: Into, work: Work, dir: &Path) -> 
 
 fn append(mnt: &Path, work: Work) -> Result<Spread> {
     let mut file = File::create(mnt.join("appended"))?;
-    let mut rng = Rng::new(&[7]);
+    let mut rng = Rng::from_parts(&[7]);
     let (start, mut at, mut latencies) = (Instant::now(), 0, Vec::new());
     while start.elapsed() < work.time {
         let began = Instant::now();

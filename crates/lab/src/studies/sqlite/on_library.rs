@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use quire_device::Clock;
 use quire_device::sync::Arc;
-use quire_device::{Clock, Model};
 use quire_fs::Error;
 use quire_layout::Ino;
+use quire_testkit::Model;
 
 use super::{IMAGE_MIB, NVRAM, OPERATIONS, Plan, Series};
 use crate::mounter::{Mounter, Who};

@@ -1,6 +1,6 @@
 //! Random values as the specification draws them: NURand (2.1.6), last names (4.3.2.3), strings (4.3.2.2).
 
-use crate::rng::Rng;
+use quire_testkit::rng::Rng;
 
 /// The constant of NURand for last names differs between population and run (2.1.6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Draw {
             Phase::Load => 157,
             Phase::Run => 223,
         };
-        Self { rng: Rng::new(&[seed, 0x7CC]), last_name, customer: 259, item: 7911 }
+        Self { rng: Rng::from_parts(&[seed, 0x7CC]), last_name, customer: 259, item: 7911 }
     }
 
     /// A number in `low..=high`.

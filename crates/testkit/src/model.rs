@@ -10,10 +10,10 @@
 //! flush:                                  [flush + dirty bytes]
 //! ```
 
-use crate::clock::Clock;
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
-use crate::sync::{Arc, Mutex, lock};
-use crate::tickets::Tickets;
+use quire_device::Clock;
+use quire_device::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::tickets::Tickets;
 use std::time::Duration;
 
 /// What operations cost. The default costs nothing.
@@ -287,10 +287,10 @@ impl<D: BlockDevice> BlockDevice for Modelled<D> {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
-    use crate::buf::Buf;
     use crate::clock::VirtualClock;
-    use crate::io::Region;
     use crate::mem::MemDevice;
+    use quire_device::buf::Buf;
+    use quire_device::io::Region;
 
     const US: fn(u64) -> Duration = Duration::from_micros;
 

@@ -1,12 +1,71 @@
-//! The standard library's lock and condition, which also know of threads in virtual time ([`crate::virtual_threads`]):
-//! a thread that lives there waits there. For all others they are what they wrap, and a look at one number.
+//! Locks and conditions whose waits a [`Scheduler`] may decide (feature `scheduled`): for tests and laboratories in
+//! which threads live in virtual time. A thread without a scheduler waits in the kernel, as with the plain ones.
 
-use crate::virtual_threads::{is_virtual, wait_for, wait_for_at_most, wake};
+use crate::condvar;
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LockResult, PoisonError, TryLockError};
 use std::time::Duration;
+
+/// Decides when a thread that waits goes on. Places are addresses of locks and conditions.
+pub trait Scheduler {
+    /// Blocks the calling thread until `place` is woken.
+    fn wait_for(&self, place: usize);
+    /// As [`Scheduler::wait_for`], for at most `d`.
+    fn wait_for_at_most(&self, place: usize, d: Duration);
+    /// Wakes the threads that wait for `place`: all of them, or the first.
+    fn wake(&self, place: usize, all: bool);
+}
+
+/// Threads that have a scheduler. While it is zero, no thread looks for its own.
+static SCHEDULED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static MINE: RefCell<Option<Rc<dyn Scheduler>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` on the calling thread with its waits decided by `scheduler`.
+pub fn with_scheduler<T>(scheduler: Rc<dyn Scheduler>, f: impl FnOnce() -> T) -> T {
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            MINE.with(|m| *m.borrow_mut() = None);
+            SCHEDULED.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    SCHEDULED.fetch_add(1, Ordering::Relaxed);
+    MINE.with(|m| *m.borrow_mut() = Some(scheduler));
+    let _end = End;
+    f()
+}
+
+/// The calling thread's scheduler.
+fn mine() -> Option<Rc<dyn Scheduler>> {
+    if SCHEDULED.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    MINE.with(|m| m.borrow().clone())
+}
+
+fn is_scheduled() -> bool {
+    mine().is_some()
+}
+
+fn wait_for(place: usize, unlock: impl FnOnce()) {
+    if let Some(scheduler) = mine() {
+        unlock();
+        scheduler.wait_for(place);
+    }
+}
+
+fn wake(place: usize, all: bool) {
+    if let Some(scheduler) = mine() {
+        scheduler.wake(place, all);
+    }
+}
 
 /// As [`std::sync::Mutex`].
 #[derive(Default)]
@@ -20,7 +79,7 @@ pub struct MutexGuard<'a, T> {
     unlocks: Unlocks<'a, T>,
 }
 
-/// Tells who waits that the lock is free.
+/// Wakes the threads that wait for the lock when it is free.
 struct Unlocks<'a, T>(&'a Mutex<T>);
 
 impl<T> Drop for Unlocks<'_, T> {
@@ -47,7 +106,7 @@ impl<T> Mutex<T> {
     /// # Errors
     /// Another holder panicked.
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if is_virtual() {
+        if is_scheduled() {
             loop {
                 match self.try_lock() {
                     Ok(guard) => return Ok(guard),
@@ -127,18 +186,14 @@ impl WaitTimeoutResult {
     }
 }
 
-/// As [`std::sync::Condvar`]. Where nobody waits, who notifies does not ask the kernel.
+/// As [`std::sync::Condvar`].
 #[derive(Debug, Default)]
-pub struct Condvar {
-    inner: std::sync::Condvar,
-    /// Threads that wait, counted under their locks: who has held the lock since sees them.
-    waiting: AtomicUsize,
-}
+pub struct Condvar(condvar::Condvar);
 
 impl Condvar {
     #[must_use]
     pub const fn new() -> Self {
-        Condvar { inner: std::sync::Condvar::new(), waiting: AtomicUsize::new(0) }
+        Condvar(condvar::Condvar::new())
     }
 
     fn place(&self) -> usize {
@@ -151,18 +206,18 @@ impl Condvar {
     /// Another holder of the lock panicked.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let mutex = guard.unlocks.0;
-        if is_virtual() {
+        if is_scheduled() {
             wait_for(self.place(), || drop(guard));
             return mutex.lock();
         }
         let MutexGuard { guard, unlocks } = guard;
-        match self.counted(|inner| inner.wait(guard)) {
+        match self.0.wait(guard) {
             Ok(guard) => Ok(MutexGuard { guard, unlocks }),
             Err(p) => Err(PoisonError::new(MutexGuard { guard: p.into_inner(), unlocks })),
         }
     }
 
-    /// As [`std::sync::Condvar::wait_timeout`]; says whether the time had come (in virtual time: nothing).
+    /// As [`std::sync::Condvar::wait_timeout`]; a scheduled wait never reports a timeout.
     ///
     /// # Errors
     /// Another holder of the lock panicked.
@@ -172,15 +227,16 @@ impl Condvar {
         d: Duration,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
         let mutex = guard.unlocks.0;
-        if is_virtual() {
-            wait_for_at_most(self.place(), d, || drop(guard));
+        if let Some(scheduler) = mine() {
+            drop(guard);
+            scheduler.wait_for_at_most(self.place(), d);
             return match mutex.lock() {
                 Ok(guard) => Ok((guard, WaitTimeoutResult(false))),
                 Err(p) => Err(PoisonError::new((p.into_inner(), WaitTimeoutResult(false)))),
             };
         }
         let MutexGuard { guard, unlocks } = guard;
-        match self.counted(|inner| inner.wait_timeout(guard, d)) {
+        match self.0.wait_timeout(guard, d) {
             Ok((guard, t)) => Ok((MutexGuard { guard, unlocks }, WaitTimeoutResult(t.timed_out()))),
             Err(p) => {
                 let (guard, t) = p.into_inner();
@@ -189,25 +245,13 @@ impl Condvar {
         }
     }
 
-    /// Waits as `wait` does, by a thread that holds the lock.
-    fn counted<T>(&self, wait: impl FnOnce(&std::sync::Condvar) -> T) -> T {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let waited = wait(&self.inner);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        waited
-    }
-
     pub fn notify_one(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.inner.notify_one();
-        }
+        self.0.notify_one();
         wake(self.place(), false);
     }
 
     pub fn notify_all(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.inner.notify_all();
-        }
+        self.0.notify_all();
         wake(self.place(), true);
     }
 }

@@ -12,9 +12,15 @@ fn mix(mut z: u64) -> u64 {
 }
 
 impl Rng {
+    /// A source for a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// A source that depends on every part of the seed.
     #[must_use]
-    pub fn new(parts: &[u64]) -> Self {
+    pub fn from_parts(parts: &[u64]) -> Self {
         Self(parts.iter().fold(0x9e37_79b9_7f4a_7c15, |state, part| mix(state ^ mix(*part))))
     }
 
@@ -32,6 +38,16 @@ impl Rng {
     /// A number in `0..n` that counts things in memory.
     pub fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).expect("below n, which is a usize")
+    }
+
+    /// A byte.
+    pub fn byte(&mut self) -> u8 {
+        self.bits().to_le_bytes()[0]
+    }
+
+    /// Fills `b`.
+    pub fn fill(&mut self, b: &mut [u8]) {
+        b.chunks_mut(8).for_each(|c| c.copy_from_slice(&self.bits().to_le_bytes()[..c.len()]));
     }
 
     /// True once in `n` times.
@@ -74,7 +90,7 @@ mod tests {
         let draw = |seed: &[u64]| {
             (0..4)
                 .map({
-                    let mut r = Rng::new(seed);
+                    let mut r = Rng::from_parts(seed);
                     move |_| r.bits()
                 })
                 .collect::<Vec<_>>()

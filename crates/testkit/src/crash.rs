@@ -9,9 +9,10 @@
 //!                 └ torn                                └ reordered after a loss
 //! ```
 
-use crate::buf::{Buf, SECTOR};
 use crate::image::Image;
-use crate::sync::Arc;
+use crate::rng::Rng;
+use quire_device::buf::{Buf, SECTOR};
+use quire_device::sync::Arc;
 
 /// A write that a device's cache holds.
 #[derive(Clone, Debug)]
@@ -134,7 +135,7 @@ impl CrashPoint {
     /// nothing or everything surviving, prefixes, single losses, single survivors, and random writes and units.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Crash {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let writes = self.pending.len() as u64;
         let one = rng.below(writes.max(1));
         let one_unit = self.pending.get(index(one)).map_or(0, |w| rng.below(w.units(self.unit).max(1)));
@@ -194,26 +195,4 @@ impl CrashPoint {
 
 fn index(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
-}
-
-/// SplitMix64: a seed's choices stay the same on every machine and in every version.
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Rng(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, which is not zero.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
 }

@@ -1,12 +1,14 @@
 //! Mount, crash, recover, unmount: the image is always what its flags say.
 
+use crate::testing::TestVolume;
+use crate::{Cred, Devices, New, NewKind, Options, SetAttr, SetTime, Volume, WriteFlags};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, MemDevice, SystemClock};
-use quire_fs::testing::{TestVolume, fsck, mke2fs, run};
-use quire_fs::{Cred, Devices, New, NewKind, Options, SetAttr, SetTime, Volume, WriteFlags};
+use quire_device::{BlockDevice, SystemClock};
 use quire_layout::features::incompat;
 use quire_layout::superblock::Superblock;
 use quire_layout::{Corrupt, Ino};
+use quire_testkit::MemDevice;
+use quire_testkit::{fsck, mke2fs, run};
 
 fn superblock(image: &[u8]) -> Superblock {
     Superblock::decode(&image[1024..]).unwrap()
@@ -101,7 +103,7 @@ fn a_truncated_image_and_a_torn_superblock_are_named_or_mended() {
     open(torn).unwrap();
     let mut bad = image.clone();
     bad[1024 + 0x58] ^= 0xFF;
-    assert!(matches!(open(bad), Err(quire_fs::Error::Corrupt(Corrupt { .. }))));
+    assert!(matches!(open(bad), Err(crate::Error::Corrupt(Corrupt { .. }))));
     let mut none = image;
     none[1024 + 0x38] = 0;
     assert_eq!(open(none).unwrap_err().errno(), 117);
@@ -147,7 +149,7 @@ fn a_read_only_mount_finishes_what_a_crash_left() {
         let found = t.volume.lookup(Ino::ROOT, b"kept").unwrap();
         let mut buf = vec![0; 60_000];
         assert_eq!(t.volume.read(found.ino, 0, &mut buf).unwrap(), 50_000);
-        assert!(matches!(t.volume.create(Ino::ROOT, b"more", &new), Err(quire_fs::Error::ReadOnly(_))));
+        assert!(matches!(t.volume.create(Ino::ROOT, b"more", &new), Err(crate::Error::ReadOnly(_))));
         t.volume.close().unwrap();
         assert!(t.device.snapshot() == recovered, "a read-only mount wrote");
     }

@@ -1,9 +1,9 @@
 //! A device that fails on demand, always in the same way for the same demands.
 
-use crate::buf::Buf;
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
-use crate::sync::{Arc, Mutex, lock};
-use crate::tickets::Tickets;
+use quire_device::buf::Buf;
+use quire_device::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::tickets::Tickets;
 use std::ops::Range;
 
 /// What goes wrong.
@@ -198,7 +198,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
                     failure = failure.or(Some(error(&io, ErrorKind::Io)));
                     let Io::Write { at, data, region, fua } = io else { unreachable!("matched above") };
                     let bytes = joined(&data);
-                    let first = bytes.len().min(sectors * crate::buf::SECTOR);
+                    let first = bytes.len().min(sectors * quire_device::buf::SECTOR);
                     passed.push(Io::Write { at, data: vec![Arc::new(Buf::copy_of(&bytes[..first]))], region, fua });
                 }
                 (kind, io @ Io::Read { .. }) => {

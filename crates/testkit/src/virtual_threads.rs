@@ -8,60 +8,25 @@
 //! ```text
 //! running ──lock is taken, condition, sleep──> waiting ──unlocked, notified, time has come──> ready ──its turn──> running
 //!                       nobody is ready: the clock goes on to the first sleeper; nobody sleeps: a deadlock, said aloud
-//! ```
-//! [`crate::sync`] tells about locks and conditions; this type is the [`Clock`]. Turns go in the order of readiness.
+//! ``` [`quire_device::sync`] tells about locks and conditions; this type is the [`Clock`]. Turns go in the order of
+//! readiness.
 
-use crate::clock::Clock;
+use quire_device::Clock;
+use quire_device::scheduled::{Scheduler, with_scheduler};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Worlds in which threads run now. Zero in every process but a laboratory's.
-static WORLDS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static HERE: RefCell<Option<(VirtualThreads, usize)>> = const { RefCell::new(None) };
 }
 
-/// What `f` makes of the calling thread's world and its number there, if it has one.
-fn with_here<T>(f: impl FnOnce(&VirtualThreads, usize) -> T) -> Option<T> {
-    if WORLDS.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    HERE.with(|h| h.borrow().as_ref().map(|(world, me)| f(world, *me)))
-}
-
-/// The calling thread's world and its number there.
+/// The calling thread's world and its number there, if it has one.
 fn here() -> Option<(VirtualThreads, usize)> {
-    with_here(|world, me| (world.clone(), me))
-}
-
-/// True if the calling thread waited in virtual time until `place` was woken.
-pub(crate) fn wait_for(place: usize, let_go: impl FnOnce()) -> bool {
-    let Some((world, me)) = here() else { return false };
-    let_go();
-    world.wait_at(me, place);
-    true
-}
-
-/// As [`wait_for`], or until so much time has passed.
-pub(crate) fn wait_for_at_most(place: usize, d: Duration, let_go: impl FnOnce()) {
-    if let Some((world, me)) = here() {
-        let_go();
-        world.wait_at_most(me, place, d);
-    }
-}
-
-/// True if the calling thread lives in virtual time.
-pub(crate) fn is_virtual() -> bool {
-    with_here(|_, _| ()).is_some()
-}
-
-/// Wakes who waits at `place`: all, or the first.
-pub(crate) fn wake(place: usize, all: bool) {
-    with_here(|world, _| world.wake(place, all));
+    HERE.with(|h| h.borrow().clone())
 }
 
 /// One of 64 bits for a place.
@@ -95,7 +60,7 @@ struct State {
     waiting: HashMap<usize, VecDeque<usize>>,
     /// Of those who wait with an end: where, and as whom they sleep meanwhile.
     timed: HashMap<usize, (usize, (Duration, u64, usize))>,
-    seats: Vec<Arc<Condvar>>,
+    turns: Vec<Arc<Condvar>>,
     /// Threads that have not ended.
     alive: usize,
     /// A thread panicked, or all of them wait.
@@ -147,10 +112,10 @@ impl State {
     fn pass_on(&mut self) {
         self.running = self.next();
         match self.running {
-            Some(next) => self.seats[next].notify_one(),
+            Some(next) => self.turns[next].notify_one(),
             None if self.alive > 0 => {
                 self.broken = true;
-                self.seats.iter().for_each(|seat| seat.notify_one());
+                self.turns.iter().for_each(|turn| turn.notify_one());
             }
             None => {}
         }
@@ -171,12 +136,11 @@ impl VirtualThreads {
         {
             let mut s = self.state();
             assert!(s.alive == 0, "threads run in this world already");
-            s.seats = threads.iter().map(|_| Arc::default()).collect();
+            s.turns = threads.iter().map(|_| Arc::default()).collect();
             s.alive = threads.len();
             s.ready = (0..threads.len()).collect();
             s.pass_on();
         }
-        WORLDS.fetch_add(1, Ordering::Relaxed);
         let done = std::thread::scope(|scope| {
             let handles: Vec<_> = (threads.into_iter().enumerate())
                 .map(|(me, body)| {
@@ -184,23 +148,22 @@ impl VirtualThreads {
                     scope.spawn(move || {
                         HERE.with(|h| *h.borrow_mut() = Some((world.clone(), me)));
                         let _end = End(&world);
-                        world.sit(world.state(), me);
-                        body()
+                        world.wait_for_turn(world.state(), me);
+                        with_scheduler(Rc::new(Thread { world: world.clone(), me }), body)
                     })
                 })
                 .collect();
             handles.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
         });
-        WORLDS.fetch_sub(1, Ordering::Relaxed);
         done.into_iter().map(|d| d.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     }
 
     /// Waits until it is `me`'s turn.
-    fn sit(&self, mut s: MutexGuard<'_, State>, me: usize) {
-        let seat = s.seats[me].clone();
+    fn wait_for_turn(&self, mut s: MutexGuard<'_, State>, me: usize) {
+        let turn = s.turns[me].clone();
         while s.running != Some(me) {
             assert!(!s.broken, "all threads wait, or one of them panicked");
-            s = seat.wait(s).unwrap_or_else(PoisonError::into_inner);
+            s = turn.wait(s).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -208,7 +171,7 @@ impl VirtualThreads {
         let mut s = self.state();
         self.waits(&mut s, me, place);
         s.pass_on();
-        self.sit(s, me);
+        self.wait_for_turn(s, me);
     }
 
     fn waits(&self, s: &mut State, me: usize, place: usize) {
@@ -223,7 +186,7 @@ impl VirtualThreads {
         s.timed.insert(me, (place, asleep));
         self.waits(&mut s, me, place);
         s.pass_on();
-        self.sit(s, me);
+        self.wait_for_turn(s, me);
     }
 
     fn wake(&self, place: usize, all: bool) {
@@ -246,6 +209,26 @@ impl VirtualThreads {
     }
 }
 
+/// One thread of a world, as its locks and conditions see it.
+struct Thread {
+    world: VirtualThreads,
+    me: usize,
+}
+
+impl Scheduler for Thread {
+    fn wait_for(&self, place: usize) {
+        self.world.wait_at(self.me, place);
+    }
+
+    fn wait_for_at_most(&self, place: usize, d: Duration) {
+        self.world.wait_at_most(self.me, place, d);
+    }
+
+    fn wake(&self, place: usize, all: bool) {
+        self.world.wake(place, all);
+    }
+}
+
 /// A thread's end, by return or by panic.
 struct End<'a>(&'a VirtualThreads);
 
@@ -255,7 +238,7 @@ impl Drop for End<'_> {
         s.alive -= 1;
         if std::thread::panicking() {
             s.broken = true;
-            s.seats.iter().for_each(|seat| seat.notify_one());
+            s.turns.iter().for_each(|turn| turn.notify_one());
         } else {
             s.pass_on();
         }
@@ -288,14 +271,14 @@ impl Clock for VirtualThreads {
         }
         s.sleep(me, t);
         s.pass_on();
-        self.sit(s, me);
+        self.wait_for_turn(s, me);
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
-    use crate::sync::{self, lock, wait};
+    use quire_device::sync::{self, lock, wait};
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 

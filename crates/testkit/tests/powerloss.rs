@@ -3,10 +3,8 @@
 
 use proptest::prelude::*;
 use quire_device::sync::Arc;
-use quire_device::{
-    BlockDevice, Buf, Completion, CrashPoint, DiscardAs, ErrorKind, Image, Io, PowerLossDevice, PowerLossOptions,
-    Region,
-};
+use quire_device::{BlockDevice, Buf, ErrorKind, Io, Region};
+use quire_testkit::{Completion, CrashPoint, DiscardAs, Image, PowerLossDevice, PowerLossOptions};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 const SECTOR: u64 = 512;

@@ -7,9 +7,9 @@
 //! store ──> pending ──fence──> durable          power cut: some words of what is pending, on top of durable
 //! ```
 
-use super::{LINE, Nvram, NvramFigures, WORD, lines};
-use crate::crash::Rng;
-use crate::sync::{Arc, Mutex, lock};
+use crate::rng::Rng;
+use quire_device::nvram::{LINE, Nvram, NvramFigures, WORD, lines};
+use quire_device::sync::{Arc, Mutex, lock};
 use std::collections::HashMap;
 
 /// A store that no fence has followed.

@@ -11,8 +11,8 @@
 
 use crate::crash::{CachedWrite, Content, Crash, CrashPoint};
 use crate::image::Image;
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
-use crate::sync::{Mutex, lock};
+use quire_device::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
+use quire_device::sync::{Mutex, lock};
 use std::collections::BTreeMap;
 
 /// When an operation is complete.

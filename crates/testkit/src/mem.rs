@@ -1,7 +1,7 @@
 //! A device in memory, for tests and tools. Every write is durable at once.
 
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, Ticket};
-use crate::sync::{Mutex, lock};
+use quire_device::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, Ticket};
+use quire_device::sync::{Mutex, lock};
 use std::collections::HashMap;
 
 /// A device in memory.
