@@ -3,8 +3,10 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin
 MINUTES ?= 30
+export PREFIX ?= /usr/local
+export DESTDIR ?=
 
-.PHONY: all build setup demo test unit accept soak bench lab lint doc clean help
+.PHONY: all build setup install install-files uninstall deb tarball demo test unit accept soak bench lab lint doc clean help
 .DEFAULT_GOAL := build
 
 all: build
@@ -12,6 +14,16 @@ setup:            ## install what is missing, by the system's package manager
 	@scripts/setup.sh
 build: setup      ## build the release binaries
 	. scripts/env.sh && build_release
+install: build    ## install the command, its manual and mount.quire: PREFIX=/usr/local DESTDIR=
+	@scripts/install.sh
+install-files:    # the same, without building
+	@scripts/install.sh
+uninstall:        ## remove what make install has put below PREFIX
+	@scripts/install.sh --remove
+deb: setup        ## a Debian package in target/package
+	@scripts/package.sh deb
+tarball: setup    ## a statically linked quire with its manual in target/package
+	@scripts/package.sh tarball
 demo: build       ## a bank on Quire, killed in mid-flight, and nothing lost (about a minute)
 	@scripts/demo.sh
 test: setup       ## every test: unit, integration, acceptance

@@ -11,12 +11,20 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "quire", version, about = "Mount, recover and look into ext4 images in user space")]
+#[command(name = "quire", version = VERSION, long_version = LONG_VERSION, about = "Mount, recover and look into ext4 images in user space")]
 #[command(propagate_version = true, disable_help_subcommand = true, after_help = TOP_EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("QUIRE_COMMIT"), ")");
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("QUIRE_COMMIT"),
+    ")\n\nJournals: jbd2 (checksum v3), Quire's block log, Quire's NVRAM log\nTransports: /dev/fuse"
+);
 
 const TOP_EXAMPLES: &str = "Example:
   mke2fs -t ext4 disk.img 1G
