@@ -1,6 +1,7 @@
 //! Exit codes and messages: those of mount(8), and of fsck(8) for `recover`.
 
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// mount(8): wrong usage or not permitted.
@@ -20,7 +21,8 @@ pub(crate) mod fsck {
 
 /// Says what went wrong, as `quire: COMMAND: what`.
 pub(crate) fn fail(command: &str, code: u8, what: impl Display) -> ExitCode {
-    eprintln!("quire: {command}: {what}");
+    // A standard error that is gone is no reason to fail otherwise than said.
+    writeln!(std::io::stderr(), "quire: {command}: {what}").ok();
     code.into()
 }
 

@@ -24,6 +24,7 @@ pub mod mutant;
 pub mod nvram;
 pub mod open;
 pub mod pace;
+mod patience;
 #[cfg(feature = "scheduled")]
 pub mod scheduled;
 mod segment;

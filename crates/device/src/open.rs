@@ -7,6 +7,7 @@ use crate::buf::{Buf, SECTOR};
 use crate::holder::{self, Holder};
 use crate::host::Host;
 use crate::io::DeviceInfo;
+use crate::patience::patiently;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -147,8 +148,8 @@ fn open_fd(path: &Path, how: OpenOptions, block_device: bool, stat: &Stat) -> Re
         let direct = if direct { OFlags::DIRECT } else { OFlags::empty() };
         rustix::fs::open(path, flags | direct, Mode::empty())
     };
-    let (result, direct) = match open(how.direct) {
-        Err(Errno::INVAL) if how.direct => (open(false), false),
+    let (result, direct) = match patiently(|| open(how.direct)) {
+        Err(Errno::INVAL) if how.direct => (patiently(|| open(false)), false),
         result => (result, how.direct),
     };
     match result {
@@ -164,7 +165,7 @@ fn open_fd(path: &Path, how: OpenOptions, block_device: bool, stat: &Stat) -> Re
 /// Locks a file; refuses to write to one that the kernel uses.
 fn lock_file(path: &Path, fd: &OwnedFd, read_only: bool, stat: &Stat) -> Result<(), OpenError> {
     let how = if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    match rustix::fs::flock(fd, how) {
+    match patiently(|| rustix::fs::flock(fd, how)) {
         Err(Errno::WOULDBLOCK) => {
             return Err(OpenError::Busy { path: path.to_owned(), holder: holder::lock_holder(stat) });
         }

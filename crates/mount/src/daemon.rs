@@ -27,12 +27,14 @@ impl Readiness {
         File::from(self.0).write_all(&[code]).ok();
     }
 
-    /// Tells that the mount answers, and lets go of the terminal.
+    /// Tells that the mount answers, and lets go of the terminal and of the caller's working directory, as daemon(3)
+    /// does. All paths of the mount are absolute or open by now.
     ///
     /// # Errors
-    /// `/dev/null` cannot be opened.
+    /// `/` cannot be entered, or `/dev/null` not opened.
     pub fn detach_and_tell(self) -> Result<(), Errno> {
         use rustix::fs::{Mode, OFlags};
+        rustix::process::chdir("/")?;
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         rustix::stdio::dup2_stdin(&null)?;
         rustix::stdio::dup2_stdout(&null)?;
@@ -160,6 +162,13 @@ pub fn wait_stop() -> i32 {
     // SAFETY: both point to valid memory. An error (none is documented for a valid set) is asked again.
     while unsafe { libc::sigwait(&set, &mut signal) } != 0 {}
     signal
+}
+
+/// A write beyond the caller's limit of file sizes (RLIMIT_FSIZE, `ulimit -f`) becomes an I/O error, instead of the end
+/// of the process.
+pub fn ignore_size_limit_signal() {
+    // SAFETY: SIG_IGN is a valid disposition, and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// We write back pages for the kernel: our own allocations must not wait for that. Needs a capability; without it,

@@ -8,6 +8,7 @@
 
 mod apart;
 mod bdi;
+mod caller;
 mod channel;
 pub mod control;
 pub mod daemon;

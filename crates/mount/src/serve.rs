@@ -8,6 +8,7 @@
 //! unmount does.
 
 use crate::bdi::Bdi;
+use crate::caller::Keeper;
 use crate::control::About;
 use crate::daemon;
 use crate::halt_poll::HaltPoll;
@@ -123,6 +124,7 @@ pub fn run_on(mount: &Mount, device: Arc<dyn BlockDevice>, ready: impl FnOnce())
 
 fn prepare() {
     daemon::hold_stops();
+    daemon::ignore_size_limit_signal();
     daemon::become_io_flusher();
     daemon::use_one_arena();
 }
@@ -324,7 +326,7 @@ impl Place<'_> {
             no_dir_atime: self.options.no_dir_atime,
             no_atime: read_only || options.atime == Atime::No,
             dir_sync: self.options.dir_sync || self.options.sync,
-            owner: rustix::process::getuid().as_raw(),
+            keeper: Keeper::of_this_process(),
             about: About {
                 pid: std::process::id(),
                 image: self.image.clone(),

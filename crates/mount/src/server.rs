@@ -5,6 +5,7 @@
 //! the volume is frozen, requests that would change it are kept and answered after the thaw, so that no worker waits
 //! for it (L2).
 
+use crate::caller::{Caller, Capability, Keeper};
 use crate::fail::Fail;
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Body, Header, Out};
@@ -55,8 +56,8 @@ pub(crate) struct Manner {
     pub no_atime: bool,
     /// Every change of a directory is made durable before the reply.
     pub dir_sync: bool,
-    /// Who mounted it; besides root, only this user may freeze and thaw.
-    pub owner: u32,
+    /// Decides who may what the kernel leaves to us.
+    pub keeper: Keeper,
     /// What `quire umount` and others want to know.
     pub about: crate::control::About,
 }
@@ -125,6 +126,17 @@ impl Server {
     /// The volume for a request's changes: on its user's account.
     pub(crate) fn acting(&self, h: &Header) -> Volume {
         self.volume.on_account_of(Cred { uid: h.uid, gid: h.gid })
+    }
+
+    /// Refuses a request whose caller lacks a capability (P1).
+    pub(crate) fn demand(&self, h: &Header, capability: Capability) -> Result<(), Fail> {
+        let caller = Caller { uid: h.uid, pid: h.pid };
+        if self.manner.keeper.allows(caller, capability) { Ok(()) } else { Err(Fail::of(Errno::PERM)) }
+    }
+
+    /// Refuses a request whose caller neither owns the file nor may act as its owner.
+    pub(crate) fn demand_owner(&self, h: &Header, ino: Ino) -> Result<(), Fail> {
+        if h.uid == self.volume.getattr(ino)?.uid { Ok(()) } else { self.demand(h, Capability::Fowner) }
     }
 
     /// How long the kernel may believe these attributes.

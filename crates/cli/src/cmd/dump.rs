@@ -285,7 +285,7 @@ fn directory(v: &Volume, path: &str) -> Result<String, String> {
     }
     let mut out = String::new();
     let listed = v.inspect().entries(ino, &mut |item| {
-        let name = String::from_utf8_lossy(item.name).into_owned();
+        let name = super::info::printable(&String::from_utf8_lossy(item.name));
         writeln!(out, "{:>10}  {:<12} {name}", item.ino.0, format!("{:?}", item.file_type).to_lowercase()).ok();
     });
     listed.map_err(|e| format!("{path}: {e}"))?;

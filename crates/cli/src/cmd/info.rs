@@ -150,6 +150,12 @@ pub(crate) fn uuid(b: &[u8; 16]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
+/// A text of the image, fit for a terminal: control characters are shown as escapes and have no effect.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
 fn states(sb: &Superblock) -> Vec<&'static str> {
     let s = sb.state();
     let names = [(state::VALID, "clean"), (state::ERROR, "with errors"), (state::ORPHAN, "orphans being recovered")];
@@ -185,7 +191,7 @@ fn default_options(bits: u32) -> Vec<&'static str> {
 fn text(i: &Info) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| out.push_str(&format!("{:<24}{value}\n", format!("{name}:")));
-    let or_none = |s: &str| if s.is_empty() { "(none)".to_owned() } else { s.to_owned() };
+    let or_none = |s: &str| if s.is_empty() { "(none)".to_owned() } else { printable(s) };
     line("Volume name", or_none(&i.label));
     line("UUID", i.uuid.clone());
     line("Last mounted on", or_none(&i.last_mounted_on));

@@ -89,7 +89,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let mount = Mount { image: args.image.clone(), dir: args.dir.clone(), options };
     if args.foreground {
         return match start_log(args) {
-            Ok(()) => serve(&mount, || {}).into(),
+            Ok(()) => {
+                let code = serve(&mount, || {});
+                log::flush();
+                code.into()
+            }
             Err(code) => code,
         };
     }
@@ -104,12 +108,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             }
             let mut readiness = Some(readiness);
             let code = serve(&mount, || {
+                log::flush();
                 if let Some(r) = readiness.take()
                     && let Err(e) = r.detach_and_tell()
                 {
                     tracing::warn!("cannot let go of the terminal: {e}");
                 }
             });
+            log::flush();
             if let Some(r) = readiness {
                 r.tell(code);
             }
@@ -119,14 +125,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn start_log(args: &Args) -> Result<(), ExitCode> {
-    match &args.log {
+    let started = match &args.log {
         Some(path) => {
-            log::to_file(path).map_err(|e| exit::fail(NAME, exit::USAGE, format_args!("{}: {e}", path.display())))?
+            log::to_file(path).map_err(|e| exit::fail(NAME, exit::USAGE, format_args!("{}: {e}", path.display())))?;
+            Ok(())
         }
         None if args.foreground => log::to_stderr("info"),
         None => log::to_syslog(),
-    }
-    Ok(())
+    };
+    started.map_err(|e| exit::fail(NAME, exit::SYSTEM, format_args!("cannot start the log: {e}")))
 }
 
 fn serve(mount: &Mount, ready: impl FnOnce()) -> u8 {

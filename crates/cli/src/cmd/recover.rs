@@ -60,8 +60,12 @@ pub(crate) struct Args {
 const NAME: &str = "recover";
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    crate::log::to_stderr("warn");
-    match recover(args) {
+    if let Err(e) = crate::log::to_stderr("warn") {
+        return exit::fail(NAME, fsck::OPERATIONAL, format_args!("cannot start the log: {e}"));
+    }
+    let recovered = recover(args);
+    crate::log::flush();
+    match recovered {
         Ok(outcome) => {
             println!("{}: {}", args.image.display(), outcome.text);
             outcome.code.into()

@@ -5,14 +5,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quire_device::{BlockDevice, FileDevice, OpenOptions, Region};
 use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock, state};
-use quire_mount::{About, Control, ControlError, mounting};
+use quire_mount::mounting::{self, DetachError};
+use quire_mount::{About, Control, ControlError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Unmount, and return when the image is clean.
 ///
@@ -48,7 +50,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(dir) => dir,
         Err(e) => return fail(e.to_string()),
     };
-    if let Err(e) = mounting::detach(&dir, args.lazy) {
+    if let Err(e) = detach(&dir, args.lazy) {
         return fail(if e.is_busy() { "in use (see fuser -m or lsof)".to_owned() } else { e.to_string() });
     }
     match daemon {
@@ -60,6 +62,20 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match unclean(&about) {
         None => ExitCode::SUCCESS,
         Some(why) => exit::fail(NAME, exit::FAILURE, format_args!("{}: {why}", about.image.display())),
+    }
+}
+
+/// How long a busy mount is asked for again: a df(1) that runs, and a process between fork and exec that still has the
+/// files of its parent, are gone soon.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
+    let start = Instant::now();
+    loop {
+        match mounting::detach(dir, lazy) {
+            Err(e) if e.is_busy() && start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
+            outcome => return outcome,
+        }
     }
 }
 

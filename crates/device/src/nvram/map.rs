@@ -7,6 +7,7 @@
 use super::store::{WriteBack, fence};
 use super::{Nvram, NvramFigures, WORD, lines};
 use crate::holder::{self, Holder};
+use crate::patience::patiently;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -194,7 +195,7 @@ fn lock_and_size(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat, options: Nv
 
 /// One user at a time.
 fn lock(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat) -> Result<(), NvramError> {
-    match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+    match patiently(|| rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive)) {
         Err(Errno::WOULDBLOCK) => Err(NvramError::Busy { path: path.to_owned(), holder: holder::lock_holder(stat) }),
         Err(e) if !matches!(e, Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {
             Err(NvramError::Io { path: path.to_owned(), what: "flock", source: e.into() })

@@ -11,9 +11,13 @@ use quire_layout::superblock::OnError;
 use quire_layout::{BlockNo, Ino};
 
 impl Engine {
-    /// The policy of the mount, or else of the superblock.
+    /// The policy of the mount, or else of the superblock. A superblock that asks for a panic gets a read-only volume:
+    /// in the kernel a panic is the machine's choice, and an image must not end the process that reads it.
     fn on_error(&self) -> OnError {
-        self.context.options.on_error.unwrap_or_else(|| self.context.sb.on_error())
+        self.context.options.on_error.unwrap_or_else(|| match self.context.sb.on_error() {
+            OnError::Panic => OnError::RemountReadOnly,
+            other => other,
+        })
     }
 
     /// Records an error that an operation met on the disk and does what `errors=` says. Errors of the caller, such as

@@ -1,5 +1,6 @@
 //! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, and what other processes ask of the mount.
 
+use crate::caller::Capability;
 use crate::control;
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
@@ -105,16 +106,17 @@ impl Server {
     /// The kernel has checked who may, but for this: journaling of data takes resources from all.
     fn set_flags(&self, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
         let changed = wanted ^ self.volume.inode_flags().get(ino)?;
-        if changed & flags::JOURNAL_DATA != 0 && h.uid != 0 && h.uid != self.manner.owner {
-            return Err(Fail::of(Errno::PERM));
+        if changed & flags::JOURNAL_DATA != 0 {
+            self.demand(h, Capability::SysResource)?;
         }
         Ok(self.volume.inode_flags().set(ino, wanted)?)
     }
 
-    /// For root and the file's owner, who could set the attribute as well.
+    /// As the attribute `user.quire.journal`.
     fn set_journal(&self, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
-        if h.uid != 0 && h.uid != self.volume.getattr(ino)?.uid {
-            return Err(Fail::of(Errno::PERM));
+        self.demand_owner(h, ino)?;
+        if wanted == 1 {
+            self.demand(h, Capability::SysResource)?;
         }
         let mode = match wanted {
             0 => None,
@@ -125,11 +127,9 @@ impl Server {
         Ok(self.volume.inode_flags().set_journaling_mode(ino, mode)?)
     }
 
-    /// The kernel does not check who may; the owner and root.
+    /// The kernel does not check who may.
     fn set_version(&self, h: &Header, ino: Ino, generation: u32) -> Result<(), Fail> {
-        if h.uid != 0 && h.uid != self.volume.getattr(ino)?.uid {
-            return Err(Fail::of(Errno::PERM));
-        }
+        self.demand_owner(h, ino)?;
         Ok(self.volume.inode_flags().set_generation(ino, generation)?)
     }
 
@@ -157,9 +157,7 @@ impl Server {
     }
 
     fn fitrim(&self, h: &Header, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
-        if h.uid != 0 {
-            return Err(Fail::of(Errno::PERM));
-        }
+        self.demand(h, Capability::SysAdmin)?;
         let (start, len, min) = (given.u64()?, given.u64()?, given.u64()?);
         let trimmed = self.volume.maintenance().trim(start, len, min)?;
         for v in [start, trimmed, min] {
@@ -168,17 +166,13 @@ impl Server {
         Ok(())
     }
 
-    fn may_freeze(&self, h: &Header) -> Result<(), Fail> {
-        if h.uid == 0 || h.uid == self.manner.owner { Ok(()) } else { Err(Fail::of(Errno::PERM)) }
-    }
-
     fn freeze(&self, h: &Header) -> Result<(), Fail> {
-        self.may_freeze(h)?;
+        self.demand(h, Capability::SysAdmin)?;
         Ok(self.volume.maintenance().freeze()?)
     }
 
     fn thaw(&self, h: &Header) -> Result<(), Fail> {
-        self.may_freeze(h)?;
+        self.demand(h, Capability::SysAdmin)?;
         Ok(self.volume.maintenance().thaw()?)
     }
 }

@@ -1,12 +1,16 @@
 //! Extended attributes. With a size of zero the kernel asks how large the answer would be.
 
+use crate::caller::Capability;
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::ACL_KILL_SGID;
 use crate::wire::{Body, Header, Out};
-use quire_fs::{SetAttr, XattrFlags};
+use quire_fs::{JournalingMode, SetAttr, XattrFlags};
 use quire_layout::inode::mode;
 use rustix::io::Errno;
+
+/// Says whether the data of one file is journaled.
+const JOURNAL_ATTRIBUTE: &[u8] = b"user.quire.journal";
 
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
@@ -46,8 +50,12 @@ impl Server {
             REPLACE => XattrFlags::Replace,
             _ => return Err(Fail::of(Errno::INVAL)),
         };
-        let name = b.name()?;
-        self.acting(h).xattrs().set(ino, name, b.bytes(size)?, how)?;
+        let (name, value) = (b.name()?, b.bytes(size)?);
+        // As `chattr +j`. The other way round it takes nothing from anybody.
+        if name == JOURNAL_ATTRIBUTE && value == JournalingMode::Journal.to_string().as_bytes() {
+            self.demand(h, Capability::SysResource)?;
+        }
+        self.acting(h).xattrs().set(ino, name, value, how)?;
         if kill_sgid {
             let perm = self.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
             self.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;

@@ -1,0 +1,113 @@
+//! What a process may ask of a mount: capabilities as capabilities(7) has them, in the mount's user namespace.
+//!
+//! *Guarantees*: P1: a capability counts only if the process has it in the user namespace in which the daemon runs, so
+//! that root of a container has no say in a mount of the host. Where the daemon itself lacks the capability (a user's
+//! mount, or root of a container that mounts through fusermount3), its user may instead: it is his mount.
+//!
+//! *Relies on*: the process waits for the answer, so that its number is not given to another meanwhile. A FUSE request
+//! that the daemon has read, and a peer that is connected and has not been answered, both do; for a peer the check is
+//! made by a `pidfd` where the kernel gives one.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// The capabilities that matter here, with their numbers in the kernel's `linux/capability.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Capability {
+    /// Act as the owner of any file.
+    Fowner = 3,
+    /// Freeze, thaw, trim, unmount.
+    SysAdmin = 21,
+    /// Take more of what all share: a file whose data is journaled.
+    SysResource = 24,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Caller {
+    /// In the daemon's user namespace.
+    pub uid: u32,
+    /// In the daemon's process namespace; 0: not visible there.
+    pub pid: u32,
+}
+
+/// What the daemon itself is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keeper {
+    uid: u32,
+    capabilities: u64,
+    namespace: Option<(u64, u64)>,
+}
+
+impl Keeper {
+    /// This process.
+    pub(crate) fn of_this_process() -> Self {
+        Keeper {
+            uid: rustix::process::geteuid().as_raw(),
+            capabilities: effective("self").unwrap_or(0),
+            namespace: namespace("self"),
+        }
+    }
+
+    /// True if the caller may what the capability allows.
+    pub(crate) fn allows(&self, caller: Caller, capability: Capability) -> bool {
+        let bit = 1 << capability as u64;
+        let own = self.capabilities & bit != 0;
+        if !own && caller.uid == self.uid {
+            return true;
+        }
+        let Some(has) = (caller.pid != 0).then(|| effective(&caller.pid.to_string())).flatten() else { return false };
+        let same_namespace = match namespace(&caller.pid.to_string()) {
+            Some(theirs) => Some(theirs) == self.namespace,
+            // A daemon without rights may not look at the namespaces of others. Number 0 is then root of its own.
+            None => !own && caller.uid == 0,
+        };
+        has & bit != 0 && same_namespace
+    }
+}
+
+/// The effective capabilities of a process, as `/proc` tells anybody.
+fn effective(process: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(set.trim(), 16).ok()
+}
+
+/// The user namespace of a process.
+fn namespace(process: &str) -> Option<(u64, u64)> {
+    let file = fs::metadata(format!("/proc/{process}/ns/user")).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn me() -> Caller {
+        Caller { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() }
+    }
+
+    #[test]
+    fn a_keeper_without_the_capability_is_asked_by_its_user_alone() {
+        let keeper = Keeper { uid: 1000, capabilities: 0, ..Keeper::of_this_process() };
+        assert!(keeper.allows(Caller { uid: 1000, pid: 0 }, Capability::SysAdmin));
+        assert!(!keeper.allows(Caller { uid: 1001, pid: 0 }, Capability::SysAdmin));
+    }
+
+    #[test]
+    fn a_keeper_with_the_capability_demands_it_also_of_its_user() {
+        let keeper = Keeper { uid: me().uid, capabilities: u64::MAX, ..Keeper::of_this_process() };
+        assert!(
+            !keeper.allows(Caller { uid: me().uid, pid: 0 }, Capability::SysAdmin),
+            "a process that is not visible"
+        );
+        let has = effective("self").unwrap() >> Capability::Fowner as u64 & 1 != 0;
+        assert_eq!(keeper.allows(me(), Capability::Fowner), has);
+    }
+
+    #[test]
+    fn a_capability_of_another_user_namespace_does_not_count() {
+        let keeper = Keeper { uid: 77, capabilities: u64::MAX, namespace: Some((0, 0)) };
+        assert!(!keeper.allows(me(), Capability::Fowner));
+    }
+}
