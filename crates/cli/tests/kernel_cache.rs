@@ -165,3 +165,39 @@ fn a_user_cannot_set_flags_by_the_number_of_32_bit_programs() {
     m.unmount();
     place.check();
 }
+
+/// A writer that looks at nothing but write(2) learns that the disk is full, before it has written twice what fits.
+#[test]
+fn a_full_disk_stops_a_writer_whose_data_the_kernel_keeps() {
+    const MIB: usize = 1 << 20;
+    if cannot_mount("a_full_disk_stops_a_writer_whose_data_the_kernel_keeps") {
+        return;
+    }
+    let place = Place::new("48M", &[]);
+    let m = place.mount("");
+    let keep = File::create(m.path("keep")).unwrap();
+    // Opened while there is room, and then when there is none.
+    for name in ["first", "second"] {
+        let mut file = File::create(m.path(name)).unwrap();
+        let fits = (0..100).take_while(|_| match file.write_all(&[7; MIB]) {
+            Ok(()) => true,
+            Err(e) => {
+                assert_eq!(e.kind(), std::io::ErrorKind::StorageFull);
+                false
+            }
+        });
+        let written = fits.count();
+        assert!(written < 90, "{name}: still writing after {written} MiB");
+        // Looking is not writing.
+        assert!(file.metadata().unwrap().len() <= 90 << 20);
+        drop(file);
+    }
+    // What is freed can be used again, also through a file that was open all the time.
+    fs::remove_file(m.path("first")).unwrap();
+    fs::remove_file(m.path("second")).unwrap();
+    (&keep).write_all(&[8; 20 * MIB]).unwrap();
+    keep.sync_all().unwrap();
+    drop(keep);
+    m.unmount();
+    place.check();
+}

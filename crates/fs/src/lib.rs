@@ -54,7 +54,7 @@ pub use engine::Batch;
 pub use error::{Error, Result};
 pub use inode::{Attr, Cred, New, NewKind, Privileges, SetAttr, SetTime};
 pub use names::{Attributes, MAX_LINKS, RenameFlags};
-pub use policy::AutoThreshold;
+pub use policy::{AutoThreshold, may_hold_back, nearly_full};
 pub use quire_journal::JournalStats;
 #[cfg(any(test, feature = "shortage"))]
 pub use space::shortage_for_tests as shortage;

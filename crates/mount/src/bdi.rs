@@ -4,24 +4,39 @@
 //! What the kernel holds back of a file comes all at once when the file is closed, and the page of who appends and
 //! fsyncs a little waits behind it: FUSE keeps one queue for what nobody waits for in particular. So the kernel may
 //! hold back much, which is what a lone stream is fastest with, but only little while small changes are committed
-//! often.
+//! often, and never much more than there is space for.
 
-use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::Stat;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// What it may hold back otherwise. Before Linux 6.2 there is no `strict_limit`.
 const MUCH: &[(&str, &str)] = &[("max_ratio", "100"), ("strict_limit", "0")];
-/// What it may hold back while commits come often, 8 MiB; it begins to write at half. Linux 6.2 and later: a share of
-/// all memory would be coarse.
-const LITTLE: &[(&str, &str)] = &[("max_bytes", "8388608"), ("strict_limit", "1")];
+/// What it may hold back while commits come often, in bytes; it begins to write at half.
+const LITTLE: u64 = 8 << 20;
+/// No limit but the kernel's own.
+const UNLIMITED: u64 = u64::MAX;
+/// The file for a limit in bytes. Linux 6.2 and later: a share of all memory would be coarse.
+const MAX_BYTES: &str = "max_bytes";
 
 /// A mount's entry, from when it is known.
-#[derive(Default)]
 pub(crate) struct Bdi {
-    entry: OnceLock<PathBuf>,
-    little: AtomicBool,
+    entry: OnceLock<Entry>,
+    /// What the kernel may hold back now.
+    limit: AtomicU64,
+}
+
+struct Entry {
+    dir: PathBuf,
+    /// What the kernel holds back of all file systems together, in bytes.
+    of_all: u64,
+}
+
+impl Default for Bdi {
+    fn default() -> Self {
+        Bdi { entry: OnceLock::new(), limit: AtomicU64::new(UNLIMITED) }
+    }
 }
 
 impl Bdi {
@@ -32,17 +47,27 @@ impl Bdi {
         let Some(entry) = entry_of(&stat) else { return };
         set(&entry, &[("read_ahead_kb", "3072")]);
         set(&entry, MUCH);
-        self.entry.set(entry).ok();
+        // With a share of 100 percent, the limit is that of all.
+        let of_all = std::fs::read_to_string(entry.join(MAX_BYTES)).ok().and_then(|text| text.trim().parse().ok());
+        self.entry.set(Entry { dir: entry, of_all: of_all.unwrap_or_default() }).ok();
     }
 
-    /// Lets the kernel hold back little, or much.
-    pub(crate) fn hold_back(&self, little: bool) {
-        if self.little.load(Ordering::Relaxed) == little {
+    /// Lets the kernel hold back little, or as much as there is space for, given the free bytes.
+    pub(crate) fn hold_back(&self, little: bool, free: u64) {
+        let Some(entry) = self.entry.get() else { return };
+        let fits = quire_fs::may_hold_back(free);
+        let limit = match little {
+            true => fits.min(LITTLE),
+            false if fits >= entry.of_all => UNLIMITED,
+            false => fits,
+        };
+        if self.limit.swap(limit, Ordering::Relaxed) == limit {
             return;
         }
-        let Some(entry) = self.entry.get() else { return };
-        self.little.store(little, Ordering::Relaxed);
-        set(entry, if little { LITTLE } else { MUCH });
+        match limit {
+            UNLIMITED => set(&entry.dir, MUCH),
+            bytes => set(&entry.dir, &[(MAX_BYTES, &bytes.to_string()), ("strict_limit", "1")]),
+        }
     }
 }
 

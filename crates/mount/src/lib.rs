@@ -19,6 +19,7 @@ mod kernel_pages;
 pub mod mounting;
 mod ops;
 pub mod options;
+mod refused;
 mod room;
 pub mod serve;
 mod server;

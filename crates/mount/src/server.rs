@@ -7,6 +7,7 @@
 
 use crate::caller::{Caller, Capability, Keeper};
 use crate::fail::Fail;
+use crate::refused::Refused;
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::atomic::{AtomicU64, Ordering};
@@ -71,14 +72,16 @@ impl Writers {
         *lock(&self.0).entry(ino).or_default() += 1;
     }
 
-    pub(crate) fn closed(&self, ino: Ino) {
+    /// True if it was the last.
+    pub(crate) fn closed(&self, ino: Ino) -> bool {
         let mut files = lock(&self.0);
-        if let Some(n) = files.get_mut(&ino) {
-            *n -= 1;
-            if *n == 0 {
-                files.remove(&ino);
-            }
+        let Some(n) = files.get_mut(&ino) else { return false };
+        *n -= 1;
+        let last = *n == 0;
+        if last {
+            files.remove(&ino);
         }
+        last
     }
 
     fn has(&self, ino: Ino) -> bool {
@@ -100,6 +103,7 @@ pub(crate) struct Server {
     requests: [AtomicU64; opcode::COUNT],
     agreed: AtomicU64,
     pub(crate) writers: Writers,
+    pub(crate) refused: Refused,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
     closed: Mutex<Option<Result<(), quire_fs::Error>>>,
@@ -117,6 +121,7 @@ impl Server {
             requests: [const { AtomicU64::new(0) }; opcode::COUNT],
             agreed: AtomicU64::new(0),
             writers: Writers::default(),
+            refused: Refused::default(),
             parked: Mutex::default(),
             closed: Mutex::new(None),
             stats,
@@ -196,6 +201,12 @@ impl Server {
         ino_of(h.node).ok().filter(|ino| looks && self.writers.has(*ino))
     }
 
+    /// The file whose WRITE this was, if it was refused for want of space.
+    pub(crate) fn refused_by(&self, h: &Header) -> Option<Ino> {
+        let written = ino_of(h.node).ok().filter(|_| h.opcode == opcode::WRITE)?;
+        Some(written).filter(|ino| self.refused.has(*ino))
+    }
+
     /// Admits a request to the volume, for as long as the guard lives. If the request would change a frozen volume, it
     /// is kept for the thaw instead. An unmounted volume admits it as well, and its calls are refused.
     pub(crate) fn admit(&self, h: &Header, request: &[u8]) -> Admission<'_> {
@@ -235,7 +246,7 @@ impl Server {
             opcode::LOOKUP => self.lookup(h, b, out),
             opcode::FORGET => self.forget_one(h, b),
             opcode::BATCH_FORGET => self.forget_many(b),
-            opcode::GETATTR => self.getattr(h, out),
+            opcode::GETATTR => self.getattr(h, b, out),
             opcode::STATX => self.statx(h, out),
             opcode::SETATTR => self.setattr(h, b, out),
             opcode::READLINK => self.readlink(h, out),

@@ -19,6 +19,7 @@ use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Bytes of file data in one request.
@@ -26,6 +27,9 @@ pub(crate) const MAX_WRITE: u32 = 1 << 20;
 const MAX_PAGES: u16 = 256;
 /// Requests that the kernel sends without anybody waiting (write-back, readahead), at most at once.
 const MAX_BACKGROUND: u16 = 8;
+
+/// Ticks of a millisecond or more between two looks at how full the volume is: a disk takes longer to fill.
+const TICKS_PER_LOOK: u32 = 32;
 
 /// Abilities without which we do not work.
 const NEEDED: u64 = init::BIG_WRITES | init::DONT_MASK;
@@ -117,7 +121,14 @@ impl Session {
     /// No thread could be started.
     pub(crate) fn spawn(&self, halt_poll: HaltPoll, bdi: Arc<Bdi>) -> std::io::Result<()> {
         let shared = self.shared.clone();
-        let tick = move |shared: &Shared| bdi.hold_back(shared.server.volume.status().commits_are_frequent);
+        let (ticks, free) = (Cell::new(0u32), Cell::new(0));
+        let tick = move |shared: &Shared| {
+            let volume = &shared.server.volume;
+            if ticks.replace(ticks.get().wrapping_add(1)) % TICKS_PER_LOOK == 0 {
+                free.set(volume.free_bytes().0);
+            }
+            bdi.hold_back(volume.status().commits_are_frequent, free.get());
+        };
         let watch = move || shared.turns.watch(&halt_poll, || Worker::hire(&shared), || tick(&shared));
         thread::Builder::new().name("quire-turns".to_owned()).spawn(watch)?;
         let worker = Worker { shared: self.shared.clone() };
@@ -294,7 +305,13 @@ impl Worker {
                 channel.send(&reply::forget_attributes(ino)).ok();
                 (None, None)
             }
-            Err(e) => (Some(e), None),
+            Err(e) => {
+                // The writer is to ask, and to learn of it (see `refused`).
+                if let Some(ino) = server.refused_by(header) {
+                    channel.send(&reply::forget_attributes(ino)).ok();
+                }
+                (Some(e), None)
+            }
         };
         trace(header, error);
         turns.answered(|| channel.is_ready());

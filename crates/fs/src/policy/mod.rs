@@ -9,6 +9,7 @@
 mod allocation;
 mod background;
 mod eviction;
+mod held_back;
 mod memory;
 mod new_data;
 mod route;
@@ -19,6 +20,7 @@ mod writeback;
 pub(crate) use allocation::{GROUPS_TO_EXAMINE, MIN_LONG_FILE_BLOCKS, MIN_RUN_AT_GOAL};
 pub(crate) use background::{MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE};
 pub(crate) use eviction::{MAX_DEFERRED_SECTORS, MAX_PENDING};
+pub use held_back::{may_hold_back, nearly_full};
 pub(crate) use memory::CacheShares;
 pub use new_data::AutoThreshold;
 pub(crate) use new_data::log_limit;

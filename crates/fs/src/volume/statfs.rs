@@ -2,6 +2,7 @@
 
 use super::handle::Volume;
 use crate::names::evict;
+use crate::tables::Pool;
 use quire_layout::bytes::le64;
 
 /// Longest name, in bytes.
@@ -26,6 +27,18 @@ pub struct StatFs {
 }
 
 impl Volume {
+    /// Free bytes that a write through this handle may take, and those that the file system has for files in all. As
+    /// [`Volume::statfs`], but it only looks.
+    #[must_use]
+    pub fn free_bytes(&self) -> (u64, u64) {
+        let engine = &*self.inner.engine;
+        let sb = &engine.context.sb;
+        let space = engine.tables().space.space(sb, engine.context.options.minix_df);
+        let block = u64::try_from(sb.block_size().bytes()).expect("at most 64 KiB");
+        let free = if self.pool == Pool::User { space.available } else { space.free };
+        (free.saturating_mul(block), space.blocks.saturating_mul(block))
+    }
+
     /// How full the file system is. Space that is reserved for data without blocks counts as used.
     #[must_use]
     pub fn statfs(&self) -> StatFs {

@@ -2,7 +2,7 @@
 
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
-use crate::wire::abi::{fattr, init};
+use crate::wire::abi::{GETATTR_HANDLE, HANDLE_RESERVE, HANDLE_WRITES, fattr, init};
 use crate::wire::{Body, Header, Out};
 use quire_device::{Clock, TickClock};
 use quire_fs::{Privileges, SetAttr, SetTime};
@@ -11,8 +11,19 @@ use quire_layout::inode::{Timestamp, flags, mode};
 use rustix::io::Errno;
 
 impl Server {
-    pub(crate) fn getattr(&self, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let attr = self.volume.getattr(ino_of(h.node)?)?;
+    pub(crate) fn getattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+        let ino = ino_of(h.node)?;
+        let bits = b.u32()?;
+        b.skip(4)?;
+        let handle = if bits & GETATTR_HANDLE != 0 { b.u64()? } else { 0 };
+        // Only the kernel's read, write and lseek ask with a handle; stat and fstat do not.
+        if handle & HANDLE_WRITES != 0 && self.refused.has(ino) {
+            let (free, _) = self.volume.with_reserve(handle & HANDLE_RESERVE != 0).free_bytes();
+            if self.refused.tell(ino, free) {
+                return Err(Fail::of(Errno::NOSPC));
+            }
+        }
+        let attr = self.volume.getattr(ino)?;
         out.attr(&attr, self.valid(&attr))?;
         Ok(Answer::Reply)
     }

@@ -4,7 +4,7 @@ use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, write as write_bits};
 use crate::wire::{Body, Header, Out};
-use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, WriteFlags};
+use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, Volume, WriteFlags};
 use quire_layout::Ino;
 use quire_layout::inode::flags;
 use rustix::fs::{FallocateFlags, OFlags};
@@ -67,15 +67,10 @@ impl Server {
             (offset, b.bytes(size)?)
         };
         let volume = if how.deferred { self.volume.with_reserve(handle & HANDLE_RESERVE != 0) } else { self.acting(h) };
-        let mut n = volume.write(ino, offset, data, how)?;
-        // For pages of its cache the kernel looks at nothing but the error: what stopped the write is found by going
-        // on.
-        while how.deferred && n < data.len() {
-            n += match volume.write(ino, offset + n as u64, &data[n..], how)? {
-                0 => return Err(Fail::of(Errno::IO)),
-                more => more,
-            };
-        }
+        let n = match how.deferred {
+            true => self.write_pages(&volume, ino, offset, data, how)?,
+            false => volume.write(ino, offset, data, how)?,
+        };
         // What an append-only file has already counts as written.
         let n = if how.deferred { size } else { u32::try_from(n).map_err(|_| Fail::of(Errno::IO))? };
         out.u32(n)?;
@@ -83,6 +78,25 @@ impl Server {
         // The kernel must not run a program with privileges that it has lost.
         let lost = privileges != Privileges::Keep && before.mode & SET_IDS != 0;
         Ok(if lost { Answer::Spoils(ino) } else { Answer::Reply })
+    }
+
+    /// Writes pages of the kernel's cache, all of them: the kernel looks at nothing but the error, so what stopped a
+    /// write is found by going on. A lack of space is kept for the writer.
+    fn write_pages(&self, volume: &Volume, ino: Ino, at: u64, data: &[u8], how: WriteFlags) -> Result<usize, Fail> {
+        let mut n = 0;
+        while n < data.len() {
+            n += match volume.write(ino, at + n as u64, &data[n..], how) {
+                Ok(0) => return Err(Fail::of(Errno::IO)),
+                Ok(more) => more,
+                Err(e) => {
+                    if matches!(e, quire_fs::Error::NoSpace) {
+                        self.refused.put(ino, volume.free_bytes().0);
+                    }
+                    return Err(e.into());
+                }
+            };
+        }
+        Ok(n)
     }
 
     /// The part of a page of the kernel's cache that an append-only file does not have yet, and its offset. Pages come

@@ -3,7 +3,7 @@
 use super::attr::low16;
 use crate::fail::Fail;
 use crate::server::{Answer, Server, VALID, ino_of};
-use crate::wire::abi::HANDLE_RESERVE;
+use crate::wire::abi::{HANDLE_RESERVE, HANDLE_WRITES, init};
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Attr, Cred, Error, New, NewKind, Privileges, RenameFlags, SetAttr};
@@ -90,7 +90,7 @@ impl Server {
         let attr = self.make(h, b.name()?, NewKind::File, mode, umask)?;
         self.writers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
-        self.opened(h, attr.flags, out)?;
+        self.opened(h, true, attr.flags, out)?;
         Ok(answer)
     }
 
@@ -100,7 +100,7 @@ impl Server {
         let attr = self.acting(h).create_unnamed(ino_of(h.node)?, &new_of(h, NewKind::File, mode, umask))?;
         self.writers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
-        self.opened(h, attr.flags, out)?;
+        self.opened(h, true, attr.flags, out)?;
         Ok(answer)
     }
 
@@ -129,14 +129,17 @@ impl Server {
         if writes(flags) {
             self.writers.opened(ino);
         }
-        self.opened(h, i_flags, out)?;
+        self.opened(h, writes(flags), i_flags, out)?;
         Ok(answer)
     }
 
     pub(crate) fn release(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
         b.skip(8)?;
         if writes(OFlags::from_bits_retain(b.u32()?)) {
-            self.writers.closed(ino_of(h.node)?);
+            let ino = ino_of(h.node)?;
+            if self.writers.closed(ino) {
+                self.refused.forget(ino);
+            }
         }
         Ok(Answer::Reply)
     }
@@ -189,13 +192,24 @@ impl Server {
     /// holds is written later, with a handle, in nobody's name.
     ///
     /// Writes to a synchronous or append-only file go past the kernel's cache: only so is each durable when it returns,
-    /// and only so is it known what it appends.
-    fn opened(&self, h: &Header, i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
+    /// and only so is it known what it appends. The same when the disk is nearly full: each write is told whether it
+    /// fits.
+    fn opened(&self, h: &Header, writes: bool, i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
         let may = self.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
-        out.u64(if may { HANDLE_RESERVE } else { 0 })?;
-        let uncached = i_flags & (inode_flags::SYNC | inode_flags::APPEND) != 0;
+        out.u64(if may { HANDLE_RESERVE } else { 0 } | if writes { HANDLE_WRITES } else { 0 })?;
+        let uncached = i_flags & (inode_flags::SYNC | inode_flags::APPEND) != 0 || writes && self.goes_through(may);
         out.u32(if uncached { KEEP_CACHE | DIRECT_IO } else { KEEP_CACHE })?;
         out.u32(0)
+    }
+
+    /// True if a file that is opened for writing now should bypass the kernel's writeback cache. Before the kernel can
+    /// map such a file, it stays cached.
+    fn goes_through(&self, may_use_reserve: bool) -> bool {
+        if !self.has(init::WRITEBACK_CACHE) || !self.has(init::DIRECT_IO_ALLOW_MMAP) {
+            return false;
+        }
+        let (free, total) = self.volume.with_reserve(may_use_reserve).free_bytes();
+        quire_fs::nearly_full(free, total)
     }
 
     pub(crate) fn readlink(&self, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {

@@ -150,8 +150,12 @@ pub(crate) mod write {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
-/// Our file handles have no state but this: opened by one who may use reserved blocks.
+/// Our file handles have no state but these: opened by one who may use reserved blocks,
 pub(crate) const HANDLE_RESERVE: u64 = 1;
+/// and opened for writing.
+pub(crate) const HANDLE_WRITES: u64 = 2;
+/// `getattr_flags`: the request has a file handle.
+pub(crate) const GETATTR_HANDLE: u32 = 1;
 /// `fsync_flags`: data only.
 pub(crate) const FSYNC_DATASYNC: u32 = 1;
 /// `setxattr_flags`: the set-group-id bit goes with this ACL.
