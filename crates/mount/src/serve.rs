@@ -418,7 +418,7 @@ impl Live {
         let stopping = Arc::new(AtomicBool::new(false));
         self.stop_by_signal(stopping.clone())?;
         bdi.found(&self.dir);
-        bdi.hold_back(false, self.server.volume.free_bytes().0);
+        bdi.hold_back(false, self.server.volume.maintenance().free_bytes().0);
         tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
         ready();
         let ended = self.wait(&stopping);

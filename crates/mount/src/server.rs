@@ -201,6 +201,16 @@ impl Server {
         ino_of(h.node).ok().filter(|ino| looks && self.writers.has(*ino))
     }
 
+    /// True if a change found no space, and space may become free without anybody doing something for it.
+    pub(crate) fn may_get_space(&self, h: &Header, answer: &Result<Answer, Fail>) -> bool {
+        let full = *answer == Err(Fail::of(Errno::NOSPC)) && ALWAYS_CHANGE.contains(&h.opcode);
+        let may = full && self.volume.maintenance().has_unlinked_in_use();
+        if may && let Ok(ino) = ino_of(h.node) {
+            self.refused.forget(ino);
+        }
+        may
+    }
+
     /// The file whose WRITE this was, if it was refused for want of space.
     pub(crate) fn refused_by(&self, h: &Header) -> Option<Ino> {
         let written = ino_of(h.node).ok().filter(|_| h.opcode == opcode::WRITE)?;

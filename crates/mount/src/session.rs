@@ -17,7 +17,7 @@ use crate::turns::Turns;
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
-use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
+use quire_device::sync::{Arc, Mutex, before_blocking, lock, thread, when_blocking};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::time::Duration;
@@ -125,7 +125,7 @@ impl Session {
         let tick = move |shared: &Shared| {
             let volume = &shared.server.volume;
             if ticks.replace(ticks.get().wrapping_add(1)) % TICKS_PER_LOOK == 0 {
-                free.set(volume.free_bytes().0);
+                free.set(volume.maintenance().free_bytes().0);
             }
             bdi.hold_back(volume.status().commits_are_frequent, free.get());
         };
@@ -200,6 +200,11 @@ const LONG: usize = 256 << 10;
 
 /// Bytes of the replies to requests without data.
 const SHORT_REPLY: usize = 4 << 10;
+
+/// How long a request that finds no space waits while the kernel may be giving up a file that was removed: its RELEASE
+/// and FORGET come after rm(1) has returned, some milliseconds later.
+const WAITS_FOR_SPACE: [Duration; 4] =
+    [Duration::from_millis(2), Duration::from_millis(8), Duration::from_millis(30), Duration::from_millis(60)];
 
 struct Worker {
     shared: Arc<Shared>,
@@ -290,7 +295,16 @@ impl Worker {
         let server = &self.shared.server;
         let Admission::Now(admitted) = server.admit(header, request) else { return Ok(()) };
         out.clear();
-        let answer = server.answer(header, body, out);
+        let mut answer = server.answer(header, body, out);
+        for pause in WAITS_FOR_SPACE {
+            if !server.may_get_space(header, &answer) {
+                break;
+            }
+            before_blocking();
+            thread::sleep(pause);
+            out.clear();
+            answer = server.answer(header, body, out);
+        }
         drop(admitted);
         self.reply(header, answer, out)
     }

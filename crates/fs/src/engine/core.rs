@@ -2,6 +2,7 @@
 
 use super::discard::{discard, discard_freed};
 use crate::error::{Error, Result};
+use crate::policy::MAX_WAITS_FOR_SPACE;
 use crate::records;
 use crate::tables::{Pool, Run, Tables};
 use crate::txn::{Context, Op, Terms, WriteGate};
@@ -56,7 +57,7 @@ impl Engine {
     /// The operation's; nothing has then changed.
     pub(super) fn run_loop<T>(&self, pool: Pool, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
         let journal = &self.journal;
-        let mut waited_for_space = false;
+        let mut waits = 0;
         loop {
             let terms = Terms { now: self.now(), pool };
             let reusable = journal.reusable();
@@ -92,8 +93,8 @@ impl Engine {
                 // Freeing unlinked inodes may give the space that is missing.
                 Error::NoSpace | Error::NoSpaceYet(_) | Error::NoInodes if (self.free_pending)(self) => {}
                 Error::NoSpaceYet(_) if journal.is_held_here() => return Err(Error::NoSpace),
-                Error::NoSpaceYet(tid) if !waited_for_space => {
-                    waited_for_space = true;
+                Error::NoSpaceYet(tid) if waits < MAX_WAITS_FOR_SPACE => {
+                    waits += 1;
                     journal.make_reusable(tid)?;
                     self.discard_freed()?;
                 }

@@ -18,6 +18,10 @@ pub(crate) const READ_BYTES_AT_ONCE: usize = 4 << 20;
 /// Bytes that one request writes under the file's lock; larger writes are split. FUSE sends no more at once.
 pub(crate) const WRITE_BYTES_AT_ONCE: usize = 1 << 20;
 
+/// Commits that one operation waits for because they make freed blocks available. Others may take the blocks of one
+/// commit meanwhile, and free more; an operation that finds none after so many is refused.
+pub(crate) const MAX_WAITS_FOR_SPACE: u32 = 8;
+
 /// Metadata blocks that a step of a long change touches at most. A quarter of a transaction's limit leaves room for
 /// other operations.
 pub(crate) fn step_budget(transaction_limit: usize) -> usize {

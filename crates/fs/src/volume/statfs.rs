@@ -1,6 +1,7 @@
 //! What `statfs` reports.
 
 use super::handle::Volume;
+use super::maintenance::Maintenance;
 use crate::names::evict;
 use crate::tables::Pool;
 use quire_layout::bytes::le64;
@@ -27,18 +28,6 @@ pub struct StatFs {
 }
 
 impl Volume {
-    /// Free bytes that a write through this handle may take, and those that the file system has for files in all. As
-    /// [`Volume::statfs`], but it only looks.
-    #[must_use]
-    pub fn free_bytes(&self) -> (u64, u64) {
-        let engine = &*self.inner.engine;
-        let sb = &engine.context.sb;
-        let space = engine.tables().space.space(sb, engine.context.options.minix_df);
-        let block = u64::try_from(sb.block_size().bytes()).expect("at most 64 KiB");
-        let free = if self.pool == Pool::User { space.available } else { space.free };
-        (free.saturating_mul(block), space.blocks.saturating_mul(block))
-    }
-
     /// How full the file system is. Space that is reserved for data without blocks counts as used.
     #[must_use]
     pub fn statfs(&self) -> StatFs {
@@ -60,5 +49,26 @@ impl Volume {
             name_max: MAX_NAME_BYTES,
             id: le64(&uuid, 0) ^ le64(&uuid, 8),
         }
+    }
+}
+
+impl Maintenance<'_> {
+    /// Free bytes that a write through this handle may take, and those that the file system has for files in all. As
+    /// [`Volume::statfs`], but it only looks.
+    #[must_use]
+    pub fn free_bytes(&self) -> (u64, u64) {
+        let engine = &*self.volume.inner.engine;
+        let sb = &engine.context.sb;
+        let space = engine.tables().space.space(sb, engine.context.options.minix_df);
+        let block = u64::try_from(sb.block_size().bytes()).expect("at most 64 KiB");
+        let free = if self.volume.pool == Pool::User { space.available } else { space.free };
+        (free.saturating_mul(block), space.blocks.saturating_mul(block))
+    }
+
+    /// True if a file has no name any more and is still in use: its space may be free soon.
+    #[must_use]
+    pub fn has_unlinked_in_use(&self) -> bool {
+        let tables = self.volume.inner.engine.tables();
+        tables.orphans.all().iter().any(|ino| tables.refs.contains_key(ino))
     }
 }

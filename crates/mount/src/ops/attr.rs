@@ -18,7 +18,7 @@ impl Server {
         let handle = if bits & GETATTR_HANDLE != 0 { b.u64()? } else { 0 };
         // Only the kernel's read, write and lseek ask with a handle; stat and fstat do not.
         if handle & HANDLE_WRITES != 0 && self.refused.has(ino) {
-            let (free, _) = self.volume.with_reserve(handle & HANDLE_RESERVE != 0).free_bytes();
+            let (free, _) = self.volume.with_reserve(handle & HANDLE_RESERVE != 0).maintenance().free_bytes();
             if self.refused.tell(ino, free) {
                 return Err(Fail::of(Errno::NOSPC));
             }

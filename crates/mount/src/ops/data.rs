@@ -90,7 +90,7 @@ impl Server {
                 Ok(more) => more,
                 Err(e) => {
                     if matches!(e, quire_fs::Error::NoSpace) {
-                        self.refused.put(ino, volume.free_bytes().0);
+                        self.refused.put(ino, volume.maintenance().free_bytes().0);
                     }
                     return Err(e.into());
                 }

@@ -208,7 +208,7 @@ impl Server {
         if !self.has(init::WRITEBACK_CACHE) || !self.has(init::DIRECT_IO_ALLOW_MMAP) {
             return false;
         }
-        let (free, total) = self.volume.with_reserve(may_use_reserve).free_bytes();
+        let (free, total) = self.volume.with_reserve(may_use_reserve).maintenance().free_bytes();
         quire_fs::nearly_full(free, total)
     }
 
