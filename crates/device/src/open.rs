@@ -59,6 +59,22 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// What could not be opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            OpenError::NotFound(path)
+            | OpenError::Permission(path)
+            | OpenError::ReadOnly(path)
+            | OpenError::IsDirectory(path)
+            | OpenError::WrongType(path)
+            | OpenError::Busy { path, .. }
+            | OpenError::BadRange { path, .. }
+            | OpenError::Unaligned { path, .. }
+            | OpenError::Io { path, .. } => path,
+        }
+    }
+
     /// The system's number for this error.
     #[must_use]
     pub fn errno(&self) -> i32 {

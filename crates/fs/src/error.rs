@@ -34,6 +34,9 @@ pub enum Error {
     NoSpace,
     #[error("no inodes left")]
     NoInodes,
+    /// The calls of a batch need more than one transaction holds.
+    #[error("the batch is larger than a transaction, which holds {limit} blocks")]
+    BatchFull { limit: usize },
     #[error("busy: {0}")]
     Busy(String),
     #[error("read-only: {0}")]
@@ -111,7 +114,7 @@ impl Error {
             Error::Device(e) => device_errno(e),
             Error::Journal(e) => journal_errno(e),
             Error::NoSpace | Error::NoInodes | Error::NoSpaceYet(_) => errno::ENOSPC,
-            Error::Busy(_) | Error::Frozen => errno::EBUSY,
+            Error::BatchFull { .. } | Error::Busy(_) | Error::Frozen => errno::EBUSY,
             Error::ReadOnly(_) => errno::EROFS,
             Error::NotFound => errno::ENOENT,
             Error::Exists => errno::EEXIST,

@@ -254,11 +254,21 @@ impl Journal {
         lock(&self.core).running.holders.contains(&thread::current().id())
     }
 
-    /// Returns when transaction `tid` is durable. The first caller commits, the others wait for it.
+    /// True if the calling thread keeps transaction `tid` open.
+    fn is_open_here(&self, tid: Tid) -> bool {
+        let core = lock(&self.core);
+        core.running.holders.contains(&thread::current().id()) && tid.at_or_after(core.running.tid)
+    }
+
+    /// Returns when transaction `tid` is durable. The first caller commits, the others wait for it. A caller that keeps
+    /// the transaction open returns at once: its changes become durable together, after the hold.
     ///
     /// # Errors
     /// The commit failed, now or earlier; the journal is then aborted.
     pub fn commit(&self, tid: Tid) -> Result<(), Error> {
+        if self.durable().at_or_after(tid) || self.is_open_here(tid) {
+            return Ok(());
+        }
         let mut s = lock(&self.commit);
         loop {
             if s.durable.at_or_after(tid) {

@@ -74,7 +74,7 @@ impl Engine {
                         return Err(quire_journal::Error::TooLarge { blocks: full.blocks, limit }.into());
                     }
                     Err(_) if journal.is_held_here() => {
-                        return Err(Error::Busy("the batch is larger than a transaction".into()));
+                        return Err(Error::BatchFull { limit: journal.limit() });
                     }
                     Err(_) => {
                         journal.commit_all()?;
@@ -105,8 +105,8 @@ impl Engine {
     }
 
     /// Begins a batch: until it is dropped, operations of this thread share one transaction, which becomes durable as a
-    /// whole. Commits wait for the batch, so no call in it may ask for durability. Operations that one transaction
-    /// cannot hold are refused as busy.
+    /// whole. Commits wait for the batch; a call in it that asks for durability gets it with the batch. Operations that
+    /// one transaction cannot hold are refused.
     pub(crate) fn begin_batch(&self) -> Batch<'_> {
         Batch { hold: self.journal.hold() }
     }

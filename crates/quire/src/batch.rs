@@ -1,0 +1,156 @@
+//! Batches: changes that happen together or not at all.
+//!
+//! *Guarantees* B1: after a crash at any moment the image has all changes of a batch, or none. The calls of a batch join
+//! one transaction of the journal, which stays open until [`Batch::commit`]; what they write goes either through that
+//! transaction or into blocks that nothing durable refers to. A batch that one transaction cannot hold is refused, and
+//! rolled back like one that was dropped: everything that is not durable is given up, and the image is opened again, as
+//! after a crash.
+//!
+//! *Relies on*: the transaction is not closed while it is held (`Volume::begin_batch`); blocks that a batch frees are
+//! not used again before it is durable (A2); overwritten data goes through the journal (`Route::Overwrite`, F16).
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::FileSystem;
+use quire_fs::{Volume, VolumeBatch};
+use std::ops::Deref;
+
+self_cell::self_cell!(
+    struct Held {
+        owner: Volume,
+        #[covariant]
+        dependent: VolumeBatch,
+    }
+);
+
+/// Changes that happen together or not at all, also across a crash; see [`FileSystem::batch`].
+///
+/// It dereferences to the file system. Dropping it without [`Batch::commit`] rolls everything back.
+pub struct Batch {
+    fs: FileSystem,
+    /// `None`: the batch has ended.
+    held: Option<Held>,
+}
+
+impl Batch {
+    pub(crate) fn begin(fs: &FileSystem) -> Result<Batch> {
+        let volume = fs.shared().begin()?;
+        let begun = || {
+            if let Some(why) = volume.status().read_only {
+                return Err(Error::new(ErrorKind::ReadOnly, format!("read-only: {why}")));
+            }
+            if !fs.info().journal {
+                let why = "a batch needs a journal, and this file system has none";
+                return Err(Error::new(ErrorKind::Unsupported, why));
+            }
+            // A rollback gives up what is not durable: nothing from before the batch.
+            volume.sync()?;
+            Held::try_new(volume.clone(), |v| v.begin_batch()).map_err(Error::from)
+        };
+        match begun() {
+            Ok(held) => Ok(Batch { fs: fs.clone(), held: Some(held) }),
+            Err(e) => {
+                fs.shared().end();
+                Err(e)
+            }
+        }
+    }
+
+    /// Makes all changes durable, at once.
+    ///
+    /// # Errors
+    /// Batch too large, no space: nothing has changed. I/O while the transaction is written: the file system is then
+    /// read-only, and the next open finds all changes or none.
+    pub fn commit(mut self) -> Result<()> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        let volume = held.borrow_owner().clone();
+        if let Err(e) = volume.write_back() {
+            self.held = Some(held);
+            return Err(e.into());
+        }
+        drop(held);
+        let done = volume.sync();
+        drop(volume);
+        self.fs.shared().end();
+        Ok(done?)
+    }
+
+    /// Undoes everything since the batch began. Open files and directories, except the root, are stale afterwards.
+    ///
+    /// # Errors
+    /// The image cannot be opened again; the file system is then closed.
+    pub fn rollback(mut self) -> Result<()> {
+        self.give_up()
+    }
+
+    fn give_up(&mut self) -> Result<()> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        // The gate keeps others out, and nothing commits by itself: what the transaction holds is lost with the volume.
+        drop(held);
+        let done = self.fs.shared().reopen();
+        self.fs.shared().end();
+        done
+    }
+}
+
+impl FileSystem {
+    /// Begins changes that happen together or not at all, whatever happens to the process or the machine. Until it ends,
+    /// calls of other threads wait.
+    ///
+    /// ```
+    /// # use quire::CreateOptions;
+    /// # let fs = CreateOptions::new().size(16 << 20).in_memory()?;
+    /// fs.write("/version", "1")?;
+    /// let batch = fs.batch()?;
+    /// batch.write("/version", "2")?;
+    /// batch.create_dir("/data")?;
+    /// batch.rollback()?;
+    /// assert_eq!(fs.read("/version")?, b"1");
+    ///
+    /// let batch = fs.batch()?;
+    /// batch.write("/version", "3")?;
+    /// batch.commit()?; // From here on, both are durable.
+    /// assert_eq!(fs.read("/version")?, b"3");
+    /// # Ok::<(), quire::Error>(())
+    /// ```
+    ///
+    /// A batch is limited by the journal: one transaction holds its metadata and the data that it overwrites, at most a
+    /// quarter of the log. New data does not count. A larger batch fails with
+    /// [`BatchTooLarge`](ErrorKind::BatchTooLarge), and nothing has happened.
+    ///
+    /// # Errors
+    /// Unsupported: the file system has no journal. Read-only. Busy: this thread has begun one already. What was
+    /// changed before the batch could not be made durable.
+    pub fn batch(&self) -> Result<Batch> {
+        Batch::begin(self)
+    }
+
+    /// Runs `changes` as a batch: all of them happen, or, if it returns an error, none.
+    ///
+    /// # Errors
+    /// As [`FileSystem::batch`] and [`Batch::commit`]; those of `changes`.
+    pub fn atomically<T>(&self, changes: impl FnOnce(&FileSystem) -> Result<T>) -> Result<T> {
+        let batch = self.batch()?;
+        match changes(&batch) {
+            Ok(value) => batch.commit().map(|()| value),
+            Err(e) => {
+                batch.rollback()?;
+                Err(e)
+            }
+        }
+    }
+}
+
+impl Deref for Batch {
+    type Target = FileSystem;
+    fn deref(&self) -> &FileSystem {
+        &self.fs
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_up() {
+            tracing::error!(%error, "a batch was rolled back, and the image cannot be opened again");
+        }
+    }
+}

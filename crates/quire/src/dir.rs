@@ -1,0 +1,344 @@
+//! Directories: what is made, found, renamed and removed by name.
+
+use crate::error::{Error, ErrorKind, Result, from_io};
+use crate::file::{File, FileOptions};
+use crate::metadata::{FileType, Metadata};
+use crate::resolve::{Node, Place, make_at, resolve};
+use crate::shared::InodeRef;
+use quire_fs::{NewKind, RenameFlags};
+use quire_layout::inode::mode;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A directory of the image. Relative paths begin here, as with openat(2); it stays valid when the directory is renamed.
+///
+/// [`FileSystem`](crate::FileSystem) dereferences to its root directory, so that all of these methods work on it, too.
+/// Paths are bytes separated by `/`. Absolute paths begin at the root of the image, also those of symbolic links.
+/// Permissions are not asked: whoever may write to the image is its root.
+#[derive(Clone)]
+pub struct Dir {
+    pub(crate) inode: Arc<InodeRef>,
+}
+
+/// One name in a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct DirEntry {
+    pub name: OsString,
+    pub metadata: Metadata,
+}
+
+/// What the methods of this crate that make something need: the kind, permissions and owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct NewNode {
+    pub file_type: FileType,
+    /// Permission bits; no umask applies.
+    pub permissions: u32,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+}
+
+impl NewNode {
+    #[must_use]
+    pub fn new(file_type: FileType, permissions: u32) -> Self {
+        NewNode { file_type, permissions, device: (0, 0) }
+    }
+
+    /// With the numbers of a device.
+    #[must_use]
+    pub fn device(self, major: u32, minor: u32) -> Self {
+        NewNode { device: (major, minor), ..self }
+    }
+}
+
+impl Dir {
+    pub(crate) fn place(&self, path: &Path, follow: bool) -> Result<Place> {
+        resolve(&self.inode, path, follow).map_err(|e| e.at(path))
+    }
+
+    pub(crate) fn node(&self, path: &Path, follow: bool) -> Result<Node> {
+        self.place(path, follow)?.existing().map_err(|e| e.at(path))
+    }
+
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// Not found; not a directory; corrupt; I/O.
+    pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<Dir> {
+        let path = path.as_ref();
+        let node = self.node(path, true)?;
+        if !node.is_type(mode::DIR) {
+            return Err(Error::new(ErrorKind::NotADirectory, "not a directory").at(path));
+        }
+        Ok(Dir { inode: node.inode })
+    }
+
+    /// Opens a file for reading and writing. It is read-only if the file system is.
+    ///
+    /// # Errors
+    /// Not found; not a regular file; corrupt; I/O.
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
+        self.open_with(path, FileOptions::new())
+    }
+
+    /// Opens a file, empty: makes it if it does not exist.
+    ///
+    /// # Errors
+    /// As [`Dir::open_with`].
+    pub fn create_file(&self, path: impl AsRef<Path>) -> Result<File> {
+        self.open_with(path, FileOptions::new().create(true).truncate(true))
+    }
+
+    /// Opens a file as `options` say. A symbolic link at the end is followed, also to a file that is to be made.
+    ///
+    /// # Errors
+    /// Not found; exists; not a regular file; no space; read-only; corrupt; I/O.
+    pub fn open_with(&self, path: impl AsRef<Path>, options: FileOptions) -> Result<File> {
+        let path = path.as_ref();
+        let place = self.place(path, !options.create_new)?;
+        File::open_at(place, options).map_err(|e| e.at(path))
+    }
+
+    /// All bytes of a file.
+    ///
+    /// # Errors
+    /// As [`Dir::open_file`].
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = path.as_ref();
+        let mut file = self.open_file(path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|e| from_io(path, e))?;
+        Ok(bytes)
+    }
+
+    /// Makes a file of these bytes, or replaces the contents of one.
+    ///
+    /// # Errors
+    /// As [`Dir::open_with`].
+    pub fn write(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        self.create_file(path)?.write_all(bytes.as_ref()).map_err(|e| from_io(path, e))
+    }
+
+    /// Makes a directory with permissions 0755.
+    ///
+    /// # Errors
+    /// Exists; not found (its parent); no space; read-only; corrupt; I/O.
+    pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<Dir> {
+        let inode = self.make(path.as_ref(), NewKind::Dir, 0o755)?;
+        Ok(Dir { inode })
+    }
+
+    /// Makes a directory and what is missing of its parents.
+    ///
+    /// # Errors
+    /// As [`Dir::create_dir`]; not a directory.
+    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<Dir> {
+        let path = path.as_ref();
+        match self.open_dir(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            other => return other,
+        }
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            self.create_dir_all(parent)?;
+        }
+        self.create_dir(path)
+    }
+
+    /// Makes a symbolic link at `path` to `target`, which need not exist.
+    ///
+    /// # Errors
+    /// As [`Dir::create_dir`]; name too long (the target).
+    pub fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
+        let target = target.as_ref().as_os_str().as_bytes();
+        self.make(path.as_ref(), NewKind::Symlink(target), 0o777).map(drop)
+    }
+
+    /// Makes an object of any kind but a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Dir::create_dir`]; invalid: a symbolic link.
+    pub fn create_node(&self, path: impl AsRef<Path>, new: NewNode) -> Result<()> {
+        let kind = match new.file_type {
+            FileType::File => NewKind::File,
+            FileType::Dir => NewKind::Dir,
+            FileType::Symlink => {
+                return Err(Error::new(ErrorKind::InvalidInput, "a symbolic link needs a target").at(path));
+            }
+            t => NewKind::Node { file_type: t.mode_bits(), device: new.device },
+        };
+        self.make(path.as_ref(), kind, new.permissions).map(drop)
+    }
+
+    fn make(&self, path: &Path, kind: NewKind<'_>, permissions: u32) -> Result<Arc<InodeRef>> {
+        let place = self.place(path, false)?;
+        let done = || {
+            let name = place.vacant()?;
+            if place.must_be_dir && kind != NewKind::Dir {
+                return Err(quire_fs::Error::NotFound.into());
+            }
+            make_at(&place.dir, name, kind, permissions)
+        };
+        done().map_err(|e| e.at(path))
+    }
+
+    /// Gives a file another name; a symbolic link at `from` is linked itself.
+    ///
+    /// # Errors
+    /// Not found; exists; not permitted (a directory); too many links; no space; read-only; corrupt; I/O.
+    pub fn hard_link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let node = self.node(from, false)?;
+        let place = self.place(to, false)?;
+        let done = || {
+            let call = place.dir.call()?;
+            let attr = call.volume.link(node.inode.ino, place.dir.ino, place.vacant()?)?;
+            call.volume.forget(attr.ino, 1);
+            Ok(())
+        };
+        done().map_err(|e: Error| e.at(to))
+    }
+
+    /// Moves a name, over another one if that exists. A directory replaces only an empty directory.
+    ///
+    /// # Errors
+    /// Not found; is a directory, not a directory, directory not empty (what would be replaced); invalid (a directory
+    /// below itself); no space; read-only; corrupt; I/O.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let (source, target) = (self.place(from, false)?, self.place(to, false)?);
+        let done = || {
+            let name = source.named().map_err(|e| e.at(from))?;
+            if target.name.is_empty() {
+                return Err(Error::new(ErrorKind::Busy, "the path has no last name"));
+            }
+            let call = source.dir.call()?;
+            let (old, new) = (source.dir.ino, target.dir.ino);
+            Ok(call.volume.rename(old, name, new, &target.name, RenameFlags::default())?)
+        };
+        done().map_err(|e: Error| e.at(to))
+    }
+
+    /// Removes a name that is no directory's. Its inode is freed when no name and no open file is left.
+    ///
+    /// # Errors
+    /// Not found; is a directory; not permitted (immutable, append-only); read-only; corrupt; I/O.
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let place = self.place(path, false)?;
+        let done = || Ok(place.dir.call()?.volume.unlink(place.dir.ino, place.named()?)?);
+        done().map_err(|e: Error| e.at(path))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Not found; not a directory; directory not empty; not permitted; read-only; corrupt; I/O.
+    pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let place = self.place(path, false)?;
+        let done = || Ok(place.dir.call()?.volume.rmdir(place.dir.ino, place.named()?)?);
+        done().map_err(|e: Error| e.at(path))
+    }
+
+    /// Removes an object and everything below it. Symbolic links are removed, not followed.
+    ///
+    /// # Errors
+    /// As [`Dir::remove_file`] and [`Dir::remove_dir`]. What was removed before an error is gone, except in a batch.
+    pub fn remove_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        if self.node(path, false)?.is_type(mode::DIR) {
+            self.open_dir(path)?.clear()?;
+            return self.remove_dir(path);
+        }
+        self.remove_file(path)
+    }
+
+    /// Removes everything in this directory. The way down is a list, not the stack: trees may be as deep as they like.
+    fn clear(&self) -> Result<()> {
+        let mut way = vec![(self.clone(), self.remove_files()?)];
+        while let Some((dir, below)) = way.last_mut() {
+            match below.last() {
+                Some(name) => {
+                    let next = dir.open_dir(name)?;
+                    let below = next.remove_files()?;
+                    way.push((next, below));
+                }
+                None => {
+                    way.pop();
+                    if let Some((parent, below)) = way.last_mut()
+                        && let Some(name) = below.pop()
+                    {
+                        parent.remove_dir(&name)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is no directory; returns the directories.
+    fn remove_files(&self) -> Result<Vec<OsString>> {
+        let (dirs, files): (Vec<_>, Vec<_>) = self.entries()?.into_iter().partition(|e| e.metadata.is_dir());
+        files.iter().try_for_each(|e| self.remove_file(&e.name))?;
+        Ok(dirs.into_iter().map(|e| e.name).collect())
+    }
+
+    /// The names in a directory with their metadata, without `.` and `..`, sorted.
+    ///
+    /// # Errors
+    /// Not found; not a directory; corrupt; I/O.
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<Vec<DirEntry>> {
+        let path = path.as_ref();
+        self.open_dir(path)?.entries().map_err(|e| e.at(path))
+    }
+
+    /// The names in this directory with their metadata, without `.` and `..`, sorted.
+    ///
+    /// # Errors
+    /// Corrupt; I/O.
+    pub fn entries(&self) -> Result<Vec<DirEntry>> {
+        let mut names: Vec<(quire_layout::Ino, Vec<u8>)> = Vec::new();
+        let call = self.inode.call()?;
+        call.volume.readdir(self.inode.ino, 0, &mut |item| {
+            if item.name != b"." && item.name != b".." {
+                names.push((item.ino, item.name.to_vec()));
+            }
+            true
+        })?;
+        names.sort_by(|a, b| a.1.cmp(&b.1));
+        let with_metadata = names.into_iter().map(|(ino, name)| {
+            let name = OsString::from_vec(name);
+            let attr = call.volume.getattr(ino).map_err(|e| Error::from(e).at(&name))?;
+            Ok(DirEntry { name, metadata: Metadata::of(&attr) })
+        });
+        with_metadata.collect()
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// Not found; invalid: not a symbolic link; corrupt; I/O.
+    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<OsString> {
+        let path = path.as_ref();
+        let node = self.node(path, false)?;
+        let target = || Ok(node.inode.call()?.volume.readlink(node.inode.ino)?);
+        target().map(OsString::from_vec).map_err(|e: Error| e.at(path))
+    }
+
+    /// True if the path means something; false also if a directory on the way does not exist.
+    ///
+    /// # Errors
+    /// Corrupt; I/O; too many symbolic links.
+    pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
+        match self.node(path.as_ref(), true) {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! How an image is opened.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::FileSystem;
+use crate::metadata::Timestamp;
+use crate::partition;
+use crate::shared::Opened;
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, Clock, FileDevice, MemDevice, SystemClock};
+use quire_fs::{Choices, Devices, Options, Route, first_superblock};
+use quire_layout::features::incompat;
+use std::path::Path;
+use std::time::Duration;
+
+/// Memory for blocks and file data unless told otherwise, in bytes: the metadata of an image with a hundred thousand
+/// files, and a transaction of 16 MiB.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// How to open an image: a builder.
+///
+/// ```no_run
+/// use quire::FileSystem;
+/// let fs = FileSystem::options().read_only(true).partition(2).open("sdcard.img")?;
+/// for entry in fs.read_dir("/")? {
+///     println!("{}", entry.name.to_string_lossy());
+/// }
+/// # Ok::<(), quire::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct OpenOptions {
+    read_only: bool,
+    offset: u64,
+    size: Option<u64>,
+    partition: Option<u32>,
+    cache_bytes: u64,
+    owner: (u32, u32),
+    time: Option<Timestamp>,
+    journaled: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            read_only: false,
+            offset: 0,
+            size: None,
+            partition: None,
+            cache_bytes: CACHE_BYTES,
+            owner: (0, 0),
+            time: None,
+            journaled: true,
+        }
+    }
+}
+
+impl FileSystem {
+    /// Opens an image file or a block device for reading and writing, and recovers it if a crash has left it dirty.
+    ///
+    /// # Errors
+    /// Not found; permission denied; busy (in use by another process, or mounted); no ext4; unsupported feature;
+    /// corrupt; I/O.
+    pub fn open(path: impl AsRef<Path>) -> Result<FileSystem> {
+        OpenOptions::new().open(path)
+    }
+
+    /// As [`FileSystem::open`], with choices.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    pub fn new() -> Self {
+        OpenOptions::default()
+    }
+
+    /// Changes nothing. A dirty image is recovered first, if that is permitted, and refused otherwise.
+    pub fn read_only(self, yes: bool) -> Self {
+        OpenOptions { read_only: yes, ..self }
+    }
+
+    /// Where the file system begins in the image, in bytes.
+    pub fn offset(self, bytes: u64) -> Self {
+        OpenOptions { offset: bytes, ..self }
+    }
+
+    /// The size of the file system's part of the image, in bytes, if it does not reach to the end.
+    pub fn size_limit(self, bytes: u64) -> Self {
+        OpenOptions { size: Some(bytes), ..self }
+    }
+
+    /// The file system lies in partition `n` of the image, counted from 1, by its GPT or MBR.
+    pub fn partition(self, n: u32) -> Self {
+        OpenOptions { partition: Some(n), ..self }
+    }
+
+    /// Memory for blocks and file data, in bytes; 64 MiB if not set. A batch may take half of it.
+    pub fn cache_size(self, bytes: u64) -> Self {
+        OpenOptions { cache_bytes: bytes.max(1 << 20), ..self }
+    }
+
+    /// Owner and group of what is made; root if not set.
+    pub fn owner(self, uid: u32, gid: u32) -> Self {
+        OpenOptions { owner: (uid, gid), ..self }
+    }
+
+    /// The time of all changes, instead of the clock's. With it, the same calls on the same image give the same bytes.
+    pub fn time(self, t: Timestamp) -> Self {
+        OpenOptions { time: Some(t), ..self }
+    }
+
+    /// Without the journal: fastest, and a crash leaves an image that is to be thrown away. For an image that is being
+    /// built under a temporary name.
+    pub fn without_journal(self) -> Self {
+        OpenOptions { journaled: false, ..self }
+    }
+
+    /// Opens an image file or a block device.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open`]; invalid: no such partition.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<FileSystem> {
+        let path = path.as_ref();
+        let opened = || {
+            let device = self.device(path)?;
+            FileSystem::new(self.opened(device, None))
+        };
+        opened().map_err(|e: Error| e.at(path))
+    }
+
+    /// Opens an image in memory; [`FileSystem::into_bytes`] returns it.
+    ///
+    /// # Errors
+    /// No ext4; unsupported feature; corrupt; invalid: no such partition.
+    pub fn open_bytes(self, image: impl Into<Vec<u8>>) -> Result<FileSystem> {
+        let mut image: Vec<u8> = image.into();
+        if self.offset != 0 || self.partition.is_some() || self.size.is_some() {
+            let (start, len) = match self.partition {
+                Some(n) => partition::find(&mut std::io::Cursor::new(&image), n)?,
+                None => (self.offset, self.size.unwrap_or(u64::MAX)),
+            };
+            let bad = || Error::new(ErrorKind::InvalidInput, "the file system would lie outside the image");
+            let start = usize::try_from(start).ok().filter(|s| *s <= image.len()).ok_or_else(bad)?;
+            image.drain(..start);
+            image.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        }
+        let memory = Arc::new(MemDevice::new(image));
+        FileSystem::new(self.opened(memory.clone(), Some(memory)))
+    }
+
+    fn opened(&self, device: Arc<dyn BlockDevice>, memory: Option<Arc<MemDevice>>) -> Opened {
+        let clock: Arc<dyn Clock> = match self.time {
+            Some(t) => Arc::new(FixedTime(t)),
+            None => Arc::new(SystemClock),
+        };
+        let route = if self.journaled { Route::Overwrite } else { Route::None };
+        let options = Options { read_only: self.read_only, cache_bytes: self.cache_bytes, ..Options::default() };
+        Opened { device, memory, clock, options: options.with(Choices::of_route(route)), owner: self.owner }
+    }
+
+    fn device(&self, path: &Path) -> Result<Arc<dyn BlockDevice>> {
+        let (offset, size) = match self.partition {
+            Some(n) => {
+                let mut file = std::fs::File::open(path).map_err(|e| Error::host(path, &e))?;
+                let (start, len) = partition::find(&mut file, n)?;
+                (start, Some(len))
+            }
+            None => (self.offset, self.size),
+        };
+        let how = quire_device::OpenOptions {
+            read_only: self.read_only,
+            offset,
+            size,
+            // The host's cache serves many small commands in a row better.
+            direct: false,
+            lock: true,
+        };
+        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(path, how)?);
+        if self.read_only && is_dirty(&device) {
+            drop(device);
+            let how = quire_device::OpenOptions { read_only: false, ..how };
+            return match FileDevice::open(path, how) {
+                Ok(device) => Ok(Arc::new(device)),
+                Err(e) => {
+                    let why = format!("the image is dirty and must be recovered first, but cannot be written: {e}");
+                    Err(Error::new(ErrorKind::ReadOnly, why))
+                }
+            };
+        }
+        Ok(device)
+    }
+}
+
+/// True if the journal must be replayed. What cannot be told is told by the open that follows.
+fn is_dirty(device: &Arc<dyn BlockDevice>) -> bool {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let sb = first_superblock(&Devices::one(device.clone()), &clock);
+    sb.is_ok_and(|sb| sb.features().has_incompat(incompat::RECOVER | incompat::QUIRE_LOG))
+}
+
+/// The system's clock, but for the times that files and superblocks get.
+struct FixedTime(Timestamp);
+
+impl Clock for FixedTime {
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+
+    fn realtime(&self) -> Duration {
+        Duration::new(u64::try_from(self.0.secs).unwrap_or(0), self.0.nanos)
+    }
+
+    fn sleep(&self, d: Duration) {
+        SystemClock.sleep(d);
+    }
+}

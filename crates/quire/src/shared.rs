@@ -1,0 +1,231 @@
+//! What all handles of an open file system share: the volume, the gate for batches, references on inodes.
+//!
+//! *Guarantees*: a batch has the file system for itself. [`Shared::begin`] waits until no other thread makes a call, and
+//! calls of other threads wait until the batch has ended. A handle that was made before a batch was rolled back is
+//! stale afterwards, because the rollback opens the volume again.
+
+use crate::error::{Error, ErrorKind, Result};
+use quire_device::{BlockDevice, Clock, MemDevice};
+use quire_fs::{Devices, Options, Volume};
+use quire_layout::Ino;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+/// A device and all that is needed to open the file system on it.
+pub(crate) struct Opened {
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) memory: Option<Arc<MemDevice>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Options,
+    pub(crate) owner: (u32, u32),
+}
+
+/// An open file system.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// A call or a batch has ended.
+    ended: Condvar,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    /// Owner and group of new objects.
+    pub(crate) owner: (u32, u32),
+}
+
+struct State {
+    /// `None`: closed, or it could not be opened again after a rollback.
+    volume: Option<Volume>,
+    /// `None`: closed; its lock is gone, too.
+    device: Option<Arc<dyn BlockDevice>>,
+    /// Counts the rollbacks.
+    epoch: u64,
+    /// Calls of threads under way that are not part of the batch.
+    calls: usize,
+    batch: Option<ThreadId>,
+}
+
+/// A call under way: the volume that it uses.
+pub(crate) struct Call<'s> {
+    shared: &'s Shared,
+    pub(crate) volume: Volume,
+    counted: bool,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if self.counted {
+            self.shared.lock().calls -= 1;
+            self.shared.ended.notify_all();
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn open(opened: Opened) -> Result<Arc<Self>> {
+        let Opened { device, clock, options, owner, .. } = opened;
+        let volume = Some(mount(&device, &clock, &options)?);
+        let state = State { volume, device: Some(device), epoch: 0, calls: 0, batch: None };
+        Ok(Arc::new(Shared { state: Mutex::new(state), ended: Condvar::new(), clock, options, owner }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic of another thread leaves the state as it was between two of its statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits a call.
+    ///
+    /// # Errors
+    /// Closed.
+    pub(crate) fn call(&self) -> Result<Call<'_>> {
+        let me = thread::current().id();
+        let mut s = self.lock();
+        while s.batch.is_some_and(|owner| owner != me) {
+            s = self.ended.wait(s).unwrap_or_else(PoisonError::into_inner);
+        }
+        let volume = s.volume.clone().ok_or_else(closed)?;
+        let counted = s.batch.is_none();
+        s.calls += usize::from(counted);
+        Ok(Call { shared: self, volume, counted })
+    }
+
+    /// The volume, for what neither changes nor reads the image.
+    ///
+    /// # Errors
+    /// Closed.
+    pub(crate) fn volume(&self) -> Result<Volume> {
+        self.lock().volume.clone().ok_or_else(closed)
+    }
+
+    /// Takes the file system for a batch of this thread.
+    ///
+    /// # Errors
+    /// Closed; busy: this thread has a batch already.
+    pub(crate) fn begin(&self) -> Result<Volume> {
+        let me = thread::current().id();
+        let mut s = self.lock();
+        if s.batch == Some(me) {
+            return Err(Error::new(ErrorKind::Busy, "a batch of this thread is under way"));
+        }
+        // Only when no call is under way, so that a call may make another one inside.
+        while s.batch.is_some() || s.calls > 0 {
+            s = self.ended.wait(s).unwrap_or_else(PoisonError::into_inner);
+        }
+        s.batch = Some(me);
+        let volume = s.volume.clone();
+        drop(s);
+        volume.ok_or_else(|| {
+            self.end();
+            closed()
+        })
+    }
+
+    /// Ends a batch.
+    pub(crate) fn end(&self) {
+        self.lock().batch = None;
+        self.ended.notify_all();
+    }
+
+    /// True if the calling thread is inside a batch.
+    pub(crate) fn is_in_batch(&self) -> bool {
+        self.lock().batch == Some(thread::current().id())
+    }
+
+    /// Gives up everything that is not durable, as a crash would, and opens the image again, which recovers it. Only
+    /// inside a batch.
+    ///
+    /// # Errors
+    /// It cannot be opened; the file system is then closed.
+    pub(crate) fn reopen(&self) -> Result<()> {
+        let mut s = self.lock();
+        s.volume = None;
+        s.epoch += 1;
+        let device = s.device.clone().ok_or_else(closed)?;
+        s.volume = Some(mount(&device, &self.clock, &self.options)?);
+        Ok(())
+    }
+
+    /// Closes the volume: all is durable and the image is clean. A second call does nothing.
+    ///
+    /// # Errors
+    /// Something could not be written; the image then needs recovery, as after a crash.
+    pub(crate) fn close(&self) -> Result<()> {
+        let (volume, device) = self.begin_close();
+        let done = volume.map_or(Ok(()), |v| v.close().map_err(Error::from));
+        drop(device);
+        done
+    }
+
+    fn begin_close(&self) -> (Option<Volume>, Option<Arc<dyn BlockDevice>>) {
+        let mut s = self.lock();
+        while s.calls > 0 || s.batch.is_some_and(|b| b != thread::current().id()) {
+            s = self.ended.wait(s).unwrap_or_else(PoisonError::into_inner);
+        }
+        (s.volume.take(), s.device.take())
+    }
+
+    fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Errors of what the caller wrote are told by `FileSystem::close`. The image is safe in any case: what is not
+        // home is in its log.
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the image was not closed cleanly; the next open recovers it");
+        }
+    }
+}
+
+fn mount(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>, options: &Options) -> Result<Volume> {
+    let volume = Volume::open(Devices::one(device.clone()), clock.clone(), options.clone())?;
+    // Who edits an image is its owner, and may fill it.
+    Ok(volume.with_reserve(true))
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Stale, "the file system is closed")
+}
+
+/// A reference on an inode: it is not freed while this lives, even without a name.
+pub(crate) struct InodeRef {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ino: Ino,
+    epoch: u64,
+}
+
+impl InodeRef {
+    pub(crate) fn root(shared: Arc<Shared>) -> Self {
+        let epoch = shared.epoch();
+        InodeRef { shared, ino: Ino::ROOT, epoch }
+    }
+
+    /// Takes over a reference that a lookup has returned.
+    pub(crate) fn adopt(shared: &Arc<Shared>, ino: Ino) -> Self {
+        InodeRef { shared: shared.clone(), ino, epoch: shared.epoch() }
+    }
+
+    /// Admits a call on this inode.
+    ///
+    /// # Errors
+    /// Stale: a batch was rolled back since. The root is never stale.
+    pub(crate) fn call(&self) -> Result<Call<'_>> {
+        let call = self.shared.call()?;
+        if self.ino != Ino::ROOT && self.shared.epoch() != self.epoch {
+            return Err(Error::new(ErrorKind::Stale, "this handle is older than a batch that was rolled back"));
+        }
+        Ok(call)
+    }
+}
+
+impl Drop for InodeRef {
+    fn drop(&mut self) {
+        if self.ino == Ino::ROOT {
+            return;
+        }
+        if let Ok(call) = self.call() {
+            call.volume.forget(self.ino, 1);
+        }
+    }
+}
