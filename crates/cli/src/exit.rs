@@ -32,7 +32,11 @@ pub(crate) fn usage(e: &clap::Error) -> ExitCode {
     if !e.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    // `recover` speaks as fsck(8) does.
-    let recover = std::env::args().nth(1).is_some_and(|a| a == "recover");
-    ExitCode::from(if recover { fsck::USAGE } else { USAGE })
+    // `recover` speaks as fsck(8) does, the toolbox as most programs do.
+    let command = std::env::args().nth(1).unwrap_or_default();
+    ExitCode::from(match command.as_str() {
+        "recover" => fsck::USAGE,
+        c if crate::cmd::tool::is_command(c) => crate::cmd::tool::USAGE,
+        _ => USAGE,
+    })
 }

@@ -43,6 +43,9 @@ enum Command {
     Info(cmd::info::Args),
     Dump(cmd::dump::Args),
     Stats(cmd::stats::Args),
+    #[command(flatten)]
+    Tool(cmd::tool::Tool),
+    Script(cmd::tool::ScriptArgs),
     Completions(cmd::generate::CompletionsArgs),
     #[command(hide = true)]
     Man(cmd::generate::ManArgs),
@@ -67,6 +70,8 @@ fn main() -> ExitCode {
         Command::Info(a) => cmd::info::run(&a),
         Command::Dump(a) => cmd::dump::run(&a),
         Command::Stats(a) => cmd::stats::run(&a),
+        Command::Tool(tool) => cmd::tool::run(tool),
+        Command::Script(a) => cmd::tool::script(&a),
         Command::Completions(a) => cmd::generate::completions(&a),
         Command::Man(a) => cmd::generate::man(&a),
     }

@@ -8,4 +8,5 @@ pub(crate) mod journal;
 pub(crate) mod mount;
 pub(crate) mod recover;
 pub(crate) mod stats;
+pub(crate) mod tool;
 pub(crate) mod umount;

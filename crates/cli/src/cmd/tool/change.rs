@@ -1,0 +1,416 @@
+//! What changes names and attributes: `mkdir`, `rm`, `mv`, `ln`, `chmod`, `chown`, `touch`, `truncate`, `setfattr`.
+
+use super::values::{self, ModeChange};
+use super::{Action, Failure, Out};
+use quire::{ErrorKind, FileSystem, FileType, Links, Metadata, NewNode, SetMetadata, Timestamp};
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire mkdir -p -m 0700 rootfs.img:/var/lib/app")]
+pub(crate) struct Mkdir {
+    #[arg(required = true, value_name = "IMG:PATH")]
+    paths: Vec<String>,
+    /// Make missing parents, too; what exists already is no error
+    #[arg(short, long)]
+    parents: bool,
+    /// Permissions
+    #[arg(short, long, value_parser = values::mode)]
+    mode: Option<ModeChange>,
+    /// Owner and group, as numbers
+    #[arg(long, value_name = "UID:GID", value_parser = values::owner)]
+    owner: Option<(Option<u32>, Option<u32>)>,
+}
+
+impl Action for Mkdir {
+    fn targets(&mut self) -> Vec<&mut String> {
+        self.paths.iter_mut().collect()
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        for path in &self.paths {
+            let exists = self.parents && fs.metadata(path).is_ok_and(|m| m.is_dir());
+            if exists {
+                continue;
+            }
+            if self.parents {
+                fs.create_dir_all(path)?
+            } else {
+                fs.create_dir(path)?
+            };
+            let set = owner(SetMetadata::new(), self.owner);
+            let set = self.mode.as_ref().map_or(set, |m| set.permissions(m.apply(0o755, true)));
+            fs.set_metadata(path, Links::NoFollow, set)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn owner(set: SetMetadata, owner: Option<(Option<u32>, Option<u32>)>) -> SetMetadata {
+    let (uid, gid) = owner.unwrap_or_default();
+    let set = uid.map_or(set, |u| set.uid(u));
+    gid.map_or(set, |g| set.gid(g))
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire rm -r rootfs.img:/var/cache/apt")]
+pub(crate) struct Rm {
+    #[arg(required = true, value_name = "IMG:PATH")]
+    paths: Vec<String>,
+    /// Directories with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// Empty directories
+    #[arg(short, long)]
+    dir: bool,
+    /// What does not exist is no error
+    #[arg(short, long)]
+    force: bool,
+}
+
+impl Action for Rm {
+    fn targets(&mut self) -> Vec<&mut String> {
+        self.paths.iter_mut().collect()
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn may_take_steps(&self) -> bool {
+        true
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        for path in &self.paths {
+            let done = if self.recursive {
+                fs.remove_all(path)
+            } else if self.dir && fs.symlink_metadata(path).is_ok_and(|m| m.is_dir()) {
+                fs.remove_dir(path)
+            } else {
+                fs.remove_file(path)
+            };
+            match done {
+                Err(e) if self.force && e.kind() == ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path that a name gets: in `to`, if that is a directory.
+fn into_dir(fs: &FileSystem, from: &str, to: &str) -> Result<PathBuf, Failure> {
+    if !fs.metadata(to).is_ok_and(|m| m.is_dir()) {
+        return Ok(to.into());
+    }
+    let name =
+        Path::new(from).file_name().ok_or_else(|| Failure::Usage(format!("{from}: the path has no last name")))?;
+    Ok(Path::new(to).join(name))
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire mv rootfs.img:/etc/hosts.new rootfs.img:/etc/hosts")]
+pub(crate) struct Mv {
+    #[arg(value_name = "IMG:FROM")]
+    from: String,
+    /// The new name, or a directory
+    #[arg(value_name = "IMG:TO")]
+    to: String,
+}
+
+impl Action for Mv {
+    fn targets(&mut self) -> Vec<&mut String> {
+        vec![&mut self.from, &mut self.to]
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        Ok(fs.rename(&self.from, into_dir(fs, &self.from, &self.to)?)?)
+    }
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire ln -s ../usr/bin/python3 rootfs.img:/usr/local/bin/python
+  quire ln rootfs.img:/bin/gzip rootfs.img:/bin/gunzip")]
+pub(crate) struct Ln {
+    /// What the new name means: IMG:PATH; with -s, the text of the link
+    #[arg(value_name = "TARGET")]
+    target: String,
+    #[arg(value_name = "IMG:PATH")]
+    path: String,
+    /// A symbolic link
+    #[arg(short, long)]
+    symbolic: bool,
+    /// Replace what has the name
+    #[arg(short, long)]
+    force: bool,
+}
+
+impl Action for Ln {
+    fn targets(&mut self) -> Vec<&mut String> {
+        if self.symbolic { vec![&mut self.path] } else { vec![&mut self.target, &mut self.path] }
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        let path = into_dir(fs, &self.target, &self.path)?;
+        if self.force && fs.symlink_metadata(&path).is_ok_and(|m| !m.is_dir()) {
+            fs.remove_file(&path)?;
+        }
+        let done = if self.symbolic { fs.symlink(&self.target, &path) } else { fs.hard_link(&self.target, &path) };
+        Ok(done?)
+    }
+}
+
+/// Calls `f` for each path, and with `recursive`, for everything below it.
+fn each(
+    fs: &FileSystem,
+    paths: &[String],
+    recursive: bool,
+    mut f: impl FnMut(&Path, &Metadata) -> quire::Result<()>,
+) -> Result<(), Failure> {
+    for path in paths {
+        if !recursive {
+            f(Path::new(path), &fs.metadata(path)?)?;
+            continue;
+        }
+        for e in fs.walk(path)? {
+            let e = e?;
+            f(&e.path, &e.metadata)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire chmod u+s,go-w rootfs.img:/usr/bin/sudo")]
+pub(crate) struct Chmod {
+    /// Octal, or as chmod(1) has it: u+x,go-w
+    #[arg(value_parser = values::mode, allow_hyphen_values = true)]
+    mode: ModeChange,
+    #[arg(required = true, value_name = "IMG:PATH")]
+    paths: Vec<String>,
+    /// Everything below, too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+}
+
+impl Action for Chmod {
+    fn targets(&mut self) -> Vec<&mut String> {
+        self.paths.iter_mut().collect()
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn may_take_steps(&self) -> bool {
+        self.recursive
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        each(fs, &self.paths, self.recursive, |path, m| {
+            if m.is_symlink() {
+                return Ok(());
+            }
+            fs.chmod(path, self.mode.apply(m.permissions(), m.is_dir()))
+        })
+    }
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire chown -R 1000:1000 rootfs.img:/home/user")]
+pub(crate) struct Chown {
+    /// As numbers: UID, UID:GID or :GID
+    #[arg(value_name = "UID:GID", value_parser = values::owner)]
+    owner: (Option<u32>, Option<u32>),
+    #[arg(required = true, value_name = "IMG:PATH")]
+    paths: Vec<String>,
+    /// Everything below, too; symbolic links themselves
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// A symbolic link itself
+    #[arg(short = 'P', long)]
+    no_dereference: bool,
+}
+
+impl Action for Chown {
+    fn targets(&mut self) -> Vec<&mut String> {
+        self.paths.iter_mut().collect()
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn may_take_steps(&self) -> bool {
+        self.recursive
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        let set = owner(SetMetadata::new(), Some(self.owner));
+        let links = if self.recursive || self.no_dereference { Links::NoFollow } else { Links::Follow };
+        if !self.recursive {
+            return self.paths.iter().try_for_each(|p| Ok(fs.set_metadata(p, links, set)?));
+        }
+        each(fs, &self.paths, true, |path, _| fs.set_metadata(path, links, set))
+    }
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire touch --time 1700000000 rootfs.img:/etc/machine-id
+  quire touch --node c,1,3 rootfs.img:/dev/null     # a device")]
+pub(crate) struct Touch {
+    #[arg(required = true, value_name = "IMG:PATH")]
+    paths: Vec<String>,
+    /// Seconds since 1970, instead of now
+    #[arg(short, long, value_name = "SECONDS", value_parser = values::time)]
+    time: Option<Timestamp>,
+    /// Do not make what does not exist
+    #[arg(short = 'c', long)]
+    no_create: bool,
+    /// Make a node instead of a file: c,MAJOR,MINOR, b,MAJOR,MINOR, p (fifo) or s (socket)
+    #[arg(long, value_name = "NODE", value_parser = node)]
+    node: Option<NewNode>,
+}
+
+fn node(text: &str) -> Result<NewNode, String> {
+    let bad = || "c,MAJOR,MINOR, b,MAJOR,MINOR, p or s is expected".to_owned();
+    let parts: Vec<&str> = text.split(',').collect();
+    let number = |t: &str| t.parse::<u32>().map_err(|_| bad());
+    Ok(match parts.as_slice() {
+        ["p"] => NewNode::new(FileType::Fifo, 0o644),
+        ["s"] => NewNode::new(FileType::Socket, 0o644),
+        ["c", a, b] => NewNode::new(FileType::CharDevice, 0o644).device(number(a)?, number(b)?),
+        ["b", a, b] => NewNode::new(FileType::BlockDevice, 0o644).device(number(a)?, number(b)?),
+        _ => return Err(bad()),
+    })
+}
+
+impl Action for Touch {
+    fn targets(&mut self) -> Vec<&mut String> {
+        self.paths.iter_mut().collect()
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        let now = self.time.unwrap_or_else(|| std::time::SystemTime::now().into());
+        for path in &self.paths {
+            if let Some(node) = self.node {
+                fs.create_node(path, node)?;
+            } else if !fs.exists(path)? {
+                if self.no_create {
+                    continue;
+                }
+                fs.create_file(path)?;
+            }
+            fs.set_metadata(path, Links::Follow, SetMetadata::new().accessed(now).modified(now))?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire truncate -s 0 rootfs.img:/var/log/messages")]
+pub(crate) struct Truncate {
+    /// The new size: bytes, or with K, M, G, T
+    #[arg(short, long, value_parser = values::size)]
+    size: u64,
+    #[arg(required = true, value_name = "IMG:PATH")]
+    paths: Vec<String>,
+}
+
+impl Action for Truncate {
+    fn targets(&mut self) -> Vec<&mut String> {
+        self.paths.iter_mut().collect()
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        for path in &self.paths {
+            if !fs.exists(path)? {
+                fs.create_file(path)?;
+            }
+            fs.truncate(path, self.size)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire setfattr -n user.mime -v text/plain rootfs.img:/etc/motd
+  quire setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 rootfs.img:/usr/bin/ping
+  quire setfattr -x user.mime rootfs.img:/etc/motd")]
+pub(crate) struct Setfattr {
+    /// The attribute to set
+    #[arg(short, long, required_unless_present = "remove")]
+    name: Option<String>,
+    /// Its value; 0x begins a hexadecimal one
+    #[arg(short, long, default_value = "")]
+    value: String,
+    /// The attribute to remove
+    #[arg(short = 'x', long, value_name = "NAME", conflicts_with = "name")]
+    remove: Option<String>,
+    #[arg(required = true, value_name = "IMG:PATH")]
+    paths: Vec<String>,
+    /// Of a symbolic link itself
+    #[arg(short = 'P', long)]
+    no_dereference: bool,
+}
+
+impl Action for Setfattr {
+    fn targets(&mut self) -> Vec<&mut String> {
+        self.paths.iter_mut().collect()
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        let links = if self.no_dereference { Links::NoFollow } else { Links::Follow };
+        let value = attribute_value(&self.value).map_err(Failure::Usage)?;
+        for path in &self.paths {
+            match (&self.name, &self.remove) {
+                (_, Some(name)) => fs.remove_xattr(path, links, name)?,
+                (Some(name), None) => fs.set_xattr(path, links, name, &value)?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn attribute_value(text: &str) -> Result<Vec<u8>, String> {
+    let Some(hex) = text.strip_prefix("0x") else { return Ok(text.as_bytes().to_vec()) };
+    let bad = || format!("{text:?} is no hexadecimal value");
+    if hex.len() % 2 != 0 || !hex.is_ascii() {
+        return Err(bad());
+    }
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).map_err(|_| bad())).collect()
+}

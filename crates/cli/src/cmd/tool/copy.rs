@@ -1,0 +1,259 @@
+//! Files in and out: `get`, `put`.
+
+use super::change::owner;
+use super::show::COPY_BYTES;
+use super::values::{self, ModeChange};
+use super::{Action, Failure, Out};
+use quire::{FileOptions, FileSystem, Links, SetMetadata, Timestamp};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire get rootfs.img:/var/log/dpkg.log .
+  quire get rootfs.img:/boot/vmlinuz - | sha256sum
+
+Trees come out with `quire export`.")]
+pub(crate) struct Get {
+    #[arg(value_name = "IMG:PATH")]
+    path: String,
+    /// A file or directory of the host; - is standard output
+    #[arg(value_name = "DEST", default_value = ".")]
+    dest: PathBuf,
+}
+
+impl Action for Get {
+    fn targets(&mut self) -> Vec<&mut String> {
+        vec![&mut self.path]
+    }
+
+    fn run(&self, fs: &FileSystem, out: &mut Out<'_>) -> Result<(), Failure> {
+        let mut file = fs.open_file(&self.path)?;
+        if self.dest.as_os_str() == "-" {
+            let mut buf = vec![0; COPY_BYTES];
+            loop {
+                match file.read(&mut buf).map_err(|e| Failure::image(&self.path, e))? {
+                    0 => return Ok(()),
+                    n => out.write_all(&buf[..n])?,
+                }
+            }
+        }
+        let dest = match Path::new(&self.path).file_name() {
+            Some(name) if self.dest.is_dir() => self.dest.join(name),
+            _ => self.dest.clone(),
+        };
+        let failed = |e: std::io::Error| Failure::host(quire::Error::host(&dest, &e));
+        let m = file.metadata()?;
+        // Complete or not there: it gets its name at the end.
+        let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let temporary = tempfile::Builder::new().prefix(".quire-get").tempfile_in(dir).map_err(failed)?;
+        let host = temporary.as_file();
+        host.set_len(m.size).map_err(failed)?;
+        let mut at = 0;
+        let mut buf = vec![0; COPY_BYTES];
+        while let Some((start, end)) = file.next_data(at)? {
+            at = start;
+            while at < end {
+                let want = buf.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+                let n = file.read_at(&mut buf[..want], at)?;
+                if n == 0 {
+                    break;
+                }
+                host.write_all_at(&buf[..n], at).map_err(failed)?;
+                at += n as u64;
+            }
+            at = at.max(end);
+        }
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(m.permissions() & 0o777);
+        host.set_permissions(permissions).map_err(failed)?;
+        host.set_modified(m.modified.into()).map_err(failed)?;
+        temporary.persist(&dest).map_err(|e| failed(e.error))?;
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire put hosts rootfs.img:/etc/hosts
+  make-config | quire put - rootfs.img:/etc/app.conf --mode 0600 --owner 1000:1000
+
+The file is there whole or not at all; one that it replaces stays until then. Trees come in with `quire import`.")]
+pub(crate) struct Put {
+    /// A file of the host; - is standard input
+    #[arg(value_name = "SRC")]
+    source: PathBuf,
+    /// A name in the image, or a directory
+    #[arg(value_name = "IMG:PATH")]
+    path: String,
+    /// Permissions; those of the source, or of the file that is replaced, if not set
+    #[arg(short, long, value_parser = values::mode)]
+    mode: Option<ModeChange>,
+    /// Owner and group, as numbers; root, or those of the file that is replaced, if not set
+    #[arg(long, value_name = "UID:GID", value_parser = values::owner)]
+    owner: Option<(Option<u32>, Option<u32>)>,
+    /// Make missing directories, too
+    #[arg(short, long)]
+    parents: bool,
+}
+
+impl Action for Put {
+    fn targets(&mut self) -> Vec<&mut String> {
+        vec![&mut self.path]
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+        let failed = |e: std::io::Error| Failure::host(quire::Error::host(&self.source, &e));
+        let stdin = self.source.as_os_str() == "-";
+        let path = self.destination(fs)?;
+        let old = fs.metadata(&path).ok();
+        if old.is_some_and(|m| !m.is_file()) {
+            let why = quire::Error::new(quire::ErrorKind::Exists, "exists, and is no regular file");
+            return Err(why.at(&path).into());
+        }
+        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("/"));
+        if self.parents {
+            fs.create_dir_all(dir)?;
+        }
+        let temporary = dir.join(format!(".quire-put.{}", std::process::id()));
+        let file = fs.open_with(&temporary, FileOptions::new().create_new(true))?;
+        let host = if stdin { None } else { Some(open_host(&self.source).map_err(failed)?) };
+        let m = host.as_ref().map(File::metadata).transpose().map_err(failed)?;
+        let done = match &host {
+            Some(host) => copy_sparse(host, &file, m.as_ref().map_or(0, MetadataExt::size)),
+            None => copy_stream(&mut std::io::stdin().lock(), &file),
+        };
+        if let Err(e) = done {
+            drop(file);
+            fs.remove_file(&temporary)?;
+            return Err(e.failure(&self.source, &path));
+        }
+        let mut set = SetMetadata::new();
+        if let Some(old) = old {
+            set = set.owner(old.uid, old.gid);
+            copy_attributes(fs, &path, &temporary)?;
+        }
+        let usual = old.map_or_else(|| m.as_ref().map_or(0o644, |m| m.mode() & 0o7777), |o| o.permissions());
+        set = set.permissions(self.mode.as_ref().map_or(usual, |c| c.apply(usual, false)));
+        if let Some(m) = &m {
+            let nanos = u32::try_from(m.mtime_nsec()).unwrap_or(0);
+            set = set.modified(Timestamp::new(m.mtime(), nanos));
+        }
+        file.set_metadata(owner(set, self.owner))?;
+        fs.rename(&temporary, real_path(fs, &path)?)?;
+        Ok(())
+    }
+}
+
+/// A file of the host; a pipe or directory is refused by name later.
+fn open_host(path: &Path) -> std::io::Result<File> {
+    let file = File::options().read(true).custom_flags(0).open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::IsADirectory,
+            "is a directory; `quire import` takes trees",
+        ));
+    }
+    Ok(file)
+}
+
+impl Put {
+    fn destination(&self, fs: &FileSystem) -> Result<PathBuf, Failure> {
+        let path = PathBuf::from(&self.path);
+        if !self.path.ends_with('/') && !fs.metadata(&path).is_ok_and(|m| m.is_dir()) {
+            return Ok(path);
+        }
+        match self.source.file_name() {
+            Some(name) if self.source.as_os_str() != "-" => Ok(path.join(name)),
+            _ => Err(Failure::Usage(format!("{}: standard input needs the name of a file", self.path))),
+        }
+    }
+}
+
+/// Where a symbolic link at the end of a path leads: what is replaced is the file, not the link.
+fn real_path(fs: &FileSystem, path: &Path) -> Result<PathBuf, Failure> {
+    let mut path = path.to_owned();
+    for _ in 0..40 {
+        if !fs.symlink_metadata(&path).is_ok_and(|m| m.is_symlink()) {
+            return Ok(path);
+        }
+        let target = fs.read_link(&path)?;
+        path = path.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    Err(quire::Error::new(quire::ErrorKind::TooManySymlinks, "too many levels of symbolic links").at(&path).into())
+}
+
+/// Extended attributes of the file that is replaced go to the new one, but not capabilities, which a new program would
+/// get.
+fn copy_attributes(fs: &FileSystem, from: &Path, to: &Path) -> Result<(), Failure> {
+    for name in fs.xattrs(from, Links::Follow)? {
+        if name != "security.capability" {
+            fs.set_xattr(to, Links::Follow, &name, fs.xattr(from, Links::Follow, &name)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// A copy that failed: on which side.
+enum CopyError {
+    Host(std::io::Error),
+    Image(quire::Error),
+}
+
+impl CopyError {
+    fn failure(self, source: &Path, path: &Path) -> Failure {
+        match self {
+            CopyError::Host(e) => Failure::host(quire::Error::host(source, &e)),
+            CopyError::Image(e) => e.at(path).into(),
+        }
+    }
+}
+
+fn copy_stream(from: &mut impl Read, to: &quire::File) -> Result<(), CopyError> {
+    let mut buf = vec![0; COPY_BYTES];
+    let mut at = 0;
+    loop {
+        match from.read(&mut buf).map_err(CopyError::Host)? {
+            0 => return Ok(()),
+            n => {
+                to.write_at(&buf[..n], at).map_err(CopyError::Image)?;
+                at += n as u64;
+            }
+        }
+    }
+}
+
+/// Copies the data of a file, not its holes.
+fn copy_sparse(from: &File, to: &quire::File, size: u64) -> Result<(), CopyError> {
+    use rustix::fs::{SeekFrom, seek};
+    if !from.metadata().map_err(CopyError::Host)?.is_file() {
+        return copy_stream(&mut &*from, to);
+    }
+    to.set_len(size).map_err(CopyError::Image)?;
+    let mut buf = vec![0; COPY_BYTES];
+    let mut at = 0;
+    while at < size {
+        let start = match seek(from, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => return Ok(()),
+            Err(_) => at, // The host cannot tell: all is data.
+        };
+        let end = seek(from, SeekFrom::Hole(start)).unwrap_or(size);
+        at = start;
+        while at < end {
+            let want = buf.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let n = from.read_at(&mut buf[..want], at).map_err(CopyError::Host)?;
+            if n == 0 {
+                return Ok(());
+            }
+            to.write_at(&buf[..n], at).map_err(CopyError::Image)?;
+            at += n as u64;
+        }
+    }
+    Ok(())
+}

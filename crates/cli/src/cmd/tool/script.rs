@@ -1,0 +1,145 @@
+//! `quire script`: commands from a file, one a line, all or nothing.
+
+use super::{At, Failure, Line, finish};
+use clap::Parser;
+use quire::FileSystem;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Run commands in an image, one a line: all of them, or none.
+///
+/// The commands are those of this program that work inside an image, with paths instead of IMG:PATH; words are quoted
+/// as in a shell, `#` begins a comment. The first error ends the script with the number of its line, and nothing of the
+/// script has happened. All changes become durable in one transaction: if the process is killed, or the machine loses
+/// power, the image has all of them or none.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire script rootfs.img <<'END'
+  put resolv.conf /etc/resolv.conf
+  mkdir -p /var/lib/app
+  chown 1000:1000 /var/lib/app
+  rm -r /var/cache/apt
+  END
+
+A script larger than one transaction is refused: what it overwrites and the metadata that it changes may take a quarter
+of the journal. Then work on a copy: quire clone IMG NEW && quire script NEW FILE && mv NEW IMG, in parts.")]
+pub(crate) struct ScriptArgs {
+    /// The image file or block device
+    #[arg(value_name = "IMG")]
+    image: PathBuf,
+    /// The commands; standard input if not named, or -
+    file: Option<PathBuf>,
+    /// Do everything, then undo it: an error shows what would happen
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+const NAME: &str = "script";
+
+pub(crate) fn script(args: &ScriptArgs) -> ExitCode {
+    let done = || {
+        let lines = read(args.file.as_deref())?;
+        let fs = args.at.open(&args.image, true)?;
+        let done = run(&fs, args, &lines);
+        let closed = fs.close();
+        done?;
+        Ok(closed?)
+    };
+    match done() {
+        Err(Stopped::At(line, e)) => {
+            let file = args.file.as_deref().filter(|f| f.as_os_str() != "-");
+            let place = file.map_or_else(|| "line".to_owned(), |f| format!("{}:", f.display()));
+            let sep = if file.is_some() { "" } else { " " };
+            crate::exit::fail(NAME, e.code(), format_args!("{place}{sep}{line}: {}", e.message(&args.image)))
+        }
+        Err(Stopped::Whole(e)) => finish(NAME, &args.image, Err(e)),
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+/// Where a script stopped.
+enum Stopped {
+    At(usize, Failure),
+    Whole(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Stopped {
+    fn from(e: E) -> Self {
+        Stopped::Whole(e.into())
+    }
+}
+
+fn read(file: Option<&Path>) -> Result<String, Failure> {
+    let mut text = String::new();
+    let (name, done) = match file {
+        Some(f) if f.as_os_str() != "-" => {
+            (f, std::fs::File::open(f).and_then(|mut file| file.read_to_string(&mut text)))
+        }
+        _ => (Path::new("standard input"), std::io::stdin().read_to_string(&mut text)),
+    };
+    done.map_err(|e| Failure::host(quire::Error::host(name, &e)))?;
+    Ok(text)
+}
+
+fn run(fs: &FileSystem, args: &ScriptArgs, text: &str) -> Result<(), Stopped> {
+    // Before anything happens, each line is understood.
+    let mut actions = Vec::new();
+    for (n, line) in text.lines().enumerate() {
+        if let Some(action) = parse(line).map_err(|e| Stopped::At(n + 1, e))? {
+            actions.push((n + 1, action));
+        }
+    }
+    let batch = fs.batch()?;
+    // What the commands print comes when all of them are done.
+    let mut printed = Vec::new();
+    for (n, action) in &actions {
+        action.run(&batch, &mut printed).map_err(|e| Stopped::At(*n, e))?;
+    }
+    if args.dry_run {
+        batch.rollback()?
+    } else {
+        batch.commit()?
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(&printed).and_then(|()| out.flush()).map_err(Failure::Output)?;
+    Ok(())
+}
+
+/// The command of a line; `None`: it is empty, or a comment.
+///
+/// # Errors
+/// Usage.
+pub(super) fn parse(line: &str) -> Result<Option<Box<dyn super::Action>>, Failure> {
+    let words = shlex::split(line).ok_or_else(|| Failure::Usage("a quote is not closed".to_owned()))?;
+    if words.is_empty() {
+        return Ok(None);
+    }
+    match Line::try_parse_from(&words) {
+        Ok(line) => Ok(Some(line.action())),
+        Err(e) => Err(Failure::Usage(usage(&e))),
+    }
+}
+
+/// What clap says, without its hints at options of the whole program.
+fn usage(e: &clap::Error) -> String {
+    let text = e.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    text.split("\n\nFor more information").next().unwrap_or(text).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_words_of_a_shell() {
+        assert!(parse("").unwrap().is_none() && parse("  # comment").unwrap().is_none());
+        assert!(parse("mkdir -p '/a b' \"/c\" # comment").unwrap().unwrap().writes());
+        assert!(matches!(parse("mkdir 'open"), Err(Failure::Usage(_))));
+        let Err(Failure::Usage(why)) = parse("frobnicate /x") else { panic!("an unknown command") };
+        assert!(why.contains("frobnicate"), "{why}");
+    }
+}

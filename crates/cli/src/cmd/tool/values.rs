@@ -1,0 +1,184 @@
+//! Values of options: sizes, modes, owners, times.
+
+use quire::Timestamp;
+
+/// Bytes, with an optional suffix K, M, G or T (powers of 1024).
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let bad = || format!("{text:?} is no size: a number with K, M, G or T behind it is expected");
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        Some(b'T') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let n: u64 = digits.parse().map_err(|_| bad())?;
+    n.checked_mul(1 << shift).ok_or_else(bad)
+}
+
+/// `1.5G`, as `ls -h` writes sizes.
+pub(crate) fn human(bytes: u64) -> String {
+    let units = ["", "K", "M", "G", "T", "P"];
+    let unit = (0..units.len() - 1).find(|u| bytes >> (10 * (u + 1)) == 0).unwrap_or(units.len() - 1);
+    let tenths = bytes.saturating_mul(10).div_ceil(1 << (10 * unit));
+    if unit == 0 || tenths >= 100 {
+        return format!("{}{}", bytes.div_ceil(1 << (10 * unit)), units[unit]);
+    }
+    format!("{}.{}{}", tenths / 10, tenths % 10, units[unit])
+}
+
+/// `UID:GID`, `UID`, or `:GID`, as numbers: the names of the host mean nothing in an image.
+pub(crate) fn owner(text: &str) -> Result<(Option<u32>, Option<u32>), String> {
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
+    let id = |t: &str| match t {
+        "" => Ok(None),
+        t => t.parse().map(Some).map_err(|_| format!("{t:?} is no number (names of the host mean nothing here)")),
+    };
+    match (id(user)?, id(group)?) {
+        (None, None) => Err("UID:GID is expected".to_owned()),
+        both => Ok(both),
+    }
+}
+
+/// A change of permissions: octal, or as chmod(1) has it (`u+x,go-w`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ModeChange {
+    Set(u32),
+    Clauses(Vec<Clause>),
+}
+
+/// One clause of a symbolic mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Clause {
+    /// The classes: bits of 0700, 0070, 0007.
+    who: u32,
+    how: char,
+    /// rwx in each class, and set-id and sticky as asked.
+    bits: u32,
+    /// `X`: execute only for directories and what somebody may execute.
+    if_executable: bool,
+    special: u32,
+}
+
+pub(crate) fn mode(text: &str) -> Result<ModeChange, String> {
+    let bad = || format!("{text:?} is no mode: 0644 or u+x,go-w is expected");
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        let bits = u32::from_str_radix(text, 8).map_err(|_| bad())?;
+        return if bits <= 0o7777 { Ok(ModeChange::Set(bits)) } else { Err(bad()) };
+    }
+    text.split(',').map(|c| clause(c).ok_or_else(bad)).collect::<Result<_, _>>().map(ModeChange::Clauses)
+}
+
+fn clause(text: &str) -> Option<Clause> {
+    let at = text.find(['+', '-', '='])?;
+    let (classes, rest) = text.split_at(at);
+    let who = classes.chars().try_fold(0, |who, c| {
+        Some(
+            who | match c {
+                'u' => 0o700,
+                'g' => 0o070,
+                'o' => 0o007,
+                'a' => 0o777,
+                _ => return None,
+            },
+        )
+    })?;
+    let who = if classes.is_empty() { 0o777 } else { who };
+    let mut chars = rest.chars();
+    let mut clause = Clause { who, how: chars.next()?, bits: 0, if_executable: false, special: 0 };
+    for c in chars {
+        match c {
+            'r' => clause.bits |= 0o444,
+            'w' => clause.bits |= 0o222,
+            'x' => clause.bits |= 0o111,
+            'X' => clause.if_executable = true,
+            's' => clause.special |= (who & 0o100) << 5 | (who & 0o010) << 7,
+            't' => clause.special |= 0o1000,
+            _ => return None,
+        }
+    }
+    Some(clause)
+}
+
+impl ModeChange {
+    /// The permissions after the change.
+    pub(crate) fn apply(&self, old: u32, is_dir: bool) -> u32 {
+        let clauses = match self {
+            ModeChange::Set(bits) => return *bits,
+            ModeChange::Clauses(c) => c,
+        };
+        clauses.iter().fold(old & 0o7777, |now, c| {
+            let x = if c.if_executable && (is_dir || now & 0o111 != 0) { 0o111 } else { 0 };
+            let bits = ((c.bits | x) & c.who) | c.special;
+            match c.how {
+                '+' => now | bits,
+                '-' => now & !bits,
+                _ => (now & !(c.who | (c.who & 0o100) << 5 | (c.who & 0o010) << 7)) | bits,
+            }
+        })
+    }
+}
+
+/// Seconds since 1970, with an optional fraction: `@1700000000.5` or without the `@`.
+pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
+    let bad = || format!("{text:?} is no time: seconds since 1970 are expected, as of `date +%s.%N`");
+    let digits = text.strip_prefix('@').unwrap_or(text);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let secs: i64 = whole.parse().map_err(|_| bad())?;
+    if fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let nanos = format!("{fraction:0<9}").parse().map_err(|_| bad())?;
+    Ok(Timestamp::new(secs, nanos))
+}
+
+/// A time as ISO 8601 in UTC, to the second.
+pub(crate) fn iso(t: Timestamp) -> String {
+    // Days of the proleptic Gregorian calendar, counted in eras of 400 years from March (Howard Hinnant's algorithm).
+    let (days, rest) = (t.secs.div_euclid(86_400), t.secs.rem_euclid(86_400));
+    let z = days + 719_468;
+    let (era, doe) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_read_and_written() {
+        assert_eq!((size("12"), size("2g"), size("3K")), (Ok(12), Ok(2 << 30), Ok(3072)));
+        assert!(size("x").is_err() && size("").is_err() && size("99999999999T").is_err());
+        assert_eq!([0, 1023, 1024, 1536, 10 << 20].map(human), ["0", "1023", "1.0K", "1.5K", "10M"]);
+        assert_eq!(time("@1.25"), Ok(Timestamp::new(1, 250_000_000)));
+        assert_eq!(iso(Timestamp::new(951_782_400, 0)), "2000-02-29T00:00:00Z");
+        assert_eq!(iso(Timestamp::new(-1, 0)), "1969-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn modes_are_those_of_chmod() {
+        let apply = |m: &str, old, dir| mode(m).unwrap().apply(old, dir);
+        assert_eq!(apply("4755", 0, false), 0o4755);
+        assert_eq!(apply("u+x,go-w", 0o666, false), 0o744);
+        assert_eq!(apply("a=rX", 0o700, false), 0o555);
+        assert_eq!(apply("a=rX", 0o600, false), 0o444);
+        assert_eq!(apply("+X", 0o600, true), 0o711);
+        assert_eq!(apply("u+s,+t", 0o755, false), 0o5755);
+        assert_eq!(apply("g+s", 0o755, false), 0o2755);
+        assert_eq!(apply("u=rwx", 0o4644, false), 0o744);
+        assert!(mode("u").is_err() && mode("9").is_err() && mode("u+q").is_err() && mode("77777").is_err());
+    }
+
+    #[test]
+    fn owners_are_numbers() {
+        assert_eq!(owner("1:2"), Ok((Some(1), Some(2))));
+        assert_eq!(owner(":2"), Ok((None, Some(2))));
+        assert_eq!(owner("7"), Ok((Some(7), None)));
+        assert!(owner("root").is_err() && owner(":").is_err());
+    }
+}
