@@ -1,10 +1,10 @@
 //! Batches: changes that happen together or not at all.
 //!
-//! *Guarantees* B1: after a crash at any moment the image has all changes of a batch, or none. The calls of a batch join
-//! one transaction of the journal, which stays open until [`Batch::commit`]; what they write goes either through that
-//! transaction or into blocks that nothing durable refers to. A batch that one transaction cannot hold is refused, and
-//! rolled back like one that was dropped: everything that is not durable is given up, and the image is opened again, as
-//! after a crash.
+//! *Guarantees* B1: after a crash at any moment the image has all changes of a batch, or none. The calls of a batch
+//! join one transaction of the journal, which stays open until [`Batch::commit`]; what they write goes either through
+//! that transaction or into blocks that nothing durable refers to. A batch that one transaction cannot hold is refused,
+//! and rolled back like one that was dropped: everything that is not durable is given up, and the image is opened
+//! again, as after a crash.
 //!
 //! *Relies on*: the transaction is not closed while it is held (`Volume::begin_batch`); blocks that a batch frees are
 //! not used again before it is durable (A2); overwritten data goes through the journal (`Route::Overwrite`, F16).
@@ -63,7 +63,7 @@ impl Batch {
     pub fn commit(mut self) -> Result<()> {
         let Some(held) = self.held.take() else { return Ok(()) };
         let volume = held.borrow_owner().clone();
-        if let Err(e) = volume.write_back() {
+        if let Err(e) = volume.maintenance().write_back() {
             self.held = Some(held);
             return Err(e.into());
         }
@@ -93,8 +93,8 @@ impl Batch {
 }
 
 impl FileSystem {
-    /// Begins changes that happen together or not at all, whatever happens to the process or the machine. Until it ends,
-    /// calls of other threads wait.
+    /// Begins changes that happen together or not at all, whatever happens to the process or the machine. Until it
+    /// ends, calls of other threads wait.
     ///
     /// ```
     /// # use quire::CreateOptions;

@@ -13,7 +13,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A directory of the image. Relative paths begin here, as with openat(2); it stays valid when the directory is renamed.
+/// A directory of the image. Relative paths begin here, as with openat(2); it stays valid when the directory is
+/// renamed.
 ///
 /// [`FileSystem`](crate::FileSystem) dereferences to its root directory, so that all of these methods work on it, too.
 /// Paths are bytes separated by `/`. Absolute paths begin at the root of the image, also those of symbolic links.
@@ -283,9 +284,15 @@ impl Dir {
 
     /// Removes what is no directory; returns the directories.
     fn remove_files(&self) -> Result<Vec<OsString>> {
-        let (dirs, files): (Vec<_>, Vec<_>) = self.entries()?.into_iter().partition(|e| e.metadata.is_dir());
-        files.iter().try_for_each(|e| self.remove_file(&e.name))?;
-        Ok(dirs.into_iter().map(|e| e.name).collect())
+        let mut dirs = Vec::new();
+        for e in self.entries()? {
+            if e.metadata.is_dir() {
+                dirs.push(e.name);
+            } else {
+                self.remove_file(&e.name)?;
+            }
+        }
+        Ok(dirs)
     }
 
     /// The names in a directory with their metadata, without `.` and `..`, sorted.

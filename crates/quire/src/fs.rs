@@ -2,9 +2,9 @@
 
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::Memory;
 use crate::metadata::Usage;
 use crate::shared::{InodeRef, Opened, Shared};
-use quire_device::MemDevice;
 use quire_layout::features::compat;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,14 +13,13 @@ use std::sync::Arc;
 ///
 /// It dereferences to its root [`Dir`], which has the methods on paths.
 ///
-/// # How it ends
-/// [`FileSystem::close`] makes everything durable, leaves a clean image, and tells errors. Dropping the last handle does
-/// the same, and logs errors. A process that is killed leaves what was durable, and a journal that the next open, a
-/// mount by the kernel, or `e2fsck` replays.
+/// # How it ends [`FileSystem::close`] makes everything durable, leaves a clean image, and tells errors. Dropping the
+/// last handle does the same, and logs errors. A process that is killed leaves what was durable, and a journal that the
+/// next open, a mount by the kernel, or `e2fsck` replays.
 #[derive(Clone)]
 pub struct FileSystem {
     root: Dir,
-    memory: Option<Arc<MemDevice>>,
+    memory: Option<Arc<Memory>>,
 }
 
 /// What an image is.

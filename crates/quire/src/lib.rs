@@ -24,9 +24,9 @@
 //!
 //! **Use.** A [`FileSystem`] is its root [`Dir`], with the methods that you know from `std::fs`: [`Dir::read`],
 //! [`Dir::write`], [`Dir::create_dir_all`], [`Dir::read_dir`], [`Dir::rename`], [`Dir::remove_all`], [`Dir::symlink`],
-//! [`Dir::hard_link`], [`Dir::walk`]. A [`Dir`] from [`Dir::open_dir`] takes paths relative to it. A [`File`] is `Read`,
-//! `Write` and `Seek`. Owners, modes, times, extended attributes and devices need no privilege, because they are bytes
-//! of an image: [`Dir::chown`], [`Dir::set_metadata`], [`Dir::set_xattr`], [`Dir::create_node`].
+//! [`Dir::hard_link`], [`Dir::walk`]. A [`Dir`] from [`Dir::open_dir`] takes paths relative to it. A [`File`] is
+//! `Read`, `Write` and `Seek`. Owners, modes, times, extended attributes and devices need no privilege, because they
+//! are bytes of an image: [`Dir::chown`], [`Dir::set_metadata`], [`Dir::set_xattr`], [`Dir::create_node`].
 //!
 //! **All or nothing.** What [`FileSystem::batch`] brackets happens as a whole, or not at all, even if the process is
 //! killed or the machine loses power:
@@ -43,9 +43,9 @@
 //! # Ok::<(), quire::Error>(())
 //! ```
 //!
-//! **End.** [`FileSystem::close`] leaves a clean image and tells errors; dropping the last handle does the same and logs
-//! them. Between, changes are in memory until [`FileSystem::sync`], [`File::sync_all`] or the end. A killed process
-//! leaves a journal that any ext4 implementation replays.
+//! **End.** [`FileSystem::close`] leaves a clean image and tells errors; dropping the last handle does the same and
+//! logs them. Between, changes are in memory until [`FileSystem::sync`], [`File::sync_all`] or the end. A killed
+//! process leaves a journal that any ext4 implementation replays.
 //!
 //! **Errors.** An [`Error`] has a [kind](Error::kind), and the [path](Error::path), [structure](Error::structure) and
 //! [block](Error::block) where it happened. It turns into a `std::io::Error`.
@@ -61,6 +61,7 @@ mod dir;
 mod error;
 mod file;
 mod fs;
+mod memory;
 mod metadata;
 mod options;
 mod partition;

@@ -84,7 +84,7 @@ fn gpt(image: &mut (impl Read + Seek), n: u32) -> Result<Option<(u64, u64)>> {
         return Err(bad("the image has a protective MBR, but no GPT"));
     }
     let (table, count, size) = (le64(&header, 72), le32(&header, 80), u64::from(le32(&header, 84)));
-    if n == 0 || n > count.min(MAX_GPT_ENTRIES) || !(128..=SECTOR).contains(&size) || SECTOR % size != 0 {
+    if n == 0 || n > count.min(MAX_GPT_ENTRIES) || !(128..=SECTOR).contains(&size) || !SECTOR.is_multiple_of(size) {
         return Ok(None);
     }
     let byte = u64::from(n - 1) * size;

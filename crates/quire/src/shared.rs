@@ -1,11 +1,12 @@
 //! What all handles of an open file system share: the volume, the gate for batches, references on inodes.
 //!
-//! *Guarantees*: a batch has the file system for itself. [`Shared::begin`] waits until no other thread makes a call, and
-//! calls of other threads wait until the batch has ended. A handle that was made before a batch was rolled back is
+//! *Guarantees*: a batch has the file system for itself. [`Shared::begin`] waits until no other thread makes a call,
+//! and calls of other threads wait until the batch has ended. A handle that was made before a batch was rolled back is
 //! stale afterwards, because the rollback opens the volume again.
 
 use crate::error::{Error, ErrorKind, Result};
-use quire_device::{BlockDevice, Clock, MemDevice};
+use crate::memory::Memory;
+use quire_device::{BlockDevice, Clock};
 use quire_fs::{Devices, Options, Volume};
 use quire_layout::Ino;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use std::thread::{self, ThreadId};
 /// A device and all that is needed to open the file system on it.
 pub(crate) struct Opened {
     pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) memory: Option<Arc<MemDevice>>,
+    pub(crate) memory: Option<Arc<Memory>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Options,
     pub(crate) owner: (u32, u32),

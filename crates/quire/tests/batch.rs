@@ -33,8 +33,11 @@ fn prepare(fs: &FileSystem) {
     fs.sync().unwrap();
 }
 
+/// Path, mode, owner, contents, names of attributes.
+type Seen = (PathBuf, u32, u32, Vec<u8>, Vec<std::ffi::OsString>);
+
 /// All that a tree shows: paths, types, owners, contents, attributes.
-fn state(fs: &FileSystem) -> Vec<(PathBuf, u32, u32, Vec<u8>, Vec<std::ffi::OsString>)> {
+fn state(fs: &FileSystem) -> Vec<Seen> {
     let entries = fs.walk("/").unwrap().map(|e| {
         let e = e.unwrap();
         let bytes = if e.metadata.is_file() { fs.read(&e.path).unwrap() } else { Vec::new() };
@@ -45,7 +48,7 @@ fn state(fs: &FileSystem) -> Vec<(PathBuf, u32, u32, Vec<u8>, Vec<std::ffi::OsSt
 }
 
 /// The image as a crash now would leave it, recovered.
-fn crashed(image: &Path, what: &str) -> Vec<(PathBuf, u32, u32, Vec<u8>, Vec<std::ffi::OsString>)> {
+fn crashed(image: &Path, what: &str) -> Vec<Seen> {
     let copy = image.with_extension("crashed");
     std::fs::copy(image, &copy).unwrap();
     let fs = FileSystem::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));

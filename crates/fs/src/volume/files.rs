@@ -53,18 +53,6 @@ impl Volume {
         }
     }
 
-    /// Writes back all data, so that the running transaction has the blocks, sizes and times of everything written so
-    /// far. Nothing becomes durable.
-    ///
-    /// # Errors
-    /// Something could not be written, now or earlier.
-    pub fn write_back(&self) -> Result<()> {
-        if let Some(_pass) = self.inner.enter_unless_frozen()? {
-            data::write_back_all(&self.inner.data);
-        }
-        data::check_any_error(&self.inner.data)
-    }
-
     /// Sets the size of a file. What it grows over reads as zeros; what it loses is freed.
     ///
     /// # Errors

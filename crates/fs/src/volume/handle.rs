@@ -148,9 +148,10 @@ impl Volume {
     }
 
     /// Begins a batch: until it is dropped, calls of this thread share one transaction, which becomes durable as a
-    /// whole. Commits, freeze and close wait for the batch; a call in it that asks for durability gets it with the batch.
-    /// Calls that one transaction cannot hold are refused ([`Error::BatchFull`](crate::Error::BatchFull)). Data that
-    /// calls write belongs to the transaction only after [`Volume::write_back`].
+    /// whole. Commits, freeze and close wait for the batch; a call in it that asks for durability gets it with the
+    /// batch. Calls that one transaction cannot hold are refused ([`Error::BatchFull`](crate::Error::BatchFull)). Data
+    /// that calls write belongs to the transaction only after
+    /// [`Maintenance::write_back`](super::Maintenance::write_back).
     ///
     /// # Errors
     /// Read-only: unmounted.

@@ -95,6 +95,19 @@ impl Maintenance<'_> {
         Ok(())
     }
 
+    /// Writes back all data, so that the running transaction has the blocks, sizes and times of everything written so
+    /// far. Nothing becomes durable.
+    ///
+    /// # Errors
+    /// Something could not be written, now or earlier.
+    pub fn write_back(&self) -> Result<()> {
+        let inner = &*self.volume.inner;
+        if let Some(_pass) = inner.enter_unless_frozen()? {
+            data::write_back_all(&inner.data);
+        }
+        data::check_any_error(&inner.data)
+    }
+
     /// Makes everything durable that operations have changed so far. Data in pages stays there.
     ///
     /// # Errors

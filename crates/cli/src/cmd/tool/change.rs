@@ -409,7 +409,7 @@ impl Action for Setfattr {
 fn attribute_value(text: &str) -> Result<Vec<u8>, String> {
     let Some(hex) = text.strip_prefix("0x") else { return Ok(text.as_bytes().to_vec()) };
     let bad = || format!("{text:?} is no hexadecimal value");
-    if hex.len() % 2 != 0 || !hex.is_ascii() {
+    if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
         return Err(bad());
     }
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).map_err(|_| bad())).collect()
