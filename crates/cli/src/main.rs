@@ -5,9 +5,10 @@ mod exit;
 mod helper;
 mod log;
 mod progress;
+mod text;
 mod undo;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
         Command::Stats(a) => cmd::stats::run(&a),
         Command::Tool(tool) => cmd::tool::run(tool),
         Command::Script(a) => cmd::tool::script(&a),
-        Command::Completions(a) => cmd::generate::completions(&a),
-        Command::Man(a) => cmd::generate::man(&a),
+        Command::Completions(a) => cmd::generate::completions(&a, Cli::command()),
+        Command::Man(a) => cmd::generate::man(&a, Cli::command()),
     }
 }

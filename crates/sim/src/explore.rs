@@ -7,6 +7,7 @@
 use crate::known::{Known, Moment, Seen};
 use crate::observe::{FILLER, Observed, observe};
 use crate::ops::{Mix, SimOp, generate};
+pub use crate::outcomes::Effort;
 use crate::outcomes::{Digest, Exhausted, LogArea, exhausted, outcomes};
 use crate::run::{How, Run, call, mount, run};
 use quire_device::BlockDevice;
@@ -30,25 +31,6 @@ pub struct Config {
     pub mke2fs: &'static [&'static str],
     /// Size of the image for mke2fs.
     pub size: &'static str,
-}
-
-/// How much is explored.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Calls in a run.
-    pub calls: usize,
-    /// About so many moments of a run, chosen by seed; 0: all of them.
-    pub moments: u64,
-    /// Outcomes made of each moment by seed.
-    pub outcomes: u64,
-    /// Where a moment has at most so many outcomes, all of them are made.
-    pub all: u64,
-    /// One in so many states is given to e2fsck.
-    pub fsck_every: u64,
-    /// One in so many states loses power again during recovery, and then again.
-    pub double_every: u64,
-    /// It does so at each step of its recovery, not at one of them.
-    pub every_cut: bool,
 }
 
 /// What was explored.

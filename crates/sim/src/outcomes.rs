@@ -1,6 +1,5 @@
 //! What a power cut may leave at one moment, and which of it has been seen before.
 
-use crate::explore::Effort;
 use quire_device::Clock;
 use quire_device::sync::Arc;
 use quire_fs::{Devices, recovery};
@@ -8,6 +7,25 @@ use quire_layout::superblock::{self, Superblock};
 use quire_layout::{BlockSize, LogBlock};
 use quire_testkit::{Crash, CrashPoint, Image, PowerLossDevice, PowerLossOptions, VirtualClock};
 use std::ops::Range;
+
+/// How much is explored.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Calls in a run.
+    pub calls: usize,
+    /// About so many moments of a run, chosen by seed; 0: all of them.
+    pub moments: u64,
+    /// Outcomes made of each moment by seed.
+    pub outcomes: u64,
+    /// Where a moment has at most so many outcomes, all of them are made.
+    pub all: u64,
+    /// One in so many states is given to e2fsck.
+    pub fsck_every: u64,
+    /// One in so many states loses power again during recovery, and then again.
+    pub double_every: u64,
+    /// It does so at each step of its recovery, not at one of them.
+    pub every_cut: bool,
+}
 
 /// Every outcome where there are at most [`Effort::all`]: each unit of each write survives or not. Where the units are
 /// too many but the writes are few, each write survives or not, and some are torn by seed; else all is by seed.

@@ -133,8 +133,8 @@ fn in_memory(memory: &NvramMap) -> Result<String, String> {
     let (label, transactions, damaged) = list_nvram(memory, MAX_TRANSACTIONS).map_err(|e| e.to_string())?;
     let mut out = format!(
         "NVRAM {} of file system {}, use {}: {} region(s) of {} bytes, granule {}, tail at {} ({})\n",
-        super::info::uuid(&label.uuid),
-        super::info::uuid(&label.fs_uuid),
+        crate::text::uuid(&label.uuid),
+        crate::text::uuid(&label.fs_uuid),
         label.epoch,
         label.regions,
         label.region_len(),
@@ -285,7 +285,7 @@ fn directory(v: &Volume, path: &str) -> Result<String, String> {
     }
     let mut out = String::new();
     let listed = v.inspect().entries(ino, &mut |item| {
-        let name = super::info::printable(&String::from_utf8_lossy(item.name));
+        let name = crate::text::printable(&String::from_utf8_lossy(item.name));
         writeln!(out, "{:>10}  {:<12} {name}", item.ino.0, format!("{:?}", item.file_type).to_lowercase()).ok();
     });
     listed.map_err(|e| format!("{path}: {e}"))?;

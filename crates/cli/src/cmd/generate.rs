@@ -1,7 +1,6 @@
 //! `quire completions` and `quire man`: made from the command's own description.
 
-use crate::{Cli, exit};
-use clap::CommandFactory;
+use crate::exit;
 use clap_complete::Shell;
 use std::io;
 use std::path::PathBuf;
@@ -23,13 +22,12 @@ pub(crate) struct ManArgs {
     dir: PathBuf,
 }
 
-pub(crate) fn completions(args: &CompletionsArgs) -> ExitCode {
-    clap_complete::generate(args.shell, &mut Cli::command(), "quire", &mut std::io::stdout());
+pub(crate) fn completions(args: &CompletionsArgs, mut command: clap::Command) -> ExitCode {
+    clap_complete::generate(args.shell, &mut command, "quire", &mut std::io::stdout());
     ExitCode::SUCCESS
 }
 
-pub(crate) fn man(args: &ManArgs) -> ExitCode {
-    let mut command = Cli::command();
+pub(crate) fn man(args: &ManArgs, mut command: clap::Command) -> ExitCode {
     let written = helper_page(&mut command).and_then(|page| {
         clap_mangen::generate_to(command, &args.dir)?;
         std::fs::write(args.dir.join("mount.quire.8"), page)

@@ -1,6 +1,7 @@
 //! `quire info`: what an image is.
 
 use crate::exit;
+use crate::text::{printable, uuid};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, FileDevice, OpenOptions, Region};
 use quire_layout::features::Access;
@@ -143,17 +144,6 @@ fn collect(sb: &Superblock, journal: Option<super::journal::JournalInfo>) -> Inf
         last_orphan: sb.last_orphan().0,
         journal,
     }
-}
-
-pub(crate) fn uuid(b: &[u8; 16]) -> String {
-    let hex: String = b.iter().map(|b| format!("{b:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
-}
-
-/// A text of the image, fit for a terminal: control characters are shown as escapes and have no effect.
-pub(crate) fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
 }
 
 fn states(sb: &Superblock) -> Vec<&'static str> {

@@ -41,7 +41,7 @@ impl Attr {
             links: u32::from(i.links()),
             uid: i.uid(),
             gid: i.gid(),
-            device: i.device(),
+            device: quire_layout::inode::device_number(i.block_area()),
             size: i.size(),
             sectors: i.sectors(sb.features(), sb.block_size().bytes64()),
             block_size: u32::try_from(sb.block_size().bytes()).expect("at most 64 KiB"),

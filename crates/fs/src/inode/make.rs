@@ -46,7 +46,7 @@ pub(crate) fn make(op: &mut Op<'_>, parent: Ino, dir: &Inode, new: &New<'_>) -> 
     match new.kind {
         NewKind::Symlink(target) => write_target(op, ino, &mut inode, target, new.cred)?,
         NewKind::Node { device, .. } if matches!(file_type, mode::CHR | mode::BLK) => {
-            inode.set_device(device.0, device.1)
+            quire_layout::inode::set_device_number(inode.block_area_mut(), device.0, device.1)
         }
         _ => {}
     }

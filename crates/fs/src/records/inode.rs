@@ -33,7 +33,7 @@ pub(crate) fn put_inode(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<
     let size = op.sb().inode_size();
     let seed = op.context.inode_seed;
     let record = &mut op.block_mut(b)?[at..at + size];
-    let only_times = inode.same_but_for_times(record);
+    let only_times = quire_layout::inode::same_but_for_times(inode.raw(), record);
     record.copy_from_slice(inode.sealed(ino, seed));
     // A directory's times change with its entries.
     note_change(op, ino, !only_times || inode.is_dir());

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::cmd::{command, have, quire, say};
 use crate::image::Image;
 use crate::mounter::{Mounter, Who};

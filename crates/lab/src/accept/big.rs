@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::image::Image;
 use crate::mounter::Mounter;
 use quire_testkit::rng::content;

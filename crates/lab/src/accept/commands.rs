@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::cmd::{quire, run as run_command, say, text};
 use crate::image::Image;
 use crate::mounter::{Who, is_mount_point};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::cmd::{is_root, quire};
 use crate::image::Image;
 use crate::mounter::{Mounter, Who};

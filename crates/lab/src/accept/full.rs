@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::image::Image;
 use quire_testkit::rng::content;
 

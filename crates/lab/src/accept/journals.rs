@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::image::Image;
 use crate::judges;
 use crate::mounter::{Mounter, Who};

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::judges::simulated;
 use crate::mounter::Mounter;
 

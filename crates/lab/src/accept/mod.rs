@@ -7,6 +7,7 @@
 pub mod bad_input;
 pub mod big;
 pub mod commands;
+pub mod context;
 pub mod crash;
 pub mod full;
 pub mod journals;
@@ -23,25 +24,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
+pub use self::context::{Context, Outcome};
 use crate::mounter::{Mounter, Who, describe_tools};
-
-/// How a test ended, when it did not fail.
-#[derive(Debug)]
-pub enum Outcome {
-    Passed,
-    Skipped(String),
-}
-
-/// What a test gets.
-#[derive(Debug)]
-pub struct Context {
-    pub dir: PathBuf,
-    pub seed: u64,
-    /// All that the acceptance asks for, rather than what fits into a CI run.
-    pub full: bool,
-    /// The mounter under test.
-    pub mounter: Mounter,
-}
 
 type Run = fn(&Context) -> Result<Outcome>;
 

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::cmd::{NOBODY, command, is_root, run as run_command, say};
 use crate::image::Image;
 use quire_testkit::rng::content;

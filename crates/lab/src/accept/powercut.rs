@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::mounter::Who;
 use crate::powercut::{self, Plan};
 

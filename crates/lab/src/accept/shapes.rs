@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::{Context, Outcome, trees};
+use super::context::{Context, Outcome};
+use super::trees;
 use crate::image::Image;
 use crate::mounter::{Mounted, Mounter};
 use crate::tree::{self, Flavour};

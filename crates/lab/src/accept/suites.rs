@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::cmd::{command, find, have, is_root, run, run_tool, say, text};
 use crate::image::Image;
 use crate::mounter::Who;

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::image::Image;
 use crate::mounter::Mounter;
 use crate::tree::{self, Flavour};

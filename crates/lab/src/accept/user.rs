@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Context, Outcome};
+use super::context::{Context, Outcome};
 use crate::cmd::{NOBODY, have, is_root, quire, run as run_command, say};
 use crate::image::Image;
 use crate::mounter::Who;

@@ -3,8 +3,10 @@
 //! loop device: 12 cases on each, the paper's 24 on two. Or on the library, in virtual time.
 
 mod on_library;
+mod plan;
 
-use std::path::PathBuf;
+pub use plan::Plan;
+use plan::{IMAGE_MIB, NVRAM, OPERATIONS, Series};
 
 use anyhow::{Context, Result, ensure};
 use quire_testkit::Model;
@@ -15,23 +17,6 @@ use crate::mounter::Mounter;
 use crate::served::{Asked, Kind, Looped};
 use crate::stats::{Spread, float, geometric_mean};
 use crate::work::sqlite::{Protection, STEPS, run};
-
-/// What to measure.
-#[derive(Debug)]
-pub struct Plan {
-    /// One after the other; what JoJ says of its 24 cases is asked of the cases of all.
-    pub kinds: Vec<Kind>,
-    pub mounters: Vec<Mounter>,
-    pub rounds: usize,
-    /// Rows of the cases of one operation a transaction, and of a thousand.
-    pub small: u64,
-    pub large: u64,
-    /// Also figure 4: what protection costs.
-    pub figure4: bool,
-    /// On the library, in virtual time, instead of on mounts.
-    pub on_library: bool,
-    pub work: PathBuf,
-}
 
 /// The competitors if none are named.
 pub const DEFAULT: [&str; 9] = [
@@ -45,12 +30,6 @@ pub const DEFAULT: [&str; 9] = [
     "kernel:data=ordered",
     "kernel:data=journal",
 ];
-
-/// Profiles that get an NVRAM in memory.
-const NVRAM: [&str; 3] = ["profile=nvj", "profile=djfs", "profile=djfs4"];
-/// Operations to a small and to a large transaction.
-const OPERATIONS: [u64; 2] = [1, 1000];
-const IMAGE_MIB: u64 = 1024;
 
 /// A line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,12 +118,6 @@ impl Disk {
             Disk::Library(_) => Ok(None),
         }
     }
-}
-
-/// One column: who mounts, and how SQLite works on it.
-struct Series {
-    mounter: Mounter,
-    protections: Vec<Protection>,
 }
 
 /// Of each series and case, the times of all rounds.

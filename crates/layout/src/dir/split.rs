@@ -55,22 +55,22 @@ impl DirFormat {
         let (l, r) = sorted.split_at(keep);
         let first = r[0].hash.major;
         let continued = l.last().is_some_and(|h| h.hash.major == first);
-        self.fill(left, l);
-        self.fill(right, r);
+        fill(self, left, l);
+        fill(self, right, r);
         Ok(first | u32::from(continued))
     }
+}
 
-    /// Writes a leaf that holds just these entries, which fit.
-    fn fill(&self, block: &mut [u8], entries: &[Hashed<'_>]) {
-        block.fill(0);
-        self.init_leaf(block);
-        let mut at = 0;
-        for (i, h) in entries.iter().enumerate() {
-            let last = i + 1 == entries.len();
-            let rec_len = if last { self.leaf_end() - at } else { h.entry.needs() };
-            self.put_entry(block, (at, rec_len), h.entry.ino, h.entry.file_type, h.entry.name);
-            at += rec_len;
-        }
-        self.seal_leaf(block);
+/// Writes a leaf that holds just these entries, which fit.
+fn fill(format: &DirFormat, block: &mut [u8], entries: &[Hashed<'_>]) {
+    block.fill(0);
+    format.init_leaf(block);
+    let mut at = 0;
+    for (i, h) in entries.iter().enumerate() {
+        let last = i + 1 == entries.len();
+        let rec_len = if last { format.leaf_end() - at } else { h.entry.needs() };
+        format.put_entry(block, (at, rec_len), h.entry.ino, h.entry.file_type, h.entry.name);
+        at += rec_len;
     }
+    format.seal_leaf(block);
 }

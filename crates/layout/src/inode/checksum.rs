@@ -1,8 +1,8 @@
 //! The checksum of an inode record: of the file system's seed, the number, the generation and the record without the
 //! sum itself. Its upper half stands in the extended part, if there is room.
 
-use super::Inode;
-use crate::bytes::{hi16, le16, lo16, put_le16, put_le32};
+use super::extended::has_extra;
+use crate::bytes::{hi16, le16, le32, lo16, put_le16, put_le32};
 use crate::checksum::crc32c;
 use crate::units::Ino;
 
@@ -11,70 +11,67 @@ pub(super) const CSUM_HI: usize = 0x82;
 /// Bytes of number and generation.
 const OWNER: usize = 8;
 
-impl Inode {
-    /// Recomputes the checksum and returns the bytes for the disk.
-    pub fn sealed(&mut self, ino: Ino, seed: Option<u32>) -> &[u8] {
-        if let Some(seed) = seed {
-            let sum = self.compute_checksum(ino, seed);
-            put_le16(&mut self.raw, CSUM_LO, lo16(sum));
-            if self.has_extra(CSUM_HI + 2) {
-                put_le16(&mut self.raw, CSUM_HI, hi16(sum));
-            }
-        }
-        &self.raw
-    }
+/// Number and generation, as every checksum of the inode begins.
+fn owner(raw: &[u8], ino: Ino) -> [u8; OWNER] {
+    let mut bytes = [0; OWNER];
+    put_le32(&mut bytes, 0, ino.0);
+    put_le32(&mut bytes, 4, le32(raw, 0x64));
+    bytes
+}
 
-    /// Seed of the checksums of this inode's own blocks (extent nodes, directory blocks).
-    #[must_use]
-    pub fn checksum_seed(&self, ino: Ino, fs_seed: u32) -> u32 {
-        let mut owner = [0; OWNER];
-        self.put_owner(ino, &mut owner);
-        crc32c(fs_seed, &owner)
-    }
+/// Seed of the checksums of the inode's own blocks.
+pub(super) fn seed_of_blocks(raw: &[u8], ino: Ino, fs_seed: u32) -> u32 {
+    crc32c(fs_seed, &owner(raw, ino))
+}
 
-    fn put_owner(&self, ino: Ino, bytes: &mut [u8]) {
-        put_le32(bytes, 0, ino.0);
-        put_le32(bytes, 4, self.generation());
+/// The checksum that a record should have. The bytes up to the last sum are laid together first, because one long run
+/// costs a fraction of its pieces.
+pub(super) fn compute(raw: &[u8], ino: Ino, fs_seed: u32) -> u32 {
+    let mut head = [0; OWNER + CSUM_HI + 2];
+    let (first, rest) = raw.split_at(raw.len().min(CSUM_HI + 2));
+    let head = &mut head[..OWNER + first.len()];
+    head[..OWNER].copy_from_slice(&owner(raw, ino));
+    head[OWNER..].copy_from_slice(first);
+    put_le16(head, OWNER + CSUM_LO, 0);
+    let whole = has_extra(raw, CSUM_HI + 2);
+    if whole {
+        put_le16(head, OWNER + CSUM_HI, 0);
     }
+    let sum = crc32c(crc32c(fs_seed, head), rest);
+    if whole { sum } else { sum & 0xFFFF }
+}
 
-    /// The bytes up to the last sum are laid together first: a run costs a fraction of its pieces, and every look at an
-    /// inode costs one.
-    pub(super) fn compute_checksum(&self, ino: Ino, fs_seed: u32) -> u32 {
-        let mut head = [0; OWNER + CSUM_HI + 2];
-        let (first, rest) = self.raw.split_at(self.raw.len().min(CSUM_HI + 2));
-        let head = &mut head[..OWNER + first.len()];
-        self.put_owner(ino, head);
-        head[OWNER..].copy_from_slice(first);
-        put_le16(head, OWNER + CSUM_LO, 0);
-        let whole = self.has_extra(CSUM_HI + 2);
-        if whole {
-            put_le16(head, OWNER + CSUM_HI, 0);
-        }
-        let sum = crc32c(crc32c(fs_seed, head), rest);
-        if whole { sum } else { sum & 0xFFFF }
-    }
+/// The checksum that a record has.
+pub(super) fn stored(raw: &[u8]) -> u32 {
+    let hi = if has_extra(raw, CSUM_HI + 2) { u32::from(le16(raw, CSUM_HI)) << 16 } else { 0 };
+    u32::from(le16(raw, CSUM_LO)) | hi
+}
 
-    pub(super) fn stored_checksum(&self) -> u32 {
-        let hi = if self.has_extra(CSUM_HI + 2) { u32::from(le16(&self.raw, CSUM_HI)) << 16 } else { 0 };
-        u32::from(le16(&self.raw, CSUM_LO)) | hi
+/// Gives a record its checksum.
+pub(super) fn seal(raw: &mut [u8], ino: Ino, fs_seed: u32) {
+    let sum = compute(raw, ino, fs_seed);
+    put_le16(raw, CSUM_LO, lo16(sum));
+    if has_extra(raw, CSUM_HI + 2) {
+        put_le16(raw, CSUM_HI, hi16(sum));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Inode;
     use super::*;
 
     /// As the kernel's documentation says it, piece by piece.
     fn by_pieces(i: &Inode, ino: Ino, seed: u32) -> u32 {
         let mut raw = i.raw.clone();
         put_le16(&mut raw, CSUM_LO, 0);
-        if i.has_extra(CSUM_HI + 2) {
+        if has_extra(&i.raw, CSUM_HI + 2) {
             put_le16(&mut raw, CSUM_HI, 0);
         }
         let owner = crc32c(crc32c(seed, &ino.0.to_le_bytes()), &i.generation().to_le_bytes());
         assert_eq!(i.checksum_seed(ino, seed), owner);
         let sum = crc32c(owner, &raw);
-        if i.has_extra(CSUM_HI + 2) { sum } else { sum & 0xFFFF }
+        if has_extra(&i.raw, CSUM_HI + 2) { sum } else { sum & 0xFFFF }
     }
 
     #[test]
@@ -88,7 +85,7 @@ mod tests {
             if let Some(extra) = extra {
                 i.raw[0x80..0x82].copy_from_slice(&extra);
             }
-            assert_eq!(i.compute_checksum(Ino(77), 5), by_pieces(&i, Ino(77), 5), "{size}");
+            assert_eq!(compute(&i.raw, Ino(77), 5), by_pieces(&i, Ino(77), 5), "{size}");
         }
     }
 

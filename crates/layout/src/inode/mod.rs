@@ -10,9 +10,13 @@
 //! Source: kernel documentation, "ext4: index nodes".
 
 mod checksum;
+mod device;
+mod extended;
 mod time;
 
-pub use time::{Time, Timestamp};
+pub use device::{device_number, set_device_number};
+pub use extended::GOOD_OLD_SIZE;
+pub use time::{Time, Timestamp, same_but_for_times};
 
 use crate::bytes::{hi16, hi32, le16, le32, lo16, lo32, put_le16, put_le32};
 use crate::error::{Corrupt, Structure};
@@ -20,8 +24,6 @@ use crate::features::{Features, ro_compat};
 use crate::units::{BlockNo, Ino};
 use smallvec::SmallVec;
 
-/// Bytes of the part every inode has.
-pub const GOOD_OLD_SIZE: usize = 128;
 /// Bytes of a record as mke2fs makes it; one of that size is no allocation.
 const USUAL_SIZE: usize = 256;
 
@@ -88,7 +90,7 @@ impl Inode {
         if let Some(seed) = seed {
             // A record that was never used is all zeros, checksum included.
             let never_used = raw.iter().all(|b| *b == 0);
-            if !never_used && inode.stored_checksum() != inode.compute_checksum(ino, seed) {
+            if !never_used && checksum::stored(raw) != checksum::compute(raw, ino, seed) {
                 return Err(bad("checksum does not match"));
             }
         }
@@ -119,12 +121,7 @@ impl Inode {
     /// Bytes of the extended part; 0 in a 128-byte record.
     #[must_use]
     pub fn extra_isize(&self) -> usize {
-        if self.raw.len() > GOOD_OLD_SIZE { usize::from(le16(&self.raw, 0x80)) } else { 0 }
-    }
-
-    /// True if the extended part reaches byte `end` of the record.
-    fn has_extra(&self, end: usize) -> bool {
-        GOOD_OLD_SIZE + self.extra_isize() >= end
+        extended::extra_isize(&self.raw)
     }
 
     #[must_use]
@@ -292,13 +289,13 @@ impl Inode {
     /// `i_version`, which the kernel counts up on each change.
     #[must_use]
     pub fn version(&self) -> u64 {
-        let hi = if self.has_extra(0x9C) { u64::from(le32(&self.raw, 0x98)) << 32 } else { 0 };
+        let hi = if extended::has_extra(&self.raw, 0x9C) { u64::from(le32(&self.raw, 0x98)) << 32 } else { 0 };
         u64::from(le32(&self.raw, 0x24)) | hi
     }
 
     pub fn set_version(&mut self, v: u64) {
         put_le32(&mut self.raw, 0x24, lo32(v));
-        if self.has_extra(0x9C) {
+        if extended::has_extra(&self.raw, 0x9C) {
             put_le32(&mut self.raw, 0x98, hi32(v));
         }
     }
@@ -306,27 +303,21 @@ impl Inode {
     /// Project id, or 0.
     #[must_use]
     pub fn project(&self) -> u32 {
-        if self.has_extra(0xA0) { le32(&self.raw, 0x9C) } else { 0 }
+        if extended::has_extra(&self.raw, 0xA0) { le32(&self.raw, 0x9C) } else { 0 }
     }
 
-    /// Device number of a device node as (major, minor).
+    /// Recomputes the checksum and returns the bytes for the disk.
+    pub fn sealed(&mut self, ino: Ino, seed: Option<u32>) -> &[u8] {
+        if let Some(seed) = seed {
+            checksum::seal(&mut self.raw, ino, seed);
+        }
+        &self.raw
+    }
+
+    /// Seed of the checksums of this inode's own blocks (extent nodes, directory blocks).
     #[must_use]
-    pub fn device(&self) -> (u32, u32) {
-        let (old, new) = (le32(&self.raw, 0x28), le32(&self.raw, 0x2C));
-        if old != 0 {
-            ((old >> 8) & 0xFF, old & 0xFF)
-        } else {
-            ((new >> 8) & 0xFFF, (new & 0xFF) | ((new >> 12) & 0xF_FF00))
-        }
-    }
-
-    pub fn set_device(&mut self, major: u32, minor: u32) {
-        self.block_area_mut().fill(0);
-        if major < 256 && minor < 256 {
-            put_le32(&mut self.raw, 0x28, major << 8 | minor);
-        } else {
-            put_le32(&mut self.raw, 0x2C, (minor & 0xFF) | (major & 0xFFF) << 8 | (minor & 0xF_FF00) << 12);
-        }
+    pub fn checksum_seed(&self, ino: Ino, fs_seed: u32) -> u32 {
+        checksum::seed_of_blocks(&self.raw, ino, fs_seed)
     }
 }
 
@@ -344,15 +335,6 @@ impl std::fmt::Debug for Inode {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn device_numbers_round_trip() {
-        let mut i = Inode::new(256, 32);
-        for (major, minor) in [(0, 0), (8, 1), (255, 255), (256, 0), (1, 256), (0xFFF, 0xF_FFFF)] {
-            i.set_device(major, minor);
-            assert_eq!(i.device(), (major, minor));
-        }
-    }
 
     #[test]
     fn space_beyond_32_bits_needs_huge_file() {

@@ -1,6 +1,7 @@
 //! The times of an inode: 32 bits of seconds in the old part, two more and the nanoseconds in the extended one.
 
 use super::checksum::{CSUM_HI, CSUM_LO};
+use super::extended::has_extra;
 use super::{GOOD_OLD_SIZE, Inode};
 use crate::bytes::{le32, lo32, put_le32};
 
@@ -61,37 +62,37 @@ impl Inode {
     #[must_use]
     pub fn time(&self, which: Time) -> Option<Timestamp> {
         let (base, extra) = which.at();
-        if which == Time::Create && !self.has_extra(base + 4) {
+        if which == Time::Create && !has_extra(&self.raw, base + 4) {
             return None;
         }
-        let extra = self.has_extra(extra + 4).then(|| le32(&self.raw, extra));
+        let extra = has_extra(&self.raw, extra + 4).then(|| le32(&self.raw, extra));
         Some(Timestamp::decode(le32(&self.raw, base), extra))
     }
 
     /// Stores a time, clamped to what the record can hold.
     pub fn set_time(&mut self, which: Time, t: Timestamp) {
         let (base, extra) = which.at();
-        if which == Time::Create && !self.has_extra(base + 4) {
+        if which == Time::Create && !has_extra(&self.raw, base + 4) {
             return;
         }
-        let wide = self.has_extra(extra + 4);
+        let wide = has_extra(&self.raw, extra + 4);
         let (b, x) = t.encode(wide);
         put_le32(&mut self.raw, base, b);
         if wide {
             put_le32(&mut self.raw, extra, x);
         }
     }
+}
 
-    /// True if `other`, a record of the same size, differs at most in access, modification and change times,
-    /// `i_version` and checksum.
-    #[must_use]
-    pub fn same_but_for_times(&self, other: &[u8]) -> bool {
-        const KEPT: [std::ops::Range<usize>; 4] = [0..0x08, 0x14..0x24, 0x28..CSUM_LO, CSUM_LO + 2..GOOD_OLD_SIZE];
-        let same = |r: std::ops::Range<usize>| self.raw.get(r.clone()) == other.get(r);
-        let wide = self.raw.len().min(0x9C);
-        let extra = self.raw.len() <= GOOD_OLD_SIZE || (same(0x80..CSUM_HI) && same(0x90..wide.min(0x98)));
-        KEPT.into_iter().all(same) && extra && self.raw[wide..] == other[wide.min(other.len())..]
-    }
+/// True if two records of the same size differ at most in access, modification and change times, `i_version` and
+/// checksum.
+#[must_use]
+pub fn same_but_for_times(record: &[u8], other: &[u8]) -> bool {
+    const KEPT: [std::ops::Range<usize>; 4] = [0..0x08, 0x14..0x24, 0x28..CSUM_LO, CSUM_LO + 2..GOOD_OLD_SIZE];
+    let same = |r: std::ops::Range<usize>| record.get(r.clone()) == other.get(r);
+    let wide = record.len().min(0x9C);
+    let extra = record.len() <= GOOD_OLD_SIZE || (same(0x80..CSUM_HI) && same(0x90..wide.min(0x98)));
+    KEPT.into_iter().all(same) && extra && record[wide..] == other[wide.min(other.len())..]
 }
 
 #[cfg(test)]
@@ -126,12 +127,12 @@ mod tests {
                 i.set_time(t, Timestamp { secs: 0x1_0000_0005, nanos: 7 });
             }
             i.sealed(Ino(12), Some(7));
-            assert!(i.same_but_for_times(&old));
+            assert!(same_but_for_times(i.raw(), &old));
             for change in [0x00, 0x14, 0x28, 0x64, 0x7F, 0x81, 0x90, 0x9C, 0xA0, size - 1] {
                 let mut j = i.clone();
                 if change < size {
                     j.raw_mut()[change] ^= 1;
-                    assert!(!j.same_but_for_times(&old), "byte {change:#x} of {size}");
+                    assert!(!same_but_for_times(j.raw(), &old), "byte {change:#x} of {size}");
                 }
             }
         }

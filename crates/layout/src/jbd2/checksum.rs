@@ -1,9 +1,7 @@
 //! Checksums and the escape: what makes a log block trustworthy, and what keeps an image from posing as one.
 
 use super::MAGIC;
-use super::descriptor::TagChecksum;
-use super::format::{Checksums, LogFormat};
-use crate::bytes::{be32, lo16, put_be32, try_be32};
+use crate::bytes::{be32, put_be32, try_be32};
 use crate::checksum::crc32c;
 use crate::units::Tid;
 
@@ -38,24 +36,6 @@ impl LogSeed {
     /// True if the checksum at `at` is right.
     pub(super) fn check(self, block: &[u8], at: usize) -> bool {
         block.len() >= at + 4 && be32(block, at) == self.hollow(block, at)
-    }
-}
-
-impl LogFormat {
-    /// True if the tail checksum of a descriptor or revoke block is right, or the format has none.
-    #[must_use]
-    pub fn tail_matches(&self, block: &[u8]) -> bool {
-        !self.sealed() || (block.len() == self.block_size.bytes() && self.seed.check(block, block.len() - 4))
-    }
-
-    /// The checksum that the tag of an image carries, over the image as logged (escaped).
-    #[must_use]
-    pub fn tag_checksum(&self, tid: Tid, logged: &[u8]) -> TagChecksum {
-        match self.checksums {
-            Checksums::None | Checksums::V1 => TagChecksum::None,
-            Checksums::V2 => TagChecksum::V2(lo16(self.seed.image(tid, logged))),
-            Checksums::V3 => TagChecksum::V3(self.seed.image(tid, logged)),
-        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! Some writers mark only the last tag of the whole transaction: a block also ends where no further tag fits.
 
 use super::HEADER;
-use super::format::{BlockKind, Checksums, Header, LogFormat};
+use super::format::{BlockKind, Checksums, Header, LogFormat, TagChecksum};
 use crate::bytes::{be16, be32, hi32, lo32, put_be16, put_be32, try_be16, try_be32};
 use crate::units::{BlockNo, Tid};
 use std::ops::DerefMut;
@@ -20,14 +20,6 @@ use std::ops::DerefMut;
 const ESCAPE: u16 = 1;
 const SAME_UUID: u16 = 2;
 const LAST_TAG: u16 = 8;
-
-/// The checksum of an image in its tag.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TagChecksum {
-    None,
-    V2(u16),
-    V3(u32),
-}
 
 /// What a tag says about one image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,8 +2,11 @@
 
 use super::checksum::LogSeed;
 use super::{HEADER, MAGIC};
-use crate::bytes::{put_be32, try_be32};
+use crate::bytes::{lo16, put_be32, try_be32};
 use crate::units::{BlockSize, Tid};
+
+/// Bytes of a revoke block before the first record.
+pub const REVOKE_HEAD: usize = 16;
 
 /// What protects the log's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +19,14 @@ pub enum Checksums {
     V2,
     /// `CSUM_V3`: as v2, with 32 bits for each image and tags of 16 bytes.
     V3,
+}
+
+/// The checksum of an image in its tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TagChecksum {
+    None,
+    V2(u16),
+    V3(u32),
 }
 
 /// The layout of a log's blocks, as the features of its superblock set it.
@@ -72,7 +83,7 @@ impl LogFormat {
     /// Block numbers that one revoke block holds.
     #[must_use]
     pub fn revokes_per_block(&self) -> usize {
-        (self.usable() - super::revoke::HEAD) / self.revoke_bytes()
+        (self.usable() - REVOKE_HEAD) / self.revoke_bytes()
     }
 }
 
@@ -136,6 +147,24 @@ impl Header {
         put_be32(block, 0, MAGIC);
         put_be32(block, 4, self.kind.code());
         put_be32(block, 8, self.tid.0);
+    }
+}
+
+impl LogFormat {
+    /// True if the tail checksum of a descriptor or revoke block is right, or the format has none.
+    #[must_use]
+    pub fn tail_matches(&self, block: &[u8]) -> bool {
+        !self.sealed() || (block.len() == self.block_size.bytes() && self.seed.check(block, block.len() - 4))
+    }
+
+    /// The checksum that the tag of an image carries, over the image as logged (escaped).
+    #[must_use]
+    pub fn tag_checksum(&self, tid: Tid, logged: &[u8]) -> TagChecksum {
+        match self.checksums {
+            Checksums::None | Checksums::V1 => TagChecksum::None,
+            Checksums::V2 => TagChecksum::V2(lo16(self.seed.image(tid, logged))),
+            Checksums::V3 => TagChecksum::V3(self.seed.image(tid, logged)),
+        }
     }
 }
 

@@ -25,8 +25,8 @@ pub mod superblock;
 
 pub use checksum::{LogSeed, escape, needs_escape, unescape};
 pub use commit::{Commit, encode_commit};
-pub use descriptor::{DescriptorBuilder, Tag, TagChecksum, Tags};
-pub use format::{BlockKind, Checksums, Header, LogFormat};
+pub use descriptor::{DescriptorBuilder, Tag, Tags};
+pub use format::{BlockKind, Checksums, Header, LogFormat, TagChecksum};
 pub use revoke::{RevokeBuilder, Revokes};
 pub use superblock::{JournalFeatures, JournalSuperblock};
 

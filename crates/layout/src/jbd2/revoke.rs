@@ -4,14 +4,11 @@
 //! 0x0 header | 0xC bytes used, with this head | 0x10 block, block, ... (4 bytes, 8 with 64bit)   [| checksum, 4 bytes: v2, v3]
 //! ```
 
-use super::format::{BlockKind, Header, LogFormat};
+use super::format::{BlockKind, Header, LogFormat, REVOKE_HEAD as HEAD};
 use crate::bytes::{be32, be64, put_be32, put_be64, try_be32};
 use crate::error::{Corrupt, Structure};
 use crate::units::{BlockNo, Tid};
 use std::ops::DerefMut;
-
-/// Bytes before the first record.
-pub const HEAD: usize = 16;
 
 /// The block numbers of a revoke block.
 #[derive(Clone, Debug)]

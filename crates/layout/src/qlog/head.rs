@@ -8,14 +8,13 @@
 //! Both checksums are crc32c, seeded with that of the journal's UUID. The second covers every byte of every block of
 //! the run, so a run is whole or nothing (Q2).
 
+pub use super::pack::HEAD_LEN as LEN;
 use super::{BLOCK_TYPE, pack};
 use crate::bytes::{be32, be64, put_be32, put_be64};
 use crate::checksum::crc32c;
 use crate::jbd2::{LogSeed, MAGIC};
 use crate::units::{BlockSize, Tid};
 
-/// Bytes of a head.
-pub const LEN: usize = 64;
 const HEAD_SUM: usize = 0x38;
 const RUN_SUM: usize = 0x3C;
 

@@ -1,12 +1,14 @@
 //! How packed records are laid into a run's first blocks: after the head in block 0, after one zero byte in the others
 //! (Q1).
 
-use super::head;
 use crate::units::BlockSize;
+
+/// Bytes of a transaction's head, before the packed bytes of block 0.
+pub const HEAD_LEN: usize = 64;
 
 /// Packed bytes in block 0.
 fn in_first(bs: BlockSize) -> usize {
-    bs.bytes() - head::LEN
+    bs.bytes() - HEAD_LEN
 }
 
 /// Packed bytes in every other block.
@@ -26,7 +28,7 @@ pub fn blocks_for(bs: BlockSize, packed: u32) -> u32 {
 #[must_use]
 pub fn place(bs: BlockSize, at: usize) -> (usize, usize) {
     match at.checked_sub(in_first(bs)) {
-        None => (0, head::LEN + at),
+        None => (0, HEAD_LEN + at),
         Some(rest) => (1 + rest / in_next(bs), 1 + rest % in_next(bs)),
     }
 }
@@ -34,7 +36,7 @@ pub fn place(bs: BlockSize, at: usize) -> (usize, usize) {
 /// Copies the part of `packed` that block `n` of the run holds into it.
 pub fn fill(bs: BlockSize, packed: &[u8], n: usize, block: &mut [u8]) {
     let (start, room, skip) = match n {
-        0 => (0, in_first(bs), head::LEN),
+        0 => (0, in_first(bs), HEAD_LEN),
         n => (in_first(bs) + (n - 1) * in_next(bs), in_next(bs), 1),
     };
     let part = &packed[start.min(packed.len())..(start + room).min(packed.len())];

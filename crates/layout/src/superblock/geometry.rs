@@ -1,14 +1,75 @@
 //! What the superblock says of the shape of the file system: counted in blocks, clusters, groups and inodes, checked
 //! once when it is decoded, and never changed by us.
 
-use super::{OFFSET, Superblock, bad};
-use crate::bytes::{le16, le32};
+use super::{OFFSET, SIZE, bad};
+use crate::bytes::{le_split, le16, le32};
 use crate::error::Corrupt;
-use crate::features::{compat, incompat, ro_compat};
+use crate::features::{Features, compat, incompat, ro_compat};
 use crate::units::{BlockNo, BlockSize, GroupNo, Ino};
 
-impl Superblock {
-    pub(super) fn check_geometry(&self) -> Result<(), Corrupt> {
+/// What was decided when the file system was made, its shape above all, and the features.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Geometry {
+    pub(super) raw: Box<[u8; SIZE]>,
+    block_size: BlockSize,
+}
+
+impl Geometry {
+    /// Takes the bytes of a superblock, and checks the shape that they give.
+    pub(super) fn new(raw: &[u8; SIZE]) -> Result<Self, Corrupt> {
+        let block_size = BlockSize::from_log(le32(raw, 0x18)).ok_or_else(|| bad("block size out of range"))?;
+        let geometry = Geometry { raw: Box::new(*raw), block_size };
+        geometry.check_geometry()?;
+        Ok(geometry)
+    }
+
+    #[must_use]
+    pub fn block_size(&self) -> BlockSize {
+        self.block_size
+    }
+
+    #[must_use]
+    pub fn features(&self) -> Features {
+        Features { compat: le32(&*self.raw, 0x5C), incompat: le32(&*self.raw, 0x60), ro_compat: le32(&*self.raw, 0x64) }
+    }
+
+    pub(super) fn is_64bit(&self) -> bool {
+        self.features().has_incompat(incompat::BIT64)
+    }
+
+    pub(super) fn split(&self, lo: usize, hi: usize) -> u64 {
+        if self.is_64bit() { le_split(&*self.raw, lo, hi) } else { u64::from(le32(&*self.raw, lo)) }
+    }
+
+    #[must_use]
+    pub fn revision(&self) -> u32 {
+        le32(&*self.raw, 0x4C)
+    }
+
+    /// The journal's inode; 0 when the journal is on a device of its own.
+    #[must_use]
+    pub fn journal_ino(&self) -> Ino {
+        Ino(le32(&*self.raw, 0xE0))
+    }
+
+    #[must_use]
+    pub fn journal_dev(&self) -> u32 {
+        le32(&*self.raw, 0xE4)
+    }
+
+    /// Bytes of the extended part that new inodes should have.
+    #[must_use]
+    pub fn want_extra_isize(&self) -> u16 {
+        le16(&*self.raw, 0x15E)
+    }
+
+    /// Inode of the orphan file.
+    #[must_use]
+    pub fn orphan_file_ino(&self) -> Ino {
+        Ino(le32(&*self.raw, 0x280))
+    }
+
+    fn check_geometry(&self) -> Result<(), Corrupt> {
         let bits = u32::try_from(self.block_size.bytes() * 8).expect("at most 2^19");
         let bigalloc = self.features().has_ro_compat(ro_compat::BIGALLOC);
         let inode_size = self.inode_size();

@@ -34,7 +34,12 @@ pub fn decode_all(sb: &Superblock, input: &[u8]) {
 
 fn inode(sb: &Superblock, block: &[u8]) {
     let Ok(inode) = Inode::decode(Ino(12), &block[..sb.inode_size()], None) else { return };
-    let _ = (xattr::decode_inline(Ino(12), &inode), xattr::inline_capacity(&inode), inode.device(), inode.project());
+    let _ = (
+        xattr::decode_inline(Ino(12), &inode),
+        xattr::inline_capacity(&inode),
+        quire_layout::inode::device_number(inode.block_area()),
+        inode.project(),
+    );
     let _ = (inline_data::content(Ino(12), &inode), inline_data::tail(Ino(12), &inode));
     let _ = inode.sectors(sb.features(), sb.block_size().bytes64());
     if extent::check_root(inode.block_area(), |b, n| b.0.checked_add(n).is_some()).is_ok() {

@@ -11,7 +11,7 @@ use quire_fs::Error;
 use quire_layout::Ino;
 use quire_testkit::Model;
 
-use super::{IMAGE_MIB, NVRAM, OPERATIONS, Plan, Series};
+use super::plan::{IMAGE_MIB, NVRAM, OPERATIONS, Plan, Series};
 use crate::mounter::{Mounter, Who};
 use crate::rig::{self, Body, Rig};
 use crate::served::Kind;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use rusqlite::{Connection, Transaction, params};
 
 use super::draw::{Draw, Phase, last_name};
-use super::{DISTRICTS, Journal, Scale, open};
+use super::scale::{DISTRICTS, Journal, Scale, open};
 
 const SCHEMA: &str = "
 create table warehouse (w_id integer primary key, w_name text, w_street_1 text, w_street_2 text, w_city text, w_state text, w_zip text,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::draw::Draw;
 use super::load::LOADED_AT;
-use super::{DISTRICTS, Grain, Scale};
+use super::scale::{DISTRICTS, Grain, Scale};
 
 /// A transaction of the mix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
