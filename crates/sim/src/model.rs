@@ -282,35 +282,14 @@ impl History {
                 }
                 _ => Outcome::Refused,
             },
-            SimOp::Chmod(p, mode) => s.find_file(p).map_or(Outcome::Refused, |id| {
-                s.node_mut(id).mode = mode;
-                done(id)
-            }),
-            SimOp::Chown(p, n) => s.find_file(p).map_or(Outcome::Refused, |id| {
-                let node = s.node_mut(id);
-                (node.uid, node.gid) = (n, group_of(n));
-                done(id)
-            }),
-            SimOp::Utimes(p, n) => s.find_file(p).map_or(Outcome::Refused, |id| {
-                s.node_mut(id).mtime = Some(time_of(n));
-                done(id)
-            }),
-            SimOp::SetXattr(p, which, len) => s.find_file(p).map_or(Outcome::Refused, |id| {
-                s.node_mut(id).xattrs.insert(xattr_name(which), xattr_value(which, len));
-                done(id)
-            }),
-            SimOp::RemoveXattr(p, which) => {
-                s.find_file(p).map_or(Outcome::Refused, |id| match s.node_mut(id).xattrs.remove(&xattr_name(which)) {
-                    Some(_) => done(id),
-                    None => Outcome::Refused,
-                })
-            }
+            SimOp::Chmod(..)
+            | SimOp::Chown(..)
+            | SimOp::Utimes(..)
+            | SimOp::SetXattr(..)
+            | SimOp::RemoveXattr(..)
+            | SimOp::JournalData(..) => change_attributes(s, op),
             SimOp::Fsync(p) | SimOp::Fdatasync(p) => s.find_file(p).map_or(Outcome::Refused, done),
             SimOp::FsyncDir(dir) => s.dir_id(dir).map_or(Outcome::Refused, done),
-            SimOp::JournalData(p, on) => s.find_file(p).map_or(Outcome::Refused, |id| {
-                s.node_mut(id).flag = on;
-                done(id)
-            }),
             SimOp::Sync | SimOp::Step | SimOp::Release | SimOp::Checkpoint => Outcome::Done(None),
             SimOp::Mkdir(_) => Outcome::Refused,
             SimOp::RenameDir(from, to) => rename_dir(s, from, to),
@@ -385,8 +364,42 @@ fn copied(s: &State, op: &SimOp) -> Option<Vec<u8>> {
     (!overlap).then(|| data.get(at as usize..end).unwrap_or_default().to_vec())
 }
 
+/// What a file says of itself, besides its data.
+fn change_attributes(s: &mut State, op: &SimOp) -> Outcome {
+    let done = |id| Outcome::Done(Some(id));
+    match *op {
+        SimOp::Chmod(p, mode) => s.find_file(p).map_or(Outcome::Refused, |id| {
+            s.node_mut(id).mode = mode;
+            done(id)
+        }),
+        SimOp::Chown(p, n) => s.find_file(p).map_or(Outcome::Refused, |id| {
+            let node = s.node_mut(id);
+            (node.uid, node.gid) = (n, group_of(n));
+            done(id)
+        }),
+        SimOp::Utimes(p, n) => s.find_file(p).map_or(Outcome::Refused, |id| {
+            s.node_mut(id).mtime = Some(time_of(n));
+            done(id)
+        }),
+        SimOp::SetXattr(p, which, len) => s.find_file(p).map_or(Outcome::Refused, |id| {
+            s.node_mut(id).xattrs.insert(xattr_name(which), xattr_value(which, len));
+            done(id)
+        }),
+        SimOp::RemoveXattr(p, which) => {
+            s.find_file(p).map_or(Outcome::Refused, |id| match s.node_mut(id).xattrs.remove(&xattr_name(which)) {
+                Some(_) => done(id),
+                None => Outcome::Refused,
+            })
+        }
+        SimOp::JournalData(p, on) => s.find_file(p).map_or(Outcome::Refused, |id| {
+            s.node_mut(id).flag = on;
+            done(id)
+        }),
+        _ => unreachable!("{op:?} changes no attributes"),
+    }
+}
+
 fn change_data(s: &mut State, op: &SimOp) -> Outcome {
-    let span = |offset: u32, len: u32| (offset as usize, offset as usize + len as usize);
     let place = match op {
         SimOp::Write { place, .. } | SimOp::Punch { place, .. } | SimOp::Allocate { place, .. } => *place,
         SimOp::MapWrite { place, .. } | SimOp::Append { place, .. } | SimOp::Zero { place, .. } => *place,
@@ -403,25 +416,30 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
     let node = s.node_mut(id);
     node.journaled = node.flag || has_rule(place);
     node.mtime = None;
-    let data = s.data_mut(id);
+    if edit(s.data_mut(id), op, &copied) { Outcome::Done(Some(id)) } else { Outcome::Refused }
+}
+
+/// Writes bytes at a place; a shorter file grows.
+fn put(data: &mut Vec<u8>, at: u32, bytes: &[u8]) {
+    let (a, b) = (at as usize, at as usize + bytes.len());
+    data.resize(data.len().max(b), 0);
+    data[a..b].copy_from_slice(bytes);
+}
+
+/// Changes the bytes of a file; false if the call is refused.
+fn edit(data: &mut Vec<u8>, op: &SimOp, copied: &[u8]) -> bool {
+    let span = |offset: u32, len: u32| (offset as usize, offset as usize + len as usize);
     match *op {
-        SimOp::Write { offset, len, fill, .. } => {
-            let (a, b) = span(offset, len);
-            if data.len() < b {
-                data.resize(b, 0);
-            }
-            data[a..b].copy_from_slice(&pattern(fill, offset, len));
-        }
+        SimOp::Write { offset, len, fill, .. } => put(data, offset, &pattern(fill, offset, len)),
         SimOp::MapWrite { page, at, len, fill, .. } => {
             // A page behind the end is not mapped; in the last one, what lies behind the end is not written.
-            let (a, b) = span(page * PAGE + at, len);
-            let b = b.min(data.len());
+            let from = page * PAGE + at;
+            let inside = data.len().saturating_sub(from as usize).min(len as usize);
             if (page * PAGE) as usize >= data.len() {
-                return Outcome::Refused;
+                return false;
             }
-            if a < b {
-                let bytes = pattern(fill, page * PAGE + at, len);
-                data[a..b].copy_from_slice(&bytes[..b - a]);
+            if inside > 0 {
+                put(data, from, &pattern(fill, from, len)[..inside]);
             }
         }
         SimOp::Append { len, fill, .. } => {
@@ -432,45 +450,26 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
         SimOp::Punch { offset, len, .. } => {
             let (a, b) = span(offset, len);
             let b = b.min(data.len());
-            if a < b {
-                data[a..b].fill(0);
-            }
+            data[a.min(b)..b].fill(0);
         }
-        SimOp::Allocate { offset, len, .. } => {
-            let (_, b) = span(offset, len);
-            if data.len() < b {
-                data.resize(b, 0);
-            }
-        }
-        SimOp::Zero { offset, len, .. } => {
-            let (a, b) = span(offset, len);
-            if data.len() < b {
-                data.resize(b, 0);
-            }
-            data[a..b].fill(0);
-        }
+        SimOp::Allocate { offset, len, .. } => data.resize(data.len().max(span(offset, len).1), 0),
+        SimOp::Zero { offset, len, .. } => put(data, offset, &vec![0; len as usize]),
         SimOp::Collapse { offset, len, .. } => {
             let (a, b) = span(offset, len);
             if b >= data.len() {
-                return Outcome::Refused;
+                return false;
             }
             data.drain(a..b);
         }
         SimOp::Insert { offset, len, .. } => {
             let (a, b) = span(offset, len);
             if a >= data.len() {
-                return Outcome::Refused;
+                return false;
             }
             data.splice(a..a, std::iter::repeat_n(0, b - a));
         }
-        SimOp::Copy { offset, .. } => {
-            let (a, b) = (offset as usize, offset as usize + copied.len());
-            if data.len() < b {
-                data.resize(b, 0);
-            }
-            data[a..b].copy_from_slice(&copied);
-        }
+        SimOp::Copy { offset, .. } => put(data, offset, copied),
         _ => unreachable!("matched above"),
     }
-    Outcome::Done(Some(id))
+    true
 }

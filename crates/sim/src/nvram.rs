@@ -90,19 +90,7 @@ pub fn explore_nvram(
     };
     found.report.runs = 1;
     found.report.switches = switches;
-    let disk = device.recording().expect("it records");
-    let stored = memory.recorded().expect("it records");
-    let mut events = stored.crash_points().zip(0u64..).map(|((at, point), m)| (at, m, point)).peekable();
-    let (_, mut m, mut point) = events.next().expect("the start");
-    for (k, disk_point) in disk.crash_points() {
-        found.moment((k, &disk_point), (m, &point)).map_err(|(n, why)| fail(Some((k + m, n)), why))?;
-        // What the memory did when so many steps of the disk were complete. Of a forced write two moments come: before
-        // it, and after.
-        while events.peek().is_some_and(|(at, ..)| *at <= k) {
-            (_, m, point) = events.next().expect("looked at");
-            found.moment((k, &disk_point), (m, &point)).map_err(|(n, why)| fail(Some((k + m, n)), why))?;
-        }
-    }
+    found.all_moments(&device, &memory).map_err(|(at, why)| fail(Some(at), why))?;
     Ok(found.report)
 }
 
@@ -132,6 +120,24 @@ struct Explored<'a> {
 }
 
 impl Explored<'_> {
+    /// Every moment of a run. An error names the moment and the outcome.
+    fn all_moments(&mut self, device: &PowerLossDevice, memory: &NvramModel) -> Result<(), ((u64, u64), String)> {
+        let disk = device.recording().expect("it records");
+        let stored = memory.recorded().expect("it records");
+        let mut events = stored.crash_points().zip(0u64..).map(|((at, point), m)| (at, m, point)).peekable();
+        let (_, mut m, mut point) = events.next().expect("the start");
+        for (k, disk_point) in disk.crash_points() {
+            self.moment((k, &disk_point), (m, &point)).map_err(|(n, why)| ((k + m, n), why))?;
+            // What the memory did when so many steps of the disk were complete. Of a forced write two moments come:
+            // before it, and after.
+            while events.peek().is_some_and(|(at, ..)| *at <= k) {
+                (_, m, point) = events.next().expect("looked at");
+                self.moment((k, &disk_point), (m, &point)).map_err(|(n, why)| ((k + m, n), why))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Some outcomes of one moment. An error names the outcome.
     fn moment(
         &mut self,

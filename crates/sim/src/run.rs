@@ -163,22 +163,12 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Mkdir(d) => create(v, top, &dir_name(d), NewKind::Dir, 0o755),
         SimOp::Rmdir(d) => v.rmdir(top, &dir_name(d)),
         SimOp::Unlink(p) => v.unlink(find_dir(v, top, p.dir)?, &p.bytes()),
-        SimOp::UnlinkOpen(p) => {
-            let dir = find_dir(v, top, p.dir)?;
-            let a = v.lookup(dir, &p.bytes())?;
-            held.push(a.ino);
-            v.unlink(dir, &p.bytes())
-        }
+        SimOp::UnlinkOpen(p) => unlink_open(v, top, held, p),
         SimOp::Release => {
             held.drain(..).for_each(|ino| v.forget(ino, 1));
             Ok(())
         }
-        SimOp::JournalData(p, on) => {
-            let ino = find_file(v, top, p)?;
-            let old = v.inode_flags().get(ino)?;
-            let flag = quire_layout::inode::flags::JOURNAL_DATA;
-            v.inode_flags().set(ino, if on { old | flag } else { old & !flag })
-        }
+        SimOp::JournalData(p, on) => journal_data(v, top, p, on),
         SimOp::Rename(a, b) => {
             let (da, db) = (find_dir(v, top, a.dir)?, find_dir(v, top, b.dir)?);
             v.rename(da, &a.bytes(), db, &b.bytes(), RenameFlags::default())
@@ -187,39 +177,10 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
             let (da, db) = (find_dir(v, top, a.dir)?, find_dir(v, top, b.dir)?);
             v.rename(da, &a.bytes(), db, &b.bytes(), RenameFlags { exchange: true, ..RenameFlags::default() })
         }
-        SimOp::Link(a, b) => {
-            let (ino, dir) = (find(v, top, a)?, find_dir(v, top, b.dir)?);
-            let a = v.link(ino, dir, &b.bytes())?;
-            v.forget(a.ino, 1);
-            Ok(())
-        }
-        SimOp::Write { place, offset, len, fill, sync } => {
-            let ino = find_file(v, top, place)?;
-            let flags = WriteFlags { sync, ..WriteFlags::default() };
-            v.write(ino, u64::from(offset), &pattern(fill, offset, len), flags).and_then(whole(len))
-        }
-        SimOp::MapWrite { place, page, at, len, fill } => {
-            let ino = find_file(v, top, place)?;
-            let (size, start) = (v.getattr(ino)?.size, u64::from(page) * u64::from(PAGE));
-            let inside = size.saturating_sub(start).min(u64::from(PAGE));
-            if inside == 0 {
-                return Err(Error::Invalid("a page behind the end is not mapped"));
-            }
-            let mut bytes = vec![0; usize::try_from(inside).expect("a page")];
-            v.read(ino, start, &mut bytes)?;
-            for (n, b) in pattern(fill, page * PAGE + at, len).into_iter().enumerate() {
-                if let Some(byte) = bytes.get_mut(at as usize + n) {
-                    *byte = b;
-                }
-            }
-            v.write(ino, start, &bytes, WriteFlags::default()).map(drop)
-        }
-        SimOp::Append { place, len, fill, sync } => {
-            let ino = find_file(v, top, place)?;
-            let end = u32::try_from(v.getattr(ino)?.size).map_err(|_| Error::TooLarge)?;
-            let flags = WriteFlags { sync, append: true, ..WriteFlags::default() };
-            v.write(ino, 0, &pattern(fill, end, len), flags).and_then(whole(len))
-        }
+        SimOp::Link(a, b) => link(v, top, a, b),
+        SimOp::Write { place, offset, len, fill, sync } => write(v, top, place, (offset, len), fill, sync),
+        SimOp::MapWrite { place, page, at, len, fill } => write_page(v, top, place, page, (at, len), fill),
+        SimOp::Append { place, len, fill, sync } => append(v, top, place, len, fill, sync),
         SimOp::Truncate(p, size) => v.truncate(find_file(v, top, p)?, u64::from(size)),
         SimOp::Punch { place, offset, len } => range(v, top, place, Falloc::PunchHole, offset, len),
         SimOp::Allocate { place, offset, len } => {
@@ -228,16 +189,7 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Zero { place, offset, len } => range(v, top, place, Falloc::ZeroRange { keep_size: false }, offset, len),
         SimOp::Collapse { place, offset, len } => range(v, top, place, Falloc::Collapse, offset, len),
         SimOp::Insert { place, offset, len } => range(v, top, place, Falloc::Insert, offset, len),
-        SimOp::Copy { from, at, to, offset, len } => {
-            let (from, to) = (find_file(v, top, from)?, find_file(v, top, to)?);
-            let there = v.getattr(from)?.size.saturating_sub(at.into()).min(len.into());
-            let n = {
-                let source = FilePlace { ino: from, offset: u64::from(at) };
-                let target = FilePlace { ino: to, offset: u64::from(offset) };
-                v.copy_range(source, target, u64::from(len))?
-            };
-            if n < there { Err(Error::NoSpace) } else { Ok(()) }
-        }
+        SimOp::Copy { from, at, to, offset, len } => copy(v, top, (from, at), (to, offset), len),
         SimOp::Unnamed { place, len, fill } => {
             unnamed(v, find_dir(v, top, place.dir)?, &place.bytes(), &pattern(fill, 0, len))
         }
@@ -250,11 +202,7 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
             let change = SetAttr { uid: Some(id), gid: Some(group_of(id)), ..SetAttr::default() };
             v.setattr(find_file(v, top, p)?, &change).map(drop)
         }
-        SimOp::Utimes(p, n) => {
-            let time = Some(SetTime::At(time_of(n)));
-            let change = SetAttr { atime: time, mtime: time, ..SetAttr::default() };
-            v.setattr(find_file(v, top, p)?, &change).map(drop)
-        }
+        SimOp::Utimes(p, n) => utimes(v, find_file(v, top, p)?, n),
         SimOp::SetXattr(p, which, len) => {
             v.xattrs().set(find_file(v, top, p)?, &xattr_name(which), &xattr_value(which, len), XattrFlags::Any)
         }
@@ -266,6 +214,76 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Sync => v.sync(),
         SimOp::Step => v.maintenance().step().map(drop),
     }
+}
+
+fn utimes(v: &Volume, ino: Ino, n: u32) -> Result<()> {
+    let time = Some(SetTime::At(time_of(n)));
+    v.setattr(ino, &SetAttr { atime: time, mtime: time, ..SetAttr::default() }).map(drop)
+}
+
+/// Takes the name of a file that stays in use.
+fn unlink_open(v: &Volume, top: Ino, held: &mut Vec<Ino>, p: Place) -> Result<()> {
+    let dir = find_dir(v, top, p.dir)?;
+    let a = v.lookup(dir, &p.bytes())?;
+    held.push(a.ino);
+    v.unlink(dir, &p.bytes())
+}
+
+/// Sets or clears the file's own journaling of data (`chattr +j`).
+fn journal_data(v: &Volume, top: Ino, p: Place, on: bool) -> Result<()> {
+    let ino = find_file(v, top, p)?;
+    let old = v.inode_flags().get(ino)?;
+    let flag = quire_layout::inode::flags::JOURNAL_DATA;
+    v.inode_flags().set(ino, if on { old | flag } else { old & !flag })
+}
+
+fn link(v: &Volume, top: Ino, a: Place, b: Place) -> Result<()> {
+    let (ino, dir) = (find(v, top, a)?, find_dir(v, top, b.dir)?);
+    let a = v.link(ino, dir, &b.bytes())?;
+    v.forget(a.ino, 1);
+    Ok(())
+}
+
+fn write(v: &Volume, top: Ino, place: Place, (offset, len): (u32, u32), fill: u8, sync: bool) -> Result<()> {
+    let ino = find_file(v, top, place)?;
+    let flags = WriteFlags { sync, ..WriteFlags::default() };
+    v.write(ino, u64::from(offset), &pattern(fill, offset, len), flags).and_then(whole(len))
+}
+
+/// Changes a mapped page, as the kernel writes it back: whole, up to the end of the file.
+fn write_page(v: &Volume, top: Ino, place: Place, page: u32, (at, len): (u32, u32), fill: u8) -> Result<()> {
+    let ino = find_file(v, top, place)?;
+    let (size, start) = (v.getattr(ino)?.size, u64::from(page) * u64::from(PAGE));
+    let inside = size.saturating_sub(start).min(u64::from(PAGE));
+    if inside == 0 {
+        return Err(Error::Invalid("a page behind the end is not mapped"));
+    }
+    let mut bytes = vec![0; usize::try_from(inside).expect("a page")];
+    v.read(ino, start, &mut bytes)?;
+    for (n, b) in pattern(fill, page * PAGE + at, len).into_iter().enumerate() {
+        if let Some(byte) = bytes.get_mut(at as usize + n) {
+            *byte = b;
+        }
+    }
+    v.write(ino, start, &bytes, WriteFlags::default()).map(drop)
+}
+
+fn append(v: &Volume, top: Ino, place: Place, len: u32, fill: u8, sync: bool) -> Result<()> {
+    let ino = find_file(v, top, place)?;
+    let end = u32::try_from(v.getattr(ino)?.size).map_err(|_| Error::TooLarge)?;
+    let flags = WriteFlags { sync, append: true, ..WriteFlags::default() };
+    v.write(ino, 0, &pattern(fill, end, len), flags).and_then(whole(len))
+}
+
+fn copy(v: &Volume, top: Ino, (from, at): (Place, u32), (to, offset): (Place, u32), len: u32) -> Result<()> {
+    let (from, to) = (find_file(v, top, from)?, find_file(v, top, to)?);
+    let there = v.getattr(from)?.size.saturating_sub(at.into()).min(len.into());
+    let n = {
+        let source = FilePlace { ino: from, offset: u64::from(at) };
+        let target = FilePlace { ino: to, offset: u64::from(offset) };
+        v.copy_range(source, target, u64::from(len))?
+    };
+    if n < there { Err(Error::NoSpace) } else { Ok(()) }
 }
 
 /// Runs calls on a volume and on the model; they must agree on every call.

@@ -39,6 +39,16 @@ fn case(base: &Base, edits: Vec<Edit>, seal: bool) -> Case {
 /// Numbers at a place: offset, bytes, big-endian.
 type Field = (usize, usize, bool);
 
+/// The names of a directory block, entry by entry.
+fn entry_fields(bytes: &[u8]) -> Vec<Field> {
+    let (mut f, mut at) = (Vec::new(), 0);
+    while at + 12 <= bytes.len() && f.len() < 24 {
+        f.extend([(at, 4, false), (at + 4, 2, false), (at + 6, 1, false), (at + 7, 1, false), (at + 8, 1, false)]);
+        at += usize::from(le16(bytes, at + 4)).max(12);
+    }
+    f
+}
+
 /// Every field of a place that means something.
 fn fields(p: &Place, bytes: &[u8]) -> Vec<Field> {
     let little = |at: &[usize], width| at.iter().map(|a| (*a, width, false)).collect::<Vec<_>>();
@@ -73,20 +83,7 @@ fn fields(p: &Place, bytes: &[u8]) -> Vec<Field> {
             every(0, 12, 2, 2).into_iter().chain(every(12, 36, 4, 4)).chain(every(16, 36, 2, 2)).collect()
         }
         Kind::IndirectBlock(_) => every(0, 16, 4, 4),
-        Kind::DirLeaf(_) => {
-            let (mut f, mut at) = (Vec::new(), 0);
-            while at + 12 <= bytes.len() && f.len() < 24 {
-                f.extend([
-                    (at, 4, false),
-                    (at + 4, 2, false),
-                    (at + 6, 1, false),
-                    (at + 7, 1, false),
-                    (at + 8, 1, false),
-                ]);
-                at += usize::from(le16(bytes, at + 4)).max(12);
-            }
-            f
-        }
+        Kind::DirLeaf(_) => entry_fields(bytes),
         Kind::HtreeRoot(_) => every(0, 8, 4, 4)
             .into_iter()
             .chain(every(4, 32, 2, 2))
