@@ -192,6 +192,37 @@ fn an_image_in_use_is_refused_after_a_second() {
     m.unmount();
 }
 
+/// A loop device shows a file that Quire has mounted already: both would write.
+#[test]
+fn a_loop_device_of_a_mounted_image_is_refused_and_the_other_way_round() {
+    let name = "a_loop_device_of_a_mounted_image_is_refused_and_the_other_way_round";
+    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
+        return;
+    }
+    let place = Place::new("16M", &[]);
+    let other = place.path("other");
+    fs::create_dir(&other).unwrap();
+    let m = place.mount("");
+    let (code, device) = said(tool("losetup").args(["-f", "--show", text(&place.image())]));
+    if code != 0 && skip(name, "no loop device") {
+        return;
+    }
+    let device = Path::new(device.trim());
+    let mount = |image: &Path| said(&mut quire(&["mount", text(image), text(&other)]));
+    let (code, words) = mount(device);
+    assert!(code == 32 && words.contains("in use by quire (process"), "{code}: {words}");
+    let (code, words) = said(&mut quire(&["recover", text(device)]));
+    assert!(code == 8 && words.contains("in use"), "{code}: {words}");
+    m.unmount();
+    let m = place.mount_image(device, "");
+    fs::write(m.path("f"), "x").unwrap();
+    let (code, words) = mount(&place.image());
+    assert!(code == 32 && words.contains("in use"), "{code}: {words}");
+    m.unmount();
+    ok(tool("losetup").arg("-d").arg(device));
+    place.check();
+}
+
 /// A mount that is in use for a moment, as by df(1), is unmounted.
 #[test]
 fn umount_waits_for_a_user_that_leaves_soon() {

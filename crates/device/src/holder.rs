@@ -6,6 +6,7 @@
 use rustix::fs::{Stat, makedev};
 use std::fmt;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Who uses an image file or a block device.
@@ -94,6 +95,14 @@ pub(crate) fn loop_device(file: &Stat) -> Option<Holder> {
         }
     }
     None
+}
+
+/// The file behind a loop device, or behind the one that a partition is of.
+pub(crate) fn backing_file(rdev: u64) -> Option<PathBuf> {
+    let sys = format!("/sys/dev/block/{}", numbers(rdev));
+    let text = ["loop", "../loop"].iter().find_map(|at| fs::read(format!("{sys}/{at}/backing_file")).ok())?;
+    let text = text.strip_suffix(b"\n").unwrap_or(&text);
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(text)))
 }
 
 /// Who has claimed the block device with device number `rdev`.

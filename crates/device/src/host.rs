@@ -26,6 +26,8 @@ pub(crate) struct Host {
     narrow: Mutex<()>,
     /// The host knows RWF_DSYNC.
     dsync: AtomicBool,
+    /// Of a loop device: the locked file behind it.
+    pub(crate) backing: Option<OwnedFd>,
 }
 
 /// Says what failed where.
@@ -64,6 +66,7 @@ impl Host {
             discards: AtomicBool::new(discards),
             narrow: Mutex::new(()),
             dsync: AtomicBool::new(true),
+            backing: None,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Opening an image file or a block device, once: how, with which lock, and why not.
 //!
 //! An image has one writer (M3). A file is locked with flock (shared for read-only), a block device is claimed with
-//! `O_EXCL`, and a file that the kernel uses through a loop device is not opened for writing.
+//! `O_EXCL`, and a file that the kernel uses through a loop device is not opened for writing. A loop device's file is
+//! locked with the device.
 
 use crate::buf::{Buf, SECTOR};
 use crate::holder::{self, Holder};
@@ -112,6 +113,9 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Opened, OpenError> {
     if how.lock && !block_device {
         lock_file(path, &fd, how.read_only, &stat)?;
     }
+    // Also where the kernel holds the claim on the device for us: it does not know who uses the file.
+    let backing =
+        if block_device && (how.lock || !how.read_only) { lock_backing(path, stat.st_rdev, how)? } else { None };
     let (logical, physical) = if block_device {
         let logical = rustix::fs::ioctl_blksszget(&fd).map_err(failed("sector size"))?;
         (logical, rustix::fs::ioctl_blkpbszget(&fd).map_err(failed("sector size"))?.max(logical))
@@ -130,7 +134,8 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Opened, OpenError> {
     let info =
         DeviceInfo { size, logical_sector: logical, physical_sector: physical, read_only: how.read_only, discards };
     let sector = usize::try_from(logical).expect("u32 fits");
-    let host = Host::new(fd, how.offset, block_device, sector, discards);
+    let mut host = Host::new(fd, how.offset, block_device, sector, discards);
+    host.backing = backing;
     tracing::debug!(path = %path.display(), direct, ?info, "device opened");
     Ok(Opened { host, info, direct })
 }
@@ -180,8 +185,7 @@ fn open_fd(path: &Path, how: OpenOptions, block_device: bool, stat: &Stat) -> Re
 
 /// Locks a file; refuses to write to one that the kernel uses.
 fn lock_file(path: &Path, fd: &OwnedFd, read_only: bool, stat: &Stat) -> Result<(), OpenError> {
-    let how = if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    match patiently(|| rustix::fs::flock(fd, how)) {
+    match patiently(|| rustix::fs::flock(fd, lock_kind(read_only))) {
         Err(Errno::WOULDBLOCK) => {
             return Err(OpenError::Busy { path: path.to_owned(), holder: holder::lock_holder(stat) });
         }
@@ -195,6 +199,33 @@ fn lock_file(path: &Path, fd: &OwnedFd, read_only: bool, stat: &Stat) -> Result<
         Some(holder) if !read_only => Err(OpenError::Busy { path: path.to_owned(), holder }),
         _ => Ok(()),
     }
+}
+
+/// Locks the file that a loop device shows, as if it were opened itself. One that we cannot open is not locked.
+fn lock_backing(device: &Path, rdev: u64, how: OpenOptions) -> Result<Option<OwnedFd>, OpenError> {
+    let Some(file) = holder::backing_file(rdev) else { return Ok(None) };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let Ok((fd, stat)) =
+        rustix::fs::open(&file, flags, Mode::empty()).and_then(|fd| rustix::fs::fstat(&fd).map(|s| (fd, s)))
+    else {
+        tracing::debug!(device = %device.display(), file = %file.display(), "the file behind it is not locked");
+        return Ok(None);
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        // A loop device on a loop device.
+        FileType::BlockDevice => return lock_backing(device, stat.st_rdev, how),
+        _ => return Ok(None),
+    }
+    match patiently(|| rustix::fs::flock(&fd, lock_kind(how.read_only))) {
+        Err(Errno::WOULDBLOCK) => Err(OpenError::Busy { path: device.to_owned(), holder: holder::lock_holder(&stat) }),
+        Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
+        other => other.map(|()| Some(fd)).map_err(|e| failure(&file, "flock", e)),
+    }
+}
+
+fn lock_kind(read_only: bool) -> FlockOperation {
+    if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive }
 }
 
 /// True if the file takes direct transfers of single 512-byte sectors from memory aligned to 512.

@@ -4,9 +4,8 @@
 //! that root of a container has no say in a mount of the host. Where the daemon itself lacks the capability (a user's
 //! mount, or root of a container that mounts through fusermount3), its user may instead: it is his mount.
 //!
-//! *Relies on*: the process waits for the answer, so that its number is not given to another meanwhile. A FUSE request
-//! that the daemon has read, and a peer that is connected and has not been answered, both do; for a peer the check is
-//! made by a `pidfd` where the kernel gives one.
+//! *Relies on*: the process waits for the answer, so that its number is not given to another meanwhile. The
+//! caller of a FUSE request that the daemon has read does; for a peer of the control socket see its listener.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -49,6 +48,11 @@ impl Keeper {
         }
     }
 
+    /// The daemon's user.
+    pub(crate) fn user(&self) -> u32 {
+        self.uid
+    }
+
     /// True if the caller may what the capability allows.
     pub(crate) fn allows(&self, caller: Caller, capability: Capability) -> bool {
         let bit = 1 << capability as u64;
@@ -66,11 +70,21 @@ impl Keeper {
     }
 }
 
-/// The effective capabilities of a process, as `/proc` tells anybody.
+/// The effective capabilities of a process.
 fn effective(process: &str) -> Option<u64> {
+    u64::from_str_radix(status(process, "CapEff:")?.trim(), 16).ok()
+}
+
+/// The user in whose name a process acts.
+pub(crate) fn effective_user(pid: u32) -> Option<u32> {
+    // Real, effective, saved, for files.
+    status(&pid.to_string(), "Uid:")?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A line of what `/proc` tells anybody of a process.
+fn status(process: &str, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(set.trim(), 16).ok()
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
 }
 
 /// The user namespace of a process.

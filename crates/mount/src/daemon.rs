@@ -1,14 +1,14 @@
 //! Becoming a daemon, and being told to stop.
 
+use crate::mountinfo::c_path;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 use rustix::pipe::PipeFlags;
-use std::ffi::CString;
+use rustix::process::Signal;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Who returns from [`fork`].
 pub enum Forked {
@@ -34,6 +34,7 @@ impl Readiness {
     /// `/` cannot be entered, or `/dev/null` not opened.
     pub fn detach_and_tell(self) -> Result<(), Errno> {
         use rustix::fs::{Mode, OFlags};
+        rustix::process::set_parent_process_death_signal(None)?;
         rustix::process::chdir("/")?;
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         rustix::stdio::dup2_stdin(&null)?;
@@ -57,29 +58,68 @@ pub fn fork() -> Result<Forked, Errno> {
         0 => {
             drop(reader);
             rustix::process::setsid()?;
+            // Who interrupts the process that waits interrupts the mount.
+            rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
             Ok(Forked::Daemon(Readiness(writer)))
         }
-        _ => {
+        pid => {
             drop(writer);
             let mut code = [0];
-            Ok(Forked::Parent(File::from(reader).read_exact(&mut code).ok().map(|()| code[0])))
+            let told = File::from(reader).read_exact(&mut code).ok().map(|()| code[0]);
+            Ok(Forked::Parent(told.or_else(|| exit_code(pid))))
         }
     }
 }
 
-/// Unmounts in a process of its own, and waits for it. A thread of ours that waited in the kernel for an answer of ours
-/// could not be killed if the threads that answer are gone, and would keep the mount with it.
-///
-/// # Errors
-/// What umount(2) says; no process can be had.
-pub(crate) fn unmount_in_child(dir: &Path, flags: UnmountFlags) -> Result<(), Errno> {
-    let path = c_path(dir)?;
-    let flags = libc::c_int::try_from(flags.bits()).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the string outlives the call; umount2 reads it and nothing else of this process.
-    in_child(|| unsafe { libc::umount2(path.as_ptr(), flags) })
+/// The exit code of a child; `None` if something else ended it.
+fn exit_code(pid: libc::pid_t) -> Option<u8> {
+    let status = wait_for(pid).ok()?;
+    libc::WIFEXITED(status).then(|| u8::try_from(libc::WEXITSTATUS(status)).ok()).flatten()
 }
 
-/// Makes the kernel hand over what it holds of the file system at `dir` (syncfs), as [`unmount_in_child`] does its
+/// Waits for the end of a child; how it ended.
+fn wait_for(pid: libc::pid_t) -> Result<libc::c_int, Errno> {
+    let mut status = 0;
+    // SAFETY: `status` is valid memory for the call, and the process is a child of ours that nobody else waits for.
+    while unsafe { libc::waitpid(pid, &mut status, 0) } < 0 {
+        let e = std::io::Error::last_os_error();
+        if e.kind() != std::io::ErrorKind::Interrupted {
+            return Err(Errno::from_io_error(&e).unwrap_or(Errno::CHILD));
+        }
+    }
+    Ok(status)
+}
+
+/// Detaches the mount at `dir`, if it is the mount `id` (where that is known), in a process of its own, and waits for
+/// it. A thread of ours that waited in the kernel for an answer of ours could not be killed if the threads that answer
+/// are gone, and would keep the mount with it.
+///
+/// # Errors
+/// What umount(2) says; `EINVAL` if something else is mounted there; no process can be had.
+pub(crate) fn detach_in_child(dir: &Path, id: Option<u64>) -> Result<(), Errno> {
+    let path = c_path(dir)?;
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    // SAFETY: the strings and the buffer outlive the calls, which touch nothing else of this process. The child has no
+    // descriptors, so that the first that it opens has number 0.
+    in_child(|| unsafe {
+        let fd = libc::open(path.as_ptr(), flags);
+        if fd != 0 {
+            return -1;
+        }
+        let mut found: libc::statx = std::mem::zeroed();
+        let how = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+        if libc::statx(fd, c"".as_ptr(), how, libc::STATX_MNT_ID, &raw mut found) != 0 {
+            return -1;
+        }
+        if id.is_some_and(|id| found.stx_mnt_id != id) {
+            *libc::__errno_location() = libc::EINVAL;
+            return -1;
+        }
+        libc::umount2(c"/proc/self/fd/0".as_ptr(), libc::MNT_DETACH)
+    })
+}
+
+/// Makes the kernel hand over what it holds of the file system at `dir` (syncfs), as [`detach_in_child`] does its
 /// work.
 ///
 /// # Errors
@@ -93,10 +133,6 @@ pub(crate) fn sync_in_child(dir: &Path) -> Result<(), Errno> {
             failed => failed,
         }
     })
-}
-
-fn c_path(path: &Path) -> Result<CString, Errno> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
 }
 
 /// Runs system calls in a child that has none of our descriptors. `calls` must do nothing but system calls: other
@@ -117,14 +153,7 @@ fn in_child(calls: impl FnOnce() -> libc::c_int) -> Result<(), Errno> {
     if pid < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN));
     }
-    let mut status = 0;
-    // SAFETY: `status` is valid memory for the call, and the process is a child of ours that nobody else waits for.
-    while unsafe { libc::waitpid(pid, &mut status, 0) } < 0 {
-        let e = std::io::Error::last_os_error();
-        if e.kind() != std::io::ErrorKind::Interrupted {
-            return Err(Errno::from_io_error(&e).unwrap_or(Errno::CHILD));
-        }
-    }
+    let status = wait_for(pid)?;
     match libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)) {
         Some(0) => Ok(()),
         Some(errno) => Err(Errno::from_raw_os_error(errno)),
@@ -152,6 +181,22 @@ pub fn hold_stops() {
     let set = stop_set();
     // SAFETY: the set is valid; the old mask is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+}
+
+/// What is done before a process that a signal interrupts ends: its messages are written.
+static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
+
+/// Sets what [`exit`] does first.
+pub fn before_exit(act: fn()) {
+    BEFORE_EXIT.get_or_init(|| act);
+}
+
+/// Ends this process.
+pub(crate) fn exit(code: i32) -> ! {
+    if let Some(act) = BEFORE_EXIT.get() {
+        act();
+    }
+    std::process::exit(code)
 }
 
 /// Waits for a signal that ends the mount; returns its number.

@@ -16,6 +16,8 @@ pub mod expose;
 mod fail;
 mod halt_poll;
 mod kernel_pages;
+mod live;
+mod mountinfo;
 pub mod mounting;
 mod ops;
 pub mod options;

@@ -184,22 +184,22 @@ fn receive_fd(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
 /// # Errors
 /// Busy, not permitted, not mounted; with the helper's words where it has any.
 pub fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
-    detach_with(dir, lazy, |dir, flags| rustix::mount::unmount(dir, flags))
-}
-
-/// As [`detach`], for the daemon itself: a process of its own waits for what the daemon has to answer meanwhile, so
-/// that the daemon can always be killed.
-pub(crate) fn detach_own(dir: &Path, lazy: bool) -> Result<(), DetachError> {
-    detach_with(dir, lazy, daemon::unmount_in_child)
-}
-
-fn detach_with(
-    dir: &Path,
-    lazy: bool,
-    unmount: impl Fn(&Path, UnmountFlags) -> Result<(), Errno>,
-) -> Result<(), DetachError> {
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match unmount(dir, flags | UnmountFlags::NOFOLLOW) {
+    by_kernel_or_helper(rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW), dir, lazy)
+}
+
+/// Detaches lazily what the daemon itself has mounted: only if it is the mount `id`, where that is known. A process of
+/// its own waits for what the daemon has to answer meanwhile, so that the daemon can always be killed.
+///
+/// # Errors
+/// As [`detach`].
+pub(crate) fn detach_own(dir: &Path, id: Option<u64>) -> Result<(), DetachError> {
+    by_kernel_or_helper(daemon::detach_in_child(dir, id), dir, true)
+}
+
+/// Where the kernel does not permit it, the helper does it for the user who mounted.
+fn by_kernel_or_helper(outcome: Result<(), Errno>, dir: &Path, lazy: bool) -> Result<(), DetachError> {
+    match outcome {
         Ok(()) => return Ok(()),
         Err(Errno::INVAL) => return Err(DetachError::NotMounted),
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}

@@ -4,22 +4,21 @@
 //! image, superblock, options ─> devices ─> Volume::open (recovery) ─> attach ─> INIT ─> ready ─> ... ─> unmounted ─> Volume::close
 //! fuseblk:  the kernel claims the device when it is attached, so that comes before our own opening of it
 //! ```
-//! Guarantees: [`run`] returns `Ok` only when the image is clean; SIGTERM, SIGINT and SIGHUP end the mount as an
-//! unmount does.
+//! Guarantees: [`run`] returns `Ok` only when the image is clean. How a mount is served and stopped is in
+//! [`crate::live`].
 
-use crate::bdi::Bdi;
 use crate::caller::Keeper;
 use crate::control::About;
 use crate::daemon;
-use crate::halt_poll::HaltPoll;
-use crate::mounting::{self, Attach, AttachError, DetachError};
+use crate::live::{Live, Stops};
+use crate::mountinfo::Mounts;
+use crate::mounting::{self, Attach, AttachError};
 use crate::options::{MountOptions, OptionError};
 use crate::server::{Manner, Requests, Server};
 use crate::session::{Session, Wishes};
 use crate::stats::{DeviceFigures, Stats};
 use quire_device::nvram::{Nvram, NvramError, NvramMap, NvramOptions};
-use quire_device::sync::atomic::{AtomicBool, Ordering};
-use quire_device::sync::{Arc, thread};
+use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock, TickClock};
 use quire_fs::{Atime, Choices, Devices, Volume};
 use quire_journal::recover::Progress;
@@ -29,10 +28,6 @@ use quire_layout::inode::GOOD_OLD_SIZE;
 use quire_layout::superblock::{self, Superblock};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// How long a stop by signal waits for users of a busy mount, before it takes the mount from them.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// What `nvram_simulated` means.
 pub const SIMULATED_NVRAM: &str = "simulated NVRAM: what fsync has made durable since the last checkpoint survives the end of the daemon, \
@@ -104,8 +99,8 @@ fn counted(device: impl BlockDevice + 'static) -> Arc<Disk> {
 pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce()) -> Result<(), MountError> {
     let dir = mount_point(mount)?;
     let image = canonical(&mount.image)?;
-    prepare();
-    let place = Place { image, dir, options: &mount.options };
+    let stops = prepare()?;
+    let place = Place { image, dir, options: &mount.options, stops };
     let live = if place.is_fuseblk()? { place.on_block_device(progress)? } else { place.on_file(progress)? };
     live.serve(ready)
 }
@@ -117,16 +112,17 @@ pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce
 /// As [`run`].
 pub fn run_on(mount: &Mount, device: Arc<dyn BlockDevice>, ready: impl FnOnce()) -> Result<(), MountError> {
     let dir = mount_point(mount)?;
-    prepare();
-    let place = Place { image: mount.image.clone(), dir, options: &mount.options };
+    let stops = prepare()?;
+    let place = Place { image: mount.image.clone(), dir, options: &mount.options, stops };
     place.on_device(Arc::new(Counted::new(device)), &mut |_| {})?.serve(ready)
 }
 
-fn prepare() {
+fn prepare() -> std::io::Result<Stops> {
     daemon::hold_stops();
     daemon::ignore_size_limit_signal();
     daemon::become_io_flusher();
     daemon::use_one_arena();
+    Stops::watch()
 }
 
 /// The directory to mount on.
@@ -154,6 +150,7 @@ struct Place<'a> {
     image: PathBuf,
     dir: PathBuf,
     options: &'a MountOptions,
+    stops: Stops,
 }
 
 impl Place<'_> {
@@ -309,8 +306,10 @@ impl Place<'_> {
         fuseblk: Option<usize>,
     ) -> Result<crate::channel::Channel, MountError> {
         let label = choices.label();
-        Attach { source: &self.image, dir: &self.dir, options: self.options, label: &label, read_only, fuseblk }
-            .attach()
+        let attach =
+            Attach { source: &self.image, dir: &self.dir, options: self.options, label: &label, read_only, fuseblk };
+        self.stops
+            .attach(&self.dir, || attach.attach())
             .map_err(|source| MountError::Attach { dir: self.dir.clone(), source })
     }
 
@@ -348,7 +347,8 @@ impl Place<'_> {
             }
         };
         let no_halt_poll = self.options.no_halt_poll;
-        Ok(Live { image: self.image, dir: self.dir, server, session, no_halt_poll })
+        let entry = Mounts::read()?.quire_on(&self.dir).cloned();
+        Ok(Live { image: self.image, dir: self.dir, entry, server, session, stops: self.stops, no_halt_poll })
     }
 }
 
@@ -397,84 +397,5 @@ impl Figures {
         stats.auto = self.volume.limits().auto_threshold.map(Into::into);
         stats.read_only = self.volume.status().read_only;
         serde_json::to_string(&stats).unwrap_or_default()
-    }
-}
-
-/// A session that is being served.
-struct Live {
-    image: PathBuf,
-    dir: PathBuf,
-    server: Arc<Server>,
-    session: Session,
-    no_halt_poll: bool,
-}
-
-impl Live {
-    fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
-        let background = self.server.volume.maintenance().spawn_background();
-        let halt_poll = if self.no_halt_poll { HaltPoll::default() } else { HaltPoll::open() };
-        let bdi = Arc::new(Bdi::default());
-        self.session.spawn(halt_poll, bdi.clone())?;
-        let stopping = Arc::new(AtomicBool::new(false));
-        self.stop_by_signal(stopping.clone())?;
-        bdi.found(&self.dir);
-        bdi.hold_back(false, self.server.volume.maintenance().free_bytes().0);
-        tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
-        ready();
-        let ended = self.wait(&stopping);
-        drop(background);
-        // A broken connection is no reason to leave the image dirty.
-        let clean = self.server.close();
-        tracing::info!("{} unmounted", self.dir.display());
-        clean.map_err(|source| MountError::NotClean { image: self.image.clone(), source })?;
-        ended.map_err(MountError::Session)
-    }
-
-    /// Waits for the end. A signal's unmount of a busy mount gets some time, then the mount is over for its users.
-    fn wait(&self, stopping: &AtomicBool) -> Result<(), Errno> {
-        let mut grace = GRACE;
-        let step = Duration::from_millis(500);
-        loop {
-            if self.session.wait(Some(step))? {
-                return Ok(());
-            }
-            if stopping.load(Ordering::Acquire) {
-                grace = grace.saturating_sub(step);
-                if grace.is_zero() {
-                    tracing::warn!("{} is still in use; its users lose it now", self.dir.display());
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// On a signal: everything is written, then the mount is taken away, at once where nobody uses it.
-    fn stop_by_signal(&self, stopping: Arc<AtomicBool>) -> Result<(), MountError> {
-        let (dir, server) = (self.dir.clone(), self.server.clone());
-        let stop = move || {
-            loop {
-                let signal = daemon::wait_stop();
-                tracing::info!("signal {signal}: unmounting {}", dir.display());
-                let again = stopping.load(Ordering::Acquire);
-                // An unmount ends a freeze: the kernel's dirty pages would wait for the thaw for ever.
-                if let Ok(()) = server.volume.maintenance().thaw() {
-                    tracing::warn!("{} was frozen; thawed to unmount it", dir.display());
-                }
-                // The kernel hands its dirty pages over before the mount is gone.
-                if !again && let Err(e) = daemon::sync_in_child(&dir) {
-                    tracing::error!("write back what {} has in memory: {}", dir.display(), crate::fail::words(e));
-                }
-                stopping.store(true, Ordering::Release);
-                match mounting::detach_own(&dir, false) {
-                    Ok(()) => {}
-                    Err(e) if e.is_busy() => drop(mounting::detach_own(&dir, true)),
-                    // An earlier signal has done it.
-                    Err(DetachError::NotMounted) if again => {}
-                    Err(e) => tracing::error!("unmount: {e}"),
-                }
-            }
-        };
-        thread::Builder::new().name("quire-signals".to_owned()).spawn(stop)?;
-        Ok(())
     }
 }

@@ -87,6 +87,11 @@ impl Writers {
     fn has(&self, ino: Ino) -> bool {
         lock(&self.0).contains_key(&ino)
     }
+
+    /// All of them.
+    pub(crate) fn files(&self) -> Vec<Ino> {
+        lock(&self.0).keys().copied().collect()
+    }
 }
 
 /// How many requests there were of each kind.

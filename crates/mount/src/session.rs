@@ -62,6 +62,7 @@ pub(crate) struct Wishes {
 }
 
 /// A session whose handshake is done.
+#[derive(Clone)]
 pub(crate) struct Session {
     shared: Arc<Shared>,
 }
@@ -135,6 +136,26 @@ impl Session {
         thread::Builder::new().name("quire-pages".to_owned()).spawn(move || worker.answer_after_writeback())?;
         self.shared.turns.begin();
         Worker::spawn(self.shared.clone())
+    }
+
+    /// Makes the kernel hand over its dirty pages of all files that are open for writing. Not for workers: they answer
+    /// what comes.
+    pub(crate) fn write_back(&self) {
+        for ino in self.shared.server.writers.files() {
+            // The kernel may have forgotten the inode: then it has no pages of it.
+            self.shared.channel.send(&reply::drop_pages(ino)).ok();
+        }
+    }
+
+    /// Answers the requests that waited for a thaw.
+    pub(crate) fn answer_kept(&self) {
+        let worker = Worker { shared: self.shared.clone() };
+        let mut reply = vec![0; SHORT_REPLY];
+        for kept in self.shared.server.unparked() {
+            if let Err(e) = worker.answer(&kept, &mut Out::new(&mut reply)) {
+                tracing::debug!("after the thaw: {e}");
+            }
+        }
     }
 
     /// Waits until the file system is unmounted, or `timeout` has passed. True when it is over.

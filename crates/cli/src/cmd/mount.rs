@@ -33,7 +33,8 @@ use std::process::ExitCode;
   cache_size=BYTES       memory for blocks (default 64M, at least 4M)
   writethrough           each write request reaches Quire at once, no writeback cache
   nohalt_poll            idle CPUs of a virtual machine halt between requests, too
-  errors=WHAT            continue, remount-ro or panic; data_err=ignore or abort
+  errors=WHAT            continue, remount-ro or panic (ends the daemon; an image cannot ask for that);
+                         data_err=ignore or abort
   ro, noload             read-only; noload (norecovery) also leaves the journal alone
   offset=, sizelimit=    where the file system lies in IMAGE, in bytes
   journal_path=PATH      the external journal device (journal_dev= takes ext4's number)
@@ -125,6 +126,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn start_log(args: &Args) -> Result<(), ExitCode> {
+    // Before the log has a thread: one that does not hold them back would take the signals.
+    daemon::hold_stops();
+    daemon::before_exit(log::flush);
     let started = match &args.log {
         Some(path) => {
             log::to_file(path).map_err(|e| exit::fail(NAME, exit::USAGE, format_args!("{}: {e}", path.display())))?;

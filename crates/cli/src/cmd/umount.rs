@@ -38,8 +38,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let fail = |what: String| exit::fail(NAME, exit::FAILURE, format_args!("{}: {what}", args.dir.display()));
     let (about, daemon) = match Control::open(&args.dir) {
         Ok((control, about)) => {
+            if let Some(kind) = control.hidden_by() {
+                return fail(format!("hidden under another mount ({kind}): unmount that first"));
+            }
             let daemon = watch(&about);
-            drop(control);
             (about, daemon)
         }
         // It is gone, or going as we asked.

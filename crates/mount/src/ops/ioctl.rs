@@ -1,7 +1,6 @@
-//! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, and what other processes ask of the mount.
+//! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, journaling modes. Who may is in docs/design.md.
 
 use crate::caller::Capability;
-use crate::control;
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::IOCTL_UNRESTRICTED;
@@ -25,6 +24,9 @@ const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FSLABEL_SIZE: usize = 256;
 const FITRIM: u32 = 0xC018_5879;
+/// `_IOR('Q', 6, int)`, `_IOW('Q', 7, int)`: what is said about a file's data. 0 nothing, 1 journal, 2 ordered.
+const QUIRE_IOC_GET_JOURNAL: u32 = 0x8004_5106;
+const QUIRE_IOC_SET_JOURNAL: u32 = 0x4004_5107;
 
 /// `fsx_xflags` and the inode flag that each stands for.
 const XFLAGS: &[(u32, u32)] = &[
@@ -44,7 +46,7 @@ const FSXATTR_REST: usize = 12;
 pub(crate) fn ioctl_changes(command: u32) -> bool {
     matches!(
         command,
-        FS_IOC_SETFLAGS | FS_IOC_SETVERSION | EXT4_IOC_SETVERSION | FS_IOC_FSSETXATTR | FITRIM | control::SET_JOURNAL
+        FS_IOC_SETFLAGS | FS_IOC_SETVERSION | EXT4_IOC_SETVERSION | FS_IOC_FSSETXATTR | FITRIM | QUIRE_IOC_SET_JOURNAL
     )
 }
 
@@ -85,20 +87,12 @@ impl Server {
             FS_IOC_FSSETXATTR => self.fs_set_xattr(h, ino, given),
             FS_IOC_GETFSLABEL => padded(self.volume.superblock().label(), FSLABEL_SIZE, out),
             FITRIM => self.fitrim(h, given, out),
-            control::ABOUT => {
-                let text = serde_json::to_vec(&self.manner.about).map_err(|_| Fail::of(Errno::IO))?;
-                padded(&text, control::ABOUT_SIZE, out)
-            }
-            control::STATS => padded(self.stats().as_bytes(), control::STATS_SIZE, out),
-            control::GET_JOURNAL => out.u32(match self.volume.inode_flags().journaling_mode(ino)?.0 {
+            QUIRE_IOC_GET_JOURNAL => out.u32(match self.volume.inode_flags().journaling_mode(ino)?.0 {
                 None => 0,
                 Some(JournalingMode::Journal) => 1,
                 Some(JournalingMode::Ordered) => 2,
             }),
-            control::SET_JOURNAL => self.set_journal(h, ino, given.u32()?),
-            control::SYNC => Ok(self.volume.sync()?),
-            control::FREEZE => self.freeze(h),
-            control::THAW => self.thaw(h),
+            QUIRE_IOC_SET_JOURNAL => self.set_journal(h, ino, given.u32()?),
             _ => Err(Fail::of(Errno::NOTTY)),
         }
     }
@@ -164,16 +158,6 @@ impl Server {
             out.u64(v)?;
         }
         Ok(())
-    }
-
-    fn freeze(&self, h: &Header) -> Result<(), Fail> {
-        self.demand(h, Capability::SysAdmin)?;
-        Ok(self.volume.maintenance().freeze()?)
-    }
-
-    fn thaw(&self, h: &Header) -> Result<(), Fail> {
-        self.demand(h, Capability::SysAdmin)?;
-        Ok(self.volume.maintenance().thaw()?)
     }
 }
 

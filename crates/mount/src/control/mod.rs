@@ -1,0 +1,71 @@
+//! How other processes talk to a mount: a unix socket of the daemon's own, so that a mount that is frozen, hung or
+//! hidden under another can still be asked.
+//!
+//! ```text
+//! quire thaw DIR ─> /proc/self/mountinfo: device 0:57 ─> DIRECTORY/0:57.sock ─> listener ─> one thread a client
+//! ```
+//! A connection is one request and one reply, each a line of JSON. The directory is `/run/quire` for root, else `quire`
+//! in `$XDG_RUNTIME_DIR`, else `/tmp/quire-UID`.
+//!
+//! *Guarantees*: P2: a client trusts only a socket of root or of the user who mounted, and the daemon does only what
+//! the peer may (see [`listener`]).
+
+mod client;
+pub(crate) mod listener;
+mod place;
+
+pub use client::{Control, ControlError};
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Bytes of a request, at most.
+const MAX_REQUEST_BYTES: usize = 4096;
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Request {
+    /// What the mount is: for everybody who reaches the socket.
+    About,
+    /// Its figures: likewise.
+    Stats,
+    /// Make what reached the daemon durable: likewise.
+    Sync,
+    /// For those who may administer it.
+    Freeze,
+    Thaw,
+    /// Bytes: where, how many, and the least length to discard.
+    Trim {
+        start: u64,
+        len: u64,
+        min: u64,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Reply {
+    Done,
+    About(About),
+    /// As JSON.
+    Stats(String),
+    /// Bytes that were discarded.
+    Trimmed(u64),
+    /// The system's number for what went wrong.
+    Refused(i32),
+}
+
+/// What a mount tells about itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct About {
+    /// The daemon's process.
+    pub pid: u32,
+    pub image: PathBuf,
+    /// Where the file system starts in the image, in bytes.
+    pub offset: u64,
+    /// Nothing was written to it.
+    pub read_only: bool,
+    pub version: String,
+}

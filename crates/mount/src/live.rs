@@ -1,0 +1,220 @@
+//! A mount that is served, and how it is stopped.
+//!
+//! ```text
+//! signal while it opens:   what is attached is detached, the process ends; the next recovery begins again
+//! signal while it serves:  thaw ─> the kernel writes back ─> detach this mount ─> (grace) ─> close: the image is clean
+//! ``` *Guarantees*: SIGTERM, SIGINT and SIGHUP are heard at any time. They end the mount that this process has made,
+//! wherever it was moved, and no other (H5): one that is hidden under another mount, or has mounts in it, is left as a
+//! dead mount point instead, because its removal would take theirs with it.
+
+use crate::bdi::Bdi;
+use crate::control::listener::Listener;
+use crate::daemon;
+use crate::halt_poll::HaltPoll;
+use crate::mountinfo::{MountEntry, Mounts};
+use crate::mounting::{self, DetachError};
+use crate::serve::MountError;
+use crate::server::Server;
+use crate::session::Session;
+use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::{Arc, Mutex, lock, thread};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a stop by signal waits for users of a busy mount, before it takes the mount from them.
+const GRACE: Duration = Duration::from_secs(5);
+/// mount(8): interrupted by its user.
+const INTERRUPTED: i32 = 8;
+
+type OnSignal = Box<dyn FnMut(i32) + Send>;
+
+/// What a signal does now.
+enum Stage {
+    /// Not served yet: nothing is lost if the process ends. What is attached already is named.
+    Opening(Option<PathBuf>),
+    Serving(OnSignal),
+}
+
+/// The signals that end a mount, from before recovery to its end.
+#[derive(Clone)]
+pub(crate) struct Stops(Arc<Mutex<Stage>>);
+
+impl Stops {
+    /// Listens for signals, which are held back from all other threads.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn watch() -> std::io::Result<Stops> {
+        let stops = Stops(Arc::new(Mutex::new(Stage::Opening(None))));
+        let stage = stops.0.clone();
+        let watch = move || {
+            loop {
+                let signal = daemon::wait_stop();
+                match &mut *lock(&stage) {
+                    Stage::Serving(act) => act(signal),
+                    Stage::Opening(attached) => {
+                        tracing::warn!("interrupted by signal {signal}; the next mount begins again");
+                        if let Some(dir) = attached {
+                            mounting::detach_own(dir, None).ok();
+                        }
+                        daemon::exit(INTERRUPTED);
+                    }
+                }
+            }
+        };
+        thread::Builder::new().name("quire-signals".to_owned()).spawn(watch)?;
+        Ok(stops)
+    }
+
+    /// Attaches; a signal waits meanwhile, and then knows of it.
+    pub(crate) fn attach<T, E>(&self, dir: &Path, attach: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let mut stage = lock(&self.0);
+        let attached = attach()?;
+        *stage = Stage::Opening(Some(dir.to_owned()));
+        Ok(attached)
+    }
+
+    fn serve(&self, act: OnSignal) {
+        *lock(&self.0) = Stage::Serving(act);
+    }
+}
+
+/// A session that is being served.
+pub(crate) struct Live {
+    pub(crate) image: PathBuf,
+    pub(crate) dir: PathBuf,
+    /// This mount among all others.
+    pub(crate) entry: Option<MountEntry>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) session: Session,
+    pub(crate) stops: Stops,
+    pub(crate) no_halt_poll: bool,
+}
+
+/// What a signal has said.
+#[derive(Default)]
+struct Stopping {
+    asked: AtomicBool,
+    /// The mount point stays: the session ends at once.
+    at_once: AtomicBool,
+}
+
+impl Live {
+    pub(crate) fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
+        let background = self.server.volume.maintenance().spawn_background();
+        let halt_poll = if self.no_halt_poll { HaltPoll::default() } else { HaltPoll::open() };
+        let bdi = Arc::new(Bdi::default());
+        self.session.spawn(halt_poll, bdi.clone())?;
+        let stopping = Arc::new(Stopping::default());
+        self.stop_by_signal(stopping.clone());
+        bdi.found(&self.dir);
+        bdi.hold_back(false, self.server.volume.maintenance().free_bytes().0);
+        let listener = self.listen();
+        tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
+        ready();
+        let ended = self.wait(&stopping);
+        drop((background, listener));
+        // A broken connection is no reason to leave the image dirty.
+        let clean = self.server.close();
+        tracing::info!("{} unmounted", self.dir.display());
+        clean.map_err(|source| MountError::NotClean { image: self.image.clone(), source })?;
+        ended.map_err(MountError::Session)
+    }
+
+    /// The control socket. A mount without one works, but cannot be asked.
+    fn listen(&self) -> Option<Listener> {
+        let device = &self.entry.as_ref()?.device;
+        let session = self.session.clone();
+        let after_thaw = Box::new(move || session.answer_kept());
+        match Listener::start(device, self.server.clone(), after_thaw) {
+            Ok(listener) => Some(listener),
+            Err(e) => {
+                tracing::warn!("no control socket: {e}; quire stats, freeze and others cannot reach this mount");
+                None
+            }
+        }
+    }
+
+    /// Waits for the end. A signal's unmount of a busy mount gets some time, then the mount is over for its users.
+    fn wait(&self, stopping: &Stopping) -> Result<(), Errno> {
+        let mut grace = GRACE;
+        let step = Duration::from_millis(500);
+        loop {
+            if self.session.wait(Some(step))? {
+                return Ok(());
+            }
+            if stopping.at_once.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if stopping.asked.load(Ordering::Acquire) {
+                grace = grace.saturating_sub(step);
+                if grace.is_zero() {
+                    tracing::warn!("{} is still in use; its users lose it now", self.dir.display());
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// On a signal: everything is written, then the mount is taken away.
+    fn stop_by_signal(&self, stopping: Arc<Stopping>) {
+        let (entry, server, session) = (self.entry.clone(), self.server.clone(), self.session.clone());
+        let dir = self.dir.clone();
+        self.stops.serve(Box::new(move |signal| {
+            tracing::info!("signal {signal}: unmounting {}", dir.display());
+            let again = stopping.asked.load(Ordering::Acquire);
+            // An unmount ends a freeze: the kernel's dirty pages would wait for the thaw for ever.
+            if let Ok(()) = server.volume.maintenance().thaw() {
+                tracing::warn!("{} was frozen; thawed to unmount it", dir.display());
+                session.answer_kept();
+            }
+            let place = where_it_is(entry.as_ref());
+            match &place {
+                // The kernel hands its dirty pages over before the mount is gone.
+                Place::At(dir) if !again => {
+                    if let Err(e) = daemon::sync_in_child(dir) {
+                        tracing::error!("write back what {} has in memory: {}", dir.display(), crate::fail::words(e));
+                    }
+                }
+                Place::At(_) => {}
+                Place::Hidden(_) | Place::Gone => session.write_back(),
+            }
+            stopping.asked.store(true, Ordering::Release);
+            match place {
+                Place::At(dir) => match mounting::detach_own(&dir, entry.as_ref().map(|e| e.id)) {
+                    // An earlier signal has done it.
+                    Ok(()) | Err(DetachError::NotMounted) => {}
+                    Err(e) => tracing::error!("unmount: {e}"),
+                },
+                Place::Hidden(kind) => {
+                    tracing::warn!(
+                        "{}: {kind} is mounted over or within it and stays; the image is clean, the mount point is dead: \
+                         unmount it later",
+                        dir.display()
+                    );
+                    stopping.at_once.store(true, Ordering::Release);
+                }
+                // Taken away by others; those who still use it have the grace.
+                Place::Gone => {}
+            }
+        }));
+    }
+}
+
+/// Where a mount is now.
+enum Place {
+    At(PathBuf),
+    /// It has mounts over it or within it, of this type.
+    Hidden(String),
+    Gone,
+}
+
+fn where_it_is(entry: Option<&MountEntry>) -> Place {
+    let Some((entry, mounts)) = entry.zip(Mounts::read().ok()) else { return Place::Gone };
+    match (mounts.by_id(entry.id, &entry.device), mounts.child_of(entry.id)) {
+        (Some(_), Some(child)) => Place::Hidden(child.kind.clone()),
+        (Some(now), None) => Place::At(now.mount_point.clone()),
+        (None, _) => Place::Gone,
+    }
+}
