@@ -1,7 +1,7 @@
 //! What deleting a file costs Quire itself, without FUSE and without a disk: the calls that the kernel makes of `rm`
 //! for each file.
 //!
-//! `cargo run --release -p quire-fs --features testing --example delete_cost [profile]`
+//! `cargo run --release -p quire-fs --example delete_cost [profile]`
 
 use quire_device::TickClock;
 use quire_device::sync::Arc;

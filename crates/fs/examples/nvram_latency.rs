@@ -1,6 +1,6 @@
 //! How long an fsync after a 4 KiB overwrite takes through the library, with the journal in (simulated) NVRAM.
 //!
-//! `cargo run --release -p quire-fs --features testing --example nvram_latency [profile]`
+//! `cargo run --release -p quire-fs --example nvram_latency [profile]`
 
 use quire_device::sync::Arc;
 use quire_device::{FileDevice, NvramMap, NvramOptions, OpenOptions, SystemClock};

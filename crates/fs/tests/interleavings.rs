@@ -1,5 +1,5 @@
 //! File data under explored interleavings of threads: writers, fsyncs, truncates, rounds and evictions on one small
-//! volume, whose power may go at any step: `cargo test -p quire-fs --features testing,shuttle --test interleavings`.
+//! volume, whose power may go at any step: `cargo test -p quire-fs --features shuttle --test interleavings`.
 //!
 //! Every scenario also shows that nobody waits for ever: a deadlock is a failure.
 
