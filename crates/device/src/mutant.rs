@@ -77,6 +77,10 @@ pub enum Mutant {
     LogEmptiedBesideCommits,
     /// A volume is closed, or frozen, while calls are under way (L1).
     CloseWithoutDrain,
+    /// A thaw does not mark the image as in use again (L1).
+    ThawUnmarked,
+    /// A frozen volume admits calls that change it (L1).
+    FrozenAdmits,
 }
 
 impl Mutant {
@@ -90,7 +94,7 @@ impl Mutant {
     ];
 
     /// Those of a volume's life: tests/interleavings.rs of the file system finds them.
-    pub const OF_LIFECYCLE: [Mutant; 1] = [Mutant::CloseWithoutDrain];
+    pub const OF_LIFECYCLE: [Mutant; 2] = [Mutant::CloseWithoutDrain, Mutant::ThawUnmarked];
 
     /// Those of Quire's log, which the simulator finds with it.
     pub const OF_QUIRE_LOG: [Mutant; 6] = [

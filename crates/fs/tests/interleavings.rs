@@ -366,6 +366,80 @@ fn close_and_freeze_beside_a_writer_keep_every_successful_fsync() {
     explore(6000, lifecycle);
 }
 
+/// L1, L2: two writers that sync, and callers who freeze, thaw and close, all at once; the power may go at any step.
+/// What was synced is there. An image whose close or last freeze succeeded is clean; one in use is not marked clean.
+fn several_callers() {
+    let route = ROUTES[usize::try_from(below(2)).unwrap()];
+    let d = device();
+    let v = Arc::new(mount(&d, route));
+    let inos = ["w0", "w1"].map(|name| create(&v, name).unwrap());
+    v.sync().unwrap();
+    if below(2) == 0 {
+        d.cut_at(d.steps() + 1 + below(40));
+    }
+    let synced: Arc<Mutex<[u64; 2]>> = Arc::default();
+    let mut threads: Vec<_> = (0..2)
+        .map(|n| {
+            let (v, synced, ino) = (v.clone(), synced.clone(), inos[n]);
+            thread::spawn(move || {
+                for k in 0..2 {
+                    if write(&v, ino, k..k + 1, 7).is_err() || v.fsync(ino, false).is_err() {
+                        return;
+                    }
+                    lock(&synced)[n] = k + 1;
+                }
+            })
+        })
+        .collect();
+    // A caller who freezes thaws, too; somebody else may have done so before, or closed.
+    threads.extend((0..2).map(|_| {
+        let (v, d) = (v.clone(), d.clone());
+        thread::spawn(move || {
+            let thawed = v.maintenance().freeze().is_ok() && v.maintenance().thaw().is_ok();
+            if !thawed && d.is_cut() {
+                // A volume that cannot be thawed keeps its writers waiting until it is closed.
+                let _ = v.close();
+            }
+        })
+    }));
+    let thaws = v.clone();
+    threads.push(thread::spawn(move || drop(thaws.maintenance().thaw())));
+    let closes = below(2) == 0;
+    let mut closers = Vec::new();
+    if closes {
+        closers.extend((0..2).map(|_| {
+            let v = v.clone();
+            thread::spawn(move || v.close().is_ok())
+        }));
+    }
+    let closed = closers.into_iter().map(|c| c.join().unwrap()).fold(closes, |all, ok| all && ok);
+    join(threads);
+    let phase = v.status().phase;
+    let least = *lock(&synced);
+    drop(v);
+    let image = d.crash(below(1 << 20)).image;
+    let after = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    let sb = Superblock::decode_unverified(&after.live().to_vec()[1024..]).expect("a superblock");
+    let in_use = sb.features().has_incompat(incompat::RECOVER);
+    match phase {
+        Phase::Closed if closed && !d.is_cut() => assert!(!in_use, "a closed image is clean"),
+        // Nothing can be written behind the mark of a freeze that the power has stopped.
+        Phase::Running => assert!(in_use || d.is_cut(), "a volume in use is marked clean"),
+        _ => {}
+    }
+    let v = mount(&after, route);
+    for (n, least) in least.into_iter().enumerate() {
+        let data = read(&v, &format!("w{n}")).expect("its name was synced");
+        assert!(data.len() as u64 >= least * KIB, "writer {n}: {} bytes, {least} KiB were synced", data.len());
+        assert!(data.iter().all(|b| *b == 7));
+    }
+}
+
+#[test]
+fn several_callers_freeze_thaw_and_close_beside_writers() {
+    explore(2000, several_callers);
+}
+
 /// Broken volumes that only threads bring to light are found.
 #[cfg(feature = "mutants")]
 #[test]
@@ -374,7 +448,9 @@ fn every_mutant_of_the_lifecycle_is_found() {
     for mutant in Mutant::OF_LIFECYCLE {
         Mutant::set(Some(mutant));
         // It ends with the first schedule that shows it.
-        let found = std::panic::catch_unwind(|| explore(200_000, lifecycle));
+        let found = std::panic::catch_unwind(|| {
+            explore(200_000, if mutant == Mutant::CloseWithoutDrain { lifecycle } else { several_callers })
+        });
         Mutant::set(None);
         assert!(found.is_err(), "{mutant:?} is not found");
     }

@@ -29,6 +29,12 @@ struct Target {
     blocks: u32,
 }
 
+/// Proof that the log is empty and everything that was committed is at home and durable: no transaction is written to
+/// the log before it is dropped (L3).
+pub struct EmptyLog<'j> {
+    _leader: Option<Leader<'j>>,
+}
+
 /// While this lives, no other caller commits.
 struct Leader<'j> {
     journal: &'j Journal,
@@ -108,10 +114,13 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::commit`] and [`Journal::checkpoint_step`].
-    pub fn empty_log(&self) -> Result<(), Error> {
+    pub fn empty_log(&self) -> Result<EmptyLog<'_>, Error> {
         self.commit_all()?;
-        let _leader = (!Mutant::LogEmptiedBesideCommits.is_on()).then(|| self.lead());
-        let Some(log) = &self.log else { return Ok(self.gate.flush()?) };
+        let empty = EmptyLog { _leader: (!Mutant::LogEmptiedBesideCommits.is_on()).then(|| self.lead()) };
+        let Some(log) = &self.log else {
+            self.gate.flush()?;
+            return Ok(empty);
+        };
         if let Some(e) = self.failure() {
             return Err(Error::Aborted(Box::new(e)));
         }
@@ -125,7 +134,8 @@ impl Journal {
             assert!(!holds, "a log that is emptied holds no committed transaction");
             core.running.tid
         };
-        log.set_empty(next).inspect_err(|e| self.abort(e))
+        log.set_empty(next).inspect_err(|e| self.abort(e))?;
+        Ok(empty)
     }
 
     /// Keeps commits from being written until the guard is dropped.

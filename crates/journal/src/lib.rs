@@ -26,6 +26,7 @@ mod run;
 mod stats;
 mod style;
 
+pub use crate::checkpoint::EmptyLog;
 pub use crate::core::{CoreStats, InFlight, Rides};
 pub use crate::error::{Error, NvramProblem};
 pub use crate::handle::{Full, Handle, Touch};

@@ -115,7 +115,7 @@ fn empties() {
             })
         })
         .collect();
-    threads.push(thread::spawn(move || j.empty_log().expect("a sound device")));
+    threads.push(thread::spawn(move || drop(j.empty_log().expect("a sound device"))));
     join(threads);
     let after = recovered(d.crash(below(1 << 20)).image);
     for n in 0..2 {

@@ -1,8 +1,8 @@
 //! From a volume in use to a clean image, and back.
 //!
-//! *Guarantees* L1, O2 (docs/invariants.md): [`mark_clean`] is the only function that marks an image clean. No call is
-//! under way then ([`Quiescent`]). Everything is at home and durable before the log is marked empty, and the log is
-//! empty before `needs_recovery` is cleared.
+//! *Guarantees* L1, O2 (docs/invariants.md): [`write_clean`] is the only function that marks an image clean. It needs
+//! two proofs: no call is under way ([`Quiescent`]), and everything is at home and durable, the log is empty, and no
+//! commit is written while the proof lasts ([`EmptyLog`]).
 
 use super::lifecycle::Quiescent;
 use super::superblock::{clear_incompat, mark_in_use, read_superblock, write_superblock};
@@ -11,12 +11,13 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::records;
 use quire_device::Mutant;
+use quire_journal::EmptyLog;
 use quire_layout::features::{compat, incompat, ro_compat};
 use quire_layout::superblock::state;
 
 /// Commits, writes home, empties the log, and marks the superblock clean. `was_valid`: the image was marked clean when
 /// it was mounted, so without a log it may be marked so again.
-pub(super) fn mark_clean(engine: &Engine, was_valid: bool, _: &Quiescent) -> Result<()> {
+pub(super) fn mark_clean(engine: &Engine, was_valid: bool, quiescent: &Quiescent<'_>) -> Result<()> {
     put_totals(engine)?;
     let (journal, gate) = (&engine.journal, engine.journal.gate());
     if Mutant::RecoverClearedEarly.is_on() {
@@ -25,8 +26,12 @@ pub(super) fn mark_clean(engine: &Engine, was_valid: bool, _: &Quiescent) -> Res
     if Mutant::QuireBitClearedEarly.is_on() {
         clear_incompat(gate, incompat::QUIRE_LOG)?;
     }
-    journal.empty_log()?;
-    // The log has no newer superblock now: the one at home is the newest.
+    write_clean(engine, was_valid, quiescent, &journal.empty_log()?)
+}
+
+/// Marks the superblock at home clean. The log has no newer one now.
+fn write_clean(engine: &Engine, was_valid: bool, _: &Quiescent<'_>, _: &EmptyLog<'_>) -> Result<()> {
+    let (journal, gate) = (&engine.journal, engine.journal.gate());
     let mut sb = read_superblock(&**gate.device())?;
     let mut f = sb.features();
     f.incompat &= !(incompat::RECOVER | incompat::QUIRE_LOG);
@@ -42,7 +47,7 @@ pub(super) fn mark_clean(engine: &Engine, was_valid: bool, _: &Quiescent) -> Res
 }
 
 /// Marks a clean image as in use again.
-pub(super) fn mark_used(engine: &Engine, _: &Quiescent) -> Result<()> {
+pub(super) fn mark_used(engine: &Engine, _: &Quiescent<'_>) -> Result<()> {
     let gate = engine.journal.gate();
     let mut sb = read_superblock(&**gate.device())?;
     let log = if engine.journal.has_log() {

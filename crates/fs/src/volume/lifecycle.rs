@@ -22,12 +22,14 @@
 //! Calls that only read are admitted in every phase.
 //!
 //! *Guarantees* L1 (docs/invariants.md): the phases in which the volume is marked clean (Freezing, Closing) begin their
-//! work when no admitted call is under way, and no call is admitted before they end. [`Quiescent`] is the proof.
+//! work when no admitted call is under way, and no call is admitted before they end. [`Quiescent`] is the proof: the
+//! phase cannot end while it exists.
 
 use crate::error::{Error, Result};
 use quire_device::Mutant;
 use quire_device::sync::atomic::{AtomicU64, Ordering};
 use quire_device::sync::{Condvar, Mutex, lock, wait};
+use std::marker::PhantomData;
 
 /// The phase of a mounted volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,8 +130,8 @@ pub(crate) struct Lifecycle {
     changed: Condvar,
 }
 
-/// Proof that no admitted call is under way, and that none is admitted before the phase ends.
-pub(crate) struct Quiescent(());
+/// Proof that no admitted call is under way, and that none is admitted before [`Lifecycle::end`] takes it back.
+pub(crate) struct Quiescent<'l>(PhantomData<&'l Lifecycle>);
 
 impl Lifecycle {
     pub(crate) fn new() -> Self {
@@ -148,6 +150,7 @@ impl Lifecycle {
         let before = self.word.fetch_add(1, Ordering::SeqCst);
         match phase_of(before) {
             Phase::Running => Ok(()),
+            Phase::Frozen if Mutant::FrozenAdmits.is_on() => Ok(()),
             phase => {
                 self.leave();
                 Err(match phase {
@@ -227,7 +230,7 @@ impl Lifecycle {
     }
 
     /// Ends the work of a phase.
-    pub(crate) fn end(&self, done: bool) {
+    pub(crate) fn end(&self, _: Quiescent<'_>, done: bool) {
         let _turn = lock(&self.turn);
         match outcome(self.phase(), if done { Event::Done } else { Event::Failed }) {
             Outcome::Go(next) => self.set(next),
@@ -236,13 +239,13 @@ impl Lifecycle {
     }
 
     /// Waits until the calls that were admitted before this phase have ended. The caller has begun the phase.
-    pub(crate) fn drain(&self) -> Quiescent {
+    pub(crate) fn drain(&self) -> Quiescent<'_> {
         let mut turn = lock(&self.turn);
         while self.word.load(Ordering::SeqCst) & CALLS > 0 && !Mutant::CloseWithoutDrain.is_on() {
             turn = wait(&self.changed, turn);
         }
         assert_ne!(self.phase(), Phase::Running, "calls are admitted");
-        Quiescent(())
+        Quiescent(PhantomData)
     }
 
     /// Sets the phase and keeps the count of calls. The caller holds `turn`.
@@ -316,9 +319,9 @@ mod tests {
         let (drained, theirs) = (Arc::new(AtomicU64::new(0)), l.clone());
         let seen = drained.clone();
         let freezer = std::thread::spawn(move || {
-            theirs.drain();
+            let quiescent = theirs.drain();
             seen.store(1, Ordering::SeqCst);
-            theirs.end(true);
+            theirs.end(quiescent, true);
         });
         assert_eq!(drained.load(Ordering::SeqCst), 0);
         l.leave();
@@ -327,7 +330,7 @@ mod tests {
         let theirs = l.clone();
         let caller = std::thread::spawn(move || theirs.enter());
         l.begin(Event::Thaw).unwrap();
-        l.end(true);
+        l.end(l.drain(), true);
         caller.join().unwrap().unwrap();
         l.leave();
     }
@@ -347,8 +350,7 @@ mod tests {
         for caller in callers {
             assert!(matches!(caller.join().unwrap(), Err(Error::ReadOnly(_))));
         }
-        l.drain();
-        l.end(true);
+        l.end(l.drain(), true);
         assert!(matches!(l.begin(Event::Close), Ok(None)));
     }
 }

@@ -6,8 +6,9 @@ use super::lifecycle::{Event, Phase, Quiescent};
 use super::lifetime;
 use super::trim;
 use crate::data;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::names::evict;
+use quire_device::Mutant;
 use quire_journal::JournalStats;
 
 /// The upkeep of a volume.
@@ -34,12 +35,12 @@ impl Volume {
         let quiescent = inner.lifecycle.drain();
         let done = close(inner, before, &quiescent);
         inner.engine.write_gate.unmount();
-        inner.lifecycle.end(done.is_ok());
+        inner.lifecycle.end(quiescent, done.is_ok());
         done
     }
 }
 
-fn close(inner: &Inner, before: Phase, quiescent: &Quiescent) -> Result<()> {
+fn close(inner: &Inner, before: Phase, quiescent: &Quiescent<'_>) -> Result<()> {
     let (engine, d) = (&inner.engine, &inner.data);
     if engine.write_gate.check().is_err() {
         return engine.journal.failure().map_or(Ok(()), |e| Err(e.into()));
@@ -74,7 +75,7 @@ impl Maintenance<'_> {
         inner.lifecycle.begin(Event::Freeze)?;
         let quiescent = inner.lifecycle.drain();
         let done = freeze(inner, &quiescent);
-        inner.lifecycle.end(done.is_ok());
+        inner.lifecycle.end(quiescent, done.is_ok());
         done
     }
 
@@ -86,8 +87,9 @@ impl Maintenance<'_> {
         let v = self.volume;
         v.inner.lifecycle.begin(Event::Thaw)?;
         let quiescent = v.inner.lifecycle.drain();
-        let done = mark_used(&v.inner.engine, &quiescent);
-        v.inner.lifecycle.end(done.is_ok());
+        let skips = Mutant::ThawUnmarked.is_on();
+        let done = if skips { Ok(()) } else { mark_used(&v.inner.engine, &quiescent) };
+        v.inner.lifecycle.end(quiescent, done.is_ok());
         done?;
         if let Ok(_pass) = v.inner.try_enter() {
             lifetime::free_unused(&v.inner.engine, &v.inner.data);
@@ -147,15 +149,18 @@ impl Maintenance<'_> {
     }
 }
 
-fn freeze(inner: &Inner, quiescent: &Quiescent) -> Result<()> {
+fn freeze(inner: &Inner, quiescent: &Quiescent<'_>) -> Result<()> {
     let engine = &inner.engine;
     evict::free_pending(engine);
     data::write_back_all(&inner.data);
     engine.write_gate.check()?;
     let done = mark_clean(engine, inner.was_valid, quiescent);
     if done.is_err() && engine.write_gate.check().is_ok() {
-        // The image may be marked clean already.
-        mark_used(engine, quiescent).inspect_err(|e: &Error| engine.note_error(e)).ok();
+        // The image may be marked clean already. A volume must not be written to behind such a mark (L1).
+        if let Err(e) = mark_used(engine, quiescent) {
+            engine.note_error(&e);
+            engine.write_gate.turn_read_only("a freeze failed, and the image may be marked clean");
+        }
     }
     done
 }
