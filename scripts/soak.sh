@@ -1,7 +1,8 @@
 #!/bin/bash
 # Long randomized runs with a new seed each time, until MINUTES are over: scripts/soak.sh [MINUTES]. A failure prints its seed and
 # the command that repeats it, and ends the run. Each round is: a million distinct states that power losses of simulated runs leave
-# (STATES= of them), in every configuration, each judged by e2fsck; as many (NVRAM_STATES=) of disk and NVRAM at once; several writers,
+# (STATES= of them), in every configuration, each judged by e2fsck; every sequence of two calls with one profile, in turn, and its crashes;
+# unmounts by SIGTERM and thaws during a freeze beside writers (ROUNDS= of each); as many (NVRAM_STATES=) of disk and NVRAM at once; several writers,
 # interleavings and faults; every damage of one kind to a tiny image, in turn; real applications on a mount that records; and one of the
 # acceptance tests in its full size, in turn. What has begun is finished, so one round is the least.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -12,7 +13,8 @@ end=$((SECONDS + minutes * 60)) seed=${SEED:-$RANDOM} runs=0
 states_log=$TARGET/soak-states.log nvram_log=$TARGET/soak-nvram.log cuts_log=$TARGET/soak-powercut.log other_log=$TARGET/soak-other.log
 : >"$states_log" && : >"$nvram_log" && : >"$cuts_log" && : >"$other_log"
 export FULL=1 KEEP=1
-acceptance=(crash fsx- tree- journal-corpus judges)
+acceptance=(crash memory fsx- tree- journal-corpus judges)
+profiles=(auto ext4_ordered ext4_journal joj selective rfj wasteless single_io ext4_writeback)
 damage=(tiny:fields tiny-ext3:flips tiny-dirty:fields tiny-plain:flips tiny-plain:fields tiny-dirty:flips tiny-ext3:fields tiny:flips)
 
 # Prints what the simulator has explored so far, all configurations of a log together.
@@ -27,17 +29,21 @@ simulate() {
 	local log=$1
 	shift
 	"$@" >"$TARGET/soak-last.log" 2>&1 || die "the simulator found something: $* ($TARGET/soak-last.log)"
-	grep -E 'Report \{|Sum \{|cases,|calls refused' "$TARGET/soak-last.log" | tee -a "$log" || true
+	grep -E 'Report \{|Sum \{|cases,|calls refused|sequences of|all there' "$TARGET/soak-last.log" | tee -a "$log" || true
 }
 
 sim() { cargo test --release -p quire-sim --test "$1" -- --nocapture "${@:2}"; }
 
-cargo test --release -p quire-sim --test crash --test nvram --test faults --test hostile --no-run
+cargo test --release -p quire-sim --test ace --test crash --test nvram --test faults --test hostile --no-run
 while [ $SECONDS -lt $end ]; do
 	say "== soak: run $((runs + 1)), seed $seed, $(((end - SECONDS) / 60)) minutes left"
 	export QUIRE_SIM_FIRST=$((seed * 100000)) QUIRE_SEED=$seed
 	QUIRE_SIM_FSCK=1 QUIRE_SIM_TOTAL=$states simulate "$states_log" sim crash
 	say "soak: so far $(explored "$states_log")"
+	# All sequences of two calls, with one profile after the other; ROUNDS freezes and SIGTERMs beside writers on mounts.
+	profile=${profiles[runs % ${#profiles[@]}]}
+	QUIRE_ACE=whole simulate "$other_log" sim ace --exact "$profile"
+	QUIRE_ROUNDS=${ROUNDS:-20} simulate "$other_log" cargo test --release -p quire-cli --test lifecycle -- --nocapture
 	# Disk and NVRAM at once.
 	QUIRE_SIM_FSCK=8 QUIRE_SIM_TOTAL=$nvram_states simulate "$nvram_log" sim nvram
 	say "soak, NVRAM: so far $(explored "$nvram_log")"

@@ -32,11 +32,25 @@ fn records(place: &Place, name: &str) -> u64 {
     len / RECORD as u64
 }
 
+/// How often a race is run: `QUIRE_ROUNDS`, or `usual` in a short run.
+fn rounds(usual: u64) -> u64 {
+    std::env::var("QUIRE_ROUNDS").map_or(usual, |n| n.parse().expect("QUIRE_ROUNDS is a number"))
+}
+
 /// L1: the daemon is stopped while four writers append and fsync.
 fn sigterm_beside_writers(name: &str, options: &str) {
     if cannot_mount(name) {
         return;
     }
+    let (rounds, mut kept) = (rounds(1), 0);
+    for round in 0..rounds {
+        kept += sigterm_once(options, round);
+    }
+    println!("{name}: {rounds} runs, {kept} acknowledged records, all there");
+}
+
+/// One run on a fresh image. Returns how many records were acknowledged.
+fn sigterm_once(options: &str, round: u64) -> u64 {
     let place = Place::new("64M", &[]);
     let m = place.mount(options);
     let stop = Arc::new(AtomicBool::new(false));
@@ -47,6 +61,7 @@ fn sigterm_beside_writers(name: &str, options: &str) {
         })
         .collect();
     wait_until("acknowledged records", || writers.iter().all(|(_, n)| n.load(Ordering::SeqCst) > 10));
+    std::thread::sleep(Duration::from_millis(round * 47 % 1000));
     m.end_by(Signal::TERM);
     stop.store(true, Ordering::Relaxed);
     let acknowledged: Vec<u64> = writers
@@ -57,15 +72,16 @@ fn sigterm_beside_writers(name: &str, options: &str) {
         })
         .collect();
     check(&place.image());
-    for (n, least) in acknowledged.into_iter().enumerate() {
+    for (n, least) in acknowledged.iter().enumerate() {
         let found = records(&place, &format!("w{n}"));
-        assert!(found >= least, "writer {n}: {least} records were acknowledged, {found} are there");
+        assert!(found >= *least, "run {round}, writer {n}: {least} records were acknowledged, {found} are there");
     }
+    acknowledged.iter().sum()
 }
 
 #[test]
 fn sigterm_beside_writers_keeps_acknowledged_records_with_auto() {
-    sigterm_beside_writers("sigterm_beside_writers_keeps_acknowledged_records_with_auto", "");
+    sigterm_beside_writers("sigterm_beside_writers_keeps_acknowledged_records_with_auto", "data=auto");
 }
 
 #[test]
@@ -79,32 +95,51 @@ fn sigterm_beside_writers_keeps_acknowledged_records_with_journal() {
 }
 
 /// L1: a thaw that comes while the freeze is under way. The volume is in use afterwards, and a crash loses nothing.
-#[test]
-fn a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill() {
-    if cannot_mount("a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill") {
+fn thaw_during_freeze(name: &str, options: &str) {
+    const FILES: usize = 200;
+    if cannot_mount(name) {
         return;
     }
     let place = Place::new("64M", &[]);
-    for round in 0..4 {
-        let m = place.mount("");
+    let rounds = rounds(2);
+    for round in 0..rounds {
+        let m = place.mount(options);
         let dir = m.dir().to_owned();
         let freeze = std::thread::spawn(move || said(&mut quire(&["freeze", &dir])));
         wait_until("a thaw", || said(&mut quire(&["thaw", m.dir()])).0 == 0);
         freeze.join().expect("no panic");
-        for n in 0..20 {
-            let mut file = File::create(m.path(&format!("r{round}f{n}"))).expect("a file");
-            file.write_all(&[3; 500]).expect("a write");
+        let path = |n| m.path(&format!("f{n}"));
+        let contents = format!("round {round}\n").repeat(50);
+        for n in 0..FILES {
+            let mut file = File::create(path(n)).expect("a file");
+            file.write_all(contents.as_bytes()).expect("a write");
             file.sync_all().expect("an fsync");
         }
         m.end_by(Signal::KILL);
         detach(&place);
-        let m = place.mount("");
-        for n in 0..20 {
-            assert_eq!(fs::read(m.path(&format!("r{round}f{n}"))).expect("it was synced"), [3; 500]);
-        }
+        let m = place.mount(options);
+        let lost =
+            (0..FILES).filter(|n| fs::read(m.path(&format!("f{n}"))).ok().as_deref() != Some(contents.as_bytes()));
+        assert_eq!(lost.count(), 0, "run {round}: of {FILES} files that were synced so many are not there");
         m.unmount();
     }
     place.check();
+    println!("{name}: {rounds} runs, {FILES} files each, all there");
+}
+
+#[test]
+fn a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_auto() {
+    thaw_during_freeze("a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_auto", "data=auto");
+}
+
+#[test]
+fn a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_ordered() {
+    thaw_during_freeze("a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_ordered", "data=ordered");
+}
+
+#[test]
+fn a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_journal() {
+    thaw_during_freeze("a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_journal", "data=journal");
 }
 
 /// Takes away what a killed daemon has left.
@@ -165,6 +200,36 @@ fn sigterm_on_a_frozen_mount_unmounts_it() {
     assert_eq!(fs::read(m.path("before")).expect("a file"), [1; 5000]);
     if written {
         assert_eq!(fs::read(m.path("waits")).expect("a file"), [9; 3000]);
+    }
+    m.unmount();
+}
+
+/// An unmount while many requests wait for a thaw: SIGTERM answers all of them, and what was acknowledged is there.
+#[test]
+fn sigterm_answers_all_requests_that_wait_for_a_thaw() {
+    const CALLERS: usize = 90;
+    if cannot_mount("sigterm_answers_all_requests_that_wait_for_a_thaw") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = frozen(&place);
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|n| {
+            let path = m.path(&format!("waits{n}"));
+            std::thread::spawn(move || {
+                let mut file = File::create(path)?;
+                file.write_all(&[9; 700])?;
+                file.sync_all()
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(300));
+    m.end_by(Signal::TERM);
+    let synced: Vec<bool> = callers.into_iter().map(|c| c.join().expect("no panic").is_ok()).collect();
+    place.check();
+    let m = place.mount("");
+    for n in (0..CALLERS).filter(|n| synced[*n]) {
+        assert_eq!(fs::read(m.path(&format!("waits{n}"))).expect("it was synced"), [9; 700], "file {n}");
     }
     m.unmount();
 }

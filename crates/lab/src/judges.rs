@@ -15,8 +15,8 @@ use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::superblock::{self, Superblock};
 use quire_sim::explore::{Config, fresh_image};
 use quire_sim::ops::{Mix, generate};
-use quire_sim::run::{How, Route, mount, run};
-use quire_testkit::{PowerLossDevice, PowerLossOptions, VirtualClock};
+use quire_sim::run::{How, Route, run};
+use quire_testkit::{PowerLossDevice, PowerLossOptions};
 
 use crate::cmd;
 use crate::image::Image;
@@ -106,9 +106,7 @@ pub fn simulated(dir: &Path, seed: u64, images: u64) -> Result<Agreed> {
             let (run_seed, mix) = (rng.bits(), [Mix::General, Mix::Overwrite, Mix::Reuse][rng.index(3)]);
             let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
             let device = Arc::new(PowerLossDevice::from_image(base.clone(), options));
-            let clock = Arc::new(VirtualClock::default());
-            let volume = mount(device.clone(), clock.clone(), how)?;
-            run(&volume, &device, &clock, &generate(mix, run_seed, 60)).map_err(|e| anyhow!(e))?;
+            let (volume, ..) = run(&device, how, &generate(mix, run_seed, 60)).map_err(|e| anyhow!(e))?;
             volume.close()?;
             let recording = device.recording().context("it records")?;
             let one_in = (recording.len() as u64 / 12).max(1);

@@ -203,8 +203,18 @@ impl Mounted {
     /// The largest resident set of the daemon so far, in bytes (VmHWM).
     #[must_use]
     pub fn peak_memory(&self) -> Option<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// The resident memory of the daemon that is of no file, in bytes (RssAnon).
+    #[must_use]
+    pub fn anonymous_memory(&self) -> Option<u64> {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, field: &str) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        let line = status.lines().find(|line| line.starts_with(field))?;
         Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
     }
 

@@ -55,7 +55,7 @@ pub fn floors(ops: &[SimOp], h: &History, returned: usize) -> Floors {
         touched.extend(h.changed[i].iter().map(|id| (*id, i + 1)));
         let Outcome::Done(about) = h.outcomes[i] else { continue };
         match (op, about) {
-            (SimOp::Sync, _) => {
+            (SimOp::Sync | SimOp::Freeze | SimOp::Remount, _) => {
                 f.names = i + 1;
                 f.data = h.states[i + 1].nodes.keys().map(|id| (*id, i + 1)).collect();
             }

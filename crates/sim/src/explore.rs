@@ -180,50 +180,106 @@ pub fn explore_kept(
     let all = generate(config.mix, seed, effort.calls);
     let ops: Vec<SimOp> = kept.iter().filter_map(|i| all.get(*i).cloned()).collect();
     let ops = ops.as_slice();
-    let fail = |crash, why: String| {
+    let fail = |(crash, why): Broken| {
         let (kept, ops) = (kept.to_vec(), ops.to_vec());
         Box::new(Failure { config: config.name, mix: config.mix, test: "crash", seed, crash, why, kept, ops })
     };
-    let device = Arc::new(PowerLossDevice::from_image(base.clone(), options(seed)));
-    let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| fail(None, format!("mount: {e}")))?;
-    let mounted_at = device.completed();
-    let done = run(&volume, &device, &clock, ops).map_err(|why| fail(None, why))?;
-    volume.close().map_err(|e| fail(None, format!("unmount: {e}")))?;
-    fsck(&device.live()).map_err(|why| fail(None, format!("after a clean unmount: {why}")))?;
-    let recording = device.recording().expect("it records");
-    let log = LogArea::of(base).map_err(|why| fail(None, why))?;
-    let mut report = Report { runs: 1, ..Report::default() };
-    let mut state =
-        Survivors { config, log: &log, done: &done, ops, moment: Moment::default(), known: Known::default(), seen };
-    let (mut durable, mut digest) = (base.clone(), Digest::default());
-    // The moments before are the same for every seed: some see them.
-    let from = if seed % 8 == 1 { 0 } else { mounted_at };
-    let stride = (recording.len() as u64).checked_div(effort.moments).unwrap_or(1).max(1);
-    let mixed = |at: u64| seed.wrapping_add(at).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20);
-    let chosen = |at| mixed(at).is_multiple_of(stride);
-    for (steps, point) in recording.crash_points_at(|at, _| at >= from && chosen(at)) {
-        digest = digest.after(&durable, &point.durable, &log);
-        durable = point.durable.clone();
-        report.moments += 1;
-        state.moment.goes_to(ops, &done, steps, steps < mounted_at);
-        report.exhausted += u64::from(exhausted(&point, effort) == Exhausted::Units);
-        for (n, crash) in (0u64..).zip(outcomes(&point, effort, seed ^ steps.rotate_left(32))) {
-            report.count(&crash);
-            let digest = digest.after(&durable, &crash.image, &log);
-            report.distinct += u64::from(steps >= mounted_at && state.seen.states.insert(digest.all));
-            let turn = seed.wrapping_add(report.states);
-            let every = |n: u64| n > 0 && turn.is_multiple_of(n);
-            let (left, judge) = (Left { image: crash.image, digest }, every(effort.fsck_every));
-            let survived = if every(effort.double_every) {
-                state.survive_cuts(&left, turn, effort.every_cut, judge, &mut report)
-            } else {
-                state.survive(left, judge, &mut report)
-            };
-            survived.map_err(|why| fail(Some((steps, n)), why))?;
+    let log = LogArea::of(base).map_err(|why| fail((None, why)))?;
+    let mut known = Known::default();
+    let mut explorer = Explorer { config, base, log: &log, effort, seen, known: &mut known };
+    // The moments before the mount has returned are the same for every seed: some see them.
+    let from = if seed % 8 == 1 { From::Start } else { From::Mount };
+    explorer.explore(&Calls { ops, seed, from, unmount: true, edges: false }).map_err(fail)
+}
+
+/// When the power was cut (device steps that were complete, and which outcome of them), and what was broken.
+pub(crate) type Broken = (Option<(u64, u64)>, String);
+
+/// A list of calls, and which of its crashes are looked at.
+pub(crate) struct Calls<'a> {
+    pub(crate) ops: &'a [SimOp],
+    /// Chooses how the device completes writes, and those outcomes that are not enumerated.
+    pub(crate) seed: u64,
+    pub(crate) from: From,
+    /// The volume is unmounted afterwards, and crashes during that are looked at, too.
+    pub(crate) unmount: bool,
+    /// Where a moment has too many outcomes for all of them: nothing and everything survives, each prefix of the
+    /// writes, each write lost alone and surviving alone.
+    pub(crate) edges: bool,
+}
+
+/// The first moment that is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum From {
+    /// When the device was made.
+    Start,
+    /// When the mount had returned.
+    Mount,
+    /// When so many calls had returned, of one or more.
+    Call(usize),
+}
+
+/// Explores lists of calls on one base.
+pub(crate) struct Explorer<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) base: &'a Image,
+    pub(crate) log: &'a LogArea,
+    pub(crate) effort: Effort,
+    pub(crate) seen: &'a mut Seen,
+    /// What earlier lists of calls have shown of crash states.
+    pub(crate) known: &'a mut Known,
+}
+
+impl Explorer<'_> {
+    /// Runs the calls, cuts the power at every chosen moment, and checks what is recovered.
+    pub(crate) fn explore(&mut self, calls: &Calls<'_>) -> Result<Report, Broken> {
+        let (ops, seed, effort) = (calls.ops, calls.seed, self.effort);
+        let device = Arc::new(PowerLossDevice::from_image(self.base.clone(), options(seed)));
+        let (done, mounted_at) = self.run(calls, &device).map_err(|why| (None, why))?;
+        let from = match calls.from {
+            From::Start => 0,
+            From::Mount => mounted_at,
+            From::Call(n) => done.returned_at[n - 1],
+        };
+        let recording = device.recording().expect("it records");
+        let mut report = Report { runs: 1, ..Report::default() };
+        self.known.begin_run();
+        let (config, log, base) = (self.config, self.log, self.base);
+        let (known, seen) = (&mut *self.known, &mut *self.seen);
+        let mut state = Survivors { config, log, done: &done, ops, moment: Moment::default(), known, seen };
+        let (mut durable, mut digest) = (base.clone(), Digest::default());
+        let stride = (recording.len() as u64).checked_div(effort.moments).unwrap_or(1).max(1);
+        let mixed = |at: u64| seed.wrapping_add(at).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20);
+        let chosen = |at| mixed(at).is_multiple_of(stride);
+        for (steps, point) in recording.crash_points_at(|at, _| at >= from && chosen(at)) {
+            digest = digest.after(&durable, &point.durable, log);
+            durable = point.durable.clone();
+            report.moments += 1;
+            state.moment.goes_to(ops, &done, steps, steps < mounted_at);
+            report.exhausted += u64::from(exhausted(&point, effort) == Exhausted::Units);
+            let chosen = seed ^ steps.rotate_left(32);
+            for (n, crash) in (0u64..).zip(outcomes(&point, effort, calls.edges, chosen)) {
+                report.count(&crash);
+                state.moment.is_marked(&crash.image).map_err(|why| (Some((steps, n)), why))?;
+                let digest = digest.after(&durable, &crash.image, log);
+                report.distinct += u64::from(steps >= mounted_at && state.seen.states.insert(digest.all));
+                state
+                    .outcome(Left { image: crash.image, digest }, effort, seed, &mut report)
+                    .map_err(|why| (Some((steps, n)), why))?;
+            }
         }
+        Ok(report)
     }
-    Ok(report)
+
+    /// Does the calls on a volume. Returns them, and how far the device was when the mount had returned.
+    fn run(&mut self, calls: &Calls<'_>, device: &Arc<PowerLossDevice>) -> Result<(Run, u64), String> {
+        let (volume, done, mounted_at) = run(device, self.config.how, calls.ops)?;
+        if calls.unmount {
+            volume.close().map_err(|e| format!("unmount: {e}"))?;
+            fsck(&device.live()).map_err(|why| format!("after a clean unmount: {why}"))?;
+        }
+        Ok((done, mounted_at))
+    }
 }
 
 /// A device that records. With every third seed a write is complete only when somebody has waited for it.
@@ -247,11 +303,23 @@ struct Survivors<'a> {
     done: &'a Run,
     ops: &'a [SimOp],
     moment: Moment,
-    known: Known,
+    known: &'a mut Known,
     seen: &'a mut Seen,
 }
 
 impl Survivors<'_> {
+    /// Recovers one outcome; it may lose power again meanwhile, and e2fsck may judge it.
+    fn outcome(&mut self, left: Left, effort: Effort, seed: u64, report: &mut Report) -> Result<(), String> {
+        let turn = seed.wrapping_add(report.states);
+        let every = |n: u64| n > 0 && turn.is_multiple_of(n);
+        let judge = every(effort.fsck_every);
+        if every(effort.double_every) {
+            self.survive_cuts(&left, turn, effort.every_cut, judge, report)
+        } else {
+            self.survive(left, judge, report)
+        }
+    }
+
     /// Loses power in recovery, twice, and checks what that leaves.
     fn survive_cuts(
         &mut self,

@@ -36,10 +36,7 @@ pub fn flipped_log_is_noticed(config: &Config, base: &Image, seed: u64) -> Resul
 /// What a workload leaves that nobody unmounted.
 fn worked_on(config: &Config, base: &Image, seed: u64) -> Result<Image, String> {
     let device = Arc::new(PowerLossDevice::from_image(base.clone(), PowerLossOptions::default()));
-    let clock = Arc::new(VirtualClock::default());
-    let volume = mount(device.clone(), clock.clone(), config.how).map_err(|e| e.to_string())?;
-    run(&volume, &device, &clock, &generate(config.mix, seed, 60))?;
-    drop(volume);
+    drop(run(&device, config.how, &generate(config.mix, seed, 60))?);
     Ok(device.live())
 }
 

@@ -4,6 +4,9 @@ use crate::check::{Floors, first_legal, floors};
 use crate::observe::{Observed, ObservedKind};
 use crate::ops::SimOp;
 use crate::run::{Route, Run};
+use quire_layout::features::incompat;
+use quire_layout::superblock::{self, Superblock};
+use quire_testkit::Image;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -24,6 +27,8 @@ const MOST: usize = 256 << 20;
 pub(crate) struct Moment {
     returned: usize,
     started: usize,
+    /// The image is marked as in use, or clean; nothing is known of it in between.
+    in_use: Option<bool>,
     promised: Floors,
 }
 
@@ -33,7 +38,23 @@ impl Moment {
         let returned = run.returned_at.iter().take_while(|at| **at <= steps).count();
         let started = if before_mount { 0 } else { (returned + 1).min(ops.len()) };
         if (returned, started) != (self.returned, self.started) {
-            *self = Moment { returned, started, promised: floors(ops, &run.history, returned) };
+            let under_way = ops.get(returned).map(|op| matches!(op, SimOp::Freeze | SimOp::Thaw | SimOp::Remount));
+            let known = !before_mount && under_way == Some(false);
+            let in_use = known.then(|| !run.history.states[returned].frozen);
+            *self = Moment { returned, started, in_use, promised: floors(ops, &run.history, returned) };
+        }
+    }
+
+    /// Checks that a volume in use is never marked clean, and a frozen one is (L1).
+    pub(crate) fn is_marked(&self, image: &Image) -> Result<(), String> {
+        let Some(in_use) = self.in_use else { return Ok(()) };
+        let mut raw = [0; superblock::SIZE];
+        image.read(superblock::OFFSET, &mut raw);
+        let sb = Superblock::decode_unverified(&raw).map_err(|e| e.to_string())?;
+        match (in_use, sb.features().has_incompat(incompat::RECOVER)) {
+            (true, false) => Err("a volume in use is marked clean".into()),
+            (false, true) => Err("a frozen volume is not marked clean".into()),
+            _ => Ok(()),
         }
     }
 }
@@ -53,6 +74,11 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// What is legal is a matter of one run's calls; the trees that states recover to are not.
+    pub(crate) fn begin_run(&mut self) {
+        self.legal.clear();
+    }
+
     pub(crate) fn tree(&self, digest: u64) -> Option<Rc<Observed>> {
         self.trees.get(&digest).cloned()
     }

@@ -3,6 +3,7 @@
 //!
 //! Everything follows from the seed: one thread, a virtual clock, a simulated device.
 #![forbid(unsafe_code)]
+pub mod ace;
 pub mod campaign;
 pub mod check;
 pub mod explore;

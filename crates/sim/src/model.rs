@@ -42,6 +42,8 @@ pub struct Node {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct State {
     pub nodes: BTreeMap<NodeId, Arc<Node>>,
+    /// The volume is frozen.
+    pub frozen: bool,
 }
 
 /// The root's node.
@@ -179,7 +181,7 @@ pub fn target(len: u16) -> Vec<u8> {
 impl Default for History {
     fn default() -> Self {
         let root = Node { journaled: false, ..Node::new(Kind::Dir(BTreeMap::new()), 0o755) };
-        let state = State { nodes: BTreeMap::from([(ROOT, Arc::new(root))]) };
+        let state = State { nodes: BTreeMap::from([(ROOT, Arc::new(root))]), frozen: false };
         History { states: vec![state], outcomes: Vec::new(), changed: Vec::new(), next: 1 }
     }
 }
@@ -244,7 +246,11 @@ impl History {
 
     fn step(&mut self, s: &mut State, op: &SimOp) -> Outcome {
         let done = |id| Outcome::Done(Some(id));
+        if s.frozen && op.waits_when_frozen() {
+            return Outcome::Refused;
+        }
         match *op {
+            SimOp::Freeze | SimOp::Thaw | SimOp::Remount => lifecycle(s, op),
             SimOp::Create(p) => self.add_at(s, p, Kind::File(Arc::default()), 0o644),
             SimOp::Symlink(p, len) => self.add_at(s, p, Kind::Symlink(target(len)), 0o777),
             SimOp::Mknod(p) => self.add_at(s, p, Kind::Fifo, 0o600),
@@ -299,6 +305,15 @@ impl History {
             ref data => change_data(s, data),
         }
     }
+}
+
+fn lifecycle(s: &mut State, op: &SimOp) -> Outcome {
+    match (op, s.frozen) {
+        (SimOp::Freeze, false) => s.frozen = true,
+        (SimOp::Thaw, true) | (SimOp::Remount, _) => s.frozen = false,
+        _ => return Outcome::Refused,
+    }
+    Outcome::Done(None)
 }
 
 /// Nodes that one call changed, other than in data or size.
@@ -403,6 +418,7 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
     let place = match op {
         SimOp::Write { place, .. } | SimOp::Punch { place, .. } | SimOp::Allocate { place, .. } => *place,
         SimOp::MapWrite { place, .. } | SimOp::Append { place, .. } | SimOp::Zero { place, .. } => *place,
+        SimOp::Reserve { place, .. } => *place,
         SimOp::Collapse { place, .. } | SimOp::Insert { place, .. } | SimOp::Copy { to: place, .. } => *place,
         SimOp::Truncate(place, _) => *place,
         other => unreachable!("{other:?} changes no data"),
@@ -453,6 +469,7 @@ fn edit(data: &mut Vec<u8>, op: &SimOp, copied: &[u8]) -> bool {
             data[a.min(b)..b].fill(0);
         }
         SimOp::Allocate { offset, len, .. } => data.resize(data.len().max(span(offset, len).1), 0),
+        SimOp::Reserve { .. } => {}
         SimOp::Zero { offset, len, .. } => put(data, offset, &vec![0; len as usize]),
         SimOp::Collapse { offset, len, .. } => {
             let (a, b) = span(offset, len);

@@ -77,6 +77,12 @@ pub enum SimOp {
         offset: u32,
         len: u32,
     },
+    /// As [`SimOp::Allocate`], but the size stays.
+    Reserve {
+        place: Place,
+        offset: u32,
+        len: u32,
+    },
     /// Zeros are read there, and there is space; the file grows to hold it.
     Zero {
         place: Place,
@@ -125,6 +131,21 @@ pub enum SimOp {
     Step,
     /// Everything committed goes home.
     Checkpoint,
+    /// The image is made clean, and stays so until [`SimOp::Thaw`] or [`SimOp::Remount`].
+    Freeze,
+    Thaw,
+    /// The volume is closed and mounted again.
+    Remount,
+}
+
+impl SimOp {
+    /// True if a frozen volume keeps the call waiting.
+    #[must_use]
+    pub fn waits_when_frozen(&self) -> bool {
+        use SimOp::{Checkpoint, Fdatasync, Freeze, Fsync, FsyncDir, Release, Remount, Step, Sync, Thaw};
+        let goes_on = matches!(self, Fsync(_) | Fdatasync(_) | FsyncDir(_) | Sync | Step | Checkpoint | Release);
+        !goes_on && !matches!(self, Freeze | Thaw | Remount)
+    }
 }
 
 /// The fill that stands for the magic number of the log, which must be escaped there.
@@ -268,6 +289,8 @@ pub enum Mix {
     /// Small changes, each made durable, and hardly ever a checkpoint: the log goes round, and what is oldest in it
     /// goes home.
     Long,
+    /// A little of everything, while the volume is frozen, thawed, and mounted again.
+    Lifecycle,
 }
 
 /// A file among few, in the root.
@@ -365,6 +388,15 @@ fn long(rng: &mut StdRng) -> SimOp {
     }
 }
 
+fn lifecycle(rng: &mut StdRng) -> SimOp {
+    match rng.random_range(0..100) {
+        0..9 => SimOp::Freeze,
+        9..24 => SimOp::Thaw,
+        24..29 => SimOp::Remount,
+        _ => one(rng),
+    }
+}
+
 fn reuse(rng: &mut StdRng) -> SimOp {
     let p = Place { dir: rng.random_range(0..=DIRS), name: rng.random_range(0..4) };
     match rng.random_range(0..100) {
@@ -402,6 +434,7 @@ pub fn generate(mix: Mix, seed: u64, len: usize) -> Vec<SimOp> {
         Mix::Large => large,
         Mix::Ranges => ranges,
         Mix::Long => long,
+        Mix::Lifecycle => lifecycle,
     };
     ops.extend((0..len).map(|_| make(&mut rng)));
     ops

@@ -28,14 +28,30 @@ pub struct Effort {
 }
 
 /// Every outcome where there are at most [`Effort::all`]: each unit of each write survives or not. Where the units are
-/// too many but the writes are few, each write survives or not, and some are torn by seed; else all is by seed.
-pub(crate) fn outcomes(point: &CrashPoint, effort: Effort, seed: u64) -> Box<dyn Iterator<Item = Crash> + '_> {
+/// too many but the writes are few, each write survives or not, and some are torn by seed; else all is by seed, after
+/// the `edges` where these are asked for.
+pub(crate) fn outcomes(
+    point: &CrashPoint,
+    effort: Effort,
+    edges: bool,
+    seed: u64,
+) -> Box<dyn Iterator<Item = Crash> + '_> {
     let some = move |n| (0..n).map(move |i| point.crash(seed.wrapping_mul(0x9E37_79B9).wrapping_add(i)));
     match exhausted(point, effort) {
         Exhausted::Units => Box::new(point.unit_subsets().expect("few")),
         Exhausted::Writes => Box::new(point.write_subsets().expect("few").chain(some(effort.outcomes))),
+        Exhausted::Nothing if edges => Box::new(edges_of(point).chain(some(effort.outcomes))),
         Exhausted::Nothing => Box::new(some(effort.outcomes)),
     }
+}
+
+/// Each prefix of the writes (from none to all), each write lost alone, and each surviving alone.
+fn edges_of(point: &CrashPoint) -> impl Iterator<Item = Crash> + '_ {
+    let writes = point.pending.len();
+    let prefixes = (0..=writes).map(|n| point.crash_with(|w, _| w < n));
+    let lost = (0..writes).map(|n| point.crash_with(|w, _| w != n));
+    let alone = (0..writes).map(|n| point.crash_with(|w, _| w == n));
+    prefixes.chain(lost).chain(alone)
 }
 
 /// What of a moment is tried in every combination.

@@ -186,6 +186,9 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Allocate { place, offset, len } => {
             range(v, top, place, Falloc::Allocate { keep_size: false }, offset, len)
         }
+        SimOp::Reserve { place, offset, len } => {
+            range(v, top, place, Falloc::Allocate { keep_size: true }, offset, len)
+        }
         SimOp::Zero { place, offset, len } => range(v, top, place, Falloc::ZeroRange { keep_size: false }, offset, len),
         SimOp::Collapse { place, offset, len } => range(v, top, place, Falloc::Collapse, offset, len),
         SimOp::Insert { place, offset, len } => range(v, top, place, Falloc::Insert, offset, len),
@@ -212,6 +215,9 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Checkpoint => v.maintenance().checkpoint(),
         SimOp::FsyncDir(d) => v.fsync(find_dir(v, top, d)?, false),
         SimOp::Sync => v.sync(),
+        SimOp::Freeze => v.maintenance().freeze(),
+        SimOp::Thaw => v.maintenance().thaw(),
+        SimOp::Remount => Err(Error::Invalid("only a run mounts again")),
         SimOp::Step => v.maintenance().step().map(drop),
     }
 }
@@ -286,33 +292,64 @@ fn copy(v: &Volume, top: Ino, (from, at): (Place, u32), (to, offset): (Place, u3
     if n < there { Err(Error::NoSpace) } else { Ok(()) }
 }
 
-/// Runs calls on a volume and on the model; they must agree on every call.
+/// A volume that calls are made on, and what a run must know about it.
+pub(crate) struct Rig<'a> {
+    pub(crate) volume: Volume,
+    /// Mounts the volume again.
+    pub(crate) mount: &'a dyn Fn() -> Result<Volume>,
+    /// How many steps of the devices are complete.
+    pub(crate) steps: &'a dyn Fn() -> u64,
+    pub(crate) clock: &'a VirtualClock,
+}
+
+/// Mounts a device, and runs calls on the volume and on the model; they must agree on every call. Returns the volume,
+/// too, and the device's completed steps when it was mounted first.
 ///
 /// # Errors
 /// The call at which they did not, and what each said.
-pub fn run(v: &Volume, device: &PowerLossDevice, clock: &VirtualClock, ops: &[SimOp]) -> Result<Run, String> {
-    run_counting(v, &|| device.completed(), clock, ops)
+pub fn run(device: &Arc<PowerLossDevice>, how: impl Into<How>, ops: &[SimOp]) -> Result<(Volume, Run, u64), String> {
+    let (clock, how) = (Arc::new(VirtualClock::default()), how.into());
+    let mount = || mount(device.clone(), clock.clone(), how);
+    let volume = mount().map_err(|e| format!("mount: {e}"))?;
+    let mounted_at = device.completed();
+    let mut rig = Rig { volume, mount: &mount, steps: &|| device.completed(), clock: &clock };
+    let done = rig.run(ops)?;
+    Ok((rig.volume, done, mounted_at))
 }
 
-/// As [`run`], with another measure of how far the devices are.
-pub(crate) fn run_counting(
-    v: &Volume,
-    steps: &dyn Fn() -> u64,
-    clock: &VirtualClock,
-    ops: &[SimOp],
-) -> Result<Run, String> {
-    let mut history = History::default();
-    let mut returned_at = Vec::with_capacity(ops.len());
-    let mut held = Vec::new();
-    for (i, op) in ops.iter().enumerate() {
-        let outcome = history.apply(op);
-        let said = call(v, &mut held, op);
-        if said.is_ok() != (outcome != Outcome::Refused) {
-            return Err(format!("call {i}, {op:?}: the volume says {said:?}, the model {outcome:?}"));
+impl Rig<'_> {
+    /// As [`run`], on a volume that is mounted.
+    pub(crate) fn run(&mut self, ops: &[SimOp]) -> Result<Run, String> {
+        let mut history = History::default();
+        let mut returned_at = Vec::with_capacity(ops.len());
+        let mut held = Vec::new();
+        for (i, op) in ops.iter().enumerate() {
+            let outcome = history.apply(op);
+            let said = self.call(&mut held, op);
+            if said.is_ok() != (outcome != Outcome::Refused) {
+                return Err(format!("call {i}, {op:?}: the volume says {said:?}, the model {outcome:?}"));
+            }
+            returned_at.push((self.steps)());
+            self.clock.sleep(Duration::from_millis(700));
         }
-        returned_at.push(steps());
-        clock.sleep(Duration::from_millis(700));
+        held.drain(..).for_each(|ino| self.volume.forget(ino, 1));
+        Ok(Run { history, returned_at })
     }
-    held.drain(..).for_each(|ino| v.forget(ino, 1));
-    Ok(Run { history, returned_at })
+
+    /// Does a call, or mounts again. What would wait for a thaw is refused instead: there is nobody else to thaw.
+    fn call(&mut self, held: &mut Vec<Ino>, op: &SimOp) -> Result<()> {
+        if *op != SimOp::Remount {
+            let _admitted = op.waits_when_frozen().then(|| self.volume.try_admit()).transpose()?;
+            return call(&self.volume, held, op);
+        }
+        self.volume.close()?;
+        let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: CRED };
+        match self.volume.create(Ino::ROOT, b"late", &new) {
+            Err(Error::ReadOnly(_)) => {}
+            late => return late.map(drop).and(Err(Error::Invalid("a closed volume was changed"))),
+        }
+        held.clear();
+        self.volume = (self.mount)()?;
+        Ok(())
+    }
 }

@@ -106,8 +106,15 @@ fn one(config: &Config, base: &Image, seed: u64, effort: Effort, writers: u64) -
         })
         .collect();
     let behind = ground.clone();
-    let background =
-        thread::spawn(move || (0..effort.calls / 4).try_for_each(|_| behind.volume.maintenance().step().map(drop)));
+    // Calls that come while it is frozen wait.
+    let rounds = effort.calls / 4;
+    let background = thread::spawn(move || {
+        let maintenance = behind.volume.maintenance();
+        (0..rounds).try_for_each(|n| {
+            maintenance.step()?;
+            if n % 8 < 7 { Ok(()) } else { maintenance.freeze().and_then(|()| maintenance.thaw()) }
+        })
+    });
     let mut written = Vec::new();
     for (n, t) in threads.into_iter().enumerate() {
         let w = t.join().map_err(|_| fail(None, format!("writer {n} panicked")))?;
@@ -127,7 +134,7 @@ fn one(config: &Config, base: &Image, seed: u64, effort: Effort, writers: u64) -
         digest = digest.after(&durable, &point.durable, &log);
         durable = point.durable.clone();
         report.moments += 1;
-        for (n, crash) in (0u64..).zip(outcomes(&point, effort, seed ^ steps.rotate_left(32))) {
+        for (n, crash) in (0u64..).zip(outcomes(&point, effort, false, seed ^ steps.rotate_left(32))) {
             report.count(&crash);
             report.distinct += u64::from(seen.insert(digest.after(&durable, &crash.image, &log).all));
             let judge = effort.fsck_every > 0 && (seed + report.states).is_multiple_of(effort.fsck_every);

@@ -19,10 +19,11 @@ const EFFORT: Effort =
 const EXHAUSTIVE: u64 = 3;
 const LONG: u64 = 20;
 const ATOMIC: u64 = 20;
+const LIFECYCLE: u64 = 4;
 
 /// Distinct states wanted of a configuration that gets one in `part` of a share.
 fn wanted(part: u64) -> u64 {
-    let sixtieths = 60 * CONFIGURATIONS.len() + 6 * 60 / 3 + 6 * 60 / 20 + 3 * 60 / 20;
+    let sixtieths = 60 * CONFIGURATIONS.len() + 6 * 60 / 3 + 6 * 60 / 20 + 3 * 60 / 20 + 3 * 60 / 4;
     share(u64::try_from(sixtieths).expect("few"), 5_200).div_ceil(part)
 }
 
@@ -78,6 +79,24 @@ fn exhaustive() {
             }
             let config = Config { how, mix, ..config(name, Route::Ordered) };
             explore_states(&config, wanted(EXHAUSTIVE).div_ceil(4), effort);
+        }
+    }
+}
+
+/// L1: the volume is frozen, thawed and mounted again between calls, and the power goes at each step of that. In use it
+/// is never marked clean; frozen it is, and everything is there.
+#[test]
+fn lifecycle() {
+    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    let effort = Effort { all: 1 << 8, ..effort() };
+    for (name, how) in [
+        ("ordered", Route::Ordered.into()),
+        ("journal", Route::Journal.into()),
+        ("auto", quire(Route::Auto, Record::Range)),
+    ] {
+        let config = Config { how, mix: Mix::Lifecycle, ..config(name, Route::Ordered) };
+        if wants(config.mix) {
+            explore_states(&config, wanted(LIFECYCLE), effort);
         }
     }
 }

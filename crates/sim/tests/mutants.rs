@@ -2,6 +2,7 @@
 
 use quire_device::Mutant;
 use quire_fs::{CommitMode, Record};
+use quire_sim::ace::{Before, Enumeration, of_one};
 use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, explore, fresh_image};
 use quire_sim::flip::{a_changed_home_is_noticed, flipped_log_is_noticed, no_image_poses_as_log_block};
@@ -41,6 +42,7 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
         Mutant::ZeroBaseForgotten => Config { mix: Mix::Long, leave: Some(220), ..general },
         Mutant::RemapNotDurable => Config { mix: Mix::Ranges, ..general },
         Mutant::RevokeForgotten | Mutant::FreedReusedEarly => Config { mix: Mix::Reuse, leave: Some(220), ..general },
+        Mutant::ThawUnmarked | Mutant::FrozenAdmits => Config { mix: Mix::Lifecycle, ..general },
         _ => general,
     })
 }
@@ -170,6 +172,33 @@ fn every_mutant_of_a_choice_is_found_with_it() {
         }
     }
     assert!(missed.is_empty(), "not found in {SEEDS} seeds with Quire's log: {missed:?}");
+}
+
+/// L1: a volume in use that is marked clean, and a frozen one that changes.
+#[test]
+fn mutants_of_freeze_and_thaw_are_found() {
+    for mutant in [Mutant::ThawUnmarked, Mutant::FrozenAdmits] {
+        let config = config_for(mutant, Route::Ordered).expect("it shows there");
+        println!("{mutant:?}: {}", hunt(mutant, &config).unwrap_or_else(|| panic!("{mutant:?} is not found")));
+    }
+}
+
+/// Sequences of one call notice engines that break what they promise.
+#[test]
+fn mutants_are_found_by_sequences_of_one_call() {
+    let effort = Effort { calls: 0, fsck_every: 40, double_every: 0, ..EFFORT };
+    for mutant in
+        [Mutant::FsyncEarly, Mutant::NoFlushBeforeCommit, Mutant::CompletionIsDurable, Mutant::RecoverClearedEarly]
+    {
+        let config = config_for(Mutant::FsyncEarly, Route::Ordered).expect("it shows there");
+        let base = fresh_image(&config);
+        Mutant::set(Some(mutant));
+        let mut enumeration = Enumeration::new(&config, &base, effort).expect("a fresh image");
+        let found = (0..).zip(of_one(Before::Synced)).find_map(|(n, s)| enumeration.explore(&s, n).err());
+        Mutant::set(None);
+        let why = found.unwrap_or_else(|| panic!("{mutant:?} is not found"));
+        println!("{mutant:?}: {}", why.lines().take(2).collect::<Vec<_>>().join(": "));
+    }
 }
 
 /// Data that went in place first must be durable, not only complete, before the commit that names it (F8, Q5).

@@ -12,6 +12,7 @@ pub mod crash;
 pub mod full;
 pub mod journals;
 pub mod judges;
+pub mod memory;
 pub mod posix;
 pub mod powercut;
 pub mod shapes;
@@ -68,6 +69,7 @@ const TESTS: &[Test] = &[
     Test { name: "judges", on: ONCE, run: judges::run },
     Test { name: "crash", on: KILLED, run: crash::run },
     Test { name: "powercut", on: JOURNALED, run: powercut::run },
+    Test { name: "memory", on: JOURNALED, run: memory::run },
     Test { name: "fsx-mmap", on: ROUTES, run: suites::fsx_mmap },
     Test { name: "fsx-direct", on: ROUTES, run: suites::fsx_direct },
     Test { name: "pjdfstest", on: ONCE, run: suites::pjdfstest },
