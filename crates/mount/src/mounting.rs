@@ -49,6 +49,9 @@ pub(crate) struct Attach<'a> {
     pub fuseblk: Option<usize>,
 }
 
+/// Linux 5.10. `MS_NOSYMFOLLOW` of mount(2).
+const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
+
 impl Attach<'_> {
     /// Others may use it: when asked for, and by default when root mounts.
     fn allow_other(&self) -> bool {
@@ -92,6 +95,7 @@ impl Attach<'_> {
             (o.no_dev, MountFlags::NODEV),
             (o.no_suid, MountFlags::NOSUID),
             (o.no_exec, MountFlags::NOEXEC),
+            (o.no_symfollow, NOSYMFOLLOW),
             (o.sync, MountFlags::SYNCHRONOUS),
             (o.dir_sync, MountFlags::DIRSYNC),
             (o.no_dir_atime, MountFlags::NODIRATIME),
@@ -119,6 +123,8 @@ impl Attach<'_> {
             (o.sync, "sync"),
             (o.atime == Some(Atime::No), "noatime"),
             (o.no_dir_atime, "nodiratime"),
+            // fusermount3 refuses what it does not know, and the mount fails rather than leave it out.
+            (o.no_symfollow, "nosymfollow"),
         ];
         list.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, name)| (*name).to_owned()));
         list.join(",")

@@ -84,6 +84,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(options) => options,
         Err(e) => return exit::fail(NAME, exit::USAGE, e),
     };
+    for (option, why) in &options.ignored {
+        eprintln!("quire: {NAME}: {option} is ignored: {why}");
+    }
     if options.nvram_simulated {
         eprintln!("quire: {NAME}: warning: {}", quire_mount::SIMULATED_NVRAM);
     }

@@ -1,8 +1,9 @@
 //! Mount options (`-o`): ext4's names for ext4's options, mount(8)'s for what every file system has, and a few of ours.
 //!
-//! What an option asks for and we cannot give is refused by its name, never ignored. Options that only tune the
-//! kernel's implementation are accepted and change nothing; so are mount(8)'s own (`user`, `noauto`, `x-*`).
+//! [`known::OPTIONS`] says what becomes of each: honoured, ignored with one line that says so, or refused. mount(8)'s
+//! own (`noauto`, `x-*`) pass without a word. An unknown name is refused, with the known one that is most like it.
 
+pub mod known;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -67,6 +68,7 @@ pub struct MountOptions {
     pub no_dev: bool,
     pub no_suid: bool,
     pub no_exec: bool,
+    pub no_symfollow: bool,
     /// Every write is durable when it returns.
     pub sync: bool,
     /// Every change of a directory is durable when it returns.
@@ -75,13 +77,15 @@ pub struct MountOptions {
     pub write_through: bool,
     /// Idle CPUs of a virtual machine may halt between requests.
     pub no_halt_poll: bool,
+    /// Options without effect, each with the reason; the mount says so.
+    pub ignored: Vec<(String, &'static str)>,
 }
 
 /// A refused option.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OptionError {
-    #[error("unknown mount option \"{0}\"")]
-    Unknown(String),
+    #[error("unknown mount option \"{option}\"{}", nearest.map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
+    Unknown { option: String, nearest: Option<&'static str> },
     #[error("mount option \"{option}\": {why}")]
     Bad { option: String, why: String },
 }

@@ -1,71 +1,11 @@
 //! The list after `-o`, option by option.
 
-use super::values::{bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, only};
+use super::known::{Fate, fate, name_of, nearest};
+use super::values::{bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error};
 use super::{MountOptions, OptionError, bad};
 use quire_fs::{Atime, Choices, ModeRule, Profile, Route};
 use std::time::Duration;
 
-const NO_BARRIER: &str = "without flushes nothing that fsync promises would hold";
-
-/// Accepted, and nothing to do: the kernel's own tuning, what holds anyway, what mount(8) keeps for itself.
-const NOTHING_TO_DO: &[&str] = &[
-    "defaults",
-    "auto",
-    "noauto",
-    "nofail",
-    "nouser",
-    "_netdev",
-    "loop",
-    "nolazytime",
-    "lazytime",
-    "mand",
-    "nomand",
-    "iversion",
-    "noiversion",
-    "silent",
-    "loud",
-    "symfollow",
-    "default_permissions",
-    "delalloc",
-    "nodelalloc",
-    "auto_da_alloc",
-    "noauto_da_alloc",
-    "barrier",
-    "block_validity",
-    "noblock_validity",
-    "dioread_lock",
-    "dioread_nolock",
-    "init_itable",
-    "noinit_itable",
-    "journal_checksum",
-    "nojournal_checksum",
-    "mblk_io_submit",
-    "nomblk_io_submit",
-    "orlov",
-    "oldalloc",
-    "quiet",
-    "i_version",
-    "noquota",
-    "mb_optimize_scan",
-    "prefetch_block_bitmaps",
-    "no_prefetch_block_bitmaps",
-];
-/// The same, with a value.
-const NOTHING_TO_DO_WITH_VALUE: &[&str] = &[
-    "journal_ioprio",
-    "stripe",
-    "inode_readahead_blks",
-    "max_batch_time",
-    "min_batch_time",
-    "init_itable",
-    "comment",
-    "mb_optimize_scan",
-    "auto_da_alloc",
-    "fsname",
-    "subtype",
-    "uhelper",
-    "helper",
-];
 impl MountOptions {
     /// Reads a list of options, separated by commas; a later one wins.
     ///
@@ -86,23 +26,33 @@ impl MountOptions {
     pub fn add(&mut self, list: &str) -> Result<(), OptionError> {
         let mut rules = false;
         for option in list.split(',').filter(|o| !o.is_empty()) {
-            rules = match option.split_once('=') {
-                // A list of rules has commas of its own.
-                Some(_) if rules && self.add_rule(option) => true,
-                Some((name, value)) => {
-                    self.set_value(option, name, value)?;
-                    name == "journal_rule"
-                }
-                None => {
-                    self.set(option)?;
-                    false
-                }
-            };
+            // A list of rules has commas of its own.
+            if rules && option.contains('=') && self.add_rule(option) {
+                continue;
+            }
+            rules = name_of(option) == "journal_rule";
+            match fate(option) {
+                Some(Fate::Honoured(_)) => self.honour(option)?,
+                Some(Fate::Quiet(_)) => {}
+                Some(Fate::Ignored(why)) => self.ignored.push((option.to_owned(), why)),
+                Some(Fate::Refused(why)) => return Err(bad(option, why)),
+                None => return Err(OptionError::Unknown { option: option.to_owned(), nearest: nearest(option) }),
+            }
         }
         Ok(())
     }
 
-    fn set(&mut self, option: &str) -> Result<(), OptionError> {
+    fn honour(&mut self, option: &str) -> Result<(), OptionError> {
+        match option.split_once('=') {
+            // mount(8) notes who mounted.
+            Some(("user", _)) => self.set("user"),
+            Some((name, value)) => return self.set_value(option, name, value),
+            None => self.set(option),
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, option: &str) {
         match option {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
@@ -135,21 +85,14 @@ impl MountOptions {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dir_sync = true,
+            "nosymfollow" => self.no_symfollow = true,
             "nvram_simulated" => self.nvram_simulated = true,
             "writethrough" => self.write_through = true,
             "halt_poll" => self.no_halt_poll = false,
             "nohalt_poll" => self.no_halt_poll = true,
             "writeback" | "writeback_cache" => self.write_through = false,
-            "nobarrier" => return Err(bad(option, NO_BARRIER)),
-            "journal_async_commit" => return Err(bad(option, "asynchronous commits are read, never written")),
-            "remount" => return Err(bad(option, "a mounted image keeps its options; unmount and mount again")),
-            "quota" | "usrquota" | "grpquota" | "prjquota" => return Err(bad(option, "quotas are not supported")),
-            "dax" => return Err(bad(option, "a file system in user space cannot map the device")),
-            "debug" => return Err(bad(option, "set QUIRE_LOG=debug and use --log or -f instead")),
-            _ if NOTHING_TO_DO.contains(&option) || is_comment(option) => {}
-            _ => return Err(OptionError::Unknown(option.to_owned())),
+            _ => unreachable!("the table of options names {option}, which nothing sets"),
         }
-        Ok(())
     }
 
     /// One more rule, if it is one: options that have a mode as their value stay what they are.
@@ -175,14 +118,11 @@ impl MountOptions {
             "journal_rule" => self.journal_rules = Some(ModeRule::parse(value).map_err(|why| bad(option, why))?),
             "errors" => self.on_error = Some(on_error(option, value)?),
             "data_err" => self.data_error_aborts = data_error(option, value)?,
-            "dax" => only(option, value, "never")?,
             // As in ext4, 0 is the default.
             "commit" => {
                 let secs = number(option, value)?;
                 self.commit = (secs > 0).then(|| Duration::from_secs(secs.into()));
             }
-            "barrier" if value == "0" => return Err(bad(option, NO_BARRIER)),
-            "barrier" => only(option, value, "1")?,
             "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
             "resuid" => self.reserve_uid = Some(number(option, value)?),
             "resgid" => self.reserve_gid = Some(number(option, value)?),
@@ -193,12 +133,7 @@ impl MountOptions {
             "nvram_latency_ns" => self.nvram_latency = number(option, value)?,
             "offset" => self.offset = bytes(option, value)?,
             "sizelimit" => self.size_limit = Some(bytes(option, value)?),
-            "sb" => {
-                let why = "only the primary superblock is used; if it is damaged, repair it with e2fsck -b first";
-                return Err(bad(option, why));
-            }
-            _ if NOTHING_TO_DO_WITH_VALUE.contains(&name) || is_comment(name) => {}
-            _ => return Err(OptionError::Unknown(option.to_owned())),
+            _ => unreachable!("the table of options names {option}, which nothing sets"),
         }
         Ok(())
     }
@@ -209,9 +144,4 @@ impl MountOptions {
         self.commit_mode = Some(c.commit);
         self.checkpoint = Some(c.checkpoint);
     }
-}
-
-/// mount(8)'s comments for itself and others.
-fn is_comment(name: &str) -> bool {
-    ["x-", "X-", "comment"].iter().any(|p| name.starts_with(p))
 }

@@ -1,3 +1,4 @@
+use super::known::{Fate, OPTIONS};
 use super::*;
 
 fn parse(list: &str) -> MountOptions {
@@ -71,11 +72,12 @@ fn the_four_choices_go_together_or_are_refused_with_the_nearest() {
 
 #[test]
 fn what_cannot_be_had_is_refused_by_name() {
-    assert_eq!(MountOptions::parse("rw,frobnicate"), Err(OptionError::Unknown("frobnicate".into())));
-    assert_eq!(MountOptions::parse("size=4"), Err(OptionError::Unknown("size=4".into())));
+    let unknown = |list: &str| MountOptions::parse(list).unwrap_err().to_string();
+    assert_eq!(unknown("rw,frobnicate"), "unknown mount option \"frobnicate\"");
+    assert_eq!(unknown("size=4"), "unknown mount option \"size=4\"");
+    assert_eq!(unknown("noatme"), "unknown mount option \"noatme\"; did you mean noatime?");
+    assert_eq!(unknown("comit=5"), "unknown mount option \"comit=5\"; did you mean commit?");
     for wrong in [
-        "nobarrier",
-        "barrier=0",
         "data=fast",
         "record=all",
         "checkpoint=regions",
@@ -83,10 +85,8 @@ fn what_cannot_be_had_is_refused_by_name() {
         "errors=ignore",
         "data_err=panic",
         "sb=32768",
-        "journal_async_commit",
         "resuid=x",
         "commit=x",
-        "usrquota",
         "remount",
         "journal_dev=/dev/sdb",
     ] {
@@ -94,5 +94,49 @@ fn what_cannot_be_had_is_refused_by_name() {
             Err(OptionError::Bad { option, why }) => assert!(option == wrong && !why.is_empty()),
             other => panic!("{wrong}: {other:?}"),
         }
+    }
+}
+
+#[test]
+fn each_option_of_the_table_has_the_fate_that_the_table_says() {
+    for row in OPTIONS {
+        for option in row.bare.iter().chain(row.valued) {
+            // Options of NVRAM need the memory.
+            let list = if option.starts_with("nvram_") { format!("nvram=/x,{option}") } else { (*option).to_owned() };
+            match (row.fate, MountOptions::parse(&list)) {
+                (Fate::Honoured(what), Ok(o)) => assert!(o.ignored.is_empty() && !what.is_empty(), "{option}"),
+                (Fate::Quiet(_), Ok(o)) => assert_eq!(o, MountOptions::default(), "{option}"),
+                (Fate::Ignored(why), Ok(o)) => assert_eq!(o.ignored, [((*option).to_owned(), why)]),
+                (Fate::Refused(said), Err(OptionError::Bad { why, .. })) => assert_eq!(said, why),
+                (fate, outcome) => panic!("{option}: {fate:?}, but {outcome:?}"),
+            }
+        }
+    }
+}
+
+/// `QUIRE_BLESS=1 cargo test -p quire-mount docs_have_the_table` writes the table anew.
+#[test]
+fn docs_have_the_table_of_options() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mount.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- options -->\n", "<!-- /options -->");
+    let (head, rest) = page.split_once(begin).unwrap();
+    let (have, tail) = rest.split_once(end).unwrap();
+    let mut want = String::from("\n| option | | |\n|---|---|---|\n");
+    for row in OPTIONS {
+        let (fate, what) = match row.fate {
+            Fate::Honoured(what) => ("honoured", what),
+            Fate::Quiet(what) => ("accepted", what),
+            Fate::Ignored(what) => ("ignored, with a line", what),
+            Fate::Refused(what) => ("refused", what),
+        };
+        let names: Vec<String> = row.bare.iter().chain(row.valued).map(|n| format!("`{n}`")).collect();
+        want.push_str(&format!("| {} | {fate} | {what} |\n", names.join(", ")));
+    }
+    want.push('\n');
+    if std::env::var_os("QUIRE_BLESS").is_some() {
+        std::fs::write(&path, [head, begin, &want, end, tail].concat()).unwrap();
+    } else {
+        assert!(have == want, "docs/mount.md differs from the table; QUIRE_BLESS=1 writes it anew:\n{want}");
     }
 }

@@ -5,10 +5,6 @@ use quire_device::nvram::NvramMap;
 use quire_layout::superblock::OnError;
 use std::path::PathBuf;
 
-pub(super) fn only(option: &str, value: &str, have: &str) -> Result<(), OptionError> {
-    if value == have { Ok(()) } else { Err(bad(option, format!("this version has only \"{have}\""))) }
-}
-
 /// A value of one of the four choices, or a profile.
 pub(super) fn choice<T: std::str::FromStr<Err = quire_fs::UnknownValue>>(
     option: &str,

@@ -1,0 +1,133 @@
+//! Every option that a user may write after `-o`, and what becomes of it: one table, from which the parser, the refusal
+//! of unknown names and docs/mount.md are made.
+
+/// What becomes of an option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// The mount does what it says; the text says what that is.
+    Honoured(&'static str),
+    /// It has no effect, and users need not be told: mount(8) keeps it for itself, or what it asks for holds anyway.
+    Quiet(&'static str),
+    /// It has no effect, and the mount says so in one line.
+    Ignored(&'static str),
+    /// The mount fails, and says why.
+    Refused(&'static str),
+}
+
+use Fate::{Honoured, Ignored, Quiet, Refused};
+
+/// Names with one fate. The first lists bare options, the second options with a value, each as an example.
+#[derive(Debug)]
+pub struct Known {
+    pub bare: &'static [&'static str],
+    pub valued: &'static [&'static str],
+    pub fate: Fate,
+}
+
+const fn known(bare: &'static [&'static str], valued: &'static [&'static str], fate: Fate) -> Known {
+    Known { bare, valued, fate }
+}
+
+/// The name of an option, without its value.
+pub(super) fn name_of(option: &str) -> &str {
+    option.split_once('=').map_or(option, |(name, _)| name)
+}
+
+/// The table, in the order of docs/mount.md.
+#[rustfmt::skip]
+pub const OPTIONS: &[Known] = &[
+    // mount(8)
+    known(&["defaults", "auto", "noauto", "nofail", "nouser", "_netdev", "loop", "silent", "loud"],
+        &["comment=a", "uhelper=a", "helper=a"], Quiet("mount(8) and fstab keep it for themselves; so are all names that begin with `x-` or `X-`")),
+    known(&["ro", "rw"], &[], Honoured("nothing is written (a journal is replayed); or the image is writable")),
+    known(&["atime", "noatime", "relatime", "norelatime", "strictatime", "nostrictatime"], &[],
+        Honoured("when a read is an access; `relatime` by default")),
+    known(&["diratime", "nodiratime"], &[], Honoured("whether listing a directory is an access")),
+    known(&["dev", "nodev", "suid", "nosuid", "exec", "noexec"], &[], Honoured("as in mount(8)")),
+    known(&["user", "users", "owner", "group"], &["user=a"], Honoured("who may mount, by mount(8); implies `nodev`, `nosuid` and, for `user` and `users`, `noexec`")),
+    known(&["sync", "async", "dirsync"], &[], Honoured("whether each write, or change of a directory, is durable when it returns")),
+    known(&["symfollow", "nolazytime", "nomand", "noiversion"], &[], Quiet("it is so anyway")),
+    known(&["lazytime"], &[], Ignored("times are written with the inode")),
+    known(&["mand", "iversion", "i_version"], &[], Ignored("FUSE does not carry it")),
+    known(&["nosymfollow"], &[], Honoured("symbolic links are not followed")),
+    known(&["remount"], &[], Refused("a mounted image keeps its options; unmount and mount again")),
+    known(&["context", "fscontext", "defcontext", "rootcontext"], &["context=a", "fscontext=a", "defcontext=a", "rootcontext=a"],
+        Ignored("labels come from the security.selinux attributes of the files")),
+    // ext4(5): the journal
+    known(&[], &["data=ordered"], Honoured("the route of file data: README, docs/design.md")),
+    known(&[], &["commit=30"], Honoured("seconds until an idle transaction is committed; 0 is the default of 5")),
+    known(&["noload", "norecovery"], &[], Honoured("the journal is left alone, and the mount is read-only")),
+    known(&[], &["errors=continue"], Honoured("`continue`, `remount-ro` or `panic`")),
+    known(&[], &["data_err=abort"], Honoured("`ignore`, or `abort`: data that cannot be written makes the mount read-only")),
+    known(&[], &["journal_path=/dev/null", "journal_dev=0x0801"], Honoured("the device of an external journal")),
+    known(&["barrier"], &["barrier=1"], Quiet("commits are flushed")),
+    known(&["nobarrier"], &["barrier=0"], Ignored("without flushes nothing that fsync promises would hold")),
+    known(&["journal_checksum"], &[], Quiet("logs have checksums")),
+    known(&["nojournal_checksum"], &[], Ignored("logs have checksums")),
+    known(&["journal_async_commit"], &[], Ignored("jbd2's asynchronous commits are read, never written; commit_mode=checksum also saves a flush")),
+    known(&[], &["journal_ioprio=3", "max_batch_time=15000", "min_batch_time=0"], Ignored("it tunes the kernel's journal threads")),
+    // ext4(5): space and inodes
+    known(&["discard", "nodiscard"], &[], Honoured("whether freed blocks are discarded")),
+    known(&["grpid", "bsdgroups", "nogrpid", "sysvgroups"], &[], Honoured("the group of a new file")),
+    known(&[], &["resuid=1000", "resgid=1000"], Honoured("who besides root may use reserved blocks")),
+    known(&["minixdf", "bsddf"], &[], Honoured("what `df` counts")),
+    known(&["acl", "noacl", "user_xattr", "nouser_xattr"], &[], Honoured("whether there are ACLs and `user.` attributes")),
+    known(&["block_validity", "delalloc", "orlov", "quiet"], &[], Quiet("it is so anyway")),
+    known(&["noblock_validity", "nodelalloc", "oldalloc", "auto_da_alloc", "noauto_da_alloc", "dioread_lock", "dioread_nolock",
+            "mblk_io_submit", "nomblk_io_submit", "init_itable", "noinit_itable", "nombcache", "no_mbcache", "mb_optimize_scan",
+            "prefetch_block_bitmaps", "no_prefetch_block_bitmaps"],
+        &["init_itable=10", "auto_da_alloc=1", "mb_optimize_scan=1", "stripe=4", "inode_readahead_blks=32", "max_dir_size_kb=4"],
+        Ignored("it tunes the kernel's ext4")),
+    known(&["noquota"], &[], Quiet("it is so anyway")),
+    known(&["quota", "usrquota", "grpquota", "prjquota"], &["usrjquota=a", "grpjquota=a", "jqfmt=vfsv1"],
+        Ignored("quotas are neither kept nor enforced")),
+    known(&[], &["dax=never", "dax=inode"], Quiet("files are not mapped from the device")),
+    known(&["dax"], &["dax=always"], Refused("a file system in user space cannot map the device")),
+    known(&["debug"], &[], Ignored("QUIRE_LOG=debug with --log or -f says more")),
+    known(&["abort"], &[], Refused("quire has no test that aborts the journal at mount")),
+    known(&[], &["sb=32768"], Refused("only the primary superblock is used; if it is damaged, repair it with e2fsck -b first")),
+    // FUSE and fuse2fs
+    known(&[], &["offset=1048576", "sizelimit=1G"], Honoured("where the file system lies in the image, in bytes")),
+    known(&["allow_other", "noallow_other", "no_allow_other"], &[], Honoured("whether others than the user who mounts may use it")),
+    known(&["default_permissions"], &[], Quiet("it is so anyway")),
+    known(&[], &["fsname=a", "subtype=a"], Ignored("the mount names its image and its profile")),
+    // Quire
+    known(&[], &["profile=rfj", "record=range", "commit_mode=checksum", "checkpoint=lazy"], Honoured("the four choices: docs/design.md")),
+    known(&[], &["auto_threshold=64K", "write_threshold=4K", "adaptive_default=journal", "journal_rule=*.db=journal"],
+        Honoured("what a route asks: README")),
+    known(&["nvram_simulated"], &["nvram=/dev/dax0.0", "nvram_size=64M", "nvram_latency_ns=100"], Honoured("a journal in NVRAM: README")),
+    known(&["writethrough", "writeback", "writeback_cache"], &[], Honoured("whether the kernel keeps dirty pages")),
+    known(&[], &["cache_size=64M"], Honoured("memory for blocks, 4M at least")),
+    known(&["halt_poll", "nohalt_poll"], &[], Honoured("whether idle CPUs of a virtual machine poll while requests come")),
+];
+
+/// mount(8)'s comments for itself and others.
+fn is_comment(name: &str) -> bool {
+    ["x-", "X-"].iter().any(|p| name.starts_with(p))
+}
+
+/// What becomes of an option, as it was written. A value that a row names decides before the name alone does.
+pub(super) fn fate(option: &str) -> Option<Fate> {
+    let name = name_of(option);
+    if is_comment(name) {
+        return Some(Quiet(""));
+    }
+    let has_value = name.len() < option.len();
+    let whole = OPTIONS.iter().find(|k| has_value && k.valued.contains(&option));
+    let by_name = || {
+        OPTIONS.iter().find(|k| match has_value {
+            true => k.valued.iter().any(|v| name_of(v) == name),
+            false => k.bare.contains(&name),
+        })
+    };
+    whole.or_else(by_name).map(|k| k.fate)
+}
+
+/// The known name that is most like an unknown one, if one is.
+pub(super) fn nearest(option: &str) -> Option<&'static str> {
+    let name = name_of(option);
+    let names = OPTIONS.iter().flat_map(|k| k.bare.iter().copied().chain(k.valued.iter().map(|v| name_of(v))));
+    let with_distance = names.map(|known| (strsim::damerau_levenshtein(name, known), known));
+    // A third of the letters may differ; else it is another word.
+    with_distance.filter(|(d, known)| *d <= known.len().min(name.len()).div_ceil(3)).min().map(|(_, known)| known)
+}
