@@ -97,6 +97,42 @@ fn a_write_beyond_the_limit_of_file_sizes_is_an_error_and_no_end() {
     place.check();
 }
 
+/// Too few descriptors: the mount is refused and leaves nothing behind.
+#[test]
+fn a_mount_with_few_descriptors_works_or_is_refused_whole() {
+    if cannot_mount("a_mount_with_few_descriptors_works_or_is_refused_whole") {
+        return;
+    }
+    let place = Place::new("16M", &[]);
+    let script = r#"ulimit -n $2; cd "$1" && exec timeout 30 "$0" mount --log log image mnt"#;
+    for limit in 4..8 {
+        let (code, words) = said(
+            tool("sh").args(["-c", script, env!("CARGO_BIN_EXE_quire")]).arg(place.path("")).arg(limit.to_string()),
+        );
+        if code == 0 {
+            fs::write(place.mnt().join("f"), limit.to_string()).unwrap();
+            ok(&mut quire(&["umount", text(&place.mnt())]));
+        } else {
+            assert!(code < 124 && words.contains("Too many open files"), "{limit}: {code}: {words}");
+            assert_eq!(fs::read_dir(place.mnt()).expect("no dead mount").count(), 0, "{limit}");
+        }
+        said(&mut quire(&["recover", text(&place.image())]));
+    }
+    place.check();
+}
+
+/// Too little address space would end the daemon at an allocation: the mount is refused.
+#[test]
+fn a_mount_with_too_little_address_space_is_refused() {
+    if cannot_mount("a_mount_with_too_little_address_space_is_refused") {
+        return;
+    }
+    let place = Place::new("16M", &[]);
+    let script = r#"ulimit -v 100000; cd "$1" && exec "$0" mount image mnt"#;
+    let (code, words) = said(tool("sh").args(["-c", script, env!("CARGO_BIN_EXE_quire")]).arg(place.path("")));
+    assert!(code == 2 && words.contains("ulimit -v"), "{code}: {words}");
+}
+
 /// A log daemon that does not read holds up nobody, and a user cannot flood it.
 #[test]
 fn a_log_that_nobody_reads_does_not_stop_the_mount() {

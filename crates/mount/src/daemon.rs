@@ -4,7 +4,7 @@ use crate::mountinfo::c_path;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -33,16 +33,21 @@ impl Readiness {
     /// # Errors
     /// `/` cannot be entered, or `/dev/null` not opened.
     pub fn detach_and_tell(self) -> Result<(), Errno> {
-        use rustix::fs::{Mode, OFlags};
-        rustix::process::set_parent_process_death_signal(None)?;
-        rustix::process::chdir("/")?;
-        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        rustix::stdio::dup2_stdin(&null)?;
-        rustix::stdio::dup2_stdout(&null)?;
-        rustix::stdio::dup2_stderr(&null)?;
+        let detached = detach();
+        // What could not be let go of is no reason to let the caller wait.
         self.tell(0);
-        Ok(())
+        detached
     }
+}
+
+fn detach() -> Result<(), Errno> {
+    use rustix::fs::{Mode, OFlags};
+    rustix::process::set_parent_process_death_signal(None)?;
+    rustix::process::chdir("/")?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)
 }
 
 /// Splits off a daemon in a session of its own; the caller's process waits for what it tells. Only while there is one
@@ -214,6 +219,25 @@ pub fn wait_stop() -> i32 {
 pub fn ignore_size_limit_signal() {
     // SAFETY: SIG_IGN is a valid disposition, and no handler of ours is replaced.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Takes as many descriptors as the caller's hard limit permits.
+pub fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
+}
+
+/// Address space that a mount needs besides its cache: buffers and stacks of the threads that answer, and the log.
+const ADDRESS_SPACE_BYTES: u64 = 256 << 20;
+
+/// The limit of the address space (RLIMIT_AS, `ulimit -v`) and what a mount with this cache needs, in bytes, if that is
+/// more. An allocation that fails would end the daemon.
+#[must_use]
+pub fn short_address_space(cache_bytes: u64) -> Option<(u64, u64)> {
+    // Twice: the images that a commit or a checkpoint holds are beside those that replace them.
+    let need = cache_bytes.saturating_mul(2).saturating_add(ADDRESS_SPACE_BYTES);
+    let limit = rustix::process::getrlimit(Resource::As).current?;
+    (limit < need).then_some((limit, need))
 }
 
 /// We write back pages for the kernel: our own allocations must not wait for that. Needs a capability; without it,

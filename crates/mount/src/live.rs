@@ -75,6 +75,15 @@ impl Stops {
         Ok(attached)
     }
 
+    /// Takes away what was attached for a mount that did not come to be served.
+    pub(crate) fn detach_unless_served(&self) {
+        if let Stage::Opening(attached @ Some(_)) = &mut *lock(&self.0)
+            && let Some(dir) = attached.take()
+        {
+            mounting::detach_own(&dir, None).ok();
+        }
+    }
+
     fn serve(&self, act: OnSignal) {
         *lock(&self.0) = Stage::Serving(act);
     }

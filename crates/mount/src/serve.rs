@@ -64,6 +64,8 @@ pub enum MountError {
     Session(Errno),
     #[error("{0}")]
     Options(#[from] OptionError),
+    #[error("the address space is limited to {limit} MiB (ulimit -v), and {need} MiB are needed; see also cache_size=")]
+    AddressSpace { limit: u64, need: u64 },
     #[error("{0}")]
     System(#[from] std::io::Error),
     #[error("{}: unmounted, but not clean: {source}", image.display())]
@@ -76,7 +78,7 @@ impl MountError {
     pub fn exit_code(&self) -> u8 {
         match self {
             MountError::Options(_) => 1,
-            MountError::System(_) => 2,
+            MountError::System(_) | MountError::AddressSpace { .. } => 2,
             MountError::Attach { source: AttachError::NoFuse(_) | AttachError::NoHelper(_), .. } => 2,
             MountError::Attach { source: AttachError::Mount(Errno::PERM), .. } => 1,
             _ => 32,
@@ -99,10 +101,12 @@ fn counted(device: impl BlockDevice + 'static) -> Arc<Disk> {
 pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce()) -> Result<(), MountError> {
     let dir = mount_point(mount)?;
     let image = canonical(&mount.image)?;
-    let stops = prepare()?;
-    let place = Place { image, dir, options: &mount.options, stops };
-    let live = if place.is_fuseblk()? { place.on_block_device(progress)? } else { place.on_file(progress)? };
-    live.serve(ready)
+    let stops = prepare(&mount.options)?;
+    let place = Place { image, dir, options: &mount.options, stops: stops.clone() };
+    let live = if place.is_fuseblk()? { place.on_block_device(progress) } else { place.on_file(progress) };
+    let ended = live.and_then(|live| live.serve(ready));
+    stops.detach_unless_served();
+    ended
 }
 
 /// As [`run`], on a device that the caller brings (one that records, fails or loses power): `mount.image` is only its
@@ -112,17 +116,22 @@ pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce
 /// As [`run`].
 pub fn run_on(mount: &Mount, device: Arc<dyn BlockDevice>, ready: impl FnOnce()) -> Result<(), MountError> {
     let dir = mount_point(mount)?;
-    let stops = prepare()?;
+    let stops = prepare(&mount.options)?;
     let place = Place { image: mount.image.clone(), dir, options: &mount.options, stops };
     place.on_device(Arc::new(Counted::new(device)), &mut |_| {})?.serve(ready)
 }
 
-fn prepare() -> std::io::Result<Stops> {
+fn prepare(options: &MountOptions) -> Result<Stops, MountError> {
+    let cache_bytes = options.cache_bytes.unwrap_or(quire_fs::Options::default().cache_bytes);
+    if let Some((limit, need)) = daemon::short_address_space(cache_bytes) {
+        return Err(MountError::AddressSpace { limit: limit >> 20, need: need >> 20 });
+    }
+    daemon::raise_descriptor_limit();
     daemon::hold_stops();
     daemon::ignore_size_limit_signal();
     daemon::become_io_flusher();
     daemon::use_one_arena();
-    Stops::watch()
+    Ok(Stops::watch()?)
 }
 
 /// The directory to mount on.
