@@ -47,6 +47,13 @@ enum Command {
     #[command(flatten)]
     Tool(cmd::tool::Tool),
     Script(cmd::tool::ScriptArgs),
+    Create(cmd::tool::CreateArgs),
+    Import(cmd::tool::ImportArgs),
+    Export(cmd::tool::ExportArgs),
+    Clone(cmd::tool::CloneArgs),
+    Check(cmd::tool::CheckArgs),
+    Diff(cmd::tool::DiffArgs),
+    Resize(cmd::tool::ResizeArgs),
     Completions(cmd::generate::CompletionsArgs),
     #[command(hide = true)]
     Man(cmd::generate::ManArgs),
@@ -73,6 +80,13 @@ fn main() -> ExitCode {
         Command::Stats(a) => cmd::stats::run(&a),
         Command::Tool(tool) => cmd::tool::run(tool),
         Command::Script(a) => cmd::tool::script(&a),
+        Command::Create(a) => cmd::tool::create(&a),
+        Command::Import(a) => cmd::tool::import_tree(&a),
+        Command::Export(a) => cmd::tool::export(&a),
+        Command::Clone(a) => cmd::tool::clone(&a),
+        Command::Check(a) => cmd::tool::check(&a),
+        Command::Diff(a) => cmd::tool::diff(&a),
+        Command::Resize(a) => cmd::tool::resize(&a),
         Command::Completions(a) => cmd::generate::completions(&a, Cli::command()),
         Command::Man(a) => cmd::generate::man(&a, Cli::command()),
     }

@@ -50,10 +50,12 @@
 //! **Errors.** An [`Error`] has a [kind](Error::kind), and the [path](Error::path), [structure](Error::structure) and
 //! [block](Error::block) where it happened. It turns into a `std::io::Error`.
 //!
-//! **Whole trees.** With the feature `archive` (on by default), the module `archive` brings directories, tar archives
+//! **Whole trees.** With the feature `archive` (on by default), [`archive`] brings directories, tar archives
 //! and OCI layouts into an image and out of it.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "archive")]
+pub mod archive;
 mod attrs;
 mod batch;
 mod create;

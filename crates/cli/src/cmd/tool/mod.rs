@@ -11,10 +11,14 @@ mod list;
 mod script;
 mod show;
 mod target;
+mod transfer;
 pub(crate) mod values;
+mod whole;
 
 pub(crate) use script::{ScriptArgs, script};
 pub(crate) use target::At;
+pub(crate) use transfer::{CreateArgs, ExportArgs, ImportArgs, create, export, import_tree};
+pub(crate) use whole::{CheckArgs, CloneArgs, DiffArgs, ResizeArgs, check, clone, diff, resize};
 
 use quire::{ErrorKind, FileSystem};
 use std::io::Write;
@@ -188,7 +192,8 @@ commands! {
 
 /// True for the name of a command of the toolbox.
 pub(crate) fn is_command(name: &str) -> bool {
-    NAMES.contains(&name) || name == "script"
+    let whole = ["script", "create", "import", "export", "clone", "check", "diff", "resize"];
+    NAMES.contains(&name) || whole.contains(&name)
 }
 
 pub(crate) fn run(tool: Tool) -> ExitCode {

@@ -1,0 +1,222 @@
+//! `quire create`, `quire import`, `quire export`: whole trees.
+
+use super::target::{At, split};
+use super::{Failure, finish, values};
+use quire::archive::{BuildOptions, ImportOptions, Size, Source, build, export_dir, export_tar, import};
+use quire::{CreateOptions, FileSystem, Timestamp};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What an import changes on the way.
+#[derive(clap::Args, Clone)]
+struct Rewrite {
+    /// All objects get this owner and group, as numbers
+    #[arg(long, value_name = "UID:GID", value_parser = values::owner)]
+    owner: Option<(Option<u32>, Option<u32>)>,
+    /// Objects of one user become another's; may be given again
+    #[arg(long, value_name = "FROM:TO", value_parser = pair)]
+    map_user: Vec<(u32, u32)>,
+    /// Objects of one group become another's; may be given again
+    #[arg(long, value_name = "FROM:TO", value_parser = pair)]
+    map_group: Vec<(u32, u32)>,
+    /// Permissions that no object keeps, octal: 0022, 06000
+    #[arg(long, value_name = "BITS", value_parser = octal)]
+    remove_mode: Option<u32>,
+    /// Names that begin with .wh. in a tar hide what is there, as in layers of OCI images
+    #[arg(long)]
+    whiteouts: bool,
+    /// The image to take from an OCI layout that holds several
+    #[arg(long, value_name = "NAME")]
+    reference: Option<String>,
+    /// The time of the image and of what is made, and the latest of objects, in seconds since 1970
+    #[arg(long, env = "SOURCE_DATE_EPOCH", value_name = "SECONDS")]
+    source_date_epoch: Option<u32>,
+}
+
+fn pair(text: &str) -> Result<(u32, u32), String> {
+    let parts = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    parts.ok_or_else(|| "FROM:TO as numbers is expected".to_owned())
+}
+
+fn octal(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8).map_err(|e| e.to_string())
+}
+
+impl Rewrite {
+    fn time(&self) -> Option<Timestamp> {
+        self.source_date_epoch.map(|secs| Timestamp::new(secs.into(), 0))
+    }
+
+    fn options(&self) -> ImportOptions {
+        let (uid, gid) = self.owner.unwrap_or_default();
+        let mut options = ImportOptions::new().owner(uid, gid).whiteouts(self.whiteouts);
+        options = self.map_user.iter().fold(options, |o, (from, to)| o.map_user(*from, *to));
+        options = self.map_group.iter().fold(options, |o, (from, to)| o.map_group(*from, *to));
+        options = self.remove_mode.map_or(options.clone(), |bits| options.remove_permissions(bits));
+        options = self.time().map_or(options.clone(), |t| options.latest_time(t));
+        self.reference.as_ref().map_or(options.clone(), |name| options.reference(name))
+    }
+}
+
+/// Make a new image: empty, or from a directory, a tar archive or an OCI layout.
+///
+/// `mke2fs` makes the format; no root, no mount and no FUSE are needed. The image gets its name when it is complete, so
+/// that a build that fails or is killed leaves nothing. The same input, --uuid and --source-date-epoch give the same
+/// bytes, on any machine.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire create rootfs.img --from rootfs.tar.zst --size min+20%
+  quire create rootfs.img --from rootfs/ --owner 0:0 --size 2G --label root
+  mmdebstrap --variant=apt bookworm - | quire create rootfs.img --from - --size min+50%
+  quire create app.img --from oci-layout/ --uuid 6d0f... --source-date-epoch 1700000000")]
+pub(crate) struct CreateArgs {
+    /// The image file; what has the name is replaced
+    #[arg(value_name = "IMG")]
+    image: PathBuf,
+    /// Bytes, with K, M, G or T; or what the tree needs: min, min+20%
+    #[arg(long, value_name = "SIZE", default_value = "min+20%", value_parser = size)]
+    size: Size,
+    /// A directory, a tar archive (also .gz, .zst; - is standard input) or an OCI layout
+    #[arg(long, value_name = "SOURCE")]
+    from: Option<PathBuf>,
+    /// The volume's name
+    #[arg(short = 'L', long)]
+    label: Option<String>,
+    /// The UUID; random if not given
+    #[arg(short = 'U', long, value_parser = values::uuid)]
+    uuid: Option<[u8; 16]>,
+    /// Features, as `mke2fs -O` has them: ^has_journal
+    #[arg(short = 'O', long, value_name = "FEATURES", value_delimiter = ',')]
+    features: Vec<String>,
+    /// Inodes, at least
+    #[arg(short = 'N', long)]
+    inodes: Option<u64>,
+    #[command(flatten)]
+    rewrite: Rewrite,
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    match text.strip_prefix("min") {
+        Some("") => Ok(Size::Min { percent: 0 }),
+        Some(more) => {
+            let percent = more.strip_prefix('+').and_then(|m| m.strip_suffix('%')).and_then(|m| m.parse().ok());
+            percent.map(|percent| Size::Min { percent }).ok_or_else(|| format!("{text:?}: min+20% is expected"))
+        }
+        None => values::size(text).map(Size::Bytes),
+    }
+}
+
+pub(crate) fn create(args: &CreateArgs) -> ExitCode {
+    let done = || {
+        let mut create = args.features.iter().fold(CreateOptions::new(), |c, f| c.feature(f));
+        create = args.label.as_ref().map_or(create.clone(), |l| create.label(l));
+        create = args.uuid.map_or(create.clone(), |u| create.uuid(u));
+        create = args.rewrite.time().map_or(create.clone(), |t| create.time(t));
+        create = args.inodes.map_or(create.clone(), |n| create.inodes(n));
+        if matches!(args.size, Size::Bytes(_)) {
+            create = create.block_size(4096);
+        }
+        let source = args.from.as_ref().map(Source::detect).transpose().map_err(Failure::host)?;
+        let options = BuildOptions { size: args.size, create, import: args.rewrite.options() };
+        // The image is not there yet: a path of an error is one of the source, or of the host.
+        build(&args.image, source, &options).map(drop).map_err(Failure::host)
+    };
+    finish("create", &args.image, done())
+}
+
+/// Put a tree into an image: a directory, a tar archive or an OCI layout.
+///
+/// What has the same name is replaced, directories are merged. All of the tree is there, or nothing: an import that
+/// does not fit into one transaction is refused, unless --in-steps permits to write it piece by piece.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire import rootfs.img:/opt app.tar.gz --owner 0:0
+  tar c . | quire import rootfs.img -")]
+pub(crate) struct ImportArgs {
+    /// A directory of the image, which exists
+    #[arg(value_name = "IMG[:DIR]")]
+    target: String,
+    /// A directory, a tar archive (- is standard input) or an OCI layout
+    #[arg(value_name = "SOURCE")]
+    source: PathBuf,
+    /// Piece by piece, each whole: a kill leaves a part of the tree
+    #[arg(long)]
+    in_steps: bool,
+    #[command(flatten)]
+    rewrite: Rewrite,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(crate) fn import_tree(args: &ImportArgs) -> ExitCode {
+    let (image, path) = split(&args.target);
+    let done = || {
+        let source = Source::detect(&args.source).map_err(Failure::host)?;
+        let fs = args.at.open(&image, true)?;
+        let options = args.rewrite.options();
+        if args.in_steps || !fs.info().journal {
+            import(&fs, &path, source, &options)?;
+        } else {
+            fs.atomically(|fs| import(fs, &path, source, &options)).map_err(hint)?;
+        }
+        Ok(fs.close()?)
+    };
+    finish("import", &image, done())
+}
+
+fn hint(e: quire::Error) -> Failure {
+    if e.kind() == quire::ErrorKind::BatchTooLarge {
+        return Failure::Usage(format!("{e}; nothing was changed, and --in-steps imports it piece by piece"));
+    }
+    e.into()
+}
+
+/// Write a tree of an image to a tar archive or into a directory.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire export rootfs.img rootfs.tar
+  quire export rootfs.img:/etc - | tar tv
+  quire export rootfs.img:/srv srv/               # a directory: it must be new, or empty")]
+pub(crate) struct ExportArgs {
+    #[arg(value_name = "IMG[:DIR]")]
+    target: String,
+    /// A tar archive (- is standard output), or with / at the end, or if it exists, a directory
+    #[arg(value_name = "DEST")]
+    dest: PathBuf,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(crate) fn export(args: &ExportArgs) -> ExitCode {
+    let (image, path) = split(&args.target);
+    let done = || {
+        let fs = args.at.open(&image, false)?;
+        let is_dir = args.dest.is_dir() || args.dest.as_os_str().as_encoded_bytes().ends_with(b"/");
+        if is_dir {
+            return Ok(export_dir(&fs, &path, &args.dest)?);
+        }
+        if args.dest.as_os_str() == "-" {
+            let mut out = std::io::BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
+            export_tar(&fs, &path, &mut out)?;
+            return Ok(out.flush()?);
+        }
+        to_file(&fs, &path, &args.dest)
+    };
+    finish("export", &image, done())
+}
+
+/// The archive gets its name when it is complete.
+fn to_file(fs: &FileSystem, path: &str, dest: &Path) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::host(quire::Error::host(dest, &e));
+    let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temporary = tempfile::Builder::new().prefix(".quire-export").tempfile_in(dir).map_err(failed)?;
+    let mut out = std::io::BufWriter::with_capacity(1 << 20, temporary.as_file());
+    export_tar(fs, path, &mut out)?;
+    out.flush().map_err(failed)?;
+    drop(out);
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    temporary.as_file().set_permissions(permissions).map_err(failed)?;
+    temporary.persist(dest).map_err(|e| failed(e.error))?;
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! A new image from a tree: formatted, filled, and given its name when it is complete.
+//!
+//! *Guarantees* I3: until the image is complete and durable it has a temporary name; a build that fails or is killed
+//! leaves what had the name before. I4: the same tree, UUID and time give the same bytes.
+
+use super::import::{Imported, import_into};
+use super::options::ImportOptions;
+use super::size::{Needs, Sizer};
+use super::source::Source;
+use crate::create::CreateOptions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::FileSystem;
+use std::path::Path;
+
+/// Bytes of a block.
+const BLOCK: u32 = 4096;
+/// Bytes of memory for a build: with less, large directories are written out again and again.
+const CACHE_BYTES: u64 = 256 << 20;
+/// Inodes that the file system itself has.
+const OWN_INODES: u64 = 16;
+/// Images that are formatted to find the smallest size: each comes closer, three are usual.
+const MAX_ROUNDS: usize = 12;
+/// How often a build begins again, larger, because fragmentation took more than was counted.
+const MAX_BUILDS: usize = 4;
+
+/// How large a new image is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Size {
+    Bytes(u64),
+    /// As small as the tree allows, and this much more of what the tree takes, in percent.
+    Min {
+        percent: u32,
+    },
+}
+
+/// How an image is built.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct BuildOptions {
+    pub size: Size,
+    pub create: CreateOptions,
+    pub import: ImportOptions,
+}
+
+/// Builds an image at `path`, from a tree or empty. What had the name is replaced when the image is complete.
+///
+/// # Errors
+/// Those of [`CreateOptions::create`] and [`import`](super::import). No space: the tree does not fit.
+pub fn build(path: impl AsRef<Path>, source: Option<Source>, options: &BuildOptions) -> Result<Imported> {
+    let path = path.as_ref();
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let host = |e: std::io::Error| Error::host(path, &e);
+    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        return Err(Error::new(ErrorKind::Exists, "exists, and is no regular file").at(path));
+    }
+    let temporary = tempfile::Builder::new().prefix(".quire-create").tempfile_in(dir).map_err(host)?;
+    let done = match (options.size, source) {
+        (Size::Bytes(bytes), source) => {
+            let create = options.create.clone().size(bytes);
+            fill(temporary.path(), source, &create, &options.import)?
+        }
+        (Size::Min { percent }, source) => smallest(temporary.path(), source, percent, options)?,
+    };
+    temporary.as_file().sync_all().map_err(host)?;
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    temporary.as_file().set_permissions(permissions).map_err(host)?;
+    temporary.persist(path).map_err(|e| host(e.error))?;
+    // The name is durable with the directory.
+    std::fs::File::open(dir).and_then(|d| d.sync_all()).map_err(host)?;
+    Ok(done)
+}
+
+fn fill(path: &Path, source: Option<Source>, create: &CreateOptions, import: &ImportOptions) -> Result<Imported> {
+    create.format(path)?;
+    let Some(mut source) = source else { return Ok(Imported::default()) };
+    fill_from(path, &mut source, create, import)
+}
+
+fn fill_from(path: &Path, source: &mut Source, create: &CreateOptions, import: &ImportOptions) -> Result<Imported> {
+    let fs = create.open_options().without_journal().cache_size(CACHE_BYTES).open(path)?;
+    let done = import_into(&fs.root(), source, import)?;
+    fs.close()?;
+    Ok(done)
+}
+
+/// The smallest image that holds the tree.
+fn smallest(path: &Path, source: Option<Source>, percent: u32, options: &BuildOptions) -> Result<Imported> {
+    let mut sizer = Sizer::new(BLOCK.into());
+    let mut spool = None;
+    let mut source = match source {
+        // It is read twice.
+        Some(Source::Stream(mut stream)) => {
+            let dir = path.parent().unwrap_or(Path::new("."));
+            let mut file = tempfile::NamedTempFile::new_in(dir).map_err(|e| Error::host(dir, &e))?;
+            std::io::copy(&mut stream, &mut file).map_err(|e| Error::host(file.path(), &e))?;
+            let tar = Source::Tar(file.path().to_owned());
+            spool = Some(file);
+            Some(tar)
+        }
+        other => other,
+    };
+    if let Some(source) = &mut source {
+        source.read(&options.import, &mut sizer)?;
+    }
+    let mut needs = sizer.needs();
+    for attempt in 1.. {
+        let wanted = Needs { blocks: with(needs.blocks, percent), inodes: with(needs.inodes, percent) };
+        let create = sized(path, wanted, &options.create)?;
+        let Some(source) = &mut source else { return Ok(Imported::default()) };
+        match fill_from(path, source, &create, &options.import) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && attempt < MAX_BUILDS => {
+                needs.blocks += needs.blocks / 50 + 16;
+                needs.inodes += needs.inodes / 50 + 16;
+            }
+            other => {
+                drop(spool);
+                return other;
+            }
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+fn with(n: u64, percent: u32) -> u64 {
+    n + (n * u64::from(percent)).div_ceil(100)
+}
+
+/// Formats an image that has room for `needs` and hardly more.
+fn sized(path: &Path, needs: Needs, create: &CreateOptions) -> Result<CreateOptions> {
+    let create = create.clone().block_size(BLOCK).inode_size(256).reserved_percent(0);
+    let create = create.inodes(needs.inodes + OWN_INODES);
+    let slack = needs.blocks / 200 + 4;
+    // What the file system takes itself: descriptors, bitmaps, inode tables, the journal.
+    let mut blocks = needs.blocks + needs.blocks / 16 + needs.inodes / 16 + 1200;
+    let mut best: Option<u64> = None;
+    for _ in 0..MAX_ROUNDS {
+        let free = free_blocks(path, &create, blocks)?;
+        if free >= needs.blocks {
+            best = Some(best.map_or(blocks, |b| b.min(blocks)));
+            if free - needs.blocks <= slack {
+                break;
+            }
+            let smaller = blocks - (free - needs.blocks - slack / 2);
+            if best.is_some_and(|b| smaller >= b) {
+                break;
+            }
+            blocks = smaller;
+        } else {
+            let larger = blocks + (needs.blocks - free) + slack / 4 + 1;
+            // Between a size that is too small and one that fits there may be none better: a journal grows in steps.
+            if best.is_some_and(|b| larger >= b) {
+                break;
+            }
+            blocks = larger;
+        }
+    }
+    let blocks = best.unwrap_or(blocks + blocks / 20);
+    let create = create.size(blocks * u64::from(BLOCK));
+    create.format(path)?;
+    Ok(create)
+}
+
+fn free_blocks(path: &Path, create: &CreateOptions, blocks: u64) -> Result<u64> {
+    create.clone().size(blocks * u64::from(BLOCK)).format(path)?;
+    let fs: FileSystem = create.open_options().read_only(true).open(path)?;
+    Ok(fs.usage()?.free_blocks)
+}

@@ -1,0 +1,34 @@
+//! Whole trees into an image and out of it: directories of the host, tar archives, OCI image layouts.
+//!
+//! ```
+//! use quire::CreateOptions;
+//! use quire::archive::{ImportOptions, Source};
+//! # let host = tempfile::tempdir().unwrap();
+//! # std::fs::write(host.path().join("hello"), "world").unwrap();
+//! let fs = CreateOptions::new().size(16 << 20).in_memory()?;
+//! quire::archive::import(&fs, "/", Source::Dir(host.path().into()), &ImportOptions::new().owner(Some(0), Some(0)))?;
+//! assert_eq!(fs.read("/hello")?, b"world");
+//!
+//! let mut tar = Vec::new();
+//! quire::archive::export_tar(&fs, "/", &mut tar)?;
+//! # assert!(tar.len() > 1024);
+//! # Ok::<(), quire::Error>(())
+//! ```
+
+mod build;
+mod entry;
+mod export;
+mod host_dir;
+mod import;
+mod oci;
+mod options;
+mod pax;
+mod size;
+mod source;
+mod tar_read;
+
+pub use build::{BuildOptions, Size, build};
+pub use export::{export_dir, export_tar};
+pub use import::{Imported, import};
+pub use options::ImportOptions;
+pub use source::Source;

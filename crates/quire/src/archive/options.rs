@@ -1,0 +1,73 @@
+//! What an import changes on the way.
+
+use crate::metadata::Timestamp;
+use std::collections::HashMap;
+
+/// How a tree is imported: a builder.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ImportOptions {
+    owner: (Option<u32>, Option<u32>),
+    users: HashMap<u32, u32>,
+    groups: HashMap<u32, u32>,
+    and_permissions: Option<u32>,
+    pub(super) whiteouts: bool,
+    latest: Option<Timestamp>,
+    pub(super) reference: Option<String>,
+}
+
+impl ImportOptions {
+    pub fn new() -> Self {
+        ImportOptions::default()
+    }
+
+    /// All objects get this owner, or group, instead of their own.
+    pub fn owner(self, uid: Option<u32>, gid: Option<u32>) -> Self {
+        ImportOptions { owner: (uid, gid), ..self }
+    }
+
+    /// Objects of user `from` become user `to`'s.
+    pub fn map_user(mut self, from: u32, to: u32) -> Self {
+        self.users.insert(from, to);
+        self
+    }
+
+    /// Objects of group `from` become group `to`'s.
+    pub fn map_group(mut self, from: u32, to: u32) -> Self {
+        self.groups.insert(from, to);
+        self
+    }
+
+    /// Permission bits that no object keeps, such as 0022 or 06000.
+    pub fn remove_permissions(self, bits: u32) -> Self {
+        ImportOptions { and_permissions: Some(!bits), ..self }
+    }
+
+    /// Names that begin with `.wh.` in a tar hide what is in the image, as in the layers of OCI images.
+    pub fn whiteouts(self, yes: bool) -> Self {
+        ImportOptions { whiteouts: yes, ..self }
+    }
+
+    /// Times after this become this: what was built in between does not change the result.
+    pub fn latest_time(self, t: Timestamp) -> Self {
+        ImportOptions { latest: Some(t), ..self }
+    }
+
+    /// The name of the image in an OCI layout that holds several.
+    pub fn reference(self, name: impl Into<String>) -> Self {
+        ImportOptions { reference: Some(name.into()), ..self }
+    }
+
+    pub(super) fn owner_of(&self, uid: u32, gid: u32) -> (u32, u32) {
+        let user = self.owner.0.or_else(|| self.users.get(&uid).copied()).unwrap_or(uid);
+        (user, self.owner.1.or_else(|| self.groups.get(&gid).copied()).unwrap_or(gid))
+    }
+
+    pub(super) fn permissions_of(&self, permissions: u32) -> u32 {
+        permissions & self.and_permissions.unwrap_or(0o7777)
+    }
+
+    pub(super) fn clamped(&self, t: Timestamp) -> Timestamp {
+        self.latest.map_or(t, |latest| t.min(latest))
+    }
+}

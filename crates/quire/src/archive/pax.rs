@@ -1,0 +1,209 @@
+//! PAX records: `length key=value`, where values may hold any bytes.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::metadata::Timestamp;
+
+/// The records of one extended header, in order.
+#[derive(Default)]
+pub(super) struct Pax {
+    records: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+fn bad(why: &str) -> Error {
+    Error::new(ErrorKind::BadInput, why)
+}
+
+/// A decimal number of nothing but digits.
+pub(super) fn parse_decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+impl Pax {
+    pub(super) fn parse(mut bytes: &[u8]) -> Result<Pax> {
+        let malformed = || bad("a PAX record is malformed");
+        let mut records = Vec::new();
+        while !bytes.is_empty() && bytes[0] != 0 {
+            let space = bytes.iter().position(|b| *b == b' ').ok_or_else(malformed)?;
+            let len = parse_decimal(&bytes[..space]).and_then(|n| usize::try_from(n).ok()).ok_or_else(malformed)?;
+            let record = bytes.get(space + 1..len).and_then(|r| r.strip_suffix(b"\n")).ok_or_else(malformed)?;
+            let equals = record.iter().position(|b| *b == b'=').ok_or_else(malformed)?;
+            records.push((record[..equals].to_vec(), record[equals + 1..].to_vec()));
+            bytes = &bytes[len..];
+        }
+        Ok(Pax { records })
+    }
+
+    /// The last value of a key counts; an empty one takes it back.
+    fn get(&self, key: &str) -> Option<&[u8]> {
+        let last = self.records.iter().rev().find(|(k, _)| k == key.as_bytes());
+        last.map(|(_, v)| v.as_slice()).filter(|v| !v.is_empty())
+    }
+
+    pub(super) fn number(&self, key: &str) -> Result<Option<u64>> {
+        let number = |v| parse_decimal(v).ok_or_else(|| bad(&format!("the PAX record {key} is no number")));
+        self.get(key).map(number).transpose()
+    }
+
+    pub(super) fn path(&self) -> Option<Vec<u8>> {
+        self.get("GNU.sparse.name").or_else(|| self.get("path")).map(<[u8]>::to_vec)
+    }
+
+    pub(super) fn link(&self) -> Option<Vec<u8>> {
+        self.get("linkpath").map(<[u8]>::to_vec)
+    }
+
+    pub(super) fn size(&self) -> Result<Option<u64>> {
+        self.number("size")
+    }
+
+    /// The size of a sparse file with its holes.
+    pub(super) fn sparse_size(&self) -> Result<Option<u64>> {
+        match self.number("GNU.sparse.realsize")? {
+            Some(n) => Ok(Some(n)),
+            None => self.number("GNU.sparse.size"),
+        }
+    }
+
+    /// The map stands at the beginning of the data.
+    pub(super) fn is_sparse_1(&self) -> bool {
+        self.get("GNU.sparse.major") == Some(b"1")
+    }
+
+    /// The map of the formats 0.0, with a record for each number, and 0.1, with one for all.
+    pub(super) fn sparse_map(&self, most: usize) -> Result<Vec<(u64, u64)>> {
+        let malformed = || bad("the map of a sparse file is malformed");
+        let numbers: Option<Vec<u64>> = match self.get("GNU.sparse.map") {
+            Some(map) => map.split(|b| *b == b',').map(parse_decimal).collect(),
+            None => {
+                let keys = [b"GNU.sparse.offset".as_slice(), b"GNU.sparse.numbytes"];
+                let parts = self.records.iter().filter(|(k, _)| keys.contains(&k.as_slice()));
+                parts.map(|(_, v)| parse_decimal(v)).collect()
+            }
+        };
+        let numbers = numbers.filter(|n| n.len() % 2 == 0 && n.len() / 2 <= most).ok_or_else(malformed)?;
+        Ok(numbers.chunks_exact(2).map(|c| (c[0], c[1])).collect())
+    }
+
+    /// `seconds.fraction`, possibly negative.
+    pub(super) fn time(&self, key: &str) -> Result<Option<Timestamp>> {
+        self.get(key).map(|v| parse_time(v).ok_or_else(|| bad(&format!("the PAX record {key} is no time")))).transpose()
+    }
+
+    /// Extended attributes: `SCHILY.xattr.NAME` with the value, `LIBARCHIVE.xattr.NAME` (name percent-encoded) with the
+    /// value in base 64. The first form wins, as its bytes are exact.
+    pub(super) fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut put = |name: Vec<u8>, value: Vec<u8>, replace: bool| match found.iter_mut().find(|(n, _)| *n == name) {
+            Some(known) if replace => known.1 = value,
+            Some(_) => {}
+            None => found.push((name, value)),
+        };
+        for (key, value) in &self.records {
+            if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
+                let malformed = || bad("a LIBARCHIVE.xattr record is malformed");
+                put(percent_decoded(name).ok_or_else(malformed)?, base64(value).ok_or_else(malformed)?, false);
+            } else if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
+                put(name.to_vec(), value.clone(), true);
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn parse_time(text: &[u8]) -> Option<Timestamp> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |t| (true, t));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let secs = i64::try_from(parse_decimal(whole.as_bytes())?).ok()?;
+    if !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let nanos: u32 = format!("{:0<9.9}", fraction).parse().ok()?;
+    Some(match (negative, nanos) {
+        (false, n) => Timestamp::new(secs, n),
+        (true, 0) => Timestamp::new(-secs, 0),
+        (true, n) => Timestamp::new(-secs - 1, 1_000_000_000 - n),
+    })
+}
+
+fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        if *first == b'%' {
+            let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
+            out.push(u8::from_str_radix(hex, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            out.push(*first);
+            rest = tail;
+        }
+    }
+    Some(out)
+}
+
+/// Base 64 (RFC 4648), with or without padding.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let (mut bits, mut count, mut out) = (0_u32, 0, Vec::new());
+    for b in text.iter().take_while(|b| **b != b'=') {
+        let value = match b {
+            b'A'..=b'Z' => b - b'A',
+            b'a'..=b'z' => b - b'a' + 26,
+            b'0'..=b'9' => b - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push(u8::try_from(bits >> count & 0xFF).expect("eight bits"));
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(key: &str, value: &[u8]) -> Vec<u8> {
+        let body = key.len() + value.len() + 3;
+        let len = (1..6).map(|digits| body + digits).find(|n| body + n.to_string().len() == *n).unwrap();
+        [len.to_string().as_bytes(), b" ", key.as_bytes(), b"=", value, b"\n"].concat()
+    }
+
+    #[test]
+    fn values_may_hold_line_ends_and_zeros() {
+        let bytes = [record("SCHILY.xattr.security.capability", b"\x01\n\0="), record("mtime", b"-1.25")].concat();
+        let pax = Pax::parse(&bytes).unwrap();
+        assert_eq!(pax.xattrs().unwrap(), [(b"security.capability".to_vec(), b"\x01\n\0=".to_vec())]);
+        assert_eq!(pax.time("mtime").unwrap(), Some(Timestamp::new(-2, 750_000_000)));
+    }
+
+    #[test]
+    fn attributes_of_libarchive_are_decoded() {
+        let pax = Pax::parse(&record("LIBARCHIVE.xattr.user.a%3Db", b"aGVsbG8")).unwrap();
+        assert_eq!(pax.xattrs().unwrap(), [(b"user.a=b".to_vec(), b"hello".to_vec())]);
+    }
+
+    #[test]
+    fn maps_of_both_old_formats_are_read() {
+        let one = Pax::parse(&record("GNU.sparse.map", b"0,5,1024,7")).unwrap();
+        assert_eq!(one.sparse_map(9).unwrap(), [(0, 5), (1024, 7)]);
+        let parts = [("GNU.sparse.offset", "0"), ("GNU.sparse.numbytes", "5")].map(|(k, v)| record(k, v.as_bytes()));
+        assert_eq!(Pax::parse(&parts.concat()).unwrap().sparse_map(9).unwrap(), [(0, 5)]);
+        assert!(one.sparse_map(1).is_err());
+    }
+
+    #[test]
+    fn malformed_records_are_refused() {
+        for bytes in [&b"5"[..], b"99 a=b\n", b"4 =", b"x a=b\n", b"6 a=bc", b"0 \n"] {
+            assert!(Pax::parse(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}
