@@ -52,8 +52,8 @@ fn make_tree(root: &Path) {
 
 /// What a tree of the host shows: an mtree-like list.
 fn listing(root: &Path) -> String {
-    let shell = r#"cd "$1" && find . ! -path ./lost+found -printf '%P %y %m %s %n %U:%G %T@ %l\n' | awk '$2 == "d" {$4 = ""} {print}' |
-        sort && find . -type f -print0 | sort -z | xargs -0 sha256sum && getfattr -R -d -m '.*' --absolute-names . 2>/dev/null"#;
+    let shell = r#"cd "$1" && find . -mindepth 1 ! -path ./lost+found -printf '%P %y %m %s %n %U:%G %T@ %l\n' | awk '$2 == "d" {$4 = ""} {print}' |
+        sort && find . -type f -print0 | sort -z | xargs -0 sha256sum && { find . ! -path ./lost+found -print0 | sort -z | xargs -0 getfattr -h -d -m '.*' 2>/dev/null; true; }"#;
     ok(tool("sh").args(["-c", shell, "sh"]).arg(root))
 }
 

@@ -114,6 +114,11 @@ impl CreateOptions {
         self.open_options().open_bytes(bytes)
     }
 
+    /// False if the journal was turned off.
+    pub(crate) fn wants_journal(&self) -> bool {
+        !self.features.iter().any(|f| f == "^has_journal")
+    }
+
     pub(crate) fn open_options(&self) -> OpenOptions {
         let options = OpenOptions::new();
         self.time.map_or(options.clone(), |t| options.time(t))

@@ -20,6 +20,8 @@ const CACHE_BYTES: u64 = 256 << 20;
 const OWN_INODES: u64 = 16;
 /// Images that are formatted to find the smallest size: each comes closer, three are usual.
 const MAX_ROUNDS: usize = 12;
+/// Blocks of an image that `mke2fs` formats whatever its features; a refusal has other reasons then.
+const ENOUGH_BLOCKS: u64 = 16_384;
 /// How often a build begins again, larger, because fragmentation took more than was counted.
 const MAX_BUILDS: usize = 4;
 
@@ -131,38 +133,43 @@ fn sized(path: &Path, needs: Needs, create: &CreateOptions) -> Result<CreateOpti
     let create = create.clone().block_size(BLOCK).inode_size(256).reserved_percent(0);
     let create = create.inodes(needs.inodes + OWN_INODES);
     let slack = needs.blocks / 200 + 4;
+    // Blocks to spare; `None`: it does not fit, or `mke2fs` finds it too small for its own structures.
+    let spare = |blocks: u64| match free_blocks(path, &create, blocks) {
+        Ok(free) => Ok(free.and_then(|free| free.checked_sub(needs.blocks))),
+        Err(e) if e.kind() == ErrorKind::Tool && blocks < needs.blocks * 4 + ENOUGH_BLOCKS => Ok(None),
+        Err(e) => Err(e),
+    };
     // What the file system takes itself: descriptors, bitmaps, inode tables, the journal.
+    let mut too_small = needs.blocks;
     let mut blocks = needs.blocks + needs.blocks / 16 + needs.inodes / 16 + 1200;
-    let mut best: Option<u64> = None;
-    for _ in 0..MAX_ROUNDS {
-        let free = free_blocks(path, &create, blocks)?;
-        if free >= needs.blocks {
-            best = Some(best.map_or(blocks, |b| b.min(blocks)));
-            if free - needs.blocks <= slack {
-                break;
-            }
-            let smaller = blocks - (free - needs.blocks - slack / 2);
-            if best.is_some_and(|b| smaller >= b) {
-                break;
-            }
-            blocks = smaller;
-        } else {
-            let larger = blocks + (needs.blocks - free) + slack / 4 + 1;
-            // Between a size that is too small and one that fits there may be none better: a journal grows in steps.
-            if best.is_some_and(|b| larger >= b) {
-                break;
-            }
-            blocks = larger;
+    let mut left = loop {
+        match spare(blocks)? {
+            Some(left) => break left,
+            None => (too_small, blocks) = (blocks, blocks + blocks / 4),
+        }
+    };
+    for round in 0..MAX_ROUNDS {
+        if left <= slack || blocks - too_small <= slack {
+            break;
+        }
+        // What is left could go; but a journal and descriptors grow in steps, so every other guess is the middle.
+        let guess = if round % 2 == 0 { blocks - left + slack / 2 } else { too_small.midpoint(blocks) };
+        let guess = guess.clamp(too_small + 1, blocks - 1);
+        match spare(guess)? {
+            Some(more) => (blocks, left) = (guess, more),
+            None => too_small = guess,
         }
     }
-    let blocks = best.unwrap_or(blocks + blocks / 20);
     let create = create.size(blocks * u64::from(BLOCK));
     create.format(path)?;
     Ok(create)
 }
 
-fn free_blocks(path: &Path, create: &CreateOptions, blocks: u64) -> Result<u64> {
+/// The blocks that an image has for files. `None`: it is too small for the journal that it is to have.
+fn free_blocks(path: &Path, create: &CreateOptions, blocks: u64) -> Result<Option<u64>> {
     create.clone().size(blocks * u64::from(BLOCK)).format(path)?;
     let fs: FileSystem = create.open_options().read_only(true).open(path)?;
-    Ok(fs.usage()?.free_blocks)
+    let complete = fs.info().journal || !create.wants_journal();
+    let available = fs.usage()?.available_blocks;
+    Ok(complete.then_some(available))
 }

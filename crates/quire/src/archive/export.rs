@@ -317,7 +317,8 @@ fn copy(dir: &Dir, path: &Path, m: &Metadata, host: &Path) -> Result<()> {
     while let Some((start, end)) = from.next_data(at)? {
         at = start;
         while at < end {
-            let n = from.read_at(&mut buf, at)?;
+            let want = buf.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let n = from.read_at(&mut buf[..want], at)?;
             if n == 0 {
                 break;
             }

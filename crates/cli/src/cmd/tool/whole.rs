@@ -222,7 +222,10 @@ fn print(found: &[Difference], out: &mut dyn Write) -> Result<(), Failure> {
 fn compare(a: &Side, b: &Side, times: bool) -> Result<Vec<Difference>, Failure> {
     let (mut left, mut right) = (a.dir.walk(".")?.peekable(), b.dir.walk(".")?.peekable());
     let mut found = Vec::new();
-    let path = |e: &WalkEntry| e.path.to_string_lossy().into_owned();
+    let path = |e: &WalkEntry| {
+        let inside = e.path.strip_prefix(".").ok().filter(|p| !p.as_os_str().is_empty());
+        inside.unwrap_or(&e.path).to_string_lossy().into_owned()
+    };
     loop {
         let order = match (left.peek(), right.peek()) {
             (None, None) => return Ok(found),
