@@ -81,16 +81,19 @@ pub enum Mutant {
     ThawUnmarked,
     /// A frozen volume admits calls that change it (L1).
     FrozenAdmits,
+    /// A caller that committed for itself leaves suspended callers without a leader (J12).
+    SuspendedForgotten,
 }
 
 impl Mutant {
     /// Those that only threads bring to light: tests/interleavings.rs of the journal finds them.
-    pub const OF_THREADS: [Mutant; 5] = [
+    pub const OF_THREADS: [Mutant; 6] = [
         Mutant::CommitsOverlap,
         Mutant::StaleLoadKept,
         Mutant::ReusedUnderCheckpoint,
         Mutant::FailureForgotten,
         Mutant::LogEmptiedBesideCommits,
+        Mutant::SuspendedForgotten,
     ];
 
     /// Those of a volume's life: tests/interleavings.rs of the file system finds them.

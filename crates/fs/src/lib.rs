@@ -60,6 +60,6 @@ pub use quire_journal::JournalStats;
 pub use space::shortage_for_tests as shortage;
 pub use volume::{
     Admitted, Background, Devices, InodeFlags, Inspect, Limits, Maintenance, Phase, StatFs, Status, Step, Stop, Volume,
-    VolumeBatch, Xattrs, first_superblock, peek, recovery,
+    VolumeBatch, Xattrs, first_superblock, fsync_then, peek, recovery,
 };
 pub use xattr::XattrFlags;

@@ -313,7 +313,7 @@ fn a_round_that_waits_for_a_flush_keeps_what_it_must() {
 
 /// L1: the volume is closed, or frozen and thawed, while a writer appends and syncs. Each fsync that succeeded before
 /// the writer was refused is in the image, which is marked clean when it is closed.
-fn lifecycle() {
+fn lifecycle(suspends: bool) {
     let route = ROUTES[usize::try_from(below(2)).unwrap()];
     let d = device();
     let v = Arc::new(mount(&d, route));
@@ -321,14 +321,37 @@ fn lifecycle() {
     v.fsync(Ino::ROOT, false).unwrap();
     let freezes = below(3) > 0;
     let synced = Arc::new(Mutex::new(0));
+    let (asked, told) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
     let (writer, count) = (v.clone(), synced.clone());
+    let (all_asked, all_told) = (asked.clone(), told.clone());
     let appends = thread::spawn(move || {
         for n in 0..3 {
-            if write(&writer, ino, n..n + 1, 7).is_err() || writer.fsync(ino, false).is_err() {
+            if write(&writer, ino, n..n + 1, 7).is_err() {
                 return;
             }
-            *lock(&count) = n + 1;
+            if suspends && below(2) == 0 {
+                let (count, told) = (count.clone(), told.clone());
+                quire_fs::fsync_then(&writer, ino, false, move |outcome| {
+                    *lock(&told) += 1;
+                    if outcome.is_ok() {
+                        let mut count = lock(&count);
+                        *count = (n + 1).max(*count);
+                    }
+                });
+            } else {
+                *lock(&told) += 1;
+                if writer.fsync(ino, false).is_err() {
+                    return;
+                }
+                *lock(&count) = n + 1;
+            }
+            *lock(&asked) += 1;
         }
+    });
+    // It leads, and then has to serve the callers that are suspended meanwhile.
+    let syncer = suspends.then(|| {
+        let v = v.clone();
+        thread::spawn(move || drop(v.sync()))
     });
     let other = freezes.then(|| {
         let v = v.clone();
@@ -345,7 +368,8 @@ fn lifecycle() {
         v.close().expect("a sound device");
     }
     appends.join().unwrap();
-    other.into_iter().for_each(|t| t.join().unwrap());
+    other.into_iter().chain(syncer).for_each(|t| t.join().unwrap());
+    assert!(*lock(&all_told) >= *lock(&all_asked), "J12: a suspended fsync is answered");
     let closed = v.status().phase == Phase::Closed;
     assert!(closed || v.status().phase == Phase::Running);
     let least = *lock(&synced);
@@ -363,7 +387,13 @@ fn lifecycle() {
 
 #[test]
 fn close_and_freeze_beside_a_writer_keep_every_successful_fsync() {
-    explore(6000, lifecycle);
+    explore(6000, || lifecycle(false));
+}
+
+/// L1, J12: the same with fsyncs that give up their thread, beside a caller that commits for itself.
+#[test]
+fn close_and_freeze_beside_suspended_fsyncs_answer_each_of_them() {
+    explore(3000, || lifecycle(true));
 }
 
 /// L1, L2: two writers that sync, and callers who freeze, thaw and close, all at once; the power may go at any step.
@@ -448,8 +478,9 @@ fn every_mutant_of_the_lifecycle_is_found() {
     for mutant in Mutant::OF_LIFECYCLE {
         Mutant::set(Some(mutant));
         // It ends with the first schedule that shows it.
-        let found = std::panic::catch_unwind(|| {
-            explore(200_000, if mutant == Mutant::CloseWithoutDrain { lifecycle } else { several_callers })
+        let found = std::panic::catch_unwind(|| match mutant {
+            Mutant::CloseWithoutDrain => explore(200_000, || lifecycle(false)),
+            _ => explore(200_000, several_callers),
         });
         Mutant::set(None);
         assert!(found.is_err(), "{mutant:?} is not found");

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::journal::{Journal, RUN};
 use crate::log::Log;
 use crate::style::Records;
+use crate::waiting::Leader;
 use quire_cache::Image;
 use quire_device::sync::{lock, wait};
 use quire_device::{Io, Mutant, Region};
@@ -33,18 +34,6 @@ struct Target {
 /// the log before it is dropped (L3).
 pub struct EmptyLog<'j> {
     _leader: Option<Leader<'j>>,
-}
-
-/// While this lives, no other caller commits.
-struct Leader<'j> {
-    journal: &'j Journal,
-}
-
-impl Drop for Leader<'_> {
-    fn drop(&mut self) {
-        lock(&self.journal.commit).leader = false;
-        self.journal.committed.notify_all();
-    }
 }
 
 impl Journal {
@@ -136,16 +125,6 @@ impl Journal {
         };
         log.set_empty(next).inspect_err(|e| self.abort(e))?;
         Ok(empty)
-    }
-
-    /// Keeps commits from being written until the guard is dropped.
-    fn lead(&self) -> Leader<'_> {
-        let mut s = lock(&self.commit);
-        while s.leader {
-            s = wait(&self.committed, s);
-        }
-        s.leader = true;
-        Leader { journal: self }
     }
 
     /// Passes the oldest transactions until `want` log blocks are freed, or all. False if there were none.

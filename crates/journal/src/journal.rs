@@ -13,6 +13,7 @@ use crate::handle::Handle;
 use crate::log::Log;
 use crate::stats::Counters;
 use crate::style::{CommitBy, Records, Style};
+use crate::waiting::CommitState;
 use quire_cache::Image;
 use quire_device::sync::thread::ThreadId;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
@@ -46,20 +47,6 @@ pub struct Loaded {
     pub blocks: usize,
 }
 
-/// Who commits, and what is durable.
-pub(crate) struct CommitState {
-    /// Some caller is committing now.
-    pub leader: bool,
-    /// It has closed its transaction, and waits for the device only.
-    pub writing: bool,
-    /// The newest durable transaction.
-    pub durable: Tid,
-    /// While a checkpoint writes home: the newest transaction that was durable when it began. What was freed
-    /// later may be among its writes.
-    pub checkpoint_floor: Option<Tid>,
-    pub(crate) failed: Option<Error>,
-}
-
 /// How changes become durable at once.
 pub struct Journal {
     pub(crate) core: Mutex<Core>,
@@ -78,9 +65,11 @@ pub struct Journal {
     limit: usize,
     /// Wakes who does the background work.
     waker: Mutex<Option<Waker>>,
+    /// Wakes who leads for suspended callers.
+    pub(crate) leader_waker: Mutex<Option<Waker>>,
 }
 
-type Waker = Arc<dyn Fn() + Send + Sync>;
+pub(crate) type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// Bytes of images that a transaction may hold where the log has room for them, however small the cache is: some write
 /// requests of 1 MiB.
@@ -125,13 +114,7 @@ impl Journal {
             core: Mutex::new(core),
             released: Condvar::new(),
             unchosen: Condvar::new(),
-            commit: Mutex::new(CommitState {
-                leader: false,
-                writing: false,
-                durable,
-                checkpoint_floor: None,
-                failed: None,
-            }),
+            commit: Mutex::new(CommitState::new(durable)),
             committed: Condvar::new(),
             checkpointing: Mutex::new(()),
             gate,
@@ -140,6 +123,7 @@ impl Journal {
             counters: Mutex::new(Counters::default()),
             limit,
             waker: Mutex::new(None),
+            leader_waker: Mutex::new(None),
         }
     }
 
@@ -155,6 +139,17 @@ impl Journal {
         if let Some(waker) = waker {
             waker();
         }
+    }
+
+    /// Who calls [`Journal::lead_suspended`] is to be woken so when suspended callers are left and nobody leads.
+    pub fn on_suspended(&self, waker: impl Fn() + Send + Sync + 'static) {
+        *lock(&self.leader_waker) = Some(Arc::new(waker));
+    }
+
+    /// Nobody is to be woken any more for suspended callers: whoever commits serves them.
+    pub fn forget_suspended_waker(&self) {
+        *lock(&self.leader_waker) = None;
+        self.lead_suspended();
     }
 
     /// Begins a set of changes. The handle holds the core's lock: no I/O until it ends.
@@ -255,64 +250,9 @@ impl Journal {
     }
 
     /// True if the calling thread keeps transaction `tid` open.
-    fn is_open_here(&self, tid: Tid) -> bool {
+    pub(crate) fn is_open_here(&self, tid: Tid) -> bool {
         let core = lock(&self.core);
         core.running.holders.contains(&thread::current().id()) && tid.at_or_after(core.running.tid)
-    }
-
-    /// Returns when transaction `tid` is durable. The first caller commits, the others wait for it. A caller that keeps
-    /// the transaction open returns at once: its changes become durable together, after the hold.
-    ///
-    /// # Errors
-    /// The commit failed, now or earlier; the journal is then aborted.
-    pub fn commit(&self, tid: Tid) -> Result<(), Error> {
-        if self.durable().at_or_after(tid) || self.is_open_here(tid) {
-            return Ok(());
-        }
-        let mut s = lock(&self.commit);
-        loop {
-            if s.durable.at_or_after(tid) {
-                return Ok(());
-            }
-            if let Some(e) = &s.failed {
-                return Err(Error::Aborted(Box::new(e.clone())));
-            }
-            if !s.leader || Mutant::CommitsOverlap.is_on() {
-                break;
-            }
-            s = wait(&self.committed, s);
-        }
-        s.leader = true;
-        drop(s);
-        let result = self.commit_running();
-        lock(&self.core).chosen = false;
-        self.unchosen.notify_all();
-        let mut s = lock(&self.commit);
-        (s.leader, s.writing) = (false, false);
-        match &result {
-            Ok(Some(tid)) => s.durable = *tid,
-            Ok(None) => {}
-            Err(_) if Mutant::FailureForgotten.is_on() => {}
-            Err(e) => s.failed = Some(e.clone()),
-        }
-        drop(s);
-        if let Err(e) = &result
-            && !Mutant::FailureForgotten.is_on()
-        {
-            self.abort(e);
-        }
-        self.committed.notify_all();
-        result.map(drop)
-    }
-
-    /// Returns when the commit is over that is being written now, if one is: for who gives the device much to do that
-    /// nobody waits for. It does not wait for handles and holds, as [`Journal::commit`] does, nor for a second commit.
-    pub fn let_commit_pass(&self) {
-        let mut s = lock(&self.commit);
-        let before = s.durable;
-        while s.writing && s.durable == before {
-            s = wait(&self.committed, s);
-        }
     }
 
     /// For data written in place that a transaction is going to name: waits for it to become durable where a commit
@@ -388,26 +328,6 @@ impl Journal {
             core = wait(&self.released, core);
         }
         (!core.running.is_empty()).then(|| core.close())
-    }
-
-    /// Commits what is open, if anything is.
-    ///
-    /// # Errors
-    /// As [`Journal::commit`].
-    pub fn commit_all(&self) -> Result<(), Error> {
-        let (tid, changes) = {
-            let core = lock(&self.core);
-            (core.running.tid, !core.running.is_empty())
-        };
-        if changes {
-            return self.commit(tid);
-        }
-        // What an earlier transaction holds may still be on its way.
-        let mut s = lock(&self.commit);
-        while s.leader {
-            s = wait(&self.committed, s);
-        }
-        s.failed.clone().map_or(Ok(()), |e| Err(Error::Aborted(Box::new(e))))
     }
 
     /// True if commits go through a log.

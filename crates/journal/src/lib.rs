@@ -25,6 +25,7 @@ pub mod recover;
 mod run;
 mod stats;
 mod style;
+mod waiting;
 
 pub use crate::checkpoint::EmptyLog;
 pub use crate::core::{CoreStats, InFlight, Rides};
@@ -36,4 +37,5 @@ pub use crate::log_map::{LogMap, LogRun};
 pub use crate::nvram::{NvramLayout, NvramLog, NvramLogFigures};
 pub use crate::stats::JournalStats;
 pub use crate::style::{CommitBy, Reclaim, Records, Style};
+pub use crate::waiting::{Completion, Need, SyncError};
 pub use quire_cache::{As, Image};

@@ -309,6 +309,60 @@ fn a_failure_is_final_for_all() {
     explore(6000, failure);
 }
 
+/// J12: callers that give up their threads beside callers that wait and one who empties the log; in half of the
+/// schedules a device operation fails. Each suspended caller is told once; success means durable.
+fn suspended() {
+    use quire_device::{ErrorKind, Fault, FaultKind, Faulty, IoOp};
+    use quire_journal::Need;
+    let d = device();
+    let faulty = Arc::new(Faulty::new(Shared(d.clone())));
+    let j = Arc::new(journal(faulty.clone(), 1 << 10));
+    if below(2) == 0 {
+        let op = if below(2) == 0 { IoOp::Write } else { IoOp::Flush };
+        faulty.inject(Fault::once(op, FaultKind::Error(ErrorKind::Io)).after(below(8)));
+    }
+    let told: Arc<Mutex<[u32; 6]>> = Arc::default();
+    let caller = |n: u8| {
+        let (j, told) = (j.clone(), told.clone());
+        thread::spawn(move || {
+            for round in 0..2 {
+                let Some(tid) = put_both(&j, u64::from(n), round + 1) else {
+                    (round..2).for_each(|r| lock(&told)[usize::from(n * 2 + r)] += 1);
+                    return;
+                };
+                // The data of a caller that wrote in place, too.
+                let need = Need { tid: (below(4) > 0).then_some(tid), data: Some(j.gate().stamp()) };
+                let (theirs, told) = (j.clone(), told.clone());
+                let then = move |outcome: Result<(), _>| {
+                    let durable = need.tid.is_none_or(|t| theirs.durable().at_or_after(t));
+                    assert!(outcome.is_err() || durable && theirs.gate().is_durable(need.data.unwrap()));
+                    if outcome.is_err() {
+                        // As the file system does when it notes an error.
+                        theirs.commit_all().ok();
+                    }
+                    lock(&told)[usize::from(n * 2 + round)] += 1;
+                };
+                j.sync_then(need, Box::new(then));
+            }
+        })
+    };
+    let mut threads: Vec<_> = (0..3).map(caller).collect();
+    let theirs = j.clone();
+    threads.push(thread::spawn(move || {
+        if let Some(tid) = put_both(&theirs, 5, 1) {
+            theirs.commit(tid).ok();
+        }
+        theirs.empty_log().ok();
+    }));
+    join(threads);
+    assert_eq!(*lock(&told), [1; 6]);
+}
+
+#[test]
+fn suspended_callers_are_told_once() {
+    explore(3000, suspended);
+}
+
 /// A device that others hold, too.
 struct Shared(Arc<PowerLossDevice>);
 
@@ -329,12 +383,13 @@ impl BlockDevice for Shared {
 #[test]
 fn every_mutant_of_threads_is_found() {
     use quire_device::Mutant;
-    let scenarios: [(Mutant, fn()); 5] = [
+    let scenarios: [(Mutant, fn()); 6] = [
         (Mutant::CommitsOverlap, serial),
         (Mutant::StaleLoadKept, loads),
         (Mutant::ReusedUnderCheckpoint, reuse),
         (Mutant::FailureForgotten, failure),
         (Mutant::LogEmptiedBesideCommits, empties),
+        (Mutant::SuspendedForgotten, suspended),
     ];
     assert!(Mutant::OF_THREADS.iter().all(|m| scenarios.iter().any(|(s, _)| s == m)));
     for (mutant, scenario) in scenarios {

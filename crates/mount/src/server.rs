@@ -38,6 +38,8 @@ pub(crate) enum Answer {
     /// The same, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open file:
     /// the kernel keeps its inode meanwhile.
     Spoils(Ino),
+    /// An empty reply, sent when this file is durable, or the error that keeps it from being so. No thread waits.
+    WhenDurable { ino: Ino, data_only: bool },
 }
 
 /// Whether a request is answered now.

@@ -18,6 +18,7 @@ use crate::wire::abi::{self, init, opcode};
 use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::{Arc, Mutex, before_blocking, lock, thread, when_blocking};
+use quire_layout::Ino;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::time::Duration;
@@ -327,13 +328,32 @@ impl Worker {
             answer = server.answer(header, body, out);
         }
         drop(admitted);
-        self.reply(header, answer, out)
+        if let Ok(Answer::WhenDurable { ino, data_only }) = answer {
+            self.suspend(*header, ino, data_only);
+            return Ok(());
+        }
+        self.shared.reply(header, answer, out)
     }
 
+    /// Suspends a request until a file is durable. The thread that makes it durable replies.
+    fn suspend(&self, header: Header, ino: Ino, data_only: bool) {
+        let shared = self.shared.clone();
+        quire_fs::fsync_then(&self.shared.server.volume, ino, data_only, move |outcome| {
+            let answer = outcome.map(|()| Answer::Reply).map_err(Fail::from);
+            let mut reply = [0; reply::HEADER];
+            if let Err(e) = shared.reply(&header, answer, &mut Out::new(&mut reply)) {
+                // The workers learn of a broken connection by themselves.
+                tracing::debug!("operation {} when durable: {e}", header.opcode);
+            }
+        });
+    }
+}
+
+impl Shared {
     fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {
-        let Shared { server, channel, turns, .. } = &*self.shared;
+        let Shared { server, channel, turns, .. } = self;
         let (error, given) = match answer {
-            Ok(Answer::None) => return Ok(()),
+            Ok(Answer::None | Answer::WhenDurable { .. }) => return Ok(()),
             Ok(Answer::Reply) => (None, None),
             Ok(Answer::Gives(ino)) => (None, Some(ino)),
             Ok(Answer::Spoils(ino)) => {

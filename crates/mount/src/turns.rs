@@ -22,10 +22,9 @@ use quire_device::sync::{Arc, Condvar, Mutex, lock, thread};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Workers at most: as many requests can wait for the device at once.
-const MAX_WORKERS: usize = 64;
-/// Workers that sit without work at most; others end.
-const MAX_SEATED: usize = 16;
+/// Workers at most, besides one for each CPU: so many requests can wait for the device, or for a lock whose holder
+/// does. Requests that wait for a commit take no worker.
+const MAX_BLOCKED: usize = 16;
 /// After so many waits during which no request came, hand-overs are put off.
 const QUIET: u32 = 8;
 /// A put-off hand-over is made after one to two of these.
@@ -92,8 +91,9 @@ struct Pool {
 }
 
 /// The order among the workers of a session.
-#[derive(Default)]
 pub(crate) struct Turns {
+    /// Workers at most.
+    most: usize,
     pool: Mutex<Pool>,
     ended: Condvar,
     /// The wait for which a hand-over is put off; 0 if there is none.
@@ -108,11 +108,29 @@ pub(crate) struct Turns {
     watcher: Seat,
 }
 
+impl Default for Turns {
+    fn default() -> Self {
+        let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Turns {
+            most: cpus + MAX_BLOCKED,
+            pool: Mutex::default(),
+            ended: Condvar::new(),
+            put_off: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            quiet: AtomicU32::new(0),
+            calm: AtomicBool::new(false),
+            watcher_sleeps: AtomicBool::new(false),
+            watcher: Seat::default(),
+        }
+    }
+}
+
 impl Turns {
     /// A worker begins. False if there are enough.
     pub(crate) fn begin(&self) -> bool {
         let mut p = lock(&self.pool);
-        let room = p.workers < MAX_WORKERS && !p.over;
+        let room = p.workers < self.most && !p.over;
         p.workers += usize::from(room);
         room
     }
@@ -132,9 +150,6 @@ impl Turns {
         if !p.taken {
             p.taken = true;
             return true;
-        }
-        if p.seated.len() >= MAX_SEATED {
-            return false;
         }
         p.seated.push(seat.clone());
         drop(p);

@@ -13,6 +13,7 @@ use super::failure::{check_any_error, check_file_error, data_failed};
 use super::writeback::{write_back, write_back_all};
 use crate::error::{Error, Result};
 use quire_device::Mutant;
+use quire_journal::{Need, SyncError};
 use quire_layout::Ino;
 
 /// Makes a file's data and metadata durable; with `datasync`, only the metadata that is needed to read the data. A
@@ -21,24 +22,54 @@ use quire_layout::Ino;
 /// # Errors
 /// Something could not be written, now or earlier.
 pub(crate) fn fsync(d: &Data, ino: Ino, datasync: bool) -> Result<()> {
+    let need = begin_fsync(d, ino, datasync)?;
+    if let Some(tid) = need.tid {
+        d.engine.commit(tid)?;
+    }
+    match need.data {
+        Some(epoch) => end_fsync(d, ino, need, d.engine.journal.gate().ensure(epoch).map_err(SyncError::Flush)),
+        None => Ok(()),
+    }
+}
+
+/// The part of an fsync before its wait: writes the file back. Returns what has to be durable when the fsync ends with
+/// [`end_fsync`].
+///
+/// # Errors
+/// As [`fsync`].
+pub(crate) fn begin_fsync(d: &Data, ino: Ino, datasync: bool) -> Result<Need> {
     // The file remembers an error, and `check_file_error` returns it.
     write_back(d, ino, !datasync, d.log_limit()).ok();
     check_file_error(d, ino)?;
-    let changed = d.engine.tables().changes.last(ino, datasync);
-    let changed = changed.filter(|_| !Mutant::FsyncEarly.is_on());
-    if let Some(tid) = changed {
+    let tid = d.engine.tables().changes.last(ino, datasync).filter(|_| !Mutant::FsyncEarly.is_on());
+    let data = d.files.unflushed(ino).filter(|_| !Mutant::CompletionIsDurable.is_on());
+    if tid.is_some() || data.is_some() {
         d.note_commit();
-        d.engine.commit(tid)?;
     }
-    if let Some(epoch) = d.files.unflushed(ino).filter(|_| !Mutant::CompletionIsDurable.is_on()) {
-        if changed.is_none() {
-            d.note_commit();
+    Ok(Need { tid, data })
+}
+
+/// The part of an fsync after its wait.
+///
+/// # Errors
+/// What was needed is not durable.
+pub(crate) fn end_fsync(d: &Data, ino: Ino, need: Need, outcome: std::result::Result<(), SyncError>) -> Result<()> {
+    match outcome {
+        Ok(()) => {
+            need.data.into_iter().for_each(|epoch| d.files.flushed(ino, epoch));
+            Ok(())
         }
-        let flushed = d.engine.journal.gate().ensure(epoch).map_err(Error::from);
-        flushed.inspect_err(|e| data_failed(d, ino, e))?;
-        d.files.flushed(ino, epoch);
+        Err(SyncError::Commit(e)) => {
+            let e = Error::from(e);
+            d.engine.note_error(&e);
+            Err(e)
+        }
+        Err(SyncError::Flush(e)) => {
+            let e = Error::from(e);
+            data_failed(d, ino, &e);
+            Err(e)
+        }
     }
-    Ok(())
 }
 
 /// Makes everything durable that was written and done so far.

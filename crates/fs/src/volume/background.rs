@@ -11,7 +11,7 @@ use crate::data::{Which, should_write_back, write_back_oldest};
 use crate::error::Result;
 use crate::names::evict;
 use crate::policy::{MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE};
-use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait_timeout};
+use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait, wait_timeout};
 use std::time::Duration;
 
 /// What a step did.
@@ -66,12 +66,38 @@ impl Maintenance<'_> {
         Ok(Step::Idle(next.min(interval)))
     }
 
-    /// Starts a thread that does the background work until the returned guard is dropped.
+    /// Starts two threads, which end when the returned guard is dropped: one does the background work, one commits for
+    /// callers of [`fsync_then`](super::files::fsync_then) when the caller that committed before has work of its own.
     #[must_use]
     pub fn spawn_background(&self) -> Background {
         let stop = Arc::new(Stop::default());
         let (volume, theirs): (Volume, _) = (self.volume.clone(), stop.clone());
-        Background { stop, thread: Some(thread::spawn(move || volume.maintenance().work_until(&theirs))) }
+        let work = thread::spawn(move || volume.maintenance().work_until(&theirs));
+        let (volume, theirs) = (self.volume.clone(), stop.clone());
+        let commits = thread::spawn(move || volume.maintenance().commit_until(&theirs));
+        Background { stop, threads: vec![work, commits] }
+    }
+
+    /// Commits for suspended callers whenever they are left without a leader, until `stop` is set.
+    fn commit_until(&self, stop: &Arc<Stop>) {
+        let (journal, woken) = (&self.volume.inner.engine.journal, Arc::downgrade(stop));
+        journal.on_suspended(move || {
+            if let Some(stop) = woken.upgrade() {
+                lock(&stop.state).suspended = true;
+                stop.leaderless.notify_all();
+            }
+        });
+        loop {
+            // Also at the end: no caller is left that was passed on meanwhile.
+            journal.lead_suspended();
+            let mut state = lock(&stop.state);
+            while !state.suspended && !state.stopped {
+                state = wait(&stop.leaderless, state);
+            }
+            if !std::mem::take(&mut state.suspended) {
+                return journal.forget_suspended_waker();
+            }
+        }
     }
 
     /// Calls [`Maintenance::step_with`] until `stop` is set, on a thread that has nothing else to do.
@@ -93,13 +119,13 @@ impl Maintenance<'_> {
                     engine.context.options.commit_interval
                 }
             };
-            let stopped = lock(&stop.stopped);
-            let stopped = if *stopped || idle.is_zero() {
-                stopped
+            let state = lock(&stop.state);
+            let state = if state.stopped || idle.is_zero() {
+                state
             } else {
-                wait_timeout(&stop.woken, stopped, idle.min(MAX_IDLE_PAUSE))
+                wait_timeout(&stop.woken, state, idle.min(MAX_IDLE_PAUSE))
             };
-            if *stopped {
+            if state.stopped {
                 return;
             }
         }
@@ -109,29 +135,36 @@ impl Maintenance<'_> {
 /// Ends the background work of [`Maintenance::work_until`].
 #[derive(Default)]
 pub struct Stop {
-    stopped: Mutex<bool>,
+    state: Mutex<StopState>,
     woken: Condvar,
+    /// Suspended callers have no leader.
+    leaderless: Condvar,
+}
+
+#[derive(Default)]
+struct StopState {
+    stopped: bool,
+    suspended: bool,
 }
 
 impl Stop {
     /// The work ends after the step that is under way.
     pub fn stop(&self) {
-        *lock(&self.stopped) = true;
+        lock(&self.state).stopped = true;
         self.woken.notify_all();
+        self.leaderless.notify_all();
     }
 }
 
-/// The thread of [`Maintenance::spawn_background`]. It ends when this is dropped.
+/// The threads of [`Maintenance::spawn_background`]. They end when this is dropped.
 pub struct Background {
     stop: Arc<Stop>,
-    thread: Option<thread::JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
         self.stop.stop();
-        if let Some(t) = self.thread.take() {
-            t.join().ok();
-        }
+        self.threads.drain(..).for_each(|t| drop(t.join()));
     }
 }

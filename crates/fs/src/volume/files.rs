@@ -4,6 +4,7 @@ use super::handle::Volume;
 use crate::data::{self, Falloc, FileExtent, FilePlace, Seek, WriteFlags};
 use crate::error::Result;
 use crate::names::evict;
+use quire_journal::Need;
 use quire_layout::Ino;
 
 impl Volume {
@@ -96,4 +97,28 @@ impl Volume {
     pub fn extents(&self, ino: Ino, offset: u64, len: u64, limit: usize) -> Result<Vec<FileExtent>> {
         data::extents(&self.inner.data, ino, offset, len, limit)
     }
+}
+
+/// As [`Volume::fsync`], for a caller that does not wait: `then` is called with the outcome, once, on the thread
+/// that makes the file durable. That is the calling thread if no other commits; it then also serves the callers
+/// that come meanwhile. Writing the file back may block the calling thread, waiting for a commit of another does
+/// not. A freeze or close waits until `then` has returned, so `then` must not wait for either.
+pub fn fsync_then(volume: &Volume, ino: Ino, datasync: bool, then: impl FnOnce(Result<()>) + Send + 'static) {
+    let pass = match volume.inner.enter_unless_frozen() {
+        Err(e) => return then(Err(e)),
+        Ok(None) => return then(data::check_file_error(&volume.inner.data, ino)),
+        Ok(Some(pass)) => pass.detach(&volume.inner),
+    };
+    let inner = volume.inner.clone();
+    evict::free_pending(&inner.engine);
+    let need = match data::begin_fsync(&inner.data, ino, datasync) {
+        Ok(need) if need == Need::default() => return then(Ok(())),
+        Ok(need) => need,
+        Err(e) => return then(Err(e)),
+    };
+    let end = move |outcome| {
+        then(data::end_fsync(&inner.data, ino, need, outcome));
+        drop(pass);
+    };
+    volume.inner.engine.journal.sync_then(need, Box::new(end));
 }

@@ -44,6 +44,26 @@ pub(super) struct Pass<'v> {
     counted: bool,
 }
 
+impl Pass<'_> {
+    /// The same for a call whose end may come on another thread.
+    pub(super) fn detach(mut self, inner: &Arc<Inner>) -> DetachedPass {
+        // A call inside another one is counted with it, and that one may end sooner.
+        if !std::mem::take(&mut self.counted) {
+            self.lifecycle.enter_again();
+        }
+        DetachedPass(inner.clone())
+    }
+}
+
+/// A call that was admitted and waits without a thread; it leaves when dropped.
+pub(super) struct DetachedPass(Arc<Inner>);
+
+impl Drop for DetachedPass {
+    fn drop(&mut self) {
+        self.0.lifecycle.leave();
+    }
+}
+
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if self.counted {

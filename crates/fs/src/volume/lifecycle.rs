@@ -191,6 +191,12 @@ impl Lifecycle {
         }
     }
 
+    /// Counts a call once more that is admitted already, in whatever phase.
+    pub(crate) fn enter_again(&self) {
+        let before = self.word.fetch_add(1, Ordering::SeqCst);
+        assert!(before & CALLS > 0, "an admitted call is counted");
+    }
+
     /// Ends an admitted call.
     pub(crate) fn leave(&self) {
         let before = self.word.fetch_sub(1, Ordering::SeqCst);

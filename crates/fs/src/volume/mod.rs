@@ -31,6 +31,7 @@ mod xattrs;
 pub use attrs::InodeFlags;
 pub use background::{Background, Step, Stop};
 pub use devices::Devices;
+pub use files::fsync_then;
 pub use handle::{Admitted, Status, Volume, VolumeBatch};
 pub use inspect::Inspect;
 pub use lifecycle::Phase;

@@ -3,7 +3,9 @@
 //!
 //! Not a test: nothing here fails because something is slow.
 
+pub mod clients;
 mod cpus;
+mod programs;
 mod work;
 
 use std::collections::BTreeMap;

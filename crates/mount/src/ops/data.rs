@@ -172,8 +172,7 @@ impl Server {
     pub(crate) fn fsync(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
         b.skip(8)?;
         let data_only = b.u32()? & FSYNC_DATASYNC != 0;
-        self.volume.fsync(ino_of(h.node)?, data_only)?;
-        Ok(Answer::Reply)
+        Ok(Answer::WhenDurable { ino: ino_of(h.node)?, data_only })
     }
 
     /// sync(2) and syncfs(2); only mounts of block devices get it.

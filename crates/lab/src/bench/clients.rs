@@ -1,0 +1,232 @@
+//! Many clients and whole programs, side by side: each mounter gets a fresh file system for each workload, the order
+//! rotates from round to round, and medians are printed with their spread and the ratio to the first mounter. Of Quire
+//! also the daemon's threads, context switches to a request, and fsyncs to a commit.
+//!
+//! Not a test: nothing here fails because something is slow. A workload whose program is missing is skipped by name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Loop;
+use super::programs::{Outcome, WORKLOADS, Workload};
+use crate::cmd::{have, is_root, quire, run, run_tool, text};
+use crate::mounter::{Mounter, Who};
+use crate::stats::{float, median};
+
+/// Bytes of the disk that all use.
+const DISK_BYTES: u64 = 2 << 30;
+
+/// What to measure.
+#[derive(Debug)]
+pub struct Plan {
+    pub mounters: Vec<Mounter>,
+    pub rounds: usize,
+    /// Names of workloads; all if empty.
+    pub workloads: Vec<String>,
+    /// How long each that has no end of its own runs.
+    pub seconds: u32,
+    /// A block device to use instead of a loop device; its contents are lost.
+    pub device: Option<PathBuf>,
+    /// Where the image under the loop device is made.
+    pub work: PathBuf,
+}
+
+/// What the daemon did meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Daemon {
+    threads: usize,
+    switches: f64,
+    fsyncs: f64,
+}
+
+/// Measures and prints the table.
+///
+/// # Errors
+/// Not root; an unknown workload; no mounter works here.
+pub fn measure(plan: &Plan) -> Result<()> {
+    if !is_root() {
+        bail!("the benchmark needs root, for the loop device and the kernel's ext4");
+    }
+    let chosen = choose(&plan.workloads)?;
+    let mounters = Mounter::available(&plan.mounters)?;
+    let dir = tempfile::Builder::new().prefix("quire-bench-").tempdir_in(&plan.work)?;
+    // Databases run as their own users, who come by on the way to the mount.
+    fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let disk = match &plan.device {
+        Some(_) => None,
+        None => Some(Loop::over(&dir.path().join("disk.img"), DISK_BYTES)?),
+    };
+    let device = plan.device.as_deref().or(disk.as_ref().map(|d| d.device.as_path())).expect("one of the two");
+    println!("{} rounds of {} s on {}", plan.rounds, plan.seconds, device.display());
+    println!(
+        "| workload | unit | mounter | median | ratio | least .. most | p99 us | threads | switches/request | fsyncs/commit |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for workload in chosen {
+        if let Some(missing) = workload.needs.iter().find(|tool| !have(tool)) {
+            println!("skipped {}: no {missing}", workload.name);
+            continue;
+        }
+        let mut rounds: BTreeMap<usize, Vec<Round>> = BTreeMap::new();
+        for round in 0..plan.rounds {
+            for turn in 0..mounters.len() {
+                let who = (turn + round) % mounters.len();
+                eprintln!("{}, round {}: {}", workload.name, round + 1, mounters[who]);
+                match one(plan, &mounters[who], workload, device, dir.path()) {
+                    Ok(outcome) => rounds.entry(who).or_default().push(outcome),
+                    Err(e) => println!("failed {} on {}: {e:#}", workload.name, mounters[who]),
+                }
+            }
+        }
+        print_rows(workload, &mounters, &rounds);
+    }
+    Ok(())
+}
+
+fn choose(names: &[String]) -> Result<Vec<&'static Workload>> {
+    if names.is_empty() {
+        return Ok(WORKLOADS.iter().collect());
+    }
+    let all = || WORKLOADS.iter().map(|w| w.name).collect::<Vec<_>>().join(", ");
+    let find = |name: &String| {
+        WORKLOADS.iter().find(|w| w.name == name).with_context(|| format!("no workload {name}; there are {}", all()))
+    };
+    names.iter().map(find).collect()
+}
+
+fn one(plan: &Plan, mounter: &Mounter, workload: &Workload, device: &Path, dir: &Path) -> Result<Round> {
+    let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+    run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-E", lazy, text(device)])?;
+    let mounted = mounter.mount(device, &dir.join("mnt"))?;
+    let mnt = mounted.dir().to_owned();
+    (workload.prepare)(&mnt)?;
+    let pid = (mounter.who == Who::Quire).then(|| about(&mnt)).transpose()?;
+    let before = pid.map(|pid| Figures::now(pid, &mnt)).transpose()?;
+    let over = AtomicBool::new(false);
+    let (outcome, threads) = thread::scope(|scope| {
+        let watcher = pid.map(|pid| {
+            scope.spawn({
+                let over = &over;
+                move || {
+                    let mut most = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        most = most.max(threads_of(pid).unwrap_or(0));
+                        thread::sleep(Duration::from_millis(200));
+                    }
+                    most
+                }
+            })
+        });
+        let outcome = (workload.run)(&mnt, plan.seconds);
+        over.store(true, Ordering::Relaxed);
+        (outcome, watcher.map(|w| w.join().expect("it only counts")))
+    });
+    let outcome = outcome?;
+    let daemon = match (pid, before, threads) {
+        (Some(pid), Some(before), Some(threads)) => Some(Figures::now(pid, &mnt)?.since(&before, threads)),
+        _ => None,
+    };
+    mounted.unmount()?;
+    Ok((outcome, daemon))
+}
+
+/// What a round gives.
+type Round = (Outcome, Option<Daemon>);
+
+/// Counters of a daemon.
+struct Figures {
+    switches: u64,
+    requests: u64,
+    fsyncs: u64,
+    commits: u64,
+}
+
+impl Figures {
+    fn now(pid: u32, mnt: &Path) -> Result<Self> {
+        let stats = stats(&["stats", "--json"], mnt)?;
+        let number = |path: &str| stats.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or(0);
+        Ok(Figures {
+            switches: switches_of(pid)?,
+            requests: number("/requests"),
+            fsyncs: number("/requests_by_kind/fsync"),
+            commits: number("/journal/transactions"),
+        })
+    }
+
+    fn since(&self, before: &Figures, threads: usize) -> Daemon {
+        let ratio = |a: u64, b: u64| float(a) / float(b.max(1));
+        Daemon {
+            threads,
+            switches: ratio(self.switches.saturating_sub(before.switches), self.requests - before.requests),
+            fsyncs: ratio(self.fsyncs - before.fsyncs, self.commits - before.commits),
+        }
+    }
+}
+
+fn stats(args: &[&str], mnt: &Path) -> Result<serde_json::Value> {
+    Ok(serde_json::from_str(&run(Command::new(quire()?).args(args).arg(mnt))?)?)
+}
+
+/// The process that serves a mount: the one whose arguments name it.
+fn about(mnt: &Path) -> Result<u32> {
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
+        let args: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+        let is_quire = args[0].ends_with(b"quire") && args.contains(&&b"mount"[..]);
+        if is_quire && args.contains(&text(mnt).as_bytes()) {
+            return Ok(pid);
+        }
+    }
+    bail!("no daemon serves {}", mnt.display())
+}
+
+fn threads_of(pid: u32) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{pid}/task"))?.count())
+}
+
+/// Context switches of all threads that live.
+fn switches_of(pid: u32) -> Result<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread may end meanwhile.
+        let status = fs::read_to_string(task?.path().join("status")).unwrap_or_default();
+        let counts = status.lines().filter_map(|l| l.split_once("ctxt_switches:")?.1.trim().parse::<u64>().ok());
+        sum += counts.sum::<u64>();
+    }
+    ensure!(sum > 0, "process {pid} has ended");
+    Ok(sum)
+}
+
+fn print_rows(workload: &Workload, mounters: &[Mounter], rounds: &BTreeMap<usize, Vec<Round>>) {
+    let mut base = None;
+    for (who, mounter) in mounters.iter().enumerate() {
+        let Some(rounds) = rounds.get(&who) else { continue };
+        let middle = |of: &dyn Fn(&Round) -> Option<f64>| {
+            let values: Vec<f64> = rounds.iter().filter_map(of).collect();
+            (!values.is_empty()).then(|| median(&values))
+        };
+        let cell = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
+        let rates: Vec<f64> = rounds.iter().map(|(o, _)| o.rate).collect();
+        let rate = median(&rates);
+        let ratio = rate / *base.get_or_insert(rate);
+        let (least, most) = (rates.iter().copied().fold(f64::MAX, f64::min), rates.iter().copied().fold(0.0, f64::max));
+        println!(
+            "| {} | {} | {mounter} | {rate:.1} | {ratio:.2} | {least:.1} .. {most:.1} | {} | {} | {} | {} |",
+            workload.name,
+            workload.unit,
+            cell(middle(&|(o, _)| o.p99_micros)),
+            cell(middle(&|(_, d)| d.map(|d| float(d.threads as u64)))),
+            cell(middle(&|(_, d)| d.map(|d| d.switches))),
+            cell(middle(&|(_, d)| d.map(|d| d.fsyncs))),
+        );
+    }
+}
