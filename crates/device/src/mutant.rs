@@ -99,6 +99,9 @@ impl Mutant {
     /// Those of a volume's life: tests/interleavings.rs of the file system finds them.
     pub const OF_LIFECYCLE: [Mutant; 2] = [Mutant::CloseWithoutDrain, Mutant::ThawUnmarked];
 
+    /// Those of freeze and thaw, which the simulator finds.
+    pub const OF_FREEZE: [Mutant; 2] = [Mutant::ThawUnmarked, Mutant::FrozenAdmits];
+
     /// Those of Quire's log, which the simulator finds with it.
     pub const OF_QUIRE_LOG: [Mutant; 6] = [
         Mutant::ZeroBaseForgotten,

@@ -177,7 +177,7 @@ fn every_mutant_of_a_choice_is_found_with_it() {
 /// L1: a volume in use that is marked clean, and a frozen one that changes.
 #[test]
 fn mutants_of_freeze_and_thaw_are_found() {
-    for mutant in [Mutant::ThawUnmarked, Mutant::FrozenAdmits] {
+    for mutant in Mutant::OF_FREEZE {
         let config = config_for(mutant, Route::Ordered).expect("it shows there");
         println!("{mutant:?}: {}", hunt(mutant, &config).unwrap_or_else(|| panic!("{mutant:?} is not found")));
     }
