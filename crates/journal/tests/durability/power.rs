@@ -164,6 +164,6 @@ fn a_power_cut_while_numbers_wrap_leaves_a_whole_state() {
 #[test]
 fn a_power_cut_in_a_full_log_leaves_a_whole_state_j7() {
     for seed in seeds().into_iter().take(2) {
-        explore(seed, Tid(5), 700, true);
+        explore(seed, Tid(5), 1000, true);
     }
 }
