@@ -15,6 +15,7 @@ pub mod accept;
 pub mod bench;
 pub mod cmd;
 pub mod image;
+pub mod images;
 pub mod judges;
 pub mod mounter;
 pub mod powercut;

@@ -10,7 +10,7 @@
 use crate::error::{Corrupt, Structure};
 use crate::inode::{Inode, flags};
 use crate::units::Ino;
-use crate::xattr::{self, Namespace, Value};
+use crate::xattr::{self, Namespace, Value, ValueInodes};
 
 /// True if the inode's content is in the inode.
 #[must_use]
@@ -23,7 +23,7 @@ pub fn is_inline(inode: &Inode) -> bool {
 /// # Errors
 /// Corrupt: the inode's attributes are, or the value is not in the inode.
 pub fn tail(ino: Ino, inode: &Inode) -> Result<Vec<u8>, Corrupt> {
-    let attrs = xattr::decode_inline(ino, inode)?;
+    let attrs = xattr::decode_inline(ino, inode, ValueInodes::Allowed)?;
     match attrs.into_iter().find(|a| a.is(Namespace::SYSTEM, b"data")).map(|a| a.value) {
         None => Ok(Vec::new()),
         Some(Value::Here(bytes)) => Ok(bytes),

@@ -14,6 +14,7 @@
 use crate::bytes::{le16, le32, lo16, lo32, put_le16, put_le32};
 use crate::checksum::crc32c;
 use crate::error::{Corrupt, Structure};
+use crate::features::{Features, incompat};
 use crate::inode::{GOOD_OLD_SIZE, Inode};
 use crate::units::{BlockNo, Ino};
 
@@ -157,6 +158,29 @@ pub fn inline_capacity(inode: &Inode) -> usize {
     if inode.extra_isize() == 0 { 0 } else { inode.raw().len().saturating_sub(start + 4 + END) }
 }
 
+/// Whether values may lie in inodes of their own (feature `ea_inode`). Without the feature `e_value_inum` must be 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValueInodes {
+    Allowed,
+    Refused,
+}
+
+impl ValueInodes {
+    #[must_use]
+    pub fn of(f: Features) -> Self {
+        if f.has_incompat(incompat::EA_INODE) { ValueInodes::Allowed } else { ValueInodes::Refused }
+    }
+}
+
+/// Refuses values in inodes of their own where the file system has none.
+fn check_places(attrs: &[Xattr], places: ValueInodes, bad: impl Fn(&'static str) -> Corrupt) -> Result<(), Corrupt> {
+    let has = || attrs.iter().any(|x| matches!(x.value, Value::InInode { .. }));
+    if places == ValueInodes::Refused && has() {
+        return Err(bad("a value is in an inode, without the feature ea_inode"));
+    }
+    Ok(())
+}
+
 /// Where in `region` the values are counted from, and where the entries begin, is the same place but for a
 /// block's header: `first` is the offset of the first entry.
 fn decode(region: &[u8], first: usize, bad: impl Fn(&'static str) -> Corrupt) -> Result<Vec<Xattr>, Corrupt> {
@@ -236,13 +260,16 @@ pub fn fits(attrs: &[Xattr], capacity: usize) -> bool {
 ///
 /// # Errors
 /// Corrupt, with the inode as object.
-pub fn decode_inline(ino: Ino, inode: &Inode) -> Result<Vec<Xattr>, Corrupt> {
+pub fn decode_inline(ino: Ino, inode: &Inode, places: ValueInodes) -> Result<Vec<Xattr>, Corrupt> {
     let start = GOOD_OLD_SIZE + inode.extra_isize();
     let Some(tail) = inode.raw().get(start..) else { return Ok(Vec::new()) };
     if inode.extra_isize() == 0 || tail.len() < 4 + END || le32(tail, 0) != MAGIC {
         return Ok(Vec::new());
     }
-    decode(&tail[4..], 0, |why| Corrupt::new(Structure::InlineXattr, why).of(ino.0))
+    let bad = |why| Corrupt::new(Structure::InlineXattr, why).of(ino.0);
+    let attrs = decode(&tail[4..], 0, bad)?;
+    check_places(&attrs, places, bad)?;
+    Ok(attrs)
 }
 
 /// Replaces the attributes in an inode's tail; `false`, and nothing changed, if they do not fit.
@@ -268,7 +295,7 @@ pub fn encode_inline(inode: &mut Inode, attrs: &[Xattr]) -> bool {
 ///
 /// # Errors
 /// Corrupt, with the block.
-pub fn check_block(b: &[u8], block: BlockNo, seed: Option<u32>) -> Result<(), Corrupt> {
+pub fn check_block(b: &[u8], block: BlockNo, seed: Option<u32>, places: ValueInodes) -> Result<(), Corrupt> {
     let bad = |why| Corrupt::new(Structure::XattrBlock, why).at(block);
     if le32(b, 0) != MAGIC || le32(b, 8) != 1 {
         return Err(bad("no magic"));
@@ -279,7 +306,7 @@ pub fn check_block(b: &[u8], block: BlockNo, seed: Option<u32>) -> Result<(), Co
     if refcount(b) == 0 || refcount(b) > MAX_REFCOUNT {
         return Err(bad("reference count out of range"));
     }
-    decode(b, HEADER, bad).map(|_| ())
+    check_places(&decode(b, HEADER, bad)?, places, bad)
 }
 
 fn checksum(b: &[u8], block: BlockNo, seed: u32) -> u32 {
@@ -361,13 +388,13 @@ mod tests {
         fn blocks_and_inodes_round_trip(a in attrs()) {
             let mut b = encode_block(&a, 1024).unwrap();
             seal_block(&mut b, BlockNo(77), Some(5));
-            check_block(&b, BlockNo(77), Some(5)).unwrap();
+            check_block(&b, BlockNo(77), Some(5), ValueInodes::Refused).unwrap();
             let mut sorted = a.clone();
             sorted.sort_by(|x, y| x.key().cmp(&y.key()));
             prop_assert_eq!(decode_block(&b, BlockNo(77)).unwrap(), sorted);
             let mut inode = Inode::new(1024, 32);
             prop_assert!(encode_inline(&mut inode, &a));
-            prop_assert_eq!(decode_inline(Ino(12), &inode).unwrap(), a);
+            prop_assert_eq!(decode_inline(Ino(12), &inode, ValueInodes::Refused).unwrap(), a);
             prop_assert!(encode_inline(&mut inode, &[]));
             prop_assert!(inode.raw()[160..].iter().all(|b| *b == 0));
         }
@@ -380,7 +407,7 @@ mod tests {
             }
             put_le32(&mut b, 0, MAGIC);
             put_le32(&mut b, 8, 1);
-            let _ = check_block(&b, BlockNo(1), None);
+            let _ = check_block(&b, BlockNo(1), None, ValueInodes::Refused);
             if let Ok(a) = decode_block(&b, BlockNo(1)) {
                 prop_assert!(fits(&a, block_capacity(1024)));
             }
@@ -404,11 +431,11 @@ mod tests {
     fn a_changed_block_fails_its_checksum() {
         let mut b = encode_block(&[Xattr::new(Namespace::USER, b"a", b"1")], 1024).unwrap();
         seal_block(&mut b, BlockNo(9), Some(5));
-        assert!(check_block(&b, BlockNo(9), Some(5)).is_ok());
-        assert!(check_block(&b, BlockNo(8), Some(5)).is_err());
+        assert!(check_block(&b, BlockNo(9), Some(5), ValueInodes::Refused).is_ok());
+        assert!(check_block(&b, BlockNo(8), Some(5), ValueInodes::Refused).is_err());
         b[1023] ^= 1;
-        assert!(check_block(&b, BlockNo(9), Some(5)).is_err());
-        assert!(check_block(&b, BlockNo(9), None).is_ok());
+        assert!(check_block(&b, BlockNo(9), Some(5), ValueInodes::Refused).is_err());
+        assert!(check_block(&b, BlockNo(9), None, ValueInodes::Refused).is_ok());
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn journal(
     nvram: Option<&PathBuf>,
     all: bool,
 ) -> Result<String, String> {
-    let sb = super::info::read(&*device)?;
+    let sb = super::info::read(&device)?;
     if !sb.features().has_compat(compat::HAS_JOURNAL) {
         return Err("the file system has no journal".to_owned());
     }

@@ -3,7 +3,8 @@
 use crate::exit;
 use crate::text::{printable, uuid};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, FileDevice, OpenOptions, Region};
+use quire_device::{BlockDevice, Clock, FileDevice, OpenOptions, Region, SystemClock};
+use quire_fs::Devices;
 use quire_layout::features::Access;
 use quire_layout::recognise;
 use quire_layout::superblock::{self, OnError, Superblock, default_opts, state};
@@ -17,7 +18,9 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire info disk.img
-  quire info --json disk.img | jq -r .features[]")]
+  quire info --json disk.img | jq -r .features[]
+
+Exit codes: 0 shown, 1 wrong usage, 32 not an ext4 file system, its superblock is damaged, or it cannot be read.")]
 pub(crate) struct Args {
     /// The image file or block device
     image: PathBuf,
@@ -69,11 +72,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let how =
         OpenOptions { read_only: true, offset: args.offset, lock: false, direct: false, ..OpenOptions::default() };
     let device = match FileDevice::open(&args.image, how) {
-        Ok(device) => Arc::new(device),
+        Ok(device) => Arc::new(device) as Arc<dyn BlockDevice>,
         Err(e) => return exit::fail(NAME, exit::FAILURE, e),
     };
     let fail = |what: String| exit::fail(NAME, exit::FAILURE, format_args!("{}: {what}", args.image.display()));
-    let sb = match read(&*device) {
+    let sb = match read(&device) {
         Ok(sb) => sb,
         Err(what) => return fail(what),
     };
@@ -90,16 +93,21 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The superblock; one that is torn is told and shown as it will be mended.
-pub(crate) fn read(device: &dyn BlockDevice) -> Result<Superblock, String> {
+/// The superblock; one that is torn is shown as it will be mended, also from the journal.
+pub(crate) fn read(device: &Arc<dyn BlockDevice>) -> Result<Superblock, String> {
+    recognise_image(&**device)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    quire_fs::first_superblock(&Devices::one(device.clone()), &clock).map_err(|e| e.to_string())
+}
+
+/// Refuses what is no file system at all.
+pub(crate) fn recognise_image(device: &dyn BlockDevice) -> Result<(), String> {
     let too_small = superblock::OFFSET + u64::try_from(superblock::SIZE).expect("1024");
     if device.info().size < too_small {
         return Err("too small for a superblock: not an ext4 file system".to_owned());
     }
     let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock).map_err(|e| e.to_string())?;
-    recognise(&raw).map_err(|e| e.to_string())?;
-    let (sb, _) = Superblock::decode_torn(&raw).map_err(|e| e.to_string())?;
-    Ok(sb)
+    recognise(&raw).map_err(|e| e.to_string())
 }
 
 fn collect(sb: &Superblock, journal: Option<super::journal::JournalInfo>) -> Info {

@@ -6,12 +6,12 @@ use crate::undo::UndoDevice;
 use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, OpenOptions, SystemClock};
-use quire_fs::recovery::{self, FoundJournal, OnDamage, find_journal};
-use quire_fs::{Devices, Options, Volume};
+use quire_fs::recovery::{self, OnDamage, Pending};
+use quire_fs::{Devices, Outlook};
 use quire_journal::recover::Plan;
 use quire_layout::features::{incompat, ro_compat};
 use quire_layout::superblock::{Superblock, state};
-use quire_layout::{Ino, Tid};
+use quire_layout::{Ino, Structure, Tid};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -86,35 +86,61 @@ fn outcome(code: u8, text: impl Into<String>) -> Result<Outcome, String> {
 /// What an image needs.
 struct Needs {
     sb: Superblock,
-    journal: Option<(FoundJournal, Plan)>,
+    pending: Option<Arc<Pending>>,
+    /// What it will be after the replay, by the rules of a mount.
+    outlook: quire_fs::Result<Outlook>,
 }
 
 impl Needs {
+    /// Looks, and writes nothing.
     fn of(devices: &Devices, image: &Path) -> Result<Self, String> {
         let named = |e: quire_fs::Error| format!("{}: {e}", image.display());
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
-        let found = find_journal(devices, &clock, &sb).map_err(named)?;
         let bar = Bar::new();
-        let journal = match found {
-            Some(found) if found.needed => {
-                let plan = recovery::scan(&found.log, &sb, &mut |p| bar.show(p)).map_err(named)?;
-                Some((found, plan))
+        let (pending, outlook) = match Pending::find(devices, &clock, &sb, OnDamage::Replay, &mut |p| bar.show(p)) {
+            Ok(Some(p)) => {
+                let pending = Arc::new(p);
+                let outlook = quire_fs::look(devices, Some(&pending), &clock, &sb);
+                (Some(pending), outlook)
             }
-            _ => None,
+            Ok(None) => (None, quire_fs::look(devices, None, &clock, &sb)),
+            Err(e @ quire_fs::Error::Corrupt(_)) => (None, Err(e)),
+            Err(e) => return Err(named(e)),
         };
-        Ok(Needs { sb, journal })
+        match &outlook {
+            Ok(_) | Err(quire_fs::Error::Corrupt(_) | quire_fs::Error::Unsupported(_)) => {}
+            Err(e) => return Err(named(e.clone())),
+        }
+        Ok(Needs { sb, pending, outlook })
+    }
+
+    /// The log that must be replayed, if one must be.
+    fn plan(&self) -> Option<&Plan> {
+        self.pending.as_ref().and_then(|p| p.plan())
     }
 
     /// Files that wait for being freed or truncated.
     fn has_orphans(&self) -> bool {
-        let f = self.sb.features();
-        self.sb.last_orphan() != Ino(0) || f.has_ro_compat(ro_compat::ORPHAN_PRESENT)
+        has_orphans(&self.sb)
+    }
+
+    /// Why the image is left as it is, whatever it needs.
+    fn refusal(&self) -> Option<String> {
+        let Err(quire_fs::Error::Corrupt(c)) = &self.outlook else { return None };
+        let lost = matches!(c.structure, Structure::Superblock | Structure::JournalInode);
+        let whole = self.plan().is_some_and(|p| !p.is_damaged());
+        let nothing_to_replay = self.plan().is_none();
+        (nothing_to_replay || whole && lost).then(|| format!("left as it is: {c}; run e2fsck -f"))
     }
 
     fn is_clean(&self) -> bool {
-        self.journal.is_none() && !self.has_orphans() && self.sb.state() & state::ERROR == 0
+        self.plan().is_none() && !self.has_orphans() && self.sb.state() & state::ERROR == 0
     }
+}
+
+fn has_orphans(sb: &Superblock) -> bool {
+    sb.last_orphan() != Ino(0) || sb.features().has_ro_compat(ro_compat::ORPHAN_PRESENT)
 }
 
 fn recover(args: &Args) -> Result<Outcome, String> {
@@ -123,7 +149,7 @@ fn recover(args: &Args) -> Result<Outcome, String> {
         FileDevice::open(path, how).map_err(|e| e.to_string())
     };
     let fs: Arc<dyn BlockDevice> = Arc::new(open(&args.image, args.offset)?);
-    super::info::read(&*fs).map_err(|e| format!("{}: {e}", args.image.display()))?;
+    super::info::recognise_image(&*fs).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let journal = match &args.journal_path {
         Some(path) => Some(Arc::new(open(path, 0)?) as Arc<dyn BlockDevice>),
         None => None,
@@ -140,6 +166,9 @@ fn recover(args: &Args) -> Result<Outcome, String> {
         return discard_nvram(args, &devices);
     }
     let needs = Needs::of(&devices, &args.image)?;
+    if let Some(why) = needs.refusal() {
+        return outcome(fsck::UNCORRECTED, why);
+    }
     if needs.is_clean() {
         return outcome(0, "clean, nothing to do");
     }
@@ -186,7 +215,7 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let bar = Bar::new();
     let mut done = Vec::new();
-    if let Some((_, plan)) = &needs.journal {
+    if let Some(plan) = needs.plan() {
         let clean =
             recovery::recover(devices, &clock, &needs.sb, OnDamage::Replay, &mut |p| bar.show(p)).map_err(named)?;
         done.push(format!("{} transactions replayed, {} blocks written", plan.transactions, plan.images().len()));
@@ -200,25 +229,38 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
     if args.journal_only {
         return outcome(fsck::CORRECTED, if done.is_empty() { "the journal is empty".into() } else { done.join("; ") });
     }
-    // Mounting and unmounting finishes what orphans need, and brings the superblock's free counts up to the
-    // descriptors'.
     let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
-    let orphans = Ino(0) != sb.last_orphan() || sb.features().has_ro_compat(ro_compat::ORPHAN_PRESENT);
-    match Volume::open(devices.clone(), clock.clone(), Options::default()) {
-        Ok(volume) => volume.close().map_err(named)?,
-        // What cannot be mounted keeps its counts; they are hints that e2fsck sets right.
-        Err(quire_fs::Error::Unsupported { .. }) if !orphans => {}
-        Err(e) => return Err(named(e)),
-    }
-    if orphans {
-        done.push("deleted and truncated files finished".to_owned());
+    let orphans = has_orphans(&sb);
+    let why_left = why_orphans_stay(&sb, &needs.outlook);
+    // What Quire does not write keeps its free counts as well; they are hints that e2fsck sets right.
+    if why_left.is_none() && (orphans || needs.plan().is_some()) {
+        quire_fs::finish_orphans(devices, &clock).map_err(named)?;
     }
     let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
-    if sb.state() & state::ERROR != 0 {
+    if let Err(quire_fs::Error::Corrupt(c)) = &needs.outlook {
+        done.push(format!("{c}: run e2fsck -f"));
+    } else if orphans && has_orphans(&sb) {
+        let why = why_left.unwrap_or_else(|| "some are damaged".to_owned());
+        done.push(format!("deleted and truncated files are left ({why}): run e2fsck -f"));
+    } else if sb.state() & state::ERROR != 0 {
         done.push("errors were recorded in the file system: run e2fsck -f".to_owned());
-        return outcome(fsck::UNCORRECTED, done.join("; "));
+    } else {
+        if orphans {
+            done.push("deleted and truncated files finished".to_owned());
+        }
+        return outcome(fsck::CORRECTED, done.join("; "));
     }
-    outcome(fsck::CORRECTED, done.join("; "))
+    outcome(fsck::UNCORRECTED, done.join("; "))
+}
+
+/// Why deleted and truncated files are not finished, if they are not. Where errors are recorded the kernel leaves them
+/// to e2fsck, too.
+fn why_orphans_stay(sb: &Superblock, outlook: &quire_fs::Result<Outlook>) -> Option<String> {
+    match outlook {
+        _ if sb.state() & state::ERROR != 0 => Some("errors are recorded".to_owned()),
+        Ok(o) => o.why_read_only(),
+        Err(e) => Some(e.to_string()),
+    }
 }
 
 fn damage(plan: &Plan) -> String {
@@ -234,7 +276,7 @@ fn damage(plan: &Plan) -> String {
 /// What a recovery would do.
 fn forecast(needs: &Needs) -> String {
     let mut all = Vec::new();
-    if let Some((_, plan)) = &needs.journal {
+    if let Some(plan) = needs.plan() {
         all.push(format!(
             "{} transactions to replay ({} to {}): {} blocks to write, {} logged, {} revoked",
             plan.transactions,
@@ -247,14 +289,17 @@ fn forecast(needs: &Needs) -> String {
         if plan.is_damaged() {
             all.push(format!("the journal is damaged: {}", damage(plan)));
         }
-        if let Err(e) = plan.check_supported() {
-            all.push(e.to_string());
-        }
     } else if needs.sb.features().has_incompat(incompat::RECOVER) {
         all.push("needs_recovery to be cleared".to_owned());
     }
+    if let Err(quire_fs::Error::Corrupt(c)) = &needs.outlook {
+        all.push(format!("then {c}: run e2fsck -f"));
+    }
     if needs.has_orphans() {
-        all.push("deleted or truncated files to be finished".to_owned());
+        all.push(match why_orphans_stay(&needs.sb, &needs.outlook) {
+            None => "deleted or truncated files to be finished".to_owned(),
+            Some(why) => format!("deleted or truncated files will be left ({why}): run e2fsck -f"),
+        });
     }
     if needs.sb.state() & state::ERROR != 0 {
         all.push("errors are recorded: run e2fsck -f".to_owned());

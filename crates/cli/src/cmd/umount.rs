@@ -134,12 +134,25 @@ fn unclean(about: &About) -> Option<String> {
     };
     match Superblock::decode(&raw) {
         Err(e) => Some(e.to_string()),
-        Ok(sb) if sb.features().has_incompat(incompat::RECOVER) => {
-            Some("unmounted, but it needs recovery: not everything could be written (see the daemon's log)".to_owned())
-        }
+        Ok(sb) if sb.features().has_incompat(incompat::RECOVER) => Some(needs_recovery(&sb, about)),
         Ok(sb) if sb.state() & state::ERROR != 0 => {
             Some("unmounted; errors were found in the file system: run e2fsck".to_owned())
         }
         Ok(_) => None,
     }
+}
+
+fn needs_recovery(sb: &Superblock, about: &About) -> String {
+    let what = if sb.state() & state::ERROR != 0 {
+        "errors were found in the file system, and it"
+    } else {
+        "not everything could be written (see the daemon's log), and it"
+    };
+    let others = if sb.features().has_incompat(incompat::QUIRE_LOG) {
+        "; e2fsck and the kernel refuse it until then"
+    } else {
+        ""
+    };
+    let path = about.image.display();
+    format!("unmounted; {what} needs recovery: run quire recover {path}, then e2fsck -f{others}")
 }

@@ -64,7 +64,8 @@ pub fn add(
     if dir.blocks == 0 {
         return Err(Error::NotFound);
     }
-    // Tells an interrupted `is_empty` that what it has seen is no longer so.
+    // Tells an interrupted `is_empty` that what it has seen is no longer so, also where inodes count no versions.
+    op.tables_mut().scans.has_a_new_name(ino);
     inode.set_version(inode.version().wrapping_add(1));
     records::put_inode(op, ino, inode)?;
     if dir.indexed {

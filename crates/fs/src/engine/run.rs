@@ -1,7 +1,7 @@
 //! Running operations: for callers, for writeback, and for the volume's own work.
 
 use super::core::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tables::Pool;
 use crate::txn::Op;
 use quire_layout::Tid;
@@ -19,9 +19,24 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::run`].
-    pub(crate) fn run_as<T>(&self, pool: Pool, f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
-        let done = self.run_loop(pool, f);
-        done.inspect_err(|e| self.note_error(e))
+    pub(crate) fn run_as<T>(&self, pool: Pool, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+        let mut damage = None;
+        loop {
+            let error = match self.run_loop(pool, &mut f) {
+                Ok(done) => return Ok(done),
+                // Without the damage there might have been room.
+                Err(Error::NoSpace | Error::NoInodes | Error::ReadOnly(_)) if damage.is_some() => {
+                    return Err(damage.expect("looked at"));
+                }
+                Err(e) => e,
+            };
+            self.note_error(&error);
+            // The operation goes round a group whose bitmap it has found damaged (A9).
+            if !matches!(error, Error::Corrupt(_)) || !self.tables().space.take_new_distrust() {
+                return Err(error);
+            }
+            damage = Some(error);
+        }
     }
 
     /// Makes a transaction durable; an error aborts the journal and is recorded.

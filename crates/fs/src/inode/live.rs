@@ -3,8 +3,9 @@
 use crate::error::{Error, Result};
 use crate::records;
 use crate::txn::Op;
-use quire_layout::Ino;
+use quire_layout::features::incompat;
 use quire_layout::inode::Inode;
+use quire_layout::{Corrupt, Ino, Structure, inline_data};
 
 /// An inode that a caller names by number, if it is in use: linked or referenced.
 ///
@@ -16,5 +17,12 @@ pub(crate) fn live(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
     }
     let inode = records::inode(op, ino)?;
     let used = inode.mode() != 0 && (inode.links() > 0 || op.refs(ino) > 0);
-    if used { Ok(inode) } else { Err(Error::Stale(ino)) }
+    if !used {
+        return Err(Error::Stale(ino));
+    }
+    if inline_data::is_inline(&inode) && !op.sb().features().has_incompat(incompat::INLINE_DATA) {
+        let why = "says that its data is in it, without the feature inline_data";
+        return Err(Corrupt::new(Structure::Inode, why).of(ino.0).into());
+    }
+    Ok(inode)
 }

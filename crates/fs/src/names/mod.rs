@@ -26,7 +26,7 @@ pub use directory::MAX_LINKS;
 pub(crate) use link::link;
 pub(crate) use lookup::{lookup, lookup_ino, resolve};
 pub(crate) use orphan::{add as add_orphan, remove as remove_orphan};
-pub(crate) use orphan_scan::process_orphans;
+pub(crate) use orphan_scan::{Orphans, find_orphans, finish_orphans};
 pub use readdir::Attributes;
 pub(crate) use readdir::collect;
 pub use rename::RenameFlags;

@@ -1,11 +1,13 @@
 //! The orphans that the last mount left: found, and freed or truncated.
 //!
-//! *Guarantees* N2 (docs/invariants.md): a corrupt list or orphan file is a typed error; a cycle ends the walk.
+//! *Guarantees* N2 (docs/invariants.md): a corrupt list or orphan file is a typed error; a cycle ends the walk. Finding
+//! writes nothing, so that a mount can do it before it marks the image as in use. An orphan that is itself damaged
+//! stays recorded, and the others are finished.
 
 use super::evict::{finish_truncate, free_together};
 use super::orphan;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::policy::ORPHAN_BLOCKS_PER_OPERATION;
 use crate::records;
 use crate::space;
@@ -14,7 +16,7 @@ use crate::txn::{Op, block_kinds};
 use quire_layout::{Corrupt, Ino, Structure, orphan_file};
 use std::collections::HashSet;
 
-/// What [`process_orphans`] has done.
+/// What [`finish_orphans`] has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct OrphanReport {
     /// Inodes without links that were freed.
@@ -23,30 +25,50 @@ pub(crate) struct OrphanReport {
     pub truncated: u64,
 }
 
-/// After a mount: finds all orphans, and frees or truncates them, unless the volume is read-only.
+/// The orphans on disk, each with the place of its record.
+pub(crate) struct Orphans(Vec<(Ino, OrphanPlace)>);
+
+/// Finds all orphans. Writes nothing.
 ///
 /// # Errors
-/// A corrupt list or orphan file (N2); I/O. Finished work stays.
-pub(crate) fn process_orphans(engine: &Engine) -> Result<OrphanReport> {
-    let mut report = OrphanReport::default();
-    if engine.write_gate.check().is_err() {
-        return Ok(report);
-    }
-    let list = read_list(engine)?;
-    let slots = read_file(engine, &list)?;
-    let found: Vec<Ino> = list.iter().chain(&slots).map(|(ino, _)| *ino).collect();
-    let changes = list.into_iter().chain(slots).map(|(ino, p)| (ino, Some(p))).collect();
+/// A corrupt list or orphan file (N2); I/O.
+pub(crate) fn find_orphans(engine: &Engine) -> Result<Orphans> {
+    let mut found = read_list(engine)?;
+    let slots = read_file(engine, &found)?;
+    found.extend(slots);
+    Ok(Orphans(found))
+}
+
+/// Frees or truncates the orphans that [`find_orphans`] has found. One that is damaged is left as it is.
+///
+/// # Errors
+/// I/O; an aborted journal. Finished work stays.
+pub(crate) fn finish_orphans(engine: &Engine, found: &Orphans) -> Result<OrphanReport> {
+    let changes = found.0.iter().map(|(ino, place)| (*ino, Some(*place))).collect();
     engine.tables().orphans.apply(changes);
-    for ino in found {
-        if engine.run(|op| Ok(records::inode(op, ino)?.links() == 0))? {
-            free_together(engine, &[ino])?;
-            report.deleted += 1;
-        } else {
-            finish_truncate(engine, ino)?;
-            report.truncated += 1;
+    let mut report = OrphanReport::default();
+    for (ino, _) in &found.0 {
+        match finish_orphan(engine, *ino) {
+            Ok(true) => report.deleted += 1,
+            Ok(false) => report.truncated += 1,
+            // The error is in the superblock already, and the record of the inode is whole.
+            Err(error @ Error::Corrupt(_)) => tracing::error!(%ino, %error, "a deleted or truncated file is left"),
+            // What `errors=` says about the damage of the one before.
+            Err(Error::ReadOnly(_)) if engine.journal.failure().is_none() => break,
+            Err(e) => return Err(e),
         }
     }
     Ok(report)
+}
+
+/// True if the inode was freed, false if its truncate was finished.
+fn finish_orphan(engine: &Engine, ino: Ino) -> Result<bool> {
+    if engine.run(|op| Ok(records::inode(op, ino)?.links() == 0))? {
+        free_together(engine, &[ino])?;
+        return Ok(true);
+    }
+    finish_truncate(engine, ino)?;
+    Ok(false)
 }
 
 /// The list on disk, from its head.
@@ -71,25 +93,22 @@ pub(super) fn read_list(engine: &Engine) -> Result<Vec<(Ino, OrphanPlace)>> {
 /// The slots in use of the orphan file.
 fn read_file(engine: &Engine, list: &[(Ino, OrphanPlace)]) -> Result<Vec<(Ino, OrphanPlace)>> {
     let Some(file) = engine.run(orphan::file)? else { return Ok(Vec::new()) };
-    let (mut slots, mut room) = (Vec::new(), None);
-    for (n, blocks) in (0..).zip(file.blocks.chunks(ORPHAN_BLOCKS_PER_OPERATION)) {
-        let (used, free) = engine.run(|op| {
+    let mut slots = Vec::new();
+    for blocks in file.blocks.chunks(ORPHAN_BLOCKS_PER_OPERATION) {
+        let used = engine.run(|op| {
             op.want(blocks.iter().copied())?;
             let bytes = op.sb().block_size().bytes();
-            let (mut out, mut free) = (Vec::new(), None);
-            for (i, block) in (n * ORPHAN_BLOCKS_PER_OPERATION..).zip(blocks.iter().copied()) {
+            let mut out = Vec::new();
+            for block in blocks.iter().copied() {
                 let image = op.block(block, block_kinds::ORPHANS, |b| orphan_file::check(b, block, file.seed))?;
                 let used = (0..orphan_file::slots(bytes)).map(|n| (orphan_file::slot(&image[..bytes], n), n));
                 let place = |slot| OrphanPlace::File { block, slot };
                 out.extend(used.filter(|(i, _)| *i != Ino(0)).map(|(i, slot)| (i, place(slot))));
-                free = free.or(orphan_file::free_slot(&image[..bytes]).map(|_| i));
             }
-            Ok((out, free))
+            Ok(out)
         })?;
         slots.extend(used);
-        room = room.or(free);
     }
-    engine.tables().orphans.block_with_room = room.unwrap_or(0);
     let mut seen: HashSet<Ino> = list.iter().map(|(ino, _)| *ino).collect();
     for (ino, _) in &slots {
         if !seen.insert(*ino) {

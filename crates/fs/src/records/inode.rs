@@ -21,7 +21,8 @@ pub(crate) fn inode(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
         let last = op.sb().blocks_count();
         return Err(Error::Miss((b.0..end.min(last)).map(BlockNo).collect()));
     };
-    Inode::decode(ino, &image[at..at + size], op.context.inode_seed).map_err(|c| c.at(b).into())
+    let record = Inode::decode(ino, &image[at..at + size], op.context.record_seed).map_err(|c| c.at(b))?;
+    Ok(record.of_os(op.sb().creator_os()))
 }
 
 /// Writes an inode's record with its checksum.
@@ -31,7 +32,7 @@ pub(crate) fn inode(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
 pub(crate) fn put_inode(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
     let (b, at) = place(op, ino)?;
     let size = op.sb().inode_size();
-    let seed = op.context.inode_seed;
+    let seed = op.context.record_seed;
     let record = &mut op.block_mut(b)?[at..at + size];
     let only_times = quire_layout::inode::same_but_for_times(inode.raw(), record);
     record.copy_from_slice(inode.sealed(ino, seed));

@@ -131,8 +131,11 @@ fn next_in(op: &Op<'_>, g: GroupNo) -> BlockNo {
     op.sb().group_start(g).plus(u64::from(pending.unwrap_or(hint)))
 }
 
-/// The longest run that a group may hold, by its hint.
+/// The longest run that a group may hold, by its hint; 0 where nothing may be taken (A9).
 fn longest(table: &SpaceTable, op: &Op<'_>, g: GroupNo) -> u32 {
+    if !table.trusts_blocks(g) {
+        return 0;
+    }
     let hint = table.groups[usize::try_from(g.0).expect("small")];
     op.deferred.space.groups.get(&g).and_then(|d| d.longest).unwrap_or(hint.longest)
 }

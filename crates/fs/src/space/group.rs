@@ -1,7 +1,7 @@
 //! One group's bitmaps inside an operation: read and checked, made where they were never initialised, and changed
-//! together with the descriptor (A3).
+//! together with the descriptor (A3). In a group whose bitmap is found damaged nothing is taken any more (A9).
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::records;
 use crate::tables::{Busy, Run};
 use crate::txn::block_kinds as kinds;
@@ -21,8 +21,22 @@ pub(super) fn is_uninit(op: &Op<'_>, d: &GroupDesc, flag: u16) -> bool {
 
 /// A7: the block bitmap of a group, checked; computed if the group was never used.
 pub(super) fn block_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result<Image> {
+    let found = find_block_bitmap(op, g, d);
+    if matches!(found, Err(Error::Corrupt(_))) {
+        op.tables_mut().space.distrust_blocks(g);
+    }
+    found
+}
+
+fn find_block_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result<Image> {
     if is_uninit(op, d, flags::BLOCK_UNINIT) {
-        return Ok(Arc::new(initial_block_bitmap(op, g)));
+        let image = initial_block_bitmap(op, g);
+        if bitmap::count_free(&image, op.sb().blocks_in(g)) != d.free_blocks() {
+            // Written or not, the bitmap was in use: the flag is wrong, or the count.
+            let why = "the group was never used, but its count of free blocks says that it was";
+            return Err(Corrupt::new(Structure::BlockBitmap, why).of(g.0).into());
+        }
+        return Ok(Arc::new(image));
     }
     let (sb, zones) = (op.sb(), op.tables().space.zones());
     let start = sb.group_start(g);
@@ -72,21 +86,15 @@ fn initial_block_bitmap(op: &Op<'_>, g: GroupNo) -> Buf {
     b
 }
 
-/// Writes the block bitmap of a group that was never used; its free count becomes what the bitmap says.
+/// Writes the block bitmap of a group that was never used.
 pub(super) fn init_blocks(op: &mut Op<'_>, g: GroupNo, d: &mut GroupDesc) -> Result<()> {
     if !is_uninit(op, d, flags::BLOCK_UNINIT) {
         return Ok(());
     }
-    let sb = op.sb();
-    let image = initial_block_bitmap(op, g);
-    let free = bitmap::count_free(&image, sb.blocks_in(g));
+    let image = block_bitmap(op, g, d)?;
     op.block_new(d.block_bitmap(), kinds::BLOCK_BITMAP)?.copy_from_slice(&image);
     d.set_flags(d.flags() & !flags::BLOCK_UNINIT);
-    seal_blocks(sb, d, &image);
-    let change = i64::from(free) - i64::from(d.free_blocks());
-    d.set_free_blocks(free);
-    op.deferred.space.group(g).free += change;
-    op.deferred.space.available += change;
+    seal_blocks(op.sb(), d, &image);
     Ok(())
 }
 
@@ -104,15 +112,19 @@ pub(super) fn flip(op: &mut Op<'_>, g: GroupNo, run: Run, used: bool) -> Result<
     let image = block_bitmap(op, g, &d)?;
     let (from, to) = (bit(sb.group_start(g), run.start), bit(sb.group_start(g), run.end()));
     let at = d.block_bitmap();
-    let bad = |why| Corrupt::new(Structure::BlockBitmap, why).of(g.0).at(at);
     if !op.tables().space.zones().legal(run.start, u64::from(run.len)) {
-        return Err(bad("a file owns blocks of the file system itself").into());
+        let why = "a file owns blocks of the file system itself";
+        return Err(Corrupt::new(Structure::BlockBitmap, why).of(g.0).at(at).into());
     }
+    let bad = |op: &mut Op<'_>, why| {
+        op.tables_mut().space.distrust_blocks(g);
+        Err(Corrupt::new(Structure::BlockBitmap, why).of(g.0).at(at).into())
+    };
     if used && !bitmap::none_set(&image, from, to) {
-        return Err(bad("a claimed block is in use").into());
+        return bad(op, "a claimed block is in use");
     }
     if !used && !bitmap::all_set(&image, from, to) {
-        return Err(bad("a file owns blocks that are marked free").into());
+        return bad(op, "a file owns blocks that are marked free");
     }
     drop(image);
     let b = op.block_mut(at)?;
@@ -123,7 +135,8 @@ pub(super) fn flip(op: &mut Op<'_>, g: GroupNo, run: Run, used: bool) -> Result<
     }
     records::seal_bitmap_at_end(op, g, Bitmap::Blocks);
     let free = if used { d.free_blocks().checked_sub(run.len) } else { d.free_blocks().checked_add(run.len) };
-    d.set_free_blocks(free.ok_or_else(|| bad("does not agree with the group's count of free blocks"))?);
+    let Some(free) = free else { return bad(op, "does not agree with the group's count of free blocks") };
+    d.set_free_blocks(free);
     records::put_group(op, g, d)?;
     let (n, x) = (i64::from(run.len), op.deferred.space.group(g));
     x.free += if used { -n } else { n };
@@ -182,6 +195,14 @@ pub(crate) fn free_runs(op: &mut Op<'_>, g: GroupNo, min: u32) -> Result<Vec<Run
 
 /// A7: the inode bitmap of a group, checked; computed if the group was never used.
 pub(super) fn inode_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result<Image> {
+    let found = find_inode_bitmap(op, g, d);
+    if matches!(found, Err(Error::Corrupt(_))) {
+        op.tables_mut().space.distrust_inodes(g);
+    }
+    found
+}
+
+fn find_inode_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result<Image> {
     let sb = op.sb();
     if is_uninit(op, d, flags::INODE_UNINIT) {
         let mut b = Buf::zeroed(sb.block_size().bytes());

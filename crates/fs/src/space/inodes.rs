@@ -31,7 +31,7 @@ pub(crate) fn alloc_inode(op: &mut Op<'_>, parent: Ino, file_mode: u16) -> Resul
     for n in 0..groups {
         let g = GroupNo((first.0 + n) % groups);
         // The hint is the count before this operation; the descriptor knows.
-        if op.tables().space.groups[usize::try_from(g.0).expect("small")].free_inodes == 0 {
+        if op.tables().space.usable_inodes(g) == 0 {
             continue;
         }
         if let Some(index) = take(op, g, dir)? {
@@ -60,6 +60,7 @@ fn take(op: &mut Op<'_>, g: GroupNo, dir: bool) -> Result<Option<u32>> {
     })?;
     drop(image);
     zero_up_to(op, &mut d, index)?;
+    check_unused(op, g, index)?;
     group::flip_inode(op, g, &mut d, index, true)?;
     d.set_free_inodes(d.free_inodes() - 1);
     if dir {
@@ -70,6 +71,22 @@ fn take(op: &mut Op<'_>, g: GroupNo, dir: bool) -> Result<Option<u32>> {
     x.free_inodes -= 1;
     x.dirs += i64::from(dir);
     Ok(Some(index))
+}
+
+/// A9: refuses an inode that is marked free but in use, by its record or by who holds it.
+fn check_unused(op: &mut Op<'_>, g: GroupNo, index: u32) -> Result<()> {
+    let ino = Ino(g.0 * op.sb().inodes_per_group() + index + 1);
+    let linked = match records::inode(op, ino) {
+        Ok(record) => record.links() > 0,
+        // A record that nobody can read is nobody's.
+        Err(Error::Corrupt(_)) => false,
+        Err(e) => return Err(e),
+    };
+    if linked || op.refs(ino) > 0 || op.tables().orphans.contains(ino) {
+        op.tables_mut().space.distrust_inodes(g);
+        return Err(Corrupt::new(Structure::Inode, "in use, but marked free").of(ino.0).into());
+    }
+    Ok(())
 }
 
 /// Moves the border of what was never used behind inode `index`, and zeroes what it passes (A6).
@@ -116,6 +133,7 @@ pub(crate) fn free_inode(op: &mut Op<'_>, ino: Ino, dir: bool) -> Result<()> {
     let mut d = records::group(op, g)?;
     let image = group::inode_bitmap(op, g, &d)?;
     if !bitmap::is_set(&image, index) {
+        op.tables_mut().space.distrust_inodes(g);
         return Err(bad("an inode that is marked free would be freed").at(d.inode_bitmap()).into());
     }
     drop(image);

@@ -11,6 +11,7 @@
 //! - A3: bitmap, descriptor counts and checksums change in one operation and always agree;
 //! - A4: a block is freed only if its bit is set and it lies in no system zone, else the image is corrupt;
 //! - A5: reserved space can be allocated;
+//! - A9: nothing is taken in a group whose bitmap was found damaged; an inode that is in use is not handed out;
 //! - A6: a part of an inode table that was never used is zeroed before its first inode is handed out.
 //!
 //! *Relies on* [`crate::Op`]: images and deferred changes vanish together when an operation fails.

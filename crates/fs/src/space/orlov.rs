@@ -36,7 +36,7 @@ pub(super) fn unit_size(sb: &Superblock) -> u32 {
 }
 
 fn has_inodes(s: &SpaceTable, g: u32) -> bool {
-    hint(s, g).free_inodes > 0
+    s.usable_inodes(GroupNo(g)) > 0
 }
 
 fn hint(s: &SpaceTable, g: u32) -> GroupHint {
@@ -46,8 +46,8 @@ fn hint(s: &SpaceTable, g: u32) -> GroupHint {
 /// Free blocks, free inodes and directories of a unit.
 fn sums(s: &SpaceTable, groups: Range<u32>) -> (u64, u64, u64) {
     groups
-        .map(|g| hint(s, g))
-        .fold((0, 0, 0), |(b, i, d), h| (b + u64::from(h.free), i + u64::from(h.free_inodes), d + u64::from(h.dirs)))
+        .map(|g| (hint(s, g), s.usable_inodes(GroupNo(g))))
+        .fold((0, 0, 0), |(b, i, d), (h, n)| (b + u64::from(h.free), i + u64::from(n), d + u64::from(h.dirs)))
 }
 
 /// A unit with at least the average of free blocks and inodes, and the fewest directories.

@@ -251,16 +251,22 @@ fn a_bitmap_with_a_bit_changed_is_refused() {
             image[usize::try_from(bs.offset(b)).unwrap() + 1] ^= 1;
         }
         let t = TestVolume::on(image, Options::default());
-        let e = t.volume.run(|op| alloc_blocks(op, BlockNo(0), 1, Pool::User)).unwrap_err();
+        let group = |op: &mut crate::txn::Op<'_>| records::group(op, GroupNo(0));
+        let e = t.volume.run(|op| group(op).and_then(|d| super::group::block_bitmap(op, GroupNo(0), &d))).unwrap_err();
         assert!(
             matches!(&e, Error::Corrupt(c) if c.structure == Structure::BlockBitmap && c.block == Some(blocks)),
             "{e}"
         );
-        let e = t.volume.run(|op| alloc_inode(op, Ino::ROOT, mode::REG)).unwrap_err();
+        let e = t.volume.run(|op| group(op).and_then(|d| super::group::inode_bitmap(op, GroupNo(0), &d))).unwrap_err();
         assert!(
             matches!(&e, Error::Corrupt(c) if c.structure == Structure::InodeBitmap && c.block == Some(inodes)),
             "{e}"
         );
+        // A9: what is wanted is taken in the other group.
+        let run = t.volume.run(|op| alloc_blocks(op, BlockNo(0), 1, Pool::User)).unwrap();
+        assert_eq!(t.volume.superblock().group_of(run.start), Some(GroupNo(1)));
+        let ino = t.volume.run(|op| alloc_inode(op, Ino::ROOT, mode::REG)).unwrap();
+        assert!(ino.0 > t.volume.superblock().inodes_per_group(), "{ino}");
     }
 }
 

@@ -49,6 +49,11 @@ impl DirScans {
         self.empty.insert(ino, place);
     }
 
+    /// A name is added to a directory, perhaps before the place where a search for names goes on.
+    pub(crate) fn has_a_new_name(&mut self, ino: Ino) {
+        self.empty.remove(&ino);
+    }
+
     /// The first block that may have room for a name of `len` bytes.
     pub(crate) fn room(&self, ino: Ino, inode: &Inode, len: usize) -> u32 {
         let room = self.room.get(&ino).filter(|r| r.generation == inode.generation() && r.len <= len);

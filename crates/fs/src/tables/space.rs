@@ -12,7 +12,7 @@ use quire_layout::features::incompat;
 use quire_layout::group_desc::GroupDesc;
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, GroupNo, Tid};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A run of disk blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -115,6 +115,17 @@ pub(crate) struct SpaceTable {
     pub(crate) stream: Option<BlockNo>,
     /// Directories made at the top so far: the next one starts its search elsewhere.
     pub(crate) spread: u32,
+    distrust: Distrust,
+}
+
+/// Groups whose bitmaps were found damaged since the mount. Nothing is taken there any more: what is marked free may
+/// be in use. What files own there is freed as before, if it is marked used.
+#[derive(Default)]
+struct Distrust {
+    blocks: BTreeSet<GroupNo>,
+    inodes: BTreeSet<GroupNo>,
+    /// One was added since [`SpaceTable::take_new_distrust`] looked.
+    new: bool,
 }
 
 /// What one operation does to the allocator's memory.
@@ -220,10 +231,42 @@ impl SpaceTable {
         sb.set_free_inodes(u32::try_from(self.free_inodes).unwrap_or(u32::MAX));
     }
 
-    /// Free blocks that are neither claimed nor freed too recently.
+    /// Free blocks that are neither claimed nor freed too recently, in groups whose bitmaps can be trusted.
     #[must_use]
     pub(crate) fn available(&self) -> u64 {
-        self.free.saturating_sub(self.busy_blocks)
+        self.free.saturating_sub(self.busy_blocks).saturating_sub(self.distrusted_blocks())
+    }
+
+    fn distrusted_blocks(&self) -> u64 {
+        let of = |g: &GroupNo| self.groups[usize::try_from(g.0).expect("small")].free;
+        self.distrust.blocks.iter().map(|g| u64::from(of(g))).sum()
+    }
+
+    /// From now on no block is taken in this group (A9).
+    pub(crate) fn distrust_blocks(&mut self, g: GroupNo) {
+        self.distrust.new |= self.distrust.blocks.insert(g);
+    }
+
+    /// From now on no inode is taken in this group (A9).
+    pub(crate) fn distrust_inodes(&mut self, g: GroupNo) {
+        self.distrust.new |= self.distrust.inodes.insert(g);
+    }
+
+    #[must_use]
+    pub(crate) fn trusts_blocks(&self, g: GroupNo) -> bool {
+        !self.distrust.blocks.contains(&g)
+    }
+
+    /// Free inodes of a group that may be taken, as far as is known.
+    #[must_use]
+    pub(crate) fn usable_inodes(&self, g: GroupNo) -> u32 {
+        let hint = self.groups[usize::try_from(g.0).expect("small")];
+        if self.distrust.inodes.contains(&g) { 0 } else { hint.free_inodes }
+    }
+
+    /// True if a group was added since the last call: an operation that failed may find room elsewhere.
+    pub(crate) fn take_new_distrust(&mut self) -> bool {
+        std::mem::take(&mut self.distrust.new)
     }
 
     pub(crate) fn reserved(&self) -> u64 {

@@ -4,7 +4,7 @@ use crate::config::Options;
 use crate::policy::RoutePolicy;
 use quire_layout::features::ro_compat;
 use quire_layout::group_desc::DescChecksum;
-use quire_layout::superblock::{self, Superblock};
+use quire_layout::superblock::{self, CreatorOs, Superblock};
 use quire_layout::{BlockNo, BlockSize};
 
 /// The fixed properties of a mounted file system.
@@ -14,6 +14,8 @@ pub(crate) struct Context {
     pub desc_sums: DescChecksum,
     /// Seed of inode and block checksums, with `metadata_csum`.
     pub inode_seed: Option<u32>,
+    /// The same for the checksums of inode records, whose place only Linux gives them.
+    pub record_seed: Option<u32>,
     pub options: Options,
     pub route: RoutePolicy,
 }
@@ -21,9 +23,11 @@ pub(crate) struct Context {
 impl Context {
     /// `has_log`: the journal writes a log.
     pub(crate) fn new(sb: Superblock, options: Options, has_log: bool) -> Self {
+        let inode_seed = sb.features().metadata_csum().then(|| sb.checksum_seed());
         Context {
             desc_sums: DescChecksum::of(&sb),
-            inode_seed: sb.features().metadata_csum().then(|| sb.checksum_seed()),
+            inode_seed,
+            record_seed: inode_seed.filter(|_| sb.creator_os() == CreatorOs::Linux),
             route: RoutePolicy::new(&options, has_log, sb.block_size()),
             options,
             sb,

@@ -1,11 +1,13 @@
 //! From a device to a mounted volume.
 //!
 //! *Guarantees*: nothing is written before the image is known to be supported, whole, and of blocks no smaller than the
-//! device's physical sector; the journal is replayed before anything else is used; `needs_recovery` is durable before
-//! the first transaction (O1).
+//! device's physical sector; the journal is replayed before anything else is used; the root directory and the record of
+//! orphans are looked at before the image is marked as in use; `needs_recovery` is durable before the first transaction
+//! (O1).
 //!
 //! ```text
-//! superblock ─> features, size ─> journal's map ─> recovery ─> superblock again ─> log, descriptors ─> marked in use, flush ─> orphans
+//! superblock ─> features, size ─> journal's map ─> recovery ─> superblock again ─> log,
+//! descriptors, root directory, record of orphans ─> marked in use, flush ─> orphans freed
 //! ```
 
 use super::assemble;
@@ -13,22 +15,23 @@ use super::clean::superblock_written;
 use super::devices::Devices;
 use super::handle::{Inner, Volume};
 use super::lifecycle::Lifecycle;
-use super::recovery::{self, OnDamage};
+use super::preview::{self, only_read, superblock_after};
+use super::recovery::{self, OnDamage, Pending};
 use super::superblock::{check_device, mark_in_use, read_superblock, write_superblock};
 use crate::config::{Choices, LogKind, Options};
 use crate::data::Data;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::names;
+use crate::names::{self, Orphans};
 use crate::records;
 use crate::tables::Pool;
 use quire_device::sync::{Arc, Mutex};
 use quire_device::{BlockDevice, Clock, FlushGate, Pace, Paced, Region};
 use quire_journal::Log;
 use quire_journal::recover::Progress;
-use quire_layout::features::{Access, incompat};
+use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock, state};
-use quire_layout::{Corrupt, Structure, Unsupported};
+use quire_layout::{Corrupt, Unsupported};
 
 impl Volume {
     /// Mounts the file system on a device, or on two: replays its journal, marks it in use, and ends what orphans need.
@@ -62,6 +65,15 @@ impl Volume {
         }
         Opening { devices: &devices, clock: &clock, options: &options, count_mount: true }.open(progress)
     }
+}
+
+/// Frees the orphans of an image whose journal is empty, as a mount and an unmount would, but counts no mount.
+///
+/// # Errors
+/// As [`Volume::open`] and [`Volume::close`].
+pub fn finish_orphans(devices: &Devices, clock: &Arc<dyn Clock>) -> Result<()> {
+    let options = Options::default();
+    Opening { devices, clock, options: &options, count_mount: false }.open(&mut |_| {})?.close()
 }
 
 /// A volume that is only read, without its journal: for recovery, `info` and `dump`.
@@ -101,13 +113,21 @@ impl Opening<'_> {
         check_choices(options.choices())?;
         let pace = Arc::new(Pace::default());
         let gate = Arc::new(FlushGate::new(Arc::new(Paced::new(devices.fs.clone(), clock.clone(), pace.clone()))));
-        let mut sb = first_superblock(devices, clock)?;
-        check_device(&sb, &*devices.fs)?;
-        let mut read_only = self.why_read_only(&sb)?;
+        let before = first_superblock(devices, clock)?;
+        check_device(&before, &*devices.fs)?;
+        let mut read_only = self.why_read_only(&before)?;
+        let pending = match options.no_load {
+            false => Pending::find(devices, clock, &before, OnDamage::Refuse, progress)?.map(Arc::new),
+            true => None,
+        };
+        // What a mount needs has been read before the first write.
+        let outlook = preview::look(devices, pending.as_ref(), clock, &before)?;
+        let mut sb = before.clone();
         let mut log = None;
         if !options.no_load {
-            let clean = recovery::recover(devices, clock, &sb, OnDamage::Refuse, progress)?;
-            sb = superblock_again(&sb, devices)?;
+            let pending = pending.map(|p| Arc::into_inner(p).expect("whoever looked has let go"));
+            let clean = pending.map(|p| p.carry_out(devices, progress)).transpose()?;
+            sb = superblock_after(&*devices.fs, &before)?;
             read_only = read_only.or(only_read(&sb)?);
             let clean = clean.filter(|_| read_only.is_none());
             log = clean.map(|c| recovery::open_log(c, &gate, &sb)).transpose()?;
@@ -117,21 +137,25 @@ impl Opening<'_> {
         }
         let was_valid = sb.state() & state::VALID != 0;
         let writable = read_only.is_none();
-        if writable {
+        let as_found = sb.clone();
+        if writable && outlook.orphans.is_ok() {
             let kind = log.as_ref().and_then(|_| options.choices().log().ok());
             mark_in_use(&mut sb, kind.unwrap_or(LogKind::None));
         }
         let mut marked = sb.clone();
         let engine = assemble::engine(gate.clone(), sb, clock.clone(), options.clone(), log, read_only);
         assemble::load_space(&engine)?;
-        if writable {
-            // What a mount needs has been read before this first write.
-            write_superblock(&gate, &mut marked)?;
-            superblock_written(&engine);
-            if self.count_mount {
-                note_mount(&engine)?;
+        match outlook.orphans {
+            _ if !writable => {}
+            Ok(orphans) => {
+                write_superblock(&gate, &mut marked)?;
+                superblock_written(&engine);
+                if self.count_mount {
+                    note_mount(&engine)?;
+                }
+                end_orphans(&engine, &orphans)?;
             }
-            end_orphans(&engine)?;
+            Err(damage) => leave_orphans(&engine, as_found, &damage)?,
         }
         Ok(assembled(engine, pace, was_valid))
     }
@@ -177,18 +201,23 @@ fn note_mount(engine: &Engine) -> Result<()> {
 }
 
 /// Frees the inodes that the last mount left unlinked, and ends its truncates.
-fn end_orphans(engine: &Engine) -> Result<()> {
-    match names::process_orphans(engine) {
-        Ok(done) if done.deleted + done.truncated > 0 => {
-            tracing::info!(done.deleted, done.truncated, "freed the orphans of the last mount");
-        }
-        Ok(_) => {}
-        // A mount that cannot use the list must not add to it.
-        Err(e @ Error::Corrupt(_)) => {
-            engine.note_error(&e);
-            engine.write_gate.turn_read_only("the record of orphans is corrupt");
-        }
-        Err(e) => return Err(e),
+fn end_orphans(engine: &Engine, found: &Orphans) -> Result<()> {
+    let done = names::finish_orphans(engine, found)?;
+    if done.deleted + done.truncated > 0 {
+        tracing::info!(done.deleted, done.truncated, "freed the orphans of the last mount");
+    }
+    Ok(())
+}
+
+/// Makes a mount read-only that cannot use the record of orphans, because it must not add to it. The image is not
+/// marked as in use; that it has an error is all that is written, and only a flag changes (O1).
+fn leave_orphans(engine: &Engine, mut sb: Superblock, damage: &Corrupt) -> Result<()> {
+    tracing::error!("{damage}");
+    engine.write_gate.turn_read_only(&format!("the record of orphans is corrupt ({damage}): run e2fsck"));
+    if sb.state() & state::ERROR == 0 {
+        sb.set_state(sb.state() | state::ERROR);
+        write_superblock(engine.journal.gate(), &mut sb)?;
+        superblock_written(engine);
     }
     Ok(())
 }
@@ -217,28 +246,6 @@ pub fn first_superblock(devices: &Devices, clock: &Arc<dyn Clock>) -> Result<Sup
         }
         _ => Err(torn.into()),
     }
-}
-
-/// The superblock after recovery, which may have replaced it. It must belong to the same file system.
-fn superblock_again(before: &Superblock, devices: &Devices) -> Result<Superblock> {
-    let sb = read_superblock(&*devices.fs)?;
-    let same = |sb: &Superblock| (sb.block_size(), sb.inode_size(), sb.journal_ino(), sb.first_data_block());
-    if same(&sb) != same(before) {
-        return Err(Corrupt::new(Structure::Superblock, "the journal held another file system's").into());
-    }
-    check_device(&sb, &*devices.fs)?;
-    Ok(sb)
-}
-
-/// Why the image's features allow no writes, if they do not.
-fn only_read(sb: &Superblock) -> Result<Option<String>> {
-    Ok(match sb.features().access()? {
-        Access::ReadOnly(names) => {
-            let plural = if names.len() == 1 { "" } else { "s" };
-            Some(format!("Quire only reads the image's feature{plural} {}", names.join(", ")))
-        }
-        Access::ReadWrite => None,
-    })
 }
 
 /// Refuses choices that do not go together.

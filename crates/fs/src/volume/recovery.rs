@@ -11,18 +11,20 @@
 
 use super::assemble::read_only_engine;
 use super::devices::Devices;
+use super::superblock::check_device;
 use crate::config::Choices;
 use crate::error::{Error, Result};
 use crate::map;
 use crate::records;
 use quire_device::sync::Arc;
-use quire_device::{Clock, FlushGate};
+use quire_device::{Buf, Clock, FlushGate};
+pub(super) use quire_journal::Error as JournalError;
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::{CleanLog, Plan, Progress, UnrecoveredLog, open_external};
 use quire_journal::{Log, LogRun, NvramLog};
 use quire_layout::features::{compat, incompat};
 use quire_layout::superblock::Superblock;
-use quire_layout::{Corrupt, FileBlock, Ino, LogBlock, Structure, Tid};
+use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, LogBlock, Structure, Tid};
 
 /// Most extents that a journal inode may have. A larger map belongs to no journal.
 const MAX_RUNS: usize = 65_536;
@@ -84,11 +86,92 @@ fn internal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock, ino: Ino
     Ok(LogGeometry::internal(devices.fs.clone(), sb.block_size(), runs)?)
 }
 
+/// A journal that was found and judged; nothing is written yet.
+pub struct Pending {
+    log: UnrecoveredLog,
+    /// `None`: the superblock says that the log is not needed.
+    plan: Option<Plan>,
+}
+
+impl Pending {
+    /// Finds and judges the journal of a file system. `None`: it has none, or the device cannot be written and needs no
+    /// recovery.
+    ///
+    /// # Errors
+    /// As [`find_journal`]; a damaged log that is not to be replayed, or an unsupported one; a device that cannot be
+    /// written.
+    pub fn find(
+        devices: &Devices,
+        clock: &Arc<dyn Clock>,
+        sb: &Superblock,
+        on_damage: OnDamage,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Option<Self>> {
+        check_device(sb, &*devices.fs)?;
+        let Some(found) = find_journal(devices, clock, sb)? else { return Ok(None) };
+        if devices.fs.info().read_only && on_damage == OnDamage::Refuse {
+            if !found.needed {
+                return Ok(None); // Nothing in the log is needed.
+            }
+            let why = "the journal must be replayed, but the device cannot be written; ro,noload mounts it as it is";
+            return Err(Error::ReadOnly(why.into()));
+        }
+        if !found.needed {
+            check_marked(&found.log, sb)?;
+            return Ok(Some(Pending { log: found.log, plan: None }));
+        }
+        let plan = scan(&found.log, sb, progress)?;
+        if plan.is_damaged() && on_damage == OnDamage::Refuse {
+            let why = "the log is damaged; `quire recover` replays what is whole, then run e2fsck";
+            let damaged = Corrupt::new(Structure::JournalBlock, why);
+            return Err(damaged.of(plan.bad.first().map_or(plan.head, |b| b.log).0).into());
+        }
+        plan.check_supported()?;
+        Ok(Some(Pending { log: found.log, plan: Some(plan) }))
+    }
+
+    /// What a replay will do. `None`: the log is not needed.
+    #[must_use]
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    pub(super) fn block_size(&self) -> BlockSize {
+        self.log.geometry().block_size()
+    }
+
+    pub(super) fn writes_home(&self) -> bool {
+        self.plan.as_ref().is_some_and(|p| !p.images().is_empty())
+    }
+
+    /// The content that the replay will give a block. `None`: the replay leaves the block as it is.
+    pub(super) fn image_of(&self, b: BlockNo) -> Result<Option<Buf>, JournalError> {
+        let Some(plan) = &self.plan else { return Ok(None) };
+        plan.image_of(b).map(|p| self.log.image(plan, p)).transpose()
+    }
+
+    /// Replays the journal, or empties it, and clears the flags in the file system's superblock.
+    ///
+    /// # Errors
+    /// I/O; unsupported.
+    pub fn carry_out(self, devices: &Devices, progress: &mut dyn FnMut(Progress)) -> Result<CleanLog> {
+        let mut clean = match self.plan {
+            Some(plan) => self.log.replay(plan, &devices.fs, None, progress)?,
+            None => self.log.discard(progress)?,
+        };
+        clean.finish(&devices.fs)?;
+        if !clean.damage().is_none() {
+            tracing::error!(damage = ?clean.damage(), "the journal was damaged: run a file-system check");
+        }
+        Ok(clean)
+    }
+}
+
 /// Replays the journal, if there is one that needs it, and clears the flags in the file system's superblock. `None`:
 /// there is no journal.
 ///
 /// # Errors
-/// As [`find_journal`]; a damaged or unsupported log; a device that cannot be written.
+/// As [`Pending::find`]; I/O.
 pub fn recover(
     devices: &Devices,
     clock: &Arc<dyn Clock>,
@@ -96,35 +179,8 @@ pub fn recover(
     on_damage: OnDamage,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Option<CleanLog>> {
-    let Some(found) = find_journal(devices, clock, sb)? else { return Ok(None) };
-    if devices.fs.info().read_only {
-        if !found.needed {
-            return Ok(None); // Nothing in the log is needed.
-        }
-        let why = "the journal must be replayed, but the device cannot be written; ro,noload mounts it as it is";
-        return Err(Error::ReadOnly(why.into()));
-    }
-    let mut clean = if found.needed {
-        let plan = scan(&found.log, sb, progress)?;
-        if plan.is_damaged() && on_damage == OnDamage::Refuse {
-            let why = "the log is damaged; `quire recover` replays what is whole, then run e2fsck";
-            let damaged = Corrupt::new(Structure::JournalBlock, why);
-            return Err(match plan.bad.first() {
-                Some(b) => damaged.of(b.log.0).at(b.home),
-                None => damaged.of(plan.head.0),
-            }
-            .into());
-        }
-        found.log.replay(plan, &devices.fs, None, progress)?
-    } else {
-        check_marked(&found.log, sb)?;
-        found.log.discard(progress)?
-    };
-    clean.finish(&devices.fs)?;
-    if !clean.damage().is_none() {
-        tracing::error!(damage = ?clean.damage(), "the journal was damaged: run a file-system check");
-    }
-    Ok(Some(clean))
+    let pending = Pending::find(devices, clock, sb, on_damage, progress)?;
+    pending.map(|p| p.carry_out(devices, progress)).transpose()
 }
 
 /// What a replay of the log would do.

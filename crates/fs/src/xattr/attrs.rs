@@ -6,7 +6,7 @@ use crate::map::{self, Mapping};
 use crate::records;
 use crate::txn::Op;
 use quire_layout::inode::{Inode, flags};
-use quire_layout::xattr::{self, Namespace, Value, Xattr};
+use quire_layout::xattr::{self, Namespace, Value, ValueInodes, Xattr};
 use quire_layout::{Corrupt, FileBlock, Ino, Structure};
 
 /// Whether an attribute that is set must be new, or must exist.
@@ -31,7 +31,7 @@ struct Attrs {
 
 impl Attrs {
     fn read(op: &mut Op<'_>, ino: Ino, inode: &Inode) -> Result<Self> {
-        let inline = xattr::decode_inline(ino, inode)?;
+        let inline = xattr::decode_inline(ino, inode, ValueInodes::of(op.sb().features()))?;
         let block = match inode.xattr_block() {
             Some(b) => {
                 let image = block::image(op, b)?;

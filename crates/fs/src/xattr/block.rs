@@ -9,7 +9,7 @@ use quire_journal::Image;
 use quire_layout::checksum::crc32c;
 use quire_layout::features::compat;
 use quire_layout::inode::Inode;
-use quire_layout::xattr::{self, Xattr};
+use quire_layout::xattr::{self, ValueInodes, Xattr};
 use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure};
 
 /// What equal blocks have in common: ext4's own hash is the same for too many that differ.
@@ -26,7 +26,8 @@ pub(super) fn image(op: &mut Op<'_>, b: BlockNo) -> Result<Image> {
         return Err(Corrupt::new(Structure::XattrBlock, why).at(b).into());
     }
     let (seed, len) = (op.context.inode_seed, op.sb().block_size().bytes());
-    let image = op.block(b, kinds::XATTRS, |bytes| xattr::check_block(bytes, b, seed))?;
+    let places = ValueInodes::of(op.sb().features());
+    let image = op.block(b, kinds::XATTRS, |bytes| xattr::check_block(bytes, b, seed, places))?;
     if !op.tables().xattr_blocks.key_of.contains_key(&b) && xattr::block_hash(&image) != 0 {
         op.deferred.xattr_blocks.push((key(&image[..len]), b));
     }

@@ -10,6 +10,7 @@ pub mod commands;
 pub mod context;
 pub mod crash;
 pub mod full;
+pub mod images;
 pub mod journals;
 pub mod judges;
 pub mod memory;
@@ -58,6 +59,7 @@ const KILLED: &[&str] = &[
 
 const TESTS: &[Test] = &[
     Test { name: "bad-input", on: ONCE, run: bad_input::run },
+    Test { name: "images", on: ONCE, run: images::run },
     Test { name: "commands", on: ONCE, run: commands::run },
     Test { name: "user-mount", on: ONCE, run: user::run },
     Test { name: "posix", on: JOURNALED, run: posix::run },

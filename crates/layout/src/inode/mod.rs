@@ -21,6 +21,7 @@ pub use time::{Time, Timestamp, same_but_for_times};
 use crate::bytes::{hi16, hi32, le16, le32, lo16, lo32, put_le16, put_le32};
 use crate::error::{Corrupt, Structure};
 use crate::features::{Features, ro_compat};
+use crate::superblock::CreatorOs;
 use crate::units::{BlockNo, Ino};
 use smallvec::SmallVec;
 
@@ -70,6 +71,7 @@ pub mod flags {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Inode {
     raw: SmallVec<[u8; USUAL_SIZE]>,
+    os: CreatorOs,
 }
 
 impl Inode {
@@ -79,7 +81,7 @@ impl Inode {
     /// # Errors
     /// Corrupt, with the inode as object.
     pub fn decode(ino: Ino, raw: &[u8], seed: Option<u32>) -> Result<Self, Corrupt> {
-        let inode = Inode { raw: SmallVec::from_slice(raw) };
+        let inode = Inode { raw: SmallVec::from_slice(raw), os: CreatorOs::Linux };
         let bad = |why| Corrupt::new(Structure::Inode, why).of(ino.0);
         if raw.len() > GOOD_OLD_SIZE {
             let extra = inode.extra_isize();
@@ -105,7 +107,14 @@ impl Inode {
             let fits = u16::try_from(size - GOOD_OLD_SIZE).unwrap_or(u16::MAX);
             put_le16(&mut raw, 0x80, extra.min(fits));
         }
-        Inode { raw }
+        Inode { raw, os: CreatorOs::Linux }
+    }
+
+    /// The same record, in an image of this system: some fields mean something else there.
+    #[must_use]
+    pub fn of_os(mut self, os: CreatorOs) -> Self {
+        self.os = os;
+        self
     }
 
     /// The whole record, for xattrs in its tail.
@@ -223,17 +232,20 @@ impl Inode {
         put_le32(&mut self.raw, 0x64, n);
     }
 
-    /// The block of extended attributes, or `None`.
+    /// The block of extended attributes, or `None`. In images of the Hurd the upper half is part of the mode.
     #[must_use]
     pub fn xattr_block(&self) -> Option<BlockNo> {
-        let b = u64::from(le32(&self.raw, 0x68)) | u64::from(le16(&self.raw, 0x76)) << 32;
+        let hi = if self.os == CreatorOs::Hurd { 0 } else { u64::from(le16(&self.raw, 0x76)) << 32 };
+        let b = u64::from(le32(&self.raw, 0x68)) | hi;
         (b != 0).then_some(BlockNo(b))
     }
 
     pub fn set_xattr_block(&mut self, b: Option<BlockNo>) {
         let b = b.map_or(0, |b| b.0);
         put_le32(&mut self.raw, 0x68, lo32(b));
-        put_le16(&mut self.raw, 0x76, lo16(hi32(b)));
+        if self.os != CreatorOs::Hurd {
+            put_le16(&mut self.raw, 0x76, lo16(hi32(b)));
+        }
     }
 
     /// Deletion time, or the next inode of the orphan list.
@@ -286,14 +298,21 @@ impl Inode {
         (&mut self.raw[0x28..0x64]).try_into().expect("60 bytes")
     }
 
-    /// `i_version`, which the kernel counts up on each change.
+    /// `i_version`, which the kernel counts up on each change. 0 in images of the Hurd, where a translator's block has
+    /// the field's place.
     #[must_use]
     pub fn version(&self) -> u64 {
+        if self.os == CreatorOs::Hurd {
+            return 0;
+        }
         let hi = if extended::has_extra(&self.raw, 0x9C) { u64::from(le32(&self.raw, 0x98)) << 32 } else { 0 };
         u64::from(le32(&self.raw, 0x24)) | hi
     }
 
     pub fn set_version(&mut self, v: u64) {
+        if self.os == CreatorOs::Hurd {
+            return;
+        }
         put_le32(&mut self.raw, 0x24, lo32(v));
         if extended::has_extra(&self.raw, 0x9C) {
             put_le32(&mut self.raw, 0x98, hi32(v));
@@ -335,6 +354,17 @@ impl std::fmt::Debug for Inode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fields_of_the_hurd_are_left_alone() {
+        let mut i = Inode::new(256, 32).of_os(CreatorOs::Hurd);
+        i.raw_mut()[0x24..0x28].copy_from_slice(&[1, 2, 3, 4]);
+        i.raw_mut()[0x76..0x78].copy_from_slice(&[5, 6]);
+        let before = i.raw().to_vec();
+        i.set_version(99);
+        i.set_xattr_block(None);
+        assert_eq!((i.version(), i.xattr_block(), i.raw()), (0, None, &before[..]));
+    }
 
     #[test]
     fn space_beyond_32_bits_needs_huge_file() {

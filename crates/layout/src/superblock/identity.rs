@@ -1,9 +1,19 @@
 //! Who a file system is, and what mke2fs chose for it besides its shape.
 
+use super::CreatorOs;
 use super::geometry::Geometry;
 use crate::bytes::le32;
 
 impl Geometry {
+    #[must_use]
+    pub fn creator_os(&self) -> CreatorOs {
+        match le32(&*self.raw, 0x48) {
+            0 => CreatorOs::Linux,
+            1 => CreatorOs::Hurd,
+            _ => CreatorOs::Other,
+        }
+    }
+
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         self.raw[0x68..0x78].try_into().expect("16 bytes")

@@ -60,6 +60,16 @@ pub enum OnError {
     Panic,
 }
 
+/// The system that made the file system (`s_creator_os`), as far as it makes a difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CreatorOs {
+    Linux,
+    /// Inodes have a translator's block where Linux has the version, and more bits of the mode where it has the upper
+    /// half of the attribute block's number.
+    Hurd,
+    Other,
+}
+
 fn bad(why: &'static str) -> Corrupt {
     Corrupt::new(Structure::Superblock, why)
 }

@@ -35,7 +35,7 @@ pub fn decode_all(sb: &Superblock, input: &[u8]) {
 fn inode(sb: &Superblock, block: &[u8]) {
     let Ok(inode) = Inode::decode(Ino(12), &block[..sb.inode_size()], None) else { return };
     let _ = (
-        xattr::decode_inline(Ino(12), &inode),
+        xattr::decode_inline(Ino(12), &inode, xattr::ValueInodes::Allowed),
         xattr::inline_capacity(&inode),
         quire_layout::inode::device_number(inode.block_area()),
         inode.project(),
@@ -76,7 +76,7 @@ fn blocks(sb: &Superblock, block: &[u8]) {
         let at = node.search(block, 0x8000_0000);
         let _ = (node.child(block, at), node.hash(block, at));
     }
-    if xattr::check_block(block, BlockNo(9), None).is_ok() {
+    if xattr::check_block(block, BlockNo(9), None, xattr::ValueInodes::Allowed).is_ok() {
         let _ = (xattr::decode_block(block, BlockNo(9)), xattr::block_hash(block));
     }
     if orphan_file::check(block, BlockNo(9), None).is_ok() {

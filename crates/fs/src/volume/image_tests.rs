@@ -1,0 +1,283 @@
+//! Images that are damaged, odd or foreign: what a mount does with them. Each is made by mke2fs and debugfs.
+
+use crate::testing::TestVolume;
+use crate::{Attr, Cred, Devices, Error, New, NewKind, Options, Volume, WriteFlags, XattrFlags};
+use quire_device::SystemClock;
+use quire_device::sync::Arc;
+use quire_layout::features::incompat;
+use quire_layout::superblock::{Superblock, state};
+use quire_layout::{Corrupt, Ino, Structure};
+use quire_testkit::{MemDevice, fsck, mke2fs, run};
+use std::path::Path;
+
+/// An image of `size` with a file "source" of `len` bytes put in by debugfs, after which it runs `commands`.
+fn image(size: &str, args: &[&str], len: usize, commands: &[&str]) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::write(&source, vec![0x5a; len]).unwrap();
+    let write = format!("write {} source", source.display());
+    let all: Vec<&str> = [write.as_str()].into_iter().chain(commands.iter().copied()).collect();
+    debugfs(&mke2fs(size, args), &all)
+}
+
+/// What debugfs makes of an image.
+fn debugfs(image: &[u8], commands: &[&str]) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, script) = (dir.path().join("image"), dir.path().join("script"));
+    std::fs::write(&path, image).unwrap();
+    std::fs::write(&script, commands.join("\n")).unwrap();
+    run("debugfs", &["-w", "-f", text(&script), text(&path)]);
+    std::fs::read(path).unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn superblock(image: &[u8]) -> Superblock {
+    Superblock::decode(&image[1024..]).unwrap()
+}
+
+fn new(kind: NewKind<'_>) -> New<'_> {
+    New { kind, mode: 0o644, umask: 0, cred: Cred::default() }
+}
+
+fn file(v: &Volume, name: &str, len: usize) -> Result<Attr, Error> {
+    let attr = v.create(Ino::ROOT, name.as_bytes(), &new(NewKind::File))?;
+    v.write(attr.ino, 0, &vec![0xa5; len], WriteFlags::default())?;
+    v.fsync(attr.ino, false)?;
+    Ok(attr)
+}
+
+/// A mount that must be refused as corrupt, with the image as it was.
+fn refused(image: Vec<u8>, options: Options) -> Corrupt {
+    let device = Arc::new(MemDevice::new(image.clone()));
+    let opened = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options);
+    assert!(device.snapshot() == image, "a refused mount has changed the image");
+    match opened {
+        Err(Error::Corrupt(c)) => c,
+        Err(e) => panic!("{e}"),
+        Ok(_) => panic!("it was mounted"),
+    }
+}
+
+fn source_is_whole(v: &Volume, len: usize) {
+    let ino = v.lookup(Ino::ROOT, b"source").unwrap().ino;
+    let mut content = vec![0; len];
+    assert_eq!(v.read(ino, 0, &mut content).unwrap(), len);
+    assert!(content.iter().all(|b| *b == 0x5a), "the file's content has changed");
+}
+
+/// What other tools need to use an image after an unmount, and that e2fsck repairs it.
+fn left_for_e2fsck(t: &TestVolume) {
+    t.volume.close().unwrap();
+    let left = t.device.snapshot();
+    let sb = superblock(&left);
+    let ours = incompat::RECOVER | incompat::QUIRE_LOG;
+    assert_eq!(sb.features().incompat & ours, 0, "features of a mounted image are left");
+    assert_ne!(sb.state() & state::ERROR, 0, "the damage is recorded");
+    let path = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(path.path(), &left).unwrap();
+    let said = std::process::Command::new("e2fsck").arg("-fy").arg(path.path()).output().unwrap();
+    assert!(matches!(said.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&said.stdout));
+    fsck(&std::fs::read(path.path()).unwrap());
+}
+
+#[test]
+fn a_corrupt_record_of_orphans_leaves_an_image_that_others_can_use() {
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^metadata_csum"], &["-t", "ext2"]] {
+        let t = TestVolume::on(image("16M", args, 9000, &["ssv last_orphan 50"]), Options::default());
+        let why = t.volume.status().read_only.expect("it is only read");
+        assert!(why.contains("orphan") && why.contains("e2fsck"), "{why}");
+        source_is_whole(&t.volume, 9000);
+        assert!(matches!(file(&t.volume, "f", 1), Err(Error::ReadOnly(_))));
+        left_for_e2fsck(&t);
+    }
+}
+
+/// The kernel goes on without the orphan, too.
+#[test]
+fn an_orphan_that_is_damaged_does_not_stop_the_mount() {
+    let args = &["-t", "ext4", "-O", "^metadata_csum"];
+    // An extent tree of garbage.
+    let commands =
+        ["sif source links_count 0", "sif source block[0] 0x11223344", "ssv last_orphan 12", "unlink source"];
+    let t = TestVolume::on(image("16M", args, 9000, &commands), Options::default());
+    assert_eq!(t.volume.status().read_only, None);
+    file(&t.volume, "f", 5000).unwrap();
+    left_for_e2fsck(&t);
+}
+
+#[test]
+fn an_image_made_for_the_hurd_stays_one() {
+    for args in [&["-t", "ext2", "-o", "hurd"][..], &["-t", "ext2", "-o", "hurd", "-b", "1024", "-I", "256"]] {
+        let t = TestVolume::on(image("16M", args, 9000, &[]), Options::default());
+        let v = &t.volume;
+        let dir = v.create(Ino::ROOT, b"d", &new(NewKind::Dir)).unwrap();
+        let f = v.create(dir.ino, b"f", &new(NewKind::File)).unwrap();
+        v.write(f.ino, 0, &[7; 20_000], WriteFlags::default()).unwrap();
+        v.xattrs().set(f.ino, b"user.a", &[3; 300], XattrFlags::Any).unwrap();
+        v.unlink(Ino::ROOT, b"source").unwrap();
+        t.check();
+    }
+}
+
+#[test]
+fn a_root_directory_that_cannot_be_used_is_refused_by_its_number() {
+    let damage: &[&[&str]] = &[
+        &["sif <2> mode 0100644"],
+        &["sif <2> links_count 0"],
+        &["clri <2>"],
+        &["sif <2> size 0"],
+        &["sif <2> block[0] 0"],
+        &["sif <2> block[5] 0"],
+    ];
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^metadata_csum"]] {
+        for commands in damage {
+            for read_only in [false, true] {
+                let spoilt = image("16M", args, 9000, commands);
+                let c = refused(spoilt, Options { read_only, ..Options::default() });
+                assert!(c.structure == Structure::ExtentNode || c.object == Some(2), "{commands:?}: {c}");
+                assert!(c.to_string().contains('2'), "{commands:?}: {c}");
+            }
+        }
+    }
+}
+
+/// A log whose transaction is whole, and leaves something that no mount can use: block N of the image, as zeros.
+fn with_log_that_zeroes(which: &str) -> Vec<u8> {
+    let whole = image("16M", &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"], 9000, &[]);
+    let said = run_on(&whole, &format!("imap {which}"));
+    let block = said.split("at block ").nth(1).and_then(|rest| rest.split(',').next()).expect("where the inode is");
+    let zeros = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(zeros.path(), [0; 1024]).unwrap();
+    let write = format!("jw -b {block} {}", text(zeros.path()));
+    let spoilt = debugfs(&whole, &["jo", &write, "jc"]);
+    assert!(superblock(&spoilt).features().has_incompat(incompat::RECOVER), "the log must be replayed");
+    spoilt
+}
+
+#[test]
+fn a_log_that_spoils_the_root_is_refused_before_it_is_replayed() {
+    for (which, named) in [("<2>", 2), ("<8>", 8)] {
+        for read_only in [false, true] {
+            let c = refused(with_log_that_zeroes(which), Options { read_only, ..Options::default() });
+            assert_eq!(c.object, Some(named), "{c}");
+        }
+    }
+}
+
+/// Without the feature, the kernel says EUCLEAN as well.
+#[test]
+fn values_in_inodes_without_their_feature_are_refused() {
+    let args = &["-t", "ext4", "-O", "^metadata_csum"];
+    let mut spoilt = image("16M", args, 9000, &["ea_set source user.a value"]);
+    // e_name_len, e_name_index and e_value_offs come before e_value_inum, 16 bytes before the name.
+    let name = spoilt.windows(4).position(|w| w == [b'a', 0, 0, 0]).expect("the attribute's name");
+    spoilt[name - 12..name - 8].copy_from_slice(&11u32.to_le_bytes());
+    let t = TestVolume::on(spoilt, Options::default());
+    let (v, ino) = (&t.volume, t.volume.lookup(Ino::ROOT, b"source").unwrap().ino);
+    let corrupt = |r: Result<(), Error>| assert!(matches!(&r, Err(e) if e.errno() == 117), "{r:?}");
+    corrupt(v.xattrs().get(ino, b"user.a").map(drop));
+    corrupt(v.xattrs().set(ino, b"user.b", &[1; 2000], XattrFlags::Any));
+    corrupt(v.xattrs().remove(ino, b"user.a"));
+    assert_eq!(v.getattr(ino).unwrap().sectors, 18);
+}
+
+/// A group of 8192 blocks whose blocks are in use, though it says that it was never used.
+#[test]
+fn a_used_group_that_says_it_was_never_used_keeps_its_data() {
+    const LEN: usize = 6 << 20;
+    let args = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg,^flex_bg,^resize_inode"];
+    let dump = |image: &[u8], command: &str| {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), image).unwrap();
+        run("debugfs", &["-R", command, text(path.path())])
+    };
+    let whole = image("24M", args, LEN, &[]);
+    let blocks = dump(&whole, "blocks source");
+    let last: u64 = blocks.split_whitespace().last().unwrap().parse().unwrap();
+    let group = (last - 1) / 8192;
+    let flags = format!("set_bg {group} flags 0x6");
+    let spoilt = debugfs(&whole, &[&flags, &format!("set_bg {group} checksum calc")]);
+    let t = TestVolume::on(spoilt, Options::default());
+    // More than the other groups hold.
+    let mut refused = 0;
+    for n in 0..24 {
+        refused += u32::from(file(&t.volume, &format!("f{n}"), 700 << 10).is_err());
+    }
+    assert!(refused > 0, "the groups that are whole do not hold so much");
+    t.volume.sync().unwrap();
+    source_is_whole(&t.volume, LEN);
+    // Deleting what lies there changes nothing of that.
+    t.volume.unlink(Ino::ROOT, b"f0").unwrap();
+    t.volume.sync().unwrap();
+    for n in 0..8 {
+        file(&t.volume, &format!("g{n}"), 200 << 10).ok();
+    }
+    source_is_whole(&t.volume, LEN);
+}
+
+#[test]
+fn after_a_free_of_blocks_that_are_free_nothing_is_taken_in_their_group() {
+    let args = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^flex_bg,^resize_inode,^has_journal"];
+    let whole = image("16M", args, 100 << 10, &["write /etc/passwd other"]);
+    let path = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(path.path(), &whole).unwrap();
+    let blocks = run("debugfs", &["-R", "blocks source", text(path.path())]);
+    let first: u64 = blocks.split_whitespace().next().unwrap().parse().unwrap();
+    let group = (first - 1) / 8192;
+    let free: u32 = {
+        let stats = run("dumpe2fs", &[text(path.path())]);
+        let line = stats.lines().filter(|l| l.contains("free blocks,")).nth(usize::try_from(group).unwrap()).unwrap();
+        line.trim().split(' ').next().unwrap().parse().unwrap()
+    };
+    let count = format!("set_bg {group} free_blocks_count {}", free + 50);
+    let mark = format!("freeb {first} 50");
+    let calc = format!("set_bg {group} checksum calc");
+    let t = TestVolume::on(debugfs(&whole, &[&mark, &count, &calc]), Options::default());
+    let v = &t.volume;
+    v.unlink(Ino::ROOT, b"source").unwrap();
+    v.sync().unwrap();
+    let used = |ino| v.inspect().extents(ino, 100).unwrap();
+    let made = file(v, "new", 50 << 10).unwrap();
+    let in_group = |b: u64| (b - 1) / 8192 == group;
+    assert!(used(made.ino).iter().all(|e| !in_group(e.phys.0)), "taken in a group that cannot be trusted");
+}
+
+#[test]
+fn an_inode_in_use_that_is_marked_free_is_not_handed_out() {
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]] {
+        let whole = image("24M", args, 9000, &[]);
+        let inodes = superblock(&whole).free_inodes();
+        let per_group = superblock(&whole).inodes_per_group();
+        let free = if inodes < per_group { inodes } else { per_group - 12 };
+        let count = format!("set_bg 0 free_inodes_count {}", free + 1);
+        let commands = ["freei <12>", &count, "set_bg 0 checksum calc"];
+        let t = TestVolume::on(debugfs(&whole, &commands), Options::default());
+        let made = file(&t.volume, "new", 5000);
+        assert!(made.as_ref().map_or(true, |a| a.ino != Ino(12)), "{args:?}: {made:?}");
+        assert!(made.is_ok() == (inodes >= per_group), "{args:?}: {made:?}");
+        source_is_whole(&t.volume, 9000);
+        left_for_e2fsck(&t);
+    }
+}
+
+#[test]
+fn an_inline_flag_without_its_feature_is_refused() {
+    let args = &["-t", "ext4", "-O", "^metadata_csum"];
+    let t = TestVolume::on(image("16M", args, 40, &["sif source flags 0x10000000"]), Options::default());
+    let before = t.device.snapshot();
+    let e = t.volume.getattr(Ino(12)).unwrap_err();
+    assert!(e.errno() == 117 && e.to_string().contains("inline_data"), "{e}");
+    assert_eq!(t.volume.write(Ino(12), 40, &[1; 9000], WriteFlags::default()).unwrap_err().errno(), 117);
+    t.volume.sync().unwrap();
+    let at = |image: &[u8]| run_on(image, "stat source");
+    assert_eq!(at(&before), at(&t.device.snapshot()));
+}
+
+fn run_on(image: &[u8], command: &str) -> String {
+    let path = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(path.path(), image).unwrap();
+    run("debugfs", &["-R", command, text(path.path())])
+}

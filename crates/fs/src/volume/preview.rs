@@ -1,0 +1,182 @@
+//! What an image will be after its journal is replayed, looked at before anything is written.
+//!
+//! *Guarantees* O3 (docs/invariants.md): a mount that is refused has not changed the image. What a mount needs (the
+//! superblock, the descriptors, the journal's map, the root directory, the record of orphans) is read through
+//! [`AsReplayed`], which shows each block as the replay will leave it.
+
+use super::assemble;
+use super::devices::Devices;
+use super::recovery::{self, Pending};
+use super::superblock::{check_device, read_superblock};
+use crate::error::{Error, Result};
+use crate::map::{self, Mapping};
+use crate::names::{self, Orphans};
+use crate::records;
+use crate::txn::Op;
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{BlockDevice, Buf, Clock, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
+use quire_layout::features::Access;
+use quire_layout::superblock::Superblock;
+use quire_layout::{BlockNo, Corrupt, FileBlock, Ino, Structure, inline_data};
+use std::collections::HashMap;
+
+/// A device as a replay of its journal will leave it. It is only read.
+struct AsReplayed {
+    home: Arc<dyn BlockDevice>,
+    pending: Arc<Pending>,
+    done: Mutex<Outcomes>,
+}
+
+/// Outcomes of batches that nobody has waited for yet.
+#[derive(Default)]
+struct Outcomes {
+    next: u64,
+    ready: HashMap<u64, Result<Done, DeviceError>>,
+}
+
+impl AsReplayed {
+    fn fill(&self, at: u64, mut buf: Buf, region: quire_device::Region) -> Result<Buf, DeviceError> {
+        let len = buf.len();
+        self.home.read_into(at, &mut buf, region)?;
+        let bs = self.pending.block_size();
+        let end = at + len as u64;
+        for b in at >> bs.bits()..end.div_ceil(bs.bytes64()) {
+            let failed = |e: recovery::JournalError| match e {
+                recovery::JournalError::Device(e) => e,
+                _ => DeviceError { op: IoOp::Read, at, len: len as u64, kind: ErrorKind::Io, errno: 0 },
+            };
+            let Some(image) = self.pending.image_of(BlockNo(b)).map_err(failed)? else { continue };
+            let start = b << bs.bits();
+            let (from, to) = (start.max(at), (start + bs.bytes64()).min(end));
+            let offset = |n: u64| usize::try_from(n).expect("inside the buffer");
+            buf[offset(from - at)..offset(to - at)].copy_from_slice(&image[offset(from - start)..offset(to - start)]);
+        }
+        Ok(buf)
+    }
+}
+
+impl BlockDevice for AsReplayed {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { read_only: true, ..self.home.info() }
+    }
+
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        let mut reads = Vec::new();
+        let mut outcome = Ok(());
+        for io in batch {
+            let ((at, len), op) = (io.range(), io.op());
+            let one = match io {
+                Io::Read { at, buf, region } => self.fill(at, buf, region).map(|buf| reads.push(buf)),
+                Io::Flush => Ok(()),
+                _ => Err(DeviceError { op, at, len, kind: ErrorKind::ReadOnly, errno: 0 }),
+            };
+            outcome = outcome.and(one);
+        }
+        let mut done = lock(&self.done);
+        done.next += 1;
+        let ticket = done.next;
+        done.ready.insert(ticket, outcome.map(|()| Done { reads }));
+        Ticket(ticket)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        lock(&self.done).ready.remove(&ticket.0).expect("each batch is waited for once")
+    }
+}
+
+/// What a mount will find.
+pub struct Outlook {
+    /// Why Quire will not write to the image, if there is a reason in its features.
+    pub(super) only_read: Option<String>,
+    pub(super) orphans: Result<Orphans, Corrupt>,
+}
+
+impl Outlook {
+    /// Why Quire only reads the image, if it does: the features that it does not write, or a corrupt record of
+    /// orphans.
+    #[must_use]
+    pub fn why_read_only(&self) -> Option<String> {
+        self.only_read.clone().or_else(|| self.orphans.as_ref().err().map(ToString::to_string))
+    }
+}
+
+/// Looks at what the image will be when `pending` is replayed. Writes nothing.
+///
+/// # Errors
+/// Corrupt or unsupported: a mount would be refused. I/O.
+pub fn look(
+    devices: &Devices,
+    pending: Option<&Arc<Pending>>,
+    clock: &Arc<dyn Clock>,
+    before: &Superblock,
+) -> Result<Outlook> {
+    let home = &devices.fs;
+    let (view, sb) = match pending.filter(|p| p.writes_home()) {
+        Some(p) => {
+            let (home, pending) = (home.clone(), p.clone());
+            let view: Arc<dyn BlockDevice> = Arc::new(AsReplayed { home, pending, done: Mutex::default() });
+            let sb = superblock_after(&*view, before)?;
+            let after = Devices { fs: view.clone(), ..devices.clone() };
+            if let Err(Error::Corrupt(_)) = recovery::find_journal(&after, clock, &sb) {
+                let why = "the replay of the journal would make the journal itself unusable";
+                return Err(Corrupt::new(Structure::JournalInode, why).of(sb.journal_ino().0).into());
+            }
+            (view, sb)
+        }
+        None => (home.clone(), before.clone()),
+    };
+    let only_read = only_read(&sb)?;
+    let engine = assemble::read_only_engine(view, clock.clone(), sb);
+    assemble::load_space(&engine)?;
+    engine.run(check_root)?;
+    let orphans = match names::find_orphans(&engine) {
+        Ok(found) => Ok(found),
+        Err(Error::Corrupt(c)) => Err(c),
+        Err(e) => return Err(e),
+    };
+    Ok(Outlook { only_read, orphans })
+}
+
+/// The superblock after recovery, which may have replaced it. It must belong to the same file system.
+///
+/// # Errors
+/// Corrupt; unsupported; I/O.
+pub(super) fn superblock_after(device: &dyn BlockDevice, before: &Superblock) -> Result<Superblock> {
+    let sb = read_superblock(device)?;
+    let same = |sb: &Superblock| (sb.block_size(), sb.inode_size(), sb.journal_ino(), sb.first_data_block());
+    if same(&sb) != same(before) {
+        return Err(Corrupt::new(Structure::Superblock, "the journal held another file system's").into());
+    }
+    check_device(&sb, device)?;
+    Ok(sb)
+}
+
+/// Why the image's features allow no writes, if they do not.
+pub(super) fn only_read(sb: &Superblock) -> Result<Option<String>> {
+    Ok(match sb.features().access()? {
+        Access::ReadOnly(names) => {
+            let plural = if names.len() == 1 { "" } else { "s" };
+            Some(format!("Quire only reads the image's feature{plural} {}", names.join(", ")))
+        }
+        Access::ReadWrite => None,
+    })
+}
+
+/// Refuses an image whose root directory cannot be used: nothing in it could be reached, not even to unmount it.
+fn check_root(op: &mut Op<'_>) -> Result<()> {
+    let bad = |why| Corrupt::new(Structure::Inode, why).of(Ino::ROOT.0);
+    let root = records::inode(op, Ino::ROOT)?;
+    if !root.is_dir() || root.links() == 0 {
+        return Err(bad("the root directory is no directory").into());
+    }
+    if inline_data::is_inline(&root) {
+        return Ok(());
+    }
+    if root.size() == 0 {
+        return Err(bad("the root directory is empty").into());
+    }
+    match map::lookup(op, Ino::ROOT, &root, FileBlock(0), 1)? {
+        Mapping::Mapped { unwritten: false, .. } => Ok(()),
+        _ => Err(bad("the root directory has no first block").into()),
+    }
+}

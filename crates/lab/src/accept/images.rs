@@ -1,0 +1,45 @@
+//! Images that are damaged, odd or foreign, made from seeds and judged beside e2fsck and the kernel: [`crate::images`].
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::{Context, Outcome};
+use crate::cmd::have;
+use crate::images::{KINDS, Tally, judge, specimen};
+use crate::mounter::Who;
+
+/// Images of a short run and of a full one.
+const SHORT: u64 = 40;
+const FULL: u64 = 320;
+/// Failures that are told before the run ends.
+const MAX_FAILURES: usize = 8;
+
+/// All kinds in turn, from this seed on.
+pub fn run(context: &Context) -> Result<Outcome> {
+    if context.mounter.who != Who::Quire {
+        return Ok(Outcome::Skipped("judges Quire beside the kernel".into()));
+    }
+    if let Some(tool) = ["debugfs", "e2fsck", "timeout"].iter().find(|tool| !have(tool)) {
+        return Ok(Outcome::Skipped(format!("no {tool}")));
+    }
+    let (mut sum, mut failures) = (Tally::default(), Vec::new());
+    for seed in context.seed..context.seed + if context.full { FULL } else { SHORT } {
+        let dir = tempfile::tempdir_in(&context.dir)?;
+        let made = specimen(dir.path(), seed).with_context(|| format!("image {seed}"))?;
+        if let Err(e) = judge(dir.path(), &made, &mut sum) {
+            let again = format!("again: make accept ONLY=images SEED={seed}");
+            failures.push(format!("image {seed}, {} ({}): {e:#}\n        {again}", made.kind, made.story));
+            if failures.len() >= MAX_FAILURES {
+                break;
+            }
+        }
+    }
+    println!(
+        "        {} images of {KINDS} kinds: {} mounted, {} refused, {} compared with the kernel's work",
+        sum.images, sum.read_write, sum.refused, sum.with_kernel
+    );
+    if !failures.is_empty() {
+        bail!("{} images:\n        {}", failures.len(), failures.join("\n        "));
+    }
+    ensure!(sum.read_write > 0 && sum.refused > 0, "images of all kinds are mounted, or all are refused");
+    Ok(Outcome::Passed)
+}
