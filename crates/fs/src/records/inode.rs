@@ -22,7 +22,7 @@ pub(crate) fn inode(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
         return Err(Error::Miss((b.0..end.min(last)).map(BlockNo).collect()));
     };
     let record = Inode::decode(ino, &image[at..at + size], op.context.record_seed).map_err(|c| c.at(b))?;
-    Ok(record.of_os(op.sb().creator_os()))
+    Ok(Inode { os: op.sb().creator_os(), ..record })
 }
 
 /// Writes an inode's record with its checksum.

@@ -71,7 +71,8 @@ pub mod flags {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Inode {
     raw: SmallVec<[u8; USUAL_SIZE]>,
-    os: CreatorOs,
+    /// Whose image it is in: some fields mean something else in those of the Hurd.
+    pub os: CreatorOs,
 }
 
 impl Inode {
@@ -108,13 +109,6 @@ impl Inode {
             put_le16(&mut raw, 0x80, extra.min(fits));
         }
         Inode { raw, os: CreatorOs::Linux }
-    }
-
-    /// The same record, in an image of this system: some fields mean something else there.
-    #[must_use]
-    pub fn of_os(mut self, os: CreatorOs) -> Self {
-        self.os = os;
-        self
     }
 
     /// The whole record, for xattrs in its tail.
@@ -357,7 +351,7 @@ mod tests {
 
     #[test]
     fn the_fields_of_the_hurd_are_left_alone() {
-        let mut i = Inode::new(256, 32).of_os(CreatorOs::Hurd);
+        let mut i = Inode { os: CreatorOs::Hurd, ..Inode::new(256, 32) };
         i.raw_mut()[0x24..0x28].copy_from_slice(&[1, 2, 3, 4]);
         i.raw_mut()[0x76..0x78].copy_from_slice(&[5, 6]);
         let before = i.raw().to_vec();
