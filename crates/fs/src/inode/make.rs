@@ -26,8 +26,8 @@ pub(crate) fn make(op: &mut Op<'_>, parent: Ino, dir: &Inode, new: &New<'_>) -> 
     let ino = space::alloc_inode(op, parent, file_type)?;
     let sb = op.sb();
     let extra = if sb.features().has_ro_compat(ro_compat::EXTRA_ISIZE) { sb.want_extra_isize() } else { 0 };
-    let fresh = Inode::new(sb.inode_size(), extra.max(KNOWN_EXTRA));
-    let mut inode = Inode { os: sb.creator_os(), ..fresh };
+    let mut inode = Inode::new(sb.inode_size(), extra.max(KNOWN_EXTRA));
+    inode.os = sb.creator_os();
     let permissions = if file_type == mode::LNK { 0o777 } else { new.mode & PERMISSIONS };
     inode.set_mode(file_type | permissions);
     inode.set_generation(generation(op, ino));

@@ -21,8 +21,9 @@ pub(crate) fn inode(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
         let last = op.sb().blocks_count();
         return Err(Error::Miss((b.0..end.min(last)).map(BlockNo).collect()));
     };
-    let record = Inode::decode(ino, &image[at..at + size], op.context.record_seed).map_err(|c| c.at(b))?;
-    Ok(Inode { os: op.sb().creator_os(), ..record })
+    let mut record = Inode::decode(ino, &image[at..at + size], op.context.record_seed).map_err(|c| c.at(b))?;
+    record.os = op.sb().creator_os();
+    Ok(record)
 }
 
 /// Writes an inode's record with its checksum.
