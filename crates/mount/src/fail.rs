@@ -23,7 +23,8 @@ impl From<quire_fs::Error> for Fail {
         use quire_fs::Error as E;
         match &e {
             E::Corrupt(_) | E::Device(_) | E::Journal(_) | E::Unsupported(_) | E::Miss(_) => tracing::error!("{e}"),
-            E::Stale(_) => tracing::warn!("{e}"),
+            // A file handle outlives its file: nothing is wrong.
+            E::Stale(_) => tracing::debug!("{e}"),
             _ => tracing::trace!("{e}"),
         }
         Fail(e.errno())

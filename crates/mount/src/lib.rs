@@ -14,6 +14,7 @@ pub mod control;
 pub mod daemon;
 pub mod expose;
 mod fail;
+mod found;
 mod halt_poll;
 mod kernel_pages;
 mod live;

@@ -10,6 +10,7 @@
 use crate::caller::Keeper;
 use crate::control::About;
 use crate::daemon;
+use crate::found;
 use crate::live::{Live, Stops};
 use crate::mountinfo::Mounts;
 use crate::mounting::{self, Attach, AttachError};
@@ -50,6 +51,9 @@ pub enum MountError {
     NotDirectory(PathBuf),
     #[error("{}: the mount of a daemon that has died is still there: take it away with quire umount", .0.display())]
     DeadMount(PathBuf),
+    #[error("{}: mounted on {} already; to have it in another place too: mount --bind {} DIR",
+        image.display(), dir.display(), dir.display())]
+    MountedAlready { image: PathBuf, dir: PathBuf },
     #[error("{0}")]
     Open(#[from] OpenError),
     #[error("{0}")]
@@ -194,7 +198,7 @@ impl Place<'_> {
     /// Opens the image; one that may only be read is mounted read-only, as mount(8) does.
     fn open_as(&self, lock: bool, read_only: bool) -> Result<FileDevice, MountError> {
         let how = OpenOptions {
-            read_only,
+            read_only: read_only || found::is_write_protected(&self.image),
             offset: self.options.offset,
             size: self.options.size_limit,
             lock,
@@ -204,6 +208,10 @@ impl Place<'_> {
             Err(OpenError::ReadOnly(_) | OpenError::Permission(_)) if !how.read_only => {
                 Ok(FileDevice::open(&self.image, OpenOptions { read_only: true, ..how })?)
             }
+            Err(busy @ OpenError::Busy { .. }) => Err(match found::mounted_on(&self.image) {
+                Some(dir) => MountError::MountedAlready { image: self.image.clone(), dir },
+                None => busy.into(),
+            }),
             opened => Ok(opened?),
         }
     }

@@ -65,11 +65,11 @@ pub(crate) struct Manner {
     pub about: crate::control::About,
 }
 
-/// Files that are open for writing, and how many times.
+/// Files that are open, and how many times.
 #[derive(Default)]
-pub(crate) struct Writers(Mutex<NumberMap<Ino, u32>>);
+pub(crate) struct Openers(Mutex<NumberMap<Ino, u32>>);
 
-impl Writers {
+impl Openers {
     pub(crate) fn opened(&self, ino: Ino) {
         *lock(&self.0).entry(ino).or_default() += 1;
     }
@@ -109,7 +109,10 @@ pub(crate) struct Server {
     /// How many there were, by operation code; the last counts what has none of ours.
     requests: [AtomicU64; opcode::COUNT],
     agreed: AtomicU64,
-    pub(crate) writers: Writers,
+    /// Files that are open for writing.
+    pub(crate) writers: Openers,
+    /// Files that are open at all.
+    pub(crate) openers: Openers,
     pub(crate) refused: Refused,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
@@ -127,7 +130,8 @@ impl Server {
             manner,
             requests: [const { AtomicU64::new(0) }; opcode::COUNT],
             agreed: AtomicU64::new(0),
-            writers: Writers::default(),
+            writers: Openers::default(),
+            openers: Openers::default(),
             refused: Refused::default(),
             parked: Mutex::default(),
             closed: Mutex::new(None),
@@ -211,7 +215,7 @@ impl Server {
     /// True if a change found no space, and space may become free without anybody doing something for it.
     pub(crate) fn may_get_space(&self, h: &Header, answer: &Result<Answer, Fail>) -> bool {
         let full = *answer == Err(Fail::of(Errno::NOSPC)) && ALWAYS_CHANGE.contains(&h.opcode);
-        let may = full && self.volume.maintenance().has_unlinked_in_use();
+        let may = full && self.volume.maintenance().unlinked().into_iter().any(|ino| !self.openers.has(ino));
         if may && let Ok(ino) = ino_of(h.node) {
             self.refused.forget(ino);
         }
@@ -282,6 +286,7 @@ impl Server {
             opcode::WRITE => self.write(h, b, out),
             opcode::FALLOCATE => self.fallocate(h, b),
             opcode::LSEEK => self.lseek(h, b, out),
+            opcode::BMAP => self.bmap(h, b, out),
             opcode::COPY_FILE_RANGE => self.copy_file_range(h, b, out),
             opcode::FSYNC | opcode::FSYNCDIR => self.fsync(h, b),
             opcode::SYNCFS => self.syncfs(),

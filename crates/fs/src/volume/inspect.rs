@@ -44,6 +44,20 @@ impl Inspect<'_> {
         })
     }
 
+    /// The block of the device that holds a block of a file, if one does and has been written.
+    ///
+    /// # Errors
+    /// Corrupt; I/O.
+    pub fn place(&self, ino: Ino, block: u64) -> Result<Option<u64>> {
+        let Ok(block) = u32::try_from(block).map(FileBlock) else { return Ok(None) };
+        self.volume.inner.engine.run(|op| {
+            let inode = records::inode(op, ino)?;
+            let found = map::extents(op, ino, &inode, block, 1)?;
+            let holds = found.first().filter(|e| e.at <= block && !e.unwritten);
+            Ok(holds.map(|e| e.phys.0 + u64::from(block.0 - e.at.0)))
+        })
+    }
+
     /// The inode that a name in a directory means.
     ///
     /// # Errors

@@ -13,7 +13,8 @@ mod handle;
 #[cfg(test)]
 mod image_tests;
 mod inspect;
-pub(crate) mod lifecycle;
+pub(crate) mod label;
+mod lifecycle;
 mod lifetime;
 mod limits;
 mod maintenance;

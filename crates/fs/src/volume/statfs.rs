@@ -4,6 +4,7 @@ use super::handle::Volume;
 use super::maintenance::Maintenance;
 use crate::names::evict;
 use crate::tables::Pool;
+use quire_layout::Ino;
 use quire_layout::bytes::le64;
 
 /// Longest name, in bytes.
@@ -65,10 +66,9 @@ impl Maintenance<'_> {
         (free.saturating_mul(block), space.blocks.saturating_mul(block))
     }
 
-    /// True if a file has no name any more and is still in use: its space may be free soon.
+    /// The files that have no name any more and still have their space: each is in use, or is just being freed.
     #[must_use]
-    pub fn has_unlinked_in_use(&self) -> bool {
-        let tables = self.volume.inner.engine.tables();
-        tables.orphans.all().iter().any(|ino| tables.refs.contains_key(ino))
+    pub fn unlinked(&self) -> Vec<Ino> {
+        self.volume.inner.engine.tables().orphans.all()
     }
 }

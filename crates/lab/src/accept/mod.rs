@@ -4,6 +4,7 @@
 //! directory of its own, which goes when it is over (kept on failure with `--keep`). Every random choice follows from
 //! `--seed`.
 
+pub mod agree;
 pub mod bad_input;
 pub mod big;
 pub mod commands;
@@ -63,6 +64,7 @@ const TESTS: &[Test] = &[
     Test { name: "commands", on: ONCE, run: commands::run },
     Test { name: "user-mount", on: ONCE, run: user::run },
     Test { name: "posix", on: JOURNALED, run: posix::run },
+    Test { name: "agree", on: ONCE, run: agree::run },
     Test { name: "full-disk", on: ROUTES, run: full::run },
     Test { name: "shapes", on: JOURNALED, run: shapes::run },
     Test { name: "tree-to-kernel", on: JOURNALED, run: trees::to_kernel },

@@ -25,6 +25,8 @@ use crate::error::{Corrupt, Structure};
 pub const SIZE: usize = 1024;
 /// Where the primary superblock is, in bytes from the start of the image.
 pub const OFFSET: u64 = 1024;
+/// Bytes of the label.
+pub const LABEL_BYTES: usize = 16;
 /// `s_magic`.
 pub const MAGIC: u16 = 0xEF53;
 

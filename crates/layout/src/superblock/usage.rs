@@ -69,6 +69,11 @@ impl Superblock {
         le16(self.bytes(), 0x3A)
     }
 
+    /// Sets the label, filled up with NULs.
+    pub fn set_label(&mut self, label: [u8; super::LABEL_BYTES]) {
+        self.raw_mut()[0x78..0x78 + super::LABEL_BYTES].copy_from_slice(&label);
+    }
+
     pub fn set_state(&mut self, s: u16) {
         put_le16(self.raw_mut(), 0x3A, s);
     }

@@ -2,7 +2,7 @@
 
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
-use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, write as write_bits};
+use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, init, write as write_bits};
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, Volume, WriteFlags};
 use quire_layout::Ino;
@@ -77,7 +77,9 @@ impl Server {
         out.u32(0)?;
         // The kernel must not run a program with privileges that it has lost.
         let lost = privileges != Privileges::Keep && before.mode & SET_IDS != 0;
-        Ok(if lost { Answer::Spoils(ino) } else { Answer::Reply })
+        // Without the writeback cache, pages that were stored into through a mapping come so: the times are ours.
+        let stored = how.deferred && !self.has(init::WRITEBACK_CACHE);
+        Ok(if lost || stored { Answer::Spoils(ino) } else { Answer::Reply })
     }
 
     /// Writes pages of the kernel's cache, all of them: the kernel looks at nothing but the error, so what stopped a
@@ -127,6 +129,24 @@ impl Server {
         let answer = self.content_changes(h, ino)?;
         self.acting(h).fallocate(ino, what, offset, len)?;
         Ok(answer)
+    }
+
+    /// The block of the device that holds a block of the file, both of the size that the caller counts in; 0: none. The
+    /// kernel asks for block devices only.
+    pub(crate) fn bmap(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+        let ino = ino_of(h.node)?;
+        let (block, size) = (b.u64()?, u64::from(b.u32()?));
+        let of_fs = u64::try_from(self.volume.superblock().block_size().bytes()).map_err(|_| Fail::of(Errno::INVAL))?;
+        if size == 0 || of_fs % size != 0 {
+            return Err(Fail::of(Errno::INVAL));
+        }
+        // What has no block yet gets one, and what is only in the log goes there.
+        self.volume.fsync(ino, true)?;
+        self.volume.maintenance().checkpoint()?;
+        let (wanted, within) = (block / (of_fs / size), block % (of_fs / size));
+        let place = self.volume.inspect().place(ino, wanted)?;
+        out.u64(place.map_or(0, |place| place * (of_fs / size) + within))?;
+        Ok(Answer::Reply)
     }
 
     pub(crate) fn lseek(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {

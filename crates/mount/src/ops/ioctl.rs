@@ -22,6 +22,7 @@ const EXT4_IOC_SETVERSION: u32 = 0x4008_6604;
 const FS_IOC_FSGETXATTR: u32 = 0x801C_581F;
 const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
+const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 const FSLABEL_SIZE: usize = 256;
 const FITRIM: u32 = 0xC018_5879;
 /// `_IOR('Q', 6, int)`, `_IOW('Q', 7, int)`: what is said about a file's data. 0 nothing, 1 journal, 2 ordered.
@@ -46,7 +47,13 @@ const FSXATTR_REST: usize = 12;
 pub(crate) fn ioctl_changes(command: u32) -> bool {
     matches!(
         command,
-        FS_IOC_SETFLAGS | FS_IOC_SETVERSION | EXT4_IOC_SETVERSION | FS_IOC_FSSETXATTR | FITRIM | QUIRE_IOC_SET_JOURNAL
+        FS_IOC_SETFLAGS
+            | FS_IOC_SETVERSION
+            | EXT4_IOC_SETVERSION
+            | FS_IOC_FSSETXATTR
+            | FS_IOC_SETFSLABEL
+            | FITRIM
+            | QUIRE_IOC_SET_JOURNAL
     )
 }
 
@@ -70,7 +77,8 @@ impl Server {
         self.command(h, command, &mut given, out)?;
         // No more than the caller has room for.
         out.truncate(16 + usize::try_from(out_size).map_err(|_| Fail::of(Errno::INVAL))?);
-        Ok(Answer::Reply)
+        // A change sets the inode's ctime.
+        Ok(if ioctl_changes(command) { Answer::Spoils(ino_of(h.node)?) } else { Answer::Reply })
     }
 
     fn command(&self, h: &Header, command: u32, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
@@ -85,7 +93,8 @@ impl Server {
             FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => self.set_version(h, ino, given.u32()?),
             FS_IOC_FSGETXATTR => self.fs_get_xattr(ino, out),
             FS_IOC_FSSETXATTR => self.fs_set_xattr(h, ino, given),
-            FS_IOC_GETFSLABEL => padded(self.volume.superblock().label(), FSLABEL_SIZE, out),
+            FS_IOC_GETFSLABEL => padded(&self.volume.maintenance().label()?, FSLABEL_SIZE, out),
+            FS_IOC_SETFSLABEL => self.set_label(h, given),
             FITRIM => self.fitrim(h, given, out),
             QUIRE_IOC_GET_JOURNAL => out.u32(match self.volume.inode_flags().journaling_mode(ino)?.0 {
                 None => 0,
@@ -104,6 +113,12 @@ impl Server {
             self.demand(h, Capability::SysResource)?;
         }
         Ok(self.volume.inode_flags().set(ino, wanted)?)
+    }
+
+    /// A label without a NUL in its 256 bytes is too long in any case.
+    fn set_label(&self, h: &Header, given: &mut Body<'_>) -> Result<(), Fail> {
+        self.demand(h, Capability::SysAdmin)?;
+        Ok(self.volume.maintenance().set_label(given.name().map_err(|_| Fail::of(Errno::INVAL))?)?)
     }
 
     /// As the attribute `user.quire.journal`.

@@ -89,6 +89,7 @@ impl Server {
         let (_flags, mode, umask, _open_flags) = (b.u32()?, b.u32()?, b.u32()?, b.u32()?);
         let attr = self.make(h, b.name()?, NewKind::File, mode, umask)?;
         self.writers.opened(attr.ino);
+        self.openers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
         self.opened(h, true, attr.flags, out)?;
         Ok(answer)
@@ -99,6 +100,7 @@ impl Server {
         let (_flags, mode, umask) = (b.u32()?, b.u32()?, b.u32()?);
         let attr = self.acting(h).create_unnamed(ino_of(h.node)?, &new_of(h, NewKind::File, mode, umask))?;
         self.writers.opened(attr.ino);
+        self.openers.opened(attr.ino);
         let answer = self.entry(&attr, out)?;
         self.opened(h, true, attr.flags, out)?;
         Ok(answer)
@@ -129,18 +131,18 @@ impl Server {
         if writes(flags) {
             self.writers.opened(ino);
         }
+        self.openers.opened(ino);
         self.opened(h, writes(flags), i_flags, out)?;
         Ok(answer)
     }
 
     pub(crate) fn release(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
         b.skip(8)?;
-        if writes(OFlags::from_bits_retain(b.u32()?)) {
-            let ino = ino_of(h.node)?;
-            if self.writers.closed(ino) {
-                self.refused.forget(ino);
-            }
+        let ino = ino_of(h.node)?;
+        if writes(OFlags::from_bits_retain(b.u32()?)) && self.writers.closed(ino) {
+            self.refused.forget(ino);
         }
+        self.openers.closed(ino);
         Ok(Answer::Reply)
     }
 

@@ -30,6 +30,7 @@ pub(crate) mod opcode {
     pub(crate) const FSYNCDIR: u32 = 30;
     pub(crate) const CREATE: u32 = 35;
     pub(crate) const INTERRUPT: u32 = 36;
+    pub(crate) const BMAP: u32 = 37;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
     pub(crate) const BATCH_FORGET: u32 = 42;
@@ -85,7 +86,7 @@ pub(crate) mod opcode {
             "other",
             "create",
             "interrupt",
-            "other",
+            "bmap",
             "destroy",
             "ioctl",
             "other",

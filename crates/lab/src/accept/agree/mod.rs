@@ -1,0 +1,143 @@
+//! Small programs that a mount of Quire's must answer as the kernel's ext4 does: what passes through the kernel's page
+//! cache and its FUSE module, where a file system in user space may differ.
+//!
+//! Each case works in a directory of its own and tells what it saw as text. It runs on both mounts; the texts must be
+//! the same. Where the kernel's FUSE module makes that impossible, the case says what is seen instead and which row of
+//! the table in docs/design.md tells of it; then it fails when the limit is gone.
+
+mod calls;
+mod flags;
+mod full;
+mod holes;
+mod pages;
+mod setid;
+mod times;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use super::{Context, Outcome};
+use crate::image::Image;
+use crate::mounter::Mounter;
+
+/// The table of what FUSE does not carry.
+const DESIGN: &str = include_str!("../../../../../docs/design.md");
+
+/// A program: it works in a directory, and tells what it saw.
+type Program = fn(&Path) -> Result<String>;
+
+/// What a case must show.
+enum Wants {
+    /// The same as on the kernel's ext4.
+    Same,
+    /// What the kernel's FUSE module lets through, and the row of the table that says so.
+    Limit { seen: &'static str, row: &'static str },
+}
+
+struct Case {
+    name: &'static str,
+    program: Program,
+    wants: Wants,
+}
+
+const fn same(name: &'static str, program: Program) -> Case {
+    Case { name, program, wants: Wants::Same }
+}
+
+const fn limit(name: &'static str, program: Program, seen: &'static str, row: &'static str) -> Case {
+    Case { name, program, wants: Wants::Limit { seen, row } }
+}
+
+const CASES: &[Case] = &[
+    same("a set-user-ID program that a user overwrites", setid::overwritten),
+    same("a set-user-ID program that a user maps", setid::mapped),
+    same("modes after a chown", setid::chowned),
+    same("holes in unsynced data", holes::unsynced),
+    same("holes in mapped data", holes::mapped),
+    same("a sparse copy of an open file", holes::copied),
+    same("appends to an append-only file", flags::append_only),
+    same("times of an append-only file", flags::times_of_append_only),
+    same("an open file that becomes immutable", flags::immutable),
+    same("which times a call changes", times::changed),
+    same("times of mapped stores", times::mapped),
+    same("direct and cached access", pages::direct),
+    same("stores behind the end of a mapped file", pages::behind_the_end),
+    same("a mapped file that is truncated", pages::truncated),
+    same("sizes seen by another descriptor", pages::sizes),
+    same("appends of four threads", pages::appends),
+    same("a removed file that is mapped", pages::removed),
+    same("the label", calls::label),
+    same("odd arguments", calls::odd_arguments),
+    same("a mount that becomes read-only and writable again", calls::remounted),
+    same("a writer on a full disk", full::writer),
+    same("small files on a full disk", full::small_files),
+    same("fallocate beside removals", full::beside_removals),
+    limit("FIEMAP", calls::fiemap, "nothing", "FIEMAP"),
+    limit("FIFREEZE", calls::freeze, "refused", "FIFREEZE"),
+    limit("collapse and insert range", calls::collapse, "error 95, error 95", "collapse or insert range"),
+    limit("attributes of statx", calls::statx_attributes, "none", "attributes of statx"),
+    limit("the time of chattr", times::of_flags, "changed \"\"", "change time of `chattr`"),
+    limit("F_SETFL of an append-only file", flags::set_flags, "allowed", "F_SETFL"),
+];
+
+/// Runs the cases on the kernel's ext4 and on Quire, and tells all differences together.
+pub fn run(context: &Context) -> Result<Outcome> {
+    let kernel = Mounter::kernel("");
+    if let Some(why) = kernel.unavailable() {
+        return Ok(Outcome::Skipped(why));
+    }
+    let theirs = on(context, &kernel, "kernel")?;
+    let ours = on(context, &context.mounter, "quire")?;
+    let wrong: Vec<String> =
+        CASES.iter().zip(theirs.iter().zip(&ours)).filter_map(|(c, (t, o))| fault(c, t, o)).collect();
+    if !wrong.is_empty() {
+        bail!("{} of {} cases differ:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
+    }
+    Ok(Outcome::Passed)
+}
+
+/// What is wrong with what was seen on the kernel's ext4 and on Quire.
+fn fault(case: &Case, theirs: &str, ours: &str) -> Option<String> {
+    match case.wants {
+        Wants::Same if theirs == ours => None,
+        Wants::Same => Some(format!("{}:\n  ext4:  {theirs}\n  Quire: {ours}", case.name)),
+        Wants::Limit { row, .. } if !DESIGN.lines().any(|line| line.starts_with('|') && line.contains(row)) => {
+            Some(format!("{}: docs/design.md has no row \"{row}\"", case.name))
+        }
+        Wants::Limit { seen, .. } if ours == seen && theirs != seen => None,
+        Wants::Limit { seen, .. } => {
+            Some(format!("{}: no longer \"{seen}\"?\n  ext4:  {theirs}\n  Quire: {ours}", case.name))
+        }
+    }
+}
+
+/// What the cases see on a fresh image, and that it is clean afterwards.
+fn on(context: &Context, mounter: &Mounter, name: &str) -> Result<Vec<String>> {
+    let image = Image::make(&context.dir.join(format!("{name}.img")), 96 << 20, &["-b", "4096"])?;
+    let mounted = mounter.mount(image.path(), &context.dir.join(name))?;
+    let mut seen = Vec::new();
+    for (n, case) in CASES.iter().enumerate() {
+        let dir = mounted.dir().join(format!("case{n}"));
+        fs::create_dir(&dir)?;
+        super::open_to_all(&dir)?;
+        seen.push((case.program)(&dir).unwrap_or_else(|error| format!("failed: {error:#}")));
+        // The next case has the whole disk.
+        fs::remove_dir_all(&dir)?;
+    }
+    mounted.unmount()?;
+    image.check_clean()?;
+    Ok(seen)
+}
+
+/// The number of an error, or "ok".
+fn told<T, E: Into<std::io::Error>>(result: std::result::Result<T, E>) -> String {
+    match result.map_err(Into::into) {
+        Ok(_) => "ok".to_owned(),
+        Err(error) => match error.raw_os_error() {
+            Some(number) => format!("error {number}"),
+            None => error.to_string(),
+        },
+    }
+}
