@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxAttributes, StatxFlags};
 
-use super::told;
+use super::told::told;
 use crate::cmd::{command, run, say};
 
 const LABEL_BYTES: usize = 256;

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use rustix::fs::OFlags;
 
-use super::told;
+use super::told::told;
 use crate::cmd::{command, run, say};
 
 fn chattr(flag: &str, path: &Path) -> Result<()> {

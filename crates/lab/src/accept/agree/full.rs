@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::told;
+use super::told::told;
 
 const MIB: usize = 1 << 20;
 

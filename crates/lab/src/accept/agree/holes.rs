@@ -8,7 +8,7 @@ use anyhow::Result;
 use rustix::fs::{FallocateFlags, SeekFrom};
 
 use super::pages::Mapped;
-use super::told;
+use super::told::told;
 use crate::cmd::{command, run};
 
 const BLOCK: u64 = 4096;
