@@ -25,7 +25,7 @@ pub struct Specimen {
     /// What was done, for a report.
     pub story: String,
     /// The files that nobody touches, with their content.
-    pub kept: Vec<(String, Vec<u8>)>,
+    pub kept: Kept,
 }
 
 /// What spoils an image: the commands for debugfs, or bytes that change behind its back.
@@ -129,8 +129,11 @@ pub fn specimen(dir: &Path, seed: u64) -> Result<Specimen> {
     Ok(Specimen { image, kind: kind.name, story, kept })
 }
 
+/// Files that no damage may touch: names and contents.
+pub(super) type Kept = Vec<(String, Vec<u8>)>;
+
 /// The files that each image begins with.
-fn tree(dir: &Path, seed: u64) -> Result<(PathBuf, Vec<(String, Vec<u8>)>)> {
+fn tree(dir: &Path, seed: u64) -> Result<(PathBuf, Kept)> {
     let tree = dir.join("tree");
     fs::create_dir_all(tree.join("kept"))?;
     fs::create_dir_all(tree.join("busy/deep"))?;
