@@ -191,7 +191,7 @@ pub fn hold_stops() {
 /// What is done before a process that a signal interrupts ends: its messages are written.
 static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
 
-/// Sets what [`exit`] does first.
+/// Sets what `exit` does first.
 pub fn before_exit(act: fn()) {
     BEFORE_EXIT.get_or_init(|| act);
 }

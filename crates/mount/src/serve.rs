@@ -5,7 +5,7 @@
 //! fuseblk:  the kernel claims the device when it is attached, so that comes before our own opening of it
 //! ```
 //! Guarantees: [`run`] returns `Ok` only when the image is clean. How a mount is served and stopped is in
-//! [`crate::live`].
+//! `live`.
 
 use crate::caller::Keeper;
 use crate::control::About;

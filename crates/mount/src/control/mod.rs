@@ -8,7 +8,7 @@
 //! in `$XDG_RUNTIME_DIR`, else `/tmp/quire-UID`.
 //!
 //! *Guarantees*: P2: a client trusts only a socket of root or of the user who mounted, and the daemon does only what
-//! the peer may (see [`listener`]).
+//! the peer may (see `control::listener`).
 
 mod client;
 pub(crate) mod listener;
