@@ -312,8 +312,9 @@ fn a_failure_is_final_for_all() {
 /// J12: callers that give up their threads beside callers that wait and one who empties the log; in half of the
 /// schedules a device operation fails. Each suspended caller is told once; success means durable.
 fn suspended() {
-    use quire_device::{ErrorKind, Fault, FaultKind, Faulty, IoOp};
+    use quire_device::{ErrorKind, IoOp};
     use quire_journal::Need;
+    use quire_testkit::{Fault, FaultKind, Faulty};
     let d = device();
     let faulty = Arc::new(Faulty::new(Shared(d.clone())));
     let j = Arc::new(journal(faulty.clone(), 1 << 10));
