@@ -51,7 +51,7 @@ pub enum MountError {
     NotDirectory(PathBuf),
     #[error("{}: the mount of a daemon that has died is still there: take it away with quire umount", .0.display())]
     DeadMount(PathBuf),
-    #[error("{}: mounted on {} already; to have it in another place too: mount --bind {} DIR",
+    #[error("{}: in use: mounted on {} already; to have it in another place too: mount --bind {} DIR",
         image.display(), dir.display(), dir.display())]
     MountedAlready { image: PathBuf, dir: PathBuf },
     #[error("{0}")]

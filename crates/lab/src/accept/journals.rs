@@ -128,17 +128,22 @@ fn killed(context: &Context, image: &Image, mounter: &Mounter, seed: u64) -> Res
 /// be compared.
 fn agree(context: &Context, image: &Image, log: MayHold) -> Result<bool> {
     let untouched = image.copy("untouched.img")?;
-    untouched.recover_with_quire(&["--dry-run"])?;
+    let planned = untouched.recover_with_quire(&["--dry-run"]);
     ensure!(untouched.differing_blocks(image, &[])?.is_empty(), "quire recover --dry-run changed the image");
     let ours = image.copy("ours.img")?;
     match ours.recover_with_quire(&["--journal-only"]) {
         Err(error) if log.fast_commits && error.to_string().contains("unsupported: fast_commit replay") => {
             // Its fsync wrote one, which e2fsck 1.47.0 replays or fails on: there is nobody to agree with.
             ensure!(ours.differing_blocks(image, &[])?.is_empty(), "quire recover changed an image that it refuses");
+            ensure!(
+                planned.is_err(),
+                "quire recover refuses an image of which --dry-run says that it would be recovered"
+            );
             return Ok(false);
         }
         recovered => recovered?,
     }
+    planned?;
     // Of a torn asynchronous transaction e2fsck 1.47.0 replays a half, and then damages or fails: the kernel is asked
     // there.
     let theirs = image.copy("theirs.img")?;

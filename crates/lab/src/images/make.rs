@@ -103,7 +103,8 @@ pub fn specimen(dir: &Path, seed: u64) -> Result<Specimen> {
     let shape = kind.shapes[rng.index(kind.shapes.len())];
     let (tree, kept) = tree(dir, seed)?;
     let options = [&["-d", text(&tree)], shape].concat();
-    let image = Image::make(&dir.join("specimen.img"), (12 + rng.below(12)) * MIB, &options)?;
+    let size = (12 + rng.below(12)) * MIB;
+    let image = Image::make(&dir.join("specimen.img"), size, &options)?;
     let spoil = (kind.spoil)(&mut rng, image.path()).with_context(|| format!("kind {}", kind.name))?;
     let script = dir.join("script");
     fs::write(&script, spoil.debugfs.join("\n"))?;
@@ -112,6 +113,8 @@ pub fn specimen(dir: &Path, seed: u64) -> Result<Specimen> {
         say(command("debugfs").args(["-w", "-f", text(&script)]).arg(image.path()))?;
     }
     let file = File::options().write(true).open(image.path())?;
+    // A superblock of nonsense leads debugfs terabytes behind the end.
+    file.set_len(size)?;
     for (at, bytes) in &spoil.bytes {
         file.write_all_at(bytes, *at)?;
     }
