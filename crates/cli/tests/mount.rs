@@ -314,7 +314,8 @@ fn an_image_has_one_writer() {
     let second = place.path("second");
     fs::create_dir(&second).unwrap();
     let (code, words) = said(&mut quire(&["mount", text(&place.image()), text(&second)]));
-    assert!(code == 32 && words.contains(&format!("mounted on {}", m.dir())), "{code}: {words}");
+    let named = words.contains("in use") && words.contains(&format!("mounted on {}", m.dir()));
+    assert!(code == 32 && named, "{code}: {words}");
     m.unmount();
 }
 

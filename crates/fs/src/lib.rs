@@ -46,7 +46,7 @@ mod xattr;
 
 pub use config::{
     Atime, Checkpoint, Choices, CommitMode, Illegal, JournalingMode, LogKind, ModeRule, Options, Profile, Record,
-    Route, UnknownValue,
+    Route, UnknownValue, name_matches,
 };
 pub use data::{Falloc, FileExtent, FilePlace, Seek, WriteFlags};
 pub use dir::DirItem;

@@ -16,6 +16,7 @@ pub(crate) struct MountEntry {
     pub device: String,
     pub mount_point: PathBuf,
     pub kind: String,
+    pub source: PathBuf,
     /// The user who mounted it (FUSE).
     pub user: u32,
 }
@@ -46,6 +47,11 @@ impl Mounts {
     /// The Quire mount on a directory; of several, the last.
     pub(crate) fn quire_on(&self, dir: &Path) -> Option<&MountEntry> {
         self.0.iter().rev().find(|m| m.mount_point == dir && m.is_quire())
+    }
+
+    /// The Quire mount of an image.
+    pub(crate) fn quire_of(&self, image: &Path) -> Option<&MountEntry> {
+        self.0.iter().find(|m| m.source == image && m.is_quire())
     }
 
     /// The mount that a path, which has no links, lies in.
@@ -83,6 +89,7 @@ fn entry(line: &[u8]) -> Option<MountEntry> {
         device: text(fields.get(2)?)?,
         mount_point: unescaped(fields.get(4)?),
         kind: text(fields.get(dash + 1)?)?,
+        source: unescaped(fields.get(dash + 2)?),
         user: user.unwrap_or(0),
     })
 }
@@ -118,6 +125,8 @@ mod tests {
 
     const TEXT: &str = "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n\
         40 22 0:57 / /mnt/a\\040b rw,relatime shared:1 - fuse.quire.auto /tmp/x rw,user_id=1000,group_id=1000\n\
+        43 22 0:45 / /mnt/c rw,relatime shared:9 - fuse.quire.auto /tmp/x\\134y.img rw,user_id=0\n\
+        44 22 7:1 / /mnt/d rw - ext4 /tmp/kernel.img rw\n\
         41 40 0:60 / /mnt/a\\040b rw - tmpfs tmpfs rw\n\
         42 22 7:0 / /mnt rw - fuseblk.quire.ordered /dev/loop0 rw,user_id=0\n";
 
@@ -130,7 +139,16 @@ mod tests {
         assert_eq!(m.cover_of(ours).unwrap().kind, "tmpfs");
         assert_eq!(m.child_of(40).unwrap().id, 41);
         assert_eq!(m.containing(&at.join("c")).unwrap().id, 41, "the last of those on one directory");
-        assert_eq!(m.containing(Path::new("/mnt/c")).unwrap().id, 42);
+        assert_eq!(m.containing(Path::new("/mnt/e")).unwrap().id, 42);
         assert!(m.by_id(42, "7:0").is_some_and(MountEntry::is_quire) && m.by_id(42, "7:1").is_none());
+    }
+    #[test]
+    fn a_mount_of_ours_is_found_by_its_image() {
+        let m = Mounts::parse(TEXT.as_bytes());
+        assert_eq!(m.quire_of(Path::new("/tmp/x")).unwrap().mount_point, Path::new("/mnt/a b"));
+        assert_eq!(m.quire_of(Path::new(r"/tmp/x\y.img")).unwrap().mount_point, Path::new("/mnt/c"));
+        assert_eq!(m.quire_of(Path::new("/tmp/other.img")), None);
+        assert_eq!(m.quire_of(Path::new("/tmp/kernel.img")), None);
+        assert!(Mounts::parse(b"").0.is_empty());
     }
 }

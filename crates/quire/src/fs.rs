@@ -2,9 +2,9 @@
 
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::Memory;
 use crate::metadata::Usage;
 use crate::shared::{InodeRef, Opened, Shared};
+use quire_device::MemDevice;
 use quire_layout::features::compat;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct FileSystem {
     root: Dir,
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<MemDevice>>,
 }
 
 /// What an image is.

@@ -63,7 +63,6 @@ mod dir;
 mod error;
 mod file;
 mod fs;
-mod memory;
 mod metadata;
 mod options;
 mod partition;

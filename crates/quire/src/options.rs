@@ -2,10 +2,10 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
-use crate::memory::Memory;
 use crate::metadata::Timestamp;
 use crate::partition;
 use crate::shared::Opened;
+use quire_device::MemDevice;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, SystemClock};
 use quire_fs::{Choices, Devices, Options, Route, first_superblock};
@@ -146,11 +146,11 @@ impl OpenOptions {
             image.drain(..start);
             image.truncate(usize::try_from(len).unwrap_or(usize::MAX));
         }
-        let memory = Arc::new(Memory::new(image));
+        let memory = Arc::new(MemDevice::new(image));
         FileSystem::new(self.opened(memory.clone(), Some(memory)))
     }
 
-    fn opened(&self, device: Arc<dyn BlockDevice>, memory: Option<Arc<Memory>>) -> Opened {
+    fn opened(&self, device: Arc<dyn BlockDevice>, memory: Option<Arc<MemDevice>>) -> Opened {
         let clock: Arc<dyn Clock> = match self.time {
             Some(t) => Arc::new(FixedTime(t)),
             None => Arc::new(SystemClock),

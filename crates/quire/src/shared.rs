@@ -5,7 +5,7 @@
 //! stale afterwards, because the rollback opens the volume again.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::Memory;
+use quire_device::MemDevice;
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{Devices, Options, Volume};
 use quire_layout::Ino;
@@ -15,7 +15,7 @@ use std::thread::{self, ThreadId};
 /// A device and all that is needed to open the file system on it.
 pub(crate) struct Opened {
     pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) memory: Option<Arc<Memory>>,
+    pub(crate) memory: Option<Arc<MemDevice>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Options,
     pub(crate) owner: (u32, u32),

@@ -236,7 +236,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
-    use crate::mem::MemDevice;
+    use quire_device::MemDevice;
 
     fn device() -> Faulty<MemDevice> {
         Faulty::new(MemDevice::new(vec![0; 1 << 20]))

@@ -6,7 +6,6 @@
 //! | [`clock`]         | time that passes only on demand                                                      |
 //! | [`virtual_threads`] | real threads of which one runs at a time, on such a clock                          |
 //! | [`image`]         | the bytes of a device, shared between versions                                       |
-//! | [`mem`]           | a device in memory                                                                   |
 //! | [`crash`], [`powerloss`] | a device with a volatile write cache, and what a power cut leaves of it       |
 //! | [`nvram`]         | byte-addressable memory whose power can go                                           |
 //! | [`fault`]         | a device that fails on demand                                                        |
@@ -23,7 +22,6 @@ pub mod fault;
 pub mod image;
 #[cfg(feature = "shuttle")]
 pub mod interleave;
-pub mod mem;
 pub mod model;
 pub mod nvram;
 pub mod powerloss;
@@ -35,10 +33,10 @@ pub use clock::VirtualClock;
 pub use crash::{CachedWrite, Crash, CrashPoint};
 pub use fault::{Fault, FaultKind, Faulty};
 pub use image::Image;
-pub use mem::MemDevice;
 pub use model::{Model, Modelled};
 pub use nvram::{NvramCrashPoint, NvramModel, NvramRecording};
 pub use powerloss::{Completion, DiscardAs, PowerLossDevice, PowerLossOptions, Recording};
+pub use quire_device::MemDevice;
 pub use rng::Rng;
 pub use tools::{Mounted, fsck, mke2fs, run};
 pub use virtual_threads::VirtualThreads;

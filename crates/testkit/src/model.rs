@@ -288,7 +288,7 @@ impl<D: BlockDevice> BlockDevice for Modelled<D> {
 mod tests {
     use super::*;
     use crate::clock::VirtualClock;
-    use crate::mem::MemDevice;
+    use quire_device::MemDevice;
     use quire_device::buf::Buf;
     use quire_device::io::Region;
 

@@ -82,11 +82,12 @@ impl fmt::Display for ModeRule {
 
 /// What the first rule for a name says.
 pub(crate) fn by_rule(rules: &[ModeRule], name: &[u8]) -> Option<JournalingMode> {
-    rules.iter().find(|r| matches(&r.pattern, name)).map(|r| r.mode)
+    rules.iter().find(|r| name_matches(&r.pattern, name)).map(|r| r.mode)
 }
 
-/// In time that is at most the product of the lengths.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+/// True if a pattern of `*` and `?` is that of a whole name, in time that is at most the product of the lengths.
+#[must_use]
+pub fn name_matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // The last star, and what of the name it stands for.
     let mut star: Option<(usize, usize)> = None;
@@ -127,11 +128,16 @@ mod tests {
             ("*", "", true),
             ("", "a", false),
             ("**", "abc", true),
+            ("*.so*", "libc.so.6", true),
+            ("*.so", "libc.so.6", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("a*b*c", "aXbYbZc", true),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), yes, "{pattern} {name}");
+            assert_eq!(name_matches(pattern.as_bytes(), name.as_bytes()), yes, "{pattern} {name}");
         }
         // No exponential search.
-        assert!(!matches(&b"*a".repeat(40), &[b'a'; 30]));
+        assert!(!name_matches(&b"*a".repeat(40), &[b'a'; 30]));
     }
 
     #[test]

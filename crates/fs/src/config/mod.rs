@@ -6,5 +6,5 @@ mod options;
 
 pub use choices::{Checkpoint, Choices, CommitMode, Illegal, LogKind, Profile, Record, Route, UnknownValue};
 pub(crate) use journaling_mode::by_rule;
-pub use journaling_mode::{JournalingMode, ModeRule};
+pub use journaling_mode::{JournalingMode, ModeRule, name_matches};
 pub use options::{Atime, Options};

@@ -241,35 +241,13 @@ impl Find {
     fn fits(&self, e: &WalkEntry) -> bool {
         let m = &e.metadata;
         let name = e.path.file_name().unwrap_or_default().as_encoded_bytes();
-        self.name.as_ref().is_none_or(|p| fits_pattern(p.as_bytes(), name))
+        self.name.as_ref().is_none_or(|p| quire_fs::name_matches(p.as_bytes(), name))
             && self.file_type.as_ref().is_none_or(|t| type_name(m.file_type()) == t)
             && self.uid.is_none_or(|u| m.uid == u)
             && self.gid.is_none_or(|g| m.gid == g)
             && self.perm.is_none_or(|p| m.permissions() & p == p)
             && self.larger.is_none_or(|l| m.is_file() && m.size > l)
     }
-}
-
-/// A pattern of `*` and `?`. On a mismatch it goes on behind the last star: no more than length times length steps.
-fn fits_pattern(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == b'?' || *c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match star {
-                Some((sp, sn)) => {
-                    (p, n) = (sp + 1, sn + 1);
-                    star = Some((sp, sn + 1));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == b'*')
 }
 
 impl Action for Find {
@@ -296,17 +274,5 @@ impl Action for Find {
             }
         }
         if self.json { json(&items, out) } else { Ok(()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fits_pattern;
-
-    #[test]
-    fn patterns_fit_as_in_a_shell() {
-        let fits = |p: &str, n: &str| fits_pattern(p.as_bytes(), n.as_bytes());
-        assert!(fits("*.so*", "libc.so.6") && fits("a?c", "abc") && fits("*", "") && fits("a*b*c", "aXbYbZc"));
-        assert!(!fits("*.so", "libc.so.6") && !fits("a?c", "ac") && !fits("", "x"));
     }
 }
