@@ -32,28 +32,28 @@ simulate() {
 	grep -E 'Report \{|Sum \{|cases,|calls refused|sequences of|all there' "$TARGET/soak-last.log" | tee -a "$log" || true
 }
 
-sim() { cargo test --release -p quire-sim --test "$1" -- --nocapture "${@:2}"; }
+sim() { cargo test --release -p quire-sim --test it -- --nocapture "$@"; }
 
-cargo test --release -p quire-sim --test ace --test crash --test nvram --test faults --test hostile --no-run
+cargo test --release -p quire-sim --test it --no-run
 while [ $SECONDS -lt $end ]; do
 	say "== soak: run $((runs + 1)), seed $seed, $(((end - SECONDS) / 60)) minutes left"
 	export QUIRE_SIM_FIRST=$((seed * 100000)) QUIRE_SEED=$seed
-	QUIRE_SIM_FSCK=1 QUIRE_SIM_TOTAL=$states simulate "$states_log" sim crash
+	QUIRE_SIM_FSCK=1 QUIRE_SIM_TOTAL=$states simulate "$states_log" sim crash::
 	say "soak: so far $(explored "$states_log")"
 	# All sequences of two calls, with one profile after the other; ROUNDS freezes and SIGTERMs beside writers on mounts.
 	profile=${profiles[runs % ${#profiles[@]}]}
-	QUIRE_ACE=whole simulate "$other_log" sim ace --exact "$profile"
-	QUIRE_ROUNDS=${ROUNDS:-20} simulate "$other_log" cargo test --release -p quire-cli --test lifecycle -- --nocapture
+	QUIRE_ACE=whole simulate "$other_log" sim --exact "ace::$profile"
+	QUIRE_ROUNDS=${ROUNDS:-20} simulate "$other_log" cargo test --release -p quire-cli --test it lifecycle:: -- --nocapture
 	# Disk and NVRAM at once.
-	QUIRE_SIM_FSCK=8 QUIRE_SIM_TOTAL=$nvram_states simulate "$nvram_log" sim nvram
+	QUIRE_SIM_FSCK=8 QUIRE_SIM_TOTAL=$nvram_states simulate "$nvram_log" sim nvram::
 	say "soak, NVRAM: so far $(explored "$nvram_log")"
 	[ $SECONDS -lt $end ] || break
 	QUIRE_SIM_STATES=10000 QUIRE_INTERLEAVINGS=20000 simulate "$other_log" interleavings -- --nocapture
-	QUIRE_FAULT_FIRST=$((seed * 1000)) QUIRE_FAULT_SEEDS=200 simulate "$other_log" sim faults
+	QUIRE_FAULT_FIRST=$((seed * 1000)) QUIRE_FAULT_SEEDS=200 simulate "$other_log" sim faults::
 	[ $SECONDS -lt $end ] || break
 	IFS=: read -r image sweep <<<"${damage[runs % ${#damage[@]}]}"
 	say "soak: $sweep of $image"
-	QUIRE_HOSTILE_BASE=$image QUIRE_HOSTILE_SWEEP=$sweep simulate "$other_log" sim hostile damaged
+	QUIRE_HOSTILE_BASE=$image QUIRE_HOSTILE_SWEEP=$sweep simulate "$other_log" sim hostile::damaged
 	for options in data=ordered data=journal data=auto data=overwrite,record=range,commit_mode=checksum; do
 		[ $SECONDS -lt $end ] || break
 		"$LAB" powercut --options "$options" --seed "$seed" --seconds 0.5 --check-seconds 90 | tee -a "$cuts_log" ||

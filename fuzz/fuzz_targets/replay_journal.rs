@@ -15,6 +15,6 @@ fuzz_target!(init: { LazyLock::force(&BASES); }, |input: &[u8]| {
     let Some(case) = from_bytes(&BASES, input) else { return };
     let base = BASES.iter().find(|b| b.name == case.base).expect("one of them");
     if let Err(why) = replay(base, &case.image(base)) {
-        panic!("{why}\nrepeat: QUIRE_HOSTILE_CASE='{case}' cargo test -p quire-sim --test hostile damaged");
+        panic!("{why}\nrepeat: QUIRE_HOSTILE_CASE='{case}' cargo test -p quire-sim --test it hostile::damaged");
     }
 });

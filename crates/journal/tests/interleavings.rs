@@ -3,7 +3,7 @@
 //!
 //! Every scenario also shows that nobody waits for ever: a deadlock is a failure.
 
-#[path = "durability/setup.rs"]
+#[path = "it/durability/setup.rs"]
 #[allow(dead_code)]
 mod setup;
 

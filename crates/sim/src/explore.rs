@@ -86,7 +86,7 @@ impl Report {
 pub struct Failure {
     pub config: &'static str,
     pub mix: Mix,
-    /// The test target that found it.
+    /// The test that found it: the target `writers`, or a module of the target `it`.
     pub test: &'static str,
     pub seed: u64,
     /// Device steps that were complete, and which outcome of them; `None`: before any crash.
@@ -112,8 +112,10 @@ impl std::fmt::Display for Failure {
             let kept: Vec<String> = self.kept.iter().map(usize::to_string).collect();
             write!(f, " QUIRE_SIM_KEEP={}", kept.join(","))?;
         }
-        let features = if self.test == "writers" { " --features shuttle" } else { "" };
-        write!(f, " cargo test -p quire-sim{features} --test {} {}", self.test, self.config)
+        match self.test {
+            "writers" => write!(f, " cargo test -p quire-sim --features shuttle --test writers {}", self.config),
+            module => write!(f, " cargo test -p quire-sim --test it {module}::{}", self.config),
+        }
     }
 }
 

@@ -1,0 +1,190 @@
+//! Many clients at once: requests that wait for a commit take no thread, and none of them is lost.
+
+use crate::common::{Place, cannot_mount, is_root, ok, quire, said, skip, text, tool, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+fn threads_of(pid: i32) -> BTreeSet<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the daemon lives");
+    tasks.map(|t| t.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn figure(mnt: &Path, path: &str) -> u64 {
+    let text = ok(&mut quire(&["stats", "--json", text(mnt)]));
+    let stats: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    stats.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{path} in {text}"))
+}
+
+/// Makes `clients` files, and runs `each` for every one of them on a thread of its own.
+fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
+    let files: Vec<File> = (0..clients)
+        .map(|n| File::options().create(true).write(true).truncate(false).open(mnt.join(n.to_string())).unwrap())
+        .collect();
+    let each = &each;
+    thread::scope(|scope| {
+        for f in &files {
+            thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, move || each(f)).expect("a thread");
+        }
+    });
+}
+
+#[test]
+fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
+    const CLIENTS: usize = 64;
+    const ROUNDS: u64 = 20;
+    if cannot_mount("sixty_four_fsyncing_clients_share_commits_and_take_few_threads") {
+        return;
+    }
+    let place = Place::new("64M", &[]);
+    let m = place.mount("data=auto");
+    let write = |f: &File, n: u64| {
+        f.write_all_at(&n.to_ne_bytes(), 4096 * (n % 8)).unwrap();
+        f.sync_data().unwrap();
+    };
+    // The pool grows while there is new load, and then stays.
+    with_clients(&place.mnt(), CLIENTS, |f| (0..ROUNDS).for_each(|n| write(f, n)));
+    let before = threads_of(m.pid);
+    let transactions = figure(&place.mnt(), "/journal/transactions");
+    with_clients(&place.mnt(), CLIENTS, |f| (0..ROUNDS).for_each(|n| write(f, n)));
+    let transactions = figure(&place.mnt(), "/journal/transactions") - transactions;
+    let after = threads_of(m.pid);
+    let cpus = thread::available_parallelism().unwrap().get();
+    assert!(after.len() <= cpus + 16 + 8, "{} threads", after.len());
+    assert!(before.is_subset(&after), "threads ended under load: {before:?}, {after:?}");
+    let fsyncs = CLIENTS as u64 * ROUNDS;
+    // How many share one depends on how long a flush takes here.
+    assert!(transactions * 2 <= fsyncs, "{transactions} commits for {fsyncs} fsyncs");
+    m.unmount();
+    place.check();
+}
+
+/// A thousand writes wait for a thaw when the daemon is told to end: each is answered, and its bytes are there.
+#[test]
+fn a_thousand_waiting_requests_are_answered_at_unmount() {
+    const CLIENTS: usize = 1000;
+    if cannot_mount("a_thousand_waiting_requests_are_answered_at_unmount") {
+        return;
+    }
+    let place = Place::new("64M", &[]);
+    let m = place.mount("writethrough");
+    let mnt = place.mnt();
+    with_clients(&mnt, CLIENTS, |_| ());
+    ok(&mut quire(&["freeze", text(&mnt)]));
+    let (begun, ended) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            with_clients(&mnt, CLIENTS, |f| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                f.write_all_at(&[7; 100], 0).unwrap();
+                f.sync_all().unwrap();
+                ended.fetch_add(1, Ordering::SeqCst);
+            });
+        });
+        wait_until("the writes", || begun.load(Ordering::SeqCst) == 1000);
+        thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(ended.load(Ordering::SeqCst), 0, "the volume is frozen");
+        assert!(threads_of(m.pid).len() < 64, "{} threads", threads_of(m.pid).len());
+        kill_process(Pid::from_raw(m.pid).unwrap(), Signal::TERM).unwrap();
+    });
+    assert_eq!(ended.load(Ordering::SeqCst), 1000);
+    wait_until("the daemon's end", || !m.is_alive());
+    drop(m);
+    place.check();
+    let m = place.mount("ro");
+    for n in 0..CLIENTS {
+        assert_eq!(fs::read(mnt.join(n.to_string())).unwrap(), [7; 100], "{n}");
+    }
+    m.unmount();
+}
+
+/// Clients that are killed or interrupted in their fsync take nobody with them.
+#[test]
+fn clients_killed_in_fsync_leave_the_others_alone() {
+    if cannot_mount("clients_killed_in_fsync_leave_the_others_alone") {
+        return;
+    }
+    let place = Place::new("64M", &[]);
+    let m = place.mount("");
+    let (mnt, over) = (place.mnt(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            with_clients(&mnt, 8, |f| {
+                while !over.load(Ordering::Relaxed) {
+                    f.write_all_at(&[1; 4096], 0).unwrap();
+                    f.sync_data().unwrap();
+                }
+            });
+        });
+        for (n, signal) in ["KILL", "INT", "KILL", "TERM", "INT", "KILL"].into_iter().enumerate() {
+            let file = mnt.join(format!("victim{n}"));
+            let script = format!(
+                "while :; do dd if=/dev/zero of={} bs=4k count=4 conv=notrunc,fsync 2>/dev/null; done",
+                file.display()
+            );
+            let (code, words) = said(tool("timeout").args(["-s", signal, "0.3", "sh", "-c", &script]));
+            assert!(code != 0, "{words}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    m.unmount();
+    place.check();
+}
+
+/// The kernel's abort of the connection answers all who wait with an error; the daemon ends, and what was acknowledged
+/// is there.
+#[test]
+fn an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged() {
+    let name = "an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged";
+    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
+        return;
+    }
+    let place = Place::new("64M", &[]);
+    let connections = place.path("connections");
+    fs::create_dir(&connections).unwrap();
+    let (code, words) = said(tool("mount").args(["-t", "fusectl", "none", text(&connections)]));
+    if code != 0 && skip(name, &words) {
+        return;
+    }
+    let m = place.mount("");
+    let mnt = place.mnt();
+    let device = fs::metadata(&mnt).unwrap().dev();
+    let control = connections.join(rustix::fs::minor(device).to_string()).join("abort");
+    let least: Vec<AtomicU32> = (0..32).map(|_| AtomicU32::new(0)).collect();
+    let errors = AtomicU32::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            with_clients(&mnt, least.len(), |f| {
+                let mine = usize::try_from(f.metadata().unwrap().ino()).unwrap() % least.len();
+                for n in 1.. {
+                    let written = f.write_all_at(&u32::to_ne_bytes(n), 0).and_then(|()| f.sync_data());
+                    if written.is_err() {
+                        errors.fetch_add(1, Ordering::Relaxed);
+                        return;
+                    }
+                    least[mine].store(n, Ordering::Relaxed);
+                }
+            });
+        });
+        thread::sleep(std::time::Duration::from_millis(300));
+        fs::write(&control, "1").unwrap();
+    });
+    ok(tool("umount").arg(&connections));
+    assert_eq!(errors.load(Ordering::Relaxed), 32, "each client has its error");
+    wait_until("the daemon's end", || !m.is_alive());
+    drop(m);
+    ok(&mut quire(&["recover", text(&place.image())]));
+    let m = place.mount("ro");
+    for n in 0..least.len() {
+        let path = mnt.join(n.to_string());
+        let mine = usize::try_from(fs::metadata(&path).unwrap().ino()).unwrap() % least.len();
+        let bytes = fs::read(&path).unwrap();
+        let found = bytes.get(..4).map_or(0, |b| u32::from_ne_bytes(b.try_into().unwrap()));
+        assert!(found >= least[mine].load(Ordering::Relaxed), "file {n}: {found}");
+    }
+    m.unmount();
+}

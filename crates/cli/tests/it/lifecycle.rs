@@ -1,0 +1,233 @@
+//! Freeze, thaw and unmount beside users of the mount: nothing that an fsync has acknowledged is lost, nobody hangs.
+
+use crate::common::{Mounted, Place, cannot_mount, check, ok, quire, said, text, wait_until};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const RECORD: usize = 64;
+
+/// Appends and fsyncs until an error; counts the records that were acknowledged.
+fn append(path: PathBuf, acknowledged: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut file = File::options().create(true).append(true).open(path).expect("a file");
+        while !stop.load(Ordering::Relaxed) && file.write_all(&[7; RECORD]).is_ok() && file.sync_all().is_ok() {
+            acknowledged.fetch_add(1, Ordering::SeqCst);
+        }
+    })
+}
+
+/// Records in the image, which must be clean, or become so by its log.
+fn records(place: &Place, name: &str) -> u64 {
+    let m = place.mount("");
+    let len = fs::metadata(m.path(name)).expect("the file was acknowledged").len();
+    m.unmount();
+    len / RECORD as u64
+}
+
+/// How often a race is run: `QUIRE_ROUNDS`, or `usual` in a short run.
+fn rounds(usual: u64) -> u64 {
+    std::env::var("QUIRE_ROUNDS").map_or(usual, |n| n.parse().expect("QUIRE_ROUNDS is a number"))
+}
+
+/// L1: the daemon is stopped while four writers append and fsync.
+fn sigterm_beside_writers(name: &str, options: &str) {
+    if cannot_mount(name) {
+        return;
+    }
+    let (rounds, mut kept) = (rounds(1), 0);
+    for round in 0..rounds {
+        kept += sigterm_once(options, round);
+    }
+    println!("{name}: {rounds} runs, {kept} acknowledged records, all there");
+}
+
+/// One run on a fresh image. Returns how many records were acknowledged.
+fn sigterm_once(options: &str, round: u64) -> u64 {
+    let place = Place::new("64M", &[]);
+    let m = place.mount(options);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4)
+        .map(|n| {
+            let acknowledged = Arc::new(AtomicU64::new(0));
+            (append(m.path(&format!("w{n}")), acknowledged.clone(), stop.clone()), acknowledged)
+        })
+        .collect();
+    wait_until("acknowledged records", || writers.iter().all(|(_, n)| n.load(Ordering::SeqCst) > 10));
+    std::thread::sleep(Duration::from_millis(round * 47 % 1000));
+    m.end_by(Signal::TERM);
+    stop.store(true, Ordering::Relaxed);
+    let acknowledged: Vec<u64> = writers
+        .into_iter()
+        .map(|(writer, n)| {
+            writer.join().expect("no panic");
+            n.load(Ordering::SeqCst)
+        })
+        .collect();
+    check(&place.image());
+    for (n, least) in acknowledged.iter().enumerate() {
+        let found = records(&place, &format!("w{n}"));
+        assert!(found >= *least, "run {round}, writer {n}: {least} records were acknowledged, {found} are there");
+    }
+    acknowledged.iter().sum()
+}
+
+#[test]
+fn sigterm_beside_writers_keeps_acknowledged_records_with_auto() {
+    sigterm_beside_writers("sigterm_beside_writers_keeps_acknowledged_records_with_auto", "data=auto");
+}
+
+#[test]
+fn sigterm_beside_writers_keeps_acknowledged_records_with_ordered() {
+    sigterm_beside_writers("sigterm_beside_writers_keeps_acknowledged_records_with_ordered", "data=ordered");
+}
+
+#[test]
+fn sigterm_beside_writers_keeps_acknowledged_records_with_journal() {
+    sigterm_beside_writers("sigterm_beside_writers_keeps_acknowledged_records_with_journal", "data=journal");
+}
+
+/// L1: a thaw that comes while the freeze is under way. The volume is in use afterwards, and a crash loses nothing.
+fn thaw_during_freeze(name: &str, options: &str) {
+    const FILES: usize = 200;
+    if cannot_mount(name) {
+        return;
+    }
+    let place = Place::new("64M", &[]);
+    let rounds = rounds(2);
+    for round in 0..rounds {
+        let m = place.mount(options);
+        let dir = m.dir().to_owned();
+        let freeze = std::thread::spawn(move || said(&mut quire(&["freeze", &dir])));
+        wait_until("a thaw", || said(&mut quire(&["thaw", m.dir()])).0 == 0);
+        freeze.join().expect("no panic");
+        let path = |n| m.path(&format!("f{n}"));
+        let contents = format!("round {round}\n").repeat(50);
+        for n in 0..FILES {
+            let mut file = File::create(path(n)).expect("a file");
+            file.write_all(contents.as_bytes()).expect("a write");
+            file.sync_all().expect("an fsync");
+        }
+        m.end_by(Signal::KILL);
+        detach(&place);
+        let m = place.mount(options);
+        let lost =
+            (0..FILES).filter(|n| fs::read(m.path(&format!("f{n}"))).ok().as_deref() != Some(contents.as_bytes()));
+        assert_eq!(lost.count(), 0, "run {round}: of {FILES} files that were synced so many are not there");
+        m.unmount();
+    }
+    place.check();
+    println!("{name}: {rounds} runs, {FILES} files each, all there");
+}
+
+#[test]
+fn a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_auto() {
+    thaw_during_freeze("a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_auto", "data=auto");
+}
+
+#[test]
+fn a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_ordered() {
+    thaw_during_freeze("a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_ordered", "data=ordered");
+}
+
+#[test]
+fn a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_journal() {
+    thaw_during_freeze("a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_journal", "data=journal");
+}
+
+/// Takes away what a killed daemon has left.
+fn detach(place: &Place) {
+    said(&mut quire(&["umount", "-l", text(&place.mnt())]));
+}
+
+fn frozen(place: &Place) -> Mounted {
+    let m = place.mount("");
+    fs::write(m.path("before"), [1; 5000]).expect("a write");
+    ok(&mut quire(&["freeze", m.dir()]));
+    m
+}
+
+/// L2: more callers than workers, each in a call that waits for the thaw or could.
+#[test]
+fn a_frozen_mount_answers_readers_and_thaws_under_load() {
+    if cannot_mount("a_frozen_mount_answers_readers_and_thaws_under_load") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = frozen(&place);
+    let before = m.path("before");
+    let callers: Vec<_> = (0..110)
+        .map(|n| {
+            let (before, dir) = (before.clone(), m.dir().to_owned());
+            std::thread::spawn(move || match n {
+                0..80 => ok(&mut quire(&["sync", &dir])),
+                80..90 => File::open(&before).and_then(|f| f.sync_all()).map(|()| String::new()).expect("fsync"),
+                90..100 => ok(crate::common::tool("chattr").args(["+d", text(&before)])),
+                _ => fs::write(&before, [2; 5000]).map(|()| String::new()).expect("a write"),
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(fs::read_dir(m.dir()).expect("a listing").count(), 2, "reading goes on");
+    ok(crate::common::tool("timeout").args(["20", env!("CARGO_BIN_EXE_quire"), "thaw", m.dir()]));
+    callers.into_iter().for_each(|c| drop(c.join().expect("no panic")));
+    m.unmount();
+    place.check();
+}
+
+/// A signal ends a freeze, and with it the wait of writers.
+#[test]
+fn sigterm_on_a_frozen_mount_unmounts_it() {
+    if cannot_mount("sigterm_on_a_frozen_mount_unmounts_it") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = frozen(&place);
+    let path = m.path("waits");
+    let writer = std::thread::spawn(move || fs::write(path, [9; 3000]).is_ok());
+    std::thread::sleep(Duration::from_millis(200));
+    m.end_by(Signal::TERM);
+    let written = writer.join().expect("no panic");
+    place.check();
+    let m = place.mount("");
+    assert_eq!(fs::read(m.path("before")).expect("a file"), [1; 5000]);
+    if written {
+        assert_eq!(fs::read(m.path("waits")).expect("a file"), [9; 3000]);
+    }
+    m.unmount();
+}
+
+/// An unmount while many requests wait for a thaw: SIGTERM answers all of them, and what was acknowledged is there.
+#[test]
+fn sigterm_answers_all_requests_that_wait_for_a_thaw() {
+    const CALLERS: usize = 90;
+    if cannot_mount("sigterm_answers_all_requests_that_wait_for_a_thaw") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = frozen(&place);
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|n| {
+            let path = m.path(&format!("waits{n}"));
+            std::thread::spawn(move || {
+                let mut file = File::create(path)?;
+                file.write_all(&[9; 700])?;
+                file.sync_all()
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(300));
+    m.end_by(Signal::TERM);
+    let synced: Vec<bool> = callers.into_iter().map(|c| c.join().expect("no panic").is_ok()).collect();
+    place.check();
+    let m = place.mount("");
+    for n in (0..CALLERS).filter(|n| synced[*n]) {
+        assert_eq!(fs::read(m.path(&format!("waits{n}"))).expect("it was synced"), [9; 700], "file {n}");
+    }
+    m.unmount();
+}

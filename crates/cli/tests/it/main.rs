@@ -1,0 +1,23 @@
+//! The built command: its subcommands, and what programs see on its mounts.
+
+mod chattr;
+mod clients;
+mod common;
+mod control;
+mod devices;
+mod features;
+mod host;
+mod images;
+mod kernel_cache;
+mod lifecycle;
+mod mount;
+mod nvram;
+mod options;
+mod permissions;
+mod quire_log;
+mod recipes;
+mod routes;
+mod setid;
+mod signals;
+mod toolbox;
+mod trees;

@@ -1,0 +1,204 @@
+//! The toolbox: what each command does, says and returns, with debugfs and e2fsck as judges.
+
+use crate::common::{Place, has, ok, quire, said, skip, tool};
+use std::io::Write;
+use std::process::Stdio;
+
+fn place(name: &str) -> Option<Place> {
+    if !has("mke2fs") || !has("debugfs") {
+        let _ = skip(name, "no e2fsprogs");
+        return None;
+    }
+    Some(Place::new("64M", &[]))
+}
+
+/// `IMG:PATH`.
+trait Image {
+    fn at(&self, path: &str) -> String;
+}
+
+impl Image for Place {
+    fn at(&self, path: &str) -> String {
+        format!("{}:{path}", self.image().display())
+    }
+}
+
+fn debugfs(p: &Place, command: &str) -> String {
+    ok(tool("debugfs").args(["-R", command]).arg(p.image()))
+}
+
+fn fsck(p: &Place) {
+    ok(tool("e2fsck").arg("-fn").arg(p.image()));
+}
+
+#[test]
+fn files_go_in_and_come_out_with_their_attributes() {
+    let Some(p) = place("files_go_in_and_come_out_with_their_attributes") else { return };
+    let (source, back) = (p.path("source"), p.path("back"));
+    std::fs::write(&source, vec![7; 300_000]).unwrap();
+    let s = source.to_str().unwrap();
+    ok(&mut quire(&["put", "-p", s, &p.at("/usr/share/x"), "--mode", "0640", "--owner", "12:34"]));
+    ok(&mut quire(&["get", &p.at("/usr/share/x"), back.to_str().unwrap()]));
+    assert!(std::fs::read(&back).unwrap() == vec![7; 300_000]);
+    let stat = debugfs(&p, "stat /usr/share/x");
+    assert!(stat.contains("Mode:  0640") && stat.contains("User:    12   Group:    34"), "{stat}");
+    // A file that is replaced keeps owner and mode.
+    let mut put = quire(&["put", "-", &p.at("/usr/share/x")]).stdin(Stdio::piped()).spawn().unwrap();
+    put.stdin.take().unwrap().write_all(b"shorter").unwrap();
+    assert!(put.wait().unwrap().success());
+    assert_eq!(ok(&mut quire(&["cat", &p.at("/usr/share/x")])), "shorter");
+    let stat = debugfs(&p, "stat /usr/share/x");
+    assert!(stat.contains("Mode:  0640") && stat.contains("User:    12   Group:    34"), "{stat}");
+    fsck(&p);
+}
+
+#[test]
+fn names_are_made_moved_linked_and_removed() {
+    let Some(p) = place("names_are_made_moved_linked_and_removed") else { return };
+    ok(&mut quire(&["mkdir", "-p", "-m", "0750", &p.at("/a/b/c")]));
+    ok(&mut quire(&["touch", "--time", "@1000000000.5", &p.at("/a/f")]));
+    ok(&mut quire(&["touch", "--node", "c,1,3", &p.at("/a/null")]));
+    ok(&mut quire(&["ln", &p.at("/a/f"), &p.at("/a/b")]));
+    ok(&mut quire(&["ln", "-s", "b/c", &p.at("/a/s")]));
+    ok(&mut quire(&["mv", &p.at("/a/b/c"), &p.at("/a/d")]));
+    ok(&mut quire(&["chmod", "u=rwx,go=", &p.at("/a/f")]));
+    ok(&mut quire(&["chown", "-R", "5:6", &p.at("/a")]));
+    ok(&mut quire(&["truncate", "-s", "1M", &p.at("/a/f")]));
+    ok(&mut quire(&["setfattr", "-n", "user.k", "-v", "v", &p.at("/a/f")]));
+    assert_eq!(ok(&mut quire(&["getfattr", &p.at("/a/f")])), "user.k=\"v\"\n");
+    assert_eq!(ok(&mut quire(&["ls", &p.at("/a")])), "b\nd\nf\nnull\ns\n");
+    let long = ok(&mut quire(&["ls", "-l", &p.at("/a")]));
+    assert!(long.contains("-rwx------   2     5     6    1048576 ") && long.contains("crw-r--r--"), "{long}");
+    assert!(long.contains("s -> b/c"), "{long}");
+    let all = ok(&mut quire(&["find", &p.at("/a"), "--name", "?", "--type", "directory"]));
+    assert_eq!(all, "/a\n/a/b\n/a/d\n");
+    let json = ok(&mut quire(&["stat", "--json", &p.at("/a/f")]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json[0]["size"], &json[0]["links"]), (&1_048_576.into(), &2.into()));
+    assert_eq!(ok(&mut quire(&["tree", &p.at("/a/b")])), "/a/b\n  f\n");
+    ok(&mut quire(&["rm", "-r", &p.at("/a")]));
+    assert_eq!(ok(&mut quire(&["ls", &p.at("/")])), "lost+found\n");
+    fsck(&p);
+}
+
+#[test]
+fn failures_have_an_exit_code_and_name_image_and_path() {
+    let Some(p) = place("failures_have_an_exit_code_and_name_image_and_path") else { return };
+    let image = p.image().display().to_string();
+    let (code, text) = said(&mut quire(&["cat", &p.at("/none")]));
+    assert_eq!((code, text), (1, format!("quire: cat: {image}:/none: no such file or directory\n")));
+    let (code, text) = said(&mut quire(&["put", "/no/such", &p.at("/x")]));
+    assert!(code == 1 && text.starts_with("quire: put: /no/such: "), "{code}: {text}");
+    let (code, text) = said(&mut quire(&["ls", "/no/such.img:/"]));
+    assert_eq!((code, text.as_str()), (1, "quire: ls: /no/such.img: no such file or device\n"));
+    assert_eq!(said(&mut quire(&["rm", &p.at("/lost+found")])).0, 1);
+    assert_eq!(said(&mut quire(&["mkdir"])).0, 2);
+    assert_eq!(said(&mut quire(&["chmod", "rwx", &p.at("/")])).0, 2);
+    assert_eq!(said(&mut quire(&["mv", &p.at("/a"), "other.img:/b"])).0, 2);
+    // Nothing of a command that fails in the middle has happened.
+    assert_eq!(said(&mut quire(&["mkdir", &p.at("/new"), &p.at("/none/x")])).0, 1);
+    assert_eq!(ok(&mut quire(&["ls", &p.at("/")])), "lost+found\n");
+    fsck(&p);
+}
+
+#[test]
+fn reading_an_image_does_not_change_it() {
+    let Some(p) = place("reading_an_image_does_not_change_it") else { return };
+    let before = std::fs::read(p.image()).unwrap();
+    for args in [&["ls", "-l"][..], &["tree"], &["du"], &["df"], &["find"], &["stat"]] {
+        ok(&mut quire(&[args, &[&p.at("/")]].concat()));
+    }
+    assert!(std::fs::read(p.image()).unwrap() == before);
+}
+
+fn script(p: &Place, text: &str) -> (i32, String) {
+    let file = p.path("script");
+    std::fs::write(&file, text).unwrap();
+    let (code, said) = said(&mut quire(&["script", p.image().to_str().unwrap(), file.to_str().unwrap()]));
+    (code, said.replace(file.to_str().unwrap(), "SCRIPT").replace(p.image().to_str().unwrap(), "IMG"))
+}
+
+#[test]
+fn a_script_stops_at_its_first_error_with_the_line_and_nothing_has_happened() {
+    let Some(p) = place("a_script_stops_at_its_first_error_with_the_line_and_nothing_has_happened") else { return };
+    let (code, text) = script(&p, "mkdir /a\n# comment\n\nrm /none\nmkdir /b\n");
+    assert_eq!((code, text.as_str()), (1, "quire: script: SCRIPT:4: IMG:/none: no such file or directory\n"));
+    // A line that is no command is found before the first one runs.
+    let (code, text) = script(&p, "mkdir /a\nmkdirr /b\n");
+    assert!(code == 2 && text.contains("SCRIPT:2: ") && text.contains("mkdirr"), "{code}: {text}");
+    assert_eq!(ok(&mut quire(&["ls", &p.at("/")])), "lost+found\n");
+    let (code, text) = script(&p, "mkdir '/a b'\nls /\n");
+    assert_eq!((code, text.as_str()), (0, "a b\nlost+found\n"));
+    fsck(&p);
+}
+
+/// The twenty things that are done with debugfs.
+const TWENTY: &str = "mkdir /etc\nput SOURCE /etc/passwd\nput SOURCE /etc/big\nln /etc/passwd /etc/linked
+ln -s passwd /etc/link\nchmod 0600 /etc/passwd\nchown 1:2 /etc/passwd\ntouch --node c,1,3 /etc/null
+touch --node p /etc/pipe\nsetfattr -n user.a -v b /etc/passwd\ntruncate -s 100 /etc/big\nmv /etc/big /etc/cut
+rm /old/file\nrm -r /old\nmkdir -p /var/lib/app\nchown -R 3:4 /var\ntouch --time 1 /etc/passwd
+setfattr -x user.a /etc/passwd\nput SOURCE /over\nchmod u+s /over\n";
+
+#[test]
+fn a_script_that_is_killed_at_any_moment_leaves_all_of_it_or_nothing() {
+    let Some(p) = place("a_script_that_is_killed_at_any_moment_leaves_all_of_it_or_nothing") else { return };
+    let rounds = if std::env::var_os("FULL").is_some() { 200 } else { 12 };
+    let source = p.path("source");
+    std::fs::write(&source, vec![5; 400_000]).unwrap();
+    let text = TWENTY.replace("SOURCE", source.to_str().unwrap());
+    let setup = "mkdir /old\nput SOURCE /old/file\nput SOURCE /over\n".replace("SOURCE", source.to_str().unwrap());
+    assert_eq!(script(&p, &setup).0, 0);
+    let (fresh, file) = (p.path("fresh"), p.path("twenty"));
+    std::fs::copy(p.image(), &fresh).unwrap();
+    std::fs::write(&file, &text).unwrap();
+    let image = p.image();
+    let run = || quire(&["script", image.to_str().unwrap(), file.to_str().unwrap()]);
+    let started = std::time::Instant::now();
+    ok(&mut run());
+    let whole = started.elapsed();
+    let listing = || {
+        let tree = ok(&mut quire(&["find", &p.at("/"), "--json"]));
+        let items: Vec<serde_json::Value> = serde_json::from_str(&tree).unwrap();
+        let shown = items.iter().map(|i| format!("{} {} {} {}", i["path"], i["mode"], i["uid"], i["size"]));
+        shown.collect::<Vec<_>>()
+    };
+    let after = listing();
+    std::fs::copy(&fresh, &image).unwrap();
+    let before = listing();
+    let (mut none, mut all) = (0, 0);
+    for round in 0..rounds {
+        std::fs::copy(&fresh, &image).unwrap();
+        let mut child = run().spawn().unwrap();
+        // Moments over the whole run and a little behind it.
+        std::thread::sleep(whole * (round * 12 / rounds + round % 3) / 12);
+        child.kill().ok();
+        child.wait().unwrap();
+        let found = listing();
+        assert!(found == before || found == after, "round {round} of {rounds}: half of a script: {found:#?}");
+        if found == before {
+            none += 1
+        } else {
+            all += 1
+        }
+        fsck(&p);
+    }
+    println!("{none} times nothing, {all} times all");
+}
+
+#[test]
+fn commands_work_on_a_partition_and_at_an_offset() {
+    let Some(p) = place("commands_work_on_a_partition_and_at_an_offset") else { return };
+    let fs = std::fs::read(p.image()).unwrap();
+    let mut disk = vec![0; 1 << 20];
+    disk[510..512].copy_from_slice(&[0x55, 0xAA]);
+    disk[446 + 4] = 0x83;
+    disk[446 + 8..446 + 12].copy_from_slice(&2048u32.to_le_bytes());
+    disk[446 + 12..446 + 16].copy_from_slice(&u32::try_from(fs.len() / 512).unwrap().to_le_bytes());
+    disk.extend(fs);
+    std::fs::write(p.image(), disk).unwrap();
+    ok(&mut quire(&["mkdir", "--partition", "1", &p.at("/in")]));
+    assert_eq!(ok(&mut quire(&["ls", "--offset", "1M", &p.at("/")])), "in\nlost+found\n");
+    let (code, text) = said(&mut quire(&["ls", &p.at("/")]));
+    assert!(code == 1 && text.contains("not an ext4 file system"), "{text}");
+    assert_eq!(said(&mut quire(&["ls", "--partition", "2", &p.at("/")])).0, 1);
+}

@@ -1,0 +1,217 @@
+//! The library as its users see it, with e2fsck, debugfs and the kernel as judges.
+
+use crate::common::{debugfs, fsck, image, scratch};
+use quire::{CreateOptions, ErrorKind, FileOptions, FileSystem, FileType, Links, NewNode, SetMetadata, Timestamp};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+#[test]
+fn files_read_back_what_was_written_after_the_image_was_closed() {
+    let (dir, path) = image(16 << 20, &[]);
+    let fs = FileSystem::open(&path).unwrap();
+    let mut file = fs.create_file("/a").unwrap();
+    file.write_all(b"hello world").unwrap();
+    file.seek(SeekFrom::Start(6)).unwrap();
+    file.write_all(b"quire").unwrap();
+    fs.close().unwrap();
+    fsck(&path);
+    assert_eq!(debugfs(&path, "cat /a"), "hello quire");
+    let fs = FileSystem::options().read_only(true).open(&path).unwrap();
+    assert_eq!(fs.read("/a").unwrap(), b"hello quire");
+    assert_eq!(fs.write("/b", "").unwrap_err().kind(), ErrorKind::ReadOnly);
+    drop(dir);
+}
+
+#[test]
+fn dropping_the_last_handle_leaves_a_clean_image() {
+    let (_dir, path) = image(16 << 20, &[]);
+    let fs = FileSystem::open(&path).unwrap();
+    let kept = fs.open_dir("/lost+found").unwrap();
+    fs.write("/x", vec![7; 3 << 20]).unwrap();
+    drop(fs);
+    kept.write("y", "still open").unwrap();
+    drop(kept);
+    fsck(&path);
+    assert_eq!(debugfs(&path, "cat /lost+found/y"), "still open");
+}
+
+#[test]
+fn symbolic_links_are_followed_inside_the_image_only() {
+    let fs = scratch();
+    fs.create_dir_all("/usr/bin").unwrap();
+    fs.write("/usr/bin/sh", "#!").unwrap();
+    fs.symlink("usr/bin", "/bin").unwrap();
+    fs.symlink("/usr/../../../usr/bin/sh", "/abs").unwrap();
+    assert_eq!(fs.read("/bin/sh").unwrap(), b"#!");
+    assert_eq!(fs.read("/abs").unwrap(), b"#!");
+    assert_eq!(fs.read("/../../bin/../bin/sh").unwrap(), b"#!");
+    assert!(fs.symlink_metadata("/bin").unwrap().is_symlink());
+    assert!(fs.symlink_metadata("/bin/").unwrap().is_dir());
+    // A file that is made through a dangling link is made at its target.
+    fs.symlink("new", "/usr/dangling").unwrap();
+    fs.write("/usr/dangling", "made").unwrap();
+    assert_eq!(fs.read("/usr/new").unwrap(), b"made");
+    fs.symlink("loop2", "/loop1").unwrap();
+    fs.symlink("loop1", "/loop2").unwrap();
+    assert_eq!(fs.read("/loop1").unwrap_err().kind(), ErrorKind::TooManySymlinks);
+}
+
+#[test]
+fn a_directory_handle_follows_its_directory_when_that_is_renamed() {
+    let fs = scratch();
+    let dir = fs.create_dir_all("/a/b").unwrap();
+    fs.rename("/a", "/c").unwrap();
+    dir.write("f", "1").unwrap();
+    assert_eq!(fs.read("/c/b/f").unwrap(), b"1");
+    assert_eq!(dir.read("../b/f").unwrap(), b"1");
+}
+
+#[test]
+fn errors_name_the_path_and_the_kind() {
+    let fs = scratch();
+    fs.create_dir("/d").unwrap();
+    fs.write("/d/f", "").unwrap();
+    let kind = |e: quire::Error| (e.kind(), e.path().map(Path::to_owned));
+    assert_eq!(kind(fs.read("/d/none").unwrap_err()), (ErrorKind::NotFound, Some(PathBuf::from("/d/none"))));
+    assert_eq!(kind(fs.read("/d").unwrap_err()).0, ErrorKind::IsADirectory);
+    assert_eq!(kind(fs.read("/d/f/x").unwrap_err()).0, ErrorKind::NotADirectory);
+    assert_eq!(kind(fs.remove_dir("/d").unwrap_err()).0, ErrorKind::DirectoryNotEmpty);
+    assert_eq!(kind(fs.create_dir("/d").map(drop).unwrap_err()).0, ErrorKind::Exists);
+    assert_eq!(kind(fs.remove_dir("/").unwrap_err()).0, ErrorKind::Busy);
+    assert_eq!(kind(fs.xattr("/d", Links::Follow, "user.none").unwrap_err()).0, ErrorKind::NoAttribute);
+    assert_eq!(fs.write(format!("/{}", "n".repeat(256)), "").unwrap_err().kind(), ErrorKind::NameTooLong);
+}
+
+#[test]
+fn a_damaged_inode_is_named_with_its_structure_and_block() {
+    let (_dir, path) = image(16 << 20, &[]);
+    let fs = FileSystem::open(&path).unwrap();
+    fs.write("/f", "x").unwrap();
+    let ino = fs.metadata("/f").unwrap().ino;
+    fs.close().unwrap();
+    crate::common::debugfs_write(&path, &format!("sif <{ino}> block[0] 0"));
+    let fs = FileSystem::options().read_only(true).open(&path).unwrap();
+    let error = fs.read("/f").unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(Path::new("/f"))), "{error}");
+    assert_eq!((error.structure().as_deref(), error.object()), (Some("extent node"), Some(u64::from(ino))), "{error}");
+}
+
+#[test]
+fn all_attributes_are_as_set_and_debugfs_agrees() {
+    let (_dir, path) = image(16 << 20, &[]);
+    let fs = FileSystem::open(&path).unwrap();
+    fs.write("/f", "x").unwrap();
+    let (a, m) = (Timestamp::new(-5, 7), Timestamp::new(1_234_567_890, 987_654_321));
+    let set = SetMetadata::new().owner(70_000, 80_000).permissions(0o6755).accessed(a).modified(m);
+    fs.set_metadata("/f", Links::Follow, set).unwrap();
+    fs.create_node("/null", NewNode::new(FileType::CharDevice, 0o666).device(1, 3)).unwrap();
+    fs.create_node("/pipe", NewNode::new(FileType::Fifo, 0o600)).unwrap();
+    fs.hard_link("/f", "/g").unwrap();
+    fs.set_xattr("/f", Links::Follow, "user.k", b"v\0w").unwrap();
+    fs.symlink("f", "/l").unwrap();
+    fs.set_metadata("/l", Links::NoFollow, SetMetadata::new().owner(5, 6)).unwrap();
+    fs.close().unwrap();
+    fsck(&path);
+    let fs = FileSystem::options().read_only(true).open(&path).unwrap();
+    let f = fs.metadata("/g").unwrap();
+    assert_eq!((f.uid, f.gid, f.permissions(), f.links), (70_000, 80_000, 0o6755, 2));
+    assert_eq!((f.accessed, f.modified), (a, m));
+    assert_eq!(fs.xattr("/f", Links::Follow, "user.k").unwrap(), b"v\0w");
+    assert_eq!(fs.metadata("/null").unwrap().device, (1, 3));
+    assert_eq!(fs.symlink_metadata("/l").unwrap().uid, 5);
+    let stat = debugfs(&path, "stat /f");
+    assert!(stat.contains("User: 70000   Group: 80000") && stat.contains("Links: 2"), "{stat}");
+    assert!(stat.contains("user.k"), "{stat}");
+}
+
+#[test]
+fn sparse_files_tell_their_data_and_punched_holes_are_zeros() {
+    let fs = scratch();
+    let file = fs.create_file("/s").unwrap();
+    file.write_at(&[1; 4096], 1 << 20).unwrap();
+    file.set_len(2 << 20).unwrap();
+    assert_eq!(file.next_data(0).unwrap(), Some((1 << 20, (1 << 20) + 4096)));
+    assert_eq!(file.next_data((1 << 20) + 4096).unwrap(), None);
+    file.punch_hole(1 << 20, 4096).unwrap();
+    let mut all = Vec::new();
+    file.duplicate().read_to_end(&mut all).unwrap();
+    assert!(all.len() == 2 << 20 && all.iter().all(|b| *b == 0));
+}
+
+#[test]
+fn appending_goes_to_the_end_and_create_new_refuses_what_exists() {
+    let fs = scratch();
+    fs.write("/log", "one\n").unwrap();
+    let mut log = fs.open_with("/log", FileOptions::new().append(true)).unwrap();
+    log.write_all(b"two\n").unwrap();
+    assert_eq!(fs.read("/log").unwrap(), b"one\ntwo\n");
+    let again = fs.open_with("/log", FileOptions::new().create_new(true)).map(drop);
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::Exists);
+}
+
+#[test]
+fn remove_all_takes_deep_and_wide_trees_away() {
+    let fs = scratch();
+    let mut dir = fs.create_dir("/t").unwrap();
+    for n in 0..200 {
+        dir.write(format!("f{n}"), "x").unwrap();
+        dir = dir.create_dir("d").unwrap();
+    }
+    for n in 0..100 {
+        fs.create_dir(format!("/t/w{n}")).unwrap();
+    }
+    drop(dir);
+    let before = fs.usage().unwrap().free_inodes;
+    fs.remove_all("/t").unwrap();
+    assert!(!fs.exists("/t").unwrap());
+    assert!(fs.usage().unwrap().free_inodes >= before + 501);
+    crate::common::fsck_bytes(&fs.into_bytes().unwrap().unwrap());
+}
+
+#[test]
+fn the_same_calls_at_the_same_time_give_the_same_bytes() {
+    let build = || {
+        let t = Timestamp::new(1_700_000_000, 0);
+        let fs = CreateOptions::new().size(16 << 20).uuid([9; 16]).time(t).in_memory().unwrap();
+        fs.create_dir_all("/a/b").unwrap();
+        fs.write("/a/b/c", vec![3; 100_000]).unwrap();
+        fs.symlink("a/b", "/l").unwrap();
+        fs.into_bytes().unwrap().unwrap()
+    };
+    assert!(build() == build());
+}
+
+#[test]
+fn a_partition_of_an_image_is_opened() {
+    let fs = scratch();
+    fs.write("/f", "in a partition").unwrap();
+    let bytes = fs.into_bytes().unwrap().unwrap();
+    let mut disk = vec![0; (1 << 20) + bytes.len() + 512];
+    disk[510..512].copy_from_slice(&[0x55, 0xAA]);
+    disk[446 + 4] = 0x83;
+    disk[446 + 8..446 + 12].copy_from_slice(&2048u32.to_le_bytes());
+    disk[446 + 12..446 + 16].copy_from_slice(&u32::try_from(bytes.len() / 512).unwrap().to_le_bytes());
+    disk[1 << 20..][..bytes.len()].copy_from_slice(&bytes);
+    let fs = FileSystem::options().partition(1).open_bytes(disk.clone()).unwrap();
+    assert_eq!(fs.read("/f").unwrap(), b"in a partition");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &disk).unwrap();
+    let fs = FileSystem::options().offset(1 << 20).open(file.path()).unwrap();
+    fs.write("/g", "2").unwrap();
+    fs.close().unwrap();
+    let fs = FileSystem::options().partition(1).read_only(true).open(file.path()).unwrap();
+    assert_eq!(fs.read("/g").unwrap(), b"2");
+    let none = FileSystem::options().partition(2).open(file.path()).map(drop).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_second_writer_is_refused_and_the_image_is_named() {
+    let (_dir, path) = image(16 << 20, &[]);
+    let first = FileSystem::open(&path).unwrap();
+    let second = FileSystem::open(&path).map(drop).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::Busy);
+    assert!(second.to_string().starts_with(path.to_str().unwrap()), "{second}");
+    drop(first);
+    FileSystem::open(&path).unwrap();
+}

@@ -1,0 +1,8 @@
+//! Campaigns of the simulator: crash states, failing devices, damaged images.
+
+mod ace;
+mod crash;
+mod faults;
+mod hostile;
+mod invariants;
+mod nvram;
