@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 /// mount(8): wrong usage or not permitted.
 pub(crate) const USAGE: u8 = 1;
+/// Wrong usage of the toolbox, as of most programs.
+pub(crate) const TOOL_USAGE: u8 = 2;
 /// mount(8): the system failed us (no process, no FUSE, ...).
 pub(crate) const SYSTEM: u8 = 2;
 /// mount(8): the mount, or what was asked of it, failed.
@@ -26,17 +28,8 @@ pub(crate) fn fail(command: &str, code: u8, what: impl Display) -> ExitCode {
     code.into()
 }
 
-/// Help and version go to standard output and are no failure; anything else is wrong usage.
-pub(crate) fn usage(e: &clap::Error) -> ExitCode {
+/// Help and version go to standard output and are no failure; anything else is wrong usage, and ends with `code`.
+pub(crate) fn usage(e: &clap::Error, code: u8) -> ExitCode {
     e.print().ok();
-    if !e.use_stderr() {
-        return ExitCode::SUCCESS;
-    }
-    // `recover` speaks as fsck(8) does, the toolbox as most programs do.
-    let command = std::env::args().nth(1).unwrap_or_default();
-    ExitCode::from(match command.as_str() {
-        "recover" => fsck::USAGE,
-        c if crate::cmd::tool::is_command(c) => crate::cmd::tool::USAGE,
-        _ => USAGE,
-    })
+    if e.use_stderr() { code.into() } else { ExitCode::SUCCESS }
 }

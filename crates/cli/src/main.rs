@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(e) => return exit::usage(&e),
+        Err(e) => return exit::usage(&e, usage_code()),
     };
     match cli.command {
         Command::Mount(a) => cmd::mount::run(&a),
@@ -89,5 +89,16 @@ fn main() -> ExitCode {
         Command::Resize(a) => cmd::tool::resize(&a),
         Command::Completions(a) => cmd::generate::completions(&a, Cli::command()),
         Command::Man(a) => cmd::generate::man(&a, Cli::command()),
+    }
+}
+
+/// The exit code for wrong usage of the command that was called: `recover` has fsck(8)'s, the toolbox that of most
+/// programs, the others mount(8)'s.
+fn usage_code() -> u8 {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    match command.as_str() {
+        "recover" => exit::fsck::USAGE,
+        c if cmd::tool::is_command(c) => exit::TOOL_USAGE,
+        _ => exit::USAGE,
     }
 }

@@ -45,8 +45,8 @@ mod volume;
 mod xattr;
 
 pub use config::{
-    Atime, Checkpoint, Choices, CommitMode, Illegal, JournalingMode, LogKind, ModeRule, Options, Profile, Record,
-    Route, UnknownValue, name_matches,
+    Atime, Checkpoint, Choices, CommitMode, Illegal, JournalingMode, ModeRule, Options, Profile, Record, Route,
+    UnknownValue, name_matches,
 };
 pub use data::{Falloc, FileExtent, FilePlace, Seek, WriteFlags};
 pub use dir::DirItem;

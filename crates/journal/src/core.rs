@@ -35,7 +35,7 @@ pub(crate) struct Running {
     /// Those of its blocks that hold file data.
     pub data: BTreeSet<BlockNo>,
     /// Those of its blocks that hold data new to its file, which could have gone in place.
-    pub rides: BTreeSet<BlockNo>,
+    pub new_data: BTreeSet<BlockNo>,
     /// Data in place that has to be durable before this transaction.
     pub after: Option<Epoch>,
 }
@@ -50,7 +50,7 @@ impl Running {
             handles: 0,
             bases: BTreeMap::new(),
             data: BTreeSet::new(),
-            rides: BTreeSet::new(),
+            new_data: BTreeSet::new(),
             after: None,
         }
     }
@@ -72,7 +72,7 @@ pub struct InFlight {
     /// Those of its blocks that hold file data.
     pub data: BTreeSet<BlockNo>,
     /// Those that could have gone in place.
-    rides: BTreeSet<BlockNo>,
+    new_data: BTreeSet<BlockNo>,
     /// Data in place that has to be durable first.
     pub after: Option<Epoch>,
 }
@@ -81,21 +81,22 @@ pub struct InFlight {
 struct Live {
     /// Transaction of that record.
     tid: Tid,
-    /// The oldest transaction whose record the image needs: the one that stands alone, or the first over the image at
+    /// The oldest transaction whose record the image needs: the self-contained one, or the first over the image at
     /// home.
     chain: Tid,
     image: Image,
-    /// A checkpoint is passing the record that its chain of deltas begins with: the next one must stand alone (Q6).
+    /// A checkpoint is passing the record that its chain of deltas begins with: the next one must be self-contained
+    /// (Q6).
     whole_next: bool,
     /// The image is durable at home, too.
     at_home: bool,
     /// It could have gone there in the first place, and nobody knows yet what that would have saved.
-    rides: bool,
+    is_new_data: bool,
 }
 
 /// What became of data that rode in a commit though it could have gone in place, in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rides {
+pub struct LoggedNewData {
     /// Had to be written home.
     pub home: u64,
     /// Was overwritten or freed before.
@@ -103,16 +104,16 @@ pub struct Rides {
 }
 
 /// So many blocks are remembered; then each counts half.
-const RIDES_REMEMBERED: u64 = 16_384;
+const NEW_DATA_REMEMBERED: u64 = 16_384;
 
-impl Rides {
+impl LoggedNewData {
     fn ended(&mut self, home: bool) {
         if home {
             self.home += 1;
         } else {
             self.died += 1;
         }
-        if self.home + self.died > RIDES_REMEMBERED {
+        if self.home + self.died > NEW_DATA_REMEMBERED {
             (self.home, self.died) = (self.home / 2, self.died / 2);
         }
     }
@@ -180,7 +181,7 @@ pub(crate) struct Core {
     /// Set when nothing may change any more.
     pub aborted: Option<Error>,
     never_written_home: u64,
-    pub rides: Rides,
+    pub logged_new_data: LoggedNewData,
 }
 
 impl Core {
@@ -200,7 +201,7 @@ impl Core {
             next_load: 0,
             aborted: None,
             never_written_home: 0,
-            rides: Rides::default(),
+            logged_new_data: LoggedNewData::default(),
         }
     }
 
@@ -243,13 +244,13 @@ impl Core {
             revokes: old.revokes.into_iter().collect(),
             handles: old.handles,
             data: old.data,
-            rides: old.rides,
+            new_data: old.new_data,
             after: old.after,
         }
     }
 
     /// What the records of the committing transaction may be written over, block by block. From now to its end
-    /// checkpoints leave chains of deltas alone.
+    /// checkpoints leave chains of deltas as they are.
     pub(crate) fn choose_bases(&mut self, txn: &InFlight, is_durable: impl Fn(Epoch) -> bool) -> Vec<Option<Base>> {
         self.chosen = true;
         self.unflushed.forget_durable(&is_durable);
@@ -270,15 +271,15 @@ impl Core {
         txn.blocks.iter().map(|(b, _)| base_of(b)).collect()
     }
 
-    /// The transaction is durable: its images are live in the log, its revokes hold. `alone` says of each block whether
-    /// its record stands alone; without it all do.
-    pub(crate) fn committed(&mut self, txn: &InFlight, log_blocks: u32, alone: Option<&[bool]>) {
+    /// The transaction is durable: its images are live in the log, its revokes hold. `self_contained` says of each
+    /// block whether its record is self-contained; without it all are.
+    pub(crate) fn committed(&mut self, txn: &InFlight, log_blocks: u32, self_contained: Option<&[bool]>) {
         self.end_commit();
         for b in &txn.revokes {
             let old = self.live.remove(b);
             self.never_written_home += u64::from(old.is_some());
-            if old.is_some_and(|l| l.rides) {
-                self.rides.ended(false);
+            if old.is_some_and(|l| l.is_new_data) {
+                self.logged_new_data.ended(false);
             }
             // Its image may have come into the cache from the log, and is not what lies at home (Q3).
             if !self.running.blocks.contains(b) {
@@ -294,17 +295,17 @@ impl Core {
             self.never_written_home += u64::from(old.is_some_and(|l| !l.at_home));
             if Mutant::NvramStaleBase.is_on() {
                 self.stale.remove(b);
-                self.stale.extend(old.filter(|_| alone.is_some_and(|a| !a[n])).map(|l| (*b, l.image.clone())));
+                self.stale.extend(old.filter(|_| self_contained.is_some_and(|a| !a[n])).map(|l| (*b, l.image.clone())));
             }
-            if old.is_some_and(|l| l.rides) {
-                self.rides.ended(false);
+            if old.is_some_and(|l| l.is_new_data) {
+                self.logged_new_data.ended(false);
             }
-            let chain = match (alone.is_none_or(|a| a[n]), old) {
+            let chain = match (self_contained.is_none_or(|a| a[n]), old) {
                 (false, Some(l)) => l.chain,
                 _ => txn.tid,
             };
-            let (image, rides) = (image.clone(), txn.rides.contains(b));
-            let live = Live { tid: txn.tid, chain, image, whole_next: false, at_home: false, rides };
+            let (image, is_new_data) = (image.clone(), txn.new_data.contains(b));
+            let live = Live { tid: txn.tid, chain, image, whole_next: false, at_home: false, is_new_data };
             match entry {
                 Entry::Occupied(mut old) => *old.get_mut() = live,
                 Entry::Vacant(new) => {

@@ -309,34 +309,7 @@ fn verdict(matches: bool) -> &'static str {
 impl fmt::Display for LogItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LogItem::Superblock(sb) => {
-                write!(
-                    f,
-                    "superblock v{}: {} blocks of {} bytes, log from {}",
-                    sb.version(),
-                    sb.len(),
-                    sb.block_size().bytes(),
-                    sb.first()
-                )?;
-                write!(f, ", next {}", sb.sequence())?;
-                match sb.start() {
-                    Some(at) => write!(f, " at {at}")?,
-                    None => write!(f, ", empty")?,
-                }
-                if sb.errno() != 0 {
-                    write!(f, ", error {}", sb.errno())?;
-                }
-                if sb.fc_blocks() > 0 {
-                    write!(f, ", {} fast-commit blocks", sb.fc_blocks())?;
-                }
-                if let Ok(Some(q)) = sb.quire() {
-                    write!(f, ", Quire's log version {}, features {:#x}, epoch {}", q.version, q.incompat, q.epoch)?;
-                    if let Some(n) = q.longest() {
-                        write!(f, ", transactions of at most {n} blocks")?;
-                    }
-                }
-                write!(f, ", features: {}", sb.features().names().join(" "))
-            }
+            LogItem::Superblock(sb) => show_superblock(f, sb),
             LogItem::Descriptor { at, tid, checksum_matches, images } => {
                 write!(f, "{at}: descriptor, {tid}, {} images{}", images.len(), verdict(*checksum_matches))?;
                 for i in images {
@@ -355,39 +328,66 @@ impl fmt::Display for LogItem {
                 let verdict = verdict(*checksum_matches != Some(false));
                 write!(f, "{at}: commit, {}, time {}.{:09}{verdict}", c.tid, c.seconds, c.nanoseconds)
             }
-            LogItem::Transaction { at, head: h, whole, records } => {
-                write!(
-                    f,
-                    "{at}: transaction, {}, {} blocks, {} records, epoch {}",
-                    h.tid, h.blocks, h.records, h.epoch
-                )?;
-                write!(f, ", time {}.{:09}{}", h.seconds, h.nanoseconds, verdict(*whole))?;
-                let Some(records) = records else { return Ok(()) };
-                records.iter().try_for_each(|r| match r.kind {
-                    Kind::Image => write!(f, "\n  image of {}", r.home),
-                    Kind::Ranges => write!(f, "\n  {} ranges of {}", r.count, r.home),
-                    Kind::ZeroRanges => write!(f, "\n  {} ranges of {}, else zeros", r.count, r.home),
-                    Kind::Delta => write!(f, "\n  delta of {}, {} bytes", r.home, r.count),
-                    Kind::Revoke => write!(f, "\n  revoke of {} from {}", r.count, r.home),
-                })?;
-                if records.len() as u64 != u64::from(h.records) {
-                    write!(f, "\n  BAD RECORD")?;
-                }
-                Ok(())
+            LogItem::Transaction { at, head, whole, records } => {
+                write!(f, "{at}: ")?;
+                show_transaction(f, head, *whole, records.as_deref())
             }
             LogItem::FastCommit { at, what } => write!(f, "{at}: fast commit: {what}"),
-            LogItem::End { at, why } => {
-                write!(f, "{at}: end of the log: ")?;
-                match why {
-                    End::Empty => f.write_str("it is empty"),
-                    End::NoMagic => f.write_str("no magic"),
-                    End::OtherTransaction { expected, found } => write!(f, "{found}, not {expected}"),
-                    End::OtherKind(n) => write!(f, "block type {n}"),
-                    End::BadHead => f.write_str("a head that does not match its checksum"),
-                    End::BadRun => f.write_str("a transaction that is not whole"),
-                    End::AllSeen => f.write_str("all blocks seen"),
-                }
-            }
+            LogItem::End { at, why } => write!(f, "{at}: end of the log: {why}"),
+        }
+    }
+}
+
+fn show_superblock(f: &mut fmt::Formatter<'_>, sb: &JournalSuperblock) -> fmt::Result {
+    let (version, len, bytes) = (sb.version(), sb.len(), sb.block_size().bytes());
+    write!(f, "superblock v{version}: {len} blocks of {bytes} bytes, log from {}", sb.first())?;
+    write!(f, ", next {}", sb.sequence())?;
+    match sb.start() {
+        Some(at) => write!(f, " at {at}")?,
+        None => write!(f, ", empty")?,
+    }
+    if sb.errno() != 0 {
+        write!(f, ", error {}", sb.errno())?;
+    }
+    if sb.fc_blocks() > 0 {
+        write!(f, ", {} fast-commit blocks", sb.fc_blocks())?;
+    }
+    if let Ok(Some(q)) = sb.quire() {
+        write!(f, ", Quire's log version {}, features {:#x}, epoch {}", q.version, q.incompat, q.epoch)?;
+        if let Some(n) = q.longest() {
+            write!(f, ", transactions of at most {n} blocks")?;
+        }
+    }
+    write!(f, ", features: {}", sb.features().names().join(" "))
+}
+
+fn show_transaction(f: &mut fmt::Formatter<'_>, h: &Head, whole: bool, records: Option<&[Record]>) -> fmt::Result {
+    write!(f, "transaction, {}, {} blocks, {} records, epoch {}", h.tid, h.blocks, h.records, h.epoch)?;
+    write!(f, ", time {}.{:09}{}", h.seconds, h.nanoseconds, verdict(whole))?;
+    let Some(records) = records else { return Ok(()) };
+    records.iter().try_for_each(|r| match r.kind {
+        Kind::Image => write!(f, "\n  image of {}", r.home),
+        Kind::Ranges => write!(f, "\n  {} ranges of {}", r.count, r.home),
+        Kind::ZeroRanges => write!(f, "\n  {} ranges of {}, else zeros", r.count, r.home),
+        Kind::Delta => write!(f, "\n  delta of {}, {} bytes", r.home, r.count),
+        Kind::Revoke => write!(f, "\n  revoke of {} from {}", r.count, r.home),
+    })?;
+    if records.len() as u64 != u64::from(h.records) {
+        write!(f, "\n  BAD RECORD")?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Empty => f.write_str("it is empty"),
+            End::NoMagic => f.write_str("no magic"),
+            End::OtherTransaction { expected, found } => write!(f, "{found}, not {expected}"),
+            End::OtherKind(n) => write!(f, "block type {n}"),
+            End::BadHead => f.write_str("a head that does not match its checksum"),
+            End::BadRun => f.write_str("a transaction that is not whole"),
+            End::AllSeen => f.write_str("all blocks seen"),
         }
     }
 }

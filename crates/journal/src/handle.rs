@@ -96,9 +96,9 @@ impl<'a> Handle<'a> {
     ///
     /// # Errors
     /// The journal is aborted.
-    pub fn put_rider(&mut self, b: BlockNo, image: Image) -> Result<(), Touch> {
+    pub fn put_new_data(&mut self, b: BlockNo, image: Image) -> Result<(), Touch> {
         self.put(b, image)?;
-        self.core.running.rides.insert(b);
+        self.core.running.new_data.insert(b);
         Ok(())
     }
 

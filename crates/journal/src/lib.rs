@@ -9,11 +9,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod checkpoint;
-mod commit;
+mod choices;
 mod core;
 pub mod dump;
 mod encode;
+mod engine;
 mod error;
 pub mod geometry;
 mod handle;
@@ -24,18 +24,15 @@ pub mod nvram;
 pub mod recover;
 mod run;
 mod stats;
-mod style;
-mod waiting;
 
-pub use crate::checkpoint::EmptyLog;
-pub use crate::core::{CoreStats, InFlight, Rides};
+pub use crate::choices::{Checkpoint, CommitMode, Format, LogChoices, Record, UnknownValue};
+pub use crate::core::{CoreStats, InFlight, LoggedNewData};
+pub use crate::engine::{Completion, EmptyLog, JournalConfig, Need, SyncError};
 pub use crate::error::{Error, NvramProblem};
 pub use crate::handle::{Full, Handle, Touch};
-pub use crate::journal::{Journal, JournalConfig, Loaded, TxnHold};
+pub use crate::journal::{Journal, Loaded, TxnHold};
 pub use crate::log::{Log, MIN_LOG_BLOCKS};
 pub use crate::log_map::{LogMap, LogRun};
 pub use crate::nvram::{NvramLayout, NvramLog, NvramLogFigures};
 pub use crate::stats::JournalStats;
-pub use crate::style::{CommitBy, Reclaim, Records, Style};
-pub use crate::waiting::{Completion, Need, SyncError};
 pub use quire_cache::{As, Image};

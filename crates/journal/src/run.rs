@@ -4,13 +4,13 @@
 //! revokes, records: packed into the first blocks ─┐
 //! whole images: the blocks that follow ───────────┴─> head, its checksum over all of it
 //! ```
-//! Which record a block gets: the smallest of what [`Records`] allows; one that stands alone where sizes are equal; in
-//! a transaction of many blocks a whole image unless ranges spare a sixteenth, as it is written from where it is. A
-//! range needs a base in the live log or durable at home (Q3), else it starts from zeros and says so (Q4); a delta
-//! needs one in the live log whose chain is not being passed (Q6).
+//! Which record a block gets: the smallest of what [`choices::Record`] allows; a self-contained one where sizes are
+//! equal; in a transaction of many blocks a whole image unless ranges spare a sixteenth, as it is written from where it
+//! is. A range needs a base in the live log or durable at home (Q3), else it starts from zeros and says so (Q4); a
+//! delta needs one in the live log whose chain is not being passed (Q6).
 
+use crate::choices;
 use crate::core::{Base, InFlight};
-use crate::style::Records;
 use quire_cache::Image;
 use quire_device::sync::Arc;
 use quire_device::{Buf, Mutant};
@@ -26,8 +26,8 @@ use std::time::Duration;
 pub(crate) struct Run {
     /// In the order of the log; the first has the head.
     pub blocks: Vec<Image>,
-    /// Of each block of the transaction: its record stands alone.
-    pub alone: Vec<bool>,
+    /// Of each block of the transaction: its record is self-contained.
+    pub self_contained: Vec<bool>,
     pub kinds: Kinds,
 }
 
@@ -49,8 +49,8 @@ pub(crate) struct Packed {
     /// The whole images that they name, in their order, and their records.
     pub images: Vec<(Record, Image)>,
     pub records: u32,
-    /// Of each block of the transaction: its record stands alone.
-    pub alone: Vec<bool>,
+    /// Of each block of the transaction: its record is self-contained.
+    pub self_contained: Vec<bool>,
     pub kinds: Kinds,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Encoder<'a> {
     /// For a block's length.
     pub known: &'a Known,
     pub seed: LogSeed,
-    pub records: Records,
+    pub record: choices::Record,
     pub epoch: u64,
     pub now: Duration,
 }
@@ -96,8 +96,8 @@ impl Encoder<'_> {
     /// Builds the run. `bases` are the transaction's blocks' in their order.
     pub(crate) fn run(&self, txn: &InFlight, bases: &[Option<Base>]) -> Run {
         let mut packed = self.pack(txn, bases, 0);
-        let (alone, kinds) = (std::mem::take(&mut packed.alone), packed.kinds);
-        Run { blocks: self.seal(txn.tid, packed), alone, kinds }
+        let (self_contained, kinds) = (std::mem::take(&mut packed.self_contained), packed.kinds);
+        Run { blocks: self.seal(txn.tid, packed), self_contained, kinds }
     }
 
     /// Builds the records, behind so many zero bytes.
@@ -119,14 +119,14 @@ impl Encoder<'_> {
             run.revokes(&txn.revokes);
         }
         let each = txn.blocks.iter().zip(bases);
-        let alone = each.map(|((home, image), base)| {
+        let self_contained = each.map(|((home, image), base)| {
             let is_data = txn.data.contains(home);
-            run.record(*home, image, base.as_ref(), is_data).stands_alone()
+            run.record(*home, image, base.as_ref(), is_data).is_self_contained()
         });
-        let alone = alone.collect();
+        let self_contained = self_contained.collect();
         let kinds = Kinds { packed_bytes: (run.packed.len() - room) as u64, ..run.kinds };
         SCRATCH.set(run.delta);
-        Packed { packed: run.packed, images: run.images, records: run.records, alone, kinds }
+        Packed { packed: run.packed, images: run.images, records: run.records, self_contained, kinds }
     }
 
     fn seal(&self, tid: Tid, run: Packed) -> Vec<Image> {
@@ -196,11 +196,11 @@ impl Building<'_> {
     fn record(&mut self, home: BlockNo, image: &Image, base: Option<&Base>, is_data: bool) -> Kind {
         let result = Record::result_of(self.encoder.seed, home, image);
         let r = |kind, count| Record { home, kind, count, result };
-        let kind = match self.encoder.records {
-            Records::Whole => Kind::Image,
-            Records::DataRanges if !is_data => Kind::Image,
-            Records::DataRanges | Records::Ranges => self.as_ranges(image, base),
-            Records::Deltas => match base.filter(|b| b.in_log && b.chains) {
+        let kind = match self.encoder.record {
+            choices::Record::Block => Kind::Image,
+            choices::Record::RangeData if !is_data => Kind::Image,
+            choices::Record::RangeData | choices::Record::Range => self.as_ranges(image, base),
+            choices::Record::Delta => match base.filter(|b| b.in_log && b.chains) {
                 Some(base) => return self.as_delta(r, image, &base.image),
                 None if self.spares_zeros(image) => Kind::ZeroRanges,
                 None => Kind::Image,

@@ -1,10 +1,9 @@
-//! Figures of a journal, as `/proc/fs/jbd2/DEV/info` has them, and more.
+//! Statistics of a journal, as `/proc/fs/jbd2/DEV/info` has them, and more.
 
 use crate::core::{CoreStats, InFlight};
-use crate::journal::Journal;
+use crate::log::Log;
 use crate::nvram::{NvramLog, NvramLogFigures};
 use crate::run::Kinds;
-use quire_device::sync::lock;
 use std::time::Duration;
 
 /// Sums since the mount.
@@ -47,7 +46,7 @@ impl Counters {
     }
 }
 
-/// Figures of a journal since the mount.
+/// Statistics of a journal since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalStats {
     pub transactions: u64,
@@ -80,30 +79,27 @@ pub struct JournalStats {
     pub memory: CoreStats,
 }
 
-impl Journal {
-    /// Figures since the mount.
-    #[must_use]
-    pub fn stats(&self) -> JournalStats {
-        let c = *lock(&self.counters);
-        let memory = lock(&self.core).stats();
+impl Counters {
+    /// With what the log, memory and the limit of a transaction are now.
+    pub(crate) fn stats(self, limit: usize, log: Option<&Log>, memory: CoreStats) -> JournalStats {
         JournalStats {
-            transactions: c.transactions,
-            max_blocks: self.limit() as u64,
-            handles: c.handles,
-            blocks: c.blocks,
-            revokes: c.revokes,
-            log_blocks: c.log_blocks,
-            commit_time: c.commit_time,
-            checkpoints: c.checkpoints,
-            home_blocks: c.home_blocks,
-            whole_records: c.kinds.whole,
-            range_records: c.kinds.ranges,
-            delta_records: c.kinds.deltas,
-            packed_bytes: c.kinds.packed_bytes,
-            data_flushes: c.data_flushes,
-            log_used: self.log.as_ref().map_or(0, |l| u64::from(l.used())),
-            log_capacity: self.log.as_ref().map_or(0, |l| u64::from(l.capacity())),
-            nvram: self.log.as_ref().and_then(|l| l.nvram()).map(NvramLog::figures),
+            transactions: self.transactions,
+            max_blocks: limit as u64,
+            handles: self.handles,
+            blocks: self.blocks,
+            revokes: self.revokes,
+            log_blocks: self.log_blocks,
+            commit_time: self.commit_time,
+            checkpoints: self.checkpoints,
+            home_blocks: self.home_blocks,
+            whole_records: self.kinds.whole,
+            range_records: self.kinds.ranges,
+            delta_records: self.kinds.deltas,
+            packed_bytes: self.kinds.packed_bytes,
+            data_flushes: self.data_flushes,
+            log_used: log.map_or(0, |l| u64::from(l.used())),
+            log_capacity: log.map_or(0, |l| u64::from(l.capacity())),
+            nvram: log.and_then(Log::nvram).map(NvramLog::figures),
             memory,
         }
     }

@@ -162,6 +162,11 @@ impl Finder<'_> {
     }
 
     fn end_of_path(&mut self, path: &mut Vec<String>) {
+        // A keyword alone stands in `pub(crate)`.
+        let is_keyword = matches!(&path[..], [word] if ["crate", "super", "self"].contains(&word.as_str()));
+        if is_keyword {
+            path.clear();
+        }
         if !path.is_empty() {
             self.name(path);
             path.clear();

@@ -10,9 +10,8 @@
 //! The format of the log follows from them ([`Choices::log`]) and has no option of its own. [`Choices::log`] is the one
 //! place that says what is legal.
 
-use quire_journal::{CommitBy, Reclaim, Records, Style};
+use quire_journal::{Checkpoint, CommitMode, Format, LogChoices, Record, named_values};
 use std::fmt;
-use std::str::FromStr;
 
 /// Does a file-data update go through the journal, or in place? (`data=`)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,52 +32,6 @@ pub enum Route {
     Overwrite,
     /// As `Overwrite` promises, at the lowest cost.
     Auto,
-}
-
-/// How is a journaled block written down? (`record=`)
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Record {
-    /// Whole.
-    Block,
-    /// File data as the byte ranges that changed, metadata whole (Okeanos' multiwrite blocks).
-    RangeData,
-    /// The byte ranges that changed, metadata too.
-    Range,
-    /// The difference to the image that was logged last, compressed (DJFS).
-    Delta,
-}
-
-/// What makes a transaction durable? (`commit_mode=`)
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CommitMode {
-    /// Body, flush, then the block that makes it valid.
-    Barrier,
-    /// One write that checks itself, one flush.
-    Checksum,
-    /// Stores and fences.
-    Nvram,
-}
-
-/// How is log space reclaimed? (`checkpoint=`)
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Checkpoint {
-    /// When room is needed, oldest transactions first.
-    Lazy,
-    /// By so many regions, each written home when it is full (DJFS).
-    Regions(u8),
-}
-
-/// The format that a log is written in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogKind {
-    /// There is no log.
-    None,
-    /// jbd2's: the kernel and e2fsck replay it.
-    Jbd2,
-    /// Quire's block log.
-    Quire,
-    /// Quire's log in NVRAM.
-    Nvram,
 }
 
 /// One value of each choice.
@@ -125,17 +78,17 @@ impl Choices {
         .choices()
     }
 
-    /// The log that this combination is written in.
+    /// The log that this combination is written in; `None` for none.
     ///
     /// # Errors
     /// The combination makes no sense.
-    pub fn log(self) -> Result<LogKind, Illegal> {
+    pub fn log(self) -> Result<Option<Format>, Illegal> {
         use Checkpoint::{Lazy, Regions};
         use CommitMode::{Barrier, Checksum, Nvram};
         use Record::{Block, Delta, Range, RangeData};
         let illegal = |why, nearest| Err(Illegal { why, nearest });
         match (self.route, self.record, self.commit, self.checkpoint) {
-            (Route::None, Block, Barrier, Lazy) => Ok(LogKind::None),
+            (Route::None, Block, Barrier, Lazy) => Ok(None),
             (Route::None, ..) => illegal(
                 "data=none has no log whose records, commits or checkpoints could be chosen",
                 Choices::of_route(Route::None),
@@ -152,35 +105,15 @@ impl Choices {
                 "with fewer than two regions every commit would wait for a checkpoint",
                 Choices { checkpoint: Regions(2), ..self },
             ),
-            (_, Block | Range | Delta, Nvram, Lazy | Regions(2..)) => Ok(LogKind::Nvram),
-            (_, Block, Barrier, Lazy) => Ok(LogKind::Jbd2),
-            (_, RangeData | Range | Delta, Barrier, Lazy) | (_, Block | RangeData | Range | Delta, Checksum, Lazy) => {
-                Ok(LogKind::Quire)
-            }
+            (_, Block | Range | Delta, Nvram, Lazy | Regions(2..))
+            | (_, Block | RangeData | Range | Delta, Barrier | Checksum, Lazy) => Ok(Some(self.of_log().format())),
         }
     }
 
-    /// How the journal writes its log.
+    /// The choices that concern the log.
     #[must_use]
-    pub fn style(self) -> Style {
-        let records = match self.record {
-            Record::Block => Records::Whole,
-            Record::RangeData => Records::DataRanges,
-            Record::Range => Records::Ranges,
-            Record::Delta => Records::Deltas,
-        };
-        match (self.log(), self.commit) {
-            (Ok(LogKind::Quire), CommitMode::Barrier) => Style::Quire { records, commit: CommitBy::Barrier },
-            (Ok(LogKind::Quire), _) => Style::Quire { records, commit: CommitBy::Checksum },
-            (Ok(LogKind::Nvram), _) => {
-                let reclaim = match self.checkpoint {
-                    Checkpoint::Lazy => Reclaim::Lazily,
-                    Checkpoint::Regions(n) => Reclaim::ByRegions(n),
-                };
-                Style::Nvram { records, reclaim }
-            }
-            _ => Style::Jbd2,
-        }
+    pub fn of_log(self) -> LogChoices {
+        LogChoices { record: self.record, commit: self.commit, checkpoint: self.checkpoint }
     }
 
     /// The name of this combination, if it has one.
@@ -206,65 +139,8 @@ impl fmt::Display for Choices {
     }
 }
 
-/// Enums of unit values, each with its one name.
-macro_rules! named {
-    ($type:ident: $($value:ident = $name:literal),+ $(,)?) => {
-        impl $type {
-            pub const ALL: [$type; [$($name),+].len()] = [$($type::$value),+];
-
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $($type::$value => $name),+ }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = UnknownValue;
-            fn from_str(s: &str) -> Result<Self, UnknownValue> {
-                $type::ALL.into_iter().find(|v| v.name() == s).ok_or_else(|| UnknownValue {
-                    expected: $type::ALL.map(|v| v.name()).join(", "),
-                })
-            }
-        }
-    };
-}
-
-/// No value of a choice has this name.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("one of {expected} is expected")]
-pub struct UnknownValue {
-    expected: String,
-}
-
-named!(Route: None = "none", Writeback = "writeback", Ordered = "ordered", Journal = "journal", Adaptive = "adaptive",
+named_values!(Route: None = "none", Writeback = "writeback", Ordered = "ordered", Journal = "journal", Adaptive = "adaptive",
     Selective = "selective", Overwrite = "overwrite", Auto = "auto");
-named!(Record: Block = "block", RangeData = "range=data", Range = "range", Delta = "delta");
-named!(CommitMode: Barrier = "barrier", Checksum = "checksum", Nvram = "nvram");
-
-impl fmt::Display for Checkpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Checkpoint::Lazy => f.pad("lazy"),
-            Checkpoint::Regions(n) => write!(f, "regions:{n}"),
-        }
-    }
-}
-
-impl FromStr for Checkpoint {
-    type Err = UnknownValue;
-    fn from_str(s: &str) -> Result<Self, UnknownValue> {
-        let regions = || s.strip_prefix("regions:")?.parse().ok().map(Checkpoint::Regions);
-        let known = if s == "lazy" { Some(Checkpoint::Lazy) } else { regions() };
-        known.ok_or_else(|| UnknownValue { expected: "lazy, regions:N".to_owned() })
-    }
-}
-
 /// A name for one value of each choice (`profile=`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Profile {
@@ -287,7 +163,7 @@ pub enum Profile {
     Auto,
 }
 
-named!(Profile: Ext4None = "ext4-none", Ext4Writeback = "ext4-writeback", Ext4Ordered = "ext4-ordered",
+named_values!(Profile: Ext4None = "ext4-none", Ext4Writeback = "ext4-writeback", Ext4Ordered = "ext4-ordered",
     Ext4Journal = "ext4-journal", SingleIo = "single-io", Joj = "joj", Wasteless = "wasteless", Selective = "selective",
     Rfj = "rfj", Nvj = "nvj", Djfs = "djfs", Djfs4 = "djfs4", Auto = "auto");
 
@@ -347,13 +223,13 @@ mod tests {
     #[test]
     fn the_format_of_the_log_follows_from_the_choices() {
         let kinds = |f: fn(&Choices) -> bool| all().filter(f).map(|c| c.log().ok()).collect::<Vec<_>>();
-        assert!(kinds(|c| c.route == Route::None).iter().all(|k| matches!(k, None | Some(LogKind::None))));
+        assert!(kinds(|c| c.route == Route::None).iter().all(|k| matches!(k, None | Some(None))));
         for c in all().filter(|c| c.route != Route::None) {
             let expected = match (c.record, c.commit, c.checkpoint) {
-                (Record::Block, CommitMode::Barrier, Checkpoint::Lazy) => Some(LogKind::Jbd2),
-                (_, CommitMode::Barrier | CommitMode::Checksum, Checkpoint::Lazy) => Some(LogKind::Quire),
+                (Record::Block, CommitMode::Barrier, Checkpoint::Lazy) => Some(Some(Format::Jbd2)),
+                (_, CommitMode::Barrier | CommitMode::Checksum, Checkpoint::Lazy) => Some(Some(Format::Quire)),
                 (Record::RangeData, CommitMode::Nvram, _) | (_, _, Checkpoint::Regions(1)) => None,
-                (_, CommitMode::Nvram, _) => Some(LogKind::Nvram),
+                (_, CommitMode::Nvram, _) => Some(Some(Format::Nvram)),
                 _ => None,
             };
             assert_eq!(c.log().ok(), expected, "{c}");

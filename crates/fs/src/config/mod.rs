@@ -4,7 +4,8 @@ mod choices;
 mod journaling_mode;
 mod options;
 
-pub use choices::{Checkpoint, Choices, CommitMode, Illegal, LogKind, Profile, Record, Route, UnknownValue};
+pub use choices::{Choices, Illegal, Profile, Route};
 pub(crate) use journaling_mode::by_rule;
 pub use journaling_mode::{JournalingMode, ModeRule, name_matches};
 pub use options::{Atime, Options};
+pub use quire_journal::{Checkpoint, CommitMode, Record, UnknownValue};

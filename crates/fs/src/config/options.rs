@@ -1,7 +1,8 @@
 //! Choices made at mount.
 
-use super::choices::{Checkpoint, Choices, CommitMode, Record, Route};
+use super::choices::{Choices, Route};
 use super::journaling_mode::{JournalingMode, ModeRule};
+use quire_journal::{Checkpoint, CommitMode, Record};
 use quire_layout::superblock::OnError;
 use std::time::Duration;
 

@@ -54,13 +54,20 @@ impl Data {
         if !context.route.has_log() {
             return 0;
         }
-        policy::log_limit(&context.options, context.block_size(), &self.pace, journal.rides(), journal.limit())
+        policy::log_limit(
+            &context.options,
+            context.block_size(),
+            &self.pace,
+            journal.logged_new_data(),
+            journal.limit(),
+        )
     }
 
     /// The limit of `data=auto`; `None` where new data goes one way only.
     pub(crate) fn auto_threshold(&self) -> Option<AutoThreshold> {
         let (context, journal) = (&self.engine.context, &self.engine.journal);
-        let threshold = || AutoThreshold::new(&context.options, context.block_size(), &self.pace, journal.rides());
+        let threshold =
+            || AutoThreshold::new(&context.options, context.block_size(), &self.pace, journal.logged_new_data());
         (self.log_limit() > 0).then(threshold)
     }
 

@@ -89,6 +89,6 @@ fn admit(s: &mut State, bytes: u64, traffic: Traffic<'_>) -> bool {
 }
 
 fn entered(bytes: u64, traffic: Traffic<'_>) -> Entered {
-    traffic.journal.let_commit_pass();
+    traffic.journal.await_commit_in_flight();
     Entered { bytes, since: (traffic.now)() }
 }

@@ -6,7 +6,7 @@
 
 use crate::config::{CommitMode, Options, Route};
 use quire_device::Pace;
-use quire_journal::Rides;
+use quire_journal::LoggedNewData;
 use quire_layout::BlockSize;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct AutoThreshold {
 }
 
 impl AutoThreshold {
-    pub(crate) fn new(options: &Options, bs: BlockSize, pace: &Pace, outcome: Rides) -> Self {
+    pub(crate) fn new(options: &Options, bs: BlockSize, pace: &Pace, outcome: LoggedNewData) -> Self {
         let (flush, write, bandwidth) = (pace.flush(), pace.write(), pace.bandwidth());
         let saved = if options.commit_mode == CommitMode::Barrier { write } else { write + flush };
         let home = outcome.home + ASSUMED_WRITTEN_HOME;
@@ -62,7 +62,7 @@ pub(crate) fn log_limit(
     options: &Options,
     bs: BlockSize,
     pace: &Pace,
-    outcome: Rides,
+    outcome: LoggedNewData,
     transaction_limit: usize,
 ) -> usize {
     if !logs_new_data(options) {

@@ -174,7 +174,7 @@ impl<'v> Op<'v> {
     /// Read-only or aborted.
     pub fn block_put_new_data(&mut self, b: BlockNo, image: Image) -> Result<()> {
         self.check_writable()?;
-        self.handle.put_rider(b, image).map_err(touch_error)
+        self.handle.put_new_data(b, image).map_err(touch_error)
     }
 
     /// The image of a block of journaled file data if it is in memory, unchecked.

@@ -6,7 +6,6 @@
 
 use super::lifecycle::Quiescent;
 use super::superblock::{clear_incompat, mark_in_use, read_superblock, write_superblock};
-use crate::config::LogKind;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::records;
@@ -50,11 +49,7 @@ fn write_clean(engine: &Engine, was_valid: bool, _: &Quiescent<'_>, _: &EmptyLog
 pub(super) fn mark_used(engine: &Engine, _: &Quiescent<'_>) -> Result<()> {
     let gate = engine.journal.gate();
     let mut sb = read_superblock(&**gate.device())?;
-    let log = if engine.journal.has_log() {
-        engine.context.options.choices().log().unwrap_or(LogKind::None)
-    } else {
-        LogKind::None
-    };
+    let log = if engine.journal.has_log() { engine.context.options.choices().log().unwrap_or(None) } else { None };
     mark_in_use(&mut sb, log);
     write_superblock(gate, &mut sb)?;
     superblock_written(engine);

@@ -18,7 +18,7 @@ use super::lifecycle::Lifecycle;
 use super::preview::{self, only_read, superblock_after};
 use super::recovery::{self, OnDamage, Pending};
 use super::superblock::{check_device, mark_in_use, read_superblock, write_superblock};
-use crate::config::{Choices, LogKind, Options};
+use crate::config::{Choices, Options};
 use crate::data::Data;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -27,8 +27,8 @@ use crate::records;
 use crate::tables::Pool;
 use quire_device::sync::{Arc, Mutex};
 use quire_device::{BlockDevice, Clock, FlushGate, Pace, Paced, Region};
-use quire_journal::Log;
 use quire_journal::recover::Progress;
+use quire_journal::{Format, Log};
 use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock, state};
 use quire_layout::{Corrupt, Unsupported};
@@ -140,7 +140,7 @@ impl Opening<'_> {
         let as_found = sb.clone();
         if writable && outlook.orphans.is_ok() {
             let kind = log.as_ref().and_then(|_| options.choices().log().ok());
-            mark_in_use(&mut sb, kind.unwrap_or(LogKind::None));
+            mark_in_use(&mut sb, kind.unwrap_or(None));
         }
         let mut marked = sb.clone();
         let engine = assemble::engine(gate.clone(), sb, clock.clone(), options.clone(), log, read_only);
@@ -176,7 +176,7 @@ impl Opening<'_> {
 
     fn put_in_nvram(&self, log: Option<&mut Log>, sb: &Superblock) -> Result<()> {
         let choices = self.options.choices();
-        if choices.log() != Ok(LogKind::Nvram) {
+        if choices.log() != Ok(Some(Format::Nvram)) {
             return Ok(());
         }
         let log = log.ok_or_else(|| Unsupported::new("a journal in NVRAM for a file system without has_journal"))?;

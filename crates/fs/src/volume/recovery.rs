@@ -21,7 +21,7 @@ use quire_device::{Buf, Clock, FlushGate};
 pub(super) use quire_journal::Error as JournalError;
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::{CleanLog, Plan, Progress, UnrecoveredLog, open_external};
-use quire_journal::{Log, LogRun, NvramLog};
+use quire_journal::{Log, LogRun, NvramLayout, NvramLog};
 use quire_layout::features::{compat, incompat};
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, LogBlock, Structure, Tid};
@@ -223,7 +223,7 @@ pub(super) fn open_log(clean: CleanLog, gate: &Arc<FlushGate>, sb: &Superblock) 
 /// # Errors
 /// Invalid: no memory was named, it is too small, or it holds another log that is needed.
 pub(super) fn put_in_nvram(log: &mut Log, devices: &Devices, sb: &Superblock, choices: Choices) -> Result<()> {
-    let Some(layout) = choices.style().nvram_layout(sb.block_size()) else { return Ok(()) };
+    let Some(layout) = NvramLayout::of(choices.of_log(), sb.block_size()) else { return Ok(()) };
     let Some(memory) = &devices.nvram else {
         return Err(Error::Invalid("commit_mode=nvram needs a memory: name it with nvram=PATH"));
     };

@@ -1,9 +1,9 @@
 //! The primary superblock at home, outside of any transaction: read, written, checked against the device.
 
-use crate::config::LogKind;
 use crate::error::Result;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, FlushGate, Mutant, Region};
+use quire_journal::Format;
 use quire_layout::features::{compat, incompat, ro_compat};
 use quire_layout::superblock::{self, Superblock, state};
 use quire_layout::{Corrupt, Structure, Unsupported, recognise};
@@ -44,13 +44,13 @@ pub(super) fn write_superblock(gate: &FlushGate, sb: &mut Superblock) -> Result<
 
 /// Sets the flags that say that the file system is in use (O1). Only flags may change here: then a tear between them
 /// and the checksum can be told from damage. Other fields change by a transaction.
-pub(super) fn mark_in_use(sb: &mut Superblock, log: LogKind) {
+pub(super) fn mark_in_use(sb: &mut Superblock, log: Option<Format>) {
     let mut f = sb.features();
     match log {
-        LogKind::None => sb.set_state(sb.state() & !state::VALID),
-        LogKind::Jbd2 => f.incompat |= incompat::RECOVER,
+        None => sb.set_state(sb.state() & !state::VALID),
+        Some(Format::Jbd2) => f.incompat |= incompat::RECOVER,
         // Before the journal's superblock says so, and before the first record (Q8).
-        LogKind::Quire | LogKind::Nvram => f.incompat |= incompat::RECOVER | incompat::QUIRE_LOG,
+        Some(Format::Quire | Format::Nvram) => f.incompat |= incompat::RECOVER | incompat::QUIRE_LOG,
     }
     if f.has_compat(compat::ORPHAN_FILE) {
         f.ro_compat |= ro_compat::ORPHAN_PRESENT;

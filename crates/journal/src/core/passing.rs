@@ -23,8 +23,8 @@ impl Core {
     }
 
     /// What a checkpoint of all transactions up to `upto` must write home, in the order of the blocks: the newest
-    /// committed image of each block that needs a record there. A later record that stands alone makes an older one
-    /// needless; one that does not needs what it was written over, or something newer, at home (J11). Chains of deltas
+    /// committed image of each block that needs a record there. A later self-contained record makes an older one
+    /// needless; one that is not needs what it was written over, or something newer, at home (J11). Chains of deltas
     /// that begin there end (Q6).
     pub(crate) fn home_writes(&mut self, upto: Tid) -> Vec<(BlockNo, Image)> {
         if Mutant::UncommittedHome.is_on() {
@@ -54,8 +54,8 @@ impl Core {
             let Some(l) = self.live.get_mut(b) else { continue };
             if Arc::ptr_eq(&l.image, image) {
                 l.at_home = true;
-                if std::mem::take(&mut l.rides) {
-                    self.rides.ended(true);
+                if std::mem::take(&mut l.is_new_data) {
+                    self.logged_new_data.ended(true);
                 }
             }
             if upto.at_or_after(l.chain) {
@@ -82,8 +82,9 @@ mod tests {
     use super::*;
     use quire_device::Buf;
 
-    /// A core in whose log each of these transactions has committed these blocks; where `alone` is false, as deltas.
-    fn core(transactions: &[&[u64]], alone: bool) -> Core {
+    /// A core in whose log each of these transactions has committed these blocks; where `self_contained` is false, as
+    /// deltas.
+    fn core(transactions: &[&[u64]], self_contained: bool) -> Core {
         let mut core = Core::new(64, Tid(1));
         for blocks in transactions {
             for b in blocks.iter().map(|b| BlockNo(*b)) {
@@ -91,8 +92,9 @@ mod tests {
                 core.join(b);
             }
             let txn = core.close();
-            let alone: Vec<bool> = blocks.iter().map(|b| alone || !core.is_in_log(BlockNo(*b))).collect();
-            core.committed(&txn, 1, Some(&alone));
+            let self_contained: Vec<bool> =
+                blocks.iter().map(|b| self_contained || !core.is_in_log(BlockNo(*b))).collect();
+            core.committed(&txn, 1, Some(&self_contained));
         }
         core
     }

@@ -1,8 +1,8 @@
 //! A log that holds nothing: what the engine may write into, and how the file system learns that it was recovered.
 
-use super::UnrecoveredLog;
 use super::plan::BadBlock;
-use super::replay::{SavedFrom, Undo};
+use super::undo::{SavedFrom, Undo};
+use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogGeometry;
 use crate::log::Log;
@@ -154,6 +154,19 @@ pub fn superblock_place(bs: BlockSize) -> (BlockNo, usize) {
 }
 
 impl UnrecoveredLog {
+    /// Takes an empty log as it is.
+    ///
+    /// # Errors
+    /// Gives the log back if it is not empty.
+    pub fn into_clean(self) -> Result<CleanLog, Box<UnrecoveredLog>> {
+        if !self.is_clean() {
+            return Err(Box::new(self));
+        }
+        // As the kernel: the number on an empty log counts as used.
+        let next = self.superblock.sequence().next();
+        Ok(CleanLog::new(self, next, Damage::default()))
+    }
+
     /// Writes the number of the next transaction into the superblock of a log whose transactions are in NVRAM; the
     /// flush that makes the homes durable makes it so, before the tail there moves (V7).
     pub(super) fn expect_next(&mut self, next: Tid, undo: &mut Option<&mut dyn Undo>) -> Result<(), Error> {

@@ -10,9 +10,9 @@
 //! A chain that begins with a delta has lost the image it starts from: the tail has passed it, and moved only when the
 //! chain's last image was durable at home (Q6). So home must hold it, and nothing is to be written.
 
-use super::UnrecoveredLog;
 use super::plan::BadReason;
 use super::runs::{Bodies, Chain, Logged};
+use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
 use quire_device::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) enum Made {
 
 /// True if the image of a chain needs what lies at home.
 fn needs_home(chain: &Chain) -> bool {
-    !chain[0].record.kind.stands_alone()
+    !chain[0].record.kind.is_self_contained()
 }
 
 impl UnrecoveredLog {

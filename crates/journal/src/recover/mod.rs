@@ -21,124 +21,28 @@
 mod clean;
 mod external;
 mod images;
+mod judge;
 mod nvram;
 mod plan;
+mod progress;
 mod replay;
 mod runs;
 mod scan;
+mod undo;
+mod unrecovered;
 
 pub use clean::{CleanLog, Damage, mark_recovered, superblock_place};
 pub use external::open_external;
 pub use nvram::{NvramTransaction, list_nvram};
 pub use plan::{BadBlock, BadReason, Plan, Planned};
-pub use replay::{SavedFrom, Undo};
+pub use progress::{Phase, Progress};
+pub use undo::{SavedFrom, Undo};
+pub use unrecovered::UnrecoveredLog;
 
 use crate::error::Error;
-use crate::geometry::LogGeometry;
-use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Buf, Region};
-use quire_layout::jbd2::{JournalSuperblock, LogFormat};
-use quire_layout::{Corrupt, Structure, Unsupported};
-
-/// How far recovery has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    pub phase: Phase,
-    /// Blocks done, of `total`. While scanning the total is the log's length: the scan may end earlier.
-    pub done: u64,
-    pub total: u64,
-}
-
-/// A part of recovery that may take long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    Scan,
-    Replay,
-}
-
-/// A log that may hold transactions which are not home.
-pub struct UnrecoveredLog {
-    geometry: LogGeometry,
-    superblock: JournalSuperblock,
-    /// The whole block that the superblock begins.
-    block: Buf,
-    format: LogFormat,
-    /// The file system's device, if it is not the log's.
-    home: Option<Arc<dyn BlockDevice>>,
-    /// The memory that may hold the log.
-    nvram: Option<nvram::Beside>,
-}
-
-impl std::fmt::Debug for UnrecoveredLog {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UnrecoveredLog").field("superblock", &self.superblock).finish_non_exhaustive()
-    }
-}
+use quire_layout::Unsupported;
 
 impl UnrecoveredLog {
-    /// Reads and checks the journal's superblock.
-    ///
-    /// # Errors
-    /// Device; corrupt: the superblock, or a journal longer than its inode; unsupported: a feature, or a journal that
-    /// several file systems share.
-    pub fn open(geometry: LogGeometry) -> Result<Self, Error> {
-        let at = geometry.superblock();
-        let home = geometry.locate(at).ok_or_else(|| Corrupt::new(Structure::JournalInode, "no first block"))?;
-        let bs = geometry.block_size();
-        let block = geometry.device().read(bs.offset(home), bs.bytes(), Region::LogSuperblock)?;
-        let bad = |why| Error::Corrupt(Corrupt::new(Structure::JournalSuperblock, why).at(home));
-        let superblock = JournalSuperblock::decode(&block).map_err(|e| e.at(home))?;
-        let format = superblock.log_format()?;
-        if superblock.block_size() != bs {
-            return Err(bad("block size is not the file system's"));
-        }
-        if superblock.len() > geometry.len() {
-            return Err(bad("the journal is longer than its place"));
-        }
-        if superblock.first() <= at {
-            return Err(bad("first log block out of range"));
-        }
-        if geometry.is_external() && superblock.user_count() > 1 {
-            return Err(Unsupported::new(format!("external journal with {} users", superblock.user_count())).into());
-        }
-        Ok(UnrecoveredLog { geometry, superblock, block, format, home: None, nvram: None })
-    }
-
-    /// Says where the file system is, if the log has a device of its own: records of Quire's log may need what lies at
-    /// home.
-    #[must_use]
-    pub fn with_home(mut self, home: Arc<dyn BlockDevice>) -> Self {
-        self.home = Some(home);
-        self
-    }
-
-    /// True if the log is one of Quire's.
-    #[must_use]
-    pub fn is_quire(&self) -> bool {
-        self.superblock.quire().is_ok_and(|s| s.is_some())
-    }
-
-    #[must_use]
-    pub fn superblock(&self) -> &JournalSuperblock {
-        &self.superblock
-    }
-
-    #[must_use]
-    pub fn format(&self) -> &LogFormat {
-        &self.format
-    }
-
-    #[must_use]
-    pub fn geometry(&self) -> &LogGeometry {
-        &self.geometry
-    }
-
-    /// True if the log says that it holds nothing.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.superblock.start().is_none()
-    }
-
     /// Judges the whole log; writes nothing. `home_blocks` is the size of the file system's device in blocks.
     ///
     /// # Errors
@@ -152,26 +56,13 @@ impl UnrecoveredLog {
         match self.superblock.quire()? {
             Some(signature) => {
                 if let Some(uuid) = signature.in_nvram() {
-                    return plan::make_of_runs(self, self.scan_nvram(&signature, uuid, progress)?, home_blocks);
+                    return judge::plan_of_runs(self, self.scan_nvram(&signature, uuid, progress)?, home_blocks);
                 }
                 let found = runs::RunScan::new(self, start, &signature).run(progress)?;
-                plan::make_of_runs(self, found, home_blocks)
+                judge::plan_of_runs(self, found, home_blocks)
             }
-            None => plan::make(self, scan::Scan::new(self, start).run(progress)?, home_blocks),
+            None => judge::plan_of_blocks(self, scan::Scan::new(self, start).run(progress)?, home_blocks),
         }
-    }
-
-    /// Takes an empty log as it is.
-    ///
-    /// # Errors
-    /// Gives the log back if it is not empty.
-    pub fn into_clean(self) -> Result<CleanLog, Box<UnrecoveredLog>> {
-        if !self.is_clean() {
-            return Err(Box::new(self));
-        }
-        // As the kernel: the number on an empty log counts as used.
-        let next = self.superblock.sequence().next();
-        Ok(CleanLog::new(self, next, Damage::default()))
     }
 
     /// Empties the log without replaying it: what the kernel does when the file system says that no recovery is

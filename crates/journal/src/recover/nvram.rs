@@ -3,47 +3,27 @@
 //! As for the block log (`recover::runs`); transactions come from [`Walk`]. Before that: the label and the journal's
 //! superblock must name each other, and neither may be an older copy (V5, V7).
 
+use super::progress::{Phase, Progress};
 use super::runs::{FoundRuns, Logged, RunAt, revoke};
-use super::{Phase, Progress, UnrecoveredLog};
+use super::unrecovered::{LogMemory, UnrecoveredLog};
 use crate::error::{Error, NvramProblem};
 use crate::nvram::{Walk, read_label};
 use quire_device::Nvram;
-use quire_device::sync::Arc;
 use quire_layout::nvlog::{Head, LINE, Label};
 use quire_layout::qlog::ranges::{ENTRY, decode_table};
 use quire_layout::qlog::{Kind, RECORD, Record, Signature};
 use quire_layout::{BlockSize, Corrupt, LogBlock, Structure, Tid};
 
-/// The memory that holds the log, and the file system whose it should be.
-#[derive(Clone)]
-pub(crate) struct Beside {
-    pub memory: Arc<dyn Nvram>,
-    pub fs_uuid: [u8; 16],
-}
-
 impl UnrecoveredLog {
-    /// Says which memory holds the log, if it is in NVRAM, and the UUID of the file system.
-    #[must_use]
-    pub fn with_nvram(mut self, memory: Option<Arc<dyn Nvram>>, fs_uuid: [u8; 16]) -> Self {
-        self.nvram = memory.map(|memory| Beside { memory, fs_uuid });
-        self
-    }
-
-    /// The UUID of the NVRAM that holds the log, if it is there.
-    #[must_use]
-    pub fn needs_nvram(&self) -> Option<[u8; 16]> {
-        self.superblock.quire().ok().flatten().and_then(|s| s.in_nvram())
-    }
-
     /// The memory that a signature names, and its label (V5).
-    pub(super) fn named(&self, signature: &Signature, uuid: [u8; 16]) -> Result<(&Beside, Label), Error> {
-        let beside = self.nvram.as_ref().ok_or(NvramProblem::NotGiven { uuid })?;
-        let (label, _) = read_label(&*beside.memory)?;
+    pub(super) fn named(&self, signature: &Signature, uuid: [u8; 16]) -> Result<(&LogMemory, Label), Error> {
+        let memory = self.nvram.as_ref().ok_or(NvramProblem::NotGiven { uuid })?;
+        let (label, _) = read_label(&*memory.memory)?;
         let first = self.superblock.sequence();
         if label.uuid != uuid {
             return Err(NvramProblem::Another { found: label.uuid, wanted: uuid }.into());
         }
-        if label.fs_uuid != beside.fs_uuid {
+        if label.fs_uuid != memory.fs_uuid {
             return Err(NvramProblem::OtherFileSystem { found: label.fs_uuid }.into());
         }
         if label.epoch != signature.epoch || label.block_size != self.format.block_size {
@@ -52,7 +32,7 @@ impl UnrecoveredLog {
         if !first.at_or_after(label.tid) {
             return Err(NvramProblem::OlderImage { image: first, log: label.tid }.into());
         }
-        Ok((beside, label))
+        Ok((memory, label))
     }
 
     /// Which transactions are whole, and of each home block the records that its image needs.
@@ -62,8 +42,8 @@ impl UnrecoveredLog {
         uuid: [u8; 16],
         progress: &mut dyn FnMut(Progress),
     ) -> Result<FoundRuns, Error> {
-        let (beside, label) = self.named(signature, uuid)?;
-        let mut walk = Walk::new(&*beside.memory, label);
+        let (memory, label) = self.named(signature, uuid)?;
+        let mut walk = Walk::new(&*memory.memory, label);
         let mut found = FoundRuns::new(label.tid, LogBlock(0));
         while let Some(whole) = walk.next() {
             take_in(&label, &whole.head, &whole.packed, &mut found)?;
@@ -85,9 +65,9 @@ impl UnrecoveredLog {
 
     /// The bytes of a record's body, or a whole image.
     pub(super) fn nvram_body(&self, l: &Logged) -> Option<Vec<u8>> {
-        let beside = self.nvram.as_ref()?;
+        let memory = self.nvram.as_ref()?;
         let mut body = vec![0; usize::try_from(l.len).expect("32 bits")];
-        beside.memory.read(u64::from(l.run.start.0) * u64::from(LINE) + u64::from(l.at), &mut body);
+        memory.memory.read(u64::from(l.run.start.0) * u64::from(LINE) + u64::from(l.at), &mut body);
         Some(body)
     }
 }
@@ -125,7 +105,7 @@ fn take_in(label: &Label, head: &Head, packed: &[u8], found: &mut FoundRuns) -> 
         };
         found.logged += 1;
         let chain = found.chains.entry(record.home).or_default();
-        if record.kind.stands_alone() {
+        if record.kind.is_self_contained() {
             chain.clear();
         }
         chain.push(logged);

@@ -3,8 +3,10 @@
 use super::clean::{CleanLog, Damage, empty_log, superblock_place};
 use super::images::{self, Made};
 use super::plan::{Plan, Planned};
+use super::progress::{Phase, Progress};
 use super::runs::Bodies;
-use super::{Phase, Progress, UnrecoveredLog};
+use super::undo::{SavedFrom, Undo};
+use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
 use quire_device::sync::Arc;
@@ -17,24 +19,6 @@ use quire_layout::superblock::Superblock;
 const BATCH: usize = 8 << 20;
 /// Blocks to one write, at most.
 const RUN: usize = 256;
-
-/// Which device old content was saved from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SavedFrom {
-    /// The file system's.
-    Home,
-    /// The log's, if it is on a device of its own.
-    Log,
-}
-
-/// Receives what is about to be overwritten.
-pub trait Undo {
-    /// Saves the old content of blocks. It must be durable when this returns.
-    ///
-    /// # Errors
-    /// Stops the replay before these blocks are overwritten.
-    fn save(&mut self, from: SavedFrom, old: &[(BlockNo, Buf)]) -> Result<(), Error>;
-}
 
 impl UnrecoveredLog {
     /// Writes the plan's images home, flushes, and empties the log. Interrupted anywhere, it may be run again from
@@ -75,8 +59,8 @@ impl UnrecoveredLog {
         }
         // R2: home first, then the log may forget.
         home.run(vec![Io::Flush])?;
-        if let (Some(end), Some(beside)) = (plan.nvram_end, &self.nvram) {
-            crate::nvram::move_tail(&*beside.memory, end, plan.end)?;
+        if let (Some(end), Some(memory)) = (plan.nvram_end, &self.nvram) {
+            crate::nvram::move_tail(&*memory.memory, end, plan.end)?;
         }
         let damage = Damage { bad: plan.bad, failed_commit: plan.failed_commit };
         empty_log(self, plan.last_used.next(), damage, &mut undo)

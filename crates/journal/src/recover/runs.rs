@@ -14,7 +14,8 @@
 //! is a third of the log. Revokes are applied as they come: a record that is revoked, or that a later one which stands
 //! alone makes needless, is dropped at once (R4).
 
-use super::{Phase, Progress, UnrecoveredLog};
+use super::progress::{Phase, Progress};
+use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
 use quire_device::Mutant;
@@ -226,7 +227,7 @@ impl<'a> RunScan<'a> {
             };
             self.found.logged += 1;
             let chain = self.found.chains.entry(record.home).or_default();
-            if record.kind.stands_alone() {
+            if record.kind.is_self_contained() {
                 chain.clear();
             }
             chain.push(logged);

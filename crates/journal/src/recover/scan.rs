@@ -14,7 +14,8 @@
 //! overtaken it. (The kernel replays the rest of such a transaction.)
 
 use super::plan::{BadBlock, BadReason, Planned};
-use super::{Phase, Progress, UnrecoveredLog};
+use super::progress::{Phase, Progress};
+use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
 use quire_device::Mutant;

@@ -34,7 +34,7 @@ pub enum Kind {
 impl Kind {
     /// True if the resulting image needs nothing but this record.
     #[must_use]
-    pub fn stands_alone(self) -> bool {
+    pub fn is_self_contained(self) -> bool {
         matches!(self, Kind::Image | Kind::ZeroRanges)
     }
 

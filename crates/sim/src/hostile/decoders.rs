@@ -111,7 +111,7 @@ fn packed(input: &[u8]) {
         let _ = (head, sum.matches());
     }
     if let Some(record) = input.first_chunk().and_then(|b| Record::decode(bs, b)) {
-        let _ = (record.table_len(), record.kind.stands_alone());
+        let _ = (record.table_len(), record.kind.is_self_contained());
     }
     let count = input.first().map_or(0, |n| u16::from(*n));
     if let Some(ranges) = ranges::decode_table(bs, input, count) {

@@ -1,7 +1,8 @@
 //! What changes names and attributes: `mkdir`, `rm`, `mv`, `ln`, `chmod`, `chown`, `touch`, `truncate`, `setfattr`.
 
-use super::values::{self, ModeChange};
-use super::{Action, Failure, Out};
+use super::action::{Action, Out, PathChange};
+use super::failure::Failure;
+use super::values::{self, ModeChange, set_owner};
 use quire::{ErrorKind, FileSystem, FileType, Links, Metadata, NewNode, SetMetadata, Timestamp};
 use std::path::{Path, PathBuf};
 
@@ -9,8 +10,6 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Example:
   quire mkdir -p -m 0700 rootfs.img:/var/lib/app")]
 pub(crate) struct Mkdir {
-    #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
     /// Make missing parents, too; what exists already is no error
     #[arg(short, long)]
     parents: bool,
@@ -22,17 +21,9 @@ pub(crate) struct Mkdir {
     owner: Option<(Option<u32>, Option<u32>)>,
 }
 
-impl Action for Mkdir {
-    fn targets(&mut self) -> Vec<&mut String> {
-        self.paths.iter_mut().collect()
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
-    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
-        for path in &self.paths {
+impl PathChange for Mkdir {
+    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+        for path in paths {
             let exists = self.parents && fs.metadata(path).is_ok_and(|m| m.is_dir());
             if exists {
                 continue;
@@ -42,7 +33,7 @@ impl Action for Mkdir {
             } else {
                 fs.create_dir(path)?
             };
-            let set = owner(SetMetadata::new(), self.owner);
+            let set = set_owner(SetMetadata::new(), self.owner);
             let set = self.mode.as_ref().map_or(set, |m| set.permissions(m.apply(0o755, true)));
             fs.set_metadata(path, Links::NoFollow, set)?;
         }
@@ -50,18 +41,10 @@ impl Action for Mkdir {
     }
 }
 
-pub(super) fn owner(set: SetMetadata, owner: Option<(Option<u32>, Option<u32>)>) -> SetMetadata {
-    let (uid, gid) = owner.unwrap_or_default();
-    let set = uid.map_or(set, |u| set.uid(u));
-    gid.map_or(set, |g| set.gid(g))
-}
-
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire rm -r rootfs.img:/var/cache/apt")]
 pub(crate) struct Rm {
-    #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
     /// Directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
@@ -73,21 +56,13 @@ pub(crate) struct Rm {
     force: bool,
 }
 
-impl Action for Rm {
-    fn targets(&mut self) -> Vec<&mut String> {
-        self.paths.iter_mut().collect()
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
+impl PathChange for Rm {
     fn may_take_steps(&self) -> bool {
         true
     }
 
-    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
-        for path in &self.paths {
+    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+        for path in paths {
             let done = if self.recursive {
                 fs.remove_all(path)
             } else if self.dir && fs.symlink_metadata(path).is_ok_and(|m| m.is_dir()) {
@@ -203,28 +178,18 @@ pub(crate) struct Chmod {
     /// Octal, or as chmod(1) has it: u+x,go-w
     #[arg(value_parser = values::mode, allow_hyphen_values = true)]
     mode: ModeChange,
-    #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
     /// Everything below, too
     #[arg(short = 'R', long)]
     recursive: bool,
 }
 
-impl Action for Chmod {
-    fn targets(&mut self) -> Vec<&mut String> {
-        self.paths.iter_mut().collect()
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
+impl PathChange for Chmod {
     fn may_take_steps(&self) -> bool {
         self.recursive
     }
 
-    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
-        each(fs, &self.paths, self.recursive, |path, m| {
+    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+        each(fs, paths, self.recursive, |path, m| {
             if m.is_symlink() {
                 return Ok(());
             }
@@ -240,8 +205,6 @@ pub(crate) struct Chown {
     /// As numbers: UID, UID:GID or :GID
     #[arg(value_name = "UID:GID", value_parser = values::owner)]
     owner: (Option<u32>, Option<u32>),
-    #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
     /// Everything below, too; symbolic links themselves
     #[arg(short = 'R', long)]
     recursive: bool,
@@ -250,26 +213,18 @@ pub(crate) struct Chown {
     no_dereference: bool,
 }
 
-impl Action for Chown {
-    fn targets(&mut self) -> Vec<&mut String> {
-        self.paths.iter_mut().collect()
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
+impl PathChange for Chown {
     fn may_take_steps(&self) -> bool {
         self.recursive
     }
 
-    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
-        let set = owner(SetMetadata::new(), Some(self.owner));
+    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+        let set = set_owner(SetMetadata::new(), Some(self.owner));
         let links = if self.recursive || self.no_dereference { Links::NoFollow } else { Links::Follow };
         if !self.recursive {
-            return self.paths.iter().try_for_each(|p| Ok(fs.set_metadata(p, links, set)?));
+            return paths.iter().try_for_each(|p| Ok(fs.set_metadata(p, links, set)?));
         }
-        each(fs, &self.paths, true, |path, _| fs.set_metadata(path, links, set))
+        each(fs, paths, true, |path, _| fs.set_metadata(path, links, set))
     }
 }
 
@@ -278,8 +233,6 @@ impl Action for Chown {
   quire touch --time 1700000000 rootfs.img:/etc/machine-id
   quire touch --node c,1,3 rootfs.img:/dev/null     # a device")]
 pub(crate) struct Touch {
-    #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
     /// Seconds since 1970, instead of now
     #[arg(short, long, value_name = "SECONDS", value_parser = values::time)]
     time: Option<Timestamp>,
@@ -304,18 +257,10 @@ fn node(text: &str) -> Result<NewNode, String> {
     })
 }
 
-impl Action for Touch {
-    fn targets(&mut self) -> Vec<&mut String> {
-        self.paths.iter_mut().collect()
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
-    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+impl PathChange for Touch {
+    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
         let now = self.time.unwrap_or_else(|| std::time::SystemTime::now().into());
-        for path in &self.paths {
+        for path in paths {
             if let Some(node) = self.node {
                 fs.create_node(path, node)?;
             } else if !fs.exists(path)? {
@@ -341,17 +286,9 @@ pub(crate) struct Truncate {
     paths: Vec<String>,
 }
 
-impl Action for Truncate {
-    fn targets(&mut self) -> Vec<&mut String> {
-        self.paths.iter_mut().collect()
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
-    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
-        for path in &self.paths {
+impl PathChange for Truncate {
+    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+        for path in paths {
             if !fs.exists(path)? {
                 fs.create_file(path)?;
             }
@@ -376,26 +313,16 @@ pub(crate) struct Setfattr {
     /// The attribute to remove
     #[arg(short = 'x', long, value_name = "NAME", conflicts_with = "name")]
     remove: Option<String>,
-    #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
     /// Of a symbolic link itself
     #[arg(short = 'P', long)]
     no_dereference: bool,
 }
 
-impl Action for Setfattr {
-    fn targets(&mut self) -> Vec<&mut String> {
-        self.paths.iter_mut().collect()
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
-    fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
+impl PathChange for Setfattr {
+    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
         let links = if self.no_dereference { Links::NoFollow } else { Links::Follow };
         let value = attribute_value(&self.value).map_err(Failure::Usage)?;
-        for path in &self.paths {
+        for path in paths {
             match (&self.name, &self.remove) {
                 (_, Some(name)) => fs.remove_xattr(path, links, name)?,
                 (Some(name), None) => fs.set_xattr(path, links, name, &value)?,

@@ -1,9 +1,10 @@
 //! Files in and out: `get`, `put`.
 
-use super::change::owner;
+use super::action::{Action, Out};
+use super::failure::Failure;
 use super::show::COPY_BYTES;
-use super::values::{self, ModeChange};
-use super::{Action, Failure, Out};
+use super::values::{self, ModeChange, set_owner};
+
 use quire::{FileOptions, FileSystem, Links, SetMetadata, Timestamp};
 use std::fs::File;
 use std::io::Read;
@@ -144,7 +145,7 @@ impl Action for Put {
             let nanos = u32::try_from(m.mtime_nsec()).unwrap_or(0);
             set = set.modified(Timestamp::new(m.mtime(), nanos));
         }
-        file.set_metadata(owner(set, self.owner))?;
+        file.set_metadata(set_owner(set, self.owner))?;
         fs.rename(&temporary, real_path(fs, &path)?)?;
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! What lists: `ls`, `tree`, `find`.
 
+use super::action::{Action, Out};
+use super::failure::Failure;
 use super::values::{human, iso};
-use super::{Action, Failure, Out};
 use quire::{Dir, FileSystem, FileType, Metadata, WalkEntry};
 use serde::Serialize;
 use std::path::{Path, PathBuf};

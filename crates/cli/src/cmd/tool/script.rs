@@ -1,6 +1,9 @@
 //! `quire script`: commands from a file, one a line, all or nothing.
 
-use super::{At, Failure, Line, finish};
+use super::action::Action;
+use super::commands::Line;
+use super::failure::{Failure, finish};
+use super::target::At;
 use clap::Parser;
 use quire::FileSystem;
 use std::io::{Read, Write};
@@ -112,7 +115,7 @@ fn run(fs: &FileSystem, args: &ScriptArgs, text: &str) -> Result<(), Stopped> {
 ///
 /// # Errors
 /// Usage.
-pub(super) fn parse(line: &str) -> Result<Option<Box<dyn super::Action>>, Failure> {
+pub(super) fn parse(line: &str) -> Result<Option<Box<dyn Action>>, Failure> {
     let words = shlex::split(line).ok_or_else(|| Failure::Usage("a quote is not closed".to_owned()))?;
     if words.is_empty() {
         return Ok(None);

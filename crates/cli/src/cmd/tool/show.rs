@@ -1,8 +1,9 @@
 //! What shows one thing: `stat`, `cat`, `getfattr`, `du`, `df`.
 
+use super::action::{Action, Out};
+use super::failure::Failure;
 use super::list::{Item, json, letters, type_name};
 use super::values::{human, iso};
-use super::{Action, Failure, Out};
 use quire::{FileSystem, Links};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};

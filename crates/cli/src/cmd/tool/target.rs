@@ -1,6 +1,6 @@
 //! `IMG:PATH`: an image of the host, and a path in it.
 
-use super::Failure;
+use super::failure::Failure;
 use quire::{FileSystem, OpenOptions};
 use std::path::PathBuf;
 

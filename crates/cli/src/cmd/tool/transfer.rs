@@ -1,7 +1,8 @@
 //! `quire create`, `quire import`, `quire export`: whole trees.
 
+use super::failure::{Failure, finish};
 use super::target::{At, split};
-use super::{Failure, finish, values};
+use super::values;
 use quire::archive::{BuildOptions, ImportOptions, Size, Source, build, export_dir, export_tar, import};
 use quire::{CreateOptions, FileSystem, Timestamp};
 use std::io::Write;

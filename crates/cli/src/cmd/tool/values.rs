@@ -1,6 +1,6 @@
 //! Values of options: sizes, modes, owners, times.
 
-use quire::Timestamp;
+use quire::{SetMetadata, Timestamp};
 
 /// Bytes, with an optional suffix K, M, G or T (powers of 1024).
 pub(crate) fn size(text: &str) -> Result<u64, String> {
@@ -14,6 +14,13 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     };
     let n: u64 = digits.parse().map_err(|_| bad())?;
     n.checked_mul(1 << shift).ok_or_else(bad)
+}
+
+/// Adds an owner and a group that were given.
+pub(crate) fn set_owner(set: SetMetadata, owner: Option<(Option<u32>, Option<u32>)>) -> SetMetadata {
+    let (uid, gid) = owner.unwrap_or_default();
+    let set = uid.map_or(set, |u| set.uid(u));
+    gid.map_or(set, |g| set.gid(g))
 }
 
 /// `1.5G`, as `ls -h` writes sizes.

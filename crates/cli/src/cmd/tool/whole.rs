@@ -1,8 +1,9 @@
 //! What works on whole images: `quire clone`, `quire check`, `quire diff`, `quire resize`.
 
+use super::failure::{Failure, finish};
 use super::list::{json, type_name};
 use super::target::{At, split};
-use super::{Failure, finish, values};
+use super::values;
 use quire::{FileSystem, Links, Metadata, WalkEntry};
 use rustix::fs::SeekFrom;
 use serde::Serialize;

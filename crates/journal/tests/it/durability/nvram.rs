@@ -5,22 +5,24 @@ use super::setup::{BS, HOMES, LOG_BLOCKS, home, image, put, unrecovered};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, FlushGate, Nvram, SystemClock};
 use quire_journal::recover::Plan;
-use quire_journal::{Error, Journal, JournalConfig, NvramLog, NvramProblem, Reclaim, Records, Style};
+use quire_journal::{
+    Checkpoint, Error, Journal, JournalConfig, LogChoices, NvramLayout, NvramLog, NvramProblem, Record,
+};
 use quire_layout::{BlockSize, Tid};
 use quire_testkit::{Image, NvramModel, PowerLossDevice, PowerLossOptions};
 use std::time::Duration;
 
 const FS: [u8; 16] = [9; 16];
 
-fn journal(device: &Arc<PowerLossDevice>, memory: &Arc<NvramModel>, reclaim: Reclaim) -> Journal {
+fn journal(device: &Arc<PowerLossDevice>, memory: &Arc<NvramModel>, checkpoint: Checkpoint) -> Journal {
     let device: Arc<dyn BlockDevice> = device.clone();
     let gate = Arc::new(FlushGate::new(device.clone()));
     let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (mut log, _) = clean.into_log(gate.clone(), true).unwrap();
-    let style = Style::Nvram { records: Records::Deltas, reclaim };
-    log.set_nvram(NvramLog::take(memory.clone(), FS, style.nvram_layout(BlockSize::K1).unwrap()).unwrap());
+    let choices = LogChoices::in_nvram(Record::Delta, checkpoint);
+    log.set_nvram(NvramLog::take(memory.clone(), FS, NvramLayout::of(choices, BlockSize::K1).unwrap()).unwrap());
     let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), 1 << 20);
-    Journal::with_log(gate, log, JournalConfig { style, ..config })
+    Journal::with_log(gate, log, JournalConfig { choices, ..config })
 }
 
 fn memory() -> Arc<NvramModel> {
@@ -54,7 +56,7 @@ fn problem(r: Result<Plan, Error>) -> NvramProblem {
 #[test]
 fn data_is_flushed_before_it_is_named() {
     let disk = device(Image::from_bytes(&image(Tid(1))));
-    let j = journal(&disk, &memory(), Reclaim::ByRegions(2));
+    let j = journal(&disk, &memory(), Checkpoint::Regions(2));
     let stamp = j.gate().stamp();
     commit(&j, 0, 1);
     assert!(!j.gate().is_durable(stamp));
@@ -66,7 +68,7 @@ fn data_is_flushed_before_it_is_named() {
 #[test]
 fn older_copies_are_refused() {
     let (disk, memory) = (device(Image::from_bytes(&image(Tid(1)))), memory());
-    let j = journal(&disk, &memory, Reclaim::ByRegions(2));
+    let j = journal(&disk, &memory, Checkpoint::Regions(2));
     (0..3).for_each(|n| {
         commit(&j, n, 1);
     });
@@ -90,8 +92,7 @@ fn older_copies_are_refused() {
     commit(&j, 6, 4);
     assert_eq!(problem(scan(&new_image, Some(memory.live()), FS)), NvramProblem::OtherUse);
     // Who needs it keeps it.
-    let layout =
-        Style::Nvram { records: Records::Deltas, reclaim: Reclaim::Lazily }.nvram_layout(BlockSize::K1).unwrap();
+    let layout = NvramLayout::of(LogChoices::in_nvram(Record::Delta, Checkpoint::Lazy), BlockSize::K1).unwrap();
     let Err(Error::Nvram(p)) = NvramLog::take(memory.clone(), [1; 16], layout) else { panic!("taken") };
     assert_eq!(p, NvramProblem::Needed { uuid: FS, same: false });
     j.empty_log().unwrap();
@@ -103,7 +104,7 @@ fn older_copies_are_refused() {
 fn regions_go_home_and_commits_stall_when_all_are_full() {
     for background in [true, false] {
         let (disk, memory) = (device(Image::from_bytes(&image(Tid(1)))), memory());
-        let j = journal(&disk, &memory, Reclaim::ByRegions(2));
+        let j = journal(&disk, &memory, Checkpoint::Regions(2));
         let before = disk.writes_and_flushes().1;
         let mut fill = 0u8;
         for n in 0..2000u64 {

@@ -4,7 +4,7 @@ use super::setup::{BS, Hooked, home, image, journal, put, styled};
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, Io, Region};
-use quire_journal::{CommitBy, Journal, Records, Style};
+use quire_journal::{CommitMode, Journal, LogChoices, Record};
 use quire_layout::Tid;
 use quire_layout::jbd2::{BlockKind, Header};
 use quire_testkit::MemDevice;
@@ -174,7 +174,7 @@ fn commits_are_serial_j6() {
 fn a_commit_that_is_being_written_is_let_pass() {
     let d = device();
     let j = Arc::new(journal(d.clone(), 1 << 20));
-    j.let_commit_pass();
+    j.await_commit_in_flight();
     let (theirs, passed) = (j.clone(), Arc::new(AtomicBool::new(false)));
     let (out, waiter) = (passed.clone(), Arc::new(Mutex::new(None)));
     let slot = waiter.clone();
@@ -182,7 +182,7 @@ fn a_commit_that_is_being_written_is_let_pass() {
         if matches!(io, Io::Write { region: Region::Log, .. }) && lock(&slot).is_none() {
             let (j, passed) = (theirs.clone(), out.clone());
             *lock(&slot) = Some(thread::spawn(move || {
-                j.let_commit_pass();
+                j.await_commit_in_flight();
                 passed.store(true, Ordering::SeqCst);
             }));
             thread::sleep(Duration::from_millis(50));
@@ -199,7 +199,7 @@ fn a_commit_that_is_being_written_is_let_pass() {
     let (done, is_done) = mpsc::channel();
     let other = j.clone();
     thread::spawn(move || {
-        other.let_commit_pass();
+        other.await_commit_in_flight();
         done.send(()).ok();
     });
     is_done.recv_timeout(Duration::from_secs(10)).expect("it does not wait for a hold");
@@ -213,30 +213,30 @@ fn a_commit_that_is_being_written_is_let_pass() {
 /// is on this device no other is begun. A barrier makes the data durable in any case.
 #[test]
 fn data_is_waited_for_only_where_its_name_would_cost_a_flush() {
-    let records = Records::Ranges;
-    for (style, waits) in [
-        (Style::Jbd2, false),
-        (Style::Quire { records, commit: CommitBy::Barrier }, false),
-        (Style::Quire { records, commit: CommitBy::Checksum }, true),
+    let record = Record::Range;
+    for (choices, waits) in [
+        (LogChoices::JBD2, false),
+        (LogChoices::on_device(record, CommitMode::Barrier), false),
+        (LogChoices::on_device(record, CommitMode::Checksum), true),
     ] {
         let d = device();
-        let j = Arc::new(styled(d.clone(), 1 << 20, style));
+        let j = Arc::new(styled(d.clone(), 1 << 20, choices));
         let flushes = Arc::new(AtomicU64::new(0));
         let seen = flushes.clone();
         d.hook(move |io| {
             seen.fetch_add(u64::from(matches!(io, Io::Flush)), Ordering::SeqCst);
         });
         let stamp = j.gate().stamp();
-        assert_eq!(j.await_flush(stamp, Duration::from_millis(1), || false), !waits, "{style:?}");
-        assert_eq!(flushes.load(Ordering::SeqCst), 0, "{style:?}");
+        assert_eq!(j.await_flush(stamp, Duration::from_millis(1), || false), !waits, "{choices:?}");
+        assert_eq!(flushes.load(Ordering::SeqCst), 0, "{choices:?}");
         let other = j.clone();
         let waiter = thread::spawn(move || other.await_flush(stamp, Duration::from_secs(60), || false));
         thread::sleep(Duration::from_millis(50));
-        assert_eq!(waiter.is_finished(), !waits, "{style:?}");
+        assert_eq!(waiter.is_finished(), !waits, "{choices:?}");
         let tid = put(&j, home(0), 1);
         j.commit(tid).unwrap();
         assert!(waiter.join().unwrap());
-        assert_eq!(flushes.load(Ordering::SeqCst), 1, "{style:?}");
+        assert_eq!(flushes.load(Ordering::SeqCst), 1, "{choices:?}");
     }
 }
 

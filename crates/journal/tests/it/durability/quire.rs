@@ -7,7 +7,7 @@ use super::ledger;
 use super::setup::{BS, HOMES, home, image, quire_journal, recover, recover_with_power_cuts};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Region};
-use quire_journal::{CommitBy, Journal, Records};
+use quire_journal::{CommitMode, Journal, Record};
 use quire_layout::checksum::crc32c;
 use quire_layout::{BlockNo, Tid};
 use quire_testkit::Rng;
@@ -127,8 +127,8 @@ impl Work {
 /// How a run is made and looked at.
 #[derive(Clone, Copy)]
 struct Plan {
-    records: Records,
-    by: CommitBy,
+    record: Record,
+    by: CommitMode,
     ops: u32,
     /// Only a commit that finds the log full makes room.
     lazy: bool,
@@ -141,7 +141,7 @@ fn explore(seed: u64, first: Tid, p: Plan) {
     let mut rng = Rng::new(seed);
     let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
     let device = Arc::new(PowerLossDevice::from_image(Image::from_bytes(&image(first)), options));
-    let j = quire_journal(device.clone(), if p.lazy { 1 << 30 } else { 1 << 12 }, p.records, p.by);
+    let j = quire_journal(device.clone(), if p.lazy { 1 << 30 } else { 1 << 12 }, p.record, p.by);
     let free = Block::Free(j.durable());
     let blocks = vec![free; usize::try_from(HOMES).unwrap()];
     let mut w = Work { j, device: device.clone(), blocks, ops: 0, hot: p.hot };
@@ -162,7 +162,7 @@ fn explore(seed: u64, first: Tid, p: Plan) {
     }
     let stats = w.j.stats();
     assert!(stats.checkpoints > 1, "{stats:?}");
-    if p.records != Records::Whole {
+    if p.record != Record::Block {
         assert!(stats.range_records + stats.delta_records > 50, "{stats:?}");
     }
     for (steps, point) in device.recording().unwrap().crash_points() {
@@ -195,15 +195,15 @@ fn seeds(most: u64) -> Vec<u64> {
     }
 }
 
-const ALL: [Records; 4] = [Records::Whole, Records::DataRanges, Records::Ranges, Records::Deltas];
+const ALL: [Record; 4] = [Record::Block, Record::RangeData, Record::Range, Record::Delta];
 
 /// Q1 to Q7, J7, J9, J11: checkpoints at any time.
 #[test]
 fn a_power_cut_leaves_a_whole_state_in_quires_log() {
-    for records in ALL {
-        for by in [CommitBy::Checksum, CommitBy::Barrier] {
+    for record in ALL {
+        for by in [CommitMode::Checksum, CommitMode::Barrier] {
             for seed in seeds(3) {
-                explore(seed, Tid(5), Plan { records, by, ops: 220, lazy: false, stride: 2, hot: 12 });
+                explore(seed, Tid(5), Plan { record, by, ops: 220, lazy: false, stride: 2, hot: 12 });
             }
         }
     }
@@ -212,10 +212,10 @@ fn a_power_cut_leaves_a_whole_state_in_quires_log() {
 /// A log that goes round: the tail passes parts of chains, and what one commit frees the next overwrites.
 #[test]
 fn a_power_cut_in_a_full_quire_log_leaves_a_whole_state() {
-    for records in ALL {
-        let (ops, hot) = if records == Records::Whole { (700, 12) } else { (5000, 40) };
+    for record in ALL {
+        let (ops, hot) = if record == Record::Block { (700, 12) } else { (5000, 40) };
         for seed in seeds(2) {
-            let p = Plan { records, by: CommitBy::Checksum, ops, lazy: true, stride: 41, hot };
+            let p = Plan { record, by: CommitMode::Checksum, ops, lazy: true, stride: 41, hot };
             explore(seed, Tid(u32::MAX - 90), p);
         }
     }
@@ -227,7 +227,7 @@ fn a_power_cut_in_a_full_quire_log_leaves_a_whole_state() {
 fn the_mutant_stale_base_is_found() {
     let found = std::panic::catch_unwind(|| {
         quire_device::Mutant::set(Some(quire_device::Mutant::StaleBase));
-        let p = Plan { records: Records::Deltas, by: CommitBy::Checksum, ops: 5000, lazy: true, stride: 41, hot: 40 };
+        let p = Plan { record: Record::Delta, by: CommitMode::Checksum, ops: 5000, lazy: true, stride: 41, hot: 40 };
         explore(1, Tid(5), p);
     });
     quire_device::Mutant::set(None);

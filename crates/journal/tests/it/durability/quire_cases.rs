@@ -6,7 +6,7 @@ use quire_device::{BlockDevice, Buf, Counted, FlushGate, Region, SystemClock};
 use quire_journal::dump::{LogDump, LogItem, Scope};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::{BadReason, Plan, UnrecoveredLog};
-use quire_journal::{CommitBy, Error, Journal, JournalConfig, Records, Style};
+use quire_journal::{CommitMode, Error, Journal, JournalConfig, LogChoices, Record};
 use quire_layout::checksum::crc32c;
 use quire_layout::jbd2::{JournalSuperblock, LogSeed};
 use quire_layout::qlog::Head;
@@ -19,7 +19,7 @@ fn device() -> Arc<PowerLossDevice> {
 }
 
 fn ranges(device: &Arc<PowerLossDevice>) -> Journal {
-    quire_journal(device.clone(), 1 << 20, Records::Ranges, CommitBy::Checksum)
+    quire_journal(device.clone(), 1 << 20, Record::Range, CommitMode::Checksum)
 }
 
 fn noise(seed: u8) -> Vec<u8> {
@@ -259,9 +259,9 @@ fn recovery_reads_no_more_of_the_log_than_it_needs() {
     let clean = open().into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (log, _) = clean.into_log(Arc::new(FlushGate::new(device.clone())), true).unwrap();
     let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), 1 << 20);
-    let style = Style::Quire { records: Records::Ranges, commit: CommitBy::Checksum };
+    let choices = LogChoices::on_device(Record::Range, CommitMode::Checksum);
     let homes: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(vec![0; BS * 64]));
-    let j = Journal::with_log(Arc::new(FlushGate::new(homes.clone())), log, JournalConfig { style, ..config });
+    let j = Journal::with_log(Arc::new(FlushGate::new(homes.clone())), log, JournalConfig { choices, ..config });
     put(&j, BlockNo(1), &noise(1));
     j.commit_all().unwrap();
     let read = |transactions: u64| {
@@ -286,9 +286,9 @@ fn recovery_reads_no_more_of_the_log_than_it_needs() {
 /// log in a file is no log.
 #[test]
 fn user_data_is_never_taken_for_a_head() {
-    for records in [Records::Whole, Records::DataRanges, Records::Ranges, Records::Deltas] {
+    for record in [Record::Block, Record::RangeData, Record::Range, Record::Delta] {
         let d = device();
-        let j = quire_journal(d.clone(), 1 << 20, records, CommitBy::Checksum);
+        let j = quire_journal(d.clone(), 1 << 20, record, CommitMode::Checksum);
         let seed = LogSeed::new(&[7; 16]);
         let forged = |tid: u32| {
             let head = Head {
@@ -324,7 +324,7 @@ fn user_data_is_never_taken_for_a_head() {
         let end = heads.last().map(|(at, n)| at.0 + n).unwrap();
         let with_magic: Vec<u32> =
             (1..end).filter(|n| block(&left, u64::from(*n)).starts_with(&[0xC0, 0x3B, 0x39, 0x98])).collect();
-        assert_eq!(with_magic, heads.iter().map(|(at, _)| at.0).collect::<Vec<_>>(), "{records:?}");
+        assert_eq!(with_magic, heads.iter().map(|(at, _)| at.0).collect::<Vec<_>>(), "{record:?}");
         assert_eq!(plan_of(&left).unwrap().transactions, 40);
     }
 }
@@ -333,7 +333,7 @@ fn user_data_is_never_taken_for_a_head() {
 #[test]
 fn a_hostile_quire_log_neither_hangs_nor_writes() {
     let d = device();
-    let j = quire_journal(d.clone(), 1 << 20, Records::Deltas, CommitBy::Checksum);
+    let j = quire_journal(d.clone(), 1 << 20, Record::Delta, CommitMode::Checksum);
     for n in 0..8 {
         put(&j, home(n), &noise(1));
         j.commit_all().unwrap();
@@ -372,7 +372,7 @@ fn a_hostile_quire_log_neither_hangs_nor_writes() {
 #[test]
 fn the_superblock_says_whose_log_it_is_only_while_it_holds_something() {
     let d: Arc<MemDevice> = Arc::new(MemDevice::new(image(Tid(5))));
-    let j = quire_journal(d.clone(), 1 << 20, Records::Ranges, CommitBy::Barrier);
+    let j = quire_journal(d.clone(), 1 << 20, Record::Range, CommitMode::Barrier);
     let sb = |d: &MemDevice| JournalSuperblock::decode(&d.snapshot()[..BS]).unwrap();
     assert!(sb(&d).quire().unwrap().is_none());
     put(&j, home(1), &noise(1));
@@ -388,7 +388,7 @@ fn the_superblock_says_whose_log_it_is_only_while_it_holds_something() {
 /// The log on a device of its own: data and bases are on the other one.
 #[test]
 fn a_log_on_another_device_works_the_same() {
-    for by in [CommitBy::Checksum, CommitBy::Barrier] {
+    for by in [CommitMode::Checksum, CommitMode::Barrier] {
         let blocks = usize::try_from(HOMES).unwrap() + usize::try_from(LOG_BLOCKS).unwrap();
         let fs = Arc::new(PowerLossDevice::from_bytes(&vec![0; blocks * BS]));
         let mut bytes = vec![0; BS * usize::try_from(LOG_BLOCKS).unwrap()];
@@ -403,8 +403,8 @@ fn a_log_on_another_device_works_the_same() {
         let clean = open(&log_device, &fs).into_clean().unwrap_or_else(|_| panic!("an empty log"));
         let (log, _) = clean.into_log(Arc::new(FlushGate::new(log_device.clone())), true).unwrap();
         let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), 1 << 20);
-        let style = Style::Quire { records: Records::Ranges, commit: by };
-        let j = Journal::with_log(Arc::new(FlushGate::new(fs.clone())), log, JournalConfig { style, ..config });
+        let choices = LogChoices::on_device(Record::Range, by);
+        let j = Journal::with_log(Arc::new(FlushGate::new(fs.clone())), log, JournalConfig { choices, ..config });
         put(&j, home(1), &noise(1));
         j.commit_all().unwrap();
         j.checkpoint_now().unwrap();

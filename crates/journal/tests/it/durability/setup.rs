@@ -4,7 +4,7 @@ use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, FlushGate, Io, SystemClock, Ticket};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::UnrecoveredLog;
-use quire_journal::{CommitBy, Journal, JournalConfig, LogRun, Records, Style};
+use quire_journal::{CommitMode, Journal, JournalConfig, LogChoices, LogRun, Record};
 use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
 use quire_testkit::{PowerLossDevice, PowerLossOptions};
@@ -46,20 +46,20 @@ pub(crate) fn recover(device: &Arc<dyn BlockDevice>) {
 
 /// Opens the empty log of a device for writing, in the kernel's format; `cache` bytes for images.
 pub(crate) fn journal(device: Arc<dyn BlockDevice>, cache: u64) -> Journal {
-    styled(device, cache, Style::Jbd2)
+    styled(device, cache, LogChoices::JBD2)
 }
 
 /// As [`journal`], with a log of Quire's.
-pub(crate) fn quire_journal(device: Arc<dyn BlockDevice>, cache: u64, records: Records, commit: CommitBy) -> Journal {
-    styled(device, cache, Style::Quire { records, commit })
+pub(crate) fn quire_journal(device: Arc<dyn BlockDevice>, cache: u64, record: Record, commit: CommitMode) -> Journal {
+    styled(device, cache, LogChoices::on_device(record, commit))
 }
 
-pub(crate) fn styled(device: Arc<dyn BlockDevice>, cache: u64, style: Style) -> Journal {
+pub(crate) fn styled(device: Arc<dyn BlockDevice>, cache: u64, choices: LogChoices) -> Journal {
     let gate = Arc::new(FlushGate::new(device.clone()));
     let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (log, _) = clean.into_log(gate.clone(), true).unwrap();
     let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), cache);
-    Journal::with_log(gate, log, JournalConfig { style, ..config })
+    Journal::with_log(gate, log, JournalConfig { choices, ..config })
 }
 
 /// Loses power at two steps of recovery; returns what is left.

@@ -12,92 +12,25 @@
 //!
 //! Relies on: a `then` waits for no commit unless it is given an error.
 
+use super::commit;
+use super::shared::Shared;
+use super::waiting::{Completion, Need, Suspended, SyncError};
 use crate::error::Error;
-use crate::journal::Journal;
 use quire_device::sync::{lock, wait};
-use quire_device::{DeviceError, Epoch, Mutant};
+use quire_device::{DeviceError, Mutant};
 use quire_layout::Tid;
 
-/// What a caller needs to be durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Need {
-    /// This transaction and all before it.
-    pub tid: Option<Tid>,
-    /// Data written in place, complete by this time.
-    pub data: Option<Epoch>,
-}
-
-/// Why it is not durable.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum SyncError {
-    /// The transaction could not be committed.
-    #[error("{0}")]
-    Commit(#[from] Error),
-    /// The data could not be flushed.
-    #[error("{0}")]
-    Flush(DeviceError),
-}
-
-/// What is called when a caller's [`Need`] is met, or cannot be met.
-pub type Completion = Box<dyn FnOnce(Result<(), SyncError>) + Send>;
-
-/// A caller without a thread.
-pub(crate) struct Suspended {
-    need: Need,
-    then: Completion,
-}
-
-/// Which caller commits, and what is durable.
-pub(crate) struct CommitState {
-    /// Some caller commits now.
-    pub leader: bool,
-    /// It has closed its transaction, and waits for the device only.
-    pub writing: bool,
-    /// The newest durable transaction.
-    pub durable: Tid,
-    /// While a checkpoint writes home: the newest transaction that was durable when it began. What was freed
-    /// later may be among its writes.
-    pub checkpoint_floor: Option<Tid>,
-    pub(crate) failed: Option<Error>,
-    /// Commits that have begun, the last that has ended, and the last that a thread waits for, by number.
-    begun: u64,
-    ended: u64,
-    awaited: u64,
-    suspended: Vec<Suspended>,
-}
-
-impl CommitState {
-    pub(crate) fn new(durable: Tid) -> Self {
-        CommitState {
-            leader: false,
-            writing: false,
-            durable,
-            checkpoint_floor: None,
-            failed: None,
-            begun: 0,
-            ended: 0,
-            awaited: 0,
-            suspended: Vec::new(),
-        }
-    }
-
-    /// The journal's failure, as a later caller learns of it.
-    fn failure(&self) -> Result<(), Error> {
-        self.failed.as_ref().map_or(Ok(()), |e| Err(Error::Aborted(Box::new(e.clone()))))
-    }
-}
-
-impl Journal {
+impl Shared {
     /// Returns when transaction `tid` is durable. The first caller commits, the others wait for it. A caller that keeps
     /// the transaction open returns at once: its changes become durable together, after the hold.
     ///
     /// # Errors
     /// The commit failed, now or earlier; the journal is then aborted.
-    pub fn commit(&self, tid: Tid) -> Result<(), Error> {
+    pub(crate) fn commit(&self, tid: Tid) -> Result<(), Error> {
         if self.durable().at_or_after(tid) || self.is_open_here(tid) {
             return Ok(());
         }
-        let mut s = lock(&self.commit);
+        let mut s = lock(&self.commits);
         // The commit that begins next holds the transaction, or finds nothing left of it.
         let next = s.begun + 1;
         loop {
@@ -124,11 +57,11 @@ impl Journal {
     /// Calls `then` when `need` is met or cannot be met. If that is so already, or no other caller commits, this call
     /// does it before it returns, and goes on to commit while further callers are suspended. Otherwise it returns at
     /// once, and the caller that commits calls `then`. A transaction that the calling thread keeps open is not waited
-    /// for, as in [`Journal::commit`].
-    pub fn sync_then(&self, mut need: Need, then: Completion) {
+    /// for, as in [`Shared::commit`].
+    pub(crate) fn sync_then(&self, mut need: Need, then: Completion) {
         need.tid = need.tid.filter(|tid| !self.is_open_here(*tid));
         let met = need.data.is_none_or(|e| self.gate.is_durable(e));
-        let mut s = lock(&self.commit);
+        let mut s = lock(&self.commits);
         if met && need.tid.is_none_or(|tid| s.durable.at_or_after(tid)) {
             drop(s);
             return then(Ok(()));
@@ -143,8 +76,8 @@ impl Journal {
     }
 
     /// Commits for suspended callers until none is left, unless another caller does already.
-    pub fn lead_suspended(&self) {
-        let mut s = lock(&self.commit);
+    pub(crate) fn lead_suspended(&self) {
+        let mut s = lock(&self.commits);
         if s.leader || s.suspended.is_empty() {
             return;
         }
@@ -158,7 +91,7 @@ impl Journal {
     fn serve_suspended(&self) {
         loop {
             let (callers, mut commits) = {
-                let mut s = lock(&self.commit);
+                let mut s = lock(&self.commits);
                 let callers = std::mem::take(&mut s.suspended);
                 if callers.is_empty() && s.awaited <= s.begun {
                     s.leader = false;
@@ -175,7 +108,7 @@ impl Journal {
             let failed = committed.is_err() || flushed.is_err();
             if failed {
                 // Who learns of an error may commit a note of it.
-                lock(&self.commit).leader = false;
+                lock(&self.commits).leader = false;
                 self.committed.notify_all();
             }
             for Suspended { need, then } in callers {
@@ -208,17 +141,17 @@ impl Journal {
     /// As the leader: commits what is open.
     fn commit_as_leader(&self) -> Result<(), Error> {
         let number = {
-            let mut s = lock(&self.commit);
+            let mut s = lock(&self.commits);
             if !Mutant::FailureForgotten.is_on() {
                 s.failure()?;
             }
             s.begun += 1;
             s.begun
         };
-        let result = self.commit_running();
+        let result = commit::commit_running(self);
         lock(&self.core).chosen = false;
         self.unchosen.notify_all();
-        let mut s = lock(&self.commit);
+        let mut s = lock(&self.commits);
         s.writing = false;
         match &result {
             Ok(tid) => {
@@ -238,11 +171,11 @@ impl Journal {
         result.map(drop)
     }
 
-    /// A caller that has led for itself leads no more. Suspended callers are left to the thread that
-    /// [`Journal::on_suspended`] wakes; without one, the caller serves them.
-    pub(crate) fn resign(&self) {
+    /// A caller that has led for itself leads no more. Suspended callers are left to the thread that `leader_waker`
+    /// wakes; without one, the caller serves them.
+    fn resign(&self) {
         let left = {
-            let mut s = lock(&self.commit);
+            let mut s = lock(&self.commits);
             s.leader = false;
             !s.suspended.is_empty() && !Mutant::SuspendedForgotten.is_on()
         };
@@ -250,7 +183,7 @@ impl Journal {
         if left {
             let waker = lock(&self.leader_waker).clone();
             match waker {
-                Some(waker) => waker(),
+                Some(wake) => wake(),
                 None => self.lead_suspended(),
             }
         }
@@ -258,18 +191,18 @@ impl Journal {
 
     /// Becomes the leader, after the caller that leads now.
     pub(crate) fn lead(&self) -> Leader<'_> {
-        let mut s = lock(&self.commit);
+        let mut s = lock(&self.commits);
         while s.leader {
             s = wait(&self.committed, s);
         }
         s.leader = true;
-        Leader { journal: self }
+        Leader { shared: self }
     }
 
-    /// Returns when the commit is over that is being written now, if one is: for who gives the device much to do that
-    /// nobody waits for. It does not wait for handles and holds, as [`Journal::commit`] does, nor for a second commit.
-    pub fn let_commit_pass(&self) {
-        let mut s = lock(&self.commit);
+    /// Returns when the commit that is being written now is over, if one is. It does not wait for handles and holds, as
+    /// [`Shared::commit`] does, nor for a second commit.
+    pub(crate) fn await_commit_in_flight(&self) {
+        let mut s = lock(&self.commits);
         let before = s.durable;
         while s.writing && s.durable == before {
             s = wait(&self.committed, s);
@@ -279,8 +212,8 @@ impl Journal {
     /// Commits what is open, if anything is.
     ///
     /// # Errors
-    /// As [`Journal::commit`].
-    pub fn commit_all(&self) -> Result<(), Error> {
+    /// As [`Shared::commit`].
+    pub(crate) fn commit_all(&self) -> Result<(), Error> {
         let (tid, changes) = {
             let core = lock(&self.core);
             (core.running.tid, !core.running.is_empty())
@@ -290,7 +223,7 @@ impl Journal {
         }
         // What an earlier transaction holds may still be on its way.
         let before = Tid(tid.0.wrapping_sub(1));
-        let mut s = lock(&self.commit);
+        let mut s = lock(&self.commits);
         while s.leader && s.failed.is_none() && !s.durable.at_or_after(before) {
             s = wait(&self.committed, s);
         }
@@ -300,11 +233,11 @@ impl Journal {
 
 /// While this lives, no other caller commits.
 pub(crate) struct Leader<'j> {
-    journal: &'j Journal,
+    shared: &'j Shared,
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        self.journal.resign();
+        self.shared.resign();
     }
 }

@@ -1,0 +1,76 @@
+//! Why a command of the toolbox failed, and what it says and returns then.
+
+use crate::exit;
+use quire::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The command did not do what was asked.
+const FAILED: u8 = 1;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// In the image: the error's path is one of the image.
+    Image(quire::Error),
+    /// At the host.
+    Host(quire::Error),
+    Usage(String),
+    /// What is printed cannot be written.
+    Output(std::io::Error),
+}
+
+impl Failure {
+    pub(crate) fn host(e: quire::Error) -> Self {
+        Failure::Host(e)
+    }
+
+    /// An error of reading or writing a file of the image.
+    pub(crate) fn image(path: impl AsRef<Path>, e: std::io::Error) -> Self {
+        match e.downcast::<quire::Error>() {
+            Ok(e) => Failure::Image(e.at(path)),
+            Err(e) => Failure::Host(quire::Error::host(path, &e)),
+        }
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        if matches!(self, Failure::Usage(_)) { exit::TOOL_USAGE } else { FAILED }
+    }
+
+    /// The message, with the image in front of paths that are inside of it.
+    pub(crate) fn message(&self, image: &Path) -> String {
+        match self {
+            Failure::Image(e) if e.path().is_some() => format!("{}:{e}", image.display()),
+            Failure::Image(e) => format!("{}: {e}", image.display()),
+            Failure::Host(e) => e.to_string(),
+            Failure::Usage(why) => why.clone(),
+            Failure::Output(e) => format!("standard output: {e}"),
+        }
+    }
+
+    pub(super) fn is_batch_too_large(&self) -> bool {
+        matches!(self, Failure::Image(e) if e.kind() == ErrorKind::BatchTooLarge)
+    }
+}
+
+impl From<quire::Error> for Failure {
+    fn from(e: quire::Error) -> Self {
+        Failure::Image(e)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(e: std::io::Error) -> Self {
+        Failure::Output(e)
+    }
+}
+
+/// The end of a command: its message and exit code.
+pub(crate) fn finish(name: &str, image: &Path, done: Result<(), Failure>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader has enough.
+        Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(e) => exit::fail(name, e.code(), e.message(image)),
+    }
+}

@@ -1,0 +1,91 @@
+//! The lazy checkpoint: committed images go home, the tail moves, log space is free again.
+//!
+//! Guarantees: the tail passes a record only when a home image at least as new is durable, or a later self-contained
+//! record or a durable revoke makes it needless (J11); it passes the image that a chain of deltas begins
+//! with only when the chain's last image is durable at home, and the chain then ends (Q6); only committed images are
+//! written home (J2); a block freed by a transaction that became durable meanwhile is not reused before the
+//! checkpoint's writes are complete (J9).
+//!
+//! ```text
+//! choose the oldest transactions ──> newest committed images of blocks that need a record there ──> home, sorted, merged
+//!                                ──> flush ──> log superblock with the new tail, FUA ──> records are dead
+//! ```
+
+use super::shared::Shared;
+use crate::error::Error;
+use crate::log::Log;
+use quire_device::Mutant;
+use quire_device::sync::lock;
+use quire_layout::Tid;
+
+/// What a checkpoint is to pass: transactions up to `upto`, which occupy `blocks` of the log.
+struct Target {
+    upto: Tid,
+    blocks: u32,
+}
+
+/// The space of a log on a block device.
+pub(super) struct LogSpace<'a> {
+    pub shared: &'a Shared,
+    pub log: &'a Log,
+}
+
+impl LogSpace<'_> {
+    /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare.
+    pub(super) fn make_room(&self, blocks: u32) -> Result<(), Error> {
+        while self.log.free() < blocks {
+            let want = blocks.saturating_sub(self.log.free()).max(self.log.capacity() / 4);
+            let moved = self.checkpoint(want)?;
+            assert!(moved || self.log.free() >= blocks, "a log without transactions has room for one");
+        }
+        Ok(())
+    }
+
+    /// What the log pins in memory is bounded, too, where nobody does the background work: beyond the cache's size and
+    /// a quarter, who commits writes some of the log home.
+    pub(super) fn relieve_memory(&self) -> Result<(), Error> {
+        let most = self.shared.pinned_bound() / 4 * 5;
+        while self.shared.pinned_bytes() > most {
+            if !self.checkpoint(self.log.capacity() / 4)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// True if more than half of the log is in use, or if the images that it pins take more than the cache.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.log.used() > self.log.capacity() / 2 || self.shared.pinned_bytes() > self.shared.config.cache_bytes
+    }
+
+    /// Passes the oldest transactions until `want` log blocks are freed, or all. False if there were none.
+    pub(super) fn checkpoint(&self, want: u32) -> Result<bool, Error> {
+        let _one_at_a_time = lock(&self.shared.checkpointing);
+        let Some(target) = self.choose(want) else { return Ok(false) };
+        let homes = self.shared.begin_home_writes(target.upto);
+        let written = self.shared.write_home(&homes);
+        lock(&self.shared.commits).checkpoint_floor = None;
+        written?;
+        if !Mutant::TailBeforeHomeFlush.is_on() {
+            self.shared.gate.flush()?;
+        }
+        self.log.free_tail(target.blocks, target.upto.next())?;
+        lock(&self.shared.core).tail_passed(target.upto, &homes);
+        lock(&self.shared.counters).checkpointed(homes.len());
+        Ok(true)
+    }
+
+    fn choose(&self, want: u32) -> Option<Target> {
+        let core = lock(&self.shared.core);
+        let mut target = None;
+        let mut blocks = 0;
+        for c in &core.committed {
+            blocks += c.log_blocks;
+            target = Some(Target { upto: c.tid, blocks });
+            if blocks >= want {
+                break;
+            }
+        }
+        target
+    }
+}
