@@ -6,11 +6,10 @@
 //! kernel's ext4 ── loop ── FUSE: disk ──> worker: read request, BlockDevice::run, reply
 //! ```
 
-use crate::channel::Channel;
 use crate::fail::Fail;
 use crate::mounting::AttachError;
-use crate::session::MAX_WRITE;
-use crate::wire::abi::{self, init, opcode};
+use crate::transport::Channel;
+use crate::wire::abi::{self, MAX_WRITE, init, opcode};
 use crate::wire::reply::{Dirent, Plus};
 use crate::wire::{Body, Header, Out};
 use quire_device::sync::{Arc, thread};

@@ -7,13 +7,12 @@
 //! wherever it was moved, and no other (H5): one that is hidden under another mount, or has mounts in it, is left as a
 //! dead mount point instead, because its removal would take theirs with it.
 
-use crate::bdi::Bdi;
 use crate::control::listener::Listener;
 use crate::daemon;
-use crate::halt_poll::HaltPoll;
+use crate::error::MountError;
+use crate::host::HostTuning;
 use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting::{self, DetachError};
-use crate::serve::MountError;
 use crate::server::Server;
 use crate::session::Session;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
@@ -98,7 +97,7 @@ pub(crate) struct Live {
     pub(crate) server: Arc<Server>,
     pub(crate) session: Session,
     pub(crate) stops: Stops,
-    pub(crate) no_halt_poll: bool,
+    pub(crate) tune_host: bool,
 }
 
 /// What a signal has said.
@@ -112,18 +111,15 @@ struct Stopping {
 impl Live {
     pub(crate) fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
         let background = self.server.volume.maintenance().spawn_background();
-        let halt_poll = if self.no_halt_poll { HaltPoll::default() } else { HaltPoll::open() };
-        let bdi = Arc::new(Bdi::default());
-        self.session.spawn(halt_poll, bdi.clone())?;
+        self.session.spawn()?;
         let stopping = Arc::new(Stopping::default());
         self.stop_by_signal(stopping.clone());
-        bdi.found(&self.dir);
-        bdi.hold_back(false, self.server.volume.maintenance().free_bytes().0);
+        let tuning = if self.tune_host { Some(HostTuning::start(&self.dir, self.server.clone())?) } else { None };
         let listener = self.listen();
         tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
         ready();
         let ended = self.wait(&stopping);
-        drop((background, listener));
+        drop((background, listener, tuning));
         // A broken connection is no reason to leave the image dirty.
         let clean = self.server.close();
         tracing::info!("{} unmounted", self.dir.display());

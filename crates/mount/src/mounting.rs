@@ -4,9 +4,9 @@
 //! sync(2) and an umount(2) that waits for the clean image. Everybody else through the set-user-id helper
 //! `fusermount3`.
 
-use crate::channel::Channel;
 use crate::daemon;
 use crate::options::MountOptions;
+use crate::transport::Channel;
 use quire_fs::Atime;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, FdFlags};

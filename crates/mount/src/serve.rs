@@ -10,15 +10,18 @@
 use crate::caller::Keeper;
 use crate::control::About;
 use crate::daemon;
+use crate::error::MountError;
 use crate::found;
+use crate::handshake::Requested;
 use crate::live::{Live, Stops};
 use crate::mountinfo::Mounts;
-use crate::mounting::{self, Attach, AttachError};
-use crate::options::{MountOptions, OptionError};
-use crate::server::{Manner, Requests, Server};
-use crate::session::{Session, Wishes};
+use crate::mounting::{self, Attach};
+use crate::options::MountOptions;
+use crate::server::{Requests, ServeOptions, Server};
+use crate::session::Session;
 use crate::stats::{DeviceFigures, Stats};
-use quire_device::nvram::{Nvram, NvramError, NvramMap, NvramOptions};
+use crate::transport::Channel;
+use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock, TickClock};
 use quire_fs::{Atime, Choices, Devices, Volume};
@@ -40,54 +43,6 @@ pub struct Mount {
     pub image: PathBuf,
     pub dir: PathBuf,
     pub options: MountOptions,
-}
-
-/// Why a mount did not come about, or did not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    #[error("{}: {}", path.display(), crate::fail::words(*source))]
-    Path { path: PathBuf, source: Errno },
-    #[error("{}: not a directory", .0.display())]
-    NotDirectory(PathBuf),
-    #[error("{}: the mount of a daemon that has died is still there: take it away with quire umount", .0.display())]
-    DeadMount(PathBuf),
-    #[error("{}: in use: mounted on {} already; to have it in another place too: mount --bind {} DIR",
-        image.display(), dir.display(), dir.display())]
-    MountedAlready { image: PathBuf, dir: PathBuf },
-    #[error("{0}")]
-    Open(#[from] OpenError),
-    #[error("{0}")]
-    Nvram(#[from] NvramError),
-    #[error("{}: {source}", image.display())]
-    Volume { image: PathBuf, source: quire_fs::Error },
-    #[error("{}: {what}", image.display())]
-    Image { image: PathBuf, what: String },
-    #[error("{}: {source}", dir.display())]
-    Attach { dir: PathBuf, source: AttachError },
-    #[error("the FUSE session ended: {}", crate::fail::words(*.0))]
-    Session(Errno),
-    #[error("{0}")]
-    Options(#[from] OptionError),
-    #[error("the address space is limited to {limit} MiB (ulimit -v), and {need} MiB are needed; see also cache_size=")]
-    AddressSpace { limit: u64, need: u64 },
-    #[error("{0}")]
-    System(#[from] std::io::Error),
-    #[error("{}: unmounted, but not clean: {source}", image.display())]
-    NotClean { image: PathBuf, source: quire_fs::Error },
-}
-
-impl MountError {
-    /// The exit code that mount(8) has for it.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            MountError::Options(_) => 1,
-            MountError::System(_) | MountError::AddressSpace { .. } => 2,
-            MountError::Attach { source: AttachError::NoFuse(_) | AttachError::NoHelper(_), .. } => 2,
-            MountError::Attach { source: AttachError::Mount(Errno::PERM), .. } => 1,
-            _ => 32,
-        }
-    }
 }
 
 /// An image file, disk or other device, counted.
@@ -316,12 +271,7 @@ impl Place<'_> {
         }
     }
 
-    fn attach(
-        &self,
-        choices: Choices,
-        read_only: bool,
-        fuseblk: Option<usize>,
-    ) -> Result<crate::channel::Channel, MountError> {
+    fn attach(&self, choices: Choices, read_only: bool, fuseblk: Option<usize>) -> Result<Channel, MountError> {
         let label = choices.label();
         let attach =
             Attach { source: &self.image, dir: &self.dir, options: self.options, label: &label, read_only, fuseblk };
@@ -331,14 +281,14 @@ impl Place<'_> {
     }
 
     /// Shakes hands with the kernel.
-    fn start(self, channel: crate::channel::Channel, opened: Opened) -> Result<Live, MountError> {
+    fn start(self, channel: Channel, opened: Opened) -> Result<Live, MountError> {
         let Opened { volume, fs, journal, options } = opened;
         let read_only = volume.status().read_only.is_some();
         let whole_seconds = volume.superblock().inode_size() <= GOOD_OLD_SIZE;
         if whole_seconds && !read_only {
             tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
         }
-        let manner = Manner {
+        let serving = ServeOptions {
             no_dir_atime: self.options.no_dir_atime,
             no_atime: read_only || options.atime == Atime::No,
             dir_sync: self.options.dir_sync || self.options.sync,
@@ -352,10 +302,10 @@ impl Place<'_> {
             },
         };
         let figures = Figures { volume: volume.clone(), fs, journal, choices: options.choices() };
-        let server = Arc::new(Server::new(volume, manner, Box::new(move |requests| figures.json(requests))));
-        let wishes =
-            Wishes { writeback_cache: !self.options.write_through && !read_only, acl: options.acl, whole_seconds };
-        let session = match Session::start(channel, server.clone(), wishes) {
+        let server = Arc::new(Server::new(volume, serving, Box::new(move |requests| figures.json(requests))));
+        let requested =
+            Requested { writeback_cache: !self.options.write_through && !read_only, acl: options.acl, whole_seconds };
+        let session = match Session::start(channel, server.clone(), requested) {
             Ok(session) => session,
             Err(e) => {
                 mounting::detach(&self.dir, true).ok();
@@ -363,9 +313,9 @@ impl Place<'_> {
                 return Err(MountError::Session(e));
             }
         };
-        let no_halt_poll = self.options.no_halt_poll;
+        let tune_host = self.options.tune_host;
         let entry = Mounts::read()?.quire_on(&self.dir).cloned();
-        Ok(Live { image: self.image, dir: self.dir, entry, server, session, stops: self.stops, no_halt_poll })
+        Ok(Live { image: self.image, dir: self.dir, entry, server, session, stops: self.stops, tune_host })
     }
 }
 
@@ -388,7 +338,7 @@ struct Opened {
     options: quire_fs::Options,
 }
 
-/// Where the figures of `stats` come from.
+/// Where `stats` comes from.
 struct Figures {
     volume: Volume,
     fs: Arc<Disk>,

@@ -1,21 +1,19 @@
-//! Answers requests: the one place where FUSE meets the engine.
+//! A volume that answers requests, and what a mount keeps besides: open files, refused data, requests that wait for a
+//! thaw.
 //!
-//! Relies on `default_permissions`: the kernel checks modes and ACLs before a request is sent. Guarantees: a request is
-//! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back; while
-//! the volume is frozen, requests that would change it are kept and answered after the thaw, so that no worker waits
-//! for it (L2).
+//! Guarantees: while the volume is frozen, requests that would change it are kept and answered after the thaw, so that
+//! no worker waits for it (L2).
 
 use crate::caller::{Caller, Capability, Keeper};
 use crate::fail::Fail;
 use crate::refused::Refused;
+use crate::wire::Header;
 use crate::wire::abi::{self, init, opcode};
-use crate::wire::{Body, Header, Out};
 use quire_device::sync::atomic::{AtomicU64, Ordering};
 use quire_device::sync::{Mutex, lock};
 use quire_fs::{Admitted, Attr, Cred, Volume};
 use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,11 +33,57 @@ pub(crate) enum Answer {
     Reply,
     /// The same, and it gives the kernel a reference on this inode.
     Gives(Ino),
-    /// The same, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open file:
-    /// the kernel keeps its inode meanwhile.
+    /// As `Gives`, and the kernel has the file open for writing.
+    Opens(Ino),
+    /// As `Reply`, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open
+    /// file: the kernel keeps its inode meanwhile.
     Spoils(Ino),
-    /// An empty reply, sent when this file is durable, or the error that keeps it from being so. No thread waits.
-    WhenDurable { ino: Ino, data_only: bool },
+    /// The reply in the buffer is sent when files are durable, or the error that keeps one from being so. No thread
+    /// waits.
+    WhenDurable(Durable),
+}
+
+/// What has to be durable before a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Durable {
+    pub ino: Ino,
+    /// Another file, after the first.
+    pub then: Option<Ino>,
+    pub data_only: bool,
+    pub sent: Sent,
+}
+
+/// What a reply that waits does when it is sent: as the [`Answer`]s of these names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    Reply,
+    Gives(Ino),
+    Opens(Ino),
+    Spoils(Ino),
+}
+
+impl Sent {
+    pub(crate) fn answer(self) -> Answer {
+        match self {
+            Sent::Reply => Answer::Reply,
+            Sent::Gives(ino) => Answer::Gives(ino),
+            Sent::Opens(ino) => Answer::Opens(ino),
+            Sent::Spoils(ino) => Answer::Spoils(ino),
+        }
+    }
+}
+
+impl Answer {
+    /// The same answer when these files are durable. For an answer that is a reply.
+    pub(crate) fn when_durable(self, ino: Ino, then: Option<Ino>, data_only: bool) -> Answer {
+        let sent = match self {
+            Answer::Gives(ino) => Sent::Gives(ino),
+            Answer::Opens(ino) => Sent::Opens(ino),
+            Answer::Spoils(ino) => Sent::Spoils(ino),
+            Answer::Reply | Answer::None | Answer::WhenDurable(_) => Sent::Reply,
+        };
+        Answer::WhenDurable(Durable { ino, then, data_only, sent })
+    }
 }
 
 /// Whether a request is answered now.
@@ -52,7 +96,7 @@ pub(crate) enum Admission<'v> {
 
 /// How requests are to be answered.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct ServeOptions {
     /// Reading a directory does not count as access.
     pub no_dir_atime: bool,
     /// Reading does not count as access at all (also read-only mounts).
@@ -86,7 +130,7 @@ impl Openers {
         last
     }
 
-    fn has(&self, ino: Ino) -> bool {
+    pub(crate) fn has(&self, ino: Ino) -> bool {
         lock(&self.0).contains_key(&ino)
     }
 
@@ -99,13 +143,13 @@ impl Openers {
 /// How many requests there were of each kind.
 pub(crate) type Requests = BTreeMap<String, u64>;
 
-/// Makes the figures of a mount as JSON, given the requests.
+/// Makes the statistics of a mount as JSON, given the requests.
 pub(crate) type StatsFn = Box<dyn Fn(Requests) -> String + Send + Sync>;
 
 /// A volume that answers requests.
 pub(crate) struct Server {
     pub(crate) volume: Volume,
-    pub(crate) manner: Manner,
+    pub(crate) options: ServeOptions,
     /// How many there were, by operation code; the last counts what has none of ours.
     requests: [AtomicU64; opcode::COUNT],
     agreed: AtomicU64,
@@ -117,17 +161,17 @@ pub(crate) struct Server {
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
     closed: Mutex<Option<Result<(), quire_fs::Error>>>,
-    /// Makes the figures of `stats`, given the requests.
+    /// Makes what `stats` shows, given the requests.
     stats: StatsFn,
 }
 
 impl Server {
-    /// `stats` makes the figures that `quire stats` shows, as JSON.
+    /// `stats` makes the statistics that `quire stats` shows, as JSON.
     #[must_use]
-    pub(crate) fn new(volume: Volume, manner: Manner, stats: StatsFn) -> Self {
+    pub(crate) fn new(volume: Volume, options: ServeOptions, stats: StatsFn) -> Self {
         Server {
             volume,
-            manner,
+            options,
             requests: [const { AtomicU64::new(0) }; opcode::COUNT],
             agreed: AtomicU64::new(0),
             writers: Openers::default(),
@@ -147,7 +191,7 @@ impl Server {
     /// Refuses a request whose caller lacks a capability (P1).
     pub(crate) fn demand(&self, h: &Header, capability: Capability) -> Result<(), Fail> {
         let caller = Caller { uid: h.uid, pid: h.pid };
-        if self.manner.keeper.allows(caller, capability) { Ok(()) } else { Err(Fail::of(Errno::PERM)) }
+        if self.options.keeper.allows(caller, capability) { Ok(()) } else { Err(Fail::of(Errno::PERM)) }
     }
 
     /// Refuses a request whose caller neither owns the file nor may act as its owner.
@@ -172,6 +216,11 @@ impl Server {
 
     pub(crate) fn has_setxattr_ext(&self) -> bool {
         self.has(init::SETXATTR_EXT)
+    }
+
+    /// How many requests there were.
+    pub(crate) fn total_requests(&self) -> u64 {
+        self.requests.iter().map(|n| n.load(Ordering::Relaxed)).sum()
     }
 
     pub(crate) fn stats(&self) -> String {
@@ -199,22 +248,46 @@ impl Server {
         outcome
     }
 
-    /// The reply that gave this reference did not arrive.
-    pub(crate) fn take_back(&self, ino: Ino) {
-        self.forget(ino, 1);
+    /// Counts a request of this kind.
+    pub(crate) fn count(&self, op: u32) {
+        let kind = usize::try_from(op).unwrap_or(usize::MAX).min(opcode::COUNT - 1);
+        self.requests[kind].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The file of which the kernel must hand over its dirty pages before this request is answered: it looks for data,
-    /// or sets flags that refuse data.
-    pub(crate) fn needs_writeback(&self, h: &Header, request: &[u8]) -> Option<Ino> {
-        let looks = h.opcode == opcode::LSEEK || h.opcode == opcode::IOCTL && ioctl_is(request, crate::ops::sets_flags);
-        // Without a writer there are no dirty pages: a mapping keeps its file open.
-        ino_of(h.node).ok().filter(|ino| looks && self.writers.has(*ino))
+    /// The reply that gave the kernel something did not arrive.
+    pub(crate) fn take_back(&self, sent: Sent) {
+        match sent {
+            Sent::Gives(ino) => self.forget(ino, 1),
+            Sent::Opens(ino) => {
+                self.writers.closed(ino);
+                self.openers.closed(ino);
+                self.forget(ino, 1);
+            }
+            Sent::Reply | Sent::Spoils(_) => {}
+        }
+    }
+
+    /// The kernel gives references back.
+    pub(crate) fn forget(&self, ino: Ino, n: u64) {
+        // The root is never given up.
+        if ino != Ino::ROOT {
+            self.volume.forget(ino, n);
+        }
+    }
+
+    /// Reading counts as access, by the rules of the mount. Never a reason to fail.
+    pub(crate) fn touch_atime(&self, ino: Ino) {
+        if self.options.no_atime {
+            return;
+        }
+        if let Err(e) = self.volume.touch_atime(ino) {
+            tracing::debug!("access time of inode {}: {e}", ino.0);
+        }
     }
 
     /// True if a change found no space, and space may become free without anybody doing something for it.
     pub(crate) fn may_get_space(&self, h: &Header, answer: &Result<Answer, Fail>) -> bool {
-        let full = *answer == Err(Fail::of(Errno::NOSPC)) && ALWAYS_CHANGE.contains(&h.opcode);
+        let full = *answer == Err(Fail::of(Errno::NOSPC)) && opcode::CHANGES.contains(&h.opcode);
         let may = full && self.volume.maintenance().unlinked().into_iter().any(|ino| !self.openers.has(ino));
         if may && let Ok(ino) = ino_of(h.node) {
             self.refused.forget(ino);
@@ -228,12 +301,9 @@ impl Server {
         Some(written).filter(|ino| self.refused.has(*ino))
     }
 
-    /// Admits a request to the volume, for as long as the guard lives. If the request would change a frozen volume, it
-    /// is kept for the thaw instead. An unmounted volume admits it as well, and its calls are refused.
-    pub(crate) fn admit(&self, h: &Header, request: &[u8]) -> Admission<'_> {
-        if !changes(h, request) {
-            return Admission::Now(None);
-        }
+    /// Admits a request that would change the volume, for as long as the guard lives. If the volume is frozen, the
+    /// request is kept for the thaw instead. An unmounted volume admits it as well, and its calls are refused.
+    pub(crate) fn admit_change(&self, request: &[u8]) -> Admission<'_> {
         match self.volume.try_admit() {
             Ok(admitted) => return Admission::Now(Some(admitted)),
             Err(quire_fs::Error::Frozen) => {}
@@ -257,61 +327,6 @@ impl Server {
         let waits = parked.is_empty() || matches!(self.volume.try_admit(), Err(quire_fs::Error::Frozen));
         if waits { Vec::new() } else { std::mem::take(&mut *parked) }
     }
-
-    /// Answers a request: fills `out`, or returns the error to send.
-    pub(crate) fn answer(&self, h: &Header, mut body: Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let kind = usize::try_from(h.opcode).unwrap_or(usize::MAX).min(opcode::COUNT - 1);
-        self.requests[kind].fetch_add(1, Ordering::Relaxed);
-        let b = &mut body;
-        match h.opcode {
-            opcode::LOOKUP => self.lookup(h, b, out),
-            opcode::FORGET => self.forget_one(h, b),
-            opcode::BATCH_FORGET => self.forget_many(b),
-            opcode::GETATTR => self.getattr(h, b, out),
-            opcode::STATX => self.statx(h, out),
-            opcode::SETATTR => self.setattr(h, b, out),
-            opcode::READLINK => self.readlink(h, out),
-            opcode::SYMLINK => self.symlink(h, b, out),
-            opcode::MKNOD => self.mknod(h, b, out),
-            opcode::MKDIR => self.mkdir(h, b, out),
-            opcode::CREATE => self.create(h, b, out),
-            opcode::TMPFILE => self.tmpfile(h, b, out),
-            opcode::UNLINK => self.unlink(h, b),
-            opcode::RMDIR => self.rmdir(h, b),
-            opcode::RENAME => self.rename(h, b, false),
-            opcode::RENAME2 => self.rename(h, b, true),
-            opcode::LINK => self.link(h, b, out),
-            opcode::OPEN => self.open(h, b, out),
-            opcode::READ => self.read(h, b, out),
-            opcode::WRITE => self.write(h, b, out),
-            opcode::FALLOCATE => self.fallocate(h, b),
-            opcode::LSEEK => self.lseek(h, b, out),
-            opcode::BMAP => self.bmap(h, b, out),
-            opcode::COPY_FILE_RANGE => self.copy_file_range(h, b, out),
-            opcode::FSYNC | opcode::FSYNCDIR => self.fsync(h, b),
-            opcode::SYNCFS => self.syncfs(),
-            opcode::STATFS => self.statfs(out),
-            opcode::READDIR => self.readdir(h, b, out),
-            opcode::READDIRPLUS => self.readdirplus(h, b, out),
-            opcode::GETXATTR => self.getxattr(h, b, out),
-            opcode::SETXATTR => self.setxattr(h, b),
-            opcode::LISTXATTR => self.listxattr(h, b, out),
-            opcode::REMOVEXATTR => self.removexattr(h, b),
-            opcode::IOCTL => self.ioctl(h, b, out),
-            opcode::RELEASE => self.release(h, b),
-            opcode::RELEASEDIR => Ok(Answer::Reply),
-            opcode::DESTROY => self.destroy(),
-            opcode::INTERRUPT => Ok(Answer::None),
-            // The kernel remembers this and does not ask again (OPENDIR, FLUSH, ...), or does it itself (locks).
-            _ => Err(Fail::of(Errno::NOSYS)),
-        }
-    }
-
-    /// The last request of a block device's mount: umount(2) waits for the answer, and then finds a clean image.
-    fn destroy(&self) -> Result<Answer, Fail> {
-        self.close()?;
-        Ok(Answer::Reply)
-    }
 }
 
 /// The inode of a node number.
@@ -320,47 +335,4 @@ pub(crate) fn ino_of(node: u64) -> Result<Ino, Fail> {
         abi::ROOT_NODE => Ok(Ino::ROOT),
         n => u32::try_from(n).map(Ino).map_err(|_| Fail::of(Errno::STALE)),
     }
-}
-
-/// True for requests that may change the volume. FSYNC and SYNCFS are not among them: on a frozen volume they have
-/// nothing to do.
-fn changes(h: &Header, request: &[u8]) -> bool {
-    match h.opcode {
-        opcode::OPEN => truncates(request),
-        opcode::IOCTL => ioctl_is(request, crate::ops::ioctl_changes),
-        op => ALWAYS_CHANGE.contains(&op),
-    }
-}
-
-const ALWAYS_CHANGE: [u32; 16] = [
-    opcode::SETATTR,
-    opcode::SYMLINK,
-    opcode::MKNOD,
-    opcode::MKDIR,
-    opcode::CREATE,
-    opcode::TMPFILE,
-    opcode::UNLINK,
-    opcode::RMDIR,
-    opcode::RENAME,
-    opcode::RENAME2,
-    opcode::LINK,
-    opcode::WRITE,
-    opcode::FALLOCATE,
-    opcode::COPY_FILE_RANGE,
-    opcode::SETXATTR,
-    opcode::REMOVEXATTR,
-];
-
-/// True for the flags of an OPEN that truncates.
-fn truncates(request: &[u8]) -> bool {
-    let mut body = Body::new(request);
-    let flags = body.header().and_then(|_| body.u32());
-    flags.is_ok_and(|f| OFlags::from_bits_retain(f).contains(OFlags::TRUNC))
-}
-
-/// True for an IOCTL whose command has a property.
-fn ioctl_is(request: &[u8], property: impl FnOnce(u32) -> bool) -> bool {
-    let mut body = Body::new(request);
-    let command = body.header().and_then(|_| body.skip(12)).and_then(|()| body.u32());
-    command.is_ok_and(property)
 }

@@ -1,66 +1,24 @@
 //! A mounted session: the handshake, the workers that answer requests, and its end.
 //!
 //! ```text
-//! INIT ──> workers: receive ─> Server::answer ─> send ─┐
-//!             ^────────────────────────────────────────┘  until the kernel says ENODEV: unmounted
+//! INIT ──> workers: receive ─> requests::answer ─> send ─┐
+//!             ^──────────────────────────────────────────┘  until the kernel says ENODEV: unmounted
 //! ```
-//! Which worker takes the next request is decided in [`crate::turns`].
+//! Which worker reads the next request is decided in [`crate::workers`].
 
-use crate::bdi::Bdi;
-use crate::channel::Channel;
 use crate::fail::Fail;
-use crate::halt_poll::HaltPoll;
+use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::KernelPages;
-use crate::room::Room;
-use crate::server::{Admission, Answer, Server};
-use crate::turns::Turns;
-use crate::wire::abi::{self, init, opcode};
+use crate::requests;
+use crate::server::{Admission, Answer, Durable, Sent, Server};
+use crate::transport::{Channel, Found, RequestBuffer};
+use crate::wire::abi::opcode;
 use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
+use crate::workers::Workers;
 use quire_device::sync::{Arc, Mutex, before_blocking, lock, thread, when_blocking};
-use quire_layout::Ino;
 use rustix::io::Errno;
-use std::cell::Cell;
 use std::time::Duration;
-
-/// Bytes of file data in one request.
-pub(crate) const MAX_WRITE: u32 = 1 << 20;
-const MAX_PAGES: u16 = 256;
-/// Requests that the kernel sends without anybody waiting (write-back, readahead), at most at once.
-const MAX_BACKGROUND: u16 = 8;
-
-/// Ticks of a millisecond or more between two looks at how full the volume is: a disk takes longer to fill.
-const TICKS_PER_LOOK: u32 = 32;
-
-/// Abilities without which we do not work.
-const NEEDED: u64 = init::BIG_WRITES | init::DONT_MASK;
-/// Abilities that we use where the kernel has them.
-const WANTED: u64 = init::ASYNC_READ
-    | init::EXPORT_SUPPORT
-    | init::DO_READDIRPLUS
-    | init::READDIRPLUS_AUTO
-    | init::ASYNC_DIO
-    | init::ATOMIC_O_TRUNC
-    | init::PARALLEL_DIROPS
-    | init::MAX_PAGES
-    | init::CACHE_SYMLINKS
-    | init::NO_OPENDIR_SUPPORT
-    | init::EXPLICIT_INVAL_DATA
-    | init::HANDLE_KILLPRIV_V2
-    | init::SETXATTR_EXT
-    | init::INIT_EXT
-    | init::DIRECT_IO_ALLOW_MMAP;
-
-/// What the handshake asks for besides.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wishes {
-    /// The kernel keeps written pages and hands them over later.
-    pub writeback_cache: bool,
-    /// POSIX ACLs are enforced.
-    pub acl: bool,
-    /// Inodes keep whole seconds only (128 bytes): the kernel must not remember more.
-    pub whole_seconds: bool,
-}
 
 /// A session whose handshake is done.
 #[derive(Clone)]
@@ -72,7 +30,7 @@ pub(crate) struct Session {
 struct Shared {
     channel: Channel,
     server: Arc<Server>,
-    turns: Turns,
+    workers: Workers,
     kernel_pages: KernelPages,
     /// The first error that ended a worker.
     error: Mutex<Option<Errno>>,
@@ -83,7 +41,7 @@ impl Session {
     ///
     /// # Errors
     /// The connection broke, or the kernel is too old.
-    pub(crate) fn start(channel: Channel, server: Arc<Server>, wishes: Wishes) -> Result<Session, Errno> {
+    pub(crate) fn start(channel: Channel, server: Arc<Server>, requested: Requested) -> Result<Session, Errno> {
         let (mut buf, mut reply) = (vec![0; 64 << 10], [0; 256]);
         let mut out = Out::new(&mut reply);
         loop {
@@ -92,7 +50,7 @@ impl Session {
             let (Ok(header), mut body) = (body.header(), body) else { return Err(Errno::PROTO) };
             out.clear();
             let outcome = match header.opcode {
-                opcode::INIT => handshake(&mut body, &mut out, wishes),
+                opcode::INIT => handshake(&mut body, &mut out, requested),
                 _ => Err(Fail::of(Errno::IO)),
             };
             let agreed = matches!(outcome, Ok(Some(_)));
@@ -110,7 +68,7 @@ impl Session {
             shared: Arc::new(Shared {
                 channel,
                 server,
-                turns: Turns::default(),
+                workers: Workers::default(),
                 kernel_pages: KernelPages::default(),
                 error: Mutex::default(),
             }),
@@ -121,21 +79,10 @@ impl Session {
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn spawn(&self, halt_poll: HaltPoll, bdi: Arc<Bdi>) -> std::io::Result<()> {
-        let shared = self.shared.clone();
-        let (ticks, free) = (Cell::new(0u32), Cell::new(0));
-        let tick = move |shared: &Shared| {
-            let volume = &shared.server.volume;
-            if ticks.replace(ticks.get().wrapping_add(1)) % TICKS_PER_LOOK == 0 {
-                free.set(volume.maintenance().free_bytes().0);
-            }
-            bdi.hold_back(volume.status().commits_are_frequent, free.get());
-        };
-        let watch = move || shared.turns.watch(&halt_poll, || Worker::hire(&shared), || tick(&shared));
-        thread::Builder::new().name("quire-turns".to_owned()).spawn(watch)?;
+    pub(crate) fn spawn(&self) -> std::io::Result<()> {
         let worker = Worker { shared: self.shared.clone() };
         thread::Builder::new().name("quire-pages".to_owned()).spawn(move || worker.answer_after_writeback())?;
-        self.shared.turns.begin();
+        self.shared.workers.begin();
         Worker::spawn(self.shared.clone())
     }
 
@@ -164,57 +111,11 @@ impl Session {
     /// # Errors
     /// What ended the connection besides an unmount.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
-        if !self.shared.turns.wait(timeout) {
+        if !self.shared.workers.wait(timeout) {
             return Ok(false);
         }
         lock(&self.shared.error).map_or(Ok(true), Err)
     }
-}
-
-/// Reads INIT, writes the reply. Returns what was agreed, or `None` if the kernel is to ask again with our major
-/// version.
-fn handshake(body: &mut Body<'_>, out: &mut Out<'_>, wishes: Wishes) -> Result<Option<u64>, Fail> {
-    let (major, minor) = (body.u32()?, body.u32()?);
-    if major > abi::MAJOR {
-        out.u32(abi::MAJOR)?;
-        out.u32(abi::MINOR)?;
-        return Ok(None);
-    }
-    if major < abi::MAJOR || minor < abi::MINOR_MIN {
-        tracing::error!("the kernel speaks FUSE {major}.{minor}; {}.{} is needed", abi::MAJOR, abi::MINOR_MIN);
-        return Err(Fail::of(Errno::PROTO));
-    }
-    let readahead = body.u32()?;
-    let mut offered = u64::from(body.u32()?);
-    if offered & init::INIT_EXT != 0 {
-        offered |= u64::from(body.u32()?) << 32;
-    }
-    let mut wanted = NEEDED | WANTED;
-    if wishes.writeback_cache {
-        wanted |= init::WRITEBACK_CACHE;
-    }
-    if wishes.acl {
-        wanted |= init::POSIX_ACL;
-    }
-    let agreed = offered & wanted;
-    if agreed & NEEDED != NEEDED {
-        tracing::error!("the kernel's FUSE lacks abilities {:#x}", NEEDED & !agreed);
-        return Err(Fail::of(Errno::PROTO));
-    }
-    tracing::debug!("FUSE {major}.{minor}: offered {offered:#x}, agreed {agreed:#x}");
-    let low = |v: u64| u32::try_from(v & u64::from(u32::MAX)).expect("masked");
-    for v in [abi::MAJOR, abi::MINOR.min(minor), readahead.max(MAX_WRITE), low(agreed)] {
-        out.u32(v)?;
-    }
-    out.u16(MAX_BACKGROUND)?;
-    out.u16(MAX_BACKGROUND / 4 * 3)?;
-    out.u32(MAX_WRITE)?;
-    out.u32(if wishes.whole_seconds { 1_000_000_000 } else { 1 })?; // granularity of times, in ns
-    out.u16(MAX_PAGES)?;
-    out.u16(0)?;
-    out.u32(low(agreed >> 32))?;
-    out.bytes(&[0; 28])?;
-    Ok(Some(agreed))
 }
 
 /// Bytes of a request from which on to answer it is long work: a tenth of a millisecond.
@@ -249,37 +150,33 @@ impl Worker {
 
     fn run(self) {
         let shared = self.shared.clone();
-        when_blocking(move || shared.turns.waits(|| Worker::hire(&shared)));
-        if let Err(e) = Room::new().map_err(|_| Errno::NOMEM).and_then(|mut room| self.serve(&mut room)) {
+        when_blocking(move || shared.workers.blocks(|| Worker::hire(&shared)));
+        let buffer = RequestBuffer::new().map_err(|_| Errno::NOMEM);
+        if let Err(e) = buffer.and_then(|mut buffer| self.serve(&mut buffer)) {
             tracing::error!("FUSE connection: {e}");
             lock(&self.shared.error).get_or_insert(e);
-            self.shared.turns.end();
+            self.shared.workers.end();
         }
         self.shared.kernel_pages.end();
-        self.shared.turns.left();
+        self.shared.workers.left();
     }
 
-    /// Takes turns until the session is over, or enough others sit.
-    fn serve(&self, room: &mut Room) -> Result<(), Errno> {
-        let (request, mut out) = room.parts();
+    /// Answers requests until the session is over.
+    fn serve(&self, buffer: &mut RequestBuffer) -> Result<(), Errno> {
+        let (request, mut out) = buffer.parts();
         let out = &mut out;
-        let (turns, seat) = (&self.shared.turns, Arc::default());
-        while turns.take(&seat) {
-            loop {
-                let Some(n) = self.shared.channel.receive(request)? else {
-                    turns.end();
-                    return Ok(());
-                };
-                turns.received();
+        let (workers, idle) = (&self.shared.workers, Arc::default());
+        while workers.become_reader(&idle) {
+            while let Some(n) = self.next(request)? {
                 if n >= LONG && self.shared.channel.is_ready() {
-                    turns.share(|| Worker::hire(&self.shared));
+                    workers.shares(|| Worker::hire(&self.shared));
                 }
                 self.answer(&request[..n], out)?;
                 // After a thaw: what was kept meanwhile.
                 for kept in self.shared.server.unparked() {
                     self.answer(&kept, out)?;
                 }
-                if !turns.keeps() {
+                if !workers.reads() {
                     break;
                 }
             }
@@ -287,11 +184,32 @@ impl Worker {
         Ok(())
     }
 
+    /// Reads the next request, as one of the readers. `None`: another reader does, or the session is over.
+    fn next(&self, request: &mut [u8]) -> Result<Option<usize>, Errno> {
+        let Shared { channel, workers, .. } = &*self.shared;
+        let found = match channel.receive_now(request)? {
+            Found::Nothing if !workers.waits_for_requests() => return Ok(None),
+            Found::Nothing => channel.receive(request)?.map_or(Found::End, Found::Request),
+            Found::Request(n) => {
+                workers.took(|| Worker::hire(&self.shared));
+                Found::Request(n)
+            }
+            Found::End => Found::End,
+        };
+        match found {
+            Found::Request(n) => Ok(Some(n)),
+            _ => {
+                workers.end();
+                Ok(None)
+            }
+        }
+    }
+
     fn answer(&self, request: &[u8], out: &mut Out<'_>) -> Result<(), Errno> {
         let mut body = Body::new(request);
         let Ok(header) = body.header() else { return Err(Errno::PROTO) };
         let Shared { server, kernel_pages, .. } = &*self.shared;
-        if let Some(ino) = server.needs_writeback(&header, request) {
+        if let Some(ino) = requests::needs_writeback(server, &header, request) {
             kernel_pages.put(ino, request);
             return Ok(());
         }
@@ -315,9 +233,9 @@ impl Worker {
 
     fn answer_now(&self, request: &[u8], header: &Header, body: Body<'_>, out: &mut Out<'_>) -> Result<(), Errno> {
         let server = &self.shared.server;
-        let Admission::Now(admitted) = server.admit(header, request) else { return Ok(()) };
+        let Admission::Now(admitted) = requests::admit(server, header, request) else { return Ok(()) };
         out.clear();
-        let mut answer = server.answer(header, body, out);
+        let mut answer = requests::answer(server, header, body, out);
         for pause in WAITS_FOR_SPACE {
             if !server.may_get_space(header, &answer) {
                 break;
@@ -325,58 +243,78 @@ impl Worker {
             before_blocking();
             thread::sleep(pause);
             out.clear();
-            answer = server.answer(header, body, out);
+            answer = requests::answer(server, header, body, out);
         }
         drop(admitted);
-        if let Ok(Answer::WhenDurable { ino, data_only }) = answer {
-            self.suspend(*header, ino, data_only);
-            return Ok(());
-        }
-        self.shared.reply(header, answer, out)
-    }
-
-    /// Suspends a request until a file is durable. The thread that makes it durable replies.
-    fn suspend(&self, header: Header, ino: Ino, data_only: bool) {
-        let shared = self.shared.clone();
-        quire_fs::fsync_then(&self.shared.server.volume, ino, data_only, move |outcome| {
-            let answer = outcome.map(|()| Answer::Reply).map_err(Fail::from);
-            let mut reply = [0; reply::HEADER];
-            if let Err(e) = shared.reply(&header, answer, &mut Out::new(&mut reply)) {
-                // The workers learn of a broken connection by themselves.
-                tracing::debug!("operation {} when durable: {e}", header.opcode);
+        match answer {
+            Ok(Answer::WhenDurable(durable)) => {
+                suspend(&self.shared, *header, durable, out.body().to_vec());
+                Ok(())
             }
-        });
+            answer => self.shared.reply(header, answer, out),
+        }
     }
 }
 
+/// Suspends a request until a file is durable, and then the next. The thread that makes the last one durable replies.
+fn suspend(shared: &Arc<Shared>, header: Header, durable: Durable, body: Vec<u8>) {
+    let Durable { ino, then, data_only, sent } = durable;
+    let after = shared.clone();
+    quire_fs::fsync_then(&shared.server.volume, ino, data_only, move |outcome| {
+        let answer = match outcome {
+            Ok(()) => match then {
+                Some(ino) => {
+                    let next = Durable { ino, then: None, data_only, sent };
+                    return suspend(&after, header, next, body);
+                }
+                None => Ok(sent.answer()),
+            },
+            Err(e) => {
+                after.server.take_back(sent);
+                Err(Fail::from(e))
+            }
+        };
+        if let Err(e) = after.reply_with(&header, answer, &body) {
+            // The workers learn of a broken connection by themselves.
+            tracing::debug!("operation {} when durable: {e}", header.opcode);
+        }
+    });
+}
+
 impl Shared {
+    /// Replies with this body.
+    fn reply_with(&self, header: &Header, answer: Result<Answer, Fail>, body: &[u8]) -> Result<(), Errno> {
+        let mut buf = vec![0; reply::HEADER + body.len()];
+        let mut out = Out::new(&mut buf);
+        out.bytes(body).expect("room for it");
+        self.reply(header, answer, &mut out)
+    }
+
     fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {
-        let Shared { server, channel, turns, .. } = self;
-        let (error, given) = match answer {
-            Ok(Answer::None | Answer::WhenDurable { .. }) => return Ok(()),
-            Ok(Answer::Reply) => (None, None),
-            Ok(Answer::Gives(ino)) => (None, Some(ino)),
+        let Shared { server, channel, .. } = self;
+        let (error, sent) = match answer {
+            Ok(Answer::None | Answer::WhenDurable(_)) => return Ok(()),
+            Ok(Answer::Reply) => (None, Sent::Reply),
+            Ok(Answer::Gives(ino)) => (None, Sent::Gives(ino)),
+            Ok(Answer::Opens(ino)) => (None, Sent::Opens(ino)),
             Ok(Answer::Spoils(ino)) => {
                 channel.send(&reply::forget_attributes(ino)).ok();
-                (None, None)
+                (None, Sent::Reply)
             }
             Err(e) => {
                 // The writer is to ask, and to learn of it (see `refused`).
                 if let Some(ino) = server.refused_by(header) {
                     channel.send(&reply::forget_attributes(ino)).ok();
                 }
-                (Some(e), None)
+                (Some(e), Sent::Reply)
             }
         };
         trace(header, error);
-        turns.answered(|| channel.is_ready());
         match channel.send(out.finish(header.unique, error)) {
             Ok(()) => Ok(()),
-            // Nobody waits any more: the reference that the reply was to give stays with us.
+            // Nobody waits any more: what the reply was to give stays with us.
             Err(Errno::NOENT) => {
-                if let Some(ino) = given {
-                    server.take_back(ino);
-                }
+                server.take_back(sent);
                 Ok(())
             }
             // The kernel found fault with a reply: the request is answered with an error, others go on.

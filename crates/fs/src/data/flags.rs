@@ -16,6 +16,8 @@ pub struct WriteFlags {
     /// A cache above accepted the bytes earlier, and checked then that the write was allowed. The cache keeps the
     /// times.
     pub deferred: bool,
+    /// The caller makes the file durable itself, also if the inode asks for durable writes.
+    pub caller_syncs: bool,
 }
 
 /// A request that was written.

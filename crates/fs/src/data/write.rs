@@ -92,7 +92,7 @@ pub(crate) fn write(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], fl
         }
         limit_writer(d, ino);
     }
-    if done > 0 && (through || flags.dsync) {
+    if done > 0 && (through || flags.dsync) && !flags.caller_syncs {
         fsync(d, ino, !through)?;
     }
     Ok(done)

@@ -111,7 +111,7 @@ impl Peer {
     }
 
     fn may_administer(&self, server: &Server) -> bool {
-        let keeper = &server.manner.keeper;
+        let keeper = &server.options.keeper;
         let candidate = self.caller.uid == 0 || self.caller.uid == keeper.user();
         candidate
             && keeper.allows(self.caller, Capability::SysAdmin)
@@ -140,7 +140,7 @@ impl Shared {
         stream.set_read_timeout(Some(CLIENT_PATIENCE)).ok();
         stream.set_write_timeout(Some(CLIENT_PATIENCE)).ok();
         let uid = socket_peercred(&stream).map_or(u32::MAX, |peer| peer.uid.as_raw());
-        let kind = usize::from(uid == 0 || uid == this.server.manner.keeper.user());
+        let kind = usize::from(uid == 0 || uid == this.server.options.keeper.user());
         if this.clients[kind].fetch_add(1, Ordering::SeqCst) >= MAX_CLIENTS {
             this.clients[kind].fetch_sub(1, Ordering::SeqCst);
             send(&stream, &Reply::Refused(Errno::AGAIN.raw_os_error()));
@@ -180,7 +180,7 @@ impl Shared {
             }
         }
         Ok(match request {
-            Request::About => Reply::About(server.manner.about.clone()),
+            Request::About => Reply::About(server.options.about.clone()),
             Request::Stats => Reply::Stats(server.stats()),
             Request::Sync => server.volume.sync().map(|()| Reply::Done).map_err(errno)?,
             Request::Freeze => maintenance.freeze().map(|()| Reply::Done).map_err(errno)?,

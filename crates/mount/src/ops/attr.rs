@@ -10,117 +10,106 @@ use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, flags, mode};
 use rustix::io::Errno;
 
-impl Server {
-    pub(crate) fn getattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let ino = ino_of(h.node)?;
-        let bits = b.u32()?;
-        b.skip(4)?;
-        let handle = if bits & GETATTR_HANDLE != 0 { b.u64()? } else { 0 };
-        // Only the kernel's read, write and lseek ask with a handle; stat and fstat do not.
-        if handle & HANDLE_WRITES != 0 && self.refused.has(ino) {
-            let (free, _) = self.volume.with_reserve(handle & HANDLE_RESERVE != 0).maintenance().free_bytes();
-            if self.refused.tell(ino, free) {
-                return Err(Fail::of(Errno::NOSPC));
-            }
+pub(crate) fn getattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let ino = ino_of(h.node)?;
+    let bits = b.u32()?;
+    b.skip(4)?;
+    let handle = if bits & GETATTR_HANDLE != 0 { b.u64()? } else { 0 };
+    // Only the kernel's read, write and lseek ask with a handle; stat and fstat do not.
+    if handle & HANDLE_WRITES != 0 && s.refused.has(ino) {
+        let (free, _) = s.volume.with_reserve(handle & HANDLE_RESERVE != 0).maintenance().free_bytes();
+        if s.refused.tell(ino, free) {
+            return Err(Fail::of(Errno::NOSPC));
         }
-        let attr = self.volume.getattr(ino)?;
-        out.attr(&attr, self.valid(&attr))?;
-        Ok(Answer::Reply)
     }
+    let attr = s.volume.getattr(ino)?;
+    out.attr(&attr, s.valid(&attr))?;
+    Ok(Answer::Reply)
+}
 
-    pub(crate) fn statx(&self, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let attr = self.volume.getattr(ino_of(h.node)?)?;
-        out.statx(&attr, self.valid(&attr))?;
-        Ok(Answer::Reply)
-    }
+pub(crate) fn statx(s: &Server, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let attr = s.volume.getattr(ino_of(h.node)?)?;
+    out.statx(&attr, s.valid(&attr))?;
+    Ok(Answer::Reply)
+}
 
-    pub(crate) fn setattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let request = SetAttrRequest::read(b)?;
-        let ino = ino_of(h.node)?;
-        let mut set = request.of();
-        set.privileges = self.privileges(h, ino, request.valid & fattr::KILL_SUIDGID != 0)?;
-        self.allow_times_of_now(ino, &mut set)?;
-        let mut attr = self.acting(h).setattr(ino, &set)?;
-        if let Some(size) = set.size {
-            // The kernel believes this reply: write-back that ends meanwhile must not show through.
-            attr.size = size;
-        }
-        if self.manner.dir_sync && attr.mode & mode::FMT == mode::DIR {
-            self.volume.fsync(ino, false)?;
-        }
-        out.attr(&attr, self.valid(&attr))?;
-        Ok(Answer::Reply)
+pub(crate) fn setattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let request = SetAttrRequest::read(b)?;
+    let ino = ino_of(h.node)?;
+    let mut set = request.of();
+    set.privileges = privileges(s, h, ino, request.valid & fattr::KILL_SUIDGID != 0)?;
+    allow_times_of_now(s, ino, &mut set)?;
+    let mut attr = s.acting(h).setattr(ino, &set)?;
+    if let Some(size) = set.size {
+        // The kernel believes this reply: write-back that ends meanwhile must not show through.
+        attr.size = size;
     }
+    out.attr(&attr, s.valid(&attr))?;
+    let waits = s.options.dir_sync && attr.mode & mode::FMT == mode::DIR;
+    Ok(if waits { Answer::Reply.when_durable(ino, None, false) } else { Answer::Reply })
+}
 
-    /// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its
-    /// own where the caller asked for now, and where it writes back the time of the last append: one since the last
-    /// modification.
-    fn allow_times_of_now(&self, ino: Ino, set: &mut SetAttr) -> Result<(), Fail> {
-        let (Some(SetTime::At(t)), false) = (set.mtime, matches!(set.atime, Some(SetTime::At(_)))) else {
-            return Ok(());
-        };
-        let attr = self.volume.getattr(ino)?;
-        let now = i64::try_from(TickClock.file_time().as_secs()).unwrap_or(i64::MAX);
-        let is_of_now = attr.mtime <= t && t.secs <= now.saturating_add(1);
-        if attr.flags & flags::APPEND != 0 && self.has(init::WRITEBACK_CACHE) && is_of_now {
-            set.mtime = Some(SetTime::Now);
-            set.ctime = None;
-        }
-        Ok(())
+/// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its
+/// own where the caller asked for now, and where it writes back the time of the last append: one since the last
+/// modification.
+fn allow_times_of_now(s: &Server, ino: Ino, set: &mut SetAttr) -> Result<(), Fail> {
+    let (Some(SetTime::At(t)), false) = (set.mtime, matches!(set.atime, Some(SetTime::At(_)))) else {
+        return Ok(());
+    };
+    let attr = s.volume.getattr(ino)?;
+    let now = i64::try_from(TickClock.file_time().as_secs()).unwrap_or(i64::MAX);
+    let is_of_now = attr.mtime <= t && t.secs <= now.saturating_add(1);
+    if attr.flags & flags::APPEND != 0 && s.has(init::WRITEBACK_CACHE) && is_of_now {
+        set.mtime = Some(SetTime::Now);
+        set.ctime = None;
     }
+    Ok(())
+}
 
-    /// What a change by this caller does to a file's privileges, given whether the kernel wants them off.
-    pub(crate) fn privileges(&self, h: &Header, ino: Ino, off: bool) -> Result<Privileges, Fail> {
-        const SETGID: u16 = 0o2000;
-        const GROUP_EXECUTE: u16 = 0o010;
-        if !off {
-            return Ok(Privileges::Keep);
-        }
-        let attr = self.volume.getattr(ino)?;
-        let only_setgid = attr.mode & SETGID != 0 && attr.mode & GROUP_EXECUTE == 0;
-        // Root has CAP_FSETID.
-        let keeps_setgid = h.uid == 0 || is_member(h, attr.gid);
-        Ok(if only_setgid && !keeps_setgid { Privileges::DropAll } else { Privileges::Drop })
+/// What a change by this caller does to a file's privileges, given whether the kernel wants them off.
+pub(crate) fn privileges(s: &Server, h: &Header, ino: Ino, off: bool) -> Result<Privileges, Fail> {
+    const SETGID: u16 = 0o2000;
+    const GROUP_EXECUTE: u16 = 0o010;
+    if !off {
+        return Ok(Privileges::Keep);
     }
+    let attr = s.volume.getattr(ino)?;
+    let only_setgid = attr.mode & SETGID != 0 && attr.mode & GROUP_EXECUTE == 0;
+    // Root has CAP_FSETID.
+    let keeps_setgid = h.uid == 0 || is_member(h, attr.gid);
+    Ok(if only_setgid && !keeps_setgid { Privileges::DropAll } else { Privileges::Drop })
+}
 
-    pub(crate) fn statfs(&self, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let s = self.volume.statfs();
-        for v in [s.blocks, s.free, s.available, s.inodes, s.free_inodes] {
-            out.u64(v)?;
-        }
-        for v in [s.block_size, s.name_max, s.block_size, 0] {
-            out.u32(v)?;
-        }
-        out.bytes(&[0; 24])?;
-        Ok(Answer::Reply)
+pub(crate) fn statfs(s: &Server, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let stat = s.volume.statfs();
+    for v in [stat.blocks, stat.free, stat.available, stat.inodes, stat.free_inodes] {
+        out.u64(v)?;
     }
+    for v in [stat.block_size, stat.name_max, stat.block_size, 0] {
+        out.u32(v)?;
+    }
+    out.bytes(&[0; 24])?;
+    Ok(Answer::Reply)
+}
 
-    pub(crate) fn forget_one(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-        // Nobody waits for an answer, not even for a refusal.
-        if let (Ok(ino), Ok(n)) = (ino_of(h.node), b.u64()) {
-            self.forget(ino, n);
-        }
-        Ok(Answer::None)
+pub(crate) fn forget_one(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+    // Nobody waits for an answer, not even for a refusal.
+    if let (Ok(ino), Ok(n)) = (ino_of(h.node), b.u64()) {
+        s.forget(ino, n);
     }
+    Ok(Answer::None)
+}
 
-    pub(crate) fn forget_many(&self, b: &mut Body<'_>) -> Result<Answer, Fail> {
-        let Ok(count) = b.u32() else { return Ok(Answer::None) };
-        b.skip(4).ok();
-        for _ in 0..count {
-            let (Ok(node), Ok(n)) = (b.u64(), b.u64()) else { break };
-            if let Ok(ino) = ino_of(node) {
-                self.forget(ino, n);
-            }
-        }
-        Ok(Answer::None)
-    }
-
-    pub(crate) fn forget(&self, ino: Ino, n: u64) {
-        // The root is never given up.
-        if ino != Ino::ROOT {
-            self.volume.forget(ino, n);
+pub(crate) fn forget_many(s: &Server, b: &mut Body<'_>) -> Result<Answer, Fail> {
+    let Ok(count) = b.u32() else { return Ok(Answer::None) };
+    b.skip(4).ok();
+    for _ in 0..count {
+        let (Ok(node), Ok(n)) = (b.u64(), b.u64()) else { break };
+        if let Ok(ino) = ino_of(node) {
+            s.forget(ino, n);
         }
     }
+    Ok(Answer::None)
 }
 
 /// True if the caller is in a group. FUSE tells its first group only; /proc knows the others.

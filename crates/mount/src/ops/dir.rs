@@ -16,39 +16,37 @@ fn request(b: &mut Body<'_>) -> Result<(u64, usize), Fail> {
     Ok((cookie, usize::try_from(size).map_err(|_| Fail::of(Errno::INVAL))?))
 }
 
-impl Server {
-    pub(crate) fn readdir(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let (cookie, room) = request(b)?;
-        let dir = ino_of(h.node)?;
-        let done = self.volume.readdir(dir, cookie, &mut |item| out.dirent(&dirent(&item), Plus::Off, room));
-        self.listed(dir, done, out)
-    }
+pub(crate) fn readdir(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let (cookie, room) = request(b)?;
+    let dir = ino_of(h.node)?;
+    let done = s.volume.readdir(dir, cookie, &mut |item| out.dirent(&dirent(&item), Plus::Off, room));
+    listed(s, dir, done, out)
+}
 
-    pub(crate) fn readdirplus(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let (cookie, room) = request(b)?;
-        let dir = ino_of(h.node)?;
-        // What the kernel knows already it need not be told again: going through its caches for it costs more than the
-        // listing.
-        let done = self.volume.readdir_plus(dir, cookie, Attributes::Unreferenced, &mut |item, attr| {
-            let plus = match &attr {
-                Some(a) if !is_dot(item.name) => Plus::Entry(a, VALID, self.valid(a)),
-                _ => Plus::Nameless,
-            };
-            out.dirent(&dirent(&item), plus, room)
-        });
-        self.listed(dir, done, out)
-    }
+pub(crate) fn readdirplus(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let (cookie, room) = request(b)?;
+    let dir = ino_of(h.node)?;
+    // What the kernel knows already it need not be told again: going through its caches for it costs more than the
+    // listing.
+    let done = s.volume.readdir_plus(dir, cookie, Attributes::Unreferenced, &mut |item, attr| {
+        let plus = match &attr {
+            Some(a) if !is_dot(item.name) => Plus::Entry(a, VALID, s.valid(a)),
+            _ => Plus::Nameless,
+        };
+        out.dirent(&dirent(&item), plus, room)
+    });
+    listed(s, dir, done, out)
+}
 
-    /// An error after some names is told when the kernel asks for the rest: the references given so far count.
-    fn listed(&self, dir: Ino, done: Result<(), quire_fs::Error>, out: &Out) -> Result<Answer, Fail> {
-        match done {
-            Err(e) if out.body_len() == 0 => Err(e.into()),
-            _ => {
-                if !self.manner.no_dir_atime {
-                    self.touch_atime(dir);
-                }
-                Ok(Answer::Reply)
+/// An error after some names is told when the kernel asks for the rest: the references given so far count.
+fn listed(s: &Server, dir: Ino, done: Result<(), quire_fs::Error>, out: &Out) -> Result<Answer, Fail> {
+    match done {
+        Err(e) if out.body_len() == 0 => Err(e.into()),
+        _ => {
+            if !s.options.no_dir_atime {
+                s.touch_atime(dir);
             }
+            Ok(Answer::Reply)
         }
     }
 }

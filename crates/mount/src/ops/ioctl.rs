@@ -62,118 +62,116 @@ pub(crate) fn sets_flags(command: u32) -> bool {
     matches!(command, FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR)
 }
 
-impl Server {
-    pub(crate) fn ioctl(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        b.skip(8)?;
-        let (bits, command) = (b.u32()?, b.u32()?);
-        b.skip(8)?; // the caller's address
-        let (in_size, out_size) = (b.u32()?, b.u32()?);
-        if bits & IOCTL_UNRESTRICTED != 0 {
-            return Err(Fail::of(Errno::NOSYS));
+pub(crate) fn ioctl(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    b.skip(8)?;
+    let (bits, command) = (b.u32()?, b.u32()?);
+    b.skip(8)?; // the caller's address
+    let (in_size, out_size) = (b.u32()?, b.u32()?);
+    if bits & IOCTL_UNRESTRICTED != 0 {
+        return Err(Fail::of(Errno::NOSYS));
+    }
+    let mut given = Body::new(b.bytes(in_size)?);
+    // `fuse_ioctl_out`: result 0, nothing to retry.
+    out.bytes(&[0; 16])?;
+    run_command(s, h, command, &mut given, out)?;
+    // No more than the caller has room for.
+    out.truncate(16 + usize::try_from(out_size).map_err(|_| Fail::of(Errno::INVAL))?);
+    // A change sets the inode's ctime.
+    Ok(if ioctl_changes(command) { Answer::Spoils(ino_of(h.node)?) } else { Answer::Reply })
+}
+
+fn run_command(s: &Server, h: &Header, command: u32, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
+    let ino = ino_of(h.node)?;
+    match command {
+        FS_IOC_GETFLAGS => {
+            // Four bytes, whatever size the command has: callers give an `int`.
+            out.u32(s.volume.inode_flags().get(ino)?)
         }
-        let mut given = Body::new(b.bytes(in_size)?);
-        // `fuse_ioctl_out`: result 0, nothing to retry.
-        out.bytes(&[0; 16])?;
-        self.command(h, command, &mut given, out)?;
-        // No more than the caller has room for.
-        out.truncate(16 + usize::try_from(out_size).map_err(|_| Fail::of(Errno::INVAL))?);
-        // A change sets the inode's ctime.
-        Ok(if ioctl_changes(command) { Answer::Spoils(ino_of(h.node)?) } else { Answer::Reply })
+        FS_IOC_SETFLAGS => set_flags(s, h, ino, given.u32()?),
+        FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => out.u32(s.volume.inode_flags().generation(ino)?),
+        FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => set_version(s, h, ino, given.u32()?),
+        FS_IOC_FSGETXATTR => fs_get_xattr(s, ino, out),
+        FS_IOC_FSSETXATTR => fs_set_xattr(s, h, ino, given),
+        FS_IOC_GETFSLABEL => padded(&s.volume.maintenance().label()?, FSLABEL_SIZE, out),
+        FS_IOC_SETFSLABEL => set_label(s, h, given),
+        FITRIM => fitrim(s, h, given, out),
+        QUIRE_IOC_GET_JOURNAL => out.u32(match s.volume.inode_flags().journaling_mode(ino)?.0 {
+            None => 0,
+            Some(JournalingMode::Journal) => 1,
+            Some(JournalingMode::Ordered) => 2,
+        }),
+        QUIRE_IOC_SET_JOURNAL => set_journal(s, h, ino, given.u32()?),
+        _ => Err(Fail::of(Errno::NOTTY)),
     }
+}
 
-    fn command(&self, h: &Header, command: u32, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
-        let ino = ino_of(h.node)?;
-        match command {
-            FS_IOC_GETFLAGS => {
-                // Four bytes, whatever size the command has: callers give an `int`.
-                out.u32(self.volume.inode_flags().get(ino)?)
-            }
-            FS_IOC_SETFLAGS => self.set_flags(h, ino, given.u32()?),
-            FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => out.u32(self.volume.inode_flags().generation(ino)?),
-            FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => self.set_version(h, ino, given.u32()?),
-            FS_IOC_FSGETXATTR => self.fs_get_xattr(ino, out),
-            FS_IOC_FSSETXATTR => self.fs_set_xattr(h, ino, given),
-            FS_IOC_GETFSLABEL => padded(&self.volume.maintenance().label()?, FSLABEL_SIZE, out),
-            FS_IOC_SETFSLABEL => self.set_label(h, given),
-            FITRIM => self.fitrim(h, given, out),
-            QUIRE_IOC_GET_JOURNAL => out.u32(match self.volume.inode_flags().journaling_mode(ino)?.0 {
-                None => 0,
-                Some(JournalingMode::Journal) => 1,
-                Some(JournalingMode::Ordered) => 2,
-            }),
-            QUIRE_IOC_SET_JOURNAL => self.set_journal(h, ino, given.u32()?),
-            _ => Err(Fail::of(Errno::NOTTY)),
-        }
+/// The kernel has checked who may, but for this: journaling of data takes resources from all.
+fn set_flags(s: &Server, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
+    let changed = wanted ^ s.volume.inode_flags().get(ino)?;
+    if changed & flags::JOURNAL_DATA != 0 {
+        s.demand(h, Capability::SysResource)?;
     }
+    Ok(s.volume.inode_flags().set(ino, wanted)?)
+}
 
-    /// The kernel has checked who may, but for this: journaling of data takes resources from all.
-    fn set_flags(&self, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
-        let changed = wanted ^ self.volume.inode_flags().get(ino)?;
-        if changed & flags::JOURNAL_DATA != 0 {
-            self.demand(h, Capability::SysResource)?;
-        }
-        Ok(self.volume.inode_flags().set(ino, wanted)?)
-    }
+/// A label without a NUL in its 256 bytes is too long in any case.
+fn set_label(s: &Server, h: &Header, given: &mut Body<'_>) -> Result<(), Fail> {
+    s.demand(h, Capability::SysAdmin)?;
+    Ok(s.volume.maintenance().set_label(given.name().map_err(|_| Fail::of(Errno::INVAL))?)?)
+}
 
-    /// A label without a NUL in its 256 bytes is too long in any case.
-    fn set_label(&self, h: &Header, given: &mut Body<'_>) -> Result<(), Fail> {
-        self.demand(h, Capability::SysAdmin)?;
-        Ok(self.volume.maintenance().set_label(given.name().map_err(|_| Fail::of(Errno::INVAL))?)?)
+/// As the attribute `user.quire.journal`.
+fn set_journal(s: &Server, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
+    s.demand_owner(h, ino)?;
+    if wanted == 1 {
+        s.demand(h, Capability::SysResource)?;
     }
+    let mode = match wanted {
+        0 => None,
+        1 => Some(JournalingMode::Journal),
+        2 => Some(JournalingMode::Ordered),
+        _ => return Err(Fail::of(Errno::INVAL)),
+    };
+    Ok(s.volume.inode_flags().set_journaling_mode(ino, mode)?)
+}
 
-    /// As the attribute `user.quire.journal`.
-    fn set_journal(&self, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
-        self.demand_owner(h, ino)?;
-        if wanted == 1 {
-            self.demand(h, Capability::SysResource)?;
-        }
-        let mode = match wanted {
-            0 => None,
-            1 => Some(JournalingMode::Journal),
-            2 => Some(JournalingMode::Ordered),
-            _ => return Err(Fail::of(Errno::INVAL)),
-        };
-        Ok(self.volume.inode_flags().set_journaling_mode(ino, mode)?)
-    }
+/// The kernel does not check who may.
+fn set_version(s: &Server, h: &Header, ino: Ino, generation: u32) -> Result<(), Fail> {
+    s.demand_owner(h, ino)?;
+    Ok(s.volume.inode_flags().set_generation(ino, generation)?)
+}
 
-    /// The kernel does not check who may.
-    fn set_version(&self, h: &Header, ino: Ino, generation: u32) -> Result<(), Fail> {
-        self.demand_owner(h, ino)?;
-        Ok(self.volume.inode_flags().set_generation(ino, generation)?)
-    }
+fn fs_get_xattr(s: &Server, ino: Ino, out: &mut Out<'_>) -> Result<(), Fail> {
+    let have = s.volume.inode_flags().get(ino)?;
+    out.u32(XFLAGS.iter().filter(|(_, f)| have & f != 0).map(|(x, _)| x).sum())?;
+    // No hints for the size of extents.
+    out.u32(0)?;
+    out.u32(0)?;
+    out.u32(s.volume.inode_flags().project(ino)?)?;
+    out.bytes(&[0; FSXATTR_REST])
+}
 
-    fn fs_get_xattr(&self, ino: Ino, out: &mut Out<'_>) -> Result<(), Fail> {
-        let have = self.volume.inode_flags().get(ino)?;
-        out.u32(XFLAGS.iter().filter(|(_, f)| have & f != 0).map(|(x, _)| x).sum())?;
-        // No hints for the size of extents.
-        out.u32(0)?;
-        out.u32(0)?;
-        out.u32(self.volume.inode_flags().project(ino)?)?;
-        out.bytes(&[0; FSXATTR_REST])
+fn fs_set_xattr(s: &Server, h: &Header, ino: Ino, given: &mut Body<'_>) -> Result<(), Fail> {
+    let wanted = given.u32()?;
+    given.skip(8)?;
+    let project = given.u32()?;
+    let known: u32 = XFLAGS.iter().map(|(x, _)| x).sum();
+    if wanted & !known != 0 || project != s.volume.inode_flags().project(ino)? {
+        return Err(Fail::of(Errno::OPNOTSUPP));
     }
+    let have = s.volume.inode_flags().get(ino)?;
+    let flags = XFLAGS.iter().fold(have, |flags, (x, f)| if wanted & x != 0 { flags | f } else { flags & !f });
+    set_flags(s, h, ino, flags)
+}
 
-    fn fs_set_xattr(&self, h: &Header, ino: Ino, given: &mut Body<'_>) -> Result<(), Fail> {
-        let wanted = given.u32()?;
-        given.skip(8)?;
-        let project = given.u32()?;
-        let known: u32 = XFLAGS.iter().map(|(x, _)| x).sum();
-        if wanted & !known != 0 || project != self.volume.inode_flags().project(ino)? {
-            return Err(Fail::of(Errno::OPNOTSUPP));
-        }
-        let have = self.volume.inode_flags().get(ino)?;
-        let flags = XFLAGS.iter().fold(have, |flags, (x, f)| if wanted & x != 0 { flags | f } else { flags & !f });
-        self.set_flags(h, ino, flags)
+fn fitrim(s: &Server, h: &Header, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
+    s.demand(h, Capability::SysAdmin)?;
+    let (start, len, min) = (given.u64()?, given.u64()?, given.u64()?);
+    let trimmed = s.volume.maintenance().trim(start, len, min)?;
+    for v in [start, trimmed, min] {
+        out.u64(v)?;
     }
-
-    fn fitrim(&self, h: &Header, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
-        self.demand(h, Capability::SysAdmin)?;
-        let (start, len, min) = (given.u64()?, given.u64()?, given.u64()?);
-        let trimmed = self.volume.maintenance().trim(start, len, min)?;
-        for v in [start, trimmed, min] {
-            out.u64(v)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// A text, filled up with NULs.

@@ -1,10 +1,8 @@
-//! The operations, by concern.
+//! The operations, by concern: one function a request.
 
-mod attr;
-mod data;
-mod dir;
-mod ioctl;
-mod names;
-mod xattr;
-
-pub(crate) use ioctl::{ioctl_changes, sets_flags};
+pub(crate) mod attr;
+pub(crate) mod data;
+pub(crate) mod dir;
+pub(crate) mod ioctl;
+pub(crate) mod names;
+pub(crate) mod xattr;

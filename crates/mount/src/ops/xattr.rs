@@ -15,58 +15,56 @@ const JOURNAL_ATTRIBUTE: &[u8] = b"user.quire.journal";
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
-impl Server {
-    pub(crate) fn getxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let size = b.u32()?;
+pub(crate) fn getxattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let size = b.u32()?;
+    b.skip(4)?;
+    let value = s.volume.xattrs().get(ino_of(h.node)?, b.name()?)?;
+    sized(&value, size, out)
+}
+
+pub(crate) fn listxattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let size = b.u32()?;
+    let mut list = Vec::new();
+    for name in s.volume.xattrs().list(ino_of(h.node)?)? {
+        // trusted.* is shown to those who may read it; every user of a FUSE mount sees the same list.
+        if h.uid == 0 || !name.starts_with(b"trusted.") {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+    }
+    sized(&list, size, out)
+}
+
+pub(crate) fn setxattr(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+    let ino = ino_of(h.node)?;
+    let (size, flags) = (b.u32()?, b.u32()?);
+    let mut kill_sgid = false;
+    if s.has_setxattr_ext() {
+        kill_sgid = b.u32()? & ACL_KILL_SGID != 0;
         b.skip(4)?;
-        let value = self.volume.xattrs().get(ino_of(h.node)?, b.name()?)?;
-        sized(&value, size, out)
     }
+    let how = match flags {
+        0 => XattrFlags::Any,
+        CREATE => XattrFlags::Create,
+        REPLACE => XattrFlags::Replace,
+        _ => return Err(Fail::of(Errno::INVAL)),
+    };
+    let (name, value) = (b.name()?, b.bytes(size)?);
+    // As `chattr +j`. The other way round it takes nothing from anybody.
+    if name == JOURNAL_ATTRIBUTE && value == JournalingMode::Journal.to_string().as_bytes() {
+        s.demand(h, Capability::SysResource)?;
+    }
+    s.acting(h).xattrs().set(ino, name, value, how)?;
+    if kill_sgid {
+        let perm = s.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
+        s.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;
+    }
+    Ok(Answer::Reply)
+}
 
-    pub(crate) fn listxattr(&self, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-        let size = b.u32()?;
-        let mut list = Vec::new();
-        for name in self.volume.xattrs().list(ino_of(h.node)?)? {
-            // trusted.* is shown to those who may read it; every user of a FUSE mount sees the same list.
-            if h.uid == 0 || !name.starts_with(b"trusted.") {
-                list.extend_from_slice(&name);
-                list.push(0);
-            }
-        }
-        sized(&list, size, out)
-    }
-
-    pub(crate) fn setxattr(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-        let ino = ino_of(h.node)?;
-        let (size, flags) = (b.u32()?, b.u32()?);
-        let mut kill_sgid = false;
-        if self.has_setxattr_ext() {
-            kill_sgid = b.u32()? & ACL_KILL_SGID != 0;
-            b.skip(4)?;
-        }
-        let how = match flags {
-            0 => XattrFlags::Any,
-            CREATE => XattrFlags::Create,
-            REPLACE => XattrFlags::Replace,
-            _ => return Err(Fail::of(Errno::INVAL)),
-        };
-        let (name, value) = (b.name()?, b.bytes(size)?);
-        // As `chattr +j`. The other way round it takes nothing from anybody.
-        if name == JOURNAL_ATTRIBUTE && value == JournalingMode::Journal.to_string().as_bytes() {
-            self.demand(h, Capability::SysResource)?;
-        }
-        self.acting(h).xattrs().set(ino, name, value, how)?;
-        if kill_sgid {
-            let perm = self.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
-            self.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;
-        }
-        Ok(Answer::Reply)
-    }
-
-    pub(crate) fn removexattr(&self, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-        self.volume.xattrs().remove(ino_of(h.node)?, b.name()?)?;
-        Ok(Answer::Reply)
-    }
+pub(crate) fn removexattr(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
+    s.volume.xattrs().remove(ino_of(h.node)?, b.name()?)?;
+    Ok(Answer::Reply)
 }
 
 fn sized(value: &[u8], size: u32, out: &mut Out<'_>) -> Result<Answer, Fail> {

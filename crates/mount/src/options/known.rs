@@ -98,7 +98,7 @@ pub const OPTIONS: &[Known] = &[
     known(&["nvram_simulated"], &["nvram=/dev/dax0.0", "nvram_size=64M", "nvram_latency_ns=100"], Honoured("a journal in NVRAM: README")),
     known(&["writethrough", "writeback", "writeback_cache"], &[], Honoured("whether the kernel keeps dirty pages")),
     known(&[], &["cache_size=64M"], Honoured("memory for blocks, 4M at least")),
-    known(&["halt_poll", "nohalt_poll"], &[], Honoured("whether idle CPUs of a virtual machine poll while requests come")),
+    known(&[], &["tune=host", "tune=none"], Honoured("whether settings of the host are changed while the mount is served: docs/tuning.md")),
 ];
 
 /// mount(8)'s comments for itself and others.

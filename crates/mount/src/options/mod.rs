@@ -75,8 +75,8 @@ pub struct MountOptions {
     pub dir_sync: bool,
     /// Each write(2) reaches the file system as a request of its own.
     pub write_through: bool,
-    /// Idle CPUs of a virtual machine may halt between requests.
-    pub no_halt_poll: bool,
+    /// Settings of the host may be changed while the mount is served.
+    pub tune_host: bool,
     /// Options without effect, each with the reason; the mount says so.
     pub ignored: Vec<(String, &'static str)>,
 }
@@ -91,7 +91,7 @@ pub enum OptionError {
 }
 
 impl MountOptions {
-    /// The four choices; `route` is taken where `data=` says nothing, and what is not said goes with the route.
+    /// The four choices; `route` is the default of `data=`, and unset options default from the route.
     ///
     /// # Errors
     /// They do not go together, or the memory of a journal in NVRAM is not named.

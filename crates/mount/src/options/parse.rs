@@ -1,7 +1,7 @@
 //! The list after `-o`, option by option.
 
 use super::known::{Fate, fate, name_of, nearest};
-use super::values::{bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error};
+use super::values::{bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, tunes_host};
 use super::{MountOptions, OptionError, bad};
 use quire_fs::{Atime, Choices, ModeRule, Profile, Route};
 use std::time::Duration;
@@ -88,8 +88,6 @@ impl MountOptions {
             "nosymfollow" => self.no_symfollow = true,
             "nvram_simulated" => self.nvram_simulated = true,
             "writethrough" => self.write_through = true,
-            "halt_poll" => self.no_halt_poll = false,
-            "nohalt_poll" => self.no_halt_poll = true,
             "writeback" | "writeback_cache" => self.write_through = false,
             _ => unreachable!("the table of options names {option}, which nothing sets"),
         }
@@ -123,6 +121,7 @@ impl MountOptions {
                 let secs = number(option, value)?;
                 self.commit = (secs > 0).then(|| Duration::from_secs(secs.into()));
             }
+            "tune" => self.tune_host = tunes_host(option, value)?,
             "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
             "resuid" => self.reserve_uid = Some(number(option, value)?),
             "resgid" => self.reserve_gid = Some(number(option, value)?),

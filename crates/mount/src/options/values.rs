@@ -31,6 +31,15 @@ pub(super) fn data_error(option: &str, value: &str) -> Result<bool, OptionError>
     }
 }
 
+/// True for `host`.
+pub(super) fn tunes_host(option: &str, value: &str) -> Result<bool, OptionError> {
+    match value {
+        "host" => Ok(true),
+        "none" => Ok(false),
+        _ => Err(bad(option, "host or none is expected")),
+    }
+}
+
 pub(super) fn number(option: &str, value: &str) -> Result<u32, OptionError> {
     value.parse().map_err(|_| {
         let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());

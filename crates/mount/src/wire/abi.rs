@@ -1,5 +1,9 @@
 //! Numbers of the protocol: operation codes, flags.
 
+/// Bytes of file data in one request, and its pages.
+pub(crate) const MAX_WRITE: u32 = 1 << 20;
+pub(crate) const MAX_PAGES: u16 = 256;
+
 /// What the kernel asks for.
 pub(crate) mod opcode {
     pub(crate) const LOOKUP: u32 = 1;
@@ -45,6 +49,26 @@ pub(crate) mod opcode {
 
     /// Most numbers; others are asked for once, since they are answered ENOSYS.
     pub(crate) const COUNT: usize = 64;
+
+    /// Operations that always change the volume.
+    pub(crate) const CHANGES: [u32; 16] = [
+        SETATTR,
+        SYMLINK,
+        MKNOD,
+        MKDIR,
+        CREATE,
+        TMPFILE,
+        UNLINK,
+        RMDIR,
+        RENAME,
+        RENAME2,
+        LINK,
+        WRITE,
+        FALLOCATE,
+        COPY_FILE_RANGE,
+        SETXATTR,
+        REMOVEXATTR,
+    ];
 
     /// What an operation is called in statistics.
     pub(crate) fn name(op: usize) -> &'static str {

@@ -79,6 +79,11 @@ impl<'a> Out<'a> {
         self.len = self.len.min(HEADER + n);
     }
 
+    /// The body so far.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.buf[HEADER..self.len]
+    }
+
     /// Bytes of the body so far.
     pub(crate) fn body_len(&self) -> usize {
         self.len - HEADER

@@ -1,4 +1,4 @@
-//! A worker's memory: one request and its reply.
+//! The request buffer of a worker: one request and its reply.
 //!
 //! ```text
 //! 0     4096-80          4096                1 MiB + 4096     +16 up to      1 MiB + 8192
@@ -8,8 +8,8 @@
 //! The data of large requests lies on page boundaries and, but for its end, in one huge page: direct I/O takes it as it
 //! is.
 
-use crate::session::MAX_WRITE;
 use crate::wire::Out;
+use crate::wire::abi::MAX_WRITE;
 use crate::wire::reply::HEADER;
 use quire_device::HugeBuf;
 
@@ -22,14 +22,14 @@ const REPLY_AT: usize = DATA + 2 * PAGE - HEADER;
 /// READDIR may ask for a little more than a READ.
 const END: usize = 2 * DATA + 4 * PAGE;
 
-/// Room for a request and a reply.
-pub(crate) struct Room(HugeBuf);
+/// Memory for a request and a reply.
+pub(crate) struct RequestBuffer(HugeBuf);
 
-impl Room {
+impl RequestBuffer {
     /// # Errors
     /// There is no memory.
     pub(crate) fn new() -> std::io::Result<Self> {
-        HugeBuf::new(END).map(Room)
+        HugeBuf::new(END).map(RequestBuffer)
     }
 
     pub(crate) fn parts(&mut self) -> (&mut [u8], Out<'_>) {

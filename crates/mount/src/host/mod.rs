@@ -1,0 +1,70 @@
+//! What a mount changes on the host, only with `-o tune=host` and only while it is served: how idle CPUs wait
+//! ([`halt_poll`]), and how much the kernel reads ahead and keeps of its file data ([`bdi`]).
+
+mod bdi;
+mod halt_poll;
+
+use crate::server::Server;
+use bdi::Bdi;
+use halt_poll::HaltPoll;
+use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::{Arc, thread};
+use std::path::Path;
+use std::time::Duration;
+
+/// Between two looks while requests come.
+const TICK: Duration = Duration::from_millis(5);
+/// Requests in a tick from which on idle CPUs poll.
+const BUSY: u64 = 2;
+/// Ticks without a request after which idle CPUs halt again.
+const HALT_AFTER: u32 = 3;
+/// Between two looks when none has come for that long.
+const IDLE_TICK: Duration = Duration::from_millis(50);
+/// Looks between two questions how full the volume is: a disk takes longer to fill.
+const LOOKS_PER_SPACE: u32 = 8;
+
+/// A thread that tunes the host for a mount; undone when dropped.
+pub(crate) struct HostTuning(Arc<AtomicBool>);
+
+impl HostTuning {
+    /// Begins to tune for what is mounted on `dir`.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn start(dir: &Path, server: Arc<Server>) -> std::io::Result<HostTuning> {
+        let over = Arc::new(AtomicBool::new(false));
+        let (ends, halt_poll) = (over.clone(), HaltPoll::open());
+        // The entry is asked for now: a stat, which the mount answers.
+        let bdi = Bdi::of(dir);
+        thread::Builder::new().name("quire-tune".to_owned()).spawn(move || tune(&server, &halt_poll, &bdi, &ends))?;
+        Ok(HostTuning(over))
+    }
+}
+
+impl Drop for HostTuning {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn tune(server: &Server, halt_poll: &HaltPoll, bdi: &Bdi, over: &AtomicBool) {
+    let (mut last, mut idle) = (server.total_requests(), 0u32);
+    let (mut looks, mut free) = (0u32, 0);
+    while !over.load(Ordering::Relaxed) {
+        if looks.is_multiple_of(LOOKS_PER_SPACE) {
+            free = server.volume.maintenance().free_bytes().0;
+        }
+        looks = looks.wrapping_add(1);
+        bdi.limit(server.volume.status().commits_are_frequent, free);
+        thread::sleep(if idle > HALT_AFTER { IDLE_TICK } else { TICK });
+        let now = server.total_requests();
+        idle = if now == last { idle.saturating_add(1) } else { 0 };
+        if now - last >= BUSY {
+            halt_poll.set(true);
+        } else if idle >= HALT_AFTER {
+            halt_poll.set(false);
+        }
+        last = now;
+    }
+    halt_poll.set(false);
+}

@@ -1,0 +1,171 @@
+//! Answers requests: the one place where FUSE meets the engine.
+//!
+//! Relies on `default_permissions`: the kernel checks modes and ACLs before a request is sent. Guarantees: a request is
+//! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back.
+
+use crate::fail::Fail;
+use crate::ops::{attr, data, dir, ioctl, names, xattr};
+use crate::server::{Admission, Answer, Server, ino_of};
+use crate::wire::abi::opcode;
+use crate::wire::{Body, Header, Out};
+use quire_layout::Ino;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// Admits a request to the volume: at once if it changes nothing, else as [`Server::admit_change`] does.
+pub(crate) fn admit<'s>(s: &'s Server, h: &Header, request: &[u8]) -> Admission<'s> {
+    if changes(h, request) { s.admit_change(request) } else { Admission::Now(None) }
+}
+
+/// The file of which the kernel must hand over its dirty pages before this request is answered: it looks for data, or
+/// sets flags that refuse data.
+pub(crate) fn needs_writeback(s: &Server, h: &Header, request: &[u8]) -> Option<Ino> {
+    let looks = h.opcode == opcode::LSEEK || h.opcode == opcode::IOCTL && ioctl_is(request, ioctl::sets_flags);
+    // Without a writer there are no dirty pages: a mapping keeps its file open.
+    ino_of(h.node).ok().filter(|ino| looks && s.writers.has(*ino))
+}
+
+/// Answers a request: fills `out`, or returns the error to send.
+pub(crate) fn answer(s: &Server, h: &Header, mut body: Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    s.count(h.opcode);
+    let b = &mut body;
+    match h.opcode {
+        opcode::LOOKUP => names::lookup(s, h, b, out),
+        opcode::FORGET => attr::forget_one(s, h, b),
+        opcode::BATCH_FORGET => attr::forget_many(s, b),
+        opcode::GETATTR => attr::getattr(s, h, b, out),
+        opcode::STATX => attr::statx(s, h, out),
+        opcode::SETATTR => attr::setattr(s, h, b, out),
+        opcode::READLINK => names::readlink(s, h, out),
+        opcode::SYMLINK => names::symlink(s, h, b, out),
+        opcode::MKNOD => names::mknod(s, h, b, out),
+        opcode::MKDIR => names::mkdir(s, h, b, out),
+        opcode::CREATE => names::create(s, h, b, out),
+        opcode::TMPFILE => names::tmpfile(s, h, b, out),
+        opcode::UNLINK => names::unlink(s, h, b),
+        opcode::RMDIR => names::rmdir(s, h, b),
+        opcode::RENAME => names::rename(s, h, b, false),
+        opcode::RENAME2 => names::rename(s, h, b, true),
+        opcode::LINK => names::link(s, h, b, out),
+        opcode::OPEN => names::open(s, h, b, out),
+        opcode::READ => data::read(s, h, b, out),
+        opcode::WRITE => data::write(s, h, b, out),
+        opcode::FALLOCATE => data::fallocate(s, h, b),
+        opcode::LSEEK => data::lseek(s, h, b, out),
+        opcode::BMAP => data::bmap(s, h, b, out),
+        opcode::COPY_FILE_RANGE => data::copy_file_range(s, h, b, out),
+        opcode::FSYNC | opcode::FSYNCDIR => data::fsync(h, b),
+        opcode::SYNCFS => data::syncfs(s),
+        opcode::STATFS => attr::statfs(s, out),
+        opcode::READDIR => dir::readdir(s, h, b, out),
+        opcode::READDIRPLUS => dir::readdirplus(s, h, b, out),
+        opcode::GETXATTR => xattr::getxattr(s, h, b, out),
+        opcode::SETXATTR => xattr::setxattr(s, h, b),
+        opcode::LISTXATTR => xattr::listxattr(s, h, b, out),
+        opcode::REMOVEXATTR => xattr::removexattr(s, h, b),
+        opcode::IOCTL => ioctl::ioctl(s, h, b, out),
+        opcode::RELEASE => names::release(s, h, b),
+        opcode::RELEASEDIR => Ok(Answer::Reply),
+        opcode::DESTROY => destroy(s),
+        opcode::INTERRUPT => Ok(Answer::None),
+        // The kernel remembers this and does not ask again (OPENDIR, FLUSH, ...), or does it itself (locks).
+        _ => Err(Fail::of(Errno::NOSYS)),
+    }
+}
+
+/// The last request of a block device's mount: umount(2) waits for the answer, and then finds a clean image.
+fn destroy(s: &Server) -> Result<Answer, Fail> {
+    s.close()?;
+    Ok(Answer::Reply)
+}
+
+/// True for requests that may change the volume. FSYNC and SYNCFS are not among them: on a frozen volume they have
+/// nothing to do.
+fn changes(h: &Header, request: &[u8]) -> bool {
+    match h.opcode {
+        opcode::OPEN => truncates(request),
+        opcode::IOCTL => ioctl_is(request, ioctl::ioctl_changes),
+        op => opcode::CHANGES.contains(&op),
+    }
+}
+
+/// True for the flags of an OPEN that truncates.
+fn truncates(request: &[u8]) -> bool {
+    let mut body = Body::new(request);
+    let flags = body.header().and_then(|_| body.u32());
+    flags.is_ok_and(|f| OFlags::from_bits_retain(f).contains(OFlags::TRUNC))
+}
+
+/// True for an IOCTL whose command has a property.
+fn ioctl_is(request: &[u8], property: impl FnOnce(u32) -> bool) -> bool {
+    let mut body = Body::new(request);
+    let command = body.header().and_then(|_| body.skip(12)).and_then(|()| body.u32());
+    command.is_ok_and(property)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::ServeOptions;
+    use crate::wire::request::HEADER;
+    use quire_device::sync::Arc;
+    use quire_device::{FileDevice, OpenOptions, SystemClock};
+    use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
+
+    /// A request for a name in the root directory.
+    fn request(op: u32, name: &[u8]) -> Vec<u8> {
+        let mut r = vec![0; HEADER];
+        let len = u32::try_from(HEADER + name.len() + 1).unwrap();
+        r[..4].copy_from_slice(&len.to_ne_bytes());
+        r[4..8].copy_from_slice(&op.to_ne_bytes());
+        r[16..24].copy_from_slice(&1u64.to_ne_bytes());
+        r.extend_from_slice(name);
+        r.push(0);
+        r
+    }
+
+    fn answered(server: &Server, request: &[u8]) {
+        let mut body = Body::new(request);
+        let (header, mut buf) = (body.header().unwrap(), [0; 256]);
+        let answered = answer(server, &header, body, &mut Out::new(&mut buf));
+        match answered {
+            Ok(Answer::Reply) => {}
+            Ok(Answer::WhenDurable(d)) => server.volume.fsync(d.ino, d.data_only).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn with_dirsync_a_removal_is_durable_when_it_is_answered() {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let made =
+            std::process::Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(image.path()).arg("16M").status();
+        assert!(made.unwrap().success());
+        let open = || {
+            let device = Arc::new(FileDevice::open(image.path(), OpenOptions::default()).unwrap());
+            Volume::open(Devices::one(device), Arc::new(SystemClock), Options::default()).unwrap()
+        };
+        for dir_sync in [false, true] {
+            let volume = open();
+            let cred = Cred { uid: 0, gid: 0 };
+            for (name, kind) in [(b"f", NewKind::File), (b"d", NewKind::Dir)] {
+                match volume.create(Ino::ROOT, name, &New { kind, mode: 0o700, umask: 0, cred }) {
+                    Ok(_) | Err(quire_fs::Error::Exists) => {}
+                    Err(e) => panic!("{e}"),
+                }
+            }
+            volume.sync().unwrap();
+            let serving = ServeOptions { dir_sync, ..ServeOptions::default() };
+            let server = Server::new(volume, serving, Box::new(|_| String::new()));
+            answered(&server, &request(opcode::UNLINK, b"f"));
+            answered(&server, &request(opcode::RMDIR, b"d"));
+            // No unmount: what was not committed is lost.
+            drop(server);
+            let after = open();
+            for name in [b"f", b"d"] {
+                assert_eq!(after.lookup(Ino::ROOT, name).is_ok(), !dir_sync, "dirsync {dir_sync}");
+            }
+            after.close().unwrap();
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The worker pool: which worker reads the next request, and how many do.
+//!
+//! ```text
+//!             ┌────────── has not blocked: goes on reading ─────────┐
+//! read a request ─> answer it ─────────────────────────────────────┤
+//!      ^                │ about to block (device, lock, condition)  │
+//!      │                └─> the last reader: an idle worker reads ──┴─> idle
+//! ```
+//! One worker reads while requests come one after the other, so that no other thread is woken. A reader that has taken
+//! [`CROWD`] requests without waiting for one lets another read beside it, up to one for each CPU; a reader that finds
+//! no request while another reads becomes idle.
+//!
+//! Guarantees: while the session lasts a worker reads, or has been called to, unless all [`Workers::most`] workers
+//! block, so that a slow fsync delays no other caller. Workers are started when all others block or read, and end with
+//! the session.
+
+use quire_device::sync::{Arc, Condvar, Mutex, lock, thread};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Workers at most, besides one for each CPU: so many requests can wait for the device, or for a lock whose holder
+/// does. Requests that wait for a commit or a thaw take no worker.
+const MAX_BLOCKED: usize = 16;
+/// Requests that a reader takes without waiting for one, before another worker reads beside it.
+const CROWD: u32 = 16;
+
+thread_local! {
+    /// The calling worker reads, or will when it has answered the request that it has.
+    static READS: Cell<bool> = const { Cell::new(false) };
+    /// Requests that it has taken without waiting for one.
+    static IN_A_ROW: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Where a worker waits while it is idle.
+#[derive(Default)]
+pub(crate) struct Idle {
+    called: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Idle {
+    fn call(&self) {
+        *lock(&self.called) = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut called = lock(&self.called);
+        while !*called {
+            called = quire_device::sync::wait(&self.changed, called);
+        }
+        *called = false;
+    }
+}
+
+#[derive(Default)]
+struct Pool {
+    /// Workers alive.
+    workers: usize,
+    /// Workers that read, or have been called to.
+    readers: usize,
+    /// The last to become idle is called first: its memory is warm.
+    idle: Vec<Arc<Idle>>,
+    over: bool,
+}
+
+/// The workers of a session.
+pub(crate) struct Workers {
+    /// Workers at most.
+    most: usize,
+    /// Workers that read at once, at most.
+    cpus: usize,
+    pool: Mutex<Pool>,
+    ended: Condvar,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Workers { most: cpus + MAX_BLOCKED, cpus, pool: Mutex::default(), ended: Condvar::new() }
+    }
+}
+
+impl Workers {
+    /// A worker begins. False if there are enough.
+    pub(crate) fn begin(&self) -> bool {
+        let mut p = lock(&self.pool);
+        let begins = p.workers < self.most && !p.over;
+        p.workers += usize::from(begins);
+        begins
+    }
+
+    /// A worker has ended.
+    pub(crate) fn left(&self) {
+        lock(&self.pool).workers -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Makes the calling worker a reader: at once if there is none, else when it is called. False if it is to end.
+    pub(crate) fn become_reader(&self, idle: &Arc<Idle>) -> bool {
+        READS.set(false);
+        let mut p = lock(&self.pool);
+        if !p.over && p.readers > 0 {
+            p.idle.push(idle.clone());
+            drop(p);
+            idle.wait();
+            p = lock(&self.pool);
+        } else {
+            p.readers += 1;
+        }
+        IN_A_ROW.set(0);
+        READS.set(true);
+        !p.over
+    }
+
+    /// The calling reader finds no request. True if it is to wait for one; else another reader does, and it is to
+    /// become idle.
+    pub(crate) fn waits_for_requests(&self) -> bool {
+        IN_A_ROW.set(0);
+        let mut p = lock(&self.pool);
+        if p.readers == 1 || p.over {
+            return true;
+        }
+        p.readers -= 1;
+        READS.set(false);
+        false
+    }
+
+    /// The calling reader has taken a request without waiting for it. `hire` starts another worker, which has begun.
+    pub(crate) fn took(&self, hire: impl FnOnce() -> bool) {
+        let taken = IN_A_ROW.get() + 1;
+        IN_A_ROW.set(taken % CROWD);
+        if taken == CROWD && self.cpus > 1 {
+            self.call_reader(hire, self.cpus);
+        }
+    }
+
+    /// True if the calling worker still reads, after it has answered a request.
+    pub(crate) fn reads(&self) -> bool {
+        READS.get()
+    }
+
+    /// The calling thread is about to block. If it reads, another worker does from now on. `hire` starts another
+    /// worker, which has begun.
+    pub(crate) fn blocks(&self, hire: impl FnOnce() -> bool) {
+        if READS.replace(false) {
+            lock(&self.pool).readers -= 1;
+            self.call_reader(hire, 1);
+        }
+    }
+
+    /// The request that the calling reader has taken is long work, and others wait: another worker takes them at once.
+    pub(crate) fn shares(&self, hire: impl FnOnce() -> bool) {
+        self.blocks(hire);
+    }
+
+    /// Has an idle worker read, or a new one, unless `enough` read already.
+    fn call_reader(&self, hire: impl FnOnce() -> bool, enough: usize) {
+        let idle = {
+            let mut p = lock(&self.pool);
+            if p.readers >= enough {
+                return;
+            }
+            let idle = p.idle.pop();
+            p.readers += usize::from(idle.is_some());
+            idle
+        };
+        match idle {
+            Some(idle) => idle.call(),
+            // The new worker reads if nobody does by then.
+            None if self.begin() && !hire() => self.left(),
+            None => {}
+        }
+    }
+
+    /// The session is over: all are called to end.
+    pub(crate) fn end(&self) {
+        let mut p = lock(&self.pool);
+        p.over = true;
+        let idle = std::mem::take(&mut p.idle);
+        drop(p);
+        idle.iter().for_each(|i| i.call());
+    }
+
+    /// Waits until all workers have ended, or `timeout` has passed. True when they have.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
+        let mut p = lock(&self.pool);
+        while p.workers > 0 {
+            p = match timeout {
+                None => quire_device::sync::wait(&self.ended, p),
+                Some(t) => {
+                    let (guard, timed_out) = self.ended.wait_timeout(p, t).expect("no worker panics while it counts");
+                    if timed_out.timed_out() && guard.workers > 0 {
+                        return false;
+                    }
+                    guard
+                }
+            };
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const NOBODY: fn() -> bool = || panic!("a worker is idle");
+
+    /// Another worker, which tells when it reads.
+    fn other(workers: &Arc<Workers>) -> mpsc::Receiver<bool> {
+        let (tell, told) = mpsc::channel();
+        let theirs = workers.clone();
+        assert!(workers.begin());
+        let idle = lock(&workers.pool).idle.len();
+        thread::spawn(move || tell.send(theirs.become_reader(&Arc::default())));
+        while lock(&workers.pool).idle.len() == idle {
+            thread::yield_now();
+        }
+        told
+    }
+
+    fn one_reader(cpus: usize) -> Arc<Workers> {
+        let workers = Arc::new(Workers { cpus, ..Workers::default() });
+        assert!(workers.begin() && workers.become_reader(&Arc::default()));
+        workers
+    }
+
+    #[test]
+    fn a_reader_that_blocks_is_replaced_once() {
+        let workers = one_reader(2);
+        let told = other(&workers);
+        assert!(workers.reads());
+        assert!(told.try_recv().is_err());
+        workers.blocks(NOBODY);
+        assert!(told.recv().unwrap(), "it reads while we block");
+        workers.blocks(NOBODY);
+        assert!(!workers.reads());
+    }
+
+    #[test]
+    fn a_crowd_of_requests_is_read_by_more_workers_up_to_one_for_each_cpu() {
+        let workers = one_reader(2);
+        let (first, second) = (other(&workers), other(&workers));
+        (1..CROWD).for_each(|_| workers.took(NOBODY));
+        assert!(first.try_recv().is_err() && second.try_recv().is_err());
+        workers.took(NOBODY);
+        assert!(second.recv().unwrap(), "the last to become idle");
+        (0..2 * CROWD).for_each(|_| workers.took(NOBODY));
+        assert!(first.try_recv().is_err(), "two read on two CPUs");
+        assert!(!workers.waits_for_requests(), "another waits for the next request");
+        assert!(!workers.reads());
+    }
+
+    #[test]
+    fn a_request_that_was_waited_for_is_no_crowd() {
+        let workers = one_reader(2);
+        let told = other(&workers);
+        for _ in 0..4 * CROWD {
+            workers.took(NOBODY);
+            assert!(workers.waits_for_requests());
+        }
+        assert!(told.try_recv().is_err());
+    }
+
+    #[test]
+    fn no_worker_is_woken_for_a_reader_that_blocks_while_another_reads() {
+        let workers = one_reader(2);
+        let (first, second) = (other(&workers), other(&workers));
+        (0..CROWD).for_each(|_| workers.took(NOBODY));
+        assert!(second.recv().unwrap());
+        workers.blocks(NOBODY);
+        assert!(first.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_worker_is_hired_when_none_is_idle_up_to_the_bound() {
+        let workers = Arc::new(Workers { most: 2, ..Workers::default() });
+        let hired = Cell::new(0);
+        let hire = || {
+            hired.set(hired.get() + 1);
+            true
+        };
+        assert!(workers.begin() && workers.become_reader(&Arc::default()));
+        workers.blocks(hire);
+        assert!(workers.become_reader(&Arc::default()), "nobody reads: at once");
+        workers.blocks(hire);
+        assert_eq!(hired.get(), 1);
+        assert_eq!(lock(&workers.pool).workers, 2);
+    }
+
+    #[test]
+    fn the_end_is_told_to_all() {
+        let workers = one_reader(2);
+        let told = other(&workers);
+        workers.end();
+        assert!(!told.recv().unwrap());
+        workers.left();
+        assert!(!workers.wait(Some(Duration::from_millis(1))), "one is left");
+        workers.left();
+        assert!(workers.wait(None));
+    }
+}
