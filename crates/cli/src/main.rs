@@ -102,3 +102,14 @@ fn usage_code() -> u8 {
         _ => exit::USAGE,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of arguments are unique in each command, and what else clap asks of definitions holds.
+    #[test]
+    fn every_command_is_well_defined() {
+        Cli::command().debug_assert();
+    }
+}

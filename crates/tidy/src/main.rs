@@ -5,6 +5,7 @@
 //!
 //! - Layers: no file names something of a file above it (`layers.toml`), and no files need each other in a circle.
 //! - Sizes: a file has at most 500 lines, a function 60, a type 40 methods.
+//! - Names: what docs/design.md and docs/invariants.md call by a path is defined in the workspace.
 //! - Prose: comments and documents are at most 120 characters wide.
 //!
 //! Exits with 1 if a rule is broken. `--arrows CRATE` lists what each file of a crate needs instead.
@@ -12,6 +13,7 @@
 mod arrows;
 mod layers;
 mod model;
+mod names;
 mod prose;
 mod sizes;
 
@@ -72,6 +74,29 @@ fn check(root: &Path, except: Option<&[String]>) -> Result<Vec<String>> {
             faults.extend(sizes::file(short, &text));
         }
         faults.extend(prose::long_lines(short, &text));
+    }
+    faults.extend(unknown_names(root)?);
+    Ok(faults)
+}
+
+/// Names of code in documents that nothing defines.
+fn unknown_names(root: &Path) -> Result<Vec<String>> {
+    let mut defined = names::Defined::default();
+    for name in crates(root)? {
+        defined.add(&name);
+        defined.add(&format!("quire_{name}"));
+    }
+    for path in files(&root.join("crates"), &["rs"])? {
+        // A file is a module, and so is its folder.
+        for module in [path.file_stem(), path.parent().and_then(Path::file_name)].into_iter().flatten() {
+            defined.add(&module.to_string_lossy());
+        }
+        defined.add_file(&std::fs::read_to_string(&path)?);
+    }
+    let mut faults = Vec::new();
+    for page in ["docs/design.md", "docs/invariants.md"] {
+        let page = Path::new(page);
+        faults.extend(names::unknown(page, &std::fs::read_to_string(root.join(page))?, &defined));
     }
     Ok(faults)
 }
@@ -138,4 +163,69 @@ fn files(dir: &Path, endings: &[&str]) -> Result<Vec<PathBuf>> {
     }
     out.sort();
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace of one crate with these files, checked.
+    fn faults(layers: &str, sources: &[(&str, &str)]) -> Vec<String> {
+        let root = tempfile::tempdir().unwrap();
+        let src = root.path().join("crates/house/src");
+        std::fs::create_dir_all(&src).unwrap();
+        std::fs::create_dir(root.path().join("docs")).unwrap();
+        for page in ["docs/design.md", "docs/invariants.md"] {
+            std::fs::write(root.path().join(page), "").unwrap();
+        }
+        std::fs::write(root.path().join("layers.toml"), format!("house = {layers}")).unwrap();
+        std::fs::write(root.path().join("crates/house/Cargo.toml"), "[package]\nname = \"quire-house\"\n").unwrap();
+        for (name, text) in sources {
+            std::fs::write(src.join(name), text).unwrap();
+        }
+        check(root.path(), None).unwrap()
+    }
+
+    const LIB: (&str, &str) = ("lib.rs", "mod low;\nmod high;\n");
+    const LAYERS: &str = r#"[["low.rs"], ["high.rs"], ["lib.rs"]]"#;
+
+    #[test]
+    fn an_import_from_below_is_allowed() {
+        let high = ("high.rs", "use crate::low::Low;\npub(crate) struct High(Low);\n");
+        let found = faults(LAYERS, &[LIB, ("low.rs", "pub(crate) struct Low;\n"), high]);
+        assert_eq!(found, [""; 0]);
+    }
+
+    #[test]
+    fn an_upward_import_is_a_fault() {
+        let low = ("low.rs", "use crate::high::High;\npub(crate) struct Low(High);\n");
+        let found = faults(LAYERS, &[LIB, low, ("high.rs", "pub(crate) struct High;\n")]);
+        assert_eq!(found, ["house: low.rs names crate::high::High of high.rs, which is above it"]);
+    }
+
+    #[test]
+    fn a_call_of_a_method_that_is_defined_above_is_a_fault() {
+        let low = ("low.rs", "pub(crate) struct Low;\nfn f(l: &Low) { l.rise_up(); }\n");
+        let high = ("high.rs", "use crate::low::Low;\nimpl Low { pub(crate) fn rise_up(&self) {} }\n");
+        let found = faults(LAYERS, &[LIB, low, high]);
+        assert!(found.iter().any(|f| f == "house: low.rs names .rise_up() of high.rs, which is above it"), "{found:?}");
+    }
+
+    #[test]
+    fn a_circle_of_files_in_one_layer_is_a_fault() {
+        let low = ("low.rs", "use crate::high::High;\npub(crate) struct Low(High);\n");
+        let high = ("high.rs", "use crate::low::Low;\npub(crate) struct High(Box<Low>);\n");
+        let found = faults(r#"[["low.rs", "high.rs"], ["lib.rs"]]"#, &[LIB, low, high]);
+        assert_eq!(found[0], "house: files in a circle:");
+        assert_eq!(found.len(), 3, "{found:?}");
+    }
+
+    #[test]
+    fn a_type_with_too_many_methods_and_a_long_function_are_faults() {
+        let methods: String = (0..41).map(|n| format!("    fn m{n}(&self) {{}}\n")).collect();
+        let long = format!("fn long() {{\n{}}}\n", "    let _ = 1;\n".repeat(61));
+        let low = ("low.rs", &*format!("pub(crate) struct Low;\nimpl Low {{\n{methods}}}\n{long}"));
+        let found = faults(LAYERS, &[LIB, low, ("high.rs", "")]);
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
 }

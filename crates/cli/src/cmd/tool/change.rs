@@ -282,8 +282,6 @@ pub(crate) struct Truncate {
     /// The new size: bytes, or with K, M, G, T
     #[arg(short, long, value_parser = values::size)]
     size: u64,
-    #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
 }
 
 impl PathChange for Truncate {
