@@ -6,7 +6,7 @@ MINUTES ?= 30
 export PREFIX ?= /usr/local
 export DESTDIR ?=
 
-.PHONY: all build setup install install-files uninstall deb tarball demo test unit accept soak bench lab lint doc clean help
+.PHONY: all build setup install install-files uninstall lib install-lib wheel deb tarball demo test unit accept soak bench lab lint doc clean help
 .DEFAULT_GOAL := build
 
 all: build
@@ -18,8 +18,15 @@ install: build    ## install the command, its manual and mount.quire: PREFIX=/us
 	@scripts/install.sh
 install-files:    # the same, without building
 	@scripts/install.sh
-uninstall:        ## remove what make install has put below PREFIX
+uninstall:        ## remove what make install and make install-lib have put below PREFIX
 	@scripts/install.sh --remove
+	@scripts/install-lib.sh --remove
+lib: setup        ## build libquire for C into target/library
+	$(CARGO) build --profile library -p quire-capi
+install-lib: lib  ## install libquire.so, libquire.a, quire.h and quire.pc: PREFIX=/usr/local DESTDIR=
+	@scripts/install-lib.sh
+wheel: setup      ## the Python module as a wheel in target/wheels
+	@scripts/python.sh wheel
 deb: setup        ## a Debian package in target/package
 	@scripts/package.sh deb
 tarball: setup    ## a statically linked quire with its manual in target/package
@@ -46,4 +53,4 @@ doc:              ## API documentation
 clean:            ## remove everything that was built
 	$(CARGO) clean
 help:             ## this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12

@@ -15,9 +15,11 @@ setfattr:attr:attr:attr:attr
 setfacl:acl:acl:acl:acl
 losetup:mount:util-linux:util-linux:util-linux
 "
-# Peers: compared with where the system has them, skipped by name where not.
+# Peers to compare with, and what the tests of libquire and of the Python module need: skipped by name where missing.
 WANTS="
 fuse2fs:fuse2fs:fuse2fs:e2fsprogs:e2fsprogs-extra
+pkg-config:pkg-config:pkgconf-pkg-config:pkgconf:pkgconf
+python3:python3-venv:python3:python:python3
 "
 # What `make bench` measures with; the workloads of what is missing are skipped by name.
 [ "${1:-}" != --bench ] || WANTS="$WANTS
