@@ -695,7 +695,7 @@ int64_t quire_readlink(const struct quire_fs *fs, const char *name, char *data, 
 
 /*
  Brings a directory of the host, a tar archive (plain, gzip, zstd) or an OCI layout below the directory to, which
- is made if need be. how may be NULL; size is sizeof(struct quire_import_how). 0, or a negative errno.
+ must exist. how may be NULL; size is sizeof(struct quire_import_how). 0, or a negative errno.
 
  # Safety
  fs is open, the texts are texts, how is null or size bytes.

@@ -1,0 +1,268 @@
+"""``quire://``: files inside ext4 images for fsspec, and so for pandas, pyarrow, dask and others.
+
+>>> import pandas
+>>> pandas.read_csv("quire://data/table.csv", storage_options={"fo": "disk.img"})      # doctest: +SKIP
+>>> pandas.read_csv("quire://data/table.csv::file:///srv/disk.img")                    # doctest: +SKIP
+
+``fo`` is the image: a path of the host, or a :class:`quire.Image`. Everything is durable when the image is closed, or
+at :meth:`QuireFileSystem.sync`. A transaction of fsspec (``with fs.transaction:``) is a batch: it happens as a whole
+or not at all.
+"""
+
+import os
+import stat as modes
+
+from fsspec.spec import AbstractFileSystem
+from fsspec.transaction import Transaction
+from fsspec.utils import stringify_path
+
+from .image import Image
+
+_TYPES = {modes.S_IFDIR: "directory", modes.S_IFREG: "file", modes.S_IFLNK: "link"}
+
+
+class _Batch(Transaction):
+    """A transaction of fsspec as a batch of the image."""
+
+    def __init__(self, fs, **kwargs):
+        super().__init__(fs, **kwargs)
+        self._batch = None
+
+    def start(self):
+        self.files = []
+        self._batch = self.fs.image.batch()
+        self._batch.__enter__()
+        self.fs._intrans = True
+
+    def complete(self, commit=True):
+        batch, self._batch = self._batch, None
+        self.fs._intrans = False
+        self.fs._transaction = None
+        if batch is None:
+            return
+        if commit:
+            batch.__exit__(None, None, None)
+        else:
+            undone = Exception("the transaction was discarded")
+            try:
+                batch.__exit__(type(undone), undone, None)
+            except Exception as error:
+                if error is not undone:
+                    raise
+
+
+class QuireFileSystem(AbstractFileSystem):
+    """The files of one ext4 image."""
+
+    protocol = "quire"
+    root_marker = "/"
+    cachable = False
+    transaction_type = _Batch
+
+    def __init__(
+        self,
+        fo=None,
+        mode="r+",
+        target_protocol=None,
+        target_options=None,
+        auto_mkdir=False,
+        partition=None,
+        offset=0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if target_protocol not in (None, "file", "local"):
+            raise ValueError(f"an image must be a file of this host, not of {target_protocol!r}")
+        if fo is None:
+            raise ValueError("fo= names the image")
+        self._own = not isinstance(fo, Image)
+        if self._own:
+            path = os.fspath(fo).removeprefix("file://")
+            fo = Image(path, read_only=mode == "r", partition=partition, offset=offset)
+        self.image = fo
+        self.auto_mkdir = auto_mkdir
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        if isinstance(path, list):
+            return [cls._strip_protocol(p) for p in path]
+        path = stringify_path(path)
+        for prefix in ("quire://", "quire::"):
+            path = path.removeprefix(prefix)
+        return "/" + path.strip("/")
+
+    def unstrip_protocol(self, name):
+        return "quire://" + self._strip_protocol(name)
+
+    @classmethod
+    def _parent(cls, path):
+        path = cls._strip_protocol(path)
+        return path.rpartition("/")[0] or "/"
+
+    def close(self):
+        """Closes the image, unless the caller had opened it."""
+        if self._own:
+            self.image.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def sync(self):
+        """Makes everything durable."""
+        self.image.sync()
+
+    def _details(self, path, stat, link=False):
+        kind = _TYPES.get(modes.S_IFMT(stat.st_mode), "other")
+        result = {
+            "name": path,
+            "size": stat.st_size,
+            "type": kind,
+            "created": stat.st_ctime,
+            "islink": link,
+            "mode": stat.st_mode,
+            "uid": stat.st_uid,
+            "gid": stat.st_gid,
+            "mtime": stat.st_mtime,
+            "ino": stat.st_ino,
+            "nlink": stat.st_nlink,
+        }
+        if link:
+            result["destination"] = self.image.readlink(path)
+            try:
+                target = self.image.stat(path)
+                result["size"] = target.st_size
+                result["type"] = _TYPES.get(modes.S_IFMT(target.st_mode), "other")
+            except OSError:
+                result["size"] = 0
+        return result
+
+    def info(self, path, **kwargs):
+        path = self._strip_protocol(path)
+        stat = self.image.lstat(path)
+        return self._details(path, stat, modes.S_ISLNK(stat.st_mode))
+
+    def ls(self, path, detail=True, **kwargs):
+        path = self._strip_protocol(path)
+        stat = self.image.stat(path)
+        if modes.S_ISDIR(stat.st_mode):
+            with self.image.scandir(path) as entries:
+                found = [self._details(e.path, e.stat(follow_symlinks=False), e.is_symlink()) for e in entries]
+        else:
+            found = [self.info(path)]
+        return found if detail else [entry["name"] for entry in found]
+
+    def exists(self, path, **kwargs):
+        return self.image.exists(self._strip_protocol(path))
+
+    def lexists(self, path, **kwargs):
+        return self.image.lexists(self._strip_protocol(path))
+
+    def isdir(self, path):
+        return self.image.isdir(self._strip_protocol(path))
+
+    def isfile(self, path):
+        return self.image.isfile(self._strip_protocol(path))
+
+    def islink(self, path):
+        return self.image.islink(self._strip_protocol(path))
+
+    def created(self, path):
+        return self._time(self.image.stat(self._strip_protocol(path)).st_ctime)
+
+    def modified(self, path):
+        return self._time(self.image.stat(self._strip_protocol(path)).st_mtime)
+
+    @staticmethod
+    def _time(seconds):
+        import datetime
+
+        return datetime.datetime.fromtimestamp(seconds, tz=datetime.timezone.utc)
+
+    def mkdir(self, path, create_parents=True, **kwargs):
+        path = self._strip_protocol(path)
+        if self.image.exists(path):
+            raise FileExistsError(path)
+        if create_parents:
+            self.makedirs(path, exist_ok=True)
+        else:
+            self.image.mkdir(path)
+
+    def makedirs(self, path, exist_ok=False):
+        self.image.makedirs(self._strip_protocol(path), exist_ok=exist_ok)
+
+    def rmdir(self, path):
+        self.image.rmdir(self._strip_protocol(path))
+
+    def rm_file(self, path):
+        self.image.remove(self._strip_protocol(path))
+
+    def _rm(self, path):
+        self.rm_file(path)
+
+    def rm(self, path, recursive=False, maxdepth=None):
+        for name in [path] if isinstance(path, (str, os.PathLike)) else path:
+            name = self._strip_protocol(name)
+            if maxdepth is not None or any(c in name for c in "*?["):
+                super().rm(name, recursive=recursive, maxdepth=maxdepth)
+            elif recursive and self.image.isdir(name):
+                if name == "/":
+                    raise ValueError("the root cannot be removed")
+                self.image.rmtree(name)
+            elif self.image.isdir(name) and not self.image.islink(name):
+                self.image.rmdir(name)
+            else:
+                self.image.remove(name)
+
+    def cp_file(self, path1, path2, **kwargs):
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        if self.auto_mkdir:
+            self.makedirs(self._parent(path2), exist_ok=True)
+        if self.isdir(path1):
+            self.makedirs(path2, exist_ok=True)
+            return
+        with self.image.open(path1, "rb") as source, self.image.open(path2, "wb") as target:
+            while data := source.read(1 << 20):
+                target.write(data)
+
+    def mv(self, path1, path2, recursive=False, maxdepth=None, **kwargs):
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        if maxdepth is not None or any(c in path1 for c in "*?["):
+            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+            return
+        if self.image.isdir(path2):
+            path2 = path2.rstrip("/") + "/" + path1.rpartition("/")[2]
+        if self.auto_mkdir:
+            self.makedirs(self._parent(path2), exist_ok=True)
+        self.image.rename(path1, path2)
+
+    mv_file = mv
+
+    def touch(self, path, truncate=True, **kwargs):
+        path = self._strip_protocol(path)
+        if self.auto_mkdir:
+            self.makedirs(self._parent(path), exist_ok=True)
+        if truncate or not self.image.exists(path):
+            self.image.write_bytes(path, b"")
+        else:
+            self.image.utime(path)
+
+    def _open(self, path, mode="rb", block_size=None, **kwargs):
+        path = self._strip_protocol(path)
+        if self.auto_mkdir and "r" not in mode:
+            self.makedirs(self._parent(path), exist_ok=True)
+        return self.image.open(path, mode.replace("t", "").replace("b", "") + "b")
+
+    def chmod(self, path, mode):
+        self.image.chmod(self._strip_protocol(path), mode)
+
+    def chown(self, path, uid, gid):
+        self.image.chown(self._strip_protocol(path), uid, gid)
+
+    def symlink(self, src, dst, **kwargs):
+        self.image.symlink(self._strip_protocol(src), self._strip_protocol(dst))
+
+    def link(self, src, dst, **kwargs):
+        self.image.link(self._strip_protocol(src), self._strip_protocol(dst))

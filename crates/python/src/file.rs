@@ -1,0 +1,110 @@
+//! Open files: bytes at a place. The package makes file objects of them.
+
+use crate::errors::{closed, run};
+use crate::values::Stat;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use quire::File;
+use std::sync::{Mutex, PoisonError};
+
+/// An open file of an image.
+#[pyclass(frozen, module = "quire")]
+pub(crate) struct RawFile {
+    /// `None`: closed.
+    file: Mutex<Option<File>>,
+}
+
+impl RawFile {
+    pub(crate) fn new(file: File) -> Self {
+        RawFile { file: Mutex::new(Some(file)) }
+    }
+
+    /// A handle for one call, so that calls of other threads do not wait for it.
+    fn handle(&self) -> PyResult<File> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.as_ref().map(File::duplicate).ok_or_else(closed)
+    }
+}
+
+#[pymethods]
+impl RawFile {
+    /// At most `size` bytes from `offset` on.
+    fn pread<'p>(&self, py: Python<'p>, size: usize, offset: u64) -> PyResult<Bound<'p, PyBytes>> {
+        let file = self.handle()?;
+        let left = run(py, || file.metadata())?.size.saturating_sub(offset);
+        // A caller may ask for more than there is, and than memory holds.
+        let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let data = run(py, || {
+            let mut data = vec![0; size];
+            let n = file.read_at(&mut data, offset)?;
+            data.truncate(n);
+            Ok(data)
+        })?;
+        Ok(PyBytes::new(py, &data))
+    }
+
+    /// Fills a buffer from `offset` on; the count is less than its size only at the end of the file.
+    fn preadinto(&self, py: Python<'_>, buffer: PyBuffer<u8>, offset: u64) -> PyResult<usize> {
+        let file = self.handle()?;
+        let cells = buffer.as_mut_slice(py).ok_or_else(|| PyBufferError::new_err("a writable buffer is expected"))?;
+        let len = cells.len();
+        let data = run(py, || {
+            let mut data = vec![0; len];
+            let n = file.read_at(&mut data, offset)?;
+            data.truncate(n);
+            Ok(data)
+        })?;
+        for (cell, byte) in cells.iter().zip(&data) {
+            cell.set(*byte);
+        }
+        Ok(data.len())
+    }
+
+    /// Writes all bytes at `offset`.
+    fn pwrite(&self, py: Python<'_>, data: PyBuffer<u8>, offset: u64) -> PyResult<usize> {
+        let (file, data) = (self.handle()?, data.to_vec(py)?);
+        run(py, || file.write_at(&data, offset))?;
+        Ok(data.len())
+    }
+
+    fn truncate(&self, py: Python<'_>, size: u64) -> PyResult<()> {
+        let file = self.handle()?;
+        run(py, || file.set_len(size))
+    }
+
+    /// Makes the file durable.
+    #[pyo3(signature = (data_only = false))]
+    fn sync(&self, py: Python<'_>, data_only: bool) -> PyResult<()> {
+        let file = self.handle()?;
+        run(py, || if data_only { file.sync_data() } else { file.sync_all() })
+    }
+
+    fn stat(&self, py: Python<'_>) -> PyResult<Stat> {
+        let file = self.handle()?;
+        Ok(Stat::of(&run(py, || file.metadata())?))
+    }
+
+    /// The next range of data from `offset` on, as start and end; `None`: only a hole follows.
+    fn next_data(&self, py: Python<'_>, offset: u64) -> PyResult<Option<(u64, u64)>> {
+        let file = self.handle()?;
+        run(py, || file.next_data(offset))
+    }
+
+    /// Gives a range space.
+    fn allocate(&self, py: Python<'_>, offset: u64, size: u64) -> PyResult<()> {
+        let file = self.handle()?;
+        run(py, || file.allocate(offset, size))
+    }
+
+    /// Takes the space of a range away; it reads as zeros.
+    fn punch_hole(&self, py: Python<'_>, offset: u64, size: u64) -> PyResult<()> {
+        let file = self.handle()?;
+        run(py, || file.punch_hole(offset, size))
+    }
+
+    fn close(&self) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
