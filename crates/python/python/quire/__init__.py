@@ -4,7 +4,7 @@
 >>> with quire.Image.create(None, "16M", label="sandbox") as image:
 ...     image.makedirs("/etc")
 ...     with image.batch():
-...         image.write_text("/etc/hostname", "sandbox\\n")
+...         _ = image.write_text("/etc/hostname", "sandbox\\n")
 ...         image.chown("/etc/hostname", 0, 0)
 ...     image.listdir("/etc")
 ...     image.read_text("/etc/hostname")
