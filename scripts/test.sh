@@ -38,6 +38,16 @@ else
 fi
 passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 
+# 3. The Python module, by pytest.
+say "== python"
+status=0
+scripts/python.sh test >"$out/python.log" 2>&1 || status=$?
+grep -E '^(FAILED|ERROR|skipped:|error)' "$out/python.log" || true
+read -r p f s < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1; f = $3; s = $5 } END { print p + 0, f + 0, s + 0 }' "$out/python.log")
+[ $status = 0 ] || [ "$f" -gt 0 ] || f=1
+say "   $p passed, $f failed, $s skipped"
+passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+
 # What failed is said last, where a reader of a long log looks first.
 if [ $unit != 0 ]; then
 	say "-- from $out/cargo.log:"

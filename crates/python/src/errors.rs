@@ -29,7 +29,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("ToolError", py.get_type::<ToolError>())
 }
 
-/// The exception for an error. It has the attributes `structure` and `block`, which are `None` where nothing is damaged.
+/// The exception for an error. It has the attributes `structure` and `block`, which are `None` where nothing is
+/// damaged.
 pub(crate) fn exception(py: Python<'_>, e: &Error) -> PyErr {
     let path = e.path().map(|p| p.as_os_str().to_owned());
     let mut what = e.to_string();
