@@ -121,7 +121,7 @@ impl Image {
     }
 
     /// Closes an image in memory, and returns it. `None`: it is not in memory.
-    fn into_bytes<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyBytes>>> {
+    fn to_bytes<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyBytes>>> {
         let fs = self.take().ok_or_else(closed)?;
         Ok(run(py, || fs.into_bytes())?.map(|bytes| PyBytes::new(py, &bytes)))
     }

@@ -135,7 +135,7 @@ class Image:
 
     def to_bytes(self):
         """Closes an image in memory, and returns it. ``None``: it is not in memory."""
-        return self._image.into_bytes()
+        return self._image.to_bytes()
 
     def __enter__(self):
         return self
