@@ -6,6 +6,7 @@
 //! number lends it rights. H4: clients are bounded in number and in time, and those of root and of the mount's user
 //! have places of their own; one that is slow or dead delays none of the others and no request of the file system.
 
+use super::place::SocketFile;
 use super::{MAX_REQUEST_BYTES, Reply, Request, place};
 use crate::caller::{Caller, Capability, effective_user};
 use crate::server::Server;
@@ -20,7 +21,6 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::PidfdFlags;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Linux 6.5 and later; the C library may not name it.
@@ -33,7 +33,7 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 /// A socket that is listened to; gone when dropped.
 pub(crate) struct Listener {
     socket: Arc<UnixListener>,
-    path: PathBuf,
+    _file: SocketFile,
 }
 
 /// What the clients' threads share.
@@ -56,11 +56,11 @@ impl Listener {
         after_thaw: Box<dyn Fn() + Send + Sync>,
     ) -> io::Result<Listener> {
         let path = place::make(device)?;
-        // Of a mount that is gone: no two have one number.
+        // Of a mount that has ended, or was killed: no two live ones have one number.
         std::fs::remove_file(&path).ok();
         let socket = Arc::new(UnixListener::bind(&path)?);
         rustix::fs::chmod(&path, Mode::from_raw_mode(0o666))?;
-        let listener = Listener { socket: socket.clone(), path };
+        let listener = Listener { socket: socket.clone(), _file: SocketFile::bound(path)? };
         let shared = Arc::new(Shared { server, after_thaw, clients: Default::default() });
         thread::Builder::new().name("quire-control".to_owned()).spawn(move || accept(&socket, &shared))?;
         Ok(listener)
@@ -69,7 +69,6 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        std::fs::remove_file(&self.path).ok();
         // Ends the thread that accepts.
         rustix::net::shutdown(&*self.socket, Shutdown::Both).ok();
     }

@@ -51,6 +51,32 @@ pub(super) fn make(device: &str) -> Result<PathBuf, Errno> {
     Err(failed)
 }
 
+/// The file of a socket that this process has bound; gone when dropped.
+///
+/// The kernel gives the device number of a mount that has ended to the next one, whose socket then has the same name:
+/// only our own file is removed.
+pub(super) struct SocketFile {
+    path: PathBuf,
+    ino: u64,
+}
+
+impl SocketFile {
+    /// # Errors
+    /// The file cannot be looked at.
+    pub(super) fn bound(path: PathBuf) -> Result<Self, Errno> {
+        let ino = rustix::fs::lstat(&path)?.st_ino;
+        Ok(SocketFile { path, ino })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if rustix::fs::lstat(&self.path).is_ok_and(|stat| stat.st_ino == self.ino) {
+            std::fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
 /// Makes a directory, or sees that it is ours and that nobody else can change it.
 fn own(dir: &Path, mode: u32) -> Result<(), Errno> {
     match rustix::fs::mkdir(dir, Mode::from_raw_mode(mode)) {
@@ -66,6 +92,23 @@ fn own(dir: &Path, mode: u32) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_removes_its_own_file_and_no_later_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0:40.sock");
+        let bind = || {
+            std::fs::remove_file(&path).ok();
+            let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+            (listener, SocketFile::bound(path.clone()).unwrap())
+        };
+        let first = bind();
+        let second = bind();
+        drop(first);
+        assert!(path.exists(), "that of the second mount");
+        drop(second);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn a_directory_that_others_can_change_is_not_used() {
