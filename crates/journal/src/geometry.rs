@@ -36,7 +36,7 @@ impl LogGeometry {
         let end_of = |r: &LogRun| r.home.0.checked_add(u64::from(r.len)).filter(|e| *e <= blocks);
         let mut at_home = Vec::with_capacity(runs.len());
         for r in &runs {
-            at_home.push((r.home.0, end_of(r).ok_or_else(|| bad("the journal leaves the device").at(r.home))?));
+            at_home.push((r.home.0, end_of(r).ok_or_else(|| bad("the journal leaves the device"))?));
         }
         let map = LogMap::new(runs)?;
         if map.len() < 2 {

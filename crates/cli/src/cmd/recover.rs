@@ -134,8 +134,10 @@ impl Needs {
         (nothing_to_replay || whole && lost).then(|| format!("left as it is: {c}; run e2fsck -f"))
     }
 
-    fn is_clean(&self) -> bool {
-        self.plan().is_none() && !self.has_orphans() && self.sb.state() & state::ERROR == 0
+    /// With `journal_only`, what is not the journal's is not asked for.
+    fn is_clean(&self, journal_only: bool) -> bool {
+        let rest = self.has_orphans() || self.sb.state() & state::ERROR != 0;
+        self.plan().is_none() && (journal_only || !rest)
     }
 }
 
@@ -169,8 +171,8 @@ fn recover(args: &Args) -> Result<Outcome, String> {
     if let Some(why) = needs.refusal() {
         return outcome(fsck::UNCORRECTED, why);
     }
-    if needs.is_clean() {
-        return outcome(0, "clean, nothing to do");
+    if needs.is_clean(args.journal_only) {
+        return outcome(0, if args.journal_only { "the journal is empty" } else { "clean, nothing to do" });
     }
     if args.dry_run {
         return outcome(fsck::UNCORRECTED, forecast(&needs));
@@ -227,7 +229,7 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
     }
     bar.clear();
     if args.journal_only {
-        return outcome(fsck::CORRECTED, if done.is_empty() { "the journal is empty".into() } else { done.join("; ") });
+        return outcome(fsck::CORRECTED, done.join("; "));
     }
     let sb = quire_fs::first_superblock(devices, &clock).map_err(named)?;
     let orphans = has_orphans(&sb);

@@ -1,6 +1,6 @@
 //! What the commands say of damaged images, and that they change nothing where they cannot help.
 
-use crate::common::{Place, cannot_mount, has, ok, quire, said, skip, text, tool};
+use crate::common::{Place, cannot_mount, has, is_root, ok, quire, said, skip, text, tool};
 use quire_device::sync::Arc;
 use quire_device::{FileDevice, OpenOptions, SystemClock};
 use quire_fs::{Cred, Devices, New, NewKind, Options, Volume, WriteFlags};
@@ -110,6 +110,70 @@ fn recover_decides_before_it_writes() {
     let (code, words) = said(quire(&["recover"]).arg(place.image()));
     assert!(code == 4 && words.contains("replayed") && words.contains("inode 2"), "{code}: {words}");
     left(&place.image(), 4, "inode 2");
+}
+
+/// What is not the journal's is neither done nor claimed.
+#[test]
+fn recover_of_the_journal_only_leaves_orphans() {
+    let name = "recover_of_the_journal_only_leaves_orphans";
+    if lacks_tools(name) {
+        return;
+    }
+    let place = Place::new("16M", &[]);
+    orphan(&place.image());
+    let before = fs::read(place.image()).unwrap();
+    for args in [&["recover", "--journal-only", "--dry-run"][..], &["recover", "--journal-only"]] {
+        let (code, words) = said(quire(args).arg(place.image()));
+        assert!(code == 0 && words.contains("the journal is empty"), "{args:?}: {code}: {words}");
+        assert!(fs::read(place.image()).unwrap() == before, "{args:?} has changed the image");
+    }
+}
+
+/// The place of an image in the log that says it belongs outside of the device.
+#[test]
+fn an_error_of_the_log_names_the_log_s_block() {
+    let name = "an_error_of_the_log_names_the_log_s_block";
+    if lacks_tools(name) {
+        return;
+    }
+    let place = Place::new("16M", &["-b", "1024", "-O", "^metadata_csum,^64bit"]);
+    let content = place.path("content");
+    fs::write(&content, [7; 1024]).unwrap();
+    let script = place.path("script");
+    fs::write(&script, format!("jo\njw -b 9000 {}\njc\n", text(&content))).unwrap();
+    ok(tool("debugfs").args(["-w", "-f", text(&script)]).arg(place.image()));
+    let mut bytes = fs::read(place.image()).unwrap();
+    let descriptor = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 1];
+    let at = bytes.windows(8).position(|w| w == descriptor).expect("a descriptor block");
+    assert_eq!(bytes[at + 12..at + 16], 9000_u32.to_be_bytes(), "the first tag's block");
+    bytes[at + 12..at + 16].copy_from_slice(&77_000_000_u32.to_be_bytes());
+    fs::write(place.image(), bytes).unwrap();
+    let image = at / 1024 + 1;
+    left(&place.image(), 8, &format!("in block {image}: the home of an image is outside the device"));
+}
+
+/// Only the kernel makes fast commits. Quire does not replay them, and says so before it writes.
+#[test]
+fn recover_and_its_dry_run_refuse_fast_commits_alike() {
+    let name = "recover_and_its_dry_run_refuse_fast_commits_alike";
+    if lacks_tools(name) || !is_root() && skip(name, "not root") {
+        return;
+    }
+    let place = Place::new("32M", &["-O", "fast_commit"]);
+    let (mnt, crashed) = (place.mnt(), place.path("crashed"));
+    let (code, words) = said(tool("mount").args(["-t", "ext4", "-o", "loop"]).arg(place.image()).arg(&mnt));
+    if code != 0 && skip(name, &format!("no loop mount: {words}")) {
+        return;
+    }
+    let fsynced = |path: &Path| fs::File::create(path).and_then(|f| f.sync_all());
+    let made = fsynced(&mnt.join("first")).and_then(|()| {
+        ok(tool("sync").arg("-f").arg(&mnt));
+        (0..8).try_for_each(|n| fsynced(&mnt.join(format!("fast{n}"))))
+    });
+    let copied = fs::copy(place.image(), &crashed);
+    ok(tool("umount").arg(&mnt));
+    made.and(copied.map(drop)).unwrap();
+    left(&crashed, 8, "fast_commit");
 }
 
 /// The newest head of the orphan list is at home, and the checksum beside it is of the time before.

@@ -1,8 +1,11 @@
 //! The attributes that `stat` reports.
 
-use quire_layout::Ino;
 use quire_layout::inode::{Inode, Time, Timestamp};
 use quire_layout::superblock::Superblock;
+use quire_layout::{Ino, inline_data};
+
+/// Bytes of the unit of `st_blocks`.
+const SECTOR: u64 = 512;
 
 /// Attributes of an inode, with what is pending in memory included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +46,7 @@ impl Attr {
             gid: i.gid(),
             device: quire_layout::inode::device_number(i.block_area()),
             size: i.size(),
-            sectors: i.sectors(sb.features(), sb.block_size().bytes64()),
+            sectors: sectors(sb, i),
             block_size: u32::try_from(sb.block_size().bytes()).expect("at most 64 KiB"),
             flags: i.flags(),
             atime: time(Time::Access),
@@ -52,4 +55,12 @@ impl Attr {
             crtime: i.time(Time::Create),
         }
     }
+}
+
+/// Space used. A file in its inode counts its size, as with the kernel: with none, cp(1) and tar(1) would take all of
+/// it for a hole.
+fn sectors(sb: &Superblock, i: &Inode) -> u64 {
+    let counted = i.sectors(sb.features(), sb.block_size().bytes64());
+    let inline = i.is_file() && inline_data::is_inline(i);
+    if inline { counted.saturating_add(i.size().div_ceil(SECTOR)) } else { counted }
 }

@@ -1,5 +1,6 @@
 //! Inodes that callers name by number.
 
+use super::symlink;
 use crate::error::{Error, Result};
 use crate::records;
 use crate::txn::Op;
@@ -20,9 +21,19 @@ pub(crate) fn live(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
     if !used {
         return Err(Error::Stale(ino));
     }
-    if inline_data::is_inline(&inode) && !op.sb().features().has_incompat(incompat::INLINE_DATA) {
+    check_usable(op, ino, &inode)?;
+    Ok(inode)
+}
+
+/// Refuses an inode in use that contradicts itself, whatever is to be done with it: its `i_block` could be taken for
+/// what it is not.
+///
+/// # Errors
+/// Corrupt, with the inode.
+pub(crate) fn check_usable(op: &Op<'_>, ino: Ino, inode: &Inode) -> Result<()> {
+    if inline_data::is_inline(inode) && !op.sb().features().has_incompat(incompat::INLINE_DATA) {
         let why = "says that its data is in it, without the feature inline_data";
         return Err(Corrupt::new(Structure::Inode, why).of(ino.0).into());
     }
-    Ok(inode)
+    Ok(symlink::check_fast(op.sb(), ino, inode)?)
 }

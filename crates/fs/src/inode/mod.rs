@@ -13,7 +13,7 @@ mod types;
 pub(crate) mod xattrs;
 
 pub use attr::Attr;
-pub(crate) use live::live;
+pub(crate) use live::{check_usable, live};
 pub(crate) use make::make;
 pub(crate) use setattr::{check_setattr, drop_privileges, is_atime_due, setattr, touch_atime};
 pub(crate) use symlink::{is_fast_symlink, read_target};

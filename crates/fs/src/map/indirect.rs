@@ -45,15 +45,20 @@ fn pointer(op: &mut Op<'_>, ino: Ino, inode: &Inode, block: Option<BlockNo>, slo
     match block {
         None => {
             let to = map::get(inode.block_area(), slot);
-            let legal = Legal::of(op, ino);
-            if to.is_some_and(|b| !legal.allows(b, 1)) {
-                let why = "points outside the file system or at its metadata";
-                return Err(Corrupt::new(Structure::Inode, why).of(ino.0).into());
-            }
+            check_pointer(&Legal::of(op, ino), ino, to)?;
             Ok(to)
         }
         Some(b) => Ok(map::get(&pointers(op, ino, b)?, slot)),
     }
+}
+
+/// A pointer in the inode. What is wrong with it is the inode's: the number is not a block's.
+fn check_pointer(legal: &Legal, ino: Ino, to: Option<BlockNo>) -> Result<()> {
+    if to.is_some_and(|b| !legal.allows(b, 1)) {
+        let why = "points outside the file system or at its metadata";
+        return Err(Corrupt::new(Structure::Inode, why).of(ino.0).into());
+    }
+    Ok(())
 }
 
 fn pointers(op: &mut Op<'_>, ino: Ino, b: BlockNo) -> Result<Image> {
@@ -221,7 +226,12 @@ pub(super) fn remove_range(
         let n = u32::try_from(last.slot).expect("small").min(at.0 - from.0) + 1;
         let first = last.slot + 1 - usize::try_from(n).expect("small");
         let (runs, empty) = match last.block {
-            None => take_slots(inode.block_area_mut(), first..last.slot + 1),
+            None => {
+                let legal = Legal::of(op, ino);
+                let mut slots = first..last.slot + 1;
+                slots.try_for_each(|slot| check_pointer(&legal, ino, map::get(inode.block_area(), slot)))?;
+                take_slots(inode.block_area_mut(), first..last.slot + 1)
+            }
             Some(b) => take_slots(op.block_mut(b)?, first..last.slot + 1),
         };
         for run in runs {

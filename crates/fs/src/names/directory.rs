@@ -1,7 +1,7 @@
 //! Directories and their entries as the calls on names need them, and link counts.
 
 use crate::error::{Error, Result};
-use crate::inode::live;
+use crate::inode::{check_usable, live};
 use crate::records;
 use crate::txn::Op;
 use quire_layout::features::{compat, ro_compat};
@@ -37,6 +37,7 @@ pub(super) fn pointed_to(op: &mut Op<'_>, dir: Ino, ino: Ino) -> Result<Inode> {
     if inode.mode() == 0 || inode.links() == 0 {
         return Err(bad("an entry points to a free inode").into());
     }
+    check_usable(op, ino, &inode)?;
     Ok(inode)
 }
 

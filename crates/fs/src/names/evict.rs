@@ -15,7 +15,7 @@
 use super::orphan;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::inode::{Attr, is_fast_symlink};
+use crate::inode::{Attr, check_usable, is_fast_symlink};
 use crate::map;
 use crate::records;
 use crate::space;
@@ -100,7 +100,7 @@ pub(crate) fn finish_truncate(engine: &Engine, ino: Ino) -> Result<()> {
                 return Ok(true);
             }
             let from = op.sb().block_size().blocks_for(inode.size());
-            if inode.is_file() && has_map(&inode) && !remove_blocks(op, ino, &mut inode, from, budget)? {
+            if inode.is_file() && has_map(op, &inode) && !remove_blocks(op, ino, &mut inode, from, budget)? {
                 records::put_inode(op, ino, &mut inode)?;
                 return Ok(false);
             }
@@ -118,11 +118,11 @@ fn is_evictable(op: &Op<'_>, ino: Ino, inode: &Inode) -> bool {
 }
 
 /// True if `i_block` is a block map.
-fn has_map(inode: &Inode) -> bool {
+fn has_map(op: &Op<'_>, inode: &Inode) -> bool {
     if inode.has(flags::INLINE_DATA) {
         return false;
     }
-    inode.is_file() || inode.is_dir() || (inode.is_symlink() && !is_fast_symlink(inode))
+    inode.is_file() || inode.is_dir() || (inode.is_symlink() && !is_fast_symlink(op.sb(), inode))
 }
 
 /// Unmaps some of the blocks from `from` on; true if none is left.
@@ -137,7 +137,8 @@ pub(super) fn evict_some(op: &mut Op<'_>, ino: Ino, budget: usize) -> Result<boo
     if !is_evictable(op, ino, &inode) {
         return Ok(false);
     }
-    if has_map(&inode) {
+    check_usable(op, ino, &inode)?;
+    if has_map(op, &inode) {
         let whole = remove_blocks(op, ino, &mut inode, 0, budget)?;
         // With size 0 a symbolic link would count as a fast one.
         if !inode.is_symlink() {

@@ -78,7 +78,7 @@ pub(crate) fn alloc_with(op: &mut Op<'_>, r: &Request) -> Result<Run> {
 pub(crate) fn free_blocks(op: &mut Op<'_>, start: BlockNo, len: u32) -> Result<()> {
     if !op.tables().space.zones().legal(start, u64::from(len)) {
         let why = "a file owns blocks of the file system itself, or outside of it";
-        return Err(Corrupt::new(Structure::BlockBitmap, why).at(start).into());
+        return Err(Corrupt::new(Structure::BlockMap, why).into());
     }
     let per = op.sb().blocks_per_group();
     let (mut at, mut left) = (start, len);

@@ -21,7 +21,7 @@ fn image(size: &str, args: &[&str], len: usize, commands: &[&str]) -> Vec<u8> {
 }
 
 /// What debugfs makes of an image.
-fn debugfs(image: &[u8], commands: &[&str]) -> Vec<u8> {
+pub(super) fn debugfs(image: &[u8], commands: &[&str]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let (path, script) = (dir.path().join("image"), dir.path().join("script"));
     std::fs::write(&path, image).unwrap();

@@ -12,6 +12,8 @@ mod files;
 mod handle;
 #[cfg(test)]
 mod image_tests;
+#[cfg(test)]
+mod inline_tests;
 mod inspect;
 pub(crate) mod label;
 mod lifecycle;

@@ -34,7 +34,7 @@ impl Attrs {
         let inline = xattr::decode_inline(ino, inode, ValueInodes::of(op.sb().features()))?;
         let block = match inode.xattr_block() {
             Some(b) => {
-                let image = block::image(op, b)?;
+                let image = block::image(op, ino, b)?;
                 xattr::decode_block(&image, b)?
             }
             None => Vec::new(),

@@ -17,13 +17,13 @@ fn key(content: &[u8]) -> u32 {
     crc32c(!0, &content[xattr::HEADER..])
 }
 
-/// The checked image of an attribute block.
-pub(super) fn image(op: &mut Op<'_>, b: BlockNo) -> Result<Image> {
+/// The checked image of an inode's attribute block.
+pub(super) fn image(op: &mut Op<'_>, ino: Ino, b: BlockNo) -> Result<Image> {
     let zones = op.tables().space.zones();
     // Who only looks at an image has not read its groups.
     if zones.is_loaded() && !zones.legal(b, 1) || b.0 >= op.sb().blocks_count() {
-        let why = "an inode's block lies in the file system's own, or outside of it";
-        return Err(Corrupt::new(Structure::XattrBlock, why).at(b).into());
+        let why = "its attributes' block lies in the file system's own, or outside of it";
+        return Err(Corrupt::new(Structure::Inode, why).of(ino.0).into());
     }
     let (seed, len) = (op.context.inode_seed, op.sb().block_size().bytes());
     let places = ValueInodes::of(op.sb().features());
@@ -43,17 +43,17 @@ pub(super) fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, attrs: &[Xattr
     let bytes = op.sb().block_size().bytes();
     let content = xattr::encode_block(attrs, bytes).ok_or(Error::NoSpace)?;
     let old = inode.xattr_block();
-    if let Some(b) = shareable(op, inode, &content)? {
+    if let Some(b) = shareable(op, ino, inode, &content)? {
         if Some(b) == old {
             return Ok(());
         }
-        let count = xattr::refcount(&image(op, b)?) + 1;
+        let count = xattr::refcount(&image(op, ino, b)?) + 1;
         set_count(op, b, count)?;
         release(op, ino, inode)?;
         return attach(op, ino, inode, b);
     }
     let own = match old {
-        Some(b) if xattr::refcount(&image(op, b)?) == 1 => b,
+        Some(b) if xattr::refcount(&image(op, ino, b)?) == 1 => b,
         _ => {
             let b = allocate(op, ino, inode)?;
             release(op, ino, inode)?;
@@ -73,11 +73,11 @@ pub(super) fn write(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, attrs: &[Xattr
 }
 
 /// A block that holds exactly this and takes one more inode.
-fn shareable(op: &mut Op<'_>, inode: &Inode, content: &[u8]) -> Result<Option<BlockNo>> {
+fn shareable(op: &mut Op<'_>, ino: Ino, inode: &Inode, content: &[u8]) -> Result<Option<BlockNo>> {
     // Without a hash it is not to be shared.
     let known = if xattr::block_hash(content) == 0 { None } else { op.tables().xattr_blocks.find(key(content)) };
     let Some(b) = known.filter(|b| *b < limit(inode)) else { return Ok(None) };
-    let image = image(op, b)?;
+    let image = image(op, ino, b)?;
     let room = xattr::refcount(&image) < xattr::MAX_REFCOUNT || inode.xattr_block() == Some(b);
     Ok((room && xattr::same_block(&image[..content.len()], content)).then_some(b))
 }
@@ -125,7 +125,7 @@ fn set_count(op: &mut Op<'_>, b: BlockNo, count: u32) -> Result<()> {
 /// Corrupt; miss.
 pub(crate) fn release(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
     let Some(b) = inode.xattr_block() else { return Ok(()) };
-    let count = xattr::refcount(&image(op, b)?);
+    let count = xattr::refcount(&image(op, ino, b)?);
     if count > 1 {
         set_count(op, b, count - 1)?;
     } else {

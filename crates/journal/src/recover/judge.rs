@@ -48,7 +48,7 @@ fn check_home(log: &UnrecoveredLog, home: BlockNo, at: LogBlock, home_blocks: u6
     } else {
         return Ok(());
     };
-    Err(Corrupt::new(Structure::JournalBlock, why).of(at.0).at(home).into())
+    Err(log.geometry.locate_error(Corrupt::new(Structure::JournalBlock, why), at).into())
 }
 
 /// Makes the plan of what the scan of a log of Quire's found: every image is made once and judged (Q7, R3).
