@@ -156,7 +156,7 @@ impl FileDevice {
         }
     }
 
-    /// Writes zeros into the holes of a range. Nobody may write there meanwhile.
+    /// Writes zeros into the holes of a range. The caller must keep writers away meanwhile.
     fn fill_holes(&self, holes: &Backing<'_>, at: u64, len: u64) -> Result<(), DeviceError> {
         let failed = |e| device_error(IoOp::Write, at, len, e);
         let (mut rest, mut any) = (at..at + len, false);

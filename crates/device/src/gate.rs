@@ -2,7 +2,7 @@
 //!
 //! A write that has completed takes a stamp: the number of flushes *started* so far. It is durable when a flush
 //! with a higher number has returned. `ensure` waits for such a flush, joins one that is already bound to
-//! start, or starts it (M1). A flush that failed once fails every later `ensure`: after it nobody knows what the
+//! start, or starts it (M1). A flush that failed once fails every later `ensure`: afterwards it is unknown what the
 //! device still holds (M2).
 //!
 //! ```text
@@ -35,7 +35,7 @@ struct State {
     /// A flush is under way; there is one at a time.
     running: bool,
     failed: Option<DeviceError>,
-    /// How often somebody was told to look again.
+    /// How often a waiter was told to look again.
     looks: u64,
 }
 

@@ -90,7 +90,7 @@ struct Live {
     whole_next: bool,
     /// The image is durable at home, too.
     at_home: bool,
-    /// It could have gone there in the first place, and nobody knows yet what that would have saved.
+    /// It could have gone there in the first place, and it is not known yet what that would have saved.
     is_new_data: bool,
 }
 
@@ -169,7 +169,7 @@ pub(crate) struct Core {
     pub chain_from: Option<Tid>,
     /// Images that were logged before the last ones: only a broken engine looks at them.
     stale: BTreeMap<BlockNo, Image>,
-    /// Bases at home that a transaction may keep; 0: nobody asks for them.
+    /// Bases at home that a transaction may keep; 0: no record needs them.
     pub keep_bases: usize,
     unflushed: Unflushed,
     live: BTreeMap<BlockNo, Live>,

@@ -199,7 +199,7 @@ impl<'a> Handle<'a> {
                 core.running.data.remove(&b);
             }
             if !u.in_running && core.running.bases.len() < core.keep_bases && !core.is_live(b) {
-                // Nobody had changed it: it is what lies at home (Q3).
+                // No transaction had changed it: it is what lies at home (Q3).
                 core.running.bases.extend(u.saved.map(|s| (b, s.into_image())));
             }
         }

@@ -238,7 +238,7 @@ impl Log {
         s.sb.set_sequence(tid);
         let Some(incompat) = self.quire else { return self.write_superblock(&mut s, false) };
         if let Some(nvram) = &self.nvram {
-            // The label first: who meets the superblock finds the label that it names (V5).
+            // The label first: a reader of the superblock finds the label that it names (V5).
             nvram.begin(tid, now);
             let (uuid, epoch) = nvram.identity();
             let here = Signature::new(self.format.block_size, incompat | signature::incompat::NVRAM, epoch);

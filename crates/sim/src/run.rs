@@ -62,7 +62,7 @@ pub struct Run {
     pub returned_at: Vec<u64>,
 }
 
-/// New data that rides in its commit with `auto`, in bytes.
+/// New data that is logged with its commit with `auto`, in bytes.
 const AUTO_THRESHOLD: u64 = 5 << 10;
 
 /// Mounts a device for a simulation.

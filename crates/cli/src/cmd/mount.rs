@@ -17,7 +17,7 @@ use std::process::ExitCode;
 #[command(after_help = "Options (-o), besides those of mount(8) and ext4(5). BYTES may end in K, M, G or T.
   data=MODE              ordered, journal, writeback, none, overwrite, auto, adaptive or selective
                          (default: auto, or what the superblock says)
-  auto_threshold=BYTES   auto: new data up to this rides in the commit (default: as measured)
+  auto_threshold=BYTES   auto: new data up to this is logged with the commit (default: as measured)
   write_threshold=BYTES  selective: smaller updates are journaled (default: the block size)
   adaptive_default=MODE  adaptive: journal (default) or ordered
   journal_rule=P=M[,..]  adaptive: mode M for names like P (default: SQLite's names)

@@ -59,7 +59,7 @@ fn table(s: &Stats) -> String {
     }
     if let Some(a) = &s.auto {
         out.push_str(&format!(
-            "new data of up to {} bytes rides in its commit (a flush takes {} us, a small write {} us; {} MB/s; {} % goes home later)\n",
+            "new data of up to {} bytes is logged with its commit (a flush takes {} us, a small write {} us; {} MB/s; {} % goes home later)\n",
             a.threshold_bytes,
             a.flush_micros,
             a.write_micros,

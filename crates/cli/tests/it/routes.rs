@@ -72,7 +72,7 @@ fn every_route_mounts_and_is_shown() {
         let stats = ok(&mut quire(&["stats", m.dir()]));
         assert!(stats.contains(&format!("data={route}")) && stats.contains("never had to be"), "{stats}");
         assert_eq!(stats.contains("are all or nothing"), matches!(route, "overwrite" | "auto"), "{stats}");
-        assert_eq!(stats.contains("up to 8192 bytes rides"), route == "auto", "{stats}");
+        assert_eq!(stats.contains("up to 8192 bytes is logged"), route == "auto", "{stats}");
         assert!(fs::read(m.path("f")).unwrap() == vec![2; 300_000]);
         m.unmount();
         place.check();

@@ -24,7 +24,7 @@ pub struct Options {
     pub record: Record,
     pub commit_mode: CommitMode,
     pub checkpoint: Checkpoint,
-    /// `data=auto`: new data of at most so many bytes rides in the commit that somebody waits for. `None`: as the
+    /// `data=auto`: new data of at most so many bytes is logged with a commit that a caller waits for. `None`: as the
     /// device's pace says.
     pub auto_threshold: Option<u64>,
     /// `data=selective`: smaller updates of a block are journaled, in bytes. `None`: smaller than a block.

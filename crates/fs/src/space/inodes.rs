@@ -78,7 +78,7 @@ fn check_unused(op: &mut Op<'_>, g: GroupNo, index: u32) -> Result<()> {
     let ino = Ino(g.0 * op.sb().inodes_per_group() + index + 1);
     let linked = match records::inode(op, ino) {
         Ok(record) => record.links() > 0,
-        // A record that nobody can read is nobody's.
+        // A record that cannot be read belongs to no file.
         Err(Error::Corrupt(_)) => false,
         Err(e) => return Err(e),
     };

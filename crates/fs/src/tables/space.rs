@@ -85,7 +85,7 @@ impl Busy {
 pub(crate) struct Space {
     /// Blocks that files and directories can use, overhead taken off (as `statfs` wants it).
     pub blocks: u64,
-    /// Blocks nobody uses or has reserved.
+    /// Blocks that are neither used nor reserved.
     pub free: u64,
     /// Of these, what a user without privilege may take.
     pub available: u64,

@@ -20,7 +20,7 @@ fn key(content: &[u8]) -> u32 {
 /// The checked image of an inode's attribute block.
 pub(super) fn image(op: &mut Op<'_>, ino: Ino, b: BlockNo) -> Result<Image> {
     let zones = op.tables().space.zones();
-    // Who only looks at an image has not read its groups.
+    // A caller that only looks at an image has not read its groups.
     if zones.is_loaded() && !zones.legal(b, 1) || b.0 >= op.sb().blocks_count() {
         let why = "its attributes' block lies in the file system's own, or outside of it";
         return Err(Corrupt::new(Structure::Inode, why).of(ino.0).into());

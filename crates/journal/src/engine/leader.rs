@@ -86,8 +86,8 @@ impl Shared {
         self.serve_suspended();
     }
 
-    /// As the leader: serves all suspended callers with one commit and one flush, and again those who came meanwhile.
-    /// Then nobody leads.
+    /// As the leader: serves all suspended callers with one commit and one flush, and again those that came meanwhile.
+    /// Then no caller leads.
     fn serve_suspended(&self) {
         loop {
             let (callers, mut commits) = {
@@ -107,7 +107,7 @@ impl Shared {
             let flushed = data.map_or(Ok(()), |e| self.gate.ensure(e));
             let failed = committed.is_err() || flushed.is_err();
             if failed {
-                // Who learns of an error may commit a note of it.
+                // A caller that learns of an error may commit a note of it.
                 lock(&self.commits).leader = false;
                 self.committed.notify_all();
             }

@@ -52,9 +52,9 @@ pub(crate) struct Shared {
     pub counters: Mutex<Counters>,
     /// Most blocks that a transaction may hold.
     pub limit: usize,
-    /// Wakes who does the background work.
+    /// Wakes the thread that does the background work.
     pub waker: Mutex<Option<Waker>>,
-    /// Wakes who leads for suspended callers.
+    /// Wakes the thread that leads for suspended callers.
     pub leader_waker: Mutex<Option<Waker>>,
 }
 

@@ -41,8 +41,8 @@ impl LogSpace<'_> {
         Ok(())
     }
 
-    /// What the log pins in memory is bounded, too, where nobody does the background work: beyond the cache's size and
-    /// a quarter, who commits writes some of the log home.
+    /// What the log pins in memory is bounded, too, where no thread does the background work: beyond the cache's size
+    /// and a quarter, the commit writes some of the log home.
     pub(super) fn relieve_memory(&self) -> Result<(), Error> {
         let most = self.shared.pinned_bound() / 4 * 5;
         while self.shared.pinned_bytes() > most {

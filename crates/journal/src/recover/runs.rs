@@ -49,7 +49,7 @@ pub(super) struct Logged {
 pub(super) type Chain = Vec<Logged>;
 
 /// Bytes of bodies that the scan keeps.
-const KEPT: usize = 32 << 20;
+const MAX_BODIES_IN_MEMORY: usize = 32 << 20;
 
 /// Bodies of records as the scan has read them: for those the log is read once. By run and place.
 #[derive(Default)]
@@ -60,7 +60,7 @@ pub(super) struct Bodies {
 
 impl Bodies {
     fn has_room(&self, len: usize) -> bool {
-        self.bytes + len <= KEPT
+        self.bytes + len <= MAX_BODIES_IN_MEMORY
     }
 
     fn keep(&mut self, l: &Logged, body: Vec<u8>) {

@@ -50,10 +50,10 @@ fn what_is_overwritten_is_journaled_and_what_is_new_is_not() {
     b.check();
 }
 
-/// `auto`: new data rides in the commit up to the boundary, and goes in place beyond it, or if nobody waits for the
-/// commit.
+/// `auto`: new data is logged with the commit up to the boundary, and goes in place beyond it, or if nobody waits for
+/// the commit.
 #[test]
-fn small_new_data_rides_and_large_new_data_goes_in_place() {
+fn small_new_data_is_logged_and_large_new_data_goes_in_place() {
     let o = Options { auto_threshold: Some(16 << 10), ..options(Route::Auto) };
     let b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 4, o);
     let data = |d: DeviceStats| d.region(Region::Data).writes.bytes;
