@@ -153,6 +153,6 @@ fn journal_errno(e: &journal::Error) -> i32 {
         journal::Error::Unsupported(_) => errno::EOPNOTSUPP,
         journal::Error::TooLarge { .. } | journal::Error::TooSmall { .. } => errno::ENOSPC,
         // Whatever stopped the journal: what was written since cannot become durable.
-        journal::Error::Device(_) | journal::Error::Aborted(_) => errno::EIO,
+        journal::Error::Device(_) | journal::Error::Aborted(_) | journal::Error::ShutDown => errno::EIO,
     }
 }

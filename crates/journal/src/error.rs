@@ -18,6 +18,9 @@ pub enum Error {
     /// An earlier failure has stopped the journal; nothing more becomes durable.
     #[error("journal aborted: {0}")]
     Aborted(Box<Error>),
+    /// Whoever runs the volume has stopped the journal.
+    #[error("shut down")]
+    ShutDown,
     /// A transaction that can never fit into the log.
     #[error("transaction of {blocks} blocks does not fit into a log of {limit}")]
     TooLarge { blocks: usize, limit: usize },

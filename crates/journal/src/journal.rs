@@ -236,6 +236,11 @@ impl Journal {
         self.shared.log.is_some() && self.shared.config.choices.commit != CommitMode::Barrier
     }
 
+    /// Stops the journal without an error: nothing more becomes durable. The log keeps what it has.
+    pub fn shut_down(&self) {
+        self.shared.shut_down();
+    }
+
     /// Why the journal was stopped, if it was.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {

@@ -7,6 +7,7 @@
 //! *Relies on*: the process waits for the answer, so that its number is not given to another meanwhile. The
 //! caller of a FUSE request that the daemon has read does; for a peer of the control socket see its listener.
 
+use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -79,6 +80,27 @@ fn effective(process: &str) -> Option<u64> {
 pub(crate) fn effective_user(pid: u32) -> Option<u32> {
     // Real, effective, saved, for files.
     status(&pid.to_string(), "Uid:")?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A number in a process's memory: the argument of an ioctl that the kernel does not copy, because its command says
+/// that it only reads. The process waits for the answer.
+///
+/// # Errors
+/// There is no memory at this address; or the daemon may not look at this process (`EPERM`, `ESRCH`).
+pub(crate) fn argument(pid: u32, address: u64) -> Result<u32, Errno> {
+    let pid = i32::try_from(pid).map_err(|_| Errno::SRCH)?;
+    let mut bytes = [0u8; 4];
+    let base = usize::try_from(address).map_err(|_| Errno::FAULT)?;
+    let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let theirs = libc::iovec { iov_base: std::ptr::without_provenance_mut(base), iov_len: bytes.len() };
+    // SAFETY: the call writes to `bytes` alone, which lives until it returns; the other address is of another process
+    // and is only passed on.
+    let n = unsafe { libc::process_vm_readv(pid, &raw const ours, 1, &raw const theirs, 1, 0) };
+    match usize::try_from(n) {
+        Ok(n) if n == bytes.len() => Ok(u32::from_ne_bytes(bytes)),
+        Ok(_) => Err(Errno::FAULT),
+        Err(_) => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::FAULT)),
+    }
 }
 
 /// A line of what `/proc` tells anybody of a process.

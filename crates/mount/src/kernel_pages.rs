@@ -12,8 +12,18 @@ use quire_device::sync::{Condvar, Mutex, lock, wait};
 use quire_layout::Ino;
 use std::collections::VecDeque;
 
+/// Whose dirty pages the kernel is to hand over first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pages {
+    File(Ino),
+    /// Of all files that are open for writing.
+    All,
+    /// The answer makes the kernel drop pages, for which no worker must wait.
+    Nothing,
+}
+
 /// A request that waits, whole.
-pub(crate) type Waiting = (Ino, Vec<u8>);
+pub(crate) type Waiting = (Pages, Vec<u8>);
 
 /// The requests that wait.
 #[derive(Default)]
@@ -29,9 +39,9 @@ struct Queue {
 }
 
 impl KernelPages {
-    /// Keeps a request until the kernel has handed over its dirty pages of a file.
-    pub(crate) fn put(&self, ino: Ino, request: &[u8]) {
-        lock(&self.queue).waiting.push_back((ino, request.to_vec()));
+    /// Keeps a request until the kernel has handed over its dirty pages.
+    pub(crate) fn put(&self, pages: Pages, request: &[u8]) {
+        lock(&self.queue).waiting.push_back((pages, request.to_vec()));
         self.changed.notify_one();
     }
 

@@ -28,6 +28,7 @@ mod server;
 mod session;
 pub mod stats;
 mod transport;
+mod watch;
 mod wire;
 mod workers;
 

@@ -7,7 +7,7 @@
 //! wherever it was moved, and no other (H5): one that is hidden under another mount, or has mounts in it, is left as a
 //! dead mount point instead, because its removal would take theirs with it.
 
-use crate::control::listener::Listener;
+use crate::control::listener::{Hooks, Listener};
 use crate::daemon;
 use crate::error::MountError;
 use crate::host::HostTuning;
@@ -15,6 +15,7 @@ use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting::{self, DetachError};
 use crate::server::Server;
 use crate::session::Session;
+use crate::watch::Watch;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use rustix::io::Errno;
@@ -115,11 +116,11 @@ impl Live {
         let stopping = Arc::new(Stopping::default());
         self.stop_by_signal(stopping.clone());
         let tuning = if self.tune_host { Some(HostTuning::start(&self.dir, self.server.clone())?) } else { None };
-        let listener = self.listen();
+        let (listener, watch) = (self.listen(), self.watch());
         tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
         ready();
         let ended = self.wait(&stopping);
-        drop((background, listener, tuning));
+        drop((background, listener, watch, tuning));
         // A broken connection is no reason to leave the image dirty.
         let clean = self.server.close();
         tracing::info!("{} unmounted", self.dir.display());
@@ -130,15 +131,25 @@ impl Live {
     /// The control socket. A mount without one works, but cannot be asked.
     fn listen(&self) -> Option<Listener> {
         let device = &self.entry.as_ref()?.device;
-        let session = self.session.clone();
-        let after_thaw = Box::new(move || session.answer_kept());
-        match Listener::start(device, self.server.clone(), after_thaw) {
+        let (writes, answers) = (self.session.clone(), self.session.clone());
+        let hooks = Hooks {
+            write_back: Box::new(move || writes.write_back()),
+            after_thaw: Box::new(move || answers.answer_kept()),
+        };
+        match Listener::start(device, self.server.clone(), hooks) {
             Ok(listener) => Some(listener),
             Err(e) => {
                 tracing::warn!("no control socket: {e}; quire stats, freeze and others cannot reach this mount");
                 None
             }
         }
+    }
+
+    /// Sees what others do to the mount.
+    fn watch(&self) -> Option<Watch> {
+        let entry = self.entry.clone()?;
+        let watch = Watch::start(entry, self.server.clone(), self.session.clone());
+        watch.inspect_err(|e| tracing::warn!("the mount is not watched: {e}")).ok()
     }
 
     /// Waits for the end. A signal's unmount of a busy mount gets some time, then the mount is over for its users.
@@ -170,7 +181,9 @@ impl Live {
             tracing::info!("signal {signal}: unmounting {}", dir.display());
             let again = stopping.asked.load(Ordering::Acquire);
             // An unmount ends a freeze: the kernel's dirty pages would wait for the thaw for ever.
-            if let Ok(()) = server.volume.maintenance().thaw() {
+            if !server.is_remounted_read_only()
+                && let Ok(()) = server.volume.maintenance().thaw()
+            {
                 tracing::warn!("{} was frozen; thawed to unmount it", dir.display());
                 session.answer_kept();
             }

@@ -19,6 +19,8 @@ pub(crate) struct MountEntry {
     pub source: PathBuf,
     /// The user who mounted it (FUSE).
     pub user: u32,
+    /// The file system, and not only this mount of it, is read-only.
+    pub read_only: bool,
 }
 
 impl MountEntry {
@@ -91,6 +93,7 @@ fn entry(line: &[u8]) -> Option<MountEntry> {
         kind: text(fields.get(dash + 1)?)?,
         source: unescaped(fields.get(dash + 2)?),
         user: user.unwrap_or(0),
+        read_only: options.split(',').any(|o| o == "ro"),
     })
 }
 
@@ -128,7 +131,7 @@ mod tests {
         43 22 0:45 / /mnt/c rw,relatime shared:9 - fuse.quire.auto /tmp/x\\134y.img rw,user_id=0\n\
         44 22 7:1 / /mnt/d rw - ext4 /tmp/kernel.img rw\n\
         41 40 0:60 / /mnt/a\\040b rw - tmpfs tmpfs rw\n\
-        42 22 7:0 / /mnt rw - fuseblk.quire.ordered /dev/loop0 rw,user_id=0\n";
+        42 22 7:0 / /mnt rw - fuseblk.quire.ordered /dev/loop0 ro,user_id=0\n";
 
     #[test]
     fn mounts_are_found_by_directory_path_and_number() {
@@ -136,6 +139,7 @@ mod tests {
         let at = Path::new("/mnt/a b");
         let ours = m.quire_on(at).unwrap();
         assert_eq!((ours.id, ours.device.as_str(), ours.user), (40, "0:57", 1000));
+        assert!(!ours.read_only && m.quire_on(Path::new("/mnt")).unwrap().read_only);
         assert_eq!(m.cover_of(ours).unwrap().kind, "tmpfs");
         assert_eq!(m.child_of(40).unwrap().id, 41);
         assert_eq!(m.containing(&at.join("c")).unwrap().id, 41, "the last of those on one directory");

@@ -4,30 +4,42 @@
 //! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back.
 
 use crate::fail::Fail;
+use crate::kernel_pages::Pages;
 use crate::ops::{attr, data, dir, ioctl, names, xattr};
 use crate::server::{Admission, Answer, Server, ino_of};
 use crate::wire::abi::opcode;
 use crate::wire::{Body, Header, Out};
-use quire_layout::Ino;
+use quire_fs::Shutdown;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 /// Admits a request to the volume: at once if it changes nothing, else as [`Server::admit_change`] does.
 pub(crate) fn admit<'s>(s: &'s Server, h: &Header, request: &[u8]) -> Admission<'s> {
+    if s.is_remounted_read_only() && changes_although_read_only(h, request) {
+        return Admission::ReadOnly;
+    }
     if changes(h, request) { s.admit_change(request) } else { Admission::Now(None) }
 }
 
-/// The file of which the kernel must hand over its dirty pages before this request is answered: it looks for data, or
-/// sets flags that refuse data.
-pub(crate) fn needs_writeback(s: &Server, h: &Header, request: &[u8]) -> Option<Ino> {
+/// The files of which the kernel must hand over its dirty pages before this request is answered: it looks for data,
+/// sets flags that refuse data, or shuts down. `None`: a worker may answer.
+pub(crate) fn needs_writeback(s: &Server, h: &Header, request: &[u8]) -> Option<Pages> {
+    if h.opcode == opcode::IOCTL
+        && let Some(how) = ioctl::shutdown(h, request)
+    {
+        return Some(if how == Ok(Shutdown::Clean) { Pages::All } else { Pages::Nothing });
+    }
     let looks = h.opcode == opcode::LSEEK || h.opcode == opcode::IOCTL && ioctl_is(request, ioctl::sets_flags);
     // Without a writer there are no dirty pages: a mapping keeps its file open.
-    ino_of(h.node).ok().filter(|ino| looks && s.writers.has(*ino))
+    ino_of(h.node).ok().filter(|ino| looks && s.writers.has(*ino)).map(Pages::File)
 }
 
 /// Answers a request: fills `out`, or returns the error to send.
 pub(crate) fn answer(s: &Server, h: &Header, mut body: Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     s.count(h.opcode);
+    if s.volume.maintenance().is_shut_down() && !WHEN_SHUT_DOWN.contains(&h.opcode) {
+        return Err(Fail::of(Errno::IO));
+    }
     let b = &mut body;
     match h.opcode {
         opcode::LOOKUP => names::lookup(s, h, b, out),
@@ -89,6 +101,31 @@ fn changes(h: &Header, request: &[u8]) -> bool {
     }
 }
 
+/// True for an IOCTL that changes something and that the kernel passes on although the mount is read-only.
+fn changes_although_read_only(h: &Header, request: &[u8]) -> bool {
+    let changes = |command| ioctl::ioctl_changes(command) && !ioctl::sets_flags(command);
+    h.opcode == opcode::IOCTL && ioctl_is(request, changes)
+}
+
+/// What is answered after a shutdown, as the kernel's ext4 does: names, attributes, and what gives back. And IOCTL, to
+/// shut down again.
+const WHEN_SHUT_DOWN: [u32; 14] = [
+    opcode::LOOKUP,
+    opcode::FORGET,
+    opcode::BATCH_FORGET,
+    opcode::GETATTR,
+    opcode::STATX,
+    opcode::READLINK,
+    opcode::READDIR,
+    opcode::READDIRPLUS,
+    opcode::STATFS,
+    opcode::IOCTL,
+    opcode::RELEASE,
+    opcode::RELEASEDIR,
+    opcode::DESTROY,
+    opcode::INTERRUPT,
+];
+
 /// True for the flags of an OPEN that truncates.
 fn truncates(request: &[u8]) -> bool {
     let mut body = Body::new(request);
@@ -111,6 +148,7 @@ mod tests {
     use quire_device::sync::Arc;
     use quire_device::{FileDevice, OpenOptions, SystemClock};
     use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
+    use quire_layout::Ino;
 
     /// A request for a name in the root directory.
     fn request(op: u32, name: &[u8]) -> Vec<u8> {

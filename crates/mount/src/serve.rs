@@ -4,8 +4,8 @@
 //! image, superblock, options ─> devices ─> Volume::open (recovery) ─> attach ─> INIT ─> ready ─> ... ─> unmounted ─> Volume::close
 //! fuseblk:  the kernel claims the device when it is attached, so that comes before our own opening of it
 //! ```
-//! Guarantees: [`run`] returns `Ok` only when the image is clean. How a mount is served and stopped is in
-//! `live`.
+//! Guarantees: [`run`] returns `Ok` only when the image is clean, or was shut down. How a mount is served and stopped
+//! is in `live`.
 
 use crate::caller::Keeper;
 use crate::control::About;
@@ -298,6 +298,7 @@ impl Place<'_> {
                 image: self.image.clone(),
                 offset: self.options.offset,
                 read_only,
+                shut_down: false,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
         };

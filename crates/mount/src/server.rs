@@ -9,7 +9,7 @@ use crate::fail::Fail;
 use crate::refused::Refused;
 use crate::wire::Header;
 use crate::wire::abi::{self, init, opcode};
-use quire_device::sync::atomic::{AtomicU64, Ordering};
+use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_device::sync::{Mutex, lock};
 use quire_fs::{Admitted, Attr, Cred, Volume};
 use quire_layout::Ino;
@@ -38,6 +38,8 @@ pub(crate) enum Answer {
     /// As `Reply`, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open
     /// file: the kernel keeps its inode meanwhile.
     Spoils(Ino),
+    /// As `Reply`, and what the kernel remembers of open files' data must not be read any more. Not from a worker.
+    StopsAll,
     /// The reply in the buffer is sent when files are durable, or the error that keeps one from being so. No thread
     /// waits.
     WhenDurable(Durable),
@@ -80,7 +82,7 @@ impl Answer {
             Answer::Gives(ino) => Sent::Gives(ino),
             Answer::Opens(ino) => Sent::Opens(ino),
             Answer::Spoils(ino) => Sent::Spoils(ino),
-            Answer::Reply | Answer::None | Answer::WhenDurable(_) => Sent::Reply,
+            Answer::Reply | Answer::StopsAll | Answer::None | Answer::WhenDurable(_) => Sent::Reply,
         };
         Answer::WhenDurable(Durable { ino, then, data_only, sent })
     }
@@ -92,6 +94,8 @@ pub(crate) enum Admission<'v> {
     Now(Option<Admitted<'v>>),
     /// The request was kept for the thaw.
     AfterThaw,
+    /// It is refused: the mount is read-only, until somebody makes it writable.
+    ReadOnly,
 }
 
 /// How requests are to be answered.
@@ -160,6 +164,8 @@ pub(crate) struct Server {
     pub(crate) refused: Refused,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
+    /// The mount was made read-only, and the volume is frozen for that.
+    remounted_read_only: AtomicBool,
     closed: Mutex<Option<Result<(), quire_fs::Error>>>,
     /// Makes what `stats` shows, given the requests.
     stats: StatsFn,
@@ -178,6 +184,7 @@ impl Server {
             openers: Openers::default(),
             refused: Refused::default(),
             parked: Mutex::default(),
+            remounted_read_only: AtomicBool::new(false),
             closed: Mutex::new(None),
             stats,
         }
@@ -299,6 +306,20 @@ impl Server {
     pub(crate) fn refused_by(&self, h: &Header) -> Option<Ino> {
         let written = ino_of(h.node).ok().filter(|_| h.opcode == opcode::WRITE)?;
         Some(written).filter(|ino| self.refused.has(*ino))
+    }
+
+    /// What `quire umount` and others want to know.
+    pub(crate) fn about(&self) -> crate::control::About {
+        crate::control::About { shut_down: self.volume.maintenance().is_shut_down(), ..self.options.about.clone() }
+    }
+
+    /// True if the volume is frozen because the mount was made read-only.
+    pub(crate) fn is_remounted_read_only(&self) -> bool {
+        self.remounted_read_only.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_remounted_read_only(&self, is: bool) {
+        self.remounted_read_only.store(is, Ordering::Release);
     }
 
     /// Admits a request that would change the volume, for as long as the guard lives. If the volume is frozen, the

@@ -8,7 +8,7 @@
 
 use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
-use crate::kernel_pages::KernelPages;
+use crate::kernel_pages::{KernelPages, Pages};
 use crate::requests;
 use crate::server::{Admission, Answer, Durable, Sent, Server};
 use crate::transport::{Channel, Found, RequestBuffer};
@@ -17,6 +17,7 @@ use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
 use crate::workers::Workers;
 use quire_device::sync::{Arc, Mutex, before_blocking, lock, thread, when_blocking};
+use quire_layout::Ino;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -89,21 +90,12 @@ impl Session {
     /// Makes the kernel hand over its dirty pages of all files that are open for writing. Not for workers: they answer
     /// what comes.
     pub(crate) fn write_back(&self) {
-        for ino in self.shared.server.writers.files() {
-            // The kernel may have forgotten the inode: then it has no pages of it.
-            self.shared.channel.send(&reply::drop_pages(ino)).ok();
-        }
+        self.shared.drop_pages(self.shared.server.writers.files());
     }
 
     /// Answers the requests that waited for a thaw.
     pub(crate) fn answer_kept(&self) {
-        let worker = Worker { shared: self.shared.clone() };
-        let mut reply = vec![0; SHORT_REPLY];
-        for kept in self.shared.server.unparked() {
-            if let Err(e) = worker.answer(&kept, &mut Out::new(&mut reply)) {
-                tracing::debug!("after the thaw: {e}");
-            }
-        }
+        Worker { shared: self.shared.clone() }.answer_kept();
     }
 
     /// Waits until the file system is unmounted, or `timeout` has passed. True when it is over.
@@ -209,8 +201,8 @@ impl Worker {
         let mut body = Body::new(request);
         let Ok(header) = body.header() else { return Err(Errno::PROTO) };
         let Shared { server, kernel_pages, .. } = &*self.shared;
-        if let Some(ino) = requests::needs_writeback(server, &header, request) {
-            kernel_pages.put(ino, request);
+        if let Some(pages) = requests::needs_writeback(server, &header, request) {
+            kernel_pages.put(pages, request);
             return Ok(());
         }
         self.answer_now(request, &header, body, out)
@@ -220,21 +212,39 @@ impl Worker {
     /// ends.
     fn answer_after_writeback(&self) {
         let mut reply = vec![0; SHORT_REPLY];
-        while let Some((ino, request)) = self.shared.kernel_pages.take() {
-            // The kernel may have forgotten the inode: then it has no pages of it.
-            self.shared.channel.send(&reply::drop_pages(ino)).ok();
+        while let Some((pages, request)) = self.shared.kernel_pages.take() {
+            self.shared.drop_pages(match pages {
+                Pages::File(ino) => vec![ino],
+                Pages::All => self.shared.server.writers.files(),
+                Pages::Nothing => Vec::new(),
+            });
             let mut body = Body::new(&request);
             let Ok(header) = body.header() else { continue };
             if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
                 tracing::debug!("operation {} after writeback: {e}", header.opcode);
+            }
+            self.answer_kept();
+        }
+    }
+
+    /// Answers the requests that waited for the end of a freeze, if it has ended.
+    fn answer_kept(&self) {
+        let mut reply = vec![0; SHORT_REPLY];
+        for kept in self.shared.server.unparked() {
+            if let Err(e) = self.answer(&kept, &mut Out::new(&mut reply)) {
+                tracing::debug!("after the thaw: {e}");
             }
         }
     }
 
     fn answer_now(&self, request: &[u8], header: &Header, body: Body<'_>, out: &mut Out<'_>) -> Result<(), Errno> {
         let server = &self.shared.server;
-        let Admission::Now(admitted) = requests::admit(server, header, request) else { return Ok(()) };
         out.clear();
+        let admitted = match requests::admit(server, header, request) {
+            Admission::Now(admitted) => admitted,
+            Admission::AfterThaw => return Ok(()),
+            Admission::ReadOnly => return self.shared.reply(header, Err(Fail::of(Errno::ROFS)), out),
+        };
         let mut answer = requests::answer(server, header, body, out);
         for pause in WAITS_FOR_SPACE {
             if !server.may_get_space(header, &answer) {
@@ -282,6 +292,14 @@ fn suspend(shared: &Arc<Shared>, header: Header, durable: Durable, body: Vec<u8>
 }
 
 impl Shared {
+    /// Makes the kernel hand over its dirty pages of these files, and forget the others.
+    fn drop_pages(&self, files: Vec<Ino>) {
+        for ino in files {
+            // The kernel may have forgotten the inode: then it has no pages of it.
+            self.channel.send(&reply::drop_pages(ino)).ok();
+        }
+    }
+
     /// Replies with this body.
     fn reply_with(&self, header: &Header, answer: Result<Answer, Fail>, body: &[u8]) -> Result<(), Errno> {
         let mut buf = vec![0; reply::HEADER + body.len()];
@@ -299,6 +317,10 @@ impl Shared {
             Ok(Answer::Opens(ino)) => (None, Sent::Opens(ino)),
             Ok(Answer::Spoils(ino)) => {
                 channel.send(&reply::forget_attributes(ino)).ok();
+                (None, Sent::Reply)
+            }
+            Ok(Answer::StopsAll) => {
+                self.drop_pages(server.openers.files());
                 (None, Sent::Reply)
             }
             Err(e) => {

@@ -2,7 +2,7 @@
 
 use crate::exit;
 use indicatif::{ProgressBar, ProgressStyle};
-use quire_device::{BlockDevice, FileDevice, OpenOptions, Region};
+use quire_device::{BlockDevice, FileDevice, Holder, OpenError, OpenOptions, Region};
 use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock, state};
 use quire_mount::mounting::{self, DetachError};
@@ -33,19 +33,27 @@ pub(crate) struct Args {
 
 const NAME: &str = "umount";
 
+/// The daemon of a mount.
+struct Served {
+    process: Result<OwnedFd, Errno>,
+    about: About,
+    /// It has told about itself.
+    is_told: bool,
+}
+
 /// Exit codes of mount(8).
 pub(crate) fn run(args: &Args) -> ExitCode {
     let fail = |what: String| exit::fail(NAME, exit::FAILURE, format_args!("{}: {what}", args.dir.display()));
-    let (about, daemon) = match Control::open(&args.dir) {
+    let served = match Control::open(&args.dir) {
         Ok((control, about)) => {
             if let Some(kind) = control.hidden_by() {
                 return fail(format!("hidden under another mount ({kind}): unmount that first"));
             }
-            let daemon = watch(&about);
-            (about, daemon)
+            Served { process: watch(about.pid), about, is_told: true }
         }
         // It is gone, or going as we asked.
         Err(ControlError::Open { source: Errno::NOTCONN | Errno::CONNABORTED, .. }) => return dead(args),
+        Err(ControlError::NoSocket { image, .. }) => without_socket(image),
         Err(e) => return exit::fail(NAME, exit::FAILURE, e),
     };
     let dir = match args.dir.canonicalize() {
@@ -55,16 +63,28 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if let Err(e) = detach(&dir, args.lazy) {
         return fail(if e.is_busy() { "in use (see fuser -m or lsof)".to_owned() } else { e.to_string() });
     }
-    match daemon {
-        Ok(daemon) => wait(&daemon, &about),
+    match &served.process {
+        Ok(daemon) => wait(daemon, &served.about),
         // Gone already.
-        Err(Errno::SRCH) => {}
-        Err(e) => return fail(format!("unmounted, but the daemon cannot be watched: {}", std::io::Error::from(e))),
+        Err(Errno::SRCH) if served.is_told => {}
+        Err(Errno::SRCH) => {
+            return fail("unmounted; its daemon cannot be found, and may still be writing".to_owned());
+        }
+        Err(e) => return fail(format!("unmounted, but the daemon cannot be watched: {}", std::io::Error::from(*e))),
     }
-    match unclean(&about) {
+    match unclean(&served) {
         None => ExitCode::SUCCESS,
-        Some(why) => exit::fail(NAME, exit::FAILURE, format_args!("{}: {why}", about.image.display())),
+        Some(why) => exit::fail(NAME, exit::FAILURE, format_args!("{}: {why}", served.about.image.display())),
     }
+}
+
+/// The daemon of a mount whose control socket cannot be reached: the process that holds the image.
+fn without_socket(image: PathBuf) -> Served {
+    let pid = match FileDevice::open(&image, OpenOptions { direct: false, ..OpenOptions::default() }) {
+        Err(OpenError::Busy { holder: Holder::Process { pid, .. }, .. }) => pid,
+        _ => 0,
+    };
+    Served { process: watch(pid), about: About { pid, image, ..About::default() }, is_told: false }
 }
 
 /// How long a busy mount is asked for again: a df(1) that runs, and a process between fork and exec that still has the
@@ -90,8 +110,8 @@ fn dead(args: &Args) -> ExitCode {
     exit::fail(NAME, exit::FAILURE, format_args!("{}: {what}", args.dir.display()))
 }
 
-fn watch(about: &About) -> Result<OwnedFd, Errno> {
-    let pid = i32::try_from(about.pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+fn watch(pid: u32) -> Result<OwnedFd, Errno> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty())
 }
 
@@ -121,9 +141,11 @@ fn written(pid: u32) -> u64 {
     line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Why the image is not clean now, if it is not. An image that we may not read is believed.
-fn unclean(about: &About) -> Option<String> {
-    if about.read_only {
+/// Why the image is not clean now, if it is not and was not shut down. An image that we may not read is believed,
+/// and one of which we know no more than its path is believed if nothing is found at its start.
+fn unclean(served: &Served) -> Option<String> {
+    let about = &served.about;
+    if about.read_only || about.shut_down {
         return None;
     }
     let how = OpenOptions { read_only: true, offset: about.offset, lock: false, direct: false, size: None };
@@ -133,6 +155,7 @@ fn unclean(about: &About) -> Option<String> {
         Err(e) => return Some(e.to_string()),
     };
     match Superblock::decode(&raw) {
+        Err(_) if !served.is_told => None,
         Err(e) => Some(e.to_string()),
         Ok(sb) if sb.features().has_incompat(incompat::RECOVER) => Some(needs_recovery(&sb, about)),
         Ok(sb) if sb.state() & state::ERROR != 0 => {

@@ -10,6 +10,8 @@ use quire_device::sync::{Mutex, lock};
 pub(crate) struct WriteGate {
     /// Set if there is a reason.
     closed: AtomicBool,
+    /// Set if the reason is a shutdown.
+    shut_down: AtomicBool,
     /// The reason why nothing may be written, if there is one.
     read_only: Mutex<Option<String>>,
 }
@@ -17,7 +19,11 @@ pub(crate) struct WriteGate {
 impl WriteGate {
     /// `read_only`: why the mount may not write.
     pub(crate) fn new(read_only: Option<String>) -> Self {
-        WriteGate { closed: AtomicBool::new(read_only.is_some()), read_only: Mutex::new(read_only) }
+        WriteGate {
+            closed: AtomicBool::new(read_only.is_some()),
+            shut_down: AtomicBool::new(false),
+            read_only: Mutex::new(read_only),
+        }
     }
 
     /// # Errors
@@ -41,6 +47,17 @@ impl WriteGate {
     /// Refuses all changes from now on, because the volume is unmounted.
     pub(crate) fn unmount(&self) {
         self.close(&mut lock(&self.read_only), "unmounted");
+    }
+
+    /// Refuses all changes from now on, because somebody has asked for that.
+    pub(crate) fn shut_down(&self) {
+        tracing::warn!("the volume is shut down");
+        self.close(&mut lock(&self.read_only), "shut down");
+        self.shut_down.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::Acquire)
     }
 
     fn close(&self, reason: &mut Option<String>, why: &str) {

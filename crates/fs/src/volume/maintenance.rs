@@ -43,7 +43,9 @@ impl Volume {
 fn close(inner: &Inner, before: Phase, quiescent: &Quiescent<'_>) -> Result<()> {
     let (engine, d) = (&inner.engine, &inner.data);
     if engine.write_gate.check().is_err() {
-        return engine.journal.failure().map_or(Ok(()), |e| Err(e.into()));
+        // What a shutdown has left is for the next mount.
+        let failure = engine.journal.failure().filter(|_| !engine.write_gate.is_shut_down());
+        return failure.map_or(Ok(()), |e| Err(e.into()));
     }
     if before == Phase::Frozen {
         if engine.tables().orphans.all().is_empty() {
@@ -87,7 +89,8 @@ impl Maintenance<'_> {
         let v = self.volume;
         v.inner.lifecycle.begin(Event::Thaw)?;
         let quiescent = v.inner.lifecycle.drain();
-        let skips = Mutant::ThawUnmarked.is_on();
+        // A volume that is shut down stays clean.
+        let skips = Mutant::ThawUnmarked.is_on() || v.inner.engine.write_gate.is_shut_down();
         let done = if skips { Ok(()) } else { mark_used(&v.inner.engine, &quiescent) };
         v.inner.lifecycle.end(quiescent, done.is_ok());
         done?;

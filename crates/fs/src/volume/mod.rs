@@ -26,6 +26,7 @@ mod names;
 mod open;
 mod preview;
 pub mod recovery;
+mod shutdown;
 mod statfs;
 mod superblock;
 #[cfg(test)]
@@ -45,5 +46,6 @@ pub use limits::Limits;
 pub use maintenance::Maintenance;
 pub use open::{finish_orphans, first_superblock, peek};
 pub use preview::{Outlook, look};
+pub use shutdown::Shutdown;
 pub use statfs::StatFs;
 pub use xattrs::Xattrs;

@@ -134,6 +134,12 @@ impl Shared {
         lock(&self.commits).failed.get_or_insert(e.clone());
     }
 
+    /// As [`Shared::abort`], without an error: whoever runs the volume has asked for it.
+    pub(crate) fn shut_down(&self) {
+        lock(&self.core).aborted.get_or_insert(Error::ShutDown);
+        lock(&self.commits).failed.get_or_insert(Error::ShutDown);
+    }
+
     /// Bytes of images that the log may pin before it is relieved of some.
     pub(crate) fn pinned_bound(&self) -> u64 {
         self.config.cache_bytes.max(LEAST_PINNED)

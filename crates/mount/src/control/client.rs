@@ -32,7 +32,7 @@ pub enum ControlError {
         "{}: the daemon's control socket cannot be reached ({}); is it of another namespace or container?",
         dir.display(), crate::fail::words(*source)
     )]
-    NoSocket { dir: PathBuf, source: Errno },
+    NoSocket { dir: PathBuf, image: PathBuf, source: Errno },
     #[error("{what}: {}", crate::fail::words(*source))]
     Refused { what: &'static str, source: Errno },
     #[error("the mount gave an answer that cannot be understood (another version?)")]
@@ -93,7 +93,7 @@ impl Control {
         let dir = self.mount.mount_point.clone();
         match rustix::fs::statfs(&dir) {
             Err(source @ (Errno::NOTCONN | Errno::CONNABORTED)) => ControlError::Open { path: dir, source },
-            _ => ControlError::NoSocket { dir, source },
+            _ => ControlError::NoSocket { dir, image: self.mount.source.clone(), source },
         }
     }
 
@@ -129,8 +129,7 @@ impl Control {
         self.tell("sync", Request::Sync)
     }
 
-    /// Brings the image into a clean state and holds it there. What the kernel holds of a mount that is hidden under
-    /// another is not written before.
+    /// Brings the image into a clean state and holds it there, with what the kernel holds.
     ///
     /// # Errors
     /// Frozen already, not permitted, or something could not be written.
@@ -147,21 +146,10 @@ impl Control {
         self.tell("thaw", Request::Thaw)
     }
 
-    /// Discards what is free between `start` and `start + len`, in pieces of `min` bytes at least; how much it was.
-    ///
-    /// # Errors
-    /// Not permitted, or the device failed.
-    pub fn trim(&self, start: u64, len: u64, min: u64) -> Result<u64, ControlError> {
-        match self.ask("trim", Request::Trim { start, len, min })? {
-            Reply::Trimmed(bytes) => Ok(bytes),
-            _ => Err(ControlError::Garbled),
-        }
-    }
-
     /// The kernel hands over the pages that it holds.
     fn write_cached(&self, what: &'static str) -> Result<(), ControlError> {
         if self.cover.is_some() {
-            return Ok(());
+            return self.tell(what, Request::WriteBack);
         }
         let refused = |source| ControlError::Refused { what, source };
         rustix::fs::syncfs(self.root().map_err(refused)?).map_err(refused)

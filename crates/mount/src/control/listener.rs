@@ -1,6 +1,6 @@
 //! The answering side of the control socket.
 //!
-//! *Guarantees*: P2: freeze, thaw and trim are done for root with CAP_SYS_ADMIN in the daemon's user namespace, or for
+//! *Guarantees*: P2: freeze and thaw are done for root with CAP_SYS_ADMIN in the daemon's user namespace, or for
 //! the user who mounted where the daemon has no such capability. A client counts only as long as the process that
 //! connected lives and is still the same user: neither a program that it became meanwhile nor a later process with its
 //! number lends it rights. H4: clients are bounded in number and in time, and those of root and of the mount's user
@@ -36,11 +36,18 @@ pub(crate) struct Listener {
     _file: SocketFile,
 }
 
+/// What the session does for clients.
+pub(crate) struct Hooks {
+    /// Makes the kernel hand over its dirty pages.
+    pub write_back: Box<dyn Fn() + Send + Sync>,
+    /// Answers the requests that waited for a thaw.
+    pub after_thaw: Box<dyn Fn() + Send + Sync>,
+}
+
 /// What the clients' threads share.
 struct Shared {
     server: Arc<Server>,
-    /// Answers the requests that waited for a thaw.
-    after_thaw: Box<dyn Fn() + Send + Sync>,
+    hooks: Hooks,
     /// Clients that are served now: of others, of root and the mount's user.
     clients: [AtomicUsize; 2],
 }
@@ -50,18 +57,14 @@ impl Listener {
     ///
     /// # Errors
     /// No socket could be made.
-    pub(crate) fn start(
-        device: &str,
-        server: Arc<Server>,
-        after_thaw: Box<dyn Fn() + Send + Sync>,
-    ) -> io::Result<Listener> {
+    pub(crate) fn start(device: &str, server: Arc<Server>, hooks: Hooks) -> io::Result<Listener> {
         let path = place::make(device)?;
         // Of a mount that has ended, or was killed: no two live ones have one number.
         std::fs::remove_file(&path).ok();
         let socket = Arc::new(UnixListener::bind(&path)?);
         rustix::fs::chmod(&path, Mode::from_raw_mode(0o666))?;
         let listener = Listener { socket: socket.clone(), _file: SocketFile::bound(path)? };
-        let shared = Arc::new(Shared { server, after_thaw, clients: Default::default() });
+        let shared = Arc::new(Shared { server, hooks, clients: Default::default() });
         thread::Builder::new().name("quire-control".to_owned()).spawn(move || accept(&socket, &shared))?;
         Ok(listener)
     }
@@ -172,23 +175,29 @@ impl Shared {
         let server = &self.server;
         let maintenance = server.volume.maintenance();
         let errno = |e: quire_fs::Error| e.errno();
-        if matches!(request, Request::Freeze | Request::Thaw | Request::Trim { .. }) {
+        if matches!(request, Request::Freeze | Request::Thaw) {
             let peer = Peer::of(stream).map_err(Errno::raw_os_error)?;
             if !peer.may_administer(server) {
                 return Err(Errno::PERM.raw_os_error());
             }
         }
         Ok(match request {
-            Request::About => Reply::About(server.options.about.clone()),
+            Request::About => Reply::About(server.about()),
             Request::Stats => Reply::Stats(server.stats()),
+            Request::WriteBack => {
+                (self.hooks.write_back)();
+                Reply::Done
+            }
             Request::Sync => server.volume.sync().map(|()| Reply::Done).map_err(errno)?,
+            // It is frozen already, for as long as the mount is read-only.
+            Request::Freeze if server.is_remounted_read_only() => Err(Errno::ROFS.raw_os_error())?,
+            Request::Thaw if server.is_remounted_read_only() => Err(Errno::INVAL.raw_os_error())?,
             Request::Freeze => maintenance.freeze().map(|()| Reply::Done).map_err(errno)?,
             Request::Thaw => {
                 maintenance.thaw().map_err(errno)?;
-                (self.after_thaw)();
+                (self.hooks.after_thaw)();
                 Reply::Done
             }
-            Request::Trim { start, len, min } => Reply::Trimmed(maintenance.trim(start, len, min).map_err(errno)?),
         })
     }
 }

@@ -30,17 +30,13 @@ enum Request {
     About,
     /// Its figures: likewise.
     Stats,
+    /// Make the kernel hand over its dirty pages, where the mount is hidden from syncfs(2): likewise.
+    WriteBack,
     /// Make what reached the daemon durable: likewise.
     Sync,
     /// For those who may administer it.
     Freeze,
     Thaw,
-    /// Bytes: where, how many, and the least length to discard.
-    Trim {
-        start: u64,
-        len: u64,
-        min: u64,
-    },
 }
 
 /// What is answered.
@@ -51,8 +47,6 @@ enum Reply {
     About(About),
     /// As JSON.
     Stats(String),
-    /// Bytes that were discarded.
-    Trimmed(u64),
     /// The system's number for what went wrong.
     Refused(i32),
 }
@@ -67,5 +61,8 @@ pub struct About {
     pub offset: u64,
     /// Nothing was written to it.
     pub read_only: bool,
+    /// It was shut down: the next mount recovers it.
+    #[serde(default)]
+    pub shut_down: bool,
     pub version: String,
 }

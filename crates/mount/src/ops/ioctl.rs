@@ -1,11 +1,11 @@
 //! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, journaling modes. Who may is in docs/design.md.
 
-use crate::caller::Capability;
+use crate::caller::{self, Capability};
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::IOCTL_UNRESTRICTED;
 use crate::wire::{Body, Header, Out};
-use quire_fs::JournalingMode;
+use quire_fs::{JournalingMode, Shutdown};
 use quire_layout::Ino;
 use quire_layout::inode::flags;
 use rustix::io::Errno;
@@ -25,6 +25,8 @@ const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 const FSLABEL_SIZE: usize = 256;
 const FITRIM: u32 = 0xC018_5879;
+/// Also EXT4_IOC_SHUTDOWN and XFS_IOC_GOINGDOWN.
+const FS_IOC_SHUTDOWN: u32 = 0x8004_587D;
 /// `_IOR('Q', 6, int)`, `_IOW('Q', 7, int)`: what is said about a file's data. 0 nothing, 1 journal, 2 ordered.
 const QUIRE_IOC_GET_JOURNAL: u32 = 0x8004_5106;
 const QUIRE_IOC_SET_JOURNAL: u32 = 0x4004_5107;
@@ -62,13 +64,38 @@ pub(crate) fn sets_flags(command: u32) -> bool {
     matches!(command, FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR)
 }
 
+/// How a FS_IOC_SHUTDOWN asks to shut down; `None` for another IOCTL. The command is one that reads, so the kernel does
+/// not bring the argument with it.
+pub(crate) fn shutdown(h: &Header, request: &[u8]) -> Option<Result<Shutdown, Fail>> {
+    let mut body = Body::new(request);
+    body.header().ok()?;
+    body.skip(12).ok()?;
+    let (command, address) = (body.u32().ok()?, body.u64().ok()?);
+    (command == FS_IOC_SHUTDOWN).then(|| how_to_shut_down(h, address))
+}
+
+fn how_to_shut_down(h: &Header, address: u64) -> Result<Shutdown, Fail> {
+    match caller::argument(h.pid, address)? {
+        0 => Ok(Shutdown::Clean),
+        1 => Ok(Shutdown::LogFlushed),
+        2 => Ok(Shutdown::AtOnce),
+        _ => Err(Fail::of(Errno::INVAL)),
+    }
+}
+
 pub(crate) fn ioctl(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     b.skip(8)?;
     let (bits, command) = (b.u32()?, b.u32()?);
-    b.skip(8)?; // the caller's address
+    let address = b.u64()?;
     let (in_size, out_size) = (b.u32()?, b.u32()?);
     if bits & IOCTL_UNRESTRICTED != 0 {
         return Err(Fail::of(Errno::NOSYS));
+    }
+    if command == FS_IOC_SHUTDOWN {
+        s.demand(h, Capability::SysAdmin)?;
+        s.volume.maintenance().shut_down(how_to_shut_down(h, address)?)?;
+        out.bytes(&[0; 16])?;
+        return Ok(Answer::StopsAll);
     }
     let mut given = Body::new(b.bytes(in_size)?);
     // `fuse_ioctl_out`: result 0, nothing to retry.

@@ -1,0 +1,108 @@
+//! FS_IOC_SHUTDOWN (EXT4_IOC_SHUTDOWN): the mount stops as the kernel's ext4 does, and what an fsync has acknowledged
+//! is there after it.
+
+use crate::common::{Place, cannot_mount, check, has, is_root, ok, quire, said, skip, text, tool};
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+/// Every call of a program on a mount that was shut down with flag `$1`, and what it says.
+const PROGRAM: &str = r#"
+    cd "$0" || exit 9
+    shutdown() { perl -e 'open(F, "<", ".") or die "open: $!\n"; my $v = pack("L", shift); print defined(ioctl(F, 0x8004587d, $v)) ? "done\n" : "$!\n"' "$1"; }
+    echo hello > file; mkdir dir; echo x > dir/x; ln -s file link; setfattr -n user.a -v b file; sync file dir dir/x .
+    exec 4<file 5>>file; cat <&4
+    try() { echo "$*: $("$@" 2>&1 | tail -n1 | sed 's/.*: //')"; }
+    shutdown 7; shutdown "$1"; shutdown 2; shutdown 7
+    try cat file; try sh -c 'echo more >&5'; try perl -e 'sysseek(STDIN, 0, 0); print sysread(STDIN, $b, 5) // $!' <&4
+    try stat -c %s file; try stat -c %s absent; try ls; try ls dir; try readlink link
+    try touch new; try mkdir new; try rm file; try mv file other; try ln file other; try chmod 600 file
+    try getfattr -n user.a file; try setfattr -n user.c -v d file; try lsattr file
+    try sync file; try stat -f -c %S ."#;
+
+fn program(dir: &Path, flag: &str) -> String {
+    ok(tool("bash").args(["-c", PROGRAM]).arg(dir).arg(flag))
+}
+
+fn cannot(name: &str) -> bool {
+    let tools = ["bash", "perl", "setfattr", "losetup", "setpriv"];
+    cannot_mount(name) || (!is_root() && skip(name, "needs root")) || tools.iter().any(|t| !has(t) && skip(name, t))
+}
+
+/// What is refused and what is not is the same on the kernel's ext4; the next mount recovers where that one does, and
+/// everything that was synced is there.
+#[test]
+fn a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4() {
+    if cannot("a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4") {
+        return;
+    }
+    for (flag, options) in
+        [("0", ""), ("1", "data=ordered"), ("2", "data=auto"), ("2", "data=journal"), ("0", "writethrough")]
+    {
+        let theirs = Place::new("32M", &["-b", "4096"]);
+        if said(tool("mount").args(["-o", "loop"]).arg(theirs.image()).arg(theirs.mnt())).0 != 0
+            && skip("shutdown", "no loop device")
+        {
+            return;
+        }
+        let kernel = program(&theirs.mnt(), flag);
+        ok(tool("umount").arg(theirs.mnt()));
+        let place = Place::new("32M", &["-b", "4096"]);
+        let m = place.mount(options);
+        let seen = program(&place.mnt(), flag);
+        assert_eq!(seen, kernel, "flag {flag}, {options}");
+        m.unmount();
+        let recovers = |p: &Place| {
+            let mut bits = [0; 4];
+            fs::File::open(p.image()).unwrap().read_exact_at(&mut bits, 1024 + 0x60).unwrap();
+            u32::from_le_bytes(bits) & 4 != 0
+        };
+        let needed = [recovers(&theirs), recovers(&place)];
+        assert_eq!(needed, [flag != "0"; 2], "flag {flag}, {options}: ext4 and Quire need recovery");
+        let m = place.mount(options);
+        assert_eq!(fs::read_to_string(m.path("file")).unwrap(), "hello\n");
+        assert_eq!(fs::read_to_string(m.path("dir/x")).unwrap(), "x\n");
+        m.unmount();
+        place.check();
+    }
+}
+
+/// With flag 0 what the kernel still keeps comes first; the image is clean at once, while it is mounted.
+#[test]
+fn a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data() {
+    if cannot("a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    let unsynced = fs::File::create(m.path("unsynced")).unwrap();
+    std::io::Write::write_all(&mut &unsynced, &[5; 300_000]).unwrap();
+    let script = r#"open(F, "<", ".") or die; $v = pack("L", 0); ioctl(F, 0x8004587d, $v) or die $!"#;
+    ok(tool("perl").args(["-e", script]).current_dir(m.dir()));
+    check(&place.image());
+    drop(unsynced);
+    m.unmount();
+    let m = place.mount("");
+    assert_eq!(fs::read(m.path("unsynced")).unwrap(), vec![5; 300_000]);
+    m.unmount();
+}
+
+#[test]
+fn a_shutdown_is_for_those_who_may_administer_the_mount() {
+    let name = "a_shutdown_is_for_those_who_may_administer_the_mount";
+    if cannot(name) {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let m = place.mount("allow_other");
+    let script = r#"open(F, "<", ".") or die; $v = pack("L", 2); exit(!ioctl(F, 0x8004587d, $v))"#;
+    let user = ["--reuid=1000", "--regid=1000", "--clear-groups", "perl", "-e", script];
+    assert_ne!(said(tool("setpriv").args(user).current_dir(m.dir())).0, 0, "a user");
+    let bounded = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "perl", "-e", script];
+    assert_ne!(said(tool("setpriv").args(bounded).current_dir(m.dir())).0, 0, "root without CAP_SYS_ADMIN");
+    fs::write(m.path("f"), "x").expect("it runs on");
+    ok(tool("perl").args(["-e", script]).current_dir(m.dir()));
+    assert!(fs::write(m.path("g"), "x").is_err());
+    ok(&mut quire(&["umount", text(&place.mnt())]));
+}
