@@ -49,6 +49,8 @@ pub enum Mutant {
     ZeroBaseForgotten,
     /// A chain of deltas goes on although the image that it starts with is being passed (Q6).
     StaleBase,
+    /// What was written to a home, and may be lost, is the base of a record (Q3).
+    UnflushedBase,
     /// Recovery does not look at the checksum of the resulting image (Q7).
     ResultSumIgnored,
     /// Recovery believes a transaction whose run does not match its checksum (Q2).

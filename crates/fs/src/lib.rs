@@ -60,6 +60,7 @@ pub use quire_journal::JournalStats;
 pub use space::shortage_for_tests as shortage;
 pub use volume::{
     Admitted, Background, Devices, InodeFlags, Inspect, Limits, Maintenance, Outlook, Phase, Shutdown, StatFs, Status,
-    Step, Stop, Volume, VolumeBatch, Xattrs, finish_orphans, first_superblock, fsync_then, look, peek, recovery,
+    Step, Stop, Volume, VolumeBatch, Xattrs, finish_orphans, first_superblock, fsync_then, look, peek, read_to_change,
+    recovery,
 };
 pub use xattr::XattrFlags;

@@ -2,9 +2,9 @@
 
 use crate::config::{CommitMode, Profile, Record, Route};
 use crate::data::WriteFlags;
-use crate::{Choices, Cred, Devices, Error, New, NewKind, Options, Volume};
+use crate::{Choices, Cred, Devices, Error, New, NewKind, Options, Volume, read_to_change};
 use quire_device::sync::Arc;
-use quire_device::{Counted, DeviceStats, SystemClock};
+use quire_device::{BlockDevice, Counted, DeviceStats, Region, SystemClock};
 use quire_layout::Ino;
 use quire_layout::features::incompat;
 use quire_layout::superblock::Superblock;
@@ -13,6 +13,7 @@ use quire_testkit::{fsck, mke2fs};
 
 struct Bench {
     device: Arc<Counted<MemDevice>>,
+    options: Options,
     volume: Volume,
 }
 
@@ -26,8 +27,15 @@ impl Bench {
     fn new(choices: Choices) -> Self {
         let device = Arc::new(Counted::new(MemDevice::new(mke2fs("64M", &["-t", "ext4", "-b", "4096"]))));
         let options = Options::default().with(choices);
-        let volume = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).unwrap();
-        Bench { device, volume }
+        let volume = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options.clone()).unwrap();
+        Bench { device, options, volume }
+    }
+
+    /// Unmounts and mounts: nothing is in memory any more.
+    fn again(&mut self) {
+        self.volume.close().unwrap();
+        self.volume =
+            Volume::open(Devices::one(self.device.clone()), Arc::new(SystemClock), self.options.clone()).unwrap();
     }
 
     fn create(&self, name: &str) -> Ino {
@@ -81,6 +89,90 @@ fn a_small_overwrite_and_fsync_is_one_block_and_one_flush() {
         assert!(if record == Record::Delta { j.delta_records } else { j.range_records } > 0, "{j:?}");
         b.check();
     }
+}
+
+/// A small overwrite of a file that is on the disk only is a record of ranges: the old block is read for the page, and
+/// stays as the record's base.
+#[test]
+fn a_small_overwrite_of_what_is_not_in_memory_is_a_range() {
+    for profile in [Profile::Auto, Profile::Selective, Profile::Wasteless] {
+        let mut b = Bench::new(profile.choices());
+        let f = b.create("f");
+        b.write(f, 0, &pattern(64 << 10));
+        b.again();
+        for n in 0..16u64 {
+            let before = b.volume.maintenance().journal_stats();
+            let d = b.counted(|| {
+                b.write(f, n * 4096 + 300, &[0xaa; 100]);
+                b.volume.fsync(f, true).unwrap();
+            });
+            let after = b.volume.maintenance().journal_stats();
+            // The first one may log more of the metadata whole.
+            let metadata = u64::from(profile != Profile::Auto) + 2 * u64::from(n == 0);
+            assert!(after.whole_records - before.whole_records <= metadata, "{profile}, {n}: {after:?}");
+            assert!(after.range_records > before.range_records, "{profile}, {n}");
+            assert!(d.region(Region::Log).writes.bytes <= (1 + metadata) * 4096, "{profile}, {n}: {d:?}");
+            assert_eq!(d.region(Region::Data).writes.bytes, 0, "{profile}, {n}");
+        }
+        b.check();
+    }
+}
+
+/// A cache above hands over whole blocks of which a part has changed, after it has read them.
+#[test]
+fn a_whole_block_counts_by_the_bytes_that_differ() {
+    for (profile, changed, in_place) in [
+        (Profile::Auto, 100, 0),
+        (Profile::Selective, 100, 0),
+        (Profile::Wasteless, 100, 0),
+        (Profile::Selective, 4096, 4096),
+    ] {
+        let mut b = Bench::new(profile.choices());
+        let f = b.create("f");
+        b.write(f, 0, &pattern(64 << 10));
+        b.again();
+        let mut page = [0; 4096];
+        assert_eq!(read_to_change(&b.volume, f, 8192, &mut page).unwrap(), 4096);
+        page[..changed].iter_mut().for_each(|b| *b ^= 0x55);
+        let d = b.counted(|| {
+            b.write(f, 8192, &page);
+            b.volume.fsync(f, true).unwrap();
+        });
+        assert_eq!(d.region(Region::Data).writes.bytes, in_place, "{profile}, {changed}");
+        let ranges = b.volume.maintenance().journal_stats().range_records;
+        assert_eq!(ranges > 0, in_place == 0, "{profile}, {changed}: {ranges}");
+        b.check();
+    }
+}
+
+/// Q3: behind the end of a file its last block may hold anything. The page has zeros there; the base of its record has
+/// what lies at home, else recovery would find another image than was logged.
+#[test]
+fn a_base_is_what_lies_at_home_not_what_the_file_shows() {
+    for profile in [Profile::Auto, Profile::Selective, Profile::Wasteless] {
+        let mut b = Bench::new(profile.choices());
+        let f = b.create("f");
+        b.write(f, 0, &pattern(3000));
+        b.volume.fsync(f, false).unwrap();
+        let home = b.volume.extents(f, 0, 4096, 1).unwrap()[0].physical;
+        b.again();
+        b.device.inner().write_from(home + 3500, &[0x77; 64], Region::Data).unwrap();
+        b.write(f, 100, &[0xaa; 50]);
+        b.volume.fsync(f, false).unwrap();
+        assert!(b.volume.maintenance().journal_stats().range_records > 0);
+        // The power goes; what is in the log is merged with the block at home.
+        let crashed = Arc::new(MemDevice::new(b.device.inner().snapshot()));
+        let v = Volume::open(Devices::one(crashed), Arc::new(SystemClock), b.options.clone()).unwrap();
+        let (mut got, mut want) = (vec![0; 3000], pattern(3000));
+        want[100..150].fill(0xaa);
+        v.read(f, 0, &mut got).unwrap();
+        assert!(got == want, "{profile}");
+    }
+}
+
+/// Bytes of which hardly any are zero.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| u8::try_from(n * 31 % 251).unwrap()).collect()
 }
 
 /// Profile `single-io`: whole blocks, and yet one write and one flush.

@@ -264,7 +264,8 @@ impl Core {
                 Some(Base { image, in_log: true, chains: chains && here })
             }
             None => {
-                let image = at_home.remove(b).filter(|_| !self.unflushed.covers(*b))?;
+                let may_be_lost = self.unflushed.covers(*b) && !Mutant::UnflushedBase.is_on();
+                let image = at_home.remove(b).filter(|_| !may_be_lost)?;
                 Some(Base { image, in_log: false, chains: false })
             }
         };
@@ -365,6 +366,13 @@ impl Core {
             }
         }
         changed
+    }
+
+    /// What lies at the home of a block comes into the cache, unless something newer is there or in the log.
+    pub(crate) fn offer(&mut self, b: BlockNo, image: &Image) {
+        if !self.is_live(b) {
+            self.cache.insert_clean(b, image.clone());
+        }
     }
 
     /// The homes of these blocks are not what they were.

@@ -127,6 +127,12 @@ impl Journal {
         }
     }
 
+    /// Offers what lies at the home of a block as the base of its next record (Q3). The caller holds what keeps others
+    /// from writing there.
+    pub fn offer(&self, b: BlockNo, image: &crate::Image) {
+        lock(&self.shared.core).offer(b, image);
+    }
+
     /// Says that file data was written to the homes of these runs of blocks, besides the journal: complete, or failed.
     /// What memory, or a load under way, holds of them is void (J3). Discards count as writes.
     pub fn written_in_place(&self, runs: impl IntoIterator<Item = (BlockNo, u32)>) {

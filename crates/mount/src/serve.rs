@@ -304,8 +304,8 @@ impl Place<'_> {
         };
         let figures = Figures { volume: volume.clone(), fs, journal, choices: options.choices() };
         let server = Arc::new(Server::new(volume, serving, Box::new(move |requests| figures.json(requests))));
-        let requested =
-            Requested { writeback_cache: !self.options.write_through && !read_only, acl: options.acl, whole_seconds };
+        let write_through = self.options.write_through.unwrap_or(options.choices().follows_writes());
+        let requested = Requested { writeback_cache: !write_through && !read_only, acl: options.acl, whole_seconds };
         let session = match Session::start(channel, server.clone(), requested) {
             Ok(session) => session,
             Err(e) => {

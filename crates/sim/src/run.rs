@@ -6,7 +6,7 @@ use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{
     CommitMode, Cred, Devices, Error, Falloc, FilePlace, JournalingMode, ModeRule, New, NewKind, Options, Record,
-    RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags,
+    RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags, read_to_change,
 };
 use quire_layout::Ino;
 use quire_testkit::{PowerLossDevice, VirtualClock};
@@ -265,7 +265,8 @@ fn write_page(v: &Volume, top: Ino, place: Place, page: u32, (at, len): (u32, u3
         return Err(Error::Invalid("a page behind the end is not mapped"));
     }
     let mut bytes = vec![0; usize::try_from(inside).expect("a page")];
-    v.read(ino, start, &mut bytes)?;
+    // As for a part of a page that the kernel does not have.
+    read_to_change(v, ino, start, &mut bytes)?;
     for (n, b) in pattern(fill, page * PAGE + at, len).into_iter().enumerate() {
         if let Some(byte) = bytes.get_mut(at as usize + n) {
             *byte = b;

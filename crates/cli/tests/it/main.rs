@@ -1,5 +1,6 @@
 //! The built command: its subcommands, and what programs see on its mounts.
 
+mod bytes_logged;
 mod chattr;
 mod clients;
 mod common;

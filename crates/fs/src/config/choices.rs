@@ -110,6 +110,13 @@ impl Choices {
         }
     }
 
+    /// True if what is logged of file data follows the size of each write: a cache above that hands over whole pages
+    /// hides that size.
+    #[must_use]
+    pub fn follows_writes(self) -> bool {
+        self.route == Route::Selective || self.record == Record::RangeData
+    }
+
     /// The choices that concern the log.
     #[must_use]
     pub fn of_log(self) -> LogChoices {

@@ -79,6 +79,20 @@ pub(super) fn base_of(op: &mut Op<'_>, run: &Mapping, n: u32) -> Base {
     }
 }
 
+/// The bytes of a block at home. Where updates are logged as ranges, they stay in memory as the base of the next record
+/// (Q3).
+fn read_block(d: &Data, b: BlockNo) -> Result<Image> {
+    let bs = d.block_size();
+    if d.engine.context.route.logs_ranges() {
+        d.engine.journal.load(&[b])?;
+        if let Some(image) = d.engine.run(|op| Ok(op.block_in_memory(b)))? {
+            return Ok(image);
+        }
+        // Others have driven it out of memory already.
+    }
+    Ok(Arc::new(d.engine.journal.gate().device().read(bs.offset(b), bs.bytes(), Region::Data)?))
+}
+
 /// The bytes of a block, with zeros behind the end of the file, and whether these bytes were not zero before. Takes the
 /// page from the clean ones.
 ///
@@ -90,10 +104,13 @@ pub(super) fn load_base(d: &Data, ino: Ino, at: FileBlock, base: &Base, size: u6
     let mut image = match (base, clean) {
         (Base::Zeros, _) => return Ok((Arc::new(Buf::zeroed(bs.bytes())), false)),
         (Base::Memory(image), _) => image.clone(),
-        (Base::Device(_), Some(image)) => image,
-        (Base::Device(b), None) => {
-            Arc::new(d.engine.journal.gate().device().read(bs.offset(*b), bs.bytes(), Region::Data)?)
+        (Base::Device(b), Some(image)) => {
+            if d.engine.context.route.logs_ranges() {
+                d.engine.journal.offer(*b, &image);
+            }
+            image
         }
+        (Base::Device(b), None) => read_block(d, *b)?,
     };
     let used = used_bytes(bs, at, size);
     let dirty = image[used..].iter().any(|b| *b != 0);

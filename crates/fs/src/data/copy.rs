@@ -2,7 +2,7 @@
 
 use super::context::Data;
 use super::flags::WriteFlags;
-use super::read::read;
+use super::read::{Intent, read};
 use super::settle::DiskAttr;
 use super::write::write;
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ pub(crate) fn copy_range(d: &Data, pool: Pool, from: FilePlace, to: FilePlace, l
 }
 
 fn copy_part(d: &Data, pool: Pool, from: FilePlace, to: FilePlace, done: u64, buf: &mut [u8]) -> Result<u64> {
-    let n = read(d, from.ino, from.offset + done, buf)?;
+    let n = read(d, from.ino, from.offset + done, buf, Intent::Read)?;
     if n == 0 {
         return Ok(0);
     }

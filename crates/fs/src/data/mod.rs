@@ -42,7 +42,7 @@ pub use fallocate::Falloc;
 pub(crate) use fallocate::fallocate;
 pub use flags::WriteFlags;
 pub(crate) use fsync::{begin_fsync, end_fsync, fsync, sync};
-pub(crate) use read::read;
+pub(crate) use read::{Intent, read};
 pub use seek::{FileExtent, Seek};
 pub(crate) use seek::{extents, seek};
 pub(crate) use settle::{DiskAttr, drop_pages, write_back_pending};

@@ -14,7 +14,7 @@ use super::pages::FileState;
 use crate::error::{Error, Result};
 use crate::inode::live;
 use crate::map;
-use crate::policy::READ_BYTES_AT_ONCE;
+use crate::policy::{BLOCKS_TO_REMEMBER, READ_BYTES_AT_ONCE};
 use crate::txn::Op;
 use quire_cache::Image;
 use quire_device::{Buf, Io, Region};
@@ -28,6 +28,15 @@ enum Source {
     Memory { at: FileBlock, image: Image },
 }
 
+/// What a caller reads for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Intent {
+    /// Nothing else.
+    Read,
+    /// It may change what it reads soon, as a cache above does that is asked to change a part of a page.
+    Change,
+}
+
 /// The pending data of a file when the read began.
 struct Pending {
     size: Option<u64>,
@@ -38,12 +47,12 @@ struct Pending {
 ///
 /// # Errors
 /// Not a regular file; stale; corrupt block map; I/O.
-pub(crate) fn read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+pub(crate) fn read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Intent) -> Result<usize> {
     let mut done = 0;
     while done < buf.len() {
         let to = buf.len().min(done + READ_BYTES_AT_ONCE);
         let Some(at) = offset.checked_add(done as u64) else { break };
-        let n = read_part(d, ino, at, &mut buf[done..to])?;
+        let n = read_part(d, ino, at, &mut buf[done..to], intent)?;
         done += n;
         if done < to {
             break;
@@ -52,7 +61,7 @@ pub(crate) fn read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<us
     Ok(done)
 }
 
-fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Intent) -> Result<usize> {
     let bs = d.block_size();
     let file = d.files.get(ino);
     let (_reader, s) = file.reader();
@@ -60,7 +69,10 @@ fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let to = bs.file_block(offset.saturating_add(buf.len() as u64 - 1)).unwrap_or(FileBlock(u32::MAX - 1)).plus(1);
     let pending = Pending { size: s.size, pages: pages_of(&s, from, to) };
     drop(s);
-    let (len, sources) = d.engine.run(|op| plan(op, ino, offset, buf.len(), &pending))?;
+    let (len, mut sources) = d.engine.run(|op| plan(op, ino, offset, buf.len(), &pending))?;
+    if intent == Intent::Change && remember(d, &sources) {
+        (_, sources) = d.engine.run(|op| plan(op, ino, offset, len, &pending))?;
+    }
     let device = d.engine.journal.gate().device();
     if let [Source::Device { at, len: blocks, phys }] = sources.as_slice()
         && u64::from(at.0) << bs.bits() == offset
@@ -94,6 +106,20 @@ fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         copy_block(buf, offset, u64::from(at.0) << bs.bits(), image);
     }
     Ok(len)
+}
+
+/// Loads what a read is going to take from the device into memory, where updates of it would be logged as ranges: what
+/// is there is the base of their records (Q3). Returns true if it is there now.
+fn remember(d: &Data, sources: &[Source]) -> bool {
+    if !d.engine.context.route.logs_ranges() {
+        return false;
+    }
+    let runs =
+        sources.iter().filter_map(|s| if let Source::Device { len, phys, .. } = s { Some((phys, len)) } else { None });
+    let blocks: Vec<BlockNo> =
+        runs.flat_map(|(phys, len)| (0..u64::from(*len)).map(|n| phys.plus(n))).take(BLOCKS_TO_REMEMBER + 1).collect();
+    // An error is the read's to find.
+    (1..=BLOCKS_TO_REMEMBER).contains(&blocks.len()) && d.engine.journal.load(&blocks).is_ok()
 }
 
 fn pages_of(s: &FileState, from: FileBlock, to: FileBlock) -> BTreeMap<FileBlock, Image> {

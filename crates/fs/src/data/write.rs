@@ -30,6 +30,7 @@ use crate::map::{self, Mapping};
 use crate::space;
 use crate::tables::Pool;
 use crate::txn::Op;
+use quire_cache::Image;
 use quire_device::sync::{Arc, MutexGuard, lock};
 use quire_device::{Buf, Mutant};
 use quire_layout::{BlockSize, FileBlock, Ino, indirect};
@@ -235,11 +236,13 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
                 plan.unmapped.insert(b);
             }
             let start = u64::from(b.0) << bs.bits();
-            let update = (at + len as u64).min(start + bs.bytes64()) - at.max(start);
-            if is_logged(op, &run, n, update) {
+            let (from, to) = (at.max(start), (at + len as u64).min(start + bs.bytes64()));
+            let index = |n: u64| usize::try_from(n - at).expect("inside the request");
+            let bytes = &r.data[index(from)..index(to)];
+            if is_logged(op, &run, n, bytes) {
                 plan.logged.insert(b);
             }
-            if start < at || start + bs.bytes64() > at + len as u64 {
+            if from > start || to < start + bs.bytes64() {
                 plan.edges.push((b, base_of(op, &run, n)));
             }
         }
@@ -257,14 +260,22 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     Ok(plan)
 }
 
-/// F17: true if an update of so many bytes begins or continues a journaled sequence (`policy::RoutePolicy`).
-fn is_logged(op: &Op<'_>, run: &Mapping, n: u32, update: u64) -> bool {
+/// F17: true if an update of a block with these bytes begins or continues a journaled sequence (`policy::RoutePolicy`).
+/// What a cache above wrote as a whole block counts by the bytes that differ from what the block held, where that is in
+/// memory.
+fn is_logged(op: &mut Op<'_>, run: &Mapping, n: u32, bytes: &[u8]) -> bool {
     let Some(threshold) = op.context.route.write_threshold() else { return false };
-    let live = match run {
-        Mapping::Mapped { phys, .. } => op.is_journaled(phys.plus(u64::from(n))) && !Mutant::SequenceEndsEarly.is_on(),
-        Mapping::Hole { .. } => false,
+    let (block, live) = match run {
+        Mapping::Mapped { phys, .. } => (phys.plus(u64::from(n)), op.is_journaled(phys.plus(u64::from(n)))),
+        Mapping::Hole { .. } => return (bytes.len() as u64) < threshold,
     };
-    live || update < threshold
+    if live && !Mutant::SequenceEndsEarly.is_on() || (bytes.len() as u64) < threshold {
+        return true;
+    }
+    let whole = bytes.len() == op.context.block_size().bytes();
+    let base = run.written().filter(|_| whole).and_then(|_| op.block_in_memory(block));
+    let differ = |base: &Image| base.iter().zip(bytes).filter(|(a, b)| a != b).count() as u64;
+    base.is_some_and(|base| differ(&base) < threshold)
 }
 
 /// The pointer blocks on the way to blocks of an indirect map for which nothing is reserved yet.

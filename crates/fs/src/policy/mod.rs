@@ -26,9 +26,9 @@ pub use new_data::AutoThreshold;
 pub(crate) use new_data::log_limit;
 pub(crate) use route::RoutePolicy;
 pub(crate) use steps::{
-    DIR_BLOCKS_AT_ONCE, DIR_READAHEAD_BLOCKS, DIR_SIZE_TO_REMEMBER_SCANS, EXTENTS_PER_OPERATION, MAX_WAITS_FOR_SPACE,
-    NAMES_PER_OPERATION, ORPHAN_BLOCKS_PER_OPERATION, READ_BYTES_AT_ONCE, WRITE_BYTES_AT_ONCE, step_budget,
-    trim_budget,
+    BLOCKS_TO_REMEMBER, DIR_BLOCKS_AT_ONCE, DIR_READAHEAD_BLOCKS, DIR_SIZE_TO_REMEMBER_SCANS, EXTENTS_PER_OPERATION,
+    MAX_WAITS_FOR_SPACE, NAMES_PER_OPERATION, ORPHAN_BLOCKS_PER_OPERATION, READ_BYTES_AT_ONCE, WRITE_BYTES_AT_ONCE,
+    step_budget, trim_budget,
 };
 pub(crate) use throttle::{CommitRate, FlushWaitBackoff, MAX_DEVICE_TIME, PIECE_DEVICE_TIME};
 pub(crate) use writeback::{

@@ -15,6 +15,9 @@ pub(crate) const EXTENTS_PER_OPERATION: usize = 256;
 pub(crate) const ORPHAN_BLOCKS_PER_OPERATION: usize = 64;
 /// Bytes that one call of the device reads; larger reads are split, to bound memory.
 pub(crate) const READ_BYTES_AT_ONCE: usize = 4 << 20;
+/// Blocks that a read may have at most for their images to stay in memory as bases of range records. The kernel reads a
+/// page before it changes a part of it; longer reads are streams, which would only drive metadata out of the cache.
+pub(crate) const BLOCKS_TO_REMEMBER: usize = 4;
 /// Bytes that one request writes under the file's lock; larger writes are split. FUSE sends no more at once.
 pub(crate) const WRITE_BYTES_AT_ONCE: usize = 1 << 20;
 

@@ -1,7 +1,7 @@
 //! The calls on file data.
 
 use super::handle::Volume;
-use crate::data::{self, Falloc, FileExtent, FilePlace, Seek, WriteFlags};
+use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
 use crate::error::Result;
 use crate::names::evict;
 use quire_journal::Need;
@@ -13,7 +13,7 @@ impl Volume {
     /// # Errors
     /// Not a regular file; corrupt block map; I/O.
     pub fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        data::read(&self.inner.data, ino, offset, buf)
+        data::read(&self.inner.data, ino, offset, buf, Intent::Read)
     }
 
     /// Writes to a file; returns the bytes written, which are all unless an error came after some.
@@ -97,6 +97,15 @@ impl Volume {
     pub fn extents(&self, ino: Ino, offset: u64, len: u64, limit: usize) -> Result<Vec<FileExtent>> {
         data::extents(&self.inner.data, ino, offset, len, limit)
     }
+}
+
+/// As [`Volume::read`], for a caller that may soon write what it reads, changed in part: the bytes stay in memory where
+/// the journal would log the difference.
+///
+/// # Errors
+/// As [`Volume::read`].
+pub fn read_to_change(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    data::read(&volume.inner.data, ino, offset, buf, Intent::Change)
 }
 
 /// As [`Volume::fsync`], for a caller that does not wait: `then` is called with the outcome, once, on the thread

@@ -3,9 +3,9 @@
 use super::attr::privileges;
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
-use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, init, write as write_bits};
+use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, HANDLE_WRITES, init, write as write_bits};
 use crate::wire::{Body, Header, Out};
-use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, Volume, WriteFlags};
+use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, Volume, WriteFlags, read_to_change};
 use quire_layout::Ino;
 use quire_layout::inode::flags;
 use rustix::fs::{FallocateFlags, OFlags};
@@ -21,12 +21,16 @@ const SET_IDS: u16 = 0o6000;
 
 pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let ino = ino_of(h.node)?;
-    b.skip(8)?; // file handle
+    let handle = b.u64()?;
     let (offset, size) = (b.u64()?, b.u32()?);
     b.skip(4 + 8)?; // flags of the read, lock owner
     let flags = OFlags::from_bits_retain(b.u32()?);
     let buf = out.space(usize::try_from(size).map_err(|_| Fail::of(Errno::INVAL))?)?;
-    let n = s.volume.read(ino, offset, buf)?;
+    // With the writeback cache the kernel reads a page before it changes a part of it.
+    let n = match handle & HANDLE_WRITES != 0 && s.has(init::WRITEBACK_CACHE) {
+        true => read_to_change(&s.volume, ino, offset, buf)?,
+        false => s.volume.read(ino, offset, buf)?,
+    };
     out.truncate(n);
     if !flags.contains(OFlags::NOATIME) {
         s.touch_atime(ino);

@@ -73,8 +73,8 @@ pub struct MountOptions {
     pub sync: bool,
     /// Every change of a directory is durable when it returns.
     pub dir_sync: bool,
-    /// Each write(2) reaches the file system as a request of its own.
-    pub write_through: bool,
+    /// Each write(2) reaches the file system as a request of its own; `None`: where the choices go by its size.
+    pub write_through: Option<bool>,
     /// Settings of the host may be changed while the mount is served.
     pub tune_host: bool,
     /// Options without effect, each with the reason; the mount says so.

@@ -87,8 +87,8 @@ impl MountOptions {
             "dirsync" => self.dir_sync = true,
             "nosymfollow" => self.no_symfollow = true,
             "nvram_simulated" => self.nvram_simulated = true,
-            "writethrough" => self.write_through = true,
-            "writeback" | "writeback_cache" => self.write_through = false,
+            "writethrough" => self.write_through = Some(true),
+            "writeback" | "writeback_cache" => self.write_through = Some(false),
             _ => unreachable!("the table of options names {option}, which nothing sets"),
         }
     }

@@ -63,6 +63,7 @@ fn hunt(mutant: Mutant, config: &Config) -> Option<String> {
             | Mutant::SizeBeforeData
             | Mutant::ModeChangedInPlace
             | Mutant::ZeroBaseForgotten
+            | Mutant::UnflushedBase
             | Mutant::SequenceEndsEarly => {
                 explore(config, &base, seed, Effort { calls: 220, ..EFFORT }, &mut Seen::default()).err().map(|f| f.why)
             }
@@ -156,6 +157,7 @@ fn every_mutant_of_a_choice_is_found_with_it() {
         (Mutant::SequenceEndsEarly, Route::Selective, Record::Delta),
         (Mutant::CompletionIsDurable, Route::Selective, Record::RangeData),
         (Mutant::CompletionIsDurable, Route::Adaptive, Record::Block),
+        (Mutant::UnflushedBase, Route::Selective, Record::RangeData),
         (Mutant::ZeroBaseForgotten, Route::Journal, Record::RangeData),
         (Mutant::ZeroBaseForgotten, Route::Auto, Record::Range),
         (Mutant::ResultSumIgnored, Route::Journal, Record::Delta),
