@@ -1,7 +1,7 @@
 //! libquire: the C interface of the library `quire`. `include/quire.h` is made from this crate by cbindgen; a test
 //! compares the two, and rewrites the header with `QUIRE_BLESS=1`.
 //!
-//! *Guarantees*: a function returns 0 or a count, or a negative errno; [`quire_last_error`](error::quire_last_error)
+//! *Guarantees*: a function returns 0 or a count, or a negative errno; [`quire_last_error`]
 //! tells the calling thread more. No panic leaves the library: it becomes `-EIO`. A null pointer where an argument is
 //! needed, text that is not terminated within the limits of its type, and an unknown flag are `-EINVAL`.
 //!

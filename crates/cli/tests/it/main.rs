@@ -24,3 +24,4 @@ mod shutdown;
 mod signals;
 mod toolbox;
 mod trees;
+mod write_requests;
