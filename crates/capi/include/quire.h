@@ -504,7 +504,8 @@ int quire_file_open(const struct quire_fs *fs,
                     struct quire_file **file);
 
 /*
- Ends the handle. What was written stays in memory until it is synced or the file system is closed. NULL does nothing.
+ Ends the handle. What was written stays in memory until it is synced or the file system is closed. NULL does
+ nothing.
 
  # Safety
  file is null or open, and not used afterwards.

@@ -114,6 +114,9 @@ impl Mutant {
         Mutant::QuireBitClearedEarly,
     ];
 
+    /// Those that show with one route and one record only, which the simulator finds with these.
+    pub const OF_A_CHOICE: [Mutant; 1] = [Mutant::UnflushedBase];
+
     /// Those of a log in NVRAM.
     pub const OF_NVRAM: [Mutant; 8] = [
         Mutant::NvramFenceDropped,
