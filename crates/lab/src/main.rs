@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
@@ -310,7 +310,11 @@ enum What {
         everything: bool,
     },
     /// Compare two trees: types, modes, owners, links, sizes, blocks, times, xattrs, contents
-    Diff { left: PathBuf, right: PathBuf },
+    Diff {
+        left: PathBuf,
+        right: PathBuf,
+    },
+    Images(quire_lab::images::Record),
 }
 
 /// TPC-C on modelled devices.
@@ -482,14 +486,13 @@ fn main() -> Result<()> {
         What::Figure8 { work, in_memory } => drop(studies::tpcc::figure8(&work.plan(), in_memory)?),
         What::Figure9 { work } => drop(studies::tpcc::figure9(&work.plan())?),
         What::Figure10 { work } => drop(studies::figure10::study(&work.plan())?),
+        What::Images(record) => record.run()?,
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;
         }
         What::Diff { left, right } => {
             let found = walk::differences(&walk::look(&left)?, &walk::look(&right)?, 100);
-            if !found.is_empty() {
-                bail!("the trees differ:\n{}", found.join("\n"));
-            }
+            anyhow::ensure!(found.is_empty(), "the trees differ:\n{}", found.join("\n"));
             println!("the same");
         }
     }

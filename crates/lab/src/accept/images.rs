@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Context, Outcome};
 use crate::cmd::have;
-use crate::images::{KINDS, Tally, judge, specimen};
+use crate::images::{KINDS, Tally, judge, kinds, specimen};
 use crate::mounter::Who;
 
 /// Images of a short run and of a full one.
@@ -37,6 +37,11 @@ pub fn run(context: &Context) -> Result<Outcome> {
         "        {} images of {KINDS} kinds: {} mounted, {} refused, {} compared with the kernel's work",
         sum.images, sum.read_write, sum.refused, sum.with_kernel
     );
+    if let Some(dir) = std::env::var_os("QUIRE_RECORD") {
+        let full = if context.full { "FULL=1 " } else { "" };
+        let command = format!("QUIRE_RECORD=bench/results {full}SEED={} make accept ONLY=images", context.seed);
+        kinds(dir.as_ref(), &sum, &command)?;
+    }
     if !failures.is_empty() {
         bail!("{} images:\n        {}", failures.len(), failures.join("\n        "));
     }

@@ -1,24 +1,23 @@
 //! What Quire does with an image that is damaged, odd or foreign, beside e2fsck and the kernel.
 //!
 //! *Guarantees*: each command ends in [`LIMIT`] seconds, with an exit code that it documents and without a panic; what
-//! only looks, and a mount that is refused, leaves the image as it was; after the same operations and `e2fsck -fy`, no
-//! file that nobody touched is lost or changed on Quire's side and whole on the kernel's.
+//! only looks, and a mount that is refused, leaves the image as it was; after the same operations on Quire's mount and
+//! on the kernel's, and `e2fsck -fy` on both, no file that nobody touched is lost or changed on Quire's side and whole
+//! on the kernel's, and no inode has blocks that belong to another one, too, unless it has them on the kernel's side or
+//! had them before.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::make::Specimen;
-use crate::cmd::{self, Said, command, quire, say, text};
+use super::seen::{By, LIMIT, Seen, TIMED_OUT, look};
+use crate::cmd::{Said, command, quire, say, text};
 use crate::image::Image;
 use crate::mounter::{Mounter, is_mount_point};
-
-/// Seconds that a command may take.
-const LIMIT: &str = "60";
-/// The exit code of timeout(1) when the time is over.
-const TIMED_OUT: i32 = 124;
 
 /// The same for Quire's mount and the kernel's. Each step may fail.
 const OPERATIONS: &str = r#"
@@ -37,12 +36,20 @@ sync .
 "#;
 
 /// How many images were mounted, refused and compared.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 pub struct Tally {
     pub images: u64,
     pub read_write: u64,
     pub refused: u64,
     pub with_kernel: u64,
+    /// Of each kind: what the kernel and Quire did, and how often.
+    pub seen: BTreeMap<(&'static str, By, String), u64>,
+}
+
+impl Tally {
+    fn saw(&mut self, kind: &'static str, by: By, seen: &Seen) {
+        *self.seen.entry((kind, by, seen.sort())).or_default() += 1;
+    }
 }
 
 /// Judges one image.
@@ -51,26 +58,42 @@ pub fn judge(dir: &Path, specimen: &Specimen, sum: &mut Tally) -> Result<()> {
     looks_change_nothing(dir, &specimen.image)?;
     refused_read_only_changes_nothing(dir, &specimen.image)?;
     recovers_once(&specimen.image)?;
+    let (mnt, calls) = (dir.join("mnt"), &[OPERATIONS][..]);
     let ours = specimen.image.copy("ours.img")?;
-    if !worked_on_by_quire(dir, &ours, "")? {
+    let seen = look(By::Quire, &ours, &mnt, calls)?;
+    sum.saw(specimen.kind, By::Quire, &seen);
+    if seen.refused.is_some() {
         sum.refused += 1;
         unchanged("a mount that was refused", &specimen.image, &ours)?;
-        return Ok(());
+    } else {
+        sum.read_write += 1;
     }
-    sum.read_write += 1;
     if Mounter::kernel("").unavailable().is_some() {
         return Ok(());
     }
     let theirs = specimen.image.copy("theirs.img")?;
-    if !worked_on_by_kernel(dir, &theirs)? {
+    let by_kernel = look(By::Kernel, &theirs, &mnt, calls)?;
+    sum.saw(specimen.kind, By::Kernel, &by_kernel);
+    if seen.refused.is_some() || by_kernel.refused.is_some() {
         return Ok(());
     }
     sum.with_kernel += 1;
-    recover_what_is_left(&ours)?;
+    let twice = [&specimen.image, &ours, &theirs].map(owned_twice);
+    let [before, by_us, by_them] = twice;
+    let (before, by_us, by_them) = (before?, by_us?, by_them?);
+    let worse: Vec<_> = by_us.difference(&by_them).filter(|ino| !before.contains(*ino)).collect();
+    ensure!(worse.is_empty(), "after Quire's work, but not after the kernel's, inodes share blocks: {worse:?}");
     let (ours, theirs) = (survivors(dir, &ours, specimen)?, survivors(dir, &theirs, specimen)?);
     let lost: Vec<_> = theirs.iter().filter(|name| !ours.contains(name)).collect();
     ensure!(lost.is_empty(), "whole after the kernel's work and e2fsck, but not after Quire's: {lost:?}");
     Ok(())
+}
+
+/// The inodes whose blocks have another owner, too, as e2fsck finds them.
+fn owned_twice(image: &Image) -> Result<BTreeSet<String>> {
+    let said = say(command("timeout").args(["-k", "5", LIMIT, "e2fsck", "-fn"]).arg(image.path()))?;
+    let told = said.text.lines().filter_map(|line| line.strip_prefix("Multiply-claimed block(s) in inode "));
+    Ok(told.filter_map(|rest| rest.split(':').next()).map(str::to_owned).collect())
 }
 
 /// Runs a command of ours with a limit in time; an exit code that is none of its own, or a panic, is an error.
@@ -94,13 +117,13 @@ fn looks_change_nothing(dir: &Path, image: &Image) -> Result<()> {
     limited(&["info", path])?;
     limited(&["recover", "--dry-run", path])?;
     unchanged("info or recover --dry-run", image, &looked)?;
-    worked_on_by_quire(dir, &looked, "ro,noload")?;
+    mounted_by_quire(dir, &looked, "ro,noload")?;
     unchanged("a mount with ro,noload", image, &looked)
 }
 
 fn refused_read_only_changes_nothing(dir: &Path, image: &Image) -> Result<()> {
     let read = image.copy("read.img")?;
-    if !worked_on_by_quire(dir, &read, "ro")? {
+    if !mounted_by_quire(dir, &read, "ro")? {
         unchanged("a read-only mount that was refused", image, &read)?;
     }
     Ok(())
@@ -128,15 +151,11 @@ fn recovers_once(image: &Image) -> Result<()> {
     Ok(())
 }
 
-/// Mounts, works and unmounts; false if the mount was refused.
-fn worked_on_by_quire(dir: &Path, image: &Image, options: &str) -> Result<bool> {
+/// Mounts as `options` say, tries to work, and unmounts; false if the mount was refused.
+fn mounted_by_quire(dir: &Path, image: &Image, options: &str) -> Result<bool> {
     let mnt = dir.join("mnt");
     fs::create_dir_all(&mnt)?;
-    let mut args = vec!["mount", text(image.path()), text(&mnt)];
-    if !options.is_empty() {
-        args.extend(["-o", options]);
-    }
-    if limited(&args)?.code != 0 {
+    if limited(&["mount", text(image.path()), text(&mnt), "-o", options])?.code != 0 {
         ensure!(!is_mount_point(&mnt), "a mount that was refused is there");
         return Ok(false);
     }
@@ -153,29 +172,11 @@ fn worked_on_by_quire(dir: &Path, image: &Image, options: &str) -> Result<bool> 
     Ok(true)
 }
 
-fn worked_on_by_kernel(dir: &Path, image: &Image) -> Result<bool> {
-    let mnt = dir.join("mnt");
-    let mut mount = command("timeout");
-    mount.args(["-k", "5", LIMIT, "mount", "-t", "ext4", "-o", "loop,errors=continue"]);
-    if say(mount.arg(image.path()).arg(&mnt))?.code != 0 {
-        return Ok(false);
-    }
-    let worked = operate(&mnt);
-    cmd::run(command("umount").arg(&mnt)).context("the kernel's mount")?;
-    worked?;
-    Ok(true)
-}
-
 fn operate(mnt: &Path) -> Result<()> {
     let mut work: Command = command("timeout");
     let said = say(work.args(["-k", "5", LIMIT, "sh", "-c", OPERATIONS, "sh"]).arg(mnt))?;
     ensure!(said.code != TIMED_OUT, "the operations took more than {LIMIT} s");
     Ok(())
-}
-
-/// An error with `errors=remount-ro` leaves the log as it was; e2fsck cannot read Quire's.
-fn recover_what_is_left(image: &Image) -> Result<()> {
-    limited(&["recover", text(image.path())]).map(drop)
 }
 
 /// The untouched files that are whole after `e2fsck -fy`.
@@ -186,8 +187,12 @@ fn survivors<'s>(dir: &Path, image: &Image, specimen: &'s Specimen) -> Result<Ve
     }
     let (out, script) = (dir.join("out"), dir.join("dump"));
     let mut whole = Vec::new();
-    let commands: Vec<String> =
-        specimen.kept.iter().enumerate().map(|(n, (name, _))| format!("dump {name} {}{n}", out.display())).collect();
+    let commands: Vec<String> = specimen
+        .kept
+        .iter()
+        .enumerate()
+        .map(|(n, (name, _))| format!("dump \"{name}\" {}{n}", out.display()))
+        .collect();
     fs::write(&script, commands.join("\n"))?;
     say(command("debugfs").args(["-f", text(&script)]).arg(image.path()))?;
     for (n, (name, content)) in specimen.kept.iter().enumerate() {
