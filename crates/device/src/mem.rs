@@ -2,24 +2,23 @@
 
 use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, Ticket};
 use crate::sync::{Mutex, lock};
-use std::collections::HashMap;
+use crate::tickets::Tickets;
 
 /// A device in memory.
 pub struct MemDevice {
     state: Mutex<State>,
+    tickets: Tickets<Result<Done, DeviceError>>,
 }
 
 struct State {
     bytes: Vec<u8>,
-    done: HashMap<u64, Result<Done, DeviceError>>,
-    next: u64,
 }
 
 impl MemDevice {
     /// A device with these contents; its size is theirs.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
-        MemDevice { state: Mutex::new(State { bytes, done: HashMap::new(), next: 0 }) }
+        MemDevice { state: Mutex::new(State { bytes }), tickets: Tickets::default() }
     }
 
     /// A copy of the contents.
@@ -67,13 +66,10 @@ impl BlockDevice for MemDevice {
         let mut s = lock(&self.state);
         let mut done = Done::default();
         let result = batch.into_iter().try_for_each(|io| s.apply(io, &mut done));
-        s.next += 1;
-        let id = s.next;
-        s.done.insert(id, result.map(|()| done));
-        Ticket(id)
+        self.tickets.put(result.map(|()| done))
     }
 
     fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
-        lock(&self.state).done.remove(&ticket.0).expect("a ticket is waited for once")
+        self.tickets.take(&ticket)
     }
 }

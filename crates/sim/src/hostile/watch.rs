@@ -1,20 +1,19 @@
 //! A device in memory that watches what is written to it.
 
 use quire_device::sync::{Mutex, lock};
+use quire_device::tickets::Tickets;
 use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, Region, Ticket};
 use quire_testkit::Image;
-use std::collections::HashMap;
 
 pub(super) struct WatchedDevice {
     state: Mutex<State>,
+    tickets: Tickets<Result<Done, DeviceError>>,
     /// Byte ranges, sorted, that never hold file data.
     zones: Vec<(u64, u64)>,
 }
 
 struct State {
     image: Image,
-    done: HashMap<u64, Result<Done, DeviceError>>,
-    next: u64,
     operations: u64,
     writes: u64,
     trespass: Option<(u64, u64)>,
@@ -22,8 +21,8 @@ struct State {
 
 impl WatchedDevice {
     pub(super) fn new(image: Image, zones: Vec<(u64, u64)>) -> Self {
-        let state = State { image, done: HashMap::new(), next: 0, operations: 0, writes: 0, trespass: None };
-        WatchedDevice { state: Mutex::new(state), zones }
+        let state = State { image, operations: 0, writes: 0, trespass: None };
+        WatchedDevice { state: Mutex::new(state), tickets: Tickets::default(), zones }
     }
 
     pub(super) fn image(&self) -> Image {
@@ -98,13 +97,10 @@ impl BlockDevice for WatchedDevice {
         let mut s = lock(&self.state);
         let mut done = Done::default();
         let result = batch.into_iter().try_for_each(|io| s.apply(&self.zones, io, &mut done));
-        s.next += 1;
-        let id = s.next;
-        s.done.insert(id, result.map(|()| done));
-        Ticket(id)
+        self.tickets.put(result.map(|()| done))
     }
 
     fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
-        lock(&self.state).done.remove(&ticket.0).expect("a ticket is waited for once")
+        self.tickets.take(&ticket)
     }
 }

@@ -4,6 +4,7 @@ use super::forge::{Forge, Kind};
 use super::judge::{Dirty, differing_blocks, home_blocks, open_on, recover_with_ours, superblock};
 use super::seeds::seeds;
 use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::tickets::Tickets;
 use quire_device::{BlockDevice, Buf, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
 use quire_journal::Error;
 use quire_journal::recover::{BadReason, SavedFrom, Undo};
@@ -12,12 +13,12 @@ use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, Tid};
 use quire_testkit::Rng;
 use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
-use std::collections::HashMap;
 
 /// A device with a volatile cache whose power fails after some writes and flushes.
 struct Failing {
     durable: MemDevice,
     state: Mutex<State>,
+    tickets: Tickets<Result<Done, DeviceError>>,
 }
 
 struct State {
@@ -25,14 +26,12 @@ struct State {
     volatile: Vec<(u64, Vec<u8>)>,
     /// Writes and flushes left before the power fails.
     left: u64,
-    done: HashMap<u64, Result<Done, DeviceError>>,
-    next: u64,
 }
 
 impl Failing {
     fn new(bytes: Vec<u8>, left: u64) -> Self {
-        let state = State { volatile: Vec::new(), left, done: HashMap::new(), next: 0 };
-        Failing { durable: MemDevice::new(bytes), state: Mutex::new(state) }
+        let state = State { volatile: Vec::new(), left };
+        Failing { durable: MemDevice::new(bytes), state: Mutex::new(state), tickets: Tickets::default() }
     }
 
     /// The bytes after the power came back: any subset of what was not flushed.
@@ -91,14 +90,11 @@ impl BlockDevice for Failing {
         let mut s = lock(&self.state);
         let mut done = Done::default();
         let result = batch.into_iter().try_for_each(|io| self.apply(&mut s, io, &mut done));
-        s.next += 1;
-        let id = s.next;
-        s.done.insert(id, result.map(|()| done));
-        Ticket(id)
+        self.tickets.put(result.map(|()| done))
     }
 
     fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
-        lock(&self.state).done.remove(&ticket.0).expect("a ticket is waited for once")
+        self.tickets.take(&ticket)
     }
 }
 
