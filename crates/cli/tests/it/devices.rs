@@ -50,6 +50,7 @@ fn a_second_mount_is_refused_and_says_where_the_first_is() {
     fs::create_dir(&second).unwrap();
     let (code, words) = said(&mut quire(&["mount", text(&place.image()), text(&second)]));
     assert_eq!(code, 32, "{words}");
+    assert!(words.contains("in use"), "{words}");
     assert!(words.contains(&format!("mounted on {} already", m.dir())) && words.contains("--bind"), "{words}");
     m.unmount();
     place.check();

@@ -308,21 +308,6 @@ fn a_file_without_a_name_gets_one_or_goes() {
 }
 
 #[test]
-fn an_image_has_one_writer() {
-    if cannot_mount("an_image_has_one_writer") {
-        return;
-    }
-    let place = Place::new("16M", &[]);
-    let m = place.mount("");
-    let second = place.path("second");
-    fs::create_dir(&second).unwrap();
-    let (code, words) = said(&mut quire(&["mount", text(&place.image()), text(&second)]));
-    let named = words.contains("in use") && words.contains(&format!("mounted on {}", m.dir()));
-    assert!(code == 32 && named, "{code}: {words}");
-    m.unmount();
-}
-
-#[test]
 fn immutable_and_append_only_files_are_kept() {
     let name = "immutable_and_append_only_files_are_kept";
     if cannot_mount(name)
