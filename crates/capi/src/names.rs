@@ -51,10 +51,8 @@ pub unsafe extern "C" fn quire_mknod(
     device_minor: u32,
 ) -> c_int {
     let make = |fs: &Dir, name: &Path| {
-        let file_type = if mode & libc::S_IFMT == 0 { Some(FileType::File) } else { FileType::from_mode(mode) };
-        let file_type = file_type.filter(|t| !matches!(t, FileType::Dir | FileType::Symlink));
-        let file_type = file_type.ok_or_else(|| crate::args::invalid("no such type of object").at(name))?;
-        fs.create_node(name, NewNode::new(file_type, mode & 0o7777).device(device_major, device_minor))
+        let new = NewNode::from_mode(mode).ok_or_else(|| crate::args::invalid("no such type of object").at(name))?;
+        fs.create_node(name, new.device(device_major, device_minor))
     };
     // SAFETY: the caller's duty.
     unsafe { with(fs, name, make) }

@@ -37,9 +37,7 @@ fn links(follow: bool) -> Links {
 }
 
 pub(crate) fn uuid(text: &str) -> PyResult<[u8; 16]> {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
-    number.map(u128::to_be_bytes).ok_or_else(|| PyValueError::new_err(format!("{text}: no UUID")))
+    quire::uuid_from_text(text).ok_or_else(|| PyValueError::new_err(format!("{text}: no UUID")))
 }
 
 /// Opens an image file or a block device.
@@ -185,11 +183,9 @@ impl Image {
 
     fn mknod(&self, py: Python<'_>, path: PathBuf, mode: u32, major: u32, minor: u32) -> PyResult<()> {
         let fs = self.fs()?;
-        let file_type = if mode & 0o170_000 == 0 { Some(FileType::File) } else { FileType::from_mode(mode) };
-        let file_type = file_type.filter(|t| !matches!(t, FileType::Dir | FileType::Symlink));
-        let file_type =
-            file_type.ok_or_else(|| PyValueError::new_err("mknod makes files, fifos, sockets and devices"))?;
-        run(py, || fs.create_node(&path, NewNode::new(file_type, mode & 0o7777).device(major, minor)))
+        let bad = || PyValueError::new_err("mknod makes files, fifos, sockets and devices");
+        let new = NewNode::from_mode(mode).ok_or_else(bad)?;
+        run(py, || fs.create_node(&path, new.device(major, minor)))
     }
 
     fn remove(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {

@@ -48,11 +48,7 @@ fn size(argument: &SizeArgument) -> PyResult<Size> {
         SizeArgument::Text(text) => text,
     };
     let bad = || PyValueError::new_err(format!("{text}: bytes, \"min\" or \"min+20%\" are expected"));
-    let percent = match text.strip_prefix("min").ok_or_else(bad)? {
-        "" => 0,
-        more => more.strip_prefix('+').and_then(|m| m.strip_suffix('%')?.parse().ok()).ok_or_else(bad)?,
-    };
-    Ok(Size::Min { percent })
+    Size::from_min(text).ok_or_else(bad)
 }
 
 /// Builds an image from a tree. It has its name when it is complete.

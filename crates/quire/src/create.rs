@@ -178,6 +178,14 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
+/// A UUID from 32 hexadecimal digits, with or without dashes. `None`: it is none.
+#[must_use]
+pub fn uuid_from_text(text: &str) -> Option<[u8; 16]> {
+    let hex: String = text.chars().filter(|c| *c != '-').collect();
+    let digits = hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_hexdigit());
+    digits.then(|| u128::from_str_radix(&hex, 16).ok()).flatten().map(u128::to_be_bytes)
+}
+
 /// A program of e2fsprogs, which users may not have in their path.
 pub(crate) fn tool(name: &str) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -49,6 +49,14 @@ impl NewNode {
         NewNode { file_type, permissions, device: (0, 0) }
     }
 
+    /// What mknod(2) makes of a mode: a file if it has no type. `None`: no type that mknod makes.
+    #[must_use]
+    pub fn from_mode(mode: u32) -> Option<Self> {
+        let file_type = if mode & 0o170_000 == 0 { FileType::File } else { FileType::from_mode(mode)? };
+        let made = !matches!(file_type, FileType::Dir | FileType::Symlink);
+        made.then(|| NewNode::new(file_type, mode & 0o7777))
+    }
+
     /// With the numbers of a device.
     #[must_use]
     pub fn device(self, major: u32, minor: u32) -> Self {

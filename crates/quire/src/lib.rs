@@ -73,7 +73,7 @@ mod walk;
 
 pub use attrs::Links;
 pub use batch::Batch;
-pub use create::{CreateOptions, uuid_text};
+pub use create::{CreateOptions, uuid_from_text, uuid_text};
 pub use dir::{Dir, DirEntry, NewNode};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, FileOptions};

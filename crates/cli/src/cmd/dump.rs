@@ -133,8 +133,8 @@ fn in_memory(memory: &NvramMap) -> Result<String, String> {
     let (label, transactions, damaged) = list_nvram(memory, MAX_TRANSACTIONS).map_err(|e| e.to_string())?;
     let mut out = format!(
         "NVRAM {} of file system {}, use {}: {} region(s) of {} bytes, granule {}, tail at {} ({})\n",
-        crate::text::uuid(&label.uuid),
-        crate::text::uuid(&label.fs_uuid),
+        quire::uuid_text(&label.uuid),
+        quire::uuid_text(&label.fs_uuid),
         label.epoch,
         label.regions,
         label.region_len(),

@@ -1,7 +1,7 @@
 //! `quire info`: what an image is.
 
 use crate::exit;
-use crate::text::{printable, uuid};
+use crate::text::printable;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, OpenOptions, Region, SystemClock};
 use quire_fs::Devices;
@@ -115,7 +115,7 @@ fn collect(sb: &Superblock, journal: Option<super::journal::JournalInfo>) -> Inf
     let f = sb.features();
     Info {
         label: words(sb.label()),
-        uuid: uuid(&sb.uuid()),
+        uuid: quire::uuid_text(&sb.uuid()),
         last_mounted_on: words(sb.last_mounted()),
         features: f.names(),
         quire_mounts_it: match f.access() {

@@ -51,7 +51,7 @@ pub(crate) fn info(fs: Arc<dyn BlockDevice>, sb: &Superblock) -> Option<JournalI
     let mut info = JournalInfo {
         place: if external { "external" } else { "inside" },
         inode: sb.journal_ino().0,
-        uuid: crate::text::uuid(&sb.journal_uuid()),
+        uuid: quire::uuid_text(&sb.journal_uuid()),
         features: Vec::new(),
         blocks: 0,
         first: 0,
@@ -76,7 +76,7 @@ pub(crate) fn info(fs: Arc<dyn BlockDevice>, sb: &Superblock) -> Option<JournalI
             info.sequence = j.sequence().0;
             info.fast_commit_blocks = j.fc_blocks();
             info.errno = j.errno();
-            info.nvram = found.log.needs_nvram().map(|uuid| crate::text::uuid(&uuid));
+            info.nvram = found.log.needs_nvram().map(|uuid| quire::uuid_text(&uuid));
         }
         Ok(None) => return None,
         Err(e) => info.error = Some(e.to_string()),

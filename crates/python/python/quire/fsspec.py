@@ -9,6 +9,7 @@ at :meth:`QuireFileSystem.sync`. A transaction of fsspec (``with fs.transaction:
 or not at all.
 """
 
+import datetime
 import os
 import stat as modes
 
@@ -177,8 +178,6 @@ class QuireFileSystem(AbstractFileSystem):
 
     @staticmethod
     def _time(seconds):
-        import datetime
-
         return datetime.datetime.fromtimestamp(seconds, tz=datetime.timezone.utc)
 
     def mkdir(self, path, create_parents=True, **kwargs):

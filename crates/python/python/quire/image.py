@@ -1,8 +1,10 @@
 """Images: what ``os``, ``os.path`` and ``shutil`` do, inside an ext4 image."""
 
 import contextlib
+import errno
 import os
 import stat as modes
+import time
 
 from . import _quire
 from .file import File, parse_mode, wrap
@@ -330,8 +332,6 @@ class Image:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            import errno
-
             if error.errno == errno.ELOOP:
                 return None
             raise
@@ -352,8 +352,6 @@ class Image:
         if times is not None and ns is not None:
             raise ValueError("utime: you may specify either 'times' or 'ns' but not both")
         if ns is None:
-            import time
-
             ns = (time.time_ns(),) * 2 if times is None else tuple(round(t * 1_000_000_000) for t in times)
         self._image.utime(path, tuple(ns), follow_symlinks)
 

@@ -36,6 +36,18 @@ pub enum Size {
     },
 }
 
+impl Size {
+    /// The size that `min` or `min+20%` names. `None`: neither.
+    #[must_use]
+    pub fn from_min(text: &str) -> Option<Size> {
+        let percent = match text.strip_prefix("min")? {
+            "" => 0,
+            more => more.strip_prefix('+')?.strip_suffix('%')?.parse().ok()?,
+        };
+        Some(Size::Min { percent })
+    }
+}
+
 /// How an image is built.
 #[derive(Clone, Debug)]
 #[must_use]

@@ -98,14 +98,10 @@ pub(crate) struct CreateArgs {
 }
 
 fn size(text: &str) -> Result<Size, String> {
-    match text.strip_prefix("min") {
-        Some("") => Ok(Size::Min { percent: 0 }),
-        Some(more) => {
-            let percent = more.strip_prefix('+').and_then(|m| m.strip_suffix('%')).and_then(|m| m.parse().ok());
-            percent.map(|percent| Size::Min { percent }).ok_or_else(|| format!("{text:?}: min+20% is expected"))
-        }
-        None => values::size(text).map(Size::Bytes),
+    if text.starts_with("min") {
+        return Size::from_min(text).ok_or_else(|| format!("{text:?}: min+20% is expected"));
     }
+    values::size(text).map(Size::Bytes)
 }
 
 pub(crate) fn create(args: &CreateArgs) -> ExitCode {

@@ -141,16 +141,7 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
 
 /// A UUID as 32 hexadecimal digits, with or without dashes.
 pub(crate) fn uuid(text: &str) -> Result<[u8; 16], String> {
-    let bad = || format!("{text:?} is no UUID");
-    let hex: String = text.chars().filter(|c| *c != '-').collect();
-    if hex.len() != 32 || !hex.is_ascii() {
-        return Err(bad());
-    }
-    let mut bytes = [0; 16];
-    for (i, b) in bytes.iter_mut().enumerate() {
-        *b = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).map_err(|_| bad())?;
-    }
-    Ok(bytes)
+    quire::uuid_from_text(text).ok_or_else(|| format!("{text:?} is no UUID"))
 }
 
 /// A time as ISO 8601 in UTC, to the second.
