@@ -43,7 +43,9 @@ fn parse(args: impl Iterator<Item = String>) -> Result<(cmd::mount::Args, bool),
     let Ok([image, dir]) = <[PathBuf; 2]>::try_from(places) else {
         return Err("an image and a directory are expected".to_owned());
     };
-    Ok((cmd::mount::Args { image, dir, options, foreground: false, log: None }, pretend))
+    let args =
+        cmd::mount::Args { image, dir: Some(dir), options, fd: None, foreground: false, log: None, debug: false };
+    Ok((args, pretend))
 }
 
 #[cfg(test)]
@@ -57,7 +59,7 @@ mod tests {
     #[test]
     fn mount8_calls_it_with_its_own_flags() {
         let (a, pretend) = of("/dev/sdb1 /mnt -sv -o rw,noatime -t fuse.quire").unwrap();
-        assert_eq!((a.image, a.dir, pretend), ("/dev/sdb1".into(), "/mnt".into(), false));
+        assert_eq!((a.image, a.dir, pretend), ("/dev/sdb1".into(), Some("/mnt".into()), false));
         assert_eq!(a.options, ["rw,noatime"]);
         assert!(of("a b -f").unwrap().1);
         assert!(of("a").is_err());

@@ -2,6 +2,7 @@
 
 mod cmd;
 mod exit;
+mod fuse2fs;
 mod helper;
 mod log;
 mod progress;
@@ -37,6 +38,7 @@ enum Command {
     Mount(cmd::mount::Args),
     #[command(visible_alias = "unmount")]
     Umount(cmd::umount::Args),
+    Wait(cmd::wait::Args),
     Sync(cmd::control::SyncArgs),
     Freeze(cmd::control::FreezeArgs),
     Thaw(cmd::control::ThawArgs),
@@ -64,6 +66,9 @@ fn main() -> ExitCode {
     if helper::is_helper(&program) {
         return helper::run();
     }
+    if fuse2fs::is_fuse2fs(&program) {
+        return fuse2fs::run(VERSION);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => return exit::usage(&e, usage_code()),
@@ -71,6 +76,7 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Mount(a) => cmd::mount::run(&a),
         Command::Umount(a) => cmd::umount::run(&a),
+        Command::Wait(a) => cmd::wait::run(&a),
         Command::Sync(a) => cmd::control::sync(&a),
         Command::Freeze(a) => cmd::control::freeze(&a),
         Command::Thaw(a) => cmd::control::thaw(&a),

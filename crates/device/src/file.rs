@@ -14,12 +14,14 @@ use crate::buf::{Buf, SECTOR};
 use crate::holes::Backing;
 use crate::host::{Host, device_error};
 use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
+use crate::lease::Lease;
 use crate::open::{self, OpenError, OpenOptions, Opened};
 use crate::segment::{MAX_BYTES, Payload, Plan, Segment};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::uring::{MAX_SEGMENTS, Ring};
 use rustix::fd::AsFd;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -63,6 +65,14 @@ impl FileDevice {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    /// The file, for leases on it; `None` for a block device.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub fn lease(&self) -> Result<Option<Lease>, Errno> {
+        if self.host.block_device { Ok(None) } else { Lease::on(self.host.fd.as_fd()).map(Some) }
     }
 
     /// Uses no io_uring from now on, as on a host that does not permit it. Only before the first batch.

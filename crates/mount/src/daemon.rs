@@ -1,6 +1,7 @@
 //! Becoming a daemon, and being told to stop.
 
 use crate::mountinfo::c_path;
+use quire_device::Lease;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -181,9 +182,12 @@ fn stop_set() -> libc::sigset_t {
     }
 }
 
-/// Keeps the signals that end a mount for [`wait_stop`]. Call it before there are threads; they inherit it.
+/// Keeps the signals that end a mount for [`wait_stop`], and that of a lease for the thread that answers it. Call it
+/// before there are threads; they inherit it.
 pub fn hold_stops() {
-    let set = stop_set();
+    let mut set = stop_set();
+    // SAFETY: the set is valid, and only written to.
+    unsafe { libc::sigaddset(&raw mut set, Lease::SIGNAL) };
     // SAFETY: the set is valid; the old mask is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
 }

@@ -14,6 +14,9 @@ pub enum MountError {
     Path { path: PathBuf, source: Errno },
     #[error("{}: not a directory", .0.display())]
     NotDirectory(PathBuf),
+    #[error("{}: {}{}", path.display(), crate::fail::words(*source),
+        if *source == Errno::EXIST { ": another mount has the image in use (remove the file if none has)" } else { "" })]
+    LockFile { path: PathBuf, source: Errno },
     #[error("{}: the mount of a daemon that has died is still there: take it away with quire umount", .0.display())]
     DeadMount(PathBuf),
     #[error("{}: in use: mounted on {} already; to have it in another place too: mount --bind {} DIR",

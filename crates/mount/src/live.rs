@@ -13,9 +13,11 @@ use crate::error::MountError;
 use crate::host::HostTuning;
 use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting::{self, DetachError};
+use crate::openers::Openers;
 use crate::server::Server;
 use crate::session::Session;
 use crate::watch::Watch;
+use quire_device::Lease;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use rustix::io::Errno;
@@ -41,11 +43,12 @@ enum Stage {
 pub(crate) struct Stops(Arc<Mutex<Stage>>);
 
 impl Stops {
-    /// Listens for signals, which are held back from all other threads.
+    /// Listens for signals, which are held back from all other threads. One that comes before the mount is served also
+    /// removes the lock file.
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn watch() -> std::io::Result<Stops> {
+    pub(crate) fn watch(lock_file: Option<PathBuf>) -> std::io::Result<Stops> {
         let stops = Stops(Arc::new(Mutex::new(Stage::Opening(None))));
         let stage = stops.0.clone();
         let watch = move || {
@@ -57,6 +60,9 @@ impl Stops {
                         tracing::warn!("interrupted by signal {signal}; the next mount begins again");
                         if let Some(dir) = attached {
                             mounting::detach_own(dir, None).ok();
+                        }
+                        if let Some(path) = &lock_file {
+                            std::fs::remove_file(path).ok();
                         }
                         daemon::exit(INTERRUPTED);
                     }
@@ -99,6 +105,8 @@ pub(crate) struct Live {
     pub(crate) session: Session,
     pub(crate) stops: Stops,
     pub(crate) tune_host: bool,
+    /// The image file, to hold back those who open it when it is unmounted.
+    pub(crate) lease: Option<Arc<Lease>>,
 }
 
 /// What a signal has said.
@@ -116,7 +124,7 @@ impl Live {
         let stopping = Arc::new(Stopping::default());
         self.stop_by_signal(stopping.clone());
         let tuning = if self.tune_host { Some(HostTuning::start(&self.dir, self.server.clone())?) } else { None };
-        let (listener, watch) = (self.listen(), self.watch());
+        let (listener, watch, _openers) = (self.listen(), self.watch(), self.openers());
         tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
         ready();
         let ended = self.wait(&stopping);
@@ -143,6 +151,13 @@ impl Live {
                 None
             }
         }
+    }
+
+    /// Answers those who open the image. Without leases they are not held back.
+    fn openers(&self) -> Option<Openers> {
+        let lease = self.lease.clone()?;
+        let openers = Openers::start(lease, self.session.clone());
+        openers.inspect_err(|e| tracing::debug!("no lease on {}: {e}", self.image.display())).ok()
     }
 
     /// Sees what others do to the mount.

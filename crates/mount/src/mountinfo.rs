@@ -62,6 +62,11 @@ impl Mounts {
         around.max_by_key(|m| m.mount_point.components().count())
     }
 
+    /// The mount of a file system, by its device number.
+    pub(crate) fn of_device(&self, device: &str) -> Option<&MountEntry> {
+        self.0.iter().find(|m| m.device == device)
+    }
+
     /// A mount, if it is still there.
     pub(crate) fn by_id(&self, id: u64, device: &str) -> Option<&MountEntry> {
         self.0.iter().find(|m| m.id == id && m.device == device)

@@ -74,7 +74,10 @@ impl Attach<'_> {
 
     fn by_kernel(&self, fd: &OwnedFd) -> Result<(), Errno> {
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid},default_permissions", fd.as_raw_fd());
+        let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", fd.as_raw_fd());
+        if !self.options.fake_root {
+            data.push_str(",default_permissions");
+        }
         if self.allow_other() {
             data.push_str(",allow_other");
         }
@@ -112,9 +115,9 @@ impl Attach<'_> {
     fn helper_options(&self) -> String {
         let o = self.options;
         let source = self.source.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,");
-        let mut list =
-            vec![format!("fsname={source}"), format!("subtype=quire.{}", self.label), "default_permissions".into()];
+        let mut list = vec![format!("fsname={source}"), format!("subtype=quire.{}", self.label)];
         let flags = [
+            (!o.fake_root, "default_permissions"),
             (self.read_only, "ro"),
             (self.allow_other(), "allow_other"),
             (o.no_dev, "nodev"),

@@ -1,6 +1,9 @@
 //! Answers requests: the one place where FUSE meets the engine.
 //!
-//! Relies on `default_permissions`: the kernel checks modes and ACLs before a request is sent. Guarantees: a request is
+//! Relies on `default_permissions`: the kernel checks modes and ACLs before a request is sent. With `fakeroot` it does
+//! not, because each caller may do all that root may inside the image (P3).
+//!
+//! Guarantees: a request is
 //! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back.
 
 use crate::fail::Fail;
@@ -37,6 +40,8 @@ pub(crate) fn needs_writeback(s: &Server, h: &Header, request: &[u8]) -> Option<
 /// Answers a request: fills `out`, or returns the error to send.
 pub(crate) fn answer(s: &Server, h: &Header, mut body: Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     s.count(h.opcode);
+    let h = &s.inside(h);
+    out.show_owner(s.options.owner);
     if s.volume.maintenance().is_shut_down() && !WHEN_SHUT_DOWN.contains(&h.opcode) {
         return Err(Fail::of(Errno::IO));
     }

@@ -12,8 +12,10 @@ use crate::control::About;
 use crate::daemon;
 use crate::error::MountError;
 use crate::found;
+use crate::given;
 use crate::handshake::Requested;
 use crate::live::{Live, Stops};
+use crate::lock_file::LockFile;
 use crate::mountinfo::Mounts;
 use crate::mounting::{self, Attach};
 use crate::options::MountOptions;
@@ -21,6 +23,7 @@ use crate::server::{Requests, ServeOptions, Server};
 use crate::session::Session;
 use crate::stats::{DeviceFigures, Stats};
 use crate::transport::Channel;
+use crate::wire::ShownOwner;
 use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock, TickClock};
@@ -59,9 +62,13 @@ fn counted(device: impl BlockDevice + 'static) -> Arc<Disk> {
 /// See [`MountError`]. Without `ready` having been called, nothing is mounted.
 pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce()) -> Result<(), MountError> {
     let dir = mount_point(mount)?;
-    let image = canonical(&mount.image)?;
-    let stops = prepare(&mount.options)?;
-    let place = Place { image, dir, options: &mount.options, stops: stops.clone() };
+    let (image, path) = match given::descriptor(&mount.image) {
+        Some(_) => (given::shown(&mount.image), mount.image.clone()),
+        None => canonical(&mount.image).map(|p| (p.clone(), p))?,
+    };
+    let lock_file = mount.options.lock_file.as_deref().map(LockFile::make).transpose()?;
+    let stops = prepare(&mount.options, lock_file.as_ref())?;
+    let place = Place { image, path, dir, options: &mount.options, stops: stops.clone() };
     let live = if place.is_fuseblk()? { place.on_block_device(progress) } else { place.on_file(progress) };
     let ended = live.and_then(|live| live.serve(ready));
     stops.detach_unless_served();
@@ -75,12 +82,12 @@ pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce
 /// As [`run`].
 pub fn run_on(mount: &Mount, device: Arc<dyn BlockDevice>, ready: impl FnOnce()) -> Result<(), MountError> {
     let dir = mount_point(mount)?;
-    let stops = prepare(&mount.options)?;
-    let place = Place { image: mount.image.clone(), dir, options: &mount.options, stops };
+    let stops = prepare(&mount.options, None)?;
+    let place = Place { image: mount.image.clone(), path: mount.image.clone(), dir, options: &mount.options, stops };
     place.on_device(Arc::new(Counted::new(device)), &mut |_| {})?.serve(ready)
 }
 
-fn prepare(options: &MountOptions) -> Result<Stops, MountError> {
+fn prepare(options: &MountOptions, lock_file: Option<&LockFile>) -> Result<Stops, MountError> {
     let cache_bytes = options.cache_bytes.unwrap_or(quire_fs::Options::default().cache_bytes);
     if let Some((limit, need)) = daemon::short_address_space(cache_bytes) {
         return Err(MountError::AddressSpace { limit: limit >> 20, need: need >> 20 });
@@ -90,11 +97,14 @@ fn prepare(options: &MountOptions) -> Result<Stops, MountError> {
     daemon::ignore_size_limit_signal();
     daemon::become_io_flusher();
     daemon::use_one_arena();
-    Ok(Stops::watch()?)
+    Ok(Stops::watch(lock_file.map(|l| l.path().to_owned()))?)
 }
 
-/// The directory to mount on.
+/// The directory to mount on, or the path of a connection that is mounted already.
 fn mount_point(mount: &Mount) -> Result<PathBuf, MountError> {
+    if given::descriptor(&mount.dir).is_some() {
+        return Ok(mount.dir.clone());
+    }
     let dir = canonical(&mount.dir)?;
     match rustix::fs::stat(&dir) {
         Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {}
@@ -115,7 +125,10 @@ fn canonical(path: &Path) -> Result<PathBuf, MountError> {
 }
 
 struct Place<'a> {
+    /// The image, as users are told of it.
     image: PathBuf,
+    /// What is opened.
+    path: PathBuf,
     dir: PathBuf,
     options: &'a MountOptions,
     stops: Stops,
@@ -126,8 +139,9 @@ impl Place<'_> {
     fn is_fuseblk(&self) -> Result<bool, MountError> {
         use rustix::fs::FileType;
         let stat =
-            rustix::fs::stat(&self.image).map_err(|source| MountError::Path { path: self.image.clone(), source })?;
+            rustix::fs::stat(&self.path).map_err(|source| MountError::Path { path: self.image.clone(), source })?;
         Ok(FileType::from_raw_mode(stat.st_mode).is_block_device()
+            && given::descriptor(&self.dir).is_none()
             && rustix::process::geteuid().is_root()
             && self.options.offset == 0
             && self.options.size_limit.is_none())
@@ -153,15 +167,15 @@ impl Place<'_> {
     /// Opens the image; one that may only be read is mounted read-only, as mount(8) does.
     fn open_as(&self, lock: bool, read_only: bool) -> Result<FileDevice, MountError> {
         let how = OpenOptions {
-            read_only: read_only || found::is_write_protected(&self.image),
+            read_only: read_only || found::is_write_protected(&self.path),
             offset: self.options.offset,
             size: self.options.size_limit,
             lock,
             ..OpenOptions::default()
         };
-        match FileDevice::open(&self.image, how) {
+        match FileDevice::open(&self.path, how) {
             Err(OpenError::ReadOnly(_) | OpenError::Permission(_)) if !how.read_only => {
-                Ok(FileDevice::open(&self.image, OpenOptions { read_only: true, ..how })?)
+                Ok(FileDevice::open(&self.path, OpenOptions { read_only: true, ..how })?)
             }
             Err(busy @ OpenError::Busy { .. }) => Err(match found::mounted_on(&self.image) {
                 Some(dir) => MountError::MountedAlready { image: self.image.clone(), dir },
@@ -228,8 +242,10 @@ impl Place<'_> {
 
     /// An image file, or a device that the kernel does not know to be mounted.
     fn on_file(self, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
-        let fs = counted(self.open(true)?);
-        self.on_device(fs, progress)
+        let file = self.open(true)?;
+        let lease = file.lease().map_err(std::io::Error::from)?.map(Arc::new);
+        let live = self.on_device(counted(file), progress)?;
+        Ok(Live { lease, ..live })
     }
 
     fn on_device(self, fs: Arc<Disk>, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
@@ -272,6 +288,10 @@ impl Place<'_> {
     }
 
     fn attach(&self, choices: Choices, read_only: bool, fuseblk: Option<usize>) -> Result<Channel, MountError> {
+        if let Some(fd) = given::descriptor(&self.dir) {
+            let given = given::connection(fd).map_err(|source| MountError::Path { path: self.dir.clone(), source })?;
+            return Ok(Channel::new(given));
+        }
         let label = choices.label();
         let attach =
             Attach { source: &self.image, dir: &self.dir, options: self.options, label: &label, read_only, fuseblk };
@@ -293,6 +313,8 @@ impl Place<'_> {
             no_atime: read_only || options.atime == Atime::No,
             dir_sync: self.options.dir_sync || self.options.sync,
             keeper: Keeper::of_this_process(),
+            fake_root: self.options.fake_root,
+            owner: ShownOwner { uid: self.options.shown_uid, gid: self.options.shown_gid },
             about: About {
                 pid: std::process::id(),
                 image: self.image.clone(),
@@ -305,18 +327,31 @@ impl Place<'_> {
         let figures = Figures { volume: volume.clone(), fs, journal, choices: options.choices() };
         let server = Arc::new(Server::new(volume, serving, Box::new(move |requests| figures.json(requests))));
         let write_through = self.options.write_through.unwrap_or(options.choices().follows_writes());
-        let requested = Requested { writeback_cache: !write_through && !read_only, acl: options.acl, whole_seconds };
+        // Where the kernel checks ACLs it checks modes as well. The options with which the caller has mounted a given
+        // connection are unknown.
+        let given = given::descriptor(&self.dir).is_some();
+        let acl = (options.acl || given) && !self.options.fake_root;
+        let device = if given { given::device_of(&rustix::fd::AsFd::as_fd(&channel)) } else { None };
+        let requested = Requested { writeback_cache: !write_through && !read_only, acl, whole_seconds };
         let session = match Session::start(channel, server.clone(), requested) {
             Ok(session) => session,
             Err(e) => {
-                mounting::detach(&self.dir, true).ok();
+                if !given {
+                    mounting::detach(&self.dir, true).ok();
+                }
                 server.close().ok();
                 return Err(MountError::Session(e));
             }
         };
         let tune_host = self.options.tune_host;
-        let entry = Mounts::read()?.quire_on(&self.dir).cloned();
-        Ok(Live { image: self.image, dir: self.dir, entry, server, session, stops: self.stops, tune_host })
+        let mounts = Mounts::read()?;
+        let entry = match device {
+            Some(device) => mounts.of_device(&device),
+            None => mounts.quire_on(&self.dir),
+        };
+        let entry = entry.cloned();
+        let (lease, stops) = (None, self.stops);
+        Ok(Live { image: self.image, dir: self.dir, entry, server, session, stops, tune_host, lease })
     }
 }
 

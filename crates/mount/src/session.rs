@@ -93,6 +93,11 @@ impl Session {
         self.shared.drop_pages(self.shared.server.writers.files());
     }
 
+    /// False once the file system is unmounted.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.shared.channel.is_connected()
+    }
+
     /// Answers the requests that waited for a thaw.
     pub(crate) fn answer_kept(&self) {
         Worker { shared: self.shared.clone() }.answer_kept();

@@ -10,3 +10,4 @@ pub(crate) mod recover;
 pub(crate) mod stats;
 pub(crate) mod tool;
 pub(crate) mod umount;
+pub(crate) mod wait;

@@ -38,6 +38,9 @@ use std::process::ExitCode;
   ro, noload             read-only; noload (norecovery) also leaves the journal alone
   offset=, sizelimit=    where the file system lies in IMAGE, in bytes
   journal_path=PATH      the external journal device (journal_dev= takes ext4's number)
+  fakeroot               each caller acts as root inside the image; files keep their owners
+  uid=UID, gid=GID       all files seem to belong to this user, group
+  lockfile=PATH          a file that is there while the image is in use
   allow_other            others may use it (root's mounts: default; noallow_other)
   noatime, relatime, strictatime, nodiratime, sync, dirsync, discard, noacl, nouser_xattr, grpid,
   minixdf, resuid=UID, resgid=GID
@@ -50,7 +53,11 @@ NVRAM: fsync then touches no disk, and the image is only readable together with 
 is unmounted. nvram_simulated takes any file, and warns.
 
 QUIRE_LOG=debug says more: to the system log, or with -f to standard error, or to --log. As
-mount.quire (a link to this program) in /sbin it serves mount -t quire and fstab.
+mount.quire (a link to this program) in /sbin it serves mount -t quire and fstab; as fuse2fs it takes
+the command line of e2fsprogs' fuse2fs.
+
+--fd N, or /dev/fd/N as DIR, serves a descriptor of /dev/fuse that the caller has mounted. ACLs are
+then always on, because they make the kernel check permissions whatever the caller's options were.
 
 Exit codes as mount(8): 0 mounted, 1 wrong usage or not permitted, 2 system error, 32 mount failed.
 
@@ -59,21 +66,41 @@ Examples:
   quire mount -o data=journal,noatime disk.img /mnt
   quire mount -o ro,offset=1048576 whole-disk.img /mnt
   quire mount -o profile=djfs,nvram=/dev/dax0.0 disk.img /mnt
-  quire mount -f /dev/sdb1 /mnt")]
+  quire mount -f /dev/sdb1 /mnt
+  quire mount -o fakeroot rootfs.img /tmp/root
+  quire mount disk.img --fd 5")]
+#[derive(Debug)]
 pub(crate) struct Args {
     /// The image file or block device
     pub image: PathBuf,
     /// The directory to mount it on
-    pub dir: PathBuf,
+    #[arg(required_unless_present = "fd")]
+    pub dir: Option<PathBuf>,
     /// Mount options, separated by commas; may be repeated
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
+    /// Serve a connection that the caller has opened (/dev/fuse) and mounted, instead of a directory
+    #[arg(long, value_name = "N", conflicts_with = "dir")]
+    pub fd: Option<u32>,
     /// Stay in the foreground; messages go to standard error
     #[arg(short, long)]
     pub foreground: bool,
     /// Append the daemon's messages to this file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Messages of the level debug, to standard error.
+    #[arg(skip)]
+    pub debug: bool,
+}
+
+impl Args {
+    /// The directory, or the path of the caller's connection.
+    fn place(&self) -> PathBuf {
+        match (&self.dir, self.fd) {
+            (Some(dir), _) => dir.clone(),
+            (None, fd) => format!("/dev/fd/{}", fd.unwrap_or_default()).into(),
+        }
+    }
 }
 
 const NAME: &str = "mount";
@@ -90,7 +117,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if options.nvram_simulated {
         eprintln!("quire: {NAME}: warning: {}", quire_mount::SIMULATED_NVRAM);
     }
-    let mount = Mount { image: args.image.clone(), dir: args.dir.clone(), options };
+    let mount = Mount { image: args.image.clone(), dir: args.place(), options };
     if args.foreground {
         return match start_log(args) {
             Ok(()) => {
@@ -137,7 +164,7 @@ fn start_log(args: &Args) -> Result<(), ExitCode> {
             log::to_file(path).map_err(|e| exit::fail(NAME, exit::USAGE, format_args!("{}: {e}", path.display())))?;
             Ok(())
         }
-        None if args.foreground => log::to_stderr("info"),
+        None if args.foreground => log::to_stderr(if args.debug { "debug" } else { "info" }),
         None => log::to_syslog(),
     };
     started.map_err(|e| exit::fail(NAME, exit::SYSTEM, format_args!("cannot start the log: {e}")))

@@ -7,6 +7,7 @@ mod common;
 mod control;
 mod devices;
 mod features;
+mod fuse2fs;
 mod host;
 mod images;
 mod kernel_cache;

@@ -65,6 +65,13 @@ pub struct MountOptions {
     pub size_limit: Option<u64>,
     /// Others than the user who mounts may use it; `None`: when root mounts.
     pub allow_other: Option<bool>,
+    /// Each caller acts as root inside the image.
+    pub fake_root: bool,
+    /// The user and group that all files seem to belong to.
+    pub shown_uid: Option<u32>,
+    pub shown_gid: Option<u32>,
+    /// A file that is made for the time of the mount, and must not be there before.
+    pub lock_file: Option<PathBuf>,
     pub no_dev: bool,
     pub no_suid: bool,
     pub no_exec: bool,

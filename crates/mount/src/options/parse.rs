@@ -74,6 +74,15 @@ impl MountOptions {
             "noacl" => self.acl = Some(false),
             "allow_other" => self.allow_other = Some(true),
             "noallow_other" | "no_allow_other" => self.allow_other = Some(false),
+            "fakeroot" => {
+                self.fake_root = true;
+                (self.no_dev, self.no_suid) = (true, true);
+                self.allow_other = self.allow_other.or(Some(false));
+            }
+            "kernel" => {
+                self.allow_other = Some(true);
+                (self.no_dev, self.no_suid) = (false, false);
+            }
             "dev" => self.no_dev = false,
             "nodev" => self.no_dev = true,
             "suid" => self.no_suid = false,
@@ -130,6 +139,10 @@ impl MountOptions {
             "nvram" => self.nvram = Some(value.into()),
             "nvram_size" => self.nvram_size = Some(nvram_size(option, value)?),
             "nvram_latency_ns" => self.nvram_latency = number(option, value)?,
+            "uid" => self.shown_uid = Some(number(option, value)?),
+            "gid" => self.shown_gid = Some(number(option, value)?),
+            "lockfile" if value.is_empty() => return Err(bad(option, "a path is expected")),
+            "lockfile" => self.lock_file = Some(value.into()),
             "offset" => self.offset = bytes(option, value)?,
             "sizelimit" => self.size_limit = Some(bytes(option, value)?),
             _ => unreachable!("the table of options names {option}, which nothing sets"),

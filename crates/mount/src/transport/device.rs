@@ -56,6 +56,13 @@ impl AsFd for Channel {
 }
 
 impl Channel {
+    /// False once the kernel has ended the connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(1..)) || fds[0].revents().is_empty()
+    }
+
     pub(crate) fn new(fd: OwnedFd) -> Self {
         let unblocked =
             rustix::fs::fcntl_getfl(&fd).and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK));

@@ -6,5 +6,5 @@ pub(crate) mod abi;
 pub(crate) mod reply;
 pub(crate) mod request;
 
-pub(crate) use reply::Out;
+pub(crate) use reply::{Out, ShownOwner};
 pub(crate) use request::{Body, Header};

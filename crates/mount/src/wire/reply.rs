@@ -38,16 +38,36 @@ fn invalidate(ino: Ino, offset: i64) -> [u8; HEADER + 24] {
     out
 }
 
+/// The user and group that all files seem to belong to, in place of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ShownOwner {
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+}
+
+impl ShownOwner {
+    /// The owner that a caller sees.
+    pub(crate) fn of(self, a: &Attr) -> [u32; 2] {
+        [self.uid.unwrap_or(a.uid), self.gid.unwrap_or(a.gid)]
+    }
+}
+
 /// A reply under construction: room for the header, then the body.
 pub(crate) struct Out<'a> {
     buf: &'a mut [u8],
     len: usize,
+    owner: ShownOwner,
 }
 
 impl<'a> Out<'a> {
     /// Replies that `buf` has room for.
     pub(crate) fn new(buf: &'a mut [u8]) -> Self {
-        Out { buf, len: HEADER }
+        Out { buf, len: HEADER, owner: ShownOwner::default() }
+    }
+
+    /// Attributes are shown with this owner from now on.
+    pub(crate) fn show_owner(&mut self, owner: ShownOwner) {
+        self.owner = owner;
     }
 
     pub(crate) fn clear(&mut self) {
@@ -139,7 +159,8 @@ impl<'a> Out<'a> {
         for t in [a.atime, a.mtime, a.ctime] {
             self.u64(t.secs.cast_unsigned())?;
         }
-        for v in [a.atime.nanos, a.mtime.nanos, a.ctime.nanos, u32::from(a.mode), a.links, a.uid, a.gid] {
+        let [uid, gid] = self.owner.of(a);
+        for v in [a.atime.nanos, a.mtime.nanos, a.ctime.nanos, u32::from(a.mode), a.links, uid, gid] {
             self.u32(v)?;
         }
         for v in [encode_device(a.device), a.block_size, 0] {
@@ -159,7 +180,8 @@ impl<'a> Out<'a> {
         self.u32(if a.crtime.is_some() { BASIC | BTIME } else { BASIC })?;
         self.u32(a.block_size)?;
         self.u64(0)?; // attributes
-        for v in [a.links, a.uid, a.gid] {
+        let [uid, gid] = self.owner.of(a);
+        for v in [a.links, uid, gid] {
             self.u32(v)?;
         }
         self.u16(a.mode)?;
