@@ -18,7 +18,7 @@ trap 'rm -rf "$pages"' EXIT
 cp packaging/man/*.[1-8] "$pages"
 
 if [ "${1:-}" = --remove ]; then
-	rm -f "$DESTDIR$PREFIX/bin/quire" "$DESTDIR$helpers/mount.quire" \
+	rm -f "$DESTDIR$PREFIX/bin/quire" "$DESTDIR$helpers/mount.quire" "$DESTDIR$helpers/mount.fuse.quire" "$DESTDIR$helpers/mount.fuseblk.quire" \
 		"$DESTDIR$PREFIX/lib/systemd/system/quire@.service" \
 		"$DESTDIR$share/bash-completion/completions/quire" "$DESTDIR$share/zsh/vendor-completions/_quire" \
 		"$DESTDIR$share/fish/vendor_completions.d/quire.fish"
@@ -46,7 +46,8 @@ for doc in README.md CHANGELOG.md docs/format.md docs/media.md packaging/fstab.e
 done
 if mkdir -p "$DESTDIR$helpers" 2>/dev/null && [ -w "$DESTDIR$helpers" ]; then
 	if [ "$helpers" = /usr/sbin ]; then target=../bin/quire; else target=$PREFIX/bin/quire; fi
-	ln -sf "$target" "$DESTDIR$helpers/mount.quire"
+	# mount(8) looks for the others when it remounts: the kernel tells these types.
+	for helper in mount.quire mount.fuse.quire mount.fuseblk.quire; do ln -sf "$target" "$DESTDIR$helpers/$helper"; done
 else
 	say "install: $DESTDIR$helpers is closed to $(id -un): without mount.quire, mount -t quire and fstab do not work"
 fi

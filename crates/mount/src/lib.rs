@@ -25,6 +25,7 @@ mod openers;
 mod ops;
 pub mod options;
 mod refused;
+mod remount;
 mod requests;
 pub mod serve;
 mod server;

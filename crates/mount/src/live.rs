@@ -10,10 +10,11 @@
 use crate::control::listener::{Hooks, Listener};
 use crate::daemon;
 use crate::error::MountError;
-use crate::host::HostTuning;
 use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting::{self, DetachError};
 use crate::openers::Openers;
+use crate::options::MountOptions;
+use crate::remount::Remounter;
 use crate::server::Server;
 use crate::session::Session;
 use crate::watch::Watch;
@@ -104,7 +105,7 @@ pub(crate) struct Live {
     pub(crate) server: Arc<Server>,
     pub(crate) session: Session,
     pub(crate) stops: Stops,
-    pub(crate) tune_host: bool,
+    pub(crate) options: MountOptions,
     /// The image file, to hold back those who open it when it is unmounted.
     pub(crate) lease: Option<Arc<Lease>>,
 }
@@ -123,12 +124,14 @@ impl Live {
         self.session.spawn()?;
         let stopping = Arc::new(Stopping::default());
         self.stop_by_signal(stopping.clone());
-        let tuning = if self.tune_host { Some(HostTuning::start(&self.dir, self.server.clone())?) } else { None };
-        let (listener, watch, _openers) = (self.listen(), self.watch(), self.openers());
+        let remounter = Remounter::new(self.options.clone(), self.server.clone(), self.dir.clone())?;
+        let remounter = Arc::new(remounter);
+        let (listener, watch, _openers) = (self.listen(remounter.clone()), self.watch(), self.openers());
         tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
         ready();
         let ended = self.wait(&stopping);
-        drop((background, listener, watch, tuning));
+        remounter.end();
+        drop((background, listener, watch));
         // A broken connection is no reason to leave the image dirty.
         let clean = self.server.close();
         tracing::info!("{} unmounted", self.dir.display());
@@ -137,12 +140,16 @@ impl Live {
     }
 
     /// The control socket. A mount without one works, but cannot be asked.
-    fn listen(&self) -> Option<Listener> {
+    fn listen(&self, remounter: Arc<Remounter>) -> Option<Listener> {
         let device = &self.entry.as_ref()?.device;
         let (writes, answers) = (self.session.clone(), self.session.clone());
         let hooks = Hooks {
             write_back: Box::new(move || writes.write_back()),
             after_thaw: Box::new(move || answers.answer_kept()),
+            remount: Box::new(move |list, only_check| match only_check {
+                true => remounter.check(list),
+                false => remounter.apply(list).map(|()| None),
+            }),
         };
         match Listener::start(device, self.server.clone(), hooks) {
             Ok(listener) => Some(listener),

@@ -87,28 +87,8 @@ impl Attach<'_> {
             data.push_str(&format!(",blksize={block_size}"));
         }
         let data = CString::new(data).map_err(|_| Errno::INVAL)?;
-        rustix::mount::mount(self.source, self.dir, kind.as_str(), self.flags(), data.as_c_str())
-    }
-
-    fn flags(&self) -> MountFlags {
-        let o = self.options;
-        let atime = o.atime.unwrap_or(Atime::Relative);
-        [
-            (self.read_only, MountFlags::RDONLY),
-            (o.no_dev, MountFlags::NODEV),
-            (o.no_suid, MountFlags::NOSUID),
-            (o.no_exec, MountFlags::NOEXEC),
-            (o.no_symfollow, NOSYMFOLLOW),
-            (o.sync, MountFlags::SYNCHRONOUS),
-            (o.dir_sync, MountFlags::DIRSYNC),
-            (o.no_dir_atime, MountFlags::NODIRATIME),
-            (atime == Atime::No, MountFlags::NOATIME),
-            (atime == Atime::Relative, MountFlags::RELATIME),
-            (atime == Atime::Strict, MountFlags::STRICTATIME),
-        ]
-        .into_iter()
-        .filter(|(wanted, _)| *wanted)
-        .fold(MountFlags::empty(), |all, (_, flag)| all | flag)
+        let flags = kernel_flags(self.options, self.read_only);
+        rustix::mount::mount(self.source, self.dir, kind.as_str(), flags, data.as_c_str())
     }
 
     /// The list of options for the helper.
@@ -167,6 +147,35 @@ impl Attach<'_> {
             Err(e) => Err(AttachError::Mount(e)),
         }
     }
+}
+
+/// The flags that the kernel keeps for a mount with these options.
+pub(crate) fn kernel_flags(o: &MountOptions, read_only: bool) -> MountFlags {
+    let atime = o.atime.unwrap_or(Atime::Relative);
+    [
+        (read_only, MountFlags::RDONLY),
+        (o.no_dev, MountFlags::NODEV),
+        (o.no_suid, MountFlags::NOSUID),
+        (o.no_exec, MountFlags::NOEXEC),
+        (o.no_symfollow, NOSYMFOLLOW),
+        (o.sync, MountFlags::SYNCHRONOUS),
+        (o.dir_sync, MountFlags::DIRSYNC),
+        (o.no_dir_atime, MountFlags::NODIRATIME),
+        (atime == Atime::No, MountFlags::NOATIME),
+        (atime == Atime::Relative, MountFlags::RELATIME),
+        (atime == Atime::Strict, MountFlags::STRICTATIME),
+    ]
+    .into_iter()
+    .filter(|(wanted, _)| *wanted)
+    .fold(MountFlags::empty(), |all, (_, flag)| all | flag)
+}
+
+/// Changes the flags that the kernel keeps for a mount.
+///
+/// # Errors
+/// Not permitted, not mounted, or in use for writing (`ro`).
+pub(crate) fn set_kernel_flags(dir: &Path, flags: u32) -> Result<(), Errno> {
+    rustix::mount::mount_remount(dir, MountFlags::from_bits_retain(flags), c"")
 }
 
 /// The descriptor that comes through a socket; `None` if it closes without.
@@ -276,7 +285,10 @@ mod tests {
             a.helper_options(),
             r"fsname=/tmp/a\,b.img,subtype=quire.ext4-journal,default_permissions,ro,allow_other,nosuid,noexec"
         );
-        assert_eq!(a.flags(), MountFlags::RDONLY | MountFlags::NOEXEC | MountFlags::NOSUID | MountFlags::RELATIME);
+        assert_eq!(
+            kernel_flags(&options, true),
+            MountFlags::RDONLY | MountFlags::NOEXEC | MountFlags::NOSUID | MountFlags::RELATIME
+        );
     }
 
     #[test]

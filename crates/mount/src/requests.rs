@@ -198,8 +198,8 @@ mod tests {
                 }
             }
             volume.sync().unwrap();
-            let serving = ServeOptions { dir_sync, ..ServeOptions::default() };
-            let server = Server::new(volume, serving, Box::new(|_| String::new()));
+            let server = Server::new(volume, ServeOptions::default(), Box::new(|_| String::new()));
+            server.changing.set(false, false, dir_sync);
             answered(&server, &request(opcode::UNLINK, b"f"));
             answered(&server, &request(opcode::RMDIR, b"d"));
             // No unmount: what was not committed is lost.

@@ -309,9 +309,6 @@ impl Place<'_> {
             tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
         }
         let serving = ServeOptions {
-            no_dir_atime: self.options.no_dir_atime,
-            no_atime: read_only || options.atime == Atime::No,
-            dir_sync: self.options.dir_sync || self.options.sync,
             keeper: Keeper::of_this_process(),
             fake_root: self.options.fake_root,
             owner: ShownOwner { uid: self.options.shown_uid, gid: self.options.shown_gid },
@@ -326,6 +323,11 @@ impl Place<'_> {
         };
         let figures = Figures { volume: volume.clone(), fs, journal, choices: options.choices() };
         let server = Arc::new(Server::new(volume, serving, Box::new(move |requests| figures.json(requests))));
+        server.changing.set(
+            self.options.no_dir_atime,
+            read_only || options.atime == Atime::No,
+            self.options.dir_sync || self.options.sync,
+        );
         let write_through = self.options.write_through.unwrap_or(options.choices().follows_writes());
         // Where the kernel checks ACLs it checks modes as well. The options with which the caller has mounted a given
         // connection are unknown.
@@ -343,7 +345,6 @@ impl Place<'_> {
                 return Err(MountError::Session(e));
             }
         };
-        let tune_host = self.options.tune_host;
         let mounts = Mounts::read()?;
         let entry = match device {
             Some(device) => mounts.of_device(&device),
@@ -351,7 +352,16 @@ impl Place<'_> {
         };
         let entry = entry.cloned();
         let (lease, stops) = (None, self.stops);
-        Ok(Live { image: self.image, dir: self.dir, entry, server, session, stops, tune_host, lease })
+        Ok(Live {
+            image: self.image,
+            dir: self.dir,
+            entry,
+            server,
+            session,
+            stops,
+            options: self.options.clone(),
+            lease,
+        })
     }
 }
 

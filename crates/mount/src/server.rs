@@ -101,12 +101,6 @@ pub(crate) enum Admission<'v> {
 /// How requests are to be answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServeOptions {
-    /// Reading a directory does not count as access.
-    pub no_dir_atime: bool,
-    /// Reading does not count as access at all (also read-only mounts).
-    pub no_atime: bool,
-    /// Every change of a directory is made durable before the reply.
-    pub dir_sync: bool,
     /// Decides who may what the kernel leaves to us.
     pub keeper: Keeper,
     /// Each caller counts as root inside the image (P3).
@@ -120,6 +114,37 @@ pub(crate) struct ServeOptions {
 /// Files that are open, and how many times.
 #[derive(Default)]
 pub(crate) struct Openers(Mutex<NumberMap<Ino, u32>>);
+
+/// How requests are to be answered, as far as a remount changes it.
+#[derive(Debug, Default)]
+pub(crate) struct Changing {
+    no_dir_atime: AtomicBool,
+    no_atime: AtomicBool,
+    dir_sync: AtomicBool,
+}
+
+impl Changing {
+    pub(crate) fn set(&self, no_dir_atime: bool, no_atime: bool, dir_sync: bool) {
+        self.no_dir_atime.store(no_dir_atime, Ordering::Relaxed);
+        self.no_atime.store(no_atime, Ordering::Relaxed);
+        self.dir_sync.store(dir_sync, Ordering::Relaxed);
+    }
+
+    /// Reading a directory does not count as access.
+    pub(crate) fn no_dir_atime(&self) -> bool {
+        self.no_dir_atime.load(Ordering::Relaxed)
+    }
+
+    /// Reading does not count as access at all (also read-only mounts).
+    fn no_atime(&self) -> bool {
+        self.no_atime.load(Ordering::Relaxed)
+    }
+
+    /// Every change of a directory is made durable before the reply.
+    pub(crate) fn dir_sync(&self) -> bool {
+        self.dir_sync.load(Ordering::Relaxed)
+    }
+}
 
 impl Openers {
     pub(crate) fn opened(&self, ino: Ino) {
@@ -158,6 +183,7 @@ pub(crate) type StatsFn = Box<dyn Fn(Requests) -> String + Send + Sync>;
 pub(crate) struct Server {
     pub(crate) volume: Volume,
     pub(crate) options: ServeOptions,
+    pub(crate) changing: Changing,
     /// How many there were, by operation code; the last counts what has none of ours.
     requests: [AtomicU64; opcode::COUNT],
     agreed: AtomicU64,
@@ -182,6 +208,7 @@ impl Server {
         Server {
             volume,
             options,
+            changing: Changing::default(),
             requests: [const { AtomicU64::new(0) }; opcode::COUNT],
             agreed: AtomicU64::new(0),
             writers: Openers::default(),
@@ -297,7 +324,7 @@ impl Server {
 
     /// Reading counts as access, by the rules of the mount. Never a reason to fail.
     pub(crate) fn touch_atime(&self, ino: Ino) {
-        if self.options.no_atime {
+        if self.changing.no_atime() {
             return;
         }
         if let Err(e) = self.volume.touch_atime(ino) {

@@ -3,7 +3,7 @@
 use crate::progress::Bar;
 use crate::{exit, log};
 use quire_mount::daemon::{self, Forked};
-use quire_mount::{Mount, MountOptions};
+use quire_mount::{Control, Mount, MountOptions};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,6 +35,8 @@ use std::process::ExitCode;
   tune=host              change settings of the host while mounted: readahead, dirty pages, halt polling
   errors=WHAT            continue, remount-ro or panic (ends the daemon; an image cannot ask for that);
                          data_err=ignore or abort
+  remount                change the mount: ro, rw, commit, errors, data_err, discard, grpid, sync, dirsync,
+                         tune, the atime, dev, suid, exec and symfollow options
   ro, noload             read-only; noload (norecovery) also leaves the journal alone
   offset=, sizelimit=    where the file system lies in IMAGE, in bytes
   journal_path=PATH      the external journal device (journal_dev= takes ext4's number)
@@ -67,14 +69,14 @@ Examples:
   quire mount -o ro,offset=1048576 whole-disk.img /mnt
   quire mount -o profile=djfs,nvram=/dev/dax0.0 disk.img /mnt
   quire mount -f /dev/sdb1 /mnt
+  quire mount -o remount,ro /mnt
   quire mount -o fakeroot rootfs.img /tmp/root
   quire mount disk.img --fd 5")]
 #[derive(Debug)]
 pub(crate) struct Args {
     /// The image file or block device
     pub image: PathBuf,
-    /// The directory to mount it on
-    #[arg(required_unless_present = "fd")]
+    /// The directory to mount it on; not needed with --fd and with -o remount, which may name the directory alone
     pub dir: Option<PathBuf>,
     /// Mount options, separated by commas; may be repeated
     #[arg(short, value_name = "OPTIONS")]
@@ -95,11 +97,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// The directory, or the path of the caller's connection.
-    fn place(&self) -> PathBuf {
-        match (&self.dir, self.fd) {
-            (Some(dir), _) => dir.clone(),
-            (None, fd) => format!("/dev/fd/{}", fd.unwrap_or_default()).into(),
-        }
+    fn place(&self) -> Option<PathBuf> {
+        self.dir.clone().or_else(|| self.fd.map(|fd| format!("/dev/fd/{fd}").into()))
     }
 }
 
@@ -117,7 +116,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if options.nvram_simulated {
         eprintln!("quire: {NAME}: warning: {}", quire_mount::SIMULATED_NVRAM);
     }
-    let mount = Mount { image: args.image.clone(), dir: args.place(), options };
+    if options.remount {
+        return remount(args);
+    }
+    let Some(dir) = args.place() else {
+        return exit::fail(NAME, exit::USAGE, "the directory to mount on is missing");
+    };
+    let mount = Mount { image: args.image.clone(), dir, options };
     if args.foreground {
         return match start_log(args) {
             Ok(()) => {
@@ -152,6 +157,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             }
             code.into()
         }
+    }
+}
+
+/// As mount(8) has it: the image need not be named.
+fn remount(args: &Args) -> ExitCode {
+    let dir = args.dir.as_ref().unwrap_or(&args.image);
+    match Control::open(dir).and_then(|(control, _)| control.remount(&args.options.join(","))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => exit::fail(NAME, exit::FAILURE, format_args!("{}: {e}", dir.display())),
     }
 }
 

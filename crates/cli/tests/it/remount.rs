@@ -146,3 +146,102 @@ fn a_mount_whose_socket_is_gone_is_unmounted_and_waited_for() {
     assert!(!m.is_alive(), "it was waited for");
     place.check();
 }
+
+/// The flags of a mount in `/proc/self/mountinfo`.
+fn flags(m: &Mounted) -> String {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = mounts.lines().find(|l| l.split(' ').nth(4) == Some(m.dir())).expect("the mount");
+    line.split(' ').nth(5).unwrap().to_owned()
+}
+
+fn quire_remount(m: &Mounted, list: &str) -> (i32, String) {
+    said(&mut quire(&["mount", "-o", &format!("remount,{list}"), m.dir()]))
+}
+
+#[test]
+fn a_remount_changes_what_can_change() {
+    if cannot("a_remount_changes_what_can_change") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = place.mount("commit=3000,writethrough");
+    fs::write(m.path("read"), "x").unwrap();
+    // Access times: the kernel's flag and the engine's option.
+    let accessed = |list: &str| {
+        assert_eq!(quire_remount(&m, list), (0, String::new()), "{list}");
+        let before = fs::metadata(m.path("read")).unwrap().accessed().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        // Past the kernel's cache, so that the daemon is asked.
+        ok(tool("sh").args(["-c", &format!("echo 3 >/proc/sys/vm/drop_caches; cat {}", text(&m.path("read")))]));
+        fs::metadata(m.path("read")).unwrap().accessed().unwrap() > before
+    };
+    assert!(!accessed("noatime"));
+    assert!(accessed("strictatime"));
+    assert!(flags(&m).split(',').all(|f| f != "noatime"));
+    assert_eq!(quire_remount(&m, "nodev,noexec"), (0, String::new()));
+    assert!(flags(&m).contains("nodev") && flags(&m).contains("noexec"), "{}", flags(&m));
+    // The commit interval: without it nothing would be durable for an hour.
+    ok(&mut quire(&["sync", m.dir()]));
+    assert_eq!(quire_remount(&m, "commit=1"), (0, String::new()));
+    fs::write(m.path("late"), "x").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(3500));
+    m.end_by(Signal::KILL);
+    said(&mut quire(&["umount", "-l", text(&place.mnt())]));
+    let m = place.mount("");
+    assert!(m.path("late").exists(), "it was not committed after a second");
+    m.unmount();
+    place.check();
+}
+
+#[test]
+fn a_remount_that_cannot_be_changes_nothing() {
+    if cannot("a_remount_that_cannot_be_changes_nothing") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let m = place.mount("data=ordered");
+    for (list, named) in [
+        ("noatime,data=journal", "data=journal"),
+        ("noatime,cache_size=128M", "cache_size=128M"),
+        ("noatime,writethrough", "writethrough"),
+        ("noatime,comit=3", "commit"),
+    ] {
+        let (code, words) = quire_remount(&m, list);
+        assert!(code != 0 && words.contains(named), "{list}: {code}: {words}");
+        assert!(!flags(&m).contains("noatime"), "{list}: {}", flags(&m));
+    }
+    // What mount(8) gives back of what the kernel shows.
+    let same = "rw,relatime,user_id=0,group_id=0,default_permissions,allow_other,data=ordered";
+    assert_eq!(quire_remount(&m, same), (0, String::new()));
+    m.unmount();
+    let m = place.mount("ro");
+    let (code, words) = quire_remount(&m, "rw");
+    assert!(code != 0 && words.contains("mounted read-only"), "{words}");
+    m.unmount();
+}
+
+/// H7, and mount(8)'s way to its helper.
+#[test]
+fn a_remount_read_only_returns_when_the_image_is_clean() {
+    if cannot("a_remount_read_only_returns_when_the_image_is_clean") {
+        return;
+    }
+    let place = Place::new("32M", &[]);
+    let helper = place.path("mount.fuse.quire");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quire"), &helper).unwrap();
+    let m = place.mount("");
+    for round in 0..5 {
+        fs::write(m.path("f"), [round; 50_000]).unwrap();
+        assert_eq!(quire_remount(&m, "ro"), (0, String::new()));
+        assert!(!needs_recovery(&place), "round {round}");
+        check(&place.image());
+        ok(tool(text(&helper)).args([text(&place.image()), m.dir(), "-o", "remount,rw,relatime,user_id=0,group_id=0"]));
+        fs::write(m.path("g"), "writable at once").unwrap();
+    }
+    let busy = File::create(m.path("busy")).unwrap();
+    let (code, words) = quire_remount(&m, "ro,commit=9");
+    assert!(code != 0 && words.contains("busy"), "{code}: {words}");
+    drop(busy);
+    m.unmount();
+    place.check();
+}

@@ -7,5 +7,5 @@ mod options;
 pub use choices::{Choices, Illegal, Profile, Route};
 pub(crate) use journaling_mode::by_rule;
 pub use journaling_mode::{JournalingMode, ModeRule, name_matches};
-pub use options::{Atime, Options};
+pub use options::{Atime, Options, RuntimeOptions};
 pub use quire_journal::{Checkpoint, CommitMode, Record, UnknownValue};

@@ -62,6 +62,32 @@ pub struct Options {
     pub mounted_on: String,
 }
 
+/// The options that can change while a volume is in use ([`Options`] says what each is).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RuntimeOptions {
+    pub on_error: Option<OnError>,
+    pub data_error_aborts: bool,
+    pub atime: Atime,
+    pub commit_interval: Duration,
+    pub grpid: bool,
+    pub discard: bool,
+}
+
+impl Options {
+    /// Those that can change later, as they are at mount.
+    #[must_use]
+    pub fn runtime(&self) -> RuntimeOptions {
+        RuntimeOptions {
+            on_error: self.on_error,
+            data_error_aborts: self.data_error_aborts,
+            atime: self.atime,
+            commit_interval: self.commit_interval,
+            grpid: self.grpid,
+            discard: self.discard,
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {

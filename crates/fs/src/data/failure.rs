@@ -11,7 +11,7 @@ pub(super) fn data_failed(d: &Data, ino: Ino, e: &Error) {
     d.files.set_error(ino, e);
     if let Error::Device(_) = e {
         d.engine.note_error(e);
-        if d.engine.context.options.data_error_aborts {
+        if d.engine.context.runtime().data_error_aborts {
             d.engine.write_gate.turn_read_only("file data could not be written (data_err=abort)");
         }
     }

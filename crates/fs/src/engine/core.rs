@@ -62,7 +62,7 @@ impl Engine {
             let terms = Terms { now: self.now(), pool };
             let reusable = journal.reusable();
             let mut tables = lock(&self.tables);
-            if !self.context.options.discard {
+            if !self.context.runtime().discard {
                 tables.space.release_up_to(reusable);
             }
             let mut op = Op::new(&self.context, &self.write_gate, tables, journal.handle(), terms);

@@ -14,7 +14,7 @@ impl Engine {
     /// The policy of the mount, or else of the superblock. A superblock that asks for a panic gets a read-only volume:
     /// in the kernel a panic is the machine's choice, and an image must not end the process that reads it.
     fn on_error(&self) -> OnError {
-        self.context.options.on_error.unwrap_or_else(|| match self.context.sb.on_error() {
+        self.context.runtime().on_error.unwrap_or_else(|| match self.context.sb.on_error() {
             OnError::Panic => OnError::RemountReadOnly,
             other => other,
         })

@@ -58,7 +58,7 @@ pub(crate) fn make(op: &mut Op<'_>, parent: Ino, dir: &Inode, new: &New<'_>) -> 
 /// Owner and group: a directory with set-group-id, or the option `grpid`, gives its group.
 fn own(op: &Op<'_>, dir: &Inode, inode: &mut Inode, cred: Cred) {
     inode.set_uid(cred.uid);
-    if op.context.options.grpid {
+    if op.context.runtime().grpid {
         inode.set_gid(dir.gid());
     } else if dir.mode() & SETGID != 0 {
         inode.set_gid(dir.gid());

@@ -1,7 +1,8 @@
-//! What stays as it is from mount to unmount, and every operation may look at.
+//! What stays as it is from mount to unmount, and every operation may look at; and the few options that can change.
 
-use crate::config::Options;
+use crate::config::{Options, RuntimeOptions};
 use crate::policy::RoutePolicy;
+use quire_device::sync::{Mutex, lock};
 use quire_layout::features::ro_compat;
 use quire_layout::group_desc::DescChecksum;
 use quire_layout::superblock::{self, CreatorOs, Superblock};
@@ -17,6 +18,8 @@ pub(crate) struct Context {
     /// The same for the checksums of inode records, whose place only Linux gives them.
     pub record_seed: Option<u32>,
     pub options: Options,
+    /// Those of the options that can change; a leaf lock.
+    runtime: Mutex<RuntimeOptions>,
     pub route: RoutePolicy,
 }
 
@@ -29,9 +32,19 @@ impl Context {
             inode_seed,
             record_seed: inode_seed.filter(|_| sb.creator_os() == CreatorOs::Linux),
             route: RoutePolicy::new(&options, has_log, sb.block_size()),
+            runtime: Mutex::new(options.runtime()),
             options,
             sb,
         }
+    }
+
+    /// The options that can change, as they are now.
+    pub(crate) fn runtime(&self) -> RuntimeOptions {
+        *lock(&self.runtime)
+    }
+
+    pub(crate) fn set_runtime(&self, options: RuntimeOptions) {
+        *lock(&self.runtime) = options;
     }
 
     pub(crate) fn block_size(&self) -> BlockSize {

@@ -61,7 +61,7 @@ impl Volume {
     /// # Errors
     /// Corrupt; I/O.
     pub fn touch_atime(&self, ino: Ino) -> Result<()> {
-        let (engine, atime) = (&*self.inner.engine, self.inner.engine.context.options.atime);
+        let (engine, atime) = (&*self.inner.engine, self.inner.engine.context.runtime().atime);
         if atime == Atime::No || engine.write_gate.check().is_err() {
             return Ok(());
         }

@@ -42,7 +42,7 @@ impl Maintenance<'_> {
     pub fn step_with(&self, flush_wait: Duration) -> Result<Step> {
         let v = self.volume;
         let (engine, d) = (&*v.inner.engine, &v.inner.data);
-        let interval = engine.context.options.commit_interval;
+        let interval = engine.context.runtime().commit_interval;
         let Ok(_pass) = v.inner.try_enter() else { return Ok(Step::Idle(interval)) };
         if engine.write_gate.check().is_err() {
             return Ok(Step::Idle(interval));
@@ -116,7 +116,7 @@ impl Maintenance<'_> {
                 Ok(Step::Idle(d)) => d.max(MIN_IDLE_PAUSE),
                 Err(e) => {
                     engine.note_error(&e);
-                    engine.context.options.commit_interval
+                    engine.context.runtime().commit_interval
                 }
             };
             let state = lock(&stop.state);

@@ -5,6 +5,7 @@ use super::handle::{Inner, Volume};
 use super::lifecycle::{Event, Phase, Quiescent};
 use super::lifetime;
 use super::trim;
+use crate::config::RuntimeOptions;
 use crate::data;
 use crate::error::Result;
 use crate::names::evict;
@@ -143,6 +144,19 @@ impl Maintenance<'_> {
     pub fn trim(&self, start: u64, len: u64, min: u64) -> Result<u64> {
         let _pass = self.volume.inner.enter()?;
         trim::trim(&self.volume.inner.engine, start, len, min)
+    }
+
+    /// The options that can change, as they are now.
+    #[must_use]
+    pub fn options(&self) -> RuntimeOptions {
+        self.volume.inner.engine.context.runtime()
+    }
+
+    /// Changes options of a volume in use. Calls that are under way may still go by the old ones.
+    pub fn set_options(&self, options: RuntimeOptions) {
+        self.volume.inner.engine.context.set_runtime(options);
+        // The background waits for as long as the old interval said.
+        self.volume.inner.engine.journal.wake();
     }
 
     /// The journal's statistics since the mount.

@@ -25,7 +25,7 @@ impl Ticks {
 /// # Errors
 /// The commit failed.
 pub(super) fn commit_due(engine: &Engine, ticks: &Mutex<Ticks>, now: Duration) -> Result<bool> {
-    let (journal, interval) = (&engine.journal, engine.context.options.commit_interval);
+    let (journal, interval) = (&engine.journal, engine.context.runtime().commit_interval);
     let open = journal.has_changes().then(|| journal.running());
     let due = {
         let mut ticks = lock(ticks);

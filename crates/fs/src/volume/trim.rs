@@ -43,7 +43,7 @@ pub(super) fn trim(engine: &Engine, start: u64, len: u64, min: u64) -> Result<u6
 
 /// The background step of mounts with `discard`. Returns true if something was discarded.
 pub(super) fn discard_step(engine: &Engine) -> bool {
-    if !engine.context.options.discard {
+    if !engine.context.runtime().discard {
         return false;
     }
     // A discard that fails loses nothing.

@@ -2,6 +2,7 @@
 
 use super::{About, Reply, Request, place};
 use crate::mountinfo::{MountEntry, Mounts};
+use crate::mounting;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -35,6 +36,8 @@ pub enum ControlError {
     NoSocket { dir: PathBuf, image: PathBuf, source: Errno },
     #[error("{what}: {}", crate::fail::words(*source))]
     Refused { what: &'static str, source: Errno },
+    #[error("{what}: {why}")]
+    Because { what: &'static str, why: String },
     #[error("the mount gave an answer that cannot be understood (another version?)")]
     Garbled,
 }
@@ -146,6 +149,30 @@ impl Control {
         self.tell("thaw", Request::Thaw)
     }
 
+    /// Changes options of the mount: those that the kernel keeps, then those of the daemon. `ro` returns when the image
+    /// is clean.
+    ///
+    /// # Errors
+    /// Not permitted; an option is unknown or cannot change.
+    pub fn remount(&self, options: &str) -> Result<(), ControlError> {
+        const WHAT: &str = "remount";
+        let ask = |only_check| self.ask(WHAT, Request::Remount { options: options.to_owned(), only_check });
+        let Reply::Flags(flags) = ask(true)? else { return Err(ControlError::Garbled) };
+        if let Some(flags) = flags {
+            mounting::set_kernel_flags(&self.mount.mount_point, flags).map_err(|source| match source {
+                Errno::PERM => {
+                    let why = "only root may change ro, rw, nodev, noatime and others that the kernel keeps".to_owned();
+                    ControlError::Because { what: WHAT, why }
+                }
+                source => ControlError::Refused { what: WHAT, source },
+            })?;
+        }
+        match ask(false)? {
+            Reply::Flags(_) => Ok(()),
+            _ => Err(ControlError::Garbled),
+        }
+    }
+
     /// The kernel hands over the pages that it holds.
     fn write_cached(&self, what: &'static str) -> Result<(), ControlError> {
         if self.cover.is_some() {
@@ -170,25 +197,26 @@ impl Control {
     fn ask(&self, what: &'static str, request: Request) -> Result<Reply, ControlError> {
         let start = Instant::now();
         loop {
-            match self.ask_once(request) {
+            match self.ask_once(&request) {
                 Err(e) => return Err(ControlError::Refused { what, source: errno(&e) }),
                 Ok(None) => return Err(ControlError::Garbled),
                 Ok(Some(Reply::Refused(number))) => match Errno::from_raw_os_error(number) {
                     Errno::AGAIN if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
                     source => return Err(ControlError::Refused { what, source }),
                 },
+                Ok(Some(Reply::Because(why))) => return Err(ControlError::Because { what, why }),
                 Ok(Some(reply)) => return Ok(reply),
             }
         }
     }
 
-    fn ask_once(&self, request: Request) -> std::io::Result<Option<Reply>> {
+    fn ask_once(&self, request: &Request) -> std::io::Result<Option<Reply>> {
         let mut stream = UnixStream::connect(&self.socket)?;
         let server = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
         if server != 0 && server != self.mount.user {
             return Err(Errno::PERM.into());
         }
-        let mut line = serde_json::to_vec(&request)?;
+        let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         // A daemon that refuses at once may have closed already; its answer is there to read.
         stream.write_all(&line).ok();

@@ -1,10 +1,11 @@
 //! The answering side of the control socket.
 //!
-//! *Guarantees*: P2: freeze and thaw are done for root with CAP_SYS_ADMIN in the daemon's user namespace, or for
-//! the user who mounted where the daemon has no such capability. A client counts only as long as the process that
-//! connected lives and is still the same user: neither a program that it became meanwhile nor a later process with its
-//! number lends it rights. H4: clients are bounded in number and in time, and those of root and of the mount's user
-//! have places of their own; one that is slow or dead delays none of the others and no request of the file system.
+//! *Guarantees*: P2: freeze, thaw and remount are done for root with CAP_SYS_ADMIN in the daemon's user namespace, or
+//! for the user who mounted where the daemon has no such capability. A client counts only as long as the process that
+//! connected lives and is still the same user: neither a program that it became meanwhile nor a later process with
+//! its number lends it rights. H4: clients are bounded in number and in time, and those of root and of the mount's
+//! user have places of their own; one that is slow or dead delays none of the others and no request of the file
+//! system.
 
 use super::place::SocketFile;
 use super::{MAX_REQUEST_BYTES, Reply, Request, place};
@@ -42,7 +43,11 @@ pub(crate) struct Hooks {
     pub write_back: Box<dyn Fn() + Send + Sync>,
     /// Answers the requests that waited for a thaw.
     pub after_thaw: Box<dyn Fn() + Send + Sync>,
+    /// Changes options, or only checks that they can change: the kernel's flags that have to change, or why not.
+    pub remount: Box<Remount>,
 }
+
+type Remount = dyn Fn(&str, bool) -> Result<Option<u32>, String> + Send + Sync;
 
 /// What the clients' threads share.
 struct Shared {
@@ -175,7 +180,7 @@ impl Shared {
         let server = &self.server;
         let maintenance = server.volume.maintenance();
         let errno = |e: quire_fs::Error| e.errno();
-        if matches!(request, Request::Freeze | Request::Thaw) {
+        if matches!(request, Request::Freeze | Request::Thaw | Request::Remount { .. }) {
             let peer = Peer::of(stream).map_err(Errno::raw_os_error)?;
             if !peer.may_administer(server) {
                 return Err(Errno::PERM.raw_os_error());
@@ -193,6 +198,9 @@ impl Shared {
             Request::Freeze if server.is_remounted_read_only() => Err(Errno::ROFS.raw_os_error())?,
             Request::Thaw if server.is_remounted_read_only() => Err(Errno::INVAL.raw_os_error())?,
             Request::Freeze => maintenance.freeze().map(|()| Reply::Done).map_err(errno)?,
+            Request::Remount { options, only_check } => {
+                (self.hooks.remount)(&options, only_check).map_or_else(Reply::Because, Reply::Flags)
+            }
             Request::Thaw => {
                 maintenance.thaw().map_err(errno)?;
                 (self.hooks.after_thaw)();

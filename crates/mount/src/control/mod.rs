@@ -23,7 +23,7 @@ use std::path::PathBuf;
 const MAX_REQUEST_BYTES: usize = 4096;
 
 /// What is asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Request {
     /// What the mount is: for everybody who reaches the socket.
@@ -37,6 +37,11 @@ enum Request {
     /// For those who may administer it.
     Freeze,
     Thaw,
+    /// Change options: check that they can change, or change what is the daemon's.
+    Remount {
+        options: String,
+        only_check: bool,
+    },
 }
 
 /// What is answered.
@@ -47,6 +52,10 @@ enum Reply {
     About(About),
     /// As JSON.
     Stats(String),
+    /// The flags that the kernel is to keep for the mount, if they change.
+    Flags(Option<u32>),
+    /// What keeps it from being done.
+    Because(String),
     /// The system's number for what went wrong.
     Refused(i32),
 }

@@ -45,7 +45,7 @@ pub(crate) fn setattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
         attr.size = size;
     }
     out.attr(&attr, s.valid(&attr))?;
-    let waits = s.options.dir_sync && attr.mode & mode::FMT == mode::DIR;
+    let waits = s.changing.dir_sync() && attr.mode & mode::FMT == mode::DIR;
     Ok(if waits { Answer::Reply.when_durable(ino, None, false) } else { Answer::Reply })
 }
 

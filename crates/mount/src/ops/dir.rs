@@ -43,7 +43,7 @@ fn listed(s: &Server, dir: Ino, done: Result<(), quire_fs::Error>, out: &Out) ->
     match done {
         Err(e) if out.body_len() == 0 => Err(e.into()),
         _ => {
-            if !s.options.no_dir_atime {
+            if !s.changing.no_dir_atime() {
                 s.touch_atime(dir);
             }
             Ok(Answer::Reply)

@@ -52,7 +52,7 @@ fn make(s: &Server, h: &Header, name: &[u8], kind: NewKind<'_>, mode: u32, umask
 
 /// With `dirsync`, the answer waits until the changed directories are durable.
 fn after_change(s: &Server, answer: Answer, dir: Ino, then: Option<Ino>) -> Answer {
-    if s.options.dir_sync { answer.when_durable(dir, then, false) } else { answer }
+    if s.changing.dir_sync() { answer.when_durable(dir, then, false) } else { answer }
 }
 
 /// The answer to the creation of a name in the directory of the request.

@@ -50,7 +50,7 @@ pub const OPTIONS: &[Known] = &[
     known(&["lazytime"], &[], Ignored("times are written with the inode")),
     known(&["mand", "iversion", "i_version"], &[], Ignored("FUSE does not carry it")),
     known(&["nosymfollow"], &[], Honoured("symbolic links are not followed")),
-    known(&["remount"], &[], Refused("a mounted image keeps its options; unmount and mount again")),
+    known(&["remount"], &[], Honoured("changes what can change while mounted: docs/mount.md, below")),
     known(&["context", "fscontext", "defcontext", "rootcontext"], &["context=a", "fscontext=a", "defcontext=a", "rootcontext=a"],
         Ignored("labels come from the security.selinux attributes of the files")),
     // ext4(5): the journal
@@ -95,6 +95,8 @@ pub const OPTIONS: &[Known] = &[
     known(&["kernel"], &[], Honoured("as root's mounts by the kernel: `allow_other`, `dev`, `suid`")),
     known(&[], &["uid=1000", "gid=1000"], Honoured("the user and group that all files seem to belong to")),
     known(&[], &["lockfile=/run/image.lock"], Honoured("a file that must not exist; it is there as long as the image is in use")),
+    known(&[], &["user_id=0", "group_id=0", "rootmode=40000", "blksize=4096"],
+        Quiet("the kernel shows them in /proc/mounts, and mount(8) gives them back in a remount")),
     known(&[], &["fsname=a", "subtype=a"], Ignored("the mount names its image and its profile")),
     known(&["fuse2fs_debug"], &[], Ignored("QUIRE_LOG=debug with --log or -f says more")),
     known(&["kernel_cache", "auto_cache", "noauto_cache", "direct_io", "auto_unmount", "clone_fd", "intr", "async_read", "sync_read",

@@ -5,6 +5,7 @@
 
 pub mod known;
 mod parse;
+mod remount;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -19,6 +20,8 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MountOptions {
     pub read_only: bool,
+    /// A mount is changed, and none is made.
+    pub remount: bool,
     /// Leave the journal alone; the mount is read-only then, asked for or not.
     pub no_load: bool,
     pub data: Option<Route>,

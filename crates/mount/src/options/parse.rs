@@ -56,6 +56,7 @@ impl MountOptions {
         match option {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
+            "remount" => self.remount = true,
             "noload" | "norecovery" => self.no_load = true,
             "noatime" => self.atime = Some(Atime::No),
             "relatime" | "atime" | "norelatime" | "nostrictatime" => self.atime = Some(Atime::Relative),

@@ -87,7 +87,6 @@ fn what_cannot_be_had_is_refused_by_name() {
         "sb=32768",
         "resuid=x",
         "commit=x",
-        "remount",
         "journal_dev=/dev/sdb",
     ] {
         match MountOptions::parse(wrong) {
