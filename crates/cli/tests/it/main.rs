@@ -23,6 +23,7 @@ mod routes;
 mod setid;
 mod shutdown;
 mod signals;
+mod start;
 mod toolbox;
 mod trees;
 mod write_requests;
