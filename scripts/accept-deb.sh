@@ -47,6 +47,18 @@ echo "/srv/bank.img /srv/bank quire noatime,nofail 0 0" >>"$root/etc/fstab"
 inside mount /srv/bank
 grep -F " $root/srv/bank " /proc/mounts | cut -d' ' -f3
 
+inside mount -o remount,strictatime,commit=7 /srv/bank
+grep -F " $root/srv/bank " /proc/mounts | grep -qv noatime || die "mount -o remount changed nothing"
+
+say "== umount(8) of an image behind a loop device returns when it is clean"
+inside mkdir -p /srv/loop
+inside mke2fs -q -t ext4 /srv/loop.img 64M
+inside mount -t quire -o loop /srv/loop.img /srv/loop
+inside sh -c 'echo x >/srv/loop/file'
+inside umount /srv/loop
+inside e2fsck -fn /srv/loop.img >/dev/null || die "not clean after umount"
+inside rm -r /srv/loop /srv/loop.img
+
 say "== the bank, and its daemon killed"
 mkdir -p "$root/srv/bank/wal" "$root/root/log/wal"
 inside /tmp/quire-lab bank create --dir /srv/bank/wal --log /root/log/wal --journal wal
