@@ -49,6 +49,7 @@ enum Command {
     #[command(flatten)]
     Tool(cmd::tool::Tool),
     Script(cmd::tool::ScriptArgs),
+    Shell(cmd::tool::ShellArgs),
     Create(cmd::tool::CreateArgs),
     Import(cmd::tool::ImportArgs),
     Export(cmd::tool::ExportArgs),
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         Command::Stats(a) => cmd::stats::run(&a),
         Command::Tool(tool) => cmd::tool::run(tool),
         Command::Script(a) => cmd::tool::script(&a),
+        Command::Shell(a) => cmd::tool::shell(&a),
         Command::Create(a) => cmd::tool::create(&a),
         Command::Import(a) => cmd::tool::import_tree(&a),
         Command::Export(a) => cmd::tool::export(&a),

@@ -61,6 +61,8 @@ pub enum ErrorKind {
     Io,
     /// A program that formatting or checking needs is missing or failed.
     Tool,
+    /// The caller asked for the end of the work; what it made has been taken away.
+    Cancelled,
 }
 
 /// What went wrong, and where.
@@ -192,6 +194,7 @@ fn errno_of(kind: ErrorKind) -> i32 {
         ErrorKind::Unsupported => E::OPNOTSUPP,
         ErrorKind::Corrupt | ErrorKind::NotExt4 => E::UCLEAN,
         ErrorKind::Io | ErrorKind::Tool => E::IO,
+        ErrorKind::Cancelled => E::CANCELED,
     };
     errno.raw_os_error()
 }

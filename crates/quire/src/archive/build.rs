@@ -100,7 +100,7 @@ fn fill_from(path: &Path, source: &mut Source, create: &CreateOptions, import: &
 
 /// The smallest image that holds the tree.
 fn smallest(path: &Path, source: Option<Source>, percent: u32, options: &BuildOptions) -> Result<Imported> {
-    let mut sizer = Sizer::new(BLOCK.into());
+    let mut sizer = Sizer::new(BLOCK.into(), options.import.watch.clone());
     let mut spool = None;
     let mut source = match source {
         // It is read twice.

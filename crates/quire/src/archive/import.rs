@@ -7,6 +7,7 @@
 
 use super::entry::{Data, Entry, Kind, Names, Sink, joined};
 use super::options::ImportOptions;
+use super::progress::Progress;
 use super::source::Source;
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
@@ -308,6 +309,7 @@ impl<'c> Importer<'c> {
                 }
                 end = at + n as u64;
                 self.done.bytes += n as u64;
+                self.tell()?;
             }
             if end < size {
                 self.volume.truncate(made.ino, size)?;
@@ -350,6 +352,11 @@ impl<'c> Importer<'c> {
         self.set_times(ino, entry.modified, entry.accessed)
     }
 
+    fn tell(&self) -> Result<()> {
+        let Imported { objects, bytes } = self.done;
+        self.options.watch.tell(Progress { writing: true, objects, bytes })
+    }
+
     fn hard_link(&mut self, target: &[Vec<u8>], dir: Ino, name: &[u8]) -> Result<()> {
         let missing = || {
             Error::new(ErrorKind::BadInput, format!("a hard link to {}, which is not there", joined(target).display()))
@@ -371,6 +378,7 @@ impl<'c> Importer<'c> {
 
 impl Sink for Importer<'_> {
     fn entry(&mut self, entry: &Entry, data: &mut dyn Data) -> Result<()> {
+        self.tell()?;
         let done = match self.whiteout(&entry.path) {
             Ok(true) => return Ok(()),
             Ok(false) => self.make(entry, data),

@@ -1,7 +1,9 @@
 //! What an import changes on the way.
 
+use super::progress::{Progress, Watch};
 use crate::metadata::Timestamp;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 /// How a tree is imported: a builder.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +16,7 @@ pub struct ImportOptions {
     pub(super) whiteouts: bool,
     latest: Option<Timestamp>,
     pub(super) reference: Option<String>,
+    pub(super) watch: Watch,
 }
 
 impl ImportOptions {
@@ -56,6 +59,24 @@ impl ImportOptions {
     /// The name of the image in an OCI layout that holds several.
     pub fn reference(self, name: impl Into<String>) -> Self {
         ImportOptions { reference: Some(name.into()), ..self }
+    }
+
+    /// Calls `told` for each object and each MiB of data. If it breaks, the import fails with
+    /// [`Cancelled`](crate::ErrorKind::Cancelled), and an image that was being built is not left.
+    ///
+    /// ```
+    /// use quire::archive::{ImportOptions, Source};
+    /// use quire::{CreateOptions, ErrorKind};
+    /// use std::ops::ControlFlow;
+    /// # let host = tempfile::tempdir().unwrap();
+    /// let fs = CreateOptions::new().size(16 << 20).in_memory()?;
+    /// let options = ImportOptions::new().on_progress(|_| ControlFlow::Break(()));
+    /// let done = quire::archive::import(&fs, "/", Source::Dir(host.path().into()), &options);
+    /// assert_eq!(done.unwrap_err().kind(), ErrorKind::Cancelled);
+    /// # Ok::<(), quire::Error>(())
+    /// ```
+    pub fn on_progress(self, told: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
+        ImportOptions { watch: Watch::new(told), ..self }
     }
 
     pub(super) fn owner_of(&self, uid: u32, gid: u32) -> (u32, u32) {

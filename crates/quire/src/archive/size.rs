@@ -1,6 +1,7 @@
 //! How large an image must be to hold a tree.
 
 use super::entry::{Data, Entry, Kind, Names, Sink};
+use super::progress::{Progress, Watch};
 use crate::error::Result;
 use std::collections::HashMap;
 
@@ -24,6 +25,8 @@ pub(super) struct Sizer {
     inodes: u64,
     /// Bytes of entries in each directory.
     dirs: HashMap<Names, u64>,
+    seen: Progress,
+    watch: Watch,
 }
 
 /// What a tree takes.
@@ -34,8 +37,8 @@ pub(super) struct Needs {
 }
 
 impl Sizer {
-    pub(super) fn new(block: u64) -> Self {
-        Sizer { block, ..Sizer::default() }
+    pub(super) fn new(block: u64, watch: Watch) -> Self {
+        Sizer { block, watch, ..Sizer::default() }
     }
 
     pub(super) fn needs(&self) -> Needs {
@@ -66,6 +69,8 @@ impl Sizer {
 
 impl Sink for Sizer {
     fn entry(&mut self, entry: &Entry, data: &mut dyn Data) -> Result<()> {
+        self.watch.tell(self.seen)?;
+        self.seen.objects += 1;
         if entry.kind == Kind::Dir {
             // A directory that was met as a parent has been counted.
             if self.dirs.contains_key(&entry.path) {
@@ -88,6 +93,7 @@ impl Sink for Sizer {
                 let (mut extents, mut blocks, mut next) = (0, 0, 0);
                 data.ranges(&mut |start, len| {
                     let (first, last) = (start / self.block, (start + len).div_ceil(self.block));
+                    self.seen.bytes += len;
                     extents += u64::from(first > next || blocks == 0);
                     blocks += last.saturating_sub(first.max(next));
                     next = last.max(next);

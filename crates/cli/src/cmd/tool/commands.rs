@@ -92,7 +92,7 @@ commands! {
 
 /// True for the name of a command of the toolbox.
 pub(crate) fn is_command(name: &str) -> bool {
-    let whole = ["script", "create", "import", "export", "clone", "check", "diff", "resize"];
+    let whole = ["script", "shell", "create", "import", "export", "clone", "check", "diff", "resize"];
     NAMES.contains(&name) || whole.contains(&name)
 }
 

@@ -47,6 +47,7 @@ impl Action for Get {
         };
         let failed = |e: std::io::Error| Failure::host(quire::Error::host(&dest, &e));
         let m = file.metadata()?;
+        super::work::catch_signals();
         // Complete or not there: it gets its name at the end.
         let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let temporary = tempfile::Builder::new().prefix(".quire-get").tempfile_in(dir).map_err(failed)?;
@@ -62,6 +63,7 @@ impl Action for Get {
                 if n == 0 {
                     break;
                 }
+                super::work::check()?;
                 host.write_all_at(&buf[..n], at).map_err(failed)?;
                 at += n as u64;
             }

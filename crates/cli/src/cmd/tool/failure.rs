@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     /// At the host.
     Host(quire::Error),
     Usage(String),
+    /// A signal has ended it.
+    Interrupted,
     /// What is printed cannot be written.
     Output(std::io::Error),
 }
@@ -34,18 +36,31 @@ impl Failure {
     }
 
     pub(crate) fn code(&self) -> u8 {
-        if matches!(self, Failure::Usage(_)) { exit::TOOL_USAGE } else { FAILED }
+        match self {
+            Failure::Usage(_) => exit::TOOL_USAGE,
+            _ if self.is_interrupted() => super::work::INTERRUPTED,
+            _ => FAILED,
+        }
     }
 
     /// The message, with the image in front of paths that are inside of it.
     pub(crate) fn message(&self, image: &Path) -> String {
         match self {
+            Failure::Interrupted => "interrupted".to_owned(),
+            _ if self.is_interrupted() => "interrupted".to_owned(),
             Failure::Image(e) if e.path().is_some() => format!("{}:{e}", image.display()),
             Failure::Image(e) => format!("{}: {e}", image.display()),
             Failure::Host(e) => e.to_string(),
             Failure::Usage(why) => why.clone(),
             Failure::Output(e) => format!("standard output: {e}"),
         }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        // A child of ours may have been ended by the same signal.
+        super::work::check().is_err()
+            || matches!(self, Failure::Interrupted)
+            || matches!(self, Failure::Image(e) | Failure::Host(e) if e.kind() == ErrorKind::Cancelled)
     }
 
     pub(super) fn is_batch_too_large(&self) -> bool {

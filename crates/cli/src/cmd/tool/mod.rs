@@ -8,17 +8,21 @@
 mod action;
 mod change;
 mod commands;
+mod complete;
 mod copy;
 mod failure;
 mod list;
 mod script;
+mod shell;
 mod show;
 mod target;
 mod transfer;
 pub(crate) mod values;
 mod whole;
+mod work;
 
 pub(crate) use commands::{Tool, is_command, run};
 pub(crate) use script::{ScriptArgs, script};
+pub(crate) use shell::{ShellArgs, shell};
 pub(crate) use transfer::{CreateArgs, ExportArgs, ImportArgs, create, export, import_tree};
 pub(crate) use whole::{CheckArgs, CloneArgs, DiffArgs, ResizeArgs, check, clone, diff, resize};

@@ -120,14 +120,19 @@ pub(super) fn parse(line: &str) -> Result<Option<Box<dyn Action>>, Failure> {
     if words.is_empty() {
         return Ok(None);
     }
-    match Line::try_parse_from(&words) {
-        Ok(line) => Ok(Some(line.action())),
-        Err(e) => Err(Failure::Usage(usage(&e))),
-    }
+    command(&words).map(Some).map_err(|e| Failure::Usage(usage(&e)))
+}
+
+/// The command that these words are.
+///
+/// # Errors
+/// Usage.
+pub(super) fn command(words: &[String]) -> Result<Box<dyn Action>, clap::Error> {
+    Line::try_parse_from(words).map(Line::action)
 }
 
 /// What clap says, without its hints at options of the whole program.
-fn usage(e: &clap::Error) -> String {
+pub(super) fn usage(e: &clap::Error) -> String {
     let text = e.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     text.split("\n\nFor more information").next().unwrap_or(text).trim_end().to_owned()

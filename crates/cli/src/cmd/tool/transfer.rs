@@ -3,6 +3,7 @@
 use super::failure::{Failure, finish};
 use super::target::{At, split};
 use super::values;
+use super::work::{Counted, Line, catch_signals};
 use quire::archive::{BuildOptions, ImportOptions, Size, Source, build, export_dir, export_tar, import};
 use quire::{CreateOptions, FileSystem, Timestamp};
 use std::io::Write;
@@ -115,7 +116,9 @@ pub(crate) fn create(args: &CreateArgs) -> ExitCode {
             create = create.block_size(4096);
         }
         let source = args.from.as_ref().map(Source::detect).transpose().map_err(Failure::host)?;
-        let options = BuildOptions { size: args.size, create, import: args.rewrite.options() };
+        catch_signals();
+        let line = Line::new("creating");
+        let options = BuildOptions { size: args.size, create, import: line.watch(args.rewrite.options()) };
         // The image is not there yet: a path of an error is one of the source, or of the host.
         build(&args.image, source, &options).map(drop).map_err(Failure::host)
     };
@@ -151,7 +154,9 @@ pub(crate) fn import_tree(args: &ImportArgs) -> ExitCode {
     let done = || {
         let source = Source::detect(&args.source).map_err(Failure::host)?;
         let fs = args.at.open(&image, true)?;
-        let options = args.rewrite.options();
+        catch_signals();
+        let line = Line::new("importing");
+        let options = line.watch(args.rewrite.options());
         if args.in_steps || !fs.info().journal {
             import(&fs, &path, source, &options)?;
         } else {
@@ -189,6 +194,7 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
     let (image, path) = split(&args.target);
     let done = || {
         let fs = args.at.open(&image, false)?;
+        catch_signals();
         let is_dir = args.dest.is_dir() || args.dest.as_os_str().as_encoded_bytes().ends_with(b"/");
         if is_dir {
             return Ok(export_dir(&fs, &path, &args.dest)?);
@@ -208,7 +214,9 @@ fn to_file(fs: &FileSystem, path: &str, dest: &Path) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::host(quire::Error::host(dest, &e));
     let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let temporary = tempfile::Builder::new().prefix(".quire-export").tempfile_in(dir).map_err(failed)?;
-    let mut out = std::io::BufWriter::with_capacity(1 << 20, temporary.as_file());
+    let line = Line::new("exporting");
+    let counted = Counted { out: temporary.as_file(), line: &line, bytes: 0 };
+    let mut out = std::io::BufWriter::with_capacity(1 << 20, counted);
     export_tar(fs, path, &mut out)?;
     out.flush().map_err(failed)?;
     drop(out);

@@ -4,6 +4,7 @@ use super::failure::{Failure, finish};
 use super::list::{json, type_name};
 use super::target::{At, split};
 use super::values;
+use super::work;
 use quire::{FileSystem, Links, Metadata, WalkEntry};
 use rustix::fs::SeekFrom;
 use serde::Serialize;
@@ -63,10 +64,12 @@ fn copy(image: &Path, dest: &Path, lock: bool) -> Result<(), Failure> {
         return Err(Failure::host(quire::Error::new(quire::ErrorKind::Busy, why).at(image)));
     }
     let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    work::catch_signals();
     let temporary = tempfile::Builder::new().prefix(".quire-clone").tempfile_in(dir).map_err(of(dest))?;
     let to = temporary.as_file();
     if rustix::fs::ioctl_ficlone(to, &from).is_err() {
         copy_sparse(&from, to).map_err(of(dest))?;
+        work::check()?;
     }
     // Dirty: it is recovered. Its errors are those of the image.
     FileSystem::options().read_only(true).open(temporary.path()).map_err(|e| match e.path() {
@@ -88,6 +91,7 @@ fn without_path(e: &quire::Error) -> String {
 fn copy_sparse(from: &File, to: &File) -> std::io::Result<()> {
     let size = rustix::fs::seek(from, SeekFrom::End(0))?;
     to.set_len(size)?;
+    let line = work::Line::new("copying");
     let mut buf = vec![0; COPY_BYTES];
     let mut at = 0;
     while at < size {
@@ -100,9 +104,10 @@ fn copy_sparse(from: &File, to: &File) -> std::io::Result<()> {
         while at < end {
             let want = buf.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
             let n = from.read_at(&mut buf[..want], at)?;
-            if n == 0 {
+            if n == 0 || work::check().is_err() {
                 return Ok(());
             }
+            line.bytes(at);
             if buf[..n].iter().any(|b| *b != 0) {
                 to.write_all_at(&buf[..n], at)?;
             }

@@ -1,0 +1,245 @@
+//! `quire shell`: the commands of a script, one after the other as they are typed.
+
+use super::action::{Action, perform};
+use super::complete::ImageCompleter;
+use super::failure::{Failure, finish};
+use super::script;
+use super::target::At;
+use clap::CommandFactory;
+use clap::error::ErrorKind as UsageKind;
+use quire::FileSystem;
+use rustyline::error::ReadlineError;
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Component, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Work in an image, command after command.
+///
+/// The commands are those of `quire script`, with paths instead of IMG:PATH, and cd, pwd, help and exit. Each command
+/// that changes something is durable when the prompt returns, and happens as a whole or not at all, also if the shell
+/// is killed or interrupted while it runs. Tab completes commands, options and paths of the image; the arrow keys and
+/// Ctrl-R find earlier lines.
+///
+/// If standard input is no terminal, its lines are run without a prompt up to the first error, which is the exit code's.
+/// `quire script` does the same in one transaction.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  quire shell rootfs.img
+  echo 'ls -l /etc' | quire shell rootfs.img
+
+Lines are kept in $QUIRE_HISTORY, or in quire/history below $XDG_STATE_HOME or ~/.local/state; QUIRE_HISTORY= keeps
+none. A line that begins with a space is not kept.")]
+pub(crate) struct ShellArgs {
+    /// The image file or block device
+    #[arg(value_name = "IMG")]
+    image: PathBuf,
+    /// Change nothing: commands that would are refused
+    #[arg(short, long)]
+    read_only: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+const NAME: &str = "shell";
+const MAX_HISTORY_LINES: usize = 1000;
+/// Commands that work where the shell is, if no path is given.
+const OF_A_PLACE: &[&str] = &["ls", "tree", "stat", "du", "df", "find"];
+/// Commands of the shell itself, and what they do.
+pub(super) const OWN_COMMANDS: &[(&str, &str)] = &[
+    ("cd", "Go to a directory of the image; without one, to its root"),
+    ("pwd", "Show where the shell is"),
+    ("help", "Show the commands, or how one is used"),
+    ("exit", "End the shell, as Ctrl-D and quit do"),
+    ("quit", "End the shell"),
+];
+
+/// An open image, and the directory where the shell is.
+#[derive(Clone)]
+pub(super) struct Place {
+    fs: FileSystem,
+    here: Arc<Mutex<PathBuf>>,
+}
+
+impl Place {
+    pub(super) fn new(fs: FileSystem) -> Self {
+        Place { fs, here: Arc::new(Mutex::new(PathBuf::from("/"))) }
+    }
+
+    pub(super) fn fs(&self) -> &FileSystem {
+        &self.fs
+    }
+
+    fn here(&self) -> PathBuf {
+        self.here.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A path as seen from here. A `/` at its end stays, because it asks for a directory.
+    pub(super) fn absolute(&self, path: &str) -> String {
+        self.here().join(path).to_string_lossy().into_owned()
+    }
+
+    /// Goes to a directory. `..` goes up in the path that was typed, as in other shells.
+    pub(super) fn enter(&self, path: &str) -> Result<(), Failure> {
+        let mut to = PathBuf::from("/");
+        for part in self.here().join(path).components() {
+            match part {
+                Component::ParentDir => drop(to.pop()),
+                Component::Normal(name) => to.push(name),
+                _ => {}
+            }
+        }
+        self.fs.open_dir(&to)?;
+        *self.here.lock().unwrap_or_else(PoisonError::into_inner) = to;
+        Ok(())
+    }
+}
+
+pub(crate) fn shell(args: &ShellArgs) -> ExitCode {
+    let place = match args.at.open(&args.image, !args.read_only) {
+        Ok(fs) => Place::new(fs),
+        Err(e) => return finish(NAME, &args.image, Err(e)),
+    };
+    let worked = if std::io::stdin().is_terminal() { interactive(args, &place) } else { piped(args, &place) };
+    let closed = place.fs.close().map_err(Failure::from);
+    match worked {
+        ExitCode::SUCCESS => finish(NAME, &args.image, closed),
+        failed => failed,
+    }
+}
+
+/// Lines of a pipe or file: the first error ends them.
+fn piped(args: &ShellArgs, place: &Place) -> ExitCode {
+    for (n, line) in std::io::stdin().lock().lines().enumerate() {
+        let done = match line {
+            Ok(line) => run(place, &line),
+            Err(e) => Err(Failure::host(quire::Error::host("standard input", &e))),
+        };
+        match done {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => break,
+            Err(e) => {
+                return crate::exit::fail(NAME, e.code(), format_args!("line {}: {}", n + 1, e.message(&args.image)));
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Lines of a user; errors are told, and the next line is asked for.
+fn interactive(args: &ShellArgs, place: &Place) -> ExitCode {
+    let failed = |e: ReadlineError| crate::exit::fail(NAME, 1, format_args!("the terminal: {e}"));
+    let config = rustyline::Config::builder()
+        .completion_type(rustyline::CompletionType::List)
+        .history_ignore_space(true)
+        .max_history_size(MAX_HISTORY_LINES);
+    let mut editor = match config.and_then(|c| rustyline::Editor::with_config(c.auto_add_history(true).build())) {
+        Ok(editor) => editor,
+        Err(e) => return failed(e),
+    };
+    editor.set_helper(Some(ImageCompleter::new(place.clone())));
+    let history = history_file();
+    if let Some(file) = &history {
+        editor.load_history(file).ok();
+    }
+    let name = args.image.file_name().unwrap_or(args.image.as_os_str()).to_string_lossy().into_owned();
+    let ended = loop {
+        match editor.readline(&format!("{name}:{}> ", place.here().display())) {
+            Ok(line) => match run(place, &line) {
+                Ok(true) => {}
+                Ok(false) => break ExitCode::SUCCESS,
+                Err(e) => drop(writeln!(std::io::stderr(), "{}", e.message(&args.image))),
+            },
+            // Ctrl-C drops the line, Ctrl-D ends the shell.
+            Err(ReadlineError::Interrupted) => {}
+            Err(ReadlineError::Eof) => break ExitCode::SUCCESS,
+            Err(e) => break failed(e),
+        }
+    };
+    if let Some(file) = &history {
+        // A history that cannot be kept is no failure of what was done.
+        file.parent().map(std::fs::create_dir_all).transpose().ok();
+        editor.save_history(file).ok();
+    }
+    ended
+}
+
+/// Where lines are kept; `None`: nowhere.
+fn history_file() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(file) = std::env::var_os("QUIRE_HISTORY") {
+        return Some(PathBuf::from(file)).filter(|f| !f.as_os_str().is_empty());
+    }
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    Some(state.join("quire/history"))
+}
+
+/// Runs one line; false: it ends the shell.
+fn run(place: &Place, line: &str) -> Result<bool, Failure> {
+    super::work::forget_signals();
+    let words = shlex::split(line).ok_or_else(|| Failure::Usage("a quote is not closed".to_owned()))?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => {}
+        ["exit" | "quit"] => return Ok(false),
+        ["pwd"] => writeln!(out, "{}", place.here().display())?,
+        ["cd"] => place.enter("/")?,
+        ["cd", dir] => place.enter(dir)?,
+        ["help"] => help(&mut out)?,
+        ["help", command] => help_of(command, &mut out)?,
+        ["cd" | "pwd" | "help" | "exit" | "quit", ..] => {
+            return Err(Failure::Usage(format!("{}: too many arguments", words[0])));
+        }
+        [command, ..] => match parse(&words) {
+            Ok(mut action) => {
+                for target in action.targets() {
+                    *target = place.absolute(target);
+                }
+                perform(&place.fs, &*action, &mut out)?;
+            }
+            Err(e) if e.kind() == UsageKind::DisplayHelp => help_of(command, &mut out)?,
+            Err(e) => return Err(Failure::Usage(script::usage(&e))),
+        },
+    }
+    out.flush()?;
+    Ok(true)
+}
+
+fn parse(words: &[&str]) -> Result<Box<dyn Action>, clap::Error> {
+    let mut words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+    match script::command(&words) {
+        Err(e) if e.kind() == UsageKind::MissingRequiredArgument && OF_A_PLACE.contains(&words[0].as_str()) => {
+            words.push(".".to_owned());
+            script::command(&words)
+        }
+        other => other,
+    }
+}
+
+fn help(out: &mut dyn Write) -> Result<(), Failure> {
+    let line = super::commands::Line::command();
+    for command in line.get_subcommands() {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        writeln!(out, "{:<10} {about}", command.get_name())?;
+    }
+    for (name, about) in OWN_COMMANDS {
+        writeln!(out, "{name:<10} {about}")?;
+    }
+    Ok(())
+}
+
+fn help_of(name: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    if let Some((name, about)) = OWN_COMMANDS.iter().find(|(n, _)| *n == name) {
+        return Ok(writeln!(out, "{name}: {about}")?);
+    }
+    let mut line = super::commands::Line::command();
+    let Some(command) = line.find_subcommand_mut(name) else {
+        return Err(Failure::Usage(format!("{name}: no such command; help lists them")));
+    };
+    // Written for the command line; here the image is open.
+    let text = command.render_help().to_string().replace("IMG:PATH", "PATH");
+    let text = text.split("\nExample:").next().unwrap_or(&text).trim_end().to_owned();
+    Ok(writeln!(out, "{text}")?)
+}

@@ -1,0 +1,106 @@
+//! Long work on files of the host: its progress on a terminal, and its end by a signal, which takes away what is half
+//! done. Changes inside an image need none of that, because the journal undoes them.
+
+use super::failure::Failure;
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use quire::archive::{ImportOptions, Progress};
+use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What a shell returns for a program that SIGINT has ended.
+pub(super) const INTERRUPTED: u8 = 130;
+/// How often the line on a terminal changes.
+const TICK: Duration = Duration::from_millis(100);
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Lets SIGINT, SIGTERM and SIGHUP end the work at the next [`check`]. A second one ends the process at once.
+pub(super) fn catch_signals() {
+    // Without it the process ends as before, and leaves its temporary file.
+    let _ = ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED.into());
+        }
+    });
+}
+
+/// The next command of a shell begins.
+pub(super) fn forget_signals() {
+    STOP.store(false, Ordering::Relaxed);
+}
+
+/// # Errors
+/// Interrupted.
+pub(super) fn check() -> Result<(), Failure> {
+    if STOP.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// A line on a terminal that tells how far the work is; elsewhere nothing.
+#[derive(Clone)]
+pub(super) struct Line(ProgressBar);
+
+impl Line {
+    pub(super) fn new(what: &'static str) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Line(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new_spinner().with_message(what);
+        bar.set_style(ProgressStyle::with_template("{spinner} {msg} {prefix}").expect("a valid template"));
+        bar.enable_steady_tick(TICK);
+        Line(bar)
+    }
+
+    /// An import that tells this line, and ends after a signal.
+    pub(super) fn watch(&self, options: ImportOptions) -> ImportOptions {
+        let line = self.clone();
+        options.on_progress(move |p| {
+            line.show(p);
+            if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    }
+
+    fn show(&self, p: Progress) {
+        if !self.0.is_hidden() {
+            let what = if p.writing { "" } else { " measured" };
+            self.0.set_prefix(format!("{} objects{what}, {}", HumanCount(p.objects), HumanBytes(p.bytes)));
+        }
+    }
+
+    pub(super) fn bytes(&self, n: u64) {
+        if !self.0.is_hidden() {
+            self.0.set_prefix(HumanBytes(n).to_string());
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Output that tells a line how much of it there is, and ends after a signal.
+pub(super) struct Counted<'l, W> {
+    pub(super) out: W,
+    pub(super) line: &'l Line,
+    pub(super) bytes: u64,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+        if STOP.load(Ordering::Relaxed) {
+            // `Interrupted` would be tried again.
+            return Err(std::io::Error::other(quire::Error::new(quire::ErrorKind::Cancelled, "interrupted")));
+        }
+        let n = self.out.write(buf)?;
+        self.bytes += n as u64;
+        self.line.bytes(self.bytes);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}

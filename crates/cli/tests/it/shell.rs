@@ -1,0 +1,108 @@
+//! `quire shell`: lines of a pipe, and of a terminal.
+
+use crate::common::{Place, has, ok, quire, skip, tool};
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+fn place(name: &str) -> Option<Place> {
+    if !has("mke2fs") {
+        let _ = skip(name, "no e2fsprogs");
+        return None;
+    }
+    Some(Place::new("64M", &[]))
+}
+
+/// Gives lines to a shell on the image; what it said is in one text.
+fn typed(p: &Place, options: &[&str], lines: &str) -> (i32, String) {
+    let image = p.image().display().to_string();
+    let mut shell = quire(&[&["shell", &image], options].concat());
+    let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A shell that has stopped reads no more.
+    shell.stdin.take().unwrap().write_all(lines.as_bytes()).ok();
+    let Output { status, stdout, stderr } = shell.wait_with_output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    (status.code().unwrap(), said.replace(&image, "IMG"))
+}
+
+#[test]
+fn piped_lines_run_where_the_shell_is() {
+    let Some(p) = place("piped_lines_run_where_the_shell_is") else { return };
+    let lines = "mkdir -p /etc/app\ncd etc\npwd\nmkdir app/sub\nln -s app link\nls\n# comment\n\ncd ../etc/app\n\
+                 ls\ncd\nls -l /etc/link\n";
+    let (code, said) = typed(&p, &[], lines);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.starts_with("/etc\napp\nlink\nsub\n") && said.ends_with("-> app\n"), "{said}");
+    p.check();
+}
+
+#[test]
+fn piped_lines_stop_at_the_first_error_and_what_came_before_it_stays() {
+    let Some(p) = place("piped_lines_stop_at_the_first_error_and_what_came_before_it_stays") else { return };
+    let (code, said) = typed(&p, &[], "mkdir /a\nrm /none\nmkdir /b\n");
+    assert_eq!((code, said.as_str()), (1, "quire: shell: line 2: IMG:/none: no such file or directory\n"));
+    let (code, said) = typed(&p, &[], "ls\nmkdirr /b\n");
+    assert!(code == 2 && said.contains("line 2: ") && said.starts_with("a\nlost+found\n"), "{code}: {said}");
+    // The end of the input need not be said, and what is behind it does not run.
+    assert_eq!(typed(&p, &[], "exit\nmkdir /c\n"), (0, String::new()));
+    assert_eq!(typed(&p, &[], "ls"), (0, "a\nlost+found\n".to_owned()));
+    p.check();
+}
+
+#[test]
+fn a_read_only_shell_refuses_changes() {
+    let Some(p) = place("a_read_only_shell_refuses_changes") else { return };
+    let before = std::fs::read(p.image()).unwrap();
+    let (code, said) = typed(&p, &["--read-only"], "ls\nmkdir /a\n");
+    assert!(code == 1 && said.contains("read-only"), "{code}: {said}");
+    assert!(std::fs::read(p.image()).unwrap() == before);
+}
+
+#[test]
+fn help_lists_the_commands_and_explains_each() {
+    let Some(p) = place("help_lists_the_commands_and_explains_each") else { return };
+    let (code, all) = typed(&p, &[], "help\n");
+    assert!(code == 0 && all.contains("chmod ") && all.contains("cd ") && all.contains("exit "), "{all}");
+    let (code, one) = typed(&p, &[], "help mkdir\nls --help\nhelp cd\n");
+    assert!(code == 0 && one.contains("--parents") && one.contains("PATH") && !one.contains("IMG:"), "{one}");
+    assert_eq!(typed(&p, &[], "help nothing\n").0, 2);
+}
+
+/// A terminal's lines, by script(1): names become whole by Tab, errors do not end the shell, lines are kept.
+#[test]
+fn a_terminal_has_completion_history_and_goes_on_after_an_error() {
+    let name = "a_terminal_has_completion_history_and_goes_on_after_an_error";
+    let Some(p) = place(name) else { return };
+    if !has("script") {
+        let _ = skip(name, "no script(1)");
+        return;
+    }
+    let image = p.image().display().to_string();
+    ok(&mut quire(&["mkdir", "-p", &format!("{image}:/etc/network"), &format!("{image}:/var")]));
+    let history = p.path("history");
+    let command = format!("{} shell {image}", env!("CARGO_BIN_EXE_quire"));
+    let run = |keys: &str| {
+        let mut script = tool("script");
+        script.args(["-qec", &command, "/dev/null"]).env("QUIRE_HISTORY", &history).env("TERM", "xterm");
+        let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut keyboard = script.stdin.take().unwrap();
+        for line in keys.split_inclusive('\r') {
+            keyboard.write_all(line.as_bytes()).unwrap();
+            keyboard.flush().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        let out = script.wait_with_output().unwrap();
+        drop(keyboard);
+        (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    let (code, said) = run("mkd\t/etc/net\tmade\rcat /none\rcd /va\t\rmkdir here\rexit\r");
+    assert!(code == Some(0) && said.contains("/none: no such file or directory"), "{code:?}: {said}");
+    let found = ok(&mut quire(&["find", &image, "--type", "directory"]));
+    assert!(found.contains("/etc/network/made\n") && found.contains("/var/here\n"), "{found}: {said}");
+    let kept = std::fs::read_to_string(&history).unwrap();
+    assert!(kept.contains("mkdir /etc/network/made") && kept.contains("exit"), "{kept}");
+    // The line before `exit` of the last time comes back with two arrows up; Ctrl-D ends the shell.
+    let (code, said) = run("\u{1b}[A\u{1b}[A2\r\u{4}\r");
+    assert!(code == Some(0), "{code:?}: {said}");
+    assert!(ok(&mut quire(&["ls", &image])).contains("here2"), "{said}");
+    p.check();
+}

@@ -1,0 +1,45 @@
+//! How far an import is, told to the caller, who may end it.
+
+use crate::error::{Error, ErrorKind, Result};
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// How far the reading of a tree is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Progress {
+    /// False while a tree is only measured, for [`Size::Min`](super::Size::Min).
+    pub writing: bool,
+    /// Objects so far, hard links among them.
+    pub objects: u64,
+    /// Bytes of data so far.
+    pub bytes: u64,
+}
+
+type Told = dyn Fn(Progress) -> ControlFlow<()> + Send + Sync;
+
+/// Who is told.
+#[derive(Clone, Default)]
+pub(super) struct Watch(Option<Arc<Told>>);
+
+impl Watch {
+    pub(super) fn new(told: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
+        Watch(Some(Arc::new(told)))
+    }
+
+    /// # Errors
+    /// Cancelled.
+    pub(super) fn tell(&self, progress: Progress) -> Result<()> {
+        match &self.0 {
+            Some(told) if told(progress).is_break() => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Watch(set)" } else { "Watch(none)" })
+    }
+}

@@ -1,0 +1,97 @@
+#!/bin/bash
+# A root file system of Debian in an image, without root: scripts/rootfs-guest.sh [TAR]
+#
+# mmdebstrap makes a tar (or TAR is taken), `quire create --from` makes an image of it as an ordinary user, `e2fsck -fn` finds nothing, the
+# kernel's loop mount shows exactly the tar (names, types, owners, modes, times, links, devices, contents, attributes, capabilities), and QEMU
+# boots it to a shell. Needs root for the loop mount, and apt-get (mmdebstrap, qemu-system-x86, a kernel, which is only unpacked).
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+[ -x "$QUIRE" ] || die "no $QUIRE: run make first"
+[ "$(id -u)" = 0 ] || die "the kernel's loop mount needs root"
+for need in mmdebstrap:mmdebstrap qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod getfattr:attr; do
+	have "${need%:*}" || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${need#*:}" >/dev/null
+done
+work=$(mktemp -d "${TMPDIR:-/tmp}/quire-rootfs.XXXXXX")
+cleanup() {
+	local code=$?
+	mountpoint -q "$work/mnt" && umount "$work/mnt"
+	[ "$code" = 0 ] || tail -n 20 "$work/console" 2>/dev/null || true
+	[ -n "${KEEP:-}" ] || rm -rf --one-file-system "$work"
+	exit "$code"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+mkdir "$work"/{user,tree,mnt,initrd}
+chmod 711 "$work"
+
+tar=${1:-$work/user/root.tar}
+[ $# -gt 0 ] || {
+	say "== mmdebstrap"
+	mmdebstrap --quiet --variant=essential bookworm "$tar"
+}
+say "== an ordinary user makes the image"
+cp "$QUIRE" "$work/user/quire"
+[ "$tar" = "$work/user/root.tar" ] || cp "$tar" "$work/user/root.tar"
+chown -R nobody: "$work/user"
+su nobody -s /bin/bash -c "cd '$work/user' && ./quire create root.img --from root.tar --size min+50%"
+e2fsck -fn "$work/user/root.img" 2>&1 | tail -n 1
+
+say "== the kernel's mount against the tar"
+list() { # DIR: all that it shows
+	(cd "$1" && find . -mindepth 1 ! -path ./lost+found -printf '%P %y %m %s %n %U:%G %T@ %l\n' |
+		awk '$2 == "d" { $4 = "" } { print }' | sort
+	find . -type f -print0 | sort -z | xargs -0 sha256sum
+	find . \( -type c -o -type b \) -exec stat -c '%n %t:%T' {} + | sort
+	find . ! -path ./lost+found -print0 | sort -z | xargs -0 getfattr -h -d -m '.*' -e hex 2>/dev/null || true)
+}
+tar --numeric-owner --xattrs --xattrs-include='*' --acls -xpf "$work/user/root.tar" -C "$work/tree"
+mount -o loop,ro,noload "$work/user/root.img" "$work/mnt"
+list "$work/tree" >"$work/want"
+list "$work/mnt" >"$work/found"
+umount "$work/mnt"
+diff -u "$work/want" "$work/found" | head -n 20
+cmp -s "$work/want" "$work/found" || die "the kernel does not show what the tar holds"
+say "   $(wc -l <"$work/want") lines, none differs"
+
+say "== QEMU boots it"
+packages=$TARGET/guest
+image=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
+[ -n "$image" ] || die "apt knows no linux-image-cloud-amd64"
+version=${image#linux-image-}
+[ -e "$packages/boot/vmlinuz-$version" ] && [ -e "$packages/bin/busybox" ] || {
+	mkdir -p "$packages/debs"
+	(cd "$packages/debs" && apt-get download -q "$image" busybox-static >/dev/null 2>&1) || die "apt-get download failed"
+	for deb in "$packages"/debs/*.deb; do dpkg -x "$deb" "$packages"; done
+	rm -r "$packages/debs"
+}
+root=$work/initrd
+mkdir -p "$root"/{bin,dev,proc,sys,mnt,modules}
+cp "$packages/bin/busybox" "$root/bin/busybox"
+depmod -b "$packages" "$version"
+for module in virtio_pci virtio_blk ext4 crc32c_intel crc32c_generic; do
+	modprobe -d "$packages" -S "$version" --show-depends "$module" 2>/dev/null | awk '$1 == "insmod" { print $2 }'
+done | awk '!seen[$0]++' | while read -r file; do
+	cp "$file" "$root/modules/" && echo "/modules/${file##*/}" >>"$root/modules/list"
+done
+cat >"$root/init" <<'INIT'
+#!/bin/busybox sh
+/bin/busybox mkdir /bb; /bin/busybox --install -s /bb; export PATH=/bb
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+while read -r m; do insmod "$m" 2>/dev/null; done </modules/list
+for i in $(seq 100); do [ -b /dev/vda ] && break; sleep 0.1; done
+mount -t ext4 /dev/vda /mnt || { echo "guest: FAILED: mount"; poweroff -f; }
+mount --move /dev /mnt/dev; mount --move /proc /mnt/proc
+exec switch_root /mnt /bin/bash -c 'export PATH=/usr/sbin:/usr/bin; echo "guest: shell of Debian $(cat /etc/debian_version), $(dpkg -l | grep -c ^ii) packages"; echo written >/root/by-guest; sync; mount -o remount,ro /; echo o >/proc/sysrq-trigger; sleep 9'
+INIT
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd.gz"
+# KVM where a guest comes up in it (in a virtual machine it may not), else emulation.
+boot() { # ACCELERATOR CPU SECONDS
+	timeout "$3" qemu-system-x86_64 -machine "q35,accel=$1" -cpu "$2" -m 512M -nographic -no-reboot -nodefaults \
+		-kernel "$packages/boot/vmlinuz-$version" -initrd "$work/initrd.gz" -append "console=ttyS0 quiet panic=-1" -serial stdio \
+		-drive "file=$work/user/root.img,format=raw,if=virtio" </dev/null >"$work/console" 2>&1 && grep -aq 'guest: shell' "$work/console"
+}
+{ [ -w /dev/kvm ] && boot kvm host 60 2>/dev/null; } || boot tcg max 240 || true
+grep -a 'guest: shell' "$work/console" | tr -d '\r' || die "the guest did not come to a shell"
+[ "$("$QUIRE" cat "$work/user/root.img:/root/by-guest")" = written ] || die "what the guest wrote is not in the image"
+e2fsck -fn "$work/user/root.img" 2>&1 | tail -n 1
+say "The image of Debian's root file system: as the tar, and it boots."
