@@ -72,10 +72,39 @@ def texts(data):
     return head(["", *data["columns"]]) + [line(row) for row in data["rows"]]
 
 
+def clients(data):
+    """What `quire-lab clients --save` keeps: medians and spread of each mounter, and what Quire's daemon did."""
+    names = list(dict.fromkeys(row["mounter"] for row in data["rows"]))
+    found = {(row["workload"], row["mounter"]): row for row in data["rows"]}
+    workloads = {row["workload"]: row["unit"] for row in data["rows"]}
+    number = lambda v: "-" if v is None else f"{v:.3g}" if v < 100 else f"{v:,.0f}"
+    rows = head(["", "unit", *names, "p99, us", "threads", "switches a request", "fsyncs a commit"])
+    for workload, unit in workloads.items():
+        of = [found.get((workload, name)) for name in names]
+        base = statistics.median(of[0]["rates"]) if of[0] else None
+        cells = []
+        for row in of:
+            if row is None:
+                cells.append("-")
+                continue
+            middle = statistics.median(row["rates"])
+            ratio = f" ({middle / base:.2f})" if base and row is not of[0] else ""
+            spread = f"{number(min(row['rates']))} .. {number(max(row['rates']))}"
+            cells.append(f"{number(middle)}{ratio}, {spread}")
+        p99 = [number(row["p99_micros"]) if row else "-" for row in of]
+        last = next((row for row in reversed(of) if row and row["threads"]), {})
+        cells += [", ".join(p99), *(number(last.get(k)) for k in ("threads", "switches", "fsyncs"))]
+        rows.append(line([workload, unit, *cells]))
+    return rows
+
+
 def table(name):
     data = load(name)
     first = data["rows"][0]
-    rows = runs(data) if isinstance(first, dict) else with_ratios(data) if "base" in data else texts(data)
+    if isinstance(first, dict) and "workload" in first:
+        rows = clients(data)
+    else:
+        rows = runs(data) if isinstance(first, dict) else with_ratios(data) if "base" in data else texts(data)
     facts = [data["date"], *(data[k] for k in ("host",) if k in data)]
     if "build" in data:
         facts.append("build " + data["build"])

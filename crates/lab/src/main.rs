@@ -113,25 +113,7 @@ enum What {
     },
     /// Measure many clients and whole programs (fio, dbench, PostgreSQL, MariaDB, git, tar) on one loop device (root);
     /// prints a table
-    Clients {
-        /// Instead of kernel and quire: kernel, fuse2fs or quire with :OPTIONS; the first is what the others are
-        /// compared with
-        #[arg(long)]
-        mounter: Vec<Mounter>,
-        #[arg(long, default_value_t = 3)]
-        rounds: usize,
-        /// Only these: fsync1, fsync4, fsync16, fsync64, randread16, dbench, pgbench1, pgbench16, sysbench1,
-        /// sysbench16, git, tar, names8
-        #[arg(long, value_delimiter = ',')]
-        only: Vec<String>,
-        #[arg(long, default_value_t = 6)]
-        seconds: u32,
-        /// A block device to use instead of a loop device; its contents are lost
-        #[arg(long)]
-        device: Option<PathBuf>,
-        #[arg(long, default_value_os_t = std::env::temp_dir())]
-        work: PathBuf,
-    },
+    Clients(bench::clients::Plan),
     /// TPC-C on SQLite in a directory: load the database, run the mix, or check its consistency
     ///
     /// Example: quire-lab tpcc load --dir mnt --warehouses 10 && quire-lab tpcc run --dir mnt --transactions 10000
@@ -432,13 +414,7 @@ fn main() -> Result<()> {
             }
             bench::measure(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
         }
-        What::Clients { mut mounter, rounds, only: workloads, seconds, device, work } => {
-            if mounter.is_empty() {
-                mounter = ["kernel:data=ordered", "quire"].iter().map(|text| text.parse()).collect::<Result<_>>()?;
-            }
-            let plan = bench::clients::Plan { mounters: mounter, rounds, workloads, seconds, device, work };
-            bench::clients::measure(&plan)?;
-        }
+        What::Clients(plan) => bench::clients::measure(&plan)?,
         What::Tpcc { what, dir, journal, warehouses, divide, seed, page, grain, transactions, seconds } => {
             let db = dir.join("tpcc.db");
             match what {

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::Loop;
 use super::programs::{Outcome, WORKLOADS, Workload};
+use super::results::{self, Row};
 use crate::cmd::{have, is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
 use crate::stats::{float, median};
@@ -24,18 +25,29 @@ use crate::stats::{float, median};
 const DISK_BYTES: u64 = 2 << 30;
 
 /// What to measure.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub struct Plan {
+    /// kernel, fuse2fs or quire with :OPTIONS; the first is what the others are compared with
+    #[arg(long = "mounter", default_values = ["kernel:data=ordered", "quire"])]
     pub mounters: Vec<Mounter>,
+    #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// Names of workloads; all if empty.
+    /// Only these: fsync1, fsync4, fsync16, fsync64, randread16, dbench, pgbench1, pgbench16, sysbench1, sysbench16,
+    /// git, tar, names8
+    #[arg(long = "only", value_delimiter = ',')]
     pub workloads: Vec<String>,
-    /// How long each that has no end of its own runs.
+    /// How long each workload runs that has no end of its own
+    #[arg(long, default_value_t = 6)]
     pub seconds: u32,
-    /// A block device to use instead of a loop device; its contents are lost.
+    /// A block device to use instead of a loop device; its contents are lost
+    #[arg(long)]
     pub device: Option<PathBuf>,
-    /// Where the image under the loop device is made.
+    /// Where the image under the loop device is made
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub work: PathBuf,
+    /// A data file (bench/results) whose rows of these workloads and mounters are replaced
+    #[arg(long)]
+    pub save: Option<PathBuf>,
 }
 
 /// What the daemon did meanwhile.
@@ -65,10 +77,7 @@ pub fn measure(plan: &Plan) -> Result<()> {
     };
     let device = plan.device.as_deref().or(disk.as_ref().map(|d| d.device.as_path())).expect("one of the two");
     println!("{} rounds of {} s on {}", plan.rounds, plan.seconds, device.display());
-    println!(
-        "| workload | unit | mounter | median | ratio | least .. most | p99 us | threads | switches/request | fsyncs/commit |"
-    );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("{}", results::HEAD);
     for workload in chosen {
         if let Some(missing) = workload.needs.iter().find(|tool| !have(tool)) {
             println!("skipped {}: no {missing}", workload.name);
@@ -85,7 +94,11 @@ pub fn measure(plan: &Plan) -> Result<()> {
                 }
             }
         }
-        print_rows(workload, &mounters, &rounds);
+        let rows = rows(workload, &mounters, &rounds);
+        rows.iter().for_each(|row| println!("{row}"));
+        if let Some(file) = &plan.save {
+            results::save(file, &rows).with_context(|| format!("{}", file.display()))?;
+        }
     }
     Ok(())
 }
@@ -206,27 +219,28 @@ fn switches_of(pid: u32) -> Result<u64> {
     Ok(sum)
 }
 
-fn print_rows(workload: &Workload, mounters: &[Mounter], rounds: &BTreeMap<usize, Vec<Round>>) {
+/// A row for each mounter that has run.
+fn rows(workload: &Workload, mounters: &[Mounter], rounds: &BTreeMap<usize, Vec<Round>>) -> Vec<Row> {
     let mut base = None;
-    for (who, mounter) in mounters.iter().enumerate() {
-        let Some(rounds) = rounds.get(&who) else { continue };
+    let row = |(who, rounds): (&usize, &Vec<Round>)| {
         let middle = |of: &dyn Fn(&Round) -> Option<f64>| {
             let values: Vec<f64> = rounds.iter().filter_map(of).collect();
             (!values.is_empty()).then(|| median(&values))
         };
-        let cell = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
         let rates: Vec<f64> = rounds.iter().map(|(o, _)| o.rate).collect();
         let rate = median(&rates);
-        let ratio = rate / *base.get_or_insert(rate);
-        let (least, most) = (rates.iter().copied().fold(f64::MAX, f64::min), rates.iter().copied().fold(0.0, f64::max));
-        println!(
-            "| {} | {} | {mounter} | {rate:.1} | {ratio:.2} | {least:.1} .. {most:.1} | {} | {} | {} | {} |",
-            workload.name,
-            workload.unit,
-            cell(middle(&|(o, _)| o.p99_micros)),
-            cell(middle(&|(_, d)| d.map(|d| float(d.threads as u64)))),
-            cell(middle(&|(_, d)| d.map(|d| d.switches))),
-            cell(middle(&|(_, d)| d.map(|d| d.fsyncs))),
-        );
-    }
+        Row {
+            workload: workload.name.to_owned(),
+            unit: workload.unit.to_owned(),
+            mounter: mounters[*who].to_string(),
+            ratio: rate / *base.get_or_insert(rate),
+            rate,
+            rates,
+            p99_micros: middle(&|(o, _)| o.p99_micros),
+            threads: middle(&|(_, d)| d.map(|d| float(d.threads as u64))),
+            switches: middle(&|(_, d)| d.map(|d| d.switches)),
+            fsyncs: middle(&|(_, d)| d.map(|d| d.fsyncs)),
+        }
+    };
+    rounds.iter().map(row).collect()
 }

@@ -6,6 +6,7 @@
 pub mod clients;
 mod cpus;
 mod programs;
+mod results;
 mod work;
 
 use std::collections::BTreeMap;
