@@ -61,6 +61,6 @@ pub use space::shortage_for_tests as shortage;
 pub use volume::{
     Admitted, Background, Devices, InodeFlags, Inspect, Limits, Maintenance, Outlook, Phase, Shutdown, StatFs, Status,
     Step, Stop, Volume, VolumeBatch, Xattrs, finish_orphans, first_superblock, fsync_then, look, peek, read_to_change,
-    recovery,
+    recovery, sync_then,
 };
 pub use xattr::XattrFlags;

@@ -72,7 +72,7 @@ pub(crate) fn answer(s: &Server, h: &Header, mut body: Body<'_>, out: &mut Out<'
         opcode::BMAP => data::bmap(s, h, b, out),
         opcode::COPY_FILE_RANGE => data::copy_file_range(s, h, b, out),
         opcode::FSYNC | opcode::FSYNCDIR => data::fsync(h, b),
-        opcode::SYNCFS => data::syncfs(s),
+        opcode::SYNCFS => Ok(data::syncfs()),
         opcode::STATFS => attr::statfs(s, out),
         opcode::READDIR => dir::readdir(s, h, b, out),
         opcode::READDIRPLUS => dir::readdirplus(s, h, b, out),
@@ -173,7 +173,7 @@ mod tests {
         let answered = answer(server, &header, body, &mut Out::new(&mut buf));
         match answered {
             Ok(Answer::Reply) => {}
-            Ok(Answer::WhenDurable(d)) => server.volume.fsync(d.ino, d.data_only).unwrap(),
+            Ok(Answer::WhenDurable(d)) => server.volume.fsync(d.ino.unwrap(), d.data_only).unwrap(),
             other => panic!("{other:?}"),
         }
     }

@@ -48,7 +48,8 @@ pub(crate) enum Answer {
 /// What has to be durable before a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Durable {
-    pub ino: Ino,
+    /// The file; `None`: everything.
+    pub ino: Option<Ino>,
     /// Another file, after the first.
     pub then: Option<Ino>,
     pub data_only: bool,
@@ -84,7 +85,7 @@ impl Answer {
             Answer::Spoils(ino) => Sent::Spoils(ino),
             Answer::Reply | Answer::StopsAll | Answer::None | Answer::WhenDurable(_) => Sent::Reply,
         };
-        Answer::WhenDurable(Durable { ino, then, data_only, sent })
+        Answer::WhenDurable(Durable { ino: Some(ino), then, data_only, sent })
     }
 }
 

@@ -271,15 +271,16 @@ impl Worker {
     }
 }
 
-/// Suspends a request until a file is durable, and then the next. The thread that makes the last one durable replies.
+/// Suspends a request until a file is durable, or everything, and then the next. The thread that makes the last one
+/// durable replies.
 fn suspend(shared: &Arc<Shared>, header: Header, durable: Durable, body: Vec<u8>) {
     let Durable { ino, then, data_only, sent } = durable;
     let after = shared.clone();
-    quire_fs::fsync_then(&shared.server.volume, ino, data_only, move |outcome| {
+    let told = move |outcome| {
         let answer = match outcome {
             Ok(()) => match then {
                 Some(ino) => {
-                    let next = Durable { ino, then: None, data_only, sent };
+                    let next = Durable { ino: Some(ino), then: None, data_only, sent };
                     return suspend(&after, header, next, body);
                 }
                 None => Ok(sent.answer()),
@@ -293,7 +294,11 @@ fn suspend(shared: &Arc<Shared>, header: Header, durable: Durable, body: Vec<u8>
             // The workers learn of a broken connection by themselves.
             tracing::debug!("operation {} when durable: {e}", header.opcode);
         }
-    });
+    };
+    match ino {
+        Some(ino) => quire_fs::fsync_then(&shared.server.volume, ino, data_only, told),
+        None => quire_fs::sync_then(&shared.server.volume, told),
+    }
 }
 
 impl Shared {

@@ -14,7 +14,7 @@ use super::writeback::{write_back, write_back_all};
 use crate::error::{Error, Result};
 use quire_device::Mutant;
 use quire_journal::{Need, SyncError};
-use quire_layout::Ino;
+use quire_layout::{Ino, Tid};
 
 /// Makes a file's data and metadata durable; with `datasync`, only the metadata that is needed to read the data. A
 /// directory's entries count as its metadata.
@@ -84,4 +84,35 @@ pub(crate) fn sync(d: &Data) -> Result<()> {
         flushed.inspect_err(|e| d.engine.note_error(e))?;
     }
     check_any_error(d)
+}
+
+/// The part of a sync before its wait: writes all files back. Returns what has to be durable when the sync ends with
+/// [`end_sync`].
+pub(crate) fn begin_sync(d: &Data) -> Need {
+    write_back_all(d);
+    let journal = &d.engine.journal;
+    let changes = journal.has_changes();
+    let open = journal.running();
+    // What an earlier transaction holds may still be on its way.
+    let tid = if changes { open } else { Tid(open.0.wrapping_sub(1)) };
+    Need { tid: Some(tid), data: d.files.last_written() }
+}
+
+/// The part of a sync after its wait.
+///
+/// # Errors
+/// Something is not durable.
+pub(crate) fn end_sync(d: &Data, outcome: std::result::Result<(), SyncError>) -> Result<()> {
+    outcome.map_err(|e| match e {
+        SyncError::Commit(e) => Error::from(e),
+        SyncError::Flush(e) => {
+            let e = Error::from(e);
+            d.engine.note_error(&e);
+            e
+        }
+    })?;
+    match d.engine.journal.failure() {
+        Some(e) => Err(e.into()),
+        None => check_any_error(d),
+    }
 }

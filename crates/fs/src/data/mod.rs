@@ -41,7 +41,7 @@ pub(crate) use failure::{check_any_error, check_file_error};
 pub use fallocate::Falloc;
 pub(crate) use fallocate::fallocate;
 pub use flags::WriteFlags;
-pub(crate) use fsync::{begin_fsync, end_fsync, fsync, sync};
+pub(crate) use fsync::{begin_fsync, begin_sync, end_fsync, end_sync, fsync, sync};
 pub(crate) use read::{Intent, read};
 pub use seek::{FileExtent, Seek};
 pub(crate) use seek::{extents, seek};

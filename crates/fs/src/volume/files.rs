@@ -131,3 +131,20 @@ pub fn fsync_then(volume: &Volume, ino: Ino, datasync: bool, then: impl FnOnce(R
     };
     volume.inner.engine.journal.sync_then(need, Box::new(end));
 }
+
+/// As [`Volume::sync`], for a caller that does not wait: as [`fsync_then`] for all files.
+pub fn sync_then(volume: &Volume, then: impl FnOnce(Result<()>) + Send + 'static) {
+    let pass = match volume.inner.enter_unless_frozen() {
+        Err(e) => return then(Err(e)),
+        Ok(None) => return then(data::check_any_error(&volume.inner.data)),
+        Ok(Some(pass)) => pass.detach(&volume.inner),
+    };
+    let inner = volume.inner.clone();
+    evict::free_pending(&inner.engine);
+    let need = data::begin_sync(&inner.data);
+    let end = move |outcome| {
+        then(data::end_sync(&inner.data, outcome));
+        drop(pass);
+    };
+    volume.inner.engine.journal.sync_then(need, Box::new(end));
+}

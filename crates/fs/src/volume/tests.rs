@@ -3,12 +3,12 @@
 use crate::error::Error;
 use crate::records;
 use crate::testing::TestVolume;
-use crate::{Cred, Devices, New, NewKind, Options, Volume};
+use crate::{Choices, Cred, Devices, New, NewKind, Options, Route, Volume};
 use quire_device::sync::Arc;
 use quire_device::{ErrorKind, IoOp, Region, SystemClock};
 use quire_layout::Ino;
 use quire_layout::inode::Time;
-use quire_testkit::{Fault, FaultKind, Faulty, MemDevice, mke2fs};
+use quire_testkit::{Fault, FaultKind, Faulty, Image, MemDevice, PowerLossDevice, PowerLossOptions, mke2fs};
 
 #[test]
 fn an_operation_joins_or_leaves_no_trace() {
@@ -52,6 +52,64 @@ fn a_freeze_that_cannot_be_taken_back_leaves_no_writable_volume_on_a_clean_image
     let left = Arc::new(MemDevice::new(device.inner().snapshot()));
     let found = open(left).lookup(Ino::ROOT, b"after").is_ok();
     assert!(found || !acknowledged, "what was synced on an image marked clean is lost");
+}
+
+/// L1: a suspended fsync of data in place whose flush fails is told so without the journal's leadership. A freeze waits
+/// for it all the same.
+#[test]
+fn a_freeze_waits_until_a_failed_suspended_fsync_was_told() {
+    let device = Arc::new(Faulty::new(MemDevice::new(mke2fs("16M", &["-t", "ext4"]))));
+    let options = Options::default().with(Choices::of_route(Route::Ordered));
+    let volume = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).expect("mount");
+    let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred::default() };
+    let ino = volume.create(Ino::ROOT, b"f", &new).expect("create").ino;
+    let write = || volume.write(ino, 0, &[7; 4096], crate::WriteFlags::default()).expect("write");
+    write();
+    volume.sync().expect("a sound device");
+    write();
+    device.inject(Fault::once(IoOp::Flush, FaultKind::Error(ErrorKind::Io)));
+    let (tell, told) = std::sync::mpsc::channel();
+    let freezer = volume.clone();
+    crate::fsync_then(&volume, ino, true, move |outcome| {
+        let (frozen, ended) = std::sync::mpsc::channel();
+        let freezes = std::thread::spawn(move || frozen.send(freezer.maintenance().freeze().is_ok()));
+        let early = ended.recv_timeout(std::time::Duration::from_millis(100)).is_ok();
+        tell.send((outcome.is_err(), early, freezes)).expect("the test waits");
+    });
+    let (failed, early, freezes) = told.recv().expect("it is told once");
+    // Nobody listens any more.
+    freezes.join().expect("the freeze returns").ok();
+    assert!(failed, "the flush failed");
+    assert!(!early, "the freeze ended while the caller was being told");
+}
+
+/// F15: the same as `Volume::sync`, for a caller without a thread.
+#[test]
+fn a_suspended_sync_is_told_when_everything_is_durable_or_has_failed() {
+    let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred::default() };
+    for fails in [false, true] {
+        let image = Image::from_bytes(&mke2fs("16M", &["-t", "ext4"]));
+        let disk = PowerLossDevice::from_image(image, PowerLossOptions::default());
+        let device = Arc::new(Faulty::new(disk));
+        let open = |device| Volume::open(Devices::one(device), Arc::new(SystemClock), Options::default());
+        let volume = open(device.clone()).expect("mount");
+        let ino = volume.create(Ino::ROOT, b"f", &new).expect("create").ino;
+        volume.write(ino, 0, &[7; 5000], crate::WriteFlags::default()).expect("write");
+        if fails {
+            device.inject(Fault::always(IoOp::Flush, FaultKind::Error(ErrorKind::Io)));
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        crate::sync_then(&volume, move |outcome| tell.send(outcome.is_ok()).expect("the test waits"));
+        assert_eq!(told.recv(), Ok(!fails), "it is told once");
+        assert!(told.recv().is_err(), "and not again");
+        if !fails {
+            let left = PowerLossDevice::from_image(device.inner().crash(1).image, PowerLossOptions::default());
+            let after = open(Arc::new(Faulty::new(left))).expect("recovers");
+            let mut read = [0; 5000];
+            let ino = after.lookup(Ino::ROOT, b"f").expect("its name was synced").ino;
+            assert_eq!((after.read(ino, 0, &mut read).expect("read"), read), (5000, [7; 5000]));
+        }
+    }
 }
 
 #[test]

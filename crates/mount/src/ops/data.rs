@@ -2,7 +2,7 @@
 
 use super::attr::privileges;
 use crate::fail::Fail;
-use crate::server::{Answer, Server, ino_of};
+use crate::server::{Answer, Durable, Sent, Server, ino_of};
 use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, HANDLE_WRITES, init, write as write_bits};
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, Volume, WriteFlags, read_to_change};
@@ -193,7 +193,6 @@ pub(crate) fn fsync(h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
 }
 
 /// sync(2) and syncfs(2); only mounts of block devices get it.
-pub(crate) fn syncfs(s: &Server) -> Result<Answer, Fail> {
-    s.volume.sync()?;
-    Ok(Answer::Reply)
+pub(crate) fn syncfs() -> Answer {
+    Answer::WhenDurable(Durable { ino: None, then: None, data_only: false, sent: Sent::Reply })
 }
