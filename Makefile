@@ -44,7 +44,7 @@ soak: build       ## long randomized runs: MINUTES=30
 	@scripts/soak.sh $(MINUTES)
 bench: build      ## speed against kernel ext4 and fuse2fs (docs/performance.md)
 	@scripts/bench.sh
-lab: build        ## the papers' experiments (docs/lab.md); FULL=1 as long as theirs
+lab: build        ## the papers' experiments and a page of them (docs/lab.md): QUICK=1 FULL=1 ONLY='joj djfs'
 	@scripts/lab.sh $(ONLY)
 lint: setup       ## rustfmt, clippy and rustdoc with warnings as errors; cargo-deny when installed
 	@scripts/lint.sh

@@ -31,6 +31,11 @@ sysbench:sysbench:sysbench:sysbench:sysbench
 git:git:git:git:git
 "
 
+# What the laboratory's page is looked at with.
+[ "${1:-}" != --lab ] || WANTS="$WANTS
+chromium:chromium:chromium:chromium:chromium
+"
+
 missing() { # LIST COLUMN -> the packages of what is not there
 	local list=$1 column=$2 line
 	for line in $list; do

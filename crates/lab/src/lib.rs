@@ -9,6 +9,7 @@
 //! - [`accept`]: the acceptance tests, each skipped by name where it cannot run.
 //! - [`rig`]: the library on modelled devices in virtual time; [`studies`]: the papers' experiments on it and on
 //!   mounts.
+//! - [`laboratory`]: runs the studies; [`results`]: what they write; [`report`]: the page that is made of it.
 //! - [`mod@bench`]: rotated rounds on one loop device, medians.
 
 pub mod accept;
@@ -17,9 +18,12 @@ pub mod cmd;
 pub mod image;
 pub mod images;
 pub mod judges;
+pub mod laboratory;
 pub mod mounter;
 pub mod powercut;
 pub mod regions;
+pub mod report;
+pub mod results;
 pub mod rig;
 pub mod served;
 pub mod stats;

@@ -7,10 +7,11 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
+use quire_lab::laboratory::{self, How};
 use quire_lab::mounter::Mounter;
 use quire_lab::powercut;
 use quire_lab::served::{Kind as DeviceKind, Served};
-use quire_lab::studies::{self, fileserver, isolation, latency, okeanos, randwrite, sqlite, table1};
+use quire_lab::studies::{self, isolation, sqlite, table1};
 use quire_lab::tree::{self, Flavour};
 use quire_lab::walk;
 use quire_lab::work::{append, bank, end, storm, tpcc};
@@ -186,23 +187,6 @@ enum What {
         #[arg(long, default_value_t = 2048)]
         mib: u64,
     },
-    /// Okeanos: journal traffic, latency and recovery of small synchronous appends, in virtual time
-    ///
-    /// 100 threads by request size (figure 1), streams of 1 Kbit/s and 1 Mbit/s (figure 4), on a modelled 15,000 rpm
-    /// disk with the journal on another. Example: quire-lab okeanos --full
-    Okeanos {
-        /// As long as in the paper
-        #[arg(long)]
-        full: bool,
-    },
-    /// RFJ: a file server of 50 threads on a modelled 7,200 rpm disk, in virtual time
-    ///
-    /// Example: quire-lab fileserver --seconds 60
-    Fileserver {
-        /// Virtual time
-        #[arg(long, default_value_t = 20)]
-        seconds: u64,
-    },
     /// Isolation: append + fsync beside a stream of new data, in virtual time; with --mounter also on mounts in real
     /// time (root)
     ///
@@ -223,62 +207,57 @@ enum What {
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         work: PathBuf,
     },
-    /// DJFS: one 4 KiB overwrite and fsync with the journal in NVRAM; library, FUSE, and the kernel's data=journal, all
-    /// in memory (root)
+    /// Run studies and write their results as data: all, by name, or of a paper (joj, djfs, okeanos, rfj, quire)
     ///
-    /// Example: quire-lab latency --rounds 3
-    Latency {
-        #[arg(long, default_value_t = 3)]
-        rounds: usize,
-        #[arg(long, default_value_t = 5000)]
-        writes: u32,
-        /// A directory in memory
-        #[arg(long, default_value = "/dev/shm")]
-        memory: PathBuf,
+    /// A study whose result is there, of this program and effort, is not run again. Example: quire-lab run okeanos
+    /// --quick
+    Run {
+        wanted: Vec<String>,
+        #[command(flatten)]
+        how: How,
     },
-    /// DJFS, figures 2, 3 and 7: random 4 KiB writes with an fsync never, every 64, 32 .. 1, in virtual time
-    ///
-    /// Example: quire-lab randwrite --files 1024 --seconds 6
-    Randwrite {
-        /// Files of 1 MiB; about six times as much memory is needed
-        #[arg(long, default_value_t = 1024)]
-        files: u64,
-        /// Virtual time that is measured
-        #[arg(long, default_value_t = 6.0)]
-        seconds: f64,
-        #[arg(long, default_value_t = 128)]
-        journal_mib: u64,
+    /// JoJ: SQLite's transactions, on models of the paper's devices and on mounts beside the kernel's ext4 (root)
+    Joj {
+        #[command(flatten)]
+        how: How,
     },
-    /// DJFS, table 1: flushes and journal writes of TPC-C on SQLite, for each way to keep the journal
+    /// DJFS: random writes and TPC-C on SQLite with the journal in NVRAM
+    Djfs {
+        #[command(flatten)]
+        how: How,
+    },
+    /// Okeanos: journal traffic, latency and recovery of small synchronous appends
+    Okeanos {
+        #[command(flatten)]
+        how: How,
+    },
+    /// RFJ: a file server
+    Rfj {
+        #[command(flatten)]
+        how: How,
+    },
+    /// Make one HTML page of studies' results
     ///
-    /// Example: quire-lab table1 --warehouses 1 --divide 10 --transactions 1000 --on-devices 100
-    Table1 {
+    /// Example: quire-lab report --results target/lab/normal --to report.html
+    Report {
+        #[arg(long, default_value = "bench/results/lab")]
+        results: PathBuf,
+        #[arg(long, default_value = "report.html")]
+        to: PathBuf,
+        /// Also the table of docs/lab.md, as data
+        #[arg(long)]
+        table: Option<PathBuf>,
+    },
+    /// One of DJFS' studies of TPC-C, with all its sizes; prints tables
+    ///
+    /// Example: quire-lab tpcc-study table1 --warehouses 1 --divide 10 --transactions 1000 --on-devices 100
+    TpccStudy {
+        what: TpccFigure,
         #[command(flatten)]
         work: TpccStudy,
-    },
-    /// DJFS, figure 8: TPC-C on SQLite, how fast with each way to keep the journal
-    ///
-    /// Example: quire-lab figure8 --warehouses 1 --grain statement
-    Figure8 {
-        #[command(flatten)]
-        work: TpccStudy,
-        /// Also on tmpfs and on a mount in memory, in real time
+        /// figure8: also on tmpfs and on a mount in memory, in real time
         #[arg(long)]
         in_memory: bool,
-    },
-    /// DJFS, figure 9: the same with NVRAM that is 0 to 40 ns a cache line slower
-    ///
-    /// Example: quire-lab figure9 --warehouses 1 --grain statement
-    Figure9 {
-        #[command(flatten)]
-        work: TpccStudy,
-    },
-    /// DJFS, figure 10: the miss ratio of a page cache that gives up memory for base images
-    ///
-    /// Example: quire-lab figure10 --warehouses 1 --grain statement --transactions 5000
-    Figure10 {
-        #[command(flatten)]
-        work: TpccStudy,
     },
     /// Make a tree from a seed
     Tree {
@@ -297,6 +276,14 @@ enum What {
         right: PathBuf,
     },
     Images(quire_lab::images::Record),
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TpccFigure {
+    Table1,
+    Figure8,
+    Figure9,
+    Figure10,
 }
 
 /// TPC-C on modelled devices.
@@ -436,32 +423,34 @@ fn main() -> Result<()> {
                 mounter = names.map(|text| text.parse()).collect::<Result<_>>()?;
             }
             let (small, large) = (small.unwrap_or(rows), large.unwrap_or(rows));
-            sqlite::study(&sqlite::Plan { kinds, mounters: mounter, rounds, small, large, figure4, on_library, work })?;
+            let plan = sqlite::Plan { kinds, mounters: mounter, rounds, small, large, figure4, on_library, work };
+            println!("{}", sqlite::study(&plan)?.text());
         }
         What::Model { dir, device: (_, model), mib } => Served::new(model, mib << 20, &dir)?.wait()?,
-        What::Okeanos { full } => {
-            okeanos::study(if full { okeanos::Size::FULL } else { okeanos::Size::SHORT })?;
-        }
-        What::Fileserver { seconds } => {
-            fileserver::study(Duration::from_secs(seconds))?;
-        }
         What::Isolation { device: (name, model), rate, seconds, mounter, work: dir } => {
             let work = isolation::Work { rate: rate * 1_000_000, time: Duration::from_secs(seconds) };
-            isolation::study(&name, model, work)?;
+            println!("{}", isolation::study(&name, model, work)?.text());
             if !mounter.is_empty() {
-                isolation::study_mounts(&DeviceKind::Modelled { name, model }, &mounter, work, &dir)?;
+                let kind = DeviceKind::Modelled { name, model };
+                println!("{}", isolation::study_mounts(&kind, &mounter, work, &dir)?.text());
             }
         }
-        What::Latency { rounds, writes, memory } => {
-            latency::study(&latency::Plan { rounds, writes, memory })?;
+        What::Run { wanted, how } => how.run(wanted)?,
+        What::Joj { how } => how.run(vec!["joj".into()])?,
+        What::Djfs { how } => how.run(vec!["djfs".into()])?,
+        What::Okeanos { how } => how.run(vec!["okeanos".into()])?,
+        What::Rfj { how } => how.run(vec!["rfj".into()])?,
+        What::Report { results, to, table } => laboratory::report(&results, &to, table.as_deref())?,
+        What::TpccStudy { what, work, in_memory } => {
+            let plan = work.plan();
+            let findings = match what {
+                TpccFigure::Table1 => table1::study(&plan)?,
+                TpccFigure::Figure8 => studies::tpcc::figure8(&plan, in_memory)?,
+                TpccFigure::Figure9 => studies::tpcc::figure9(&plan)?,
+                TpccFigure::Figure10 => studies::figure10::study(&plan)?,
+            };
+            println!("{}", findings.text());
         }
-        What::Randwrite { files, seconds, journal_mib } => {
-            randwrite::study(randwrite::Work { files, time: Duration::from_secs_f64(seconds), journal_mib })?;
-        }
-        What::Table1 { work } => drop(table1::study(&work.plan())?),
-        What::Figure8 { work, in_memory } => drop(studies::tpcc::figure8(&work.plan(), in_memory)?),
-        What::Figure9 { work } => drop(studies::tpcc::figure9(&work.plan())?),
-        What::Figure10 { work } => drop(studies::figure10::study(&work.plan())?),
         What::Images(record) => record.run()?,
         What::Tree { dir, files, seed, everything } => {
             tree::make(&dir, files, seed, if everything { Flavour::Everything } else { Flavour::Plain })?;

@@ -13,7 +13,7 @@ use quire_fs::{Profile, WriteFlags};
 use quire_layout::Ino;
 use quire_testkit::Model;
 
-use super::claims::{self, Claim};
+use crate::results::{Claim, Figure, Findings};
 use crate::rig::{Body, Plan, Rig};
 use crate::stats::{Spread, float};
 use quire_testkit::rng::{Rng, content};
@@ -135,48 +135,63 @@ impl Stream<'_> {
 
 const PROFILES: [Profile; 5] = [Profile::Ext4Ordered, Profile::Ext4Journal, Profile::Rfj, Profile::Joj, Profile::Auto];
 
-/// Runs it on a device and prints; returns how many claims are not held.
+/// Runs it on a device.
 ///
 /// # Errors
 /// A file system failed.
-pub fn study(name: &str, model: Model, work: Work) -> Result<usize> {
-    println!(
-        "\nIsolation: 4 KiB append + fsync beside a stream of {} MB/s, on the modelled device {name}, {} s of virtual time; ms (median, p99)\n",
-        work.rate / 1_000_000,
-        work.time.as_secs()
-    );
-    print_head("profile");
-    let mut claims = Vec::new();
+pub fn study(name: &str, model: Model, work: Work) -> Result<Findings> {
+    let mut table = Table::new(name, "virtual time", work);
     for profile in PROFILES {
-        let ratio = print_row(&profile, work, |into| run(model, profile, into, work))?;
-        if profile == Profile::Auto {
-            claims.push(Claim::at_most(format!("{name}: p99 of auto, stream into files / raw"), ratio, 2.0));
-        }
+        table.row(&profile, |into| run(model, profile, into, work))?;
     }
-    Ok(claims::print("isolation", &claims))
+    Ok(table.findings("auto"))
 }
 
-fn print_head(of: &str) {
-    println!("| {of} | alone | stream raw | its MB/s | stream into files | its MB/s | p99, files / raw |");
-    println!("|---|---|---|---|---|---|---|");
+/// Latencies alone and beside both streams.
+struct Table {
+    device: String,
+    work: Work,
+    figure: Figure,
+    /// By who: the p99 beside a stream into files in parts of that beside one written raw.
+    ratios: Vec<(String, f64)>,
 }
 
-/// Runs all three ways and prints their row; returns the p99 beside a stream into files in parts of that beside one
-/// written raw.
-fn print_row(name: &dyn Display, work: Work, run: impl Fn(Into) -> Result<Outcome>) -> Result<f64> {
-    let [alone, raw, files] = [run(Into::Nothing)?, run(Into::Device)?, run(Into::Files)?];
-    let times = |o: Outcome| format!("{:.2}, {:.2}", o.latency.median / 1e3, o.latency.p99 / 1e3);
-    let rate = |o: Outcome| float(o.streamed) / 1e6 / work.time.as_secs_f64();
-    let ratio = files.latency.p99 / raw.latency.p99;
-    println!(
-        "| {name} | {} | {} | {:.0} | {} | {:.0} | {ratio:.2} |",
-        times(alone),
-        times(raw),
-        rate(raw),
-        times(files),
-        rate(files)
-    );
-    Ok(ratio)
+impl Table {
+    fn new(device: &str, time: &str, work: Work) -> Self {
+        let rate = work.rate / 1_000_000;
+        let title = format!("append and fsync beside a stream of {rate} MB/s, {device}, {time}");
+        let id = format!("isolation-{device}-{}", if time.contains("virtual") { "virtual" } else { "mounts" });
+        let figure = Figure::bars(&id, "isolation", title, "who", "p99, ms").of_series([
+            "alone",
+            "stream raw",
+            "stream into files",
+        ]);
+        Table { device: device.into(), work, figure: figure.logarithmic(), ratios: Vec::new() }
+    }
+
+    fn row(&mut self, name: &dyn Display, run: impl Fn(Into) -> Result<Outcome>) -> Result<()> {
+        let each = [run(Into::Nothing)?, run(Into::Device)?, run(Into::Files)?];
+        let rate = |o: &Outcome| float(o.streamed) / 1e6 / self.work.time.as_secs_f64();
+        eprintln!("{name}: the stream got {:.0} MB/s raw, {:.0} into files", rate(&each[1]), rate(&each[2]));
+        self.figure.place(name, each.iter().map(|o| o.latency.p99 / 1e3));
+        self.ratios.push((name.to_string(), each[2].latency.p99 / each[1].latency.p99));
+        Ok(())
+    }
+
+    fn findings(self, ours: &str) -> Findings {
+        let of = |(who, ratio): &(String, f64)| {
+            let what = format!("{}: {who}: p99 beside a stream into files / beside one written raw", self.device);
+            Claim::at_most(
+                "isolation",
+                "a stream into files costs another's fsync at most twice what the device makes it cost",
+                what,
+                *ratio,
+                2.0,
+            )
+        };
+        let claims = self.ratios.iter().filter(|(who, _)| who == ours).map(of).collect();
+        Findings { figures: vec![self.figure], claims, ..Findings::default() }
+    }
 }
 
 /// The same in real time, on a mount of a device that is served to the kernel.

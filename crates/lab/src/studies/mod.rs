@@ -12,7 +12,6 @@
 //! - [`tpcc`], [`table1`]: DJFS' TPC-C on SQLite on the library ([`crate::work::vfs`]): how fast, and what the journal
 //!   does.
 
-pub mod claims;
 pub mod figure10;
 pub mod fileserver;
 pub mod isolation;
@@ -24,3 +23,7 @@ pub mod streams;
 pub mod table1;
 pub mod tpcc;
 pub mod ways;
+
+/// Whether the kernel has NILFS2, with which Okeanos compares in figures 4c and 4d.
+const NILFS: &str =
+    "NILFS2 (figures 4c, 4d): the kernel here has no such file system (/proc/filesystems), nor a module of it";

@@ -11,40 +11,27 @@ use anyhow::{Context, Result};
 use quire_device::Buf;
 use rustix::fs::OFlags;
 
-use super::super::claims::{self, Claim};
-use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Work, print_head, print_row};
+use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Table, Work};
 use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
+use crate::results::Findings;
 use crate::served::{Kind, Looped};
 use crate::stats::Spread;
 use quire_testkit::rng::{Rng, content};
 
-/// Runs it on mounts and prints; returns how many claims are not held.
+/// Runs it on mounts.
 ///
 /// # Errors
 /// Not root; a file system failed.
-pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Result<usize> {
+pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Result<Findings> {
     let dir = tempfile::Builder::new().prefix("quire-isolation-").tempdir_in(dir)?;
     let disk = Looped::new(kind, (FS_MIB + RAW_MIB) << 20, dir.path())?;
-    println!(
-        "\nThe same on mounts, in real time: device {kind}, a stream of {} MB/s, {} s; ms (median, p99)\n",
-        work.rate / 1_000_000,
-        work.time.as_secs()
-    );
-    print_head("mount");
-    let mut claims = Vec::new();
-    for mounter in mounters {
-        if let Some(why) = mounter.unavailable() {
-            println!("skipped {mounter}: {why}");
-            continue;
-        }
-        let run = |into| run(mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string());
-        let ratio = print_row(mounter, work, run)?;
-        if mounter.to_string() == "quire" {
-            claims.push(Claim::at_most(format!("{kind}: p99 of a mount, stream into files / raw"), ratio, 2.0));
-        }
+    let mut table = Table::new(&kind.to_string(), "mounts in real time", work);
+    for mounter in Mounter::available(mounters)? {
+        table
+            .row(&mounter, |into| run(&mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string()))?;
     }
-    Ok(claims::print("isolation on mounts", &claims))
+    Ok(table.findings("quire"))
 }
 
 fn run(mounter: &Mounter, disk: &Looped, into: Into, work: Work, dir: &Path) -> Result<Outcome> {

@@ -17,6 +17,18 @@ pub enum Journal {
     Wal,
 }
 
+impl Journal {
+    /// As SQLite calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Journal::Delete => "DELETE",
+            Journal::Persist => "PERSIST",
+            Journal::Wal => "WAL",
+        }
+    }
+}
+
 /// What SQLite commits at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Grain {

@@ -1,0 +1,8 @@
+//! The report: one HTML page without scripts and without a network, made of studies' results alone
+//! ([`crate::results`]), and the table of all that the papers have ([`papers`]) with what became of each.
+
+pub mod chart;
+mod html;
+pub mod papers;
+
+pub use html::page;

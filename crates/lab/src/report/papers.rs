@@ -1,0 +1,288 @@
+//! Every technique, figure and table of the four papers, and what became of each: by the claims of a study that ran, by
+//! a test, or not at all and why. docs/lab.md's table is made of [`rows`].
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::results::{Paper, Run, Verdict};
+
+/// How an item is shown.
+enum By {
+    /// By the claims of these studies whose place begins so.
+    Claims(&'static str, &'static [&'static str]),
+    /// By a test of this name.
+    Test(&'static str),
+    /// It explains, and measures nothing; where ours stands.
+    Explains(&'static str),
+    /// Nothing yet, or not as the paper has it.
+    Missing(&'static str),
+    /// It cannot be had here, and why.
+    Not(&'static str),
+}
+
+use By::{Claims, Explains, Missing, Not, Test};
+
+const ITEMS: &[(Paper, &str, By)] = &[
+    (
+        Paper::Joj,
+        "single-I/O commit: data and metadata in one sequential write that checks itself",
+        Test("single_io_commits_with_one_write_and_one_flush"),
+    ),
+    (
+        Paper::Joj,
+        "a journaling mode for each file, set by the application",
+        Test("a_mode_is_set_ruled_handed_down_or_the_default"),
+    ),
+    (
+        Paper::Joj,
+        "growth of files in ordered mode goes in place",
+        Missing("where a commit does not flush first, small growth is logged with the commit, as `auto` does"),
+    ),
+    (
+        Paper::Joj,
+        "an fsync of stock ext4 with data journaling writes earlier journaled buffers home",
+        Missing(
+            "no baseline has this, so single-I/O's gain is measured against one that writes less than the authors'",
+        ),
+    ),
+    (Paper::Joj, "figure 1: the writes of one transaction", Explains("docs/performance.md counts them")),
+    (Paper::Joj, "figure 2: 12 SQLite cases on a tablet's eMMC", Claims("figure 2", &["joj-sqlite"])),
+    (Paper::Joj, "figure 3: the same on an Intel 311 SSD", Claims("figure 3", &["joj-sqlite"])),
+    (Paper::Joj, "the 24 cases of figures 2 and 3 together", Claims("section 3.1", &["joj-sqlite", "joj-mounts"])),
+    (Paper::Joj, "figure 4: full protection, the database's alone, none", Claims("figure 4", &["joj-sqlite"])),
+    (
+        Paper::Djfs,
+        "journaling without flushes, deltas, group checkpointing by regions",
+        Claims("table 1", &["djfs-table1"]),
+    ),
+    (
+        Paper::Djfs,
+        "implicit checkpoint when a timer expires",
+        Missing("a checkpoint begins by the fill of the log and by memory"),
+    ),
+    (Paper::Djfs, "figure 1: jbd2's commit", Explains("docs/format.md")),
+    (Paper::Djfs, "figure 2: what consistency costs ext4", Claims("figure 2", &["djfs-randwrite"])),
+    (Paper::Djfs, "figure 3: external journaling, journaling in NVRAM", Claims("figure 3", &["djfs-randwrite"])),
+    (Paper::Djfs, "figures 4, 5, 6: commit, regions, recovery", Explains("docs/format.md, invariants V1 to V6")),
+    (Paper::Djfs, "figure 7: random writes by frequency of fsync", Claims("figure 7", &["djfs-randwrite"])),
+    (Paper::Djfs, "table 1: flushes, FUA and journal writes of TPC-C", Claims("table 1", &["djfs-table1"])),
+    (Paper::Djfs, "figure 8: TPC-C on SQLite", Claims("figure 8", &["djfs-figure8"])),
+    (Paper::Djfs, "figure 9: TPC-C by the NVRAM's latency", Claims("figure 9", &["djfs-figure9"])),
+    (Paper::Djfs, "figure 10: what base images cost the page cache", Claims("figure 10", &["djfs-figure10"])),
+    (Paper::Okeanos, "wasteless journaling: blocks that several writes share", Claims("figure 4a", &["okeanos-slow"])),
+    (Paper::Okeanos, "selective journaling by write size; update sequences", Test("bytes_logged")),
+    (Paper::Okeanos, "figure 1: journal traffic by request size", Claims("figure 1", &["okeanos-requests"])),
+    (Paper::Okeanos, "figures 2 and 3: the write path, the journal head", Explains("docs/design.md, docs/format.md")),
+    (Paper::Okeanos, "figure 4a: journal traffic of slow streams", Claims("figure 4a", &["okeanos-slow"])),
+    (Paper::Okeanos, "figure 4b: traffic to the file system", Claims("figure 4b", &["okeanos-slow"])),
+    (Paper::Okeanos, "recovery time", Claims("section 6, recovery", &["okeanos-slow"])),
+    (Paper::Okeanos, "figure 4c: latency of fast streams", Claims("figure 4c", &["okeanos-fast"])),
+    (Paper::Okeanos, "asynchronous writes", Claims("section 6, asynchronous", &["okeanos-asynchronous"])),
+    (
+        Paper::Okeanos,
+        "write-home of journaled buffers by age",
+        Missing("a write-home begins by the fill of the log and by memory"),
+    ),
+    (
+        Paper::Okeanos,
+        "figures 4c and 4d: NILFS; sequential reads of what was written side by side",
+        Missing("the kernel here has no NILFS2; the reads of ext3's modes have no study"),
+    ),
+    (Paper::Okeanos, "figure 5a: Postmark", Missing("no study yet (Debian packages postmark)")),
+    (Paper::Okeanos, "figure 5b: the transaction log of InnoDB", Missing("no study yet")),
+    (
+        Paper::Okeanos,
+        "figures 5c and 5d: PVFS2 with an MPI-IO benchmark",
+        Not("thirteen clients and two servers; Debian has no PVFS2"),
+    ),
+    (
+        Paper::Rfj,
+        "journal what is overwritten, write what is new in place first",
+        Test("what_is_overwritten_is_journaled_and_what_is_new_is_not"),
+    ),
+    (
+        Paper::Rfj,
+        "figures 1, 3, 4, 6, 7: journaling, its modes, the architecture",
+        Explains("docs/design.md, \"Routes\""),
+    ),
+    (Paper::Rfj, "figure 2: the modes of ext3 under a file server", Claims("figure 2", &["rfj-fileserver"])),
+    (
+        Paper::Rfj,
+        "figure 5: writes that are new, and that overwrite",
+        Not("no package has the traces of Microsoft's servers"),
+    ),
+    (Paper::Rfj, "figure 8: RFJ against the modes of ext3", Claims("figure 8", &["rfj-fileserver"])),
+];
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub paper: Paper,
+    pub what: &'static str,
+    pub by: String,
+    /// `None`: nothing is measured.
+    pub verdict: Option<Verdict>,
+    pub result: String,
+    pub why: String,
+}
+
+/// What became of each item, by these runs.
+#[must_use]
+pub fn rows(runs: &[Run]) -> Vec<Row> {
+    ITEMS.iter().map(|(paper, what, by)| row(*paper, what, by, runs)).collect()
+}
+
+fn row(paper: Paper, what: &'static str, by: &By, runs: &[Run]) -> Row {
+    let fixed = |by: String, verdict, result: &str, why: &str| Row {
+        paper,
+        what,
+        by,
+        verdict,
+        result: result.into(),
+        why: why.into(),
+    };
+    match by {
+        Test(name) => fixed(format!("test `{name}`"), Some(Verdict::Held), "held", ""),
+        Explains(place) => fixed(String::new(), None, "explains", place),
+        Missing(why) => fixed(String::new(), None, "not done", why),
+        Not(why) => fixed(String::new(), None, "not possible here", why),
+        Claims(at, studies) => {
+            let (verdict, result, why) = judged(at, studies, runs);
+            fixed(names(studies), verdict, &result, &why)
+        }
+    }
+}
+
+fn names(studies: &[&str]) -> String {
+    studies.iter().map(|s| format!("`{s}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The worst verdict of the claims, how many have which, and the causes.
+fn judged(at: &str, studies: &[&str], runs: &[Run]) -> (Option<Verdict>, String, String) {
+    let of = runs.iter().filter(|r| studies.contains(&&*r.study)).flat_map(|r| &r.findings.claims);
+    let claims: Vec<_> = of.filter(|c| c.at == at || c.at.starts_with(&format!("{at},"))).collect();
+    let Some(worst) = claims.iter().map(|c| c.verdict).max_by_key(|v| *v as u8) else {
+        return (None, "not run".into(), String::new());
+    };
+    let counted = [Verdict::Held, Verdict::Differs, Verdict::NotHeld]
+        .map(|v| (v, claims.iter().filter(|c| c.verdict == v).count()));
+    let counts = counted.iter().filter(|(_, n)| *n > 0).map(|(v, n)| format!("{n} {v}"));
+    let result = if counted[0].1 == claims.len() {
+        format!("held ({} of {0})", claims.len())
+    } else {
+        counts.collect::<Vec<_>>().join(", ")
+    };
+    let mut causes: Vec<String> = Vec::new();
+    for c in claims {
+        let Some(cause) = c.cause() else { continue };
+        let line = format!("{}: {}", c.what, cause);
+        if !causes.contains(&line) {
+            causes.push(line);
+        }
+    }
+    (Some(worst), result, causes.join("; "))
+}
+
+/// The table as scripts/report.py reads it.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn save(runs: &[Run], path: &Path) -> Result<()> {
+    std::fs::write(path, table(runs)?).map_err(Into::into)
+}
+
+fn table(runs: &[Run]) -> Result<String> {
+    let date = runs.iter().map(|r| r.date.clone()).max().unwrap_or_default();
+    let rows: Vec<[String; 5]> = rows(runs)
+        .into_iter()
+        .map(|r| [r.paper.name().into(), r.what.into(), r.by, r.result, r.why.replace('|', "/")])
+        .collect();
+    let data = json!({
+        "title": "The papers, item by item",
+        "note": "Numbers: `quire-lab report` makes them of bench/results/lab.",
+        "date": date,
+        "command": "make lab RECORD=1",
+        "columns": ["what", "study", "result", "why it differs"],
+        "rows": rows,
+    });
+    let mut text = serde_json::to_string_pretty(&data)?;
+    text.push('\n');
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Claim, Effort, Findings, Host};
+
+    fn run(study: &str, claims: Vec<Claim>) -> Run {
+        Run {
+            study: study.into(),
+            paper: Paper::Rfj,
+            title: String::new(),
+            effort: Effort::Quick,
+            date: "2026-01-01".into(),
+            seconds: 0,
+            command: String::new(),
+            build: String::new(),
+            host: Host::here(),
+            findings: Findings { claims, ..Findings::default() },
+        }
+    }
+
+    #[test]
+    fn an_item_is_as_good_as_the_worst_of_its_claims_and_says_why() {
+        let claim = |at: &str, m| Claim::at_least(at, "faster", "a / b", m, 1.0);
+        let runs = [
+            run("s", vec![claim("figure 2", 2.0), claim("figure 2, b", 0.5).because("so"), claim("figure 22", 0.1)]),
+            run("t", vec![claim("figure 2", 0.1)]),
+        ];
+        assert_eq!(
+            judged("figure 2", &["s"], &runs),
+            (Some(Verdict::Differs), "1 held, 1 differs".into(), "a / b: so".into())
+        );
+        assert_eq!(judged("figure 2", &["s", "t"], &runs).0, Some(Verdict::NotHeld));
+        assert_eq!(judged("figure 9", &["s"], &runs), (None, "not run".into(), String::new()));
+    }
+
+    #[test]
+    fn the_committed_table_is_made_of_the_committed_results() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results");
+        let runs = Run::load_all(&results.join("lab")).unwrap();
+        let table = table(&runs).unwrap();
+        let committed = std::fs::read_to_string(results.join("papers.json")).unwrap();
+        assert!(
+            table == committed,
+            "run: quire-lab report --results bench/results/lab --table bench/results/papers.json"
+        );
+    }
+
+    /// Whether a file below `dir` has this in its text or is named so.
+    fn there(dir: &Path, name: &str) -> bool {
+        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).any(|path| {
+            let file = path.file_stem().is_some_and(|stem| stem == name);
+            let text = || {
+                path.extension().is_some_and(|e| e == "rs")
+                    && std::fs::read_to_string(&path).unwrap().contains(&format!("fn {name}("))
+            };
+            file || if path.is_dir() { there(&path, name) } else { text() }
+        })
+    }
+
+    #[test]
+    fn tests_that_are_named_exist() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for (_, what, by) in ITEMS {
+            if let Test(name) = by {
+                let found = ["fs", "cli"].iter().any(|c| {
+                    ["src", "tests"]
+                        .iter()
+                        .any(|d| crates.join(c).join(d).is_dir() && there(&crates.join(c).join(d), name))
+                });
+                assert!(found, "{what}: no test {name}");
+            }
+        }
+    }
+}
