@@ -149,6 +149,7 @@ fn device_errno(e: &DeviceError) -> i32 {
 fn journal_errno(e: &journal::Error) -> i32 {
     match e {
         journal::Error::Corrupt(_) => errno::EUCLEAN,
+        journal::Error::Nvram(journal::NvramProblem::Lost) => errno::EIO,
         journal::Error::Nvram(_) => errno::EINVAL,
         journal::Error::Unsupported(_) => errno::EOPNOTSUPP,
         journal::Error::TooLarge { .. } | journal::Error::TooSmall { .. } => errno::ENOSPC,

@@ -62,6 +62,8 @@ pub enum NvramProblem {
     Needed { uuid: [u8; 16], same: bool },
     #[error("this NVRAM has {have} bytes; its log needs {need}")]
     Shortened { have: u64, need: u64 },
+    #[error("the NVRAM has lost bytes while it was in use: was its file truncated?")]
+    Lost,
     #[error("an NVRAM of {have} bytes is too small for {regions} region(s) of transactions of at least 32 blocks")]
     TooSmall { have: u64, regions: u32 },
 }

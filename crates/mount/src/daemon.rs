@@ -2,7 +2,7 @@
 
 use crate::mountinfo::c_path;
 use quire_device::Lease;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Rlimit, Signal};
@@ -45,10 +45,17 @@ fn detach() -> Result<(), Errno> {
     use rustix::fs::{Mode, OFlags};
     rustix::process::set_parent_process_death_signal(None)?;
     rustix::process::chdir("/")?;
+    // It makes room where the limit of descriptors leaves none: the caller's pipes must not stay open.
+    // SAFETY: nobody reads standard input in a daemon, and no owned descriptor has its number.
+    unsafe { libc::close(libc::STDIN_FILENO) };
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)
+    rustix::stdio::dup2_stderr(&null)?;
+    match null.as_raw_fd() {
+        libc::STDIN_FILENO => std::mem::forget(null),
+        _ => rustix::stdio::dup2_stdin(&null)?,
+    }
+    Ok(())
 }
 
 /// Splits off a daemon in a session of its own; the caller's process waits for what it tells. Only while there is one

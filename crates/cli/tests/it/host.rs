@@ -103,7 +103,7 @@ fn a_mount_with_few_descriptors_works_or_is_refused_whole() {
     }
     let place = Place::new("16M", &[]);
     let script = r#"ulimit -n $2; cd "$1" && exec timeout 30 "$0" mount --log log image mnt"#;
-    for limit in 4..8 {
+    for limit in 4..=12 {
         let (code, words) = said(
             tool("sh").args(["-c", script, env!("CARGO_BIN_EXE_quire")]).arg(place.path("")).arg(limit.to_string()),
         );

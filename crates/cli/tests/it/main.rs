@@ -7,6 +7,7 @@ mod common;
 mod control;
 mod devices;
 mod features;
+mod full_host;
 mod fuse2fs;
 mod host;
 mod hostile_trees;

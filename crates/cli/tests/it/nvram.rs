@@ -209,3 +209,37 @@ fn what_is_no_memory_is_refused() {
     assert!(refused(&memory.options("djfs")).contains("something else"));
     place.check();
 }
+
+/// The file of a simulated memory is truncated under the mount: an error, and nothing that was synced is lost.
+#[test]
+fn a_memory_that_is_truncated_while_it_is_used_ends_no_daemon_and_loses_nothing_that_was_synced() {
+    let name = "a_memory_that_is_truncated_while_it_is_used_ends_no_daemon_and_loses_nothing_that_was_synced";
+    if cannot_mount(name) {
+        return;
+    }
+    for profile in ["nvj", "djfs"] {
+        let place = Place::new("64M", &[]);
+        let memory = Memory::new(4 << 20);
+        let m = place.mount(&memory.options(profile));
+        let synced = |name: &str, fill: u8| {
+            let mut file = fs::File::create(m.path(name))?;
+            file.write_all(&[fill; 50_000])?;
+            file.sync_all()
+        };
+        synced("before", 1).unwrap();
+        memory.file.as_file().set_len(0).unwrap();
+        assert!(synced("after", 2).is_err(), "{profile}: an fsync that cannot be durable");
+        assert!(m.is_alive(), "{profile}");
+        assert_eq!(fs::read(m.path("before")).unwrap(), [1; 50_000]);
+        assert!(synced("more", 3).is_err(), "{profile}: read-only");
+        said(&mut quire(&["umount", m.dir()]));
+        crate::common::wait_until("the daemon's end", || !m.is_alive());
+        let (code, words) = said(&mut quire(&["recover", "--discard-nvram", text(&place.image())]));
+        assert!(code <= 4, "{profile}: {code}: {words}");
+        said(tool("e2fsck").arg("-fy").arg(place.image()));
+        let m = place.mount("data=ordered");
+        assert_eq!(fs::read(m.path("before")).unwrap(), [1; 50_000], "{profile}");
+        m.unmount();
+        place.check();
+    }
+}

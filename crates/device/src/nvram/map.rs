@@ -2,8 +2,9 @@
 //!
 //! Guarantees: unless it is said to be simulated, the mapping was made with `MAP_SYNC`, so that what the processor has
 //! written back is durable, file metadata included; otherwise it is refused, with the reason. A file has one user
-//! (flock).
+//! (flock). A file that becomes shorter while it is mapped is an error ([`Nvram::is_lost`]), and no end of the process.
 
+use super::loss::Watched;
 use super::store::{WriteBack, fence};
 use super::{Nvram, NvramFigures, WORD, lines};
 use crate::holder::{self, Holder};
@@ -57,6 +58,7 @@ pub struct NvramMap {
     read_only: bool,
     simulated: bool,
     figures: Figures,
+    watched: Watched,
     /// Holds the lock.
     _fd: OwnedFd,
 }
@@ -138,6 +140,7 @@ impl NvramMap {
             read_only: options.read_only,
             simulated: options.simulated,
             figures: Figures::default(),
+            watched: Watched::new(base.addr(), len),
             _fd: fd,
         })
     }
@@ -268,6 +271,10 @@ impl Nvram for NvramMap {
         self.figures.fences.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn is_lost(&self) -> bool {
+        self.watched.is_lost()
+    }
+
     fn figures(&self) -> NvramFigures {
         let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
         let f = &self.figures;
@@ -277,6 +284,8 @@ impl Nvram for NvramMap {
 
 impl Drop for NvramMap {
     fn drop(&mut self) {
+        // The place may be another's before it is forgotten as ours: the handler would take its errors for ours.
+        self.watched = Watched::none();
         let len = usize::try_from(self.size).expect("mapped");
         // SAFETY: the mapping that `open` made; nobody has a pointer to it any more.
         unsafe { rustix::mm::munmap(self.base.cast(), len).ok() };
@@ -306,6 +315,27 @@ mod tests {
         let mut again = [0; 16];
         m.read(4200, &mut again);
         assert_eq!(again, [7; 16]);
+    }
+
+    #[test]
+    fn a_file_that_is_truncated_under_its_mapping_is_a_lost_memory_and_no_end() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let options = NvramOptions { simulated: true, size: Some(1 << 20), ..NvramOptions::default() };
+        let m = NvramMap::open(file.path(), options).unwrap();
+        m.store(1 << 19, &[7; 8192]);
+        m.fence();
+        file.as_file().set_len(8192).unwrap();
+        assert!(!m.is_lost(), "nobody has looked");
+        m.store(1 << 19, &[8; 8192]);
+        m.fence();
+        assert!(m.is_lost());
+        let mut read = [1; 64];
+        m.read((1 << 20) - 64, &mut read);
+        assert_eq!(read, [0; 64]);
+        drop(m);
+        let m = NvramMap::open(file.path(), options).unwrap();
+        m.store(1 << 19, &[8; 64]);
+        assert!(!m.is_lost(), "the file has its length again");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! [`NvramMap`] is a DAX file or device, mapped with `MAP_SYNC`; or, said to be simulated, any file.
 
+mod loss;
 mod map;
 mod store;
 
@@ -50,6 +51,11 @@ pub trait Nvram: Send + Sync {
 
     /// Everything that this thread has stored is durable.
     fn fence(&self);
+
+    /// True if bytes of this memory were found gone: nothing that a fence has promised counts any more.
+    fn is_lost(&self) -> bool {
+        false
+    }
 
     /// Sums since it was opened.
     fn figures(&self) -> NvramFigures;

@@ -80,7 +80,7 @@ pub(super) fn write_direct(
     let mut clean = lock(&d.files.clean);
     clean.drop_range(file.ino, first, last.plus(1));
     drop(clean);
-    if !flags.deferred {
+    if !flags.keep_times {
         let now = d.engine.now();
         s.times = Some(Times { mtime: now, ctime: now });
         d.files.queue(file.ino, &mut s, d.engine.clock.monotonic());

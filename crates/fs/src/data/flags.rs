@@ -13,9 +13,10 @@ pub struct WriteFlags {
     pub dsync: bool,
     /// What becomes of set-user-id, set-group-id and capabilities.
     pub privileges: Privileges,
-    /// A cache above accepted the bytes earlier, and checked then that the write was allowed. The cache keeps the
-    /// times.
+    /// A cache above accepted the bytes earlier, and checked then that the write was allowed.
     pub deferred: bool,
+    /// The caller sets the times itself.
+    pub keep_times: bool,
     /// The caller makes the file durable itself, also if the inode asks for durable writes.
     pub caller_syncs: bool,
 }

@@ -44,7 +44,7 @@ pub(super) fn write_journaled(d: &Data, pool: Pool, file: &File, r: Request<'_>,
         if r.end() > inode.size() {
             inode.set_size(r.end());
         }
-        if !flags.deferred {
+        if !flags.keep_times {
             inode.set_time(Time::Modify, op.now());
             inode.set_time(Time::Change, op.now());
         }

@@ -122,7 +122,7 @@ fn write_part(d: &Data, pool: Pool, ino: Ino, r: Request<'_>, flags: WriteFlags)
     if r.end() > plan.size {
         s.size = Some(r.end());
     }
-    if !flags.deferred {
+    if !flags.keep_times {
         let now = d.engine.now();
         s.times = Some(Times { mtime: now, ctime: now });
     }

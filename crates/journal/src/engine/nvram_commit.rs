@@ -71,6 +71,11 @@ impl NvramCommit<'_> {
         let (images, seed, known) = (&packed.images[..], log.format.seed, log.known());
         let stored = Stored { tid: txn.tid, packed: bytes, records: packed.records, bodies, images, seed, known, now };
         let placed = nvram.store(packed.packed, stored);
+        if let Err(lost) = nvram.check() {
+            // What the transactions before it have promised is in memory still, and goes home.
+            space.empty()?;
+            return Err(lost);
+        }
         assert!(placed.len() <= most, "a transaction that is larger than it can be");
         // First in the core: a checkpoint that passes it must know its images.
         lock(&shared.core).committed(txn, 0, Some(&packed.self_contained));

@@ -153,6 +153,12 @@ impl NvramLog {
         Ok(log)
     }
 
+    /// # Errors
+    /// The memory has lost bytes: what was stored counts for nothing.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.memory.is_lost() { Err(NvramProblem::Lost.into()) } else { Ok(()) }
+    }
+
     pub(crate) fn label(&self) -> Label {
         lock(&self.state).label
     }

@@ -55,6 +55,9 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
         dsync: flags.contains(OFlags::DSYNC),
         privileges,
         deferred: bits & write_bits::CACHE != 0,
+        // The kernel's writeback cache has its own, and sends them. Without it, pages come that were stored into
+        // through a mapping, and nobody has set a time.
+        keep_times: bits & write_bits::CACHE != 0 && s.has(init::WRITEBACK_CACHE),
         caller_syncs: true,
     };
     let (offset, data) = if how.deferred && before.flags & flags::APPEND != 0 {
@@ -73,8 +76,7 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
     out.u32(0)?;
     // The kernel must not run a program with privileges that it has lost.
     let lost = privileges != Privileges::Keep && before.mode & SET_IDS != 0;
-    // Without the writeback cache, pages that were stored into through a mapping come so: the times are ours.
-    let stored = how.deferred && !s.has(init::WRITEBACK_CACHE);
+    let stored = how.deferred && !how.keep_times;
     let answer = if lost || stored { Answer::Spoils(ino) } else { Answer::Reply };
     Ok(if n > 0 && (how.sync || how.dsync) { answer.when_durable(ino, None, !how.sync) } else { answer })
 }

@@ -1,7 +1,9 @@
 //! Every sequence of one and two calls within CrashMonkey's bounds, and the crashes of each: see `quire_sim::ace`.
 //!
 //! Sequences of one are explored whole, of those of two a sample that `QUIRE_ACE_SEED` chooses; `QUIRE_ACE=whole`
-//! explores all of them. A failure prints the calls, and the command that repeats it.
+//! explores all of them, `QUIRE_ACE=whole QUIRE_ACE_SLICE=2/5` the third fifth (each fifth compares states with its own
+//! only, so that the sum of distinct states is a little more). A failure prints the calls, and the command that repeats
+//! it.
 
 use quire_fs::{CommitMode, Record};
 use quire_sim::ace::{Before, Enumeration, Sequence, core_calls, of_one, of_two};
@@ -22,20 +24,31 @@ const STARTS: [Before; 3] = [Before::Nothing, Before::Synced, Before::AtHome];
 struct Wanted {
     only: Option<u64>,
     whole: bool,
+    /// Of the whole, every `slice.1`-th sequence, from number `slice.0` on.
+    slice: (u64, u64),
     seed: u64,
+}
+
+/// `K/N` of the environment: number K of N slices, counted from 0.
+fn slice_of_environment() -> (u64, u64) {
+    let Ok(text) = std::env::var("QUIRE_ACE_SLICE") else { return (0, 1) };
+    let slice = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    slice.filter(|(k, n): &(u64, u64)| k < n).unwrap_or_else(|| panic!("QUIRE_ACE_SLICE={text}: K/N, K below N"))
 }
 
 impl Wanted {
     fn of_environment() -> Self {
         let whole = std::env::var("QUIRE_ACE").is_ok_and(|v| v == "whole");
-        Wanted { only: number("QUIRE_ACE_ONLY"), whole, seed: number("QUIRE_ACE_SEED").unwrap_or(1) }
+        let (only, seed) = (number("QUIRE_ACE_ONLY"), number("QUIRE_ACE_SEED").unwrap_or(1));
+        Wanted { only, whole, slice: slice_of_environment(), seed }
     }
 
     /// True for sequence `n`, of one call or of two.
     fn takes(self, n: u64, of_two: bool) -> bool {
         match self.only {
             Some(only) => n == only,
-            None => !of_two || self.whole || (n + self.seed).is_multiple_of(ONE_IN),
+            None if self.whole => n % self.slice.1 == self.slice.0,
+            None => !of_two || (n + self.seed).is_multiple_of(ONE_IN),
         }
     }
 }

@@ -153,7 +153,7 @@ fn what_is_cut_off_is_not_waited_for() {
     for route in [Route::Ordered, Route::Auto] {
         let b = bench(route);
         let v = &b.volume;
-        let from_cache = WriteFlags { deferred: true, ..WriteFlags::default() };
+        let from_cache = WriteFlags { deferred: true, keep_times: true, ..WriteFlags::default() };
         for n in 0..10 {
             v.write(file(0), 0, &[1; 40_960], WriteFlags::default()).unwrap();
             v.fsync(file(0), false).unwrap();

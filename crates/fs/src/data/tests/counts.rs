@@ -81,7 +81,7 @@ fn an_overwrite_does_not_commit_what_else_has_changed() {
         b.volume.sync().unwrap();
         for n in 0..4 {
             let d = b.counted(|| {
-                let flags = WriteFlags { deferred: true, ..WriteFlags::default() };
+                let flags = WriteFlags { deferred: true, keep_times: true, ..WriteFlags::default() };
                 b.volume.write(file(0), n * 8192, &[9; 8192], flags).unwrap();
                 let time = Timestamp { secs: 1000, nanos: u32::try_from(n).unwrap() };
                 b.volume.setattr(file(0), &SetAttr { mtime: Some(SetTime::At(time)), ..SetAttr::default() }).unwrap();

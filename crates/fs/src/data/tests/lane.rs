@@ -75,7 +75,7 @@ fn three_fsyncs_are_not_often() {
 fn while_commits_come_often_rounds_leave_small_files_alone() {
     let o = Options { direct_bytes: 64 << 10, auto_threshold: Some(4096), ..options(Route::Auto) };
     let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 3, o);
-    let cached = WriteFlags { deferred: true, ..WriteFlags::default() };
+    let cached = WriteFlags { deferred: true, keep_times: true, ..WriteFlags::default() };
     let stream = vec![1; 4 << 20];
     let written = |f: &dyn Fn()| b.counted(f).region(Region::Data).writes.bytes;
     let writes = |n| b.volume.write(file(n), 0, &stream, cached).map(drop).expect("write");

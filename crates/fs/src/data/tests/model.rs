@@ -72,7 +72,7 @@ fn step(b: &mut Bench, ino: Ino, m: &mut Model, r: &mut Numbers) -> String {
         0..=3 => {
             let data = r.bytes(us(len));
             // The kernel's cache keeps the times to itself.
-            let flags = WriteFlags { deferred: r.below(2) == 0, ..WriteFlags::default() };
+            let flags = WriteFlags { deferred: r.below(2) == 0, keep_times: r.below(2) == 0, ..WriteFlags::default() };
             let n = v.write(ino, at, &data, flags).expect("write");
             assert_eq!(n, data.len());
             m.write(us(at), &data);

@@ -78,7 +78,7 @@ fn a_load_on_its_way_does_not_hide_new_data() {
 fn a_pending_size_does_not_outlive_a_truncate() {
     let b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 1, options(Route::Ordered));
     let v = &b.volume;
-    let from_cache = WriteFlags { deferred: true, ..WriteFlags::default() };
+    let from_cache = WriteFlags { deferred: true, keep_times: true, ..WriteFlags::default() };
     v.write(file(0), 40_960, &[1; 4096], from_cache).unwrap();
     v.truncate(file(0), 5000).unwrap();
     v.truncate(file(0), 9000).unwrap();

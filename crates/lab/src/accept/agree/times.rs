@@ -80,6 +80,29 @@ pub(super) fn changed(dir: &Path) -> Result<String> {
     Ok(seen.join(", "))
 }
 
+/// Whether a read changes the access time, which is older than the modification time.
+fn of_a_read(dir: &Path, in_cache: bool) -> Result<String> {
+    let path = dir.join("file");
+    fs::write(&path, [1; 8192])?;
+    let file = File::open(&path)?;
+    file.sync_all()?;
+    if !in_cache {
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    }
+    thread::sleep(TICK);
+    let before = times(&path)?;
+    file.read_exact_at(&mut [0; 100], 0)?;
+    Ok(format!("changed \"{}\"", letters(before, times(&path)?)))
+}
+
+pub(super) fn of_a_cached_read(dir: &Path) -> Result<String> {
+    of_a_read(dir, true)
+}
+
+pub(super) fn of_an_uncached_read(dir: &Path) -> Result<String> {
+    of_a_read(dir, false)
+}
+
 /// A change of flags.
 pub(super) fn of_flags(dir: &Path) -> Result<String> {
     let path = dir.join("file");
