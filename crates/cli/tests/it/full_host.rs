@@ -6,11 +6,15 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
+fn contents(n: usize) -> Vec<u8> {
+    vec![u8::try_from(n % 251).expect("small"); 300_000]
+}
+
 /// Writes and syncs files until one is refused. Returns how many were acknowledged.
 fn fill(m: &Mounted) -> usize {
     let one = |n: usize| {
         let mut file = File::create(m.path(&format!("f{n}")))?;
-        file.write_all(&[n as u8; 300_000])?;
+        file.write_all(&contents(n))?;
         file.sync_all()
     };
     (0..200).take_while(|n| one(*n).is_ok()).count()
@@ -42,7 +46,7 @@ fn a_full_host_is_an_error_and_what_was_synced_is_there() {
         ok(tool("mount").args(["-o", "remount,size=100M"]).arg(&host));
         let m = place.mount_image(&image, "");
         for n in 0..acknowledged {
-            assert_eq!(fs::read(m.path(&format!("f{n}"))).unwrap(), [n as u8; 300_000], "{options}: {n}");
+            assert_eq!(fs::read(m.path(&format!("f{n}"))).unwrap(), contents(n), "{options}: {n}");
         }
         // The refused writes are recorded in the superblock as errors of the disk, which asks for e2fsck.
         said(&mut quire(&["umount", m.dir()]));

@@ -23,12 +23,14 @@ struct Place {
 }
 
 impl Place {
-    const EMPTY: Place = Place {
-        taken: AtomicBool::new(false),
-        base: AtomicUsize::new(0),
-        len: AtomicUsize::new(0),
-        lost: AtomicBool::new(false),
-    };
+    const fn empty() -> Self {
+        Place {
+            taken: AtomicBool::new(false),
+            base: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            lost: AtomicBool::new(false),
+        }
+    }
 
     fn holds(&self, at: usize) -> bool {
         let (base, len) = (self.base.load(Ordering::SeqCst), self.len.load(Ordering::SeqCst));
@@ -36,7 +38,7 @@ impl Place {
     }
 }
 
-static WATCHED: [Place; PLACES] = [const { Place::EMPTY }; PLACES];
+static WATCHED: [Place; PLACES] = [const { Place::empty() }; PLACES];
 
 /// A mapping that the handler knows, until this is dropped.
 pub(super) struct Watched(Option<&'static Place>);
