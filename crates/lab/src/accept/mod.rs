@@ -40,8 +40,6 @@ struct Test {
 }
 
 const ONCE: &[&str] = &["quire"];
-/// With the kernel's writeback cache and without it, and the routes that treat it differently.
-const MODES: &[&str] = &["quire", "quire:data=ordered", "quire:data=journal", "quire:writethrough"];
 const ROUTES: &[&str] = &[
     "quire:data=ordered",
     "quire:data=journal",
@@ -66,7 +64,7 @@ const TESTS: &[Test] = &[
     Test { name: "commands", on: ONCE, run: commands::run },
     Test { name: "user-mount", on: ONCE, run: user::run },
     Test { name: "posix", on: JOURNALED, run: posix::run },
-    Test { name: "agree", on: MODES, run: agree::run },
+    Test { name: "agree", on: ONCE, run: agree::run },
     Test { name: "full-disk", on: ROUTES, run: full::run },
     Test { name: "shapes", on: JOURNALED, run: shapes::run },
     Test { name: "tree-to-kernel", on: JOURNALED, run: trees::to_kernel },
