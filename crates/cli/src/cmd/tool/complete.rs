@@ -2,7 +2,7 @@
 //! files of the host where a command takes those.
 
 use super::commands::Line;
-use super::shell::{OWN_COMMANDS, Place};
+use super::place::{OWN_COMMANDS, Place};
 use clap::CommandFactory;
 use quire::Dir;
 use rustyline::completion::{Completer, FilenameCompleter, Pair, escape, extract_word, unescape};

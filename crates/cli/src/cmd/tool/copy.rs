@@ -47,7 +47,7 @@ impl Action for Get {
         };
         let failed = |e: std::io::Error| Failure::host(quire::Error::host(&dest, &e));
         let m = file.metadata()?;
-        super::work::catch_signals();
+        super::signals::catch_signals();
         // Complete or not there: it gets its name at the end.
         let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let temporary = tempfile::Builder::new().prefix(".quire-get").tempfile_in(dir).map_err(failed)?;

@@ -1,5 +1,6 @@
 //! Why a command of the toolbox failed, and what it says and returns then.
 
+use super::signals::{INTERRUPTED, is_stopped};
 use crate::exit;
 use quire::ErrorKind;
 use std::path::Path;
@@ -38,7 +39,7 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Usage(_) => exit::TOOL_USAGE,
-            _ if self.is_interrupted() => super::work::INTERRUPTED,
+            _ if self.is_interrupted() => INTERRUPTED,
             _ => FAILED,
         }
     }
@@ -58,7 +59,7 @@ impl Failure {
 
     fn is_interrupted(&self) -> bool {
         // A child of ours may have been ended by the same signal.
-        super::work::check().is_err()
+        is_stopped()
             || matches!(self, Failure::Interrupted)
             || matches!(self, Failure::Image(e) | Failure::Host(e) if e.kind() == ErrorKind::Cancelled)
     }

@@ -3,16 +3,15 @@
 use super::action::{Action, perform};
 use super::complete::ImageCompleter;
 use super::failure::{Failure, finish};
+use super::place::{OWN_COMMANDS, Place};
 use super::script;
 use super::target::At;
 use clap::CommandFactory;
 use clap::error::ErrorKind as UsageKind;
-use quire::FileSystem;
 use rustyline::error::ReadlineError;
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::{Component, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Work in an image, command after command.
 ///
@@ -21,8 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// is killed or interrupted while it runs. Tab completes commands, options and paths of the image; the arrow keys and
 /// Ctrl-R find earlier lines.
 ///
-/// If standard input is no terminal, its lines are run without a prompt up to the first error, which is the exit code's.
-/// `quire script` does the same in one transaction.
+/// If standard input is no terminal, its lines are run without a prompt up to the first error, which is the exit
+/// code's. `quire script` does the same in one transaction.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire shell rootfs.img
@@ -45,63 +44,13 @@ const NAME: &str = "shell";
 const MAX_HISTORY_LINES: usize = 1000;
 /// Commands that work where the shell is, if no path is given.
 const OF_A_PLACE: &[&str] = &["ls", "tree", "stat", "du", "df", "find"];
-/// Commands of the shell itself, and what they do.
-pub(super) const OWN_COMMANDS: &[(&str, &str)] = &[
-    ("cd", "Go to a directory of the image; without one, to its root"),
-    ("pwd", "Show where the shell is"),
-    ("help", "Show the commands, or how one is used"),
-    ("exit", "End the shell, as Ctrl-D and quit do"),
-    ("quit", "End the shell"),
-];
-
-/// An open image, and the directory where the shell is.
-#[derive(Clone)]
-pub(super) struct Place {
-    fs: FileSystem,
-    here: Arc<Mutex<PathBuf>>,
-}
-
-impl Place {
-    pub(super) fn new(fs: FileSystem) -> Self {
-        Place { fs, here: Arc::new(Mutex::new(PathBuf::from("/"))) }
-    }
-
-    pub(super) fn fs(&self) -> &FileSystem {
-        &self.fs
-    }
-
-    fn here(&self) -> PathBuf {
-        self.here.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// A path as seen from here. A `/` at its end stays, because it asks for a directory.
-    pub(super) fn absolute(&self, path: &str) -> String {
-        self.here().join(path).to_string_lossy().into_owned()
-    }
-
-    /// Goes to a directory. `..` goes up in the path that was typed, as in other shells.
-    pub(super) fn enter(&self, path: &str) -> Result<(), Failure> {
-        let mut to = PathBuf::from("/");
-        for part in self.here().join(path).components() {
-            match part {
-                Component::ParentDir => drop(to.pop()),
-                Component::Normal(name) => to.push(name),
-                _ => {}
-            }
-        }
-        self.fs.open_dir(&to)?;
-        *self.here.lock().unwrap_or_else(PoisonError::into_inner) = to;
-        Ok(())
-    }
-}
-
 pub(crate) fn shell(args: &ShellArgs) -> ExitCode {
     let place = match args.at.open(&args.image, !args.read_only) {
         Ok(fs) => Place::new(fs),
         Err(e) => return finish(NAME, &args.image, Err(e)),
     };
     let worked = if std::io::stdin().is_terminal() { interactive(args, &place) } else { piped(args, &place) };
-    let closed = place.fs.close().map_err(Failure::from);
+    let closed = place.close().map_err(Failure::from);
     match worked {
         ExitCode::SUCCESS => finish(NAME, &args.image, closed),
         failed => failed,
@@ -177,7 +126,7 @@ fn history_file() -> Option<PathBuf> {
 
 /// Runs one line; false: it ends the shell.
 fn run(place: &Place, line: &str) -> Result<bool, Failure> {
-    super::work::forget_signals();
+    super::signals::forget_signals();
     let words = shlex::split(line).ok_or_else(|| Failure::Usage("a quote is not closed".to_owned()))?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -197,7 +146,7 @@ fn run(place: &Place, line: &str) -> Result<bool, Failure> {
                 for target in action.targets() {
                     *target = place.absolute(target);
                 }
-                perform(&place.fs, &*action, &mut out)?;
+                perform(place.fs(), &*action, &mut out)?;
             }
             Err(e) if e.kind() == UsageKind::DisplayHelp => help_of(command, &mut out)?,
             Err(e) => return Err(Failure::Usage(script::usage(&e))),

@@ -1,9 +1,10 @@
 //! `quire create`, `quire import`, `quire export`: whole trees.
 
 use super::failure::{Failure, finish};
+use super::signals::catch_signals;
 use super::target::{At, split};
 use super::values;
-use super::work::{Counted, Line, catch_signals};
+use super::work::{Counted, Line};
 use quire::archive::{BuildOptions, ImportOptions, Size, Source, build, export_dir, export_tar, import};
 use quire::{CreateOptions, FileSystem, Timestamp};
 use std::io::Write;

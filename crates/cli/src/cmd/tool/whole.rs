@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, finish};
 use super::list::{json, type_name};
+use super::signals;
 use super::target::{At, split};
 use super::values;
 use super::work;
@@ -64,7 +65,7 @@ fn copy(image: &Path, dest: &Path, lock: bool) -> Result<(), Failure> {
         return Err(Failure::host(quire::Error::new(quire::ErrorKind::Busy, why).at(image)));
     }
     let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    work::catch_signals();
+    signals::catch_signals();
     let temporary = tempfile::Builder::new().prefix(".quire-clone").tempfile_in(dir).map_err(of(dest))?;
     let to = temporary.as_file();
     if rustix::fs::ioctl_ficlone(to, &from).is_err() {

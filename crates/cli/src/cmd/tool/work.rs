@@ -2,39 +2,20 @@
 //! done. Changes inside an image need none of that, because the journal undoes them.
 
 use super::failure::Failure;
+use super::signals::is_stopped;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use quire::archive::{ImportOptions, Progress};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a shell returns for a program that SIGINT has ended.
-pub(super) const INTERRUPTED: u8 = 130;
 /// How often the line on a terminal changes.
 const TICK: Duration = Duration::from_millis(100);
-
-static STOP: AtomicBool = AtomicBool::new(false);
-
-/// Lets SIGINT, SIGTERM and SIGHUP end the work at the next [`check`]. A second one ends the process at once.
-pub(super) fn catch_signals() {
-    // Without it the process ends as before, and leaves its temporary file.
-    let _ = ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED.into());
-        }
-    });
-}
-
-/// The next command of a shell begins.
-pub(super) fn forget_signals() {
-    STOP.store(false, Ordering::Relaxed);
-}
 
 /// # Errors
 /// Interrupted.
 pub(super) fn check() -> Result<(), Failure> {
-    if STOP.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+    if is_stopped() { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
 /// A line on a terminal that tells how far the work is; elsewhere nothing.
@@ -57,7 +38,7 @@ impl Line {
         let line = self.clone();
         options.on_progress(move |p| {
             line.show(p);
-            if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
     }
 
@@ -90,7 +71,7 @@ pub(super) struct Counted<'l, W> {
 
 impl<W: Write> Write for Counted<'_, W> {
     fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-        if STOP.load(Ordering::Relaxed) {
+        if is_stopped() {
             // `Interrupted` would be tried again.
             return Err(std::io::Error::other(quire::Error::new(quire::ErrorKind::Cancelled, "interrupted")));
         }
