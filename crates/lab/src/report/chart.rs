@@ -7,6 +7,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::escape::escaped;
 use crate::results::{Figure, Shape, shown};
 
 /// How large it is drawn, in CSS pixels: beside another on a screen, or alone on a phone.
@@ -257,7 +258,7 @@ fn styled(svg: &str, figure: &Figure, width: Width) -> String {
         svg = svg.replace(&hex(series(n)), &format!("var(--s{n})"));
     }
     let (w, h) = width.size();
-    let title = super::html::escaped(&format!("{}: {}", figure.of, figure.title));
+    let title = escaped(&format!("{}: {}", figure.of, figure.title));
     let head = format!(r#"<svg class="{}" viewBox="0 0 {w} {h}" role="img" aria-label="{title}""#, width.class());
     let rest = svg.split_once("<svg").map_or("", |(_, rest)| rest);
     let body = rest.split_once('>').map_or("", |(_, body)| body);

@@ -5,15 +5,11 @@ use std::fmt::Write;
 use anyhow::Result;
 
 use super::chart::{self, COLOURS, Width};
+use super::escape::escaped;
 use super::papers;
 use crate::results::{Claim, Figure, Paper, Run, Verdict, shown};
 
 const STYLE: &str = include_str!("style.css");
-
-/// Text as it stands in HTML.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
 
 /// What each paper is about, in a sentence.
 fn about(paper: Paper) -> &'static str {

@@ -2,6 +2,7 @@
 //! ([`crate::results`]), and the table of all that the papers have ([`papers`]) with what became of each.
 
 pub mod chart;
+mod escape;
 mod html;
 pub mod papers;
 

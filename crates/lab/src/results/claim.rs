@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::shown;
+use super::number::{rounded, shown};
 
 /// On which side of the limit a figure has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ const ANOTHER: f64 = 2.0;
 
 impl Claim {
     fn new(at: &str, says: &str, what: String, measured: f64, side: Side, limit: f64) -> Self {
-        let measured = measured.is_finite().then(|| super::rounded(measured));
+        let measured = measured.is_finite().then(|| rounded(measured));
         let mut claim = Claim {
             at: at.into(),
             says: says.into(),

@@ -4,10 +4,12 @@
 
 mod claim;
 mod host;
+mod number;
 mod run;
 
 pub use claim::{Claim, Side, Verdict};
 pub use host::Host;
+pub use number::shown;
 pub use run::{Effort, Run, build, date};
 
 use std::fmt::Write;
@@ -15,6 +17,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Spread;
+use number::rounded;
 
 /// What a study is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
@@ -71,11 +74,6 @@ impl From<&Spread> for Point {
     fn from(s: &Spread) -> Self {
         Point { value: rounded(s.mean), deviation: (s.deviation > 0.0).then(|| rounded(s.deviation)) }
     }
-}
-
-/// Six digits: the rest is noise of the arithmetic.
-fn rounded(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() { value } else { format!("{value:.5e}").parse().expect("a number") }
 }
 
 /// Those of one name, one to each place on the x axis.
@@ -195,22 +193,6 @@ impl Figure {
     }
 }
 
-/// A number for people: three digits.
-#[must_use]
-pub fn shown(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if !value.is_finite() => "-".into(),
-        0.0 => "0".into(),
-        _ if size >= 100.0 => format!("{value:.0}"),
-        _ if size >= 10.0 => format!("{value:.1}"),
-        _ if size >= 1.0 => format!("{value:.2}"),
-        _ if size >= 0.0995 => format!("{value:.3}"),
-        _ if size >= 0.000_995 => format!("{value:.4}"),
-        _ => format!("{value:.2e}"),
-    }
-}
-
 /// What a study found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
@@ -279,11 +261,5 @@ mod tests {
         f.printed("2", "b", 5.0);
         assert_eq!(f.csv(), "\"size, B\",series,MB,deviation,paper\n1,a,1.5,,\n2,a,0.3,,\n2,b,4,,5\n");
         assert_eq!(f.count(), 3);
-    }
-
-    #[test]
-    fn numbers_have_three_digits_and_small_ones_are_not_zero() {
-        let all: Vec<String> = [0.0, 123.4, 12.34, 1.234, 0.1234, 0.012_34, 0.000_012_34, f64::NAN].map(shown).into();
-        assert_eq!(all, ["0", "123", "12.3", "1.23", "0.123", "0.0123", "1.23e-5", "-"]);
     }
 }

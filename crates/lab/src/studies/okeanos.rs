@@ -134,14 +134,14 @@ pub fn slow(effort: Effort) -> Result<Findings> {
     }
     let mut f = Findings { figures: vec![journal, during, home, latency, recovery], ..Findings::default() };
     assumed(&mut f);
-    f.claims = slow_claims(most, &last, shortest);
+    f.claims = journal_claims(most, &last);
+    f.claims.extend(home_claims(most, &last, shortest));
     Ok(f)
 }
 
-fn slow_claims(count: u64, outcomes: &[Outcome], recovery: f64) -> Vec<Claim> {
+/// Figure 4a: bytes to the journal.
+fn journal_claims(count: u64, outcomes: &[Outcome]) -> Vec<Claim> {
     let rate = |n: usize| per_second(outcomes[n].traffic.journal, outcomes[n].time);
-    let others = |of: fn(&Outcome) -> u64| float(outcomes[1..=SELECTIVE].iter().map(of).max().unwrap_or(0));
-    let (during, home) = (others(|o| o.traffic.fs), others(|o| o.home));
     let at = |what: &str| format!("{count} streams: {what}");
     let shared = "27 MB/s are seven blocks to each write of 125 bytes: few writers shared a commit; here a \
                   commit gathers all who wait, which lowers all series alike";
@@ -187,6 +187,15 @@ fn slow_claims(count: u64, outcomes: &[Outcome], recovery: f64) -> Vec<Claim> {
             rate(SELECTIVE) / rate(WASTELESS),
             1.05,
         ),
+    ]
+}
+
+/// Figure 4b and recovery: bytes to the file system, and the time until all is home after a power loss.
+fn home_claims(count: u64, outcomes: &[Outcome], recovery: f64) -> Vec<Claim> {
+    let others = |of: fn(&Outcome) -> u64| float(outcomes[1..=SELECTIVE].iter().map(of).max().unwrap_or(0));
+    let (during, home) = (others(|o| o.traffic.fs), others(|o| o.home));
+    let at = |what: &str| format!("{count} streams: {what}");
+    vec![
         Claim::at_most(
             "figure 4b",
             "the other modes write several times less to the file system than ordered",

@@ -2,10 +2,12 @@
 //! competitor gets a fresh file system; ratios are of medians. With the machine's own disk or a modelled device under a
 //! loop device: 12 cases on each, the paper's 24 on two. Or on the library, in virtual time.
 
+mod cases;
 mod claims;
 mod on_library;
 mod plan;
 
+use cases::{Case, cases, of_paper};
 pub use plan::Plan;
 use plan::{IMAGE_MIB, NVRAM, OPERATIONS, Series};
 
@@ -31,24 +33,6 @@ pub const DEFAULT: [&str; 9] = [
     "kernel:data=ordered",
     "kernel:data=journal",
 ];
-
-/// A line of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Case {
-    protection: Protection,
-    operations: u64,
-    step: usize,
-}
-
-fn cases(protections: &[Protection]) -> Vec<Case> {
-    let mut all = Vec::new();
-    for protection in protections {
-        for operations in OPERATIONS {
-            all.extend((0..STEPS.len()).map(|step| Case { protection: *protection, operations, step }));
-        }
-    }
-    all
-}
 
 /// The cases on each device, and what JoJ says of them.
 ///
@@ -104,15 +88,6 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
         figure4(plan, kind, &disk, dir.path(), f)?;
     }
     Ok(means)
-}
-
-/// Which figure of the paper's is of this device, or comes next to it.
-fn of_paper(kind: &Kind) -> &'static str {
-    match kind.to_string().as_str() {
-        "emmc" => "figure 2",
-        "intel311" => "figure 3",
-        _ => "figures 2 and 3 on mounts",
-    }
 }
 
 /// What the file systems are on.

@@ -1,7 +1,7 @@
 //! What JoJ says of its cases, and what is asked of Quire's own mode beside them.
 
+use super::cases::{Case, of_paper};
 use super::plan::OPERATIONS;
-use super::{Case, of_paper};
 use crate::mounter::Mounter;
 use crate::results::Claim;
 use crate::served::Kind;
@@ -60,48 +60,49 @@ pub(super) fn of_all(mounters: &[Mounter], means: &[Vec<f64>], devices: usize) -
         claims.push(Claim::at_most(at, says, "ext4-ordered / ext4-none, worst case", measured, 1.2).because(dear));
     }
     if let (Some(journal), Some(single)) = (of("ext4-journal"), of("single-io")) {
-        claims.push(
-            Claim::at_least(
-                at,
-                "data journaling is about 73 % slower in the worst case",
-                "ext4-journal / ext4-none, worst case",
-                worst(&ratio(journal, none)),
-                1.73,
-            )
-            .as_printed(),
-        );
-        let home = "a write-ahead log is overwritten in the log before it would go home, so that writing it \
+        claims.extend(of_single_io(at, none, joj, journal, single));
+    }
+    claims
+}
+
+/// What the paper says of single-I/O journaling, from data journaling as ext4 has it to file-adaptive journaling.
+fn of_single_io(at: &str, none: &[f64], joj: &[f64], journal: &[f64], single: &[f64]) -> Vec<Claim> {
+    let home = "a write-ahead log is overwritten in the log before it would go home, so that writing it \
              twice never happens";
-        claims.push(
-            Claim::at_least(
-                at,
-                "single-I/O journaling is still 38 % slower in the worst case, which file-adaptive journaling avoids",
-                "single-io / ext4-none, worst case",
-                worst(&ratio(single, none)),
-                1.38,
-            )
-            .as_printed()
-            .because(home),
-        );
-        claims.push(Claim::at_most(
+    vec![
+        Claim::at_least(
+            at,
+            "data journaling is about 73 % slower in the worst case",
+            "ext4-journal / ext4-none, worst case",
+            worst(&ratio(journal, none)),
+            1.73,
+        )
+        .as_printed(),
+        Claim::at_least(
+            at,
+            "single-I/O journaling is still 38 % slower in the worst case, which file-adaptive journaling avoids",
+            "single-io / ext4-none, worst case",
+            worst(&ratio(single, none)),
+            1.38,
+        )
+        .as_printed()
+        .because(home),
+        Claim::at_most(
             at,
             "single-I/O is faster than data journaling as ext4 has it",
             "single-io / ext4-journal, mean",
             geometric_mean(&ratio(single, journal)),
             1.0,
-        ));
-        claims.push(
-            Claim::at_least(
-                at,
-                "file-adaptive journaling is faster than single-I/O alone",
-                "single-io / joj, mean",
-                geometric_mean(&ratio(single, joj)),
-                1.0,
-            )
-            .because(home),
-        );
-    }
-    claims
+        ),
+        Claim::at_least(
+            at,
+            "file-adaptive journaling is faster than single-I/O alone",
+            "single-io / joj, mean",
+            geometric_mean(&ratio(single, joj)),
+            1.0,
+        )
+        .because(home),
+    ]
 }
 
 /// What is said of the cases on one device.
@@ -143,19 +144,12 @@ pub(super) fn of_device(kind: &Kind, mounters: &[Mounter], cases: &[Case], means
             let says =
                 "the exception: small updates with a rollback journal are 14 % slower, as whole pages are journaled";
             claims.push(
-                Claim::at_least(
-                    of_paper(kind),
-                    says,
-                    "emmc: joj / ext4-none \
-                 there",
-                    joj[n],
-                    1.14,
-                )
-                .as_printed()
-                .because(
-                    "the flushes that the single commit saves outweigh the pages' bytes on the modelled memory, \
+                Claim::at_least(of_paper(kind), says, "emmc: joj / ext4-none there", joj[n], 1.14)
+                    .as_printed()
+                    .because(
+                        "the flushes that the single commit saves outweigh the pages' bytes on the modelled memory, \
                      whose flush takes 10 ms",
-                ),
+                    ),
             );
         }
     }
@@ -232,7 +226,7 @@ mod tests {
         assert_eq!(held(of_all(&joj, &means, 2)), [true, false]);
         means[1][0..12].fill(0.8);
         assert_eq!(held(of_all(&joj, &means, 2)), [true, true]);
-        let cases = super::super::cases(&[Protection::Wal, Protection::Delete]);
+        let cases = super::super::cases::cases(&[Protection::Wal, Protection::Delete]);
         assert!(of_device(&Kind::Own, &joj, &cases, &means).is_empty());
         let auto = mounters(["kernel:data=ordered", "quire"]);
         let means = [vec![1.0; 12], [vec![1.2; 3], vec![0.6; 9]].concat()];
