@@ -41,6 +41,16 @@ pub fn command(tool: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// A command for `tool` on an image of nonsense: it ends after `seconds` (124), with 1 GiB of memory at most, and writes
+/// no file beyond 64 MiB.
+#[must_use]
+pub fn bounded(tool: &str, seconds: &str) -> Command {
+    let limits = "trap '' XFSZ; ulimit -f 131072; ulimit -v 1048576; exec \"$@\"";
+    let mut bounded = command("timeout");
+    bounded.args(["-k", "5", seconds, "sh", "-c", limits, "sh"]).arg(find(tool).unwrap_or_else(|| tool.into()));
+    bounded
+}
+
 /// Runs to the end, whatever the exit code.
 pub fn say(command: &mut Command) -> Result<Said> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;

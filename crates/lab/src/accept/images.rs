@@ -1,5 +1,7 @@
 //! Images that are damaged, odd or foreign, made from seeds and judged beside e2fsck and the kernel: [`crate::images`].
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Context, Outcome};
@@ -13,6 +15,17 @@ const FULL: u64 = 320;
 /// Failures that are told before the run ends.
 const MAX_FAILURES: usize = 8;
 
+/// Where the images are made if there is so much memory for them: each is copied and flushed a dozen times.
+const MEMORY: &str = "/dev/shm";
+const MIN_MEMORY: u64 = 1 << 30;
+
+fn in_memory() -> Option<&'static Path> {
+    let space = rustix::fs::statvfs(MEMORY).ok()?;
+    let path = Path::new(MEMORY);
+    let writable = tempfile::tempdir_in(path).is_ok();
+    (writable && space.f_bavail.saturating_mul(space.f_frsize) >= MIN_MEMORY).then_some(path)
+}
+
 /// All kinds in turn, from this seed on.
 pub fn run(context: &Context) -> Result<Outcome> {
     if context.mounter.who != Who::Quire {
@@ -22,8 +35,9 @@ pub fn run(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped(format!("no {tool}")));
     }
     let (mut sum, mut failures) = (Tally::default(), Vec::new());
+    let work = in_memory().unwrap_or(&context.dir);
     for seed in context.seed..context.seed + if context.full { FULL } else { SHORT } {
-        let dir = tempfile::tempdir_in(&context.dir)?;
+        let dir = tempfile::tempdir_in(work)?;
         let made = specimen(dir.path(), seed).with_context(|| format!("image {seed}"))?;
         if let Err(e) = judge(dir.path(), &made, &mut sum) {
             let again = format!("again: make accept ONLY=images SEED={seed}");

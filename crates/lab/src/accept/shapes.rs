@@ -1,9 +1,15 @@
 //! All shapes of ext4 that mke2fs makes by default, and those of older systems: each gets a small tree from Quire and a
 //! storm, and a tree from the kernel; each side must see what the other wrote.
 
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use quire_testkit::rng::content;
+use rustix::fs::{XattrFlags, removexattr, setxattr};
 
 use super::context::{Context, Outcome};
 use super::trees;
@@ -33,6 +39,15 @@ const SHAPES: &[&[&str]] = &[
     &["-b", "4096", "-t", "ext3"],
     &["-b", "1024", "-t", "ext3", "-I", "128"],
     &["-b", "4096", "-O", "^extent,^64bit"],
+];
+/// Features that Quire only reads: the kernel writes, both read.
+const ONLY_READ: &[&[&str]] = &[
+    &["-b", "1024", "-O", "inline_data", "-I", "256"],
+    &["-b", "4096", "-O", "inline_data", "-I", "512"],
+    &["-b", "4096", "-O", "inline_data,^metadata_csum,^64bit", "-I", "1024"],
+    &["-b", "4096", "-O", "ea_inode"],
+    &["-b", "1024", "-O", "ea_inode,^metadata_csum"],
+    &["-b", "4096", "-O", "inline_data,ea_inode", "-I", "512"],
 ];
 const FILES: u64 = 400;
 /// Features that may be refused by name instead.
@@ -65,8 +80,75 @@ pub fn run(context: &Context) -> Result<Outcome> {
     }
     if !judged {
         println!("        not compared with the kernel: it needs root");
+        return Ok(Outcome::Passed);
+    }
+    for shape in ONLY_READ {
+        only_read(context, shape).with_context(|| format!("mke2fs {}, by the kernel", shape.join(" ")))?;
     }
     Ok(Outcome::Passed)
+}
+
+/// A tree of the kernel's that fits in inodes, or has attributes that do not, as the kernel and the mounter read it.
+fn only_read(context: &Context, shape: &[&str]) -> Result<()> {
+    let image = Image::make(&context.dir.join("shape.img"), 96 << 20, shape)?;
+    let kernel = Mounter::kernel("");
+    let mounted = kernel.mount(image.path(), &context.dir.join("mnt"))?;
+    let made = tree::make(&mounted.dir().join("tree"), FILES, context.seed, flavour(shape))?;
+    tree::churn(&mounted.dir().join("tree"), made, context.seed)?;
+    small(&mounted.dir().join("small"), context.seed)?;
+    let largest = if shape.iter().any(|word| word.contains("ea_inode")) { 60_000 } else { 600 };
+    values(&mounted.dir().join("values"), largest)?;
+    mounted.unmount()?;
+    image.check_clean()?;
+    let by_kernel = trees::see(context, &image, &kernel)?;
+    ensure_same("as the kernel and the mounter read it", &by_kernel, &trees::see(context, &image, &context.mounter)?)
+}
+
+/// Files, links and directories of all lengths about what an inode holds; some are cut, or grow, or have attributes.
+fn small(dir: &Path, seed: u64) -> Result<()> {
+    fs::create_dir(dir)?;
+    for n in 0..130 {
+        let len = 7 * n;
+        let (file, link, names) = (dir.join(format!("f{n}")), dir.join(format!("l{n}")), dir.join(format!("d{n}")));
+        fs::write(&file, content(seed, u64::try_from(n)?, len))?;
+        symlink("t".repeat(1 + len), link)?;
+        match n % 8 {
+            1 => File::options().write(true).open(&file)?.set_len(u64::try_from(len / 2)?)?,
+            2 => File::options().write(true).open(&file)?.set_len(u64::try_from(3 * len)?)?,
+            3 => setxattr(&file, "user.small", &content(seed, 3, n), XattrFlags::empty())?,
+            4 => File::options().append(true).open(&file)?.write_all(b"more")?,
+            _ => {}
+        }
+        if n % 4 == 0 {
+            fs::create_dir(&names)?;
+            for name in 0..n / 4 {
+                fs::create_dir(names.join(format!("{name}")))?;
+                fs::write(names.join(format!("a file with number {name}")), b"")?;
+                if name % 3 == 0 {
+                    fs::remove_dir(names.join(format!("{name}")))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Attributes in inodes, in blocks that files share, and in inodes of their own, two of the same value.
+fn values(dir: &Path, largest: usize) -> Result<()> {
+    fs::create_dir(dir)?;
+    for n in 0..24 {
+        let path = dir.join(format!("{n}"));
+        fs::write(&path, content(1, n, 50))?;
+        let len = largest * usize::try_from(n / 2 + 1)? / 12;
+        setxattr(&path, "user.shared", &content(1, n / 2, len), XattrFlags::empty())?;
+        if n % 3 == 0 {
+            setxattr(&path, "user.own", &content(2, n, 40), XattrFlags::empty())?;
+        }
+        if n % 7 == 0 {
+            removexattr(&path, "user.shared")?;
+        }
+    }
+    Ok(())
 }
 
 fn written_by(context: &Context, image: &Image, writer: &Mounter, shape: &[&str]) -> Result<()> {

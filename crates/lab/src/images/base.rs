@@ -15,7 +15,7 @@ use quire_layout::jbd2::{BlockKind, Commit, Header, JournalSuperblock, encode_co
 use quire_layout::superblock::{OFFSET, SIZE, Superblock};
 use quire_testkit::rng::content;
 
-use crate::cmd::{command, run, say, text};
+use crate::cmd::{bounded, run, say, text};
 use crate::image::Image;
 
 /// Files that no operation touches after the image is made: names and contents.
@@ -31,9 +31,12 @@ const MIB: u64 = 1 << 20;
 const NOW: &str = "1700000000";
 const UUID: &str = "5155-4952";
 
+/// Seconds that a tool may take to make an image.
+const LIMIT: &str = "60";
+
 /// A tool of e2fsprogs that takes the time from us.
 pub(super) fn tool(name: &str) -> Command {
-    let mut command = command(name);
+    let mut command = bounded(name, LIMIT);
     command.env("E2FSPROGS_FAKE_TIME", NOW).env("SOURCE_DATE_EPOCH", NOW);
     command
 }

@@ -15,7 +15,7 @@ use anyhow::{Result, bail, ensure};
 
 use super::make::Specimen;
 use super::seen::{By, LIMIT, Seen, TIMED_OUT, look};
-use crate::cmd::{Said, command, quire, say, text};
+use crate::cmd::{Said, bounded, command, quire, say, text};
 use crate::image::Image;
 use crate::mounter::{Mounter, is_mount_point};
 
@@ -91,7 +91,7 @@ pub fn judge(dir: &Path, specimen: &Specimen, sum: &mut Tally) -> Result<()> {
 
 /// The inodes whose blocks have another owner, too, as e2fsck finds them.
 fn owned_twice(image: &Image) -> Result<BTreeSet<String>> {
-    let said = say(command("timeout").args(["-k", "5", LIMIT, "e2fsck", "-fn"]).arg(image.path()))?;
+    let said = say(bounded("e2fsck", LIMIT).arg("-fn").arg(image.path()))?;
     let told = said.text.lines().filter_map(|line| line.strip_prefix("Multiply-claimed block(s) in inode "));
     Ok(told.filter_map(|rest| rest.split(':').next()).map(str::to_owned).collect())
 }
@@ -129,7 +129,8 @@ fn refused_read_only_changes_nothing(dir: &Path, image: &Image) -> Result<()> {
     Ok(())
 }
 
-/// `recover` ends as it said that it would, and a second one finds nothing that the first could have done.
+/// `recover` ends as it said that it would, makes the same of two copies, and a second one finds nothing that the first
+/// could have done, and changes nothing.
 fn recovers_once(image: &Image) -> Result<()> {
     let first = image.copy("recovered.img")?;
     let path = text(first.path());
@@ -146,8 +147,16 @@ fn recovers_once(image: &Image) -> Result<()> {
         ensure!(again.code == done.code, "recover: {}, then {}: {}", done.code, again.code, again.text);
         return unchanged("a second recover", &first, &once);
     }
+    let other = image.copy("other.img")?;
+    limited(&["recover", text(other.path())])?;
+    // Commits in the journal have a time.
+    let journal = first.journal_blocks()?;
+    let differ = first.differing_blocks(&other, &journal)?;
+    ensure!(differ.is_empty(), "recover has made other blocks of a copy: {differ:?}");
     let again = limited(&["recover", path])?;
     ensure!(again.code == 0, "recover ended with 1 ({}), the second with {}: {}", done.text, again.code, again.text);
+    let differ = first.differing_blocks(&other, &journal)?;
+    ensure!(differ.is_empty(), "a second recover has changed blocks: {differ:?}");
     Ok(())
 }
 
@@ -181,7 +190,7 @@ fn operate(mnt: &Path) -> Result<()> {
 
 /// The untouched files that are whole after `e2fsck -fy`.
 fn survivors<'s>(dir: &Path, image: &Image, specimen: &'s Specimen) -> Result<Vec<&'s str>> {
-    let said = say(command("timeout").args(["-k", "5", LIMIT, "e2fsck", "-fy"]).arg(image.path()))?;
+    let said = say(bounded("e2fsck", LIMIT).arg("-fy").arg(image.path()))?;
     if said.text.contains("unsupported feature") {
         bail!("e2fsck refuses what Quire has left: {}", said.text);
     }
@@ -194,7 +203,7 @@ fn survivors<'s>(dir: &Path, image: &Image, specimen: &'s Specimen) -> Result<Ve
         .map(|(n, (name, _))| format!("dump \"{name}\" {}{n}", out.display()))
         .collect();
     fs::write(&script, commands.join("\n"))?;
-    say(command("debugfs").args(["-f", text(&script)]).arg(image.path()))?;
+    say(bounded("debugfs", LIMIT).args(["-f", text(&script)]).arg(image.path()))?;
     for (n, (name, content)) in specimen.kept.iter().enumerate() {
         let path = format!("{}{n}", out.display());
         if fs::read(&path).is_ok_and(|found| found == *content) {

@@ -229,7 +229,8 @@ fn cut(image: &Path) -> Result<()> {
 
 fn garbage_descriptors(image: &Path) -> Result<()> {
     change(image, |bytes| {
-        bytes[4096..8192].fill(0xa5);
+        // Behind the superblock's block of 1 KiB.
+        bytes[2048..3072].fill(0xa5);
         Ok(())
     })
 }

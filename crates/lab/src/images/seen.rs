@@ -129,10 +129,12 @@ pub(super) fn look(by: By, image: &Image, mnt: &Path, calls: &[&str]) -> Result<
         seen.calls.push(((*call).to_owned(), if said.code == 0 { String::new() } else { wrong(&said.text) }));
     }
     seen.became_read_only = !only_read && !can_write(mnt);
-    let mut umount = if by == By::Kernel { command("umount") } else { command(quire()?) };
-    if by == By::Quire {
-        umount.arg("umount");
-    }
+    let mut umount = command("timeout");
+    umount.args(["-k", "5", LIMIT]);
+    match by {
+        By::Kernel => umount.arg("umount"),
+        By::Quire => umount.arg(quire()?).arg("umount"),
+    };
     let said = say(umount.arg(mnt))?;
     if is_mount_point(mnt) {
         say(command("umount").arg("-l").arg(mnt))?;
