@@ -41,8 +41,8 @@ pub fn command(tool: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A command for `tool` on an image of nonsense: it ends after `seconds` (124), with 1 GiB of memory at most, and writes
-/// no file beyond 64 MiB.
+/// A command for `tool` on an image of nonsense: it ends after `seconds` (124), with 1 GiB of memory at most, and
+/// writes no file beyond 64 MiB.
 #[must_use]
 pub fn bounded(tool: &str, seconds: &str) -> Command {
     let limits = "trap '' XFSZ; ulimit -f 131072; ulimit -v 1048576; exec \"$@\"";
