@@ -85,6 +85,10 @@ pub enum Mutant {
     FrozenAdmits,
     /// A caller that committed for itself leaves suspended callers without a leader (J12).
     SuspendedForgotten,
+    /// An atomic update joins a transaction for each of its ranges (F22).
+    UpdateTorn,
+    /// What is written in an atomic update is the file's at once (F22).
+    UpdateVisible,
 }
 
 impl Mutant {
@@ -103,6 +107,9 @@ impl Mutant {
 
     /// Those of freeze and thaw, which the simulator finds.
     pub const OF_FREEZE: [Mutant; 2] = [Mutant::ThawUnmarked, Mutant::FrozenAdmits];
+
+    /// Those of atomic updates, which the simulator finds with a mix of its own.
+    pub const OF_UPDATES: [Mutant; 2] = [Mutant::UpdateTorn, Mutant::UpdateVisible];
 
     /// Those of Quire's log, which the simulator finds with it.
     pub const OF_QUIRE_LOG: [Mutant; 6] = [

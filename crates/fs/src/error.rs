@@ -37,6 +37,9 @@ pub enum Error {
     /// The calls of a batch need more than one transaction holds.
     #[error("the batch is larger than a transaction, which holds {limit} blocks")]
     BatchFull { limit: usize },
+    /// An atomic update of a file needs more than one transaction holds, or than all updates may have in memory.
+    #[error("the atomic update is larger than {limit} blocks, or others hold too much")]
+    UpdateFull { limit: usize },
     #[error("busy: {0}")]
     Busy(String),
     #[error("read-only: {0}")]
@@ -123,7 +126,7 @@ impl Error {
             Error::IsDir => errno::EISDIR,
             Error::NameTooLong => errno::ENAMETOOLONG,
             Error::TooManyLinks => errno::EMLINK,
-            Error::TooLarge => errno::EFBIG,
+            Error::TooLarge | Error::UpdateFull { .. } => errno::EFBIG,
             Error::Invalid(_) => errno::EINVAL,
             Error::NotPermitted(_) => errno::EPERM,
             Error::Access => errno::EACCES,

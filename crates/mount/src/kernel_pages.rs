@@ -20,6 +20,8 @@ pub(crate) enum Pages {
     All,
     /// The answer makes the kernel drop pages, for which no worker must wait.
     Nothing,
+    /// The request was carried out; the kernel is to drop its pages of the file before the reply, which is empty.
+    Answered(Ino),
 }
 
 /// A request that waits, whole.

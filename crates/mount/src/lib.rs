@@ -32,6 +32,7 @@ mod server;
 mod session;
 pub mod stats;
 mod transport;
+mod updates;
 mod watch;
 mod wire;
 mod workers;

@@ -309,6 +309,7 @@ impl Place<'_> {
             tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
         }
         let serving = ServeOptions {
+            atomic_writes: self.options.atomic_writes,
             keeper: Keeper::of_this_process(),
             fake_root: self.options.fake_root,
             owner: ShownOwner { uid: self.options.shown_uid, gid: self.options.shown_gid },

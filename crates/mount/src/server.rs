@@ -7,6 +7,7 @@
 use crate::caller::{Caller, Capability, Keeper};
 use crate::fail::Fail;
 use crate::refused::Refused;
+use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Header, ShownOwner};
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,6 +41,9 @@ pub(crate) enum Answer {
     Spoils(Ino),
     /// As `Reply`, and what the kernel remembers of open files' data must not be read any more. Not from a worker.
     StopsAll,
+    /// As `Spoils`, for a request whose reply has no content, and the kernel is to drop its pages of the file first. A
+    /// thread that is no worker waits for that.
+    DropsPages(Ino),
     /// The reply in the buffer is sent when files are durable, or the error that keeps one from being so. No thread
     /// waits.
     WhenDurable(Durable),
@@ -83,7 +87,9 @@ impl Answer {
             Answer::Gives(ino) => Sent::Gives(ino),
             Answer::Opens(ino) => Sent::Opens(ino),
             Answer::Spoils(ino) => Sent::Spoils(ino),
-            Answer::Reply | Answer::StopsAll | Answer::None | Answer::WhenDurable(_) => Sent::Reply,
+            Answer::Reply | Answer::StopsAll | Answer::DropsPages(_) | Answer::None | Answer::WhenDurable(_) => {
+                Sent::Reply
+            }
         };
         Answer::WhenDurable(Durable { ino: Some(ino), then, data_only, sent })
     }
@@ -102,6 +108,8 @@ pub(crate) enum Admission<'v> {
 /// How requests are to be answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServeOptions {
+    /// Which files can be updated atomically.
+    pub atomic_writes: AtomicWrites,
     /// Decides who may what the kernel leaves to us.
     pub keeper: Keeper,
     /// Each caller counts as root inside the image (P3).
@@ -193,6 +201,7 @@ pub(crate) struct Server {
     /// Files that are open at all.
     pub(crate) openers: Openers,
     pub(crate) refused: Refused,
+    pub(crate) updates: Updates,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
     /// The mount was made read-only, and the volume is frozen for that.
@@ -207,6 +216,7 @@ impl Server {
     #[must_use]
     pub(crate) fn new(volume: Volume, options: ServeOptions, stats: StatsFn) -> Self {
         Server {
+            updates: Updates::new(options.atomic_writes),
             volume,
             options,
             changing: Changing::default(),

@@ -220,11 +220,17 @@ impl Worker {
         while let Some((pages, request)) = self.shared.kernel_pages.take() {
             self.shared.drop_pages(match pages {
                 Pages::File(ino) => vec![ino],
+                Pages::Answered(ino) => vec![ino],
                 Pages::All => self.shared.server.writers.files(),
                 Pages::Nothing => Vec::new(),
             });
             let mut body = Body::new(&request);
             let Ok(header) = body.header() else { continue };
+            if let Pages::Answered(ino) = pages {
+                // `fuse_ioctl_out`: result 0, nothing to retry.
+                self.shared.reply_with(&header, Ok(Answer::Spoils(ino)), &[0; 16]).ok();
+                continue;
+            }
             if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
                 tracing::debug!("operation {} after writeback: {e}", header.opcode);
             }
@@ -264,6 +270,10 @@ impl Worker {
         match answer {
             Ok(Answer::WhenDurable(durable)) => {
                 suspend(&self.shared, *header, durable, out.body().to_vec());
+                Ok(())
+            }
+            Ok(Answer::DropsPages(ino)) => {
+                self.shared.kernel_pages.put(Pages::Answered(ino), request);
                 Ok(())
             }
             answer => self.shared.reply(header, answer, out),
@@ -322,7 +332,7 @@ impl Shared {
         let Shared { server, channel, .. } = self;
         let (error, sent) = match answer {
             Ok(Answer::None | Answer::WhenDurable(_)) => return Ok(()),
-            Ok(Answer::Reply) => (None, Sent::Reply),
+            Ok(Answer::Reply | Answer::DropsPages(_)) => (None, Sent::Reply),
             Ok(Answer::Gives(ino)) => (None, Sent::Gives(ino)),
             Ok(Answer::Opens(ino)) => (None, Sent::Opens(ino)),
             Ok(Answer::Spoils(ino)) => {

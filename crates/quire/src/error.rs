@@ -218,7 +218,7 @@ impl From<quire_fs::Error> for Error {
             F::IsDir => ErrorKind::IsADirectory,
             F::NameTooLong => ErrorKind::NameTooLong,
             F::TooManyLinks => ErrorKind::TooManyLinks,
-            F::TooLarge => ErrorKind::FileTooLarge,
+            F::TooLarge | F::UpdateFull { .. } => ErrorKind::FileTooLarge,
             F::Invalid(_) | F::Range | F::TooBig | F::NoSuchRange => ErrorKind::InvalidInput,
             F::NotPermitted(_) => ErrorKind::NotPermitted,
             F::Access => ErrorKind::PermissionDenied,

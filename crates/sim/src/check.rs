@@ -14,6 +14,8 @@
 //!   others as with `ordered`.
 //! - **Data, route `selective`**: as with `ordered`, and a block that no write has ever covered whole, so that all its
 //!   sequences are journaled, is as in one such `S(j)`.
+//! - **Data, any route**: a file that nothing but atomic updates and truncates has ever changed is as in some `S(j)`,
+//!   `f <= j <= n + 1`.
 //! - **Data, routes `ordered` and `writeback`**: a file of `S(k)` has a floor of its own, `f`: the newest of its last
 //!   fsync (or sync) and its last rename, link, truncate, collapse or insertion among the first k calls, which do not
 //!   overtake the data before them. Its size is that of some `S(j)`, `f <= j <= n + 1`, and each of its sectors is that
@@ -172,6 +174,28 @@ fn always_journaled(states: &[State], id: NodeId) -> bool {
     states.iter().filter_map(|s| s.nodes.get(&id)).all(|n| n.journaled)
 }
 
+/// True if nothing but atomic updates, and truncates, has given a file its data.
+fn only_updates(ops: &[SimOp], h: &History, started: usize, id: NodeId) -> bool {
+    let mut of_file = ops.iter().zip(&h.outcomes).take(started).filter(|(_, o)| **o == Outcome::Done(Some(id)));
+    of_file.all(|(op, _)| {
+        let in_place = matches!(
+            op,
+            SimOp::Write { .. }
+                | SimOp::Append { .. }
+                | SimOp::Copy { .. }
+                | SimOp::MapWrite { .. }
+                | SimOp::Punch { .. }
+                | SimOp::Allocate { .. }
+                | SimOp::Reserve { .. }
+                | SimOp::Zero { .. }
+                | SimOp::Collapse { .. }
+                | SimOp::Insert { .. }
+                | SimOp::Unnamed { .. }
+        );
+        !in_place
+    })
+}
+
 /// The blocks of a file that one of the first `started` calls has written whole; all of them where blocks have moved.
 fn written_whole(ops: &[SimOp], h: &History, started: usize, id: NodeId) -> BTreeSet<usize> {
     let of_file = (ops.iter().zip(&h.outcomes)).take(started).filter(|(_, o)| **o == Outcome::Done(Some(id)));
@@ -298,7 +322,7 @@ fn data_matches(
             continue;
         }
         let versions: Vec<&[u8]> = (floor..=started).filter_map(|j| data_of(&h.states[j], *id)).collect();
-        if matches!(route, Route::Overwrite | Route::Auto) {
+        if matches!(route, Route::Overwrite | Route::Auto) || only_updates(ops, h, started, *id) {
             if !versions.contains(&got.as_slice()) {
                 return Err(format!("{shown} is as in no state from S({floor}): {}", torn(got, &versions)));
             }

@@ -418,7 +418,7 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
     let place = match op {
         SimOp::Write { place, .. } | SimOp::Punch { place, .. } | SimOp::Allocate { place, .. } => *place,
         SimOp::MapWrite { place, .. } | SimOp::Append { place, .. } | SimOp::Zero { place, .. } => *place,
-        SimOp::Reserve { place, .. } => *place,
+        SimOp::Reserve { place, .. } | SimOp::Update { place, .. } => *place,
         SimOp::Collapse { place, .. } | SimOp::Insert { place, .. } | SimOp::Copy { to: place, .. } => *place,
         SimOp::Truncate(place, _) => *place,
         other => unreachable!("{other:?} changes no data"),
@@ -429,6 +429,9 @@ fn change_data(s: &mut State, op: &SimOp) -> Outcome {
         (SimOp::Copy { .. }, Some(nothing)) if nothing.is_empty() => return Outcome::Done(Some(id)),
         (_, bytes) => bytes.unwrap_or_default(),
     };
+    if let SimOp::Update { commits: false, .. } = op {
+        return Outcome::Done(Some(id));
+    }
     let node = s.node_mut(id);
     node.journaled = node.flag || has_rule(place);
     node.mtime = None;
@@ -447,6 +450,11 @@ fn edit(data: &mut Vec<u8>, op: &SimOp, copied: &[u8]) -> bool {
     let span = |offset: u32, len: u32| (offset as usize, offset as usize + len as usize);
     match *op {
         SimOp::Write { offset, len, fill, .. } => put(data, offset, &pattern(fill, offset, len)),
+        SimOp::Update { first, second, fill, .. } => {
+            for (offset, len) in [first, second] {
+                put(data, offset, &pattern(fill, offset, len));
+            }
+        }
         SimOp::MapWrite { page, at, len, fill, .. } => {
             // A page behind the end is not mapped; in the last one, what lies behind the end is not written.
             let from = page * PAGE + at;

@@ -66,6 +66,14 @@ pub enum SimOp {
         fill: u8,
         sync: bool,
     },
+    /// An atomic update of two ranges, which is undone unless it `commits`.
+    Update {
+        place: Place,
+        first: (u32, u32),
+        second: (u32, u32),
+        fill: u8,
+        commits: bool,
+    },
     Truncate(Place, u32),
     Punch {
         place: Place,
@@ -291,6 +299,8 @@ pub enum Mix {
     Long,
     /// A little of everything, while the volume is frozen, thawed, and mounted again.
     Lifecycle,
+    /// Atomic updates, mostly; hardly any data is written otherwise.
+    Updates,
 }
 
 /// A file among few, in the root.
@@ -388,6 +398,31 @@ fn long(rng: &mut StdRng) -> SimOp {
     }
 }
 
+fn updates(rng: &mut StdRng) -> SimOp {
+    let place = few(rng);
+    match rng.random_range(0..100) {
+        0..10 => SimOp::Create(place),
+        10..56 => {
+            let (first, second) = (range(rng), range(rng));
+            let (fill, commits) = (rng.random_range(1..=255), rng.random_range(0..4) > 0);
+            SimOp::Update { place, first, second, fill, commits }
+        }
+        56..62 => SimOp::Truncate(place, rng.random_range(0..MAX_SIZE)),
+        // Of one file, so that the others have nothing but updates.
+        62..66 => {
+            let (offset, len) = range(rng);
+            SimOp::Write { place: Place { dir: 0, name: 1 }, offset, len, fill: rng.random_range(1..=255), sync: false }
+        }
+        66..70 => SimOp::Unlink(place),
+        70..73 => SimOp::Rename(place, few(rng)),
+        73..82 => SimOp::Fdatasync(place),
+        82..87 => SimOp::Fsync(place),
+        87..90 => SimOp::Checkpoint,
+        90..92 => SimOp::Sync,
+        _ => SimOp::Step,
+    }
+}
+
 fn lifecycle(rng: &mut StdRng) -> SimOp {
     match rng.random_range(0..100) {
         0..9 => SimOp::Freeze,
@@ -435,6 +470,7 @@ pub fn generate(mix: Mix, seed: u64, len: usize) -> Vec<SimOp> {
         Mix::Ranges => ranges,
         Mix::Long => long,
         Mix::Lifecycle => lifecycle,
+        Mix::Updates => updates,
     };
     ops.extend((0..len).map(|_| make(&mut rng)));
     ops

@@ -5,8 +5,8 @@ use crate::ops::{PAGE, Place, SimOp, pattern};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{
-    CommitMode, Cred, Devices, Error, Falloc, FilePlace, JournalingMode, ModeRule, New, NewKind, Options, Record,
-    RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags, read_to_change,
+    CommitMode, Cred, Devices, Error, Falloc, FilePlace, FileUpdate, JournalingMode, ModeRule, New, NewKind, Options,
+    Privileges, Record, RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags, read_to_change,
 };
 use quire_layout::Ino;
 use quire_testkit::{PowerLossDevice, VirtualClock};
@@ -181,6 +181,9 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Write { place, offset, len, fill, sync } => write(v, top, place, (offset, len), fill, sync),
         SimOp::MapWrite { place, page, at, len, fill } => write_page(v, top, place, page, (at, len), fill),
         SimOp::Append { place, len, fill, sync } => append(v, top, place, len, fill, sync),
+        SimOp::Update { place, first, second, fill, commits } => {
+            update(v, find_file(v, top, place)?, &[first, second], fill, commits)
+        }
         SimOp::Truncate(p, size) => v.truncate(find_file(v, top, p)?, u64::from(size)),
         SimOp::Punch { place, offset, len } => range(v, top, place, Falloc::PunchHole, offset, len),
         SimOp::Allocate { place, offset, len } => {
@@ -254,6 +257,14 @@ fn write(v: &Volume, top: Ino, place: Place, (offset, len): (u32, u32), fill: u8
     let ino = find_file(v, top, place)?;
     let flags = WriteFlags { sync, ..WriteFlags::default() };
     v.write(ino, u64::from(offset), &pattern(fill, offset, len), flags).and_then(whole(len))
+}
+
+fn update(v: &Volume, ino: Ino, ranges: &[(u32, u32)], fill: u8, commits: bool) -> Result<()> {
+    let mut update = FileUpdate::begin(v, ino)?;
+    for (offset, len) in ranges {
+        update.write(u64::from(*offset), &pattern(fill, *offset, *len), Privileges::Keep)?;
+    }
+    if commits { update.commit() } else { Ok(()) }
 }
 
 /// Changes a mapped page, as the kernel writes it back: whole, up to the end of the file.

@@ -1,5 +1,6 @@
 //! The built command: its subcommands, and what programs see on its mounts.
 
+mod atomic_writes;
 mod bytes_logged;
 mod chattr;
 mod clients;

@@ -1,5 +1,6 @@
 //! What all work on file data shares.
 
+use super::staged::Updates;
 use super::table::Files;
 use super::throttle::Throttle;
 use crate::engine::Engine;
@@ -16,6 +17,7 @@ const REQUESTS_PER_TRANSACTION: usize = 2;
 pub(crate) struct Data {
     pub engine: Arc<Engine>,
     pub files: Files,
+    pub(super) updates: Updates,
     pub limits: WritebackLimits,
     /// The measured speed of the device.
     pub pace: Arc<Pace>,
@@ -30,6 +32,7 @@ impl Data {
         let shares = CacheShares::new(engine.context.options.cache_bytes, block_bytes);
         Data {
             files: Files::new(&shares, engine.journal.gate().clone()),
+            updates: Updates::default(),
             limits: WritebackLimits::new(shares.unwritten_pages(), block_bytes),
             engine,
             pace,

@@ -33,6 +33,7 @@ mod superblock;
 mod tests;
 mod ticks;
 mod trim;
+mod updates;
 mod xattrs;
 
 pub use attrs::InodeFlags;
@@ -48,4 +49,5 @@ pub use open::{finish_orphans, first_superblock, peek};
 pub use preview::{Outlook, look};
 pub use shutdown::Shutdown;
 pub use statfs::StatFs;
+pub use updates::FileUpdate;
 pub use xattrs::Xattrs;

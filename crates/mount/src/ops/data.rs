@@ -3,7 +3,9 @@
 use super::attr::privileges;
 use crate::fail::Fail;
 use crate::server::{Answer, Durable, Sent, Server, ino_of};
-use crate::wire::abi::{FSYNC_DATASYNC, HANDLE_RESERVE, HANDLE_WRITES, init, write as write_bits};
+use crate::wire::abi::{
+    FSYNC_DATASYNC, HANDLE_BYPASSES, HANDLE_RESERVE, HANDLE_WRITES, READ_LOCKOWNER, init, write as write_bits,
+};
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, Volume, WriteFlags, read_to_change};
 use quire_layout::Ino;
@@ -23,13 +25,20 @@ pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     let ino = ino_of(h.node)?;
     let handle = b.u64()?;
     let (offset, size) = (b.u64()?, b.u32()?);
-    b.skip(4 + 8)?; // flags of the read, lock owner
+    let into_cache = b.u32()? & READ_LOCKOWNER == 0;
+    b.skip(8)?; // lock owner
     let flags = OFlags::from_bits_retain(b.u32()?);
     let buf = out.space(usize::try_from(size).map_err(|_| Fail::of(Errno::INVAL))?)?;
-    // With the writeback cache the kernel reads a page before it changes a part of it.
-    let n = match handle & HANDLE_WRITES != 0 && s.has(init::WRITEBACK_CACHE) {
-        true => read_to_change(&s.volume, ino, offset, buf)?,
-        false => s.volume.read(ino, offset, buf)?,
+    if into_cache {
+        s.updates.kernel_reads(ino);
+    }
+    // With the writeback cache the kernel reads a page before it changes a part of it, and so does who updates a file.
+    let changes = handle & HANDLE_WRITES != 0 && (s.has(init::WRITEBACK_CACHE) || handle & HANDLE_BYPASSES != 0);
+    let own = if into_cache { None } else { s.updates.read(handle, offset, buf) };
+    let n = match own {
+        Some(read) => read?,
+        None if changes => read_to_change(&s.volume, ino, offset, buf)?,
+        None => s.volume.read(ino, offset, buf)?,
     };
     out.truncate(n);
     if !flags.contains(OFlags::NOATIME) {
@@ -60,6 +69,14 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
         keep_times: bits & write_bits::CACHE != 0 && s.has(init::WRITEBACK_CACHE),
         caller_syncs: true,
     };
+    if !how.deferred
+        && let Some(staged) = s.updates.write(handle, offset, b.rest(size)?, privileges)
+    {
+        staged?;
+        out.u32(size)?;
+        out.u32(0)?;
+        return Ok(Answer::Reply);
+    }
     let (offset, data) = if how.deferred && before.flags & flags::APPEND != 0 {
         appended(s, ino, before.size, offset, b.bytes(size)?)?
     } else {

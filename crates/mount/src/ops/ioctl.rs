@@ -3,7 +3,7 @@
 use crate::caller::{self, Capability};
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
-use crate::wire::abi::IOCTL_UNRESTRICTED;
+use crate::wire::abi::{HANDLE_BYPASSES, HANDLE_WRITES, IOCTL_UNRESTRICTED, init};
 use crate::wire::{Body, Header, Out};
 use quire_fs::{JournalingMode, Shutdown};
 use quire_layout::Ino;
@@ -31,6 +31,14 @@ const FS_IOC_SHUTDOWN: u32 = 0x8004_587D;
 const QUIRE_IOC_GET_JOURNAL: u32 = 0x8004_5106;
 const QUIRE_IOC_SET_JOURNAL: u32 = 0x4004_5107;
 
+/// The atomic writes of F2FS (`linux/f2fs.h`), which SQLite uses: docs/databases.md.
+const F2FS_IOC_START_ATOMIC_WRITE: u32 = 0xF501;
+const F2FS_IOC_COMMIT_ATOMIC_WRITE: u32 = 0xF502;
+const F2FS_IOC_START_VOLATILE_WRITE: u32 = 0xF503;
+const F2FS_IOC_ABORT_ATOMIC_WRITE: u32 = 0xF505;
+const F2FS_IOC_GET_FEATURES: u32 = 0x8004_F50C;
+const F2FS_FEATURE_ATOMIC_WRITE: u32 = 0x4;
+
 /// `fsx_xflags` and the inode flag that each stands for.
 const XFLAGS: &[(u32, u32)] = &[
     (0x8, flags::IMMUTABLE),
@@ -56,6 +64,7 @@ pub(crate) fn ioctl_changes(command: u32) -> bool {
             | FS_IOC_SETFSLABEL
             | FITRIM
             | QUIRE_IOC_SET_JOURNAL
+            | F2FS_IOC_COMMIT_ATOMIC_WRITE
     )
 }
 
@@ -84,7 +93,7 @@ fn how_to_shut_down(h: &Header, address: u64) -> Result<Shutdown, Fail> {
 }
 
 pub(crate) fn ioctl(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    b.skip(8)?;
+    let handle = b.u64()?;
     let (bits, command) = (b.u32()?, b.u32()?);
     let address = b.u64()?;
     let (in_size, out_size) = (b.u32()?, b.u32()?);
@@ -100,11 +109,65 @@ pub(crate) fn ioctl(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
     let mut given = Body::new(b.bytes(in_size)?);
     // `fuse_ioctl_out`: result 0, nothing to retry.
     out.bytes(&[0; 16])?;
+    if let Some(answer) = atomic_write(s, h, handle, command, out) {
+        return answer;
+    }
     run_command(s, h, command, &mut given, out)?;
     // No more than the caller has room for.
     out.truncate(16 + usize::try_from(out_size).map_err(|_| Fail::of(Errno::INVAL))?);
     // A change sets the inode's ctime.
     Ok(if ioctl_changes(command) { Answer::Spoils(ino_of(h.node)?) } else { Answer::Reply })
+}
+
+/// The atomic writes of F2FS; `None` for another command.
+fn atomic_write(s: &Server, h: &Header, handle: u64, command: u32, out: &mut Out<'_>) -> Option<Result<Answer, Fail>> {
+    Some(match command {
+        F2FS_IOC_GET_FEATURES => atomic_features(s, h, handle, out),
+        F2FS_IOC_START_ATOMIC_WRITE => start_atomic_write(s, h, handle),
+        F2FS_IOC_COMMIT_ATOMIC_WRITE => commit_atomic_write(s, h, handle),
+        // As F2FS, also where there is none.
+        F2FS_IOC_ABORT_ATOMIC_WRITE => {
+            s.updates.abort(handle);
+            Ok(Answer::Reply)
+        }
+        F2FS_IOC_START_VOLATILE_WRITE => Err(Fail::of(Errno::OPNOTSUPP)),
+        _ => return None,
+    })
+}
+
+/// A program that asks is going to use it: the next who opens the file gets a handle that can.
+fn atomic_features(s: &Server, h: &Header, handle: u64, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    if !s.updates.are_offered(&s.volume) {
+        return Err(Fail::of(Errno::NOTTY));
+    }
+    let can = handle & HANDLE_BYPASSES != 0;
+    if !can && handle & HANDLE_WRITES != 0 {
+        s.updates.ask(ino_of(h.node)?);
+    }
+    out.u32(if can { F2FS_FEATURE_ATOMIC_WRITE } else { 0 })?;
+    Ok(Answer::Reply)
+}
+
+fn start_atomic_write(s: &Server, h: &Header, handle: u64) -> Result<Answer, Fail> {
+    match (s.updates.are_offered(&s.volume), handle & HANDLE_WRITES != 0, handle & HANDLE_BYPASSES != 0) {
+        (false, ..) => Err(Fail::of(Errno::NOTTY)),
+        (_, false, _) => Err(Fail::of(Errno::BADF)),
+        // The kernel's cache would show the update to others.
+        (_, _, false) => Err(Fail::of(Errno::OPNOTSUPP)),
+        _ => s.updates.begin(&s.acting(h), handle, ino_of(h.node)?).map(|()| Answer::Reply),
+    }
+}
+
+/// As with F2FS, the update is durable when this is answered.
+fn commit_atomic_write(s: &Server, h: &Header, handle: u64) -> Result<Answer, Fail> {
+    let ino = ino_of(h.node)?;
+    if s.updates.commit(handle)? {
+        s.volume.fsync(ino, false)?;
+        return Ok(Answer::DropsPages(ino));
+    }
+    // With the writeback cache the size and the times that the kernel shows are its own.
+    let answer = if s.has(init::WRITEBACK_CACHE) { Answer::Reply } else { Answer::Spoils(ino) };
+    Ok(answer.when_durable(ino, None, false))
 }
 
 fn run_command(s: &Server, h: &Header, command: u32, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {

@@ -3,7 +3,7 @@
 use super::attr::{low16, privileges};
 use crate::fail::Fail;
 use crate::server::{Answer, Server, VALID, ino_of};
-use crate::wire::abi::{HANDLE_RESERVE, HANDLE_WRITES, init};
+use crate::wire::abi::{HANDLE_BYPASSES, HANDLE_NUMBER_SHIFT, HANDLE_RESERVE, HANDLE_WRITES, init};
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Attr, Cred, Error, New, NewKind, Privileges, RenameFlags, SetAttr};
@@ -89,7 +89,7 @@ pub(crate) fn create(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>
     s.writers.opened(attr.ino);
     s.openers.opened(attr.ino);
     entry(s, &attr, out)?;
-    opened(s, h, true, attr.flags, out)?;
+    opened(s, h, (attr.ino, true), attr.flags, out)?;
     Ok(after_change(s, Answer::Opens(attr.ino), ino_of(h.node)?, None))
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn tmpfile(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
     s.writers.opened(attr.ino);
     s.openers.opened(attr.ino);
     entry(s, &attr, out)?;
-    opened(s, h, true, attr.flags, out)?;
+    opened(s, h, (attr.ino, true), attr.flags, out)?;
     Ok(Answer::Opens(attr.ino))
 }
 
@@ -130,12 +130,12 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
         s.writers.opened(ino);
     }
     s.openers.opened(ino);
-    opened(s, h, writes(flags), i_flags, out)?;
+    opened(s, h, (ino, writes(flags)), i_flags, out)?;
     Ok(answer)
 }
 
 pub(crate) fn release(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-    b.skip(8)?;
+    s.updates.abort(b.u64()?);
     let ino = ino_of(h.node)?;
     if writes(OFlags::from_bits_retain(b.u32()?)) && s.writers.closed(ino) {
         s.refused.forget(ino);
@@ -189,11 +189,16 @@ pub(crate) fn link(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
 ///
 /// Writes to a synchronous or append-only file go past the kernel's cache: only so is each durable when it returns,
 /// and only so is it known what it appends. The same when the disk is nearly full: each write is told whether it
-/// fits.
-fn opened(s: &Server, h: &Header, writes: bool, i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
+/// fits; and for a file that is to be updated atomically: the kernel's cache would show the update to others.
+fn opened(s: &Server, h: &Header, of: (Ino, bool), i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
+    let (ino, writes) = of;
     let may = s.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
-    out.u64(if may { HANDLE_RESERVE } else { 0 } | if writes { HANDLE_WRITES } else { 0 })?;
-    let uncached = i_flags & (inode_flags::SYNC | inode_flags::APPEND) != 0 || writes && goes_through(s, may);
+    let uncached = i_flags & (inode_flags::SYNC | inode_flags::APPEND) != 0
+        || writes && (goes_through(s, may) || s.has(init::DIRECT_IO_ALLOW_MMAP) && s.updates.bypasses_cache(ino));
+    let bits = [(may, HANDLE_RESERVE), (writes, HANDLE_WRITES), (uncached && writes, HANDLE_BYPASSES)];
+    let bits: u64 = bits.iter().filter(|(has, _)| *has).map(|(_, bit)| bit).sum();
+    let number = if bits & HANDLE_BYPASSES == 0 { 0 } else { s.updates.new_handle() };
+    out.u64(bits | number << HANDLE_NUMBER_SHIFT)?;
     out.u32(if uncached { KEEP_CACHE | DIRECT_IO } else { KEEP_CACHE })?;
     out.u32(0)
 }

@@ -112,6 +112,8 @@ pub const OPTIONS: &[Known] = &[
         Honoured("what a route asks: README")),
     known(&["nvram_simulated"], &["nvram=/dev/dax0.0", "nvram_size=64M", "nvram_latency_ns=100"], Honoured("a journal in NVRAM: README")),
     known(&["writethrough", "writeback", "writeback_cache"], &[], Honoured("whether the kernel keeps dirty pages: docs/tuning.md")),
+    known(&[], &["atomic_writes=asked", "atomic_writes=all", "atomic_writes=off"],
+        Honoured("which files SQLite can update without a journal of its own: docs/databases.md")),
     known(&[], &["cache_size=64M"], Honoured("memory for blocks, 4M at least")),
     known(&[], &["tune=host", "tune=none"], Honoured("whether settings of the host are changed while the mount is served: docs/tuning.md")),
 ];

@@ -10,6 +10,7 @@ mod remount;
 mod tests;
 mod values;
 
+use crate::updates::AtomicWrites;
 use quire_device::nvram::NvramOptions;
 use quire_fs::{Atime, Checkpoint, Choices, CommitMode, JournalingMode, ModeRule, Record, Route};
 use quire_layout::superblock::{OnError, Superblock, default_opts};
@@ -85,6 +86,8 @@ pub struct MountOptions {
     pub dir_sync: bool,
     /// Each write(2) reaches the file system as a request of its own; `None`: where the choices go by its size.
     pub write_through: Option<bool>,
+    /// Which files can be updated atomically.
+    pub atomic_writes: AtomicWrites,
     /// Settings of the host may be changed while the mount is served.
     pub tune_host: bool,
     /// Options without effect, each with the reason; the mount says so.

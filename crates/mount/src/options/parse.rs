@@ -1,7 +1,9 @@
 //! The list after `-o`, option by option.
 
 use super::known::{Fate, fate, name_of, nearest};
-use super::values::{bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, tunes_host};
+use super::values::{
+    atomic_writes, bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, tunes_host,
+};
 use super::{MountOptions, OptionError, bad};
 use quire_fs::{Atime, Choices, ModeRule, Profile, Route};
 use std::time::Duration;
@@ -131,6 +133,7 @@ impl MountOptions {
                 let secs = number(option, value)?;
                 self.commit = (secs > 0).then(|| Duration::from_secs(secs.into()));
             }
+            "atomic_writes" => self.atomic_writes = atomic_writes(option, value)?,
             "tune" => self.tune_host = tunes_host(option, value)?,
             "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
             "resuid" => self.reserve_uid = Some(number(option, value)?),

@@ -1,6 +1,7 @@
 //! Values of options: numbers, sizes, names, devices. An error names the whole option.
 
 use super::{OptionError, bad};
+use crate::updates::AtomicWrites;
 use quire_device::nvram::NvramMap;
 use quire_layout::superblock::OnError;
 use std::path::PathBuf;
@@ -65,6 +66,15 @@ pub(super) fn bytes(option: &str, value: &str) -> Result<u64, OptionError> {
 pub(super) fn nvram_size(option: &str, value: &str) -> Result<u64, OptionError> {
     let n = bytes(option, value)?;
     if n < NvramMap::MIN { Err(bad(option, "at least 1M is needed")) } else { Ok(n) }
+}
+
+pub(super) fn atomic_writes(option: &str, value: &str) -> Result<AtomicWrites, OptionError> {
+    match value {
+        "off" => Ok(AtomicWrites::Off),
+        "asked" => Ok(AtomicWrites::Asked),
+        "all" => Ok(AtomicWrites::All),
+        _ => Err(bad(option, "off, asked or all is expected")),
+    }
 }
 
 /// The least memory with which the largest operations still fit.

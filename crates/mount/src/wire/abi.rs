@@ -175,10 +175,15 @@ pub(crate) mod write {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
-/// Our file handles have no state but these: opened by one who may use reserved blocks,
+/// What our file handles say: opened by one who may use reserved blocks,
 pub(crate) const HANDLE_RESERVE: u64 = 1;
 /// and opened for writing.
 pub(crate) const HANDLE_WRITES: u64 = 2;
+/// and bypasses the kernel's cache; the rest of such a handle is a number of its own.
+pub(crate) const HANDLE_BYPASSES: u64 = 4;
+pub(crate) const HANDLE_NUMBER_SHIFT: u32 = 8;
+/// `read_flags`: a program reads. Without it the kernel fills its page cache.
+pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 /// `getattr_flags`: the request has a file handle.
 pub(crate) const GETATTR_HANDLE: u32 = 1;
 /// `fsync_flags`: data only.

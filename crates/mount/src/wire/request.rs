@@ -71,6 +71,12 @@ impl<'a> Body<'a> {
         Ok(name)
     }
 
+    /// The next `n` bytes, which stay the next.
+    pub(crate) fn rest(&self, n: u32) -> Result<&'a [u8], Fail> {
+        let n = usize::try_from(n).map_err(|_| SHORT)?;
+        self.0.get(..n).ok_or(SHORT)
+    }
+
     /// The next `n` bytes.
     pub(crate) fn bytes(&mut self, n: u32) -> Result<&'a [u8], Fail> {
         let n = usize::try_from(n).map_err(|_| SHORT)?;

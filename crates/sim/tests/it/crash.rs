@@ -20,10 +20,11 @@ const EXHAUSTIVE: u64 = 3;
 const LONG: u64 = 20;
 const ATOMIC: u64 = 20;
 const LIFECYCLE: u64 = 4;
+const UPDATES: u64 = 20;
 
 /// Distinct states wanted of a configuration that gets one in `part` of a share.
 fn wanted(part: u64) -> u64 {
-    let sixtieths = 60 * CONFIGURATIONS.len() + 6 * 60 / 3 + 6 * 60 / 20 + 3 * 60 / 20 + 3 * 60 / 4;
+    let sixtieths = 60 * CONFIGURATIONS.len() + 6 * 60 / 3 + 6 * 60 / 20 + 3 * 60 / 20 + 3 * 60 / 4 + 6 * 60 / 20;
     share(u64::try_from(sixtieths).expect("few"), 5_200).div_ceil(part)
 }
 
@@ -144,6 +145,25 @@ fn atomic_requests() {
     for (name, route) in [("journal", Route::Journal), ("overwrite", Route::Overwrite), ("auto", Route::Auto)] {
         let config = Config { mix: Mix::Large, mke2fs: MKE2FS_LARGE, size: "64M", ..config(name, route) };
         explore_states(&config, wanted(ATOMIC), effort);
+    }
+}
+
+/// F22: an atomic update is whole or absent, on every route, and nothing of one that was undone is ever there.
+#[test]
+fn atomic_updates() {
+    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    for (name, how) in [
+        ("ordered", Route::Ordered.into()),
+        ("writeback", Route::Writeback.into()),
+        ("journal", Route::Journal.into()),
+        ("ordered_delta_checksum", quire(Route::Ordered, Record::Delta)),
+        ("auto_range_checksum", quire(Route::Auto, Record::Range)),
+        ("selective_range_data_checksum", quire(Route::Selective, Record::RangeData)),
+    ] {
+        let config = Config { how, mix: Mix::Updates, ..config(name, how.route) };
+        if wants(config.mix) {
+            explore_states(&config, wanted(UPDATES), effort());
+        }
     }
 }
 

@@ -185,6 +185,20 @@ fn mutants_of_freeze_and_thaw_are_found() {
     }
 }
 
+/// F22: an update in two transactions, and one that is seen before its commit.
+#[test]
+fn mutants_of_atomic_updates_are_found() {
+    let quire = |route| How { route, record: Record::Range, commit_mode: CommitMode::Checksum };
+    for how in [Route::Ordered.into(), Route::Writeback.into(), quire(Route::Auto)] {
+        for mutant in Mutant::OF_UPDATES {
+            let config = config_for(mutant, Route::Ordered).expect("it shows there");
+            let config = Config { how, mix: Mix::Updates, ..config };
+            let found = hunt(mutant, &config).unwrap_or_else(|| panic!("{mutant:?} is not found with {how:?}"));
+            println!("{how:?}, {mutant:?}: {found}");
+        }
+    }
+}
+
 /// Sequences of one call notice engines that break what they promise.
 #[test]
 fn mutants_are_found_by_sequences_of_one_call() {

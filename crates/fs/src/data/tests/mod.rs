@@ -16,6 +16,7 @@ mod stale;
 mod stopped;
 mod tails;
 mod threads;
+mod updates;
 
 use crate::config::Route;
 use crate::{Devices, Options, Volume};
