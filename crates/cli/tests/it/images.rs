@@ -57,6 +57,20 @@ fn recover_claims_only_what_it_did() {
     left(&place.image(), 0, "clean");
 }
 
+/// Orphans of an image with recorded errors are e2fsck's, as in the kernel: each run says so, and counts as no mount.
+#[test]
+fn recover_leaves_an_image_with_recorded_errors_as_it_is() {
+    let name = "recover_leaves_an_image_with_recorded_errors_as_it_is";
+    if lacks_tools(name) {
+        return;
+    }
+    let place = Place::new("16M", &[]);
+    debugfs(&place.image(), &["ssv state 2"]);
+    left(&place.image(), 4, "recorded");
+    orphan(&place.image());
+    left(&place.image(), 4, "recorded");
+}
+
 #[test]
 fn recover_says_what_a_mount_would_refuse() {
     let name = "recover_says_what_a_mount_would_refuse";
