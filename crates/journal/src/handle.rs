@@ -54,9 +54,7 @@ impl<'a> Handle<'a> {
 
     /// The current image of a block; `None` if it is not in memory.
     pub fn read(&mut self, b: BlockNo) -> Option<Image> {
-        let image = self.core.image(b);
-        self.core.hits += u64::from(image.is_some());
-        image
+        self.core.image(b)
     }
 
     /// True if the current bytes have been checked to be this since they came into memory, and nothing else after that.

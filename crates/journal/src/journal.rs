@@ -10,7 +10,7 @@ use crate::engine::{Completion, EmptyLog, JournalConfig, Need, Shared};
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::log::Log;
-use crate::stats::{JournalLatencies, JournalStats};
+use crate::stats::JournalStats;
 use quire_device::sync::thread::ThreadId;
 use quire_device::sync::{Arc, lock, thread};
 use quire_device::{Epoch, FlushGate, Mutant};
@@ -117,7 +117,6 @@ impl Journal {
             match read {
                 Ok(images) => {
                     loaded += images.len();
-                    core.misses += images.len() as u64;
                     wanted = core.end_load(load, images);
                 }
                 Err(e) => {
@@ -316,15 +315,8 @@ impl Journal {
     #[must_use]
     pub fn stats(&self) -> JournalStats {
         let counters = *lock(&self.shared.counters);
-        let mut memory = lock(&self.shared.core).stats();
-        memory.suspended = lock(&self.shared.commits).suspended.len();
+        let memory = lock(&self.shared.core).stats();
         counters.stats(self.shared.limit, self.shared.log.as_ref(), memory)
-    }
-
-    /// How long commits and checkpoints took since the mount.
-    #[must_use]
-    pub fn latencies(&self) -> JournalLatencies {
-        self.shared.timings.snapshot()
     }
 
     /// What became of new data that was logged with commits.

@@ -6,7 +6,6 @@
 
 use crate::caller::{Caller, Capability, Keeper};
 use crate::fail::Fail;
-use crate::meter::Meter;
 use crate::refused::Refused;
 use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
@@ -17,6 +16,7 @@ use quire_fs::{Admitted, Attr, Cred, Volume};
 use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
@@ -118,8 +118,6 @@ pub(crate) struct ServeOptions {
     pub owner: ShownOwner,
     /// What `quire umount` and others want to know.
     pub about: crate::control::About,
-    /// Requests that take so long are logged.
-    pub slow: Option<Duration>,
 }
 
 /// Files that are open, and how many times.
@@ -184,15 +182,19 @@ impl Openers {
     }
 }
 
-/// Makes the statistics of a mount as JSON, given the requests and how many wait for a thaw.
-pub(crate) type StatsFn = Box<dyn Fn(&Meter, usize) -> String + Send + Sync>;
+/// How many requests there were of each kind.
+pub(crate) type Requests = BTreeMap<String, u64>;
+
+/// Makes the statistics of a mount as JSON, given the requests.
+pub(crate) type StatsFn = Box<dyn Fn(Requests) -> String + Send + Sync>;
 
 /// A volume that answers requests.
 pub(crate) struct Server {
     pub(crate) volume: Volume,
     pub(crate) options: ServeOptions,
     pub(crate) changing: Changing,
-    pub(crate) meter: Meter,
+    /// How many there were, by operation code; the last counts what has none of ours.
+    requests: [AtomicU64; opcode::COUNT],
     agreed: AtomicU64,
     /// Files that are open for writing.
     pub(crate) writers: Openers,
@@ -216,9 +218,9 @@ impl Server {
         Server {
             updates: Updates::new(options.atomic_writes),
             volume,
-            meter: Meter::new(options.slow),
             options,
             changing: Changing::default(),
+            requests: [const { AtomicU64::new(0) }; opcode::COUNT],
             agreed: AtomicU64::new(0),
             writers: Openers::default(),
             openers: Openers::default(),
@@ -276,11 +278,18 @@ impl Server {
 
     /// How many requests there were.
     pub(crate) fn total_requests(&self) -> u64 {
-        self.meter.begun().values().sum()
+        self.requests.iter().map(|n| n.load(Ordering::Relaxed)).sum()
     }
 
     pub(crate) fn stats(&self) -> String {
-        (self.stats)(&self.meter, lock(&self.parked).len())
+        let mut requests = Requests::new();
+        for (op, n) in self.requests.iter().enumerate() {
+            let n = n.load(Ordering::Relaxed);
+            if n > 0 {
+                *requests.entry(opcode::name(op).to_owned()).or_default() += n;
+            }
+        }
+        (self.stats)(requests)
     }
 
     /// Makes the image clean; once. Later calls tell what the first one has met.
@@ -295,6 +304,12 @@ impl Server {
         let outcome = self.volume.close();
         *closed = Some(outcome.clone());
         outcome
+    }
+
+    /// Counts a request of this kind.
+    pub(crate) fn count(&self, op: u32) {
+        let kind = usize::try_from(op).unwrap_or(usize::MAX).min(opcode::COUNT - 1);
+        self.requests[kind].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The reply that gave the kernel something did not arrive.

@@ -16,7 +16,6 @@ mod images;
 mod interrupts;
 mod kernel_cache;
 mod lifecycle;
-mod monitoring;
 mod mount;
 mod nvram;
 mod options;

@@ -12,9 +12,8 @@
 //! either, nor for the throttle.
 
 use crate::policy::MAX_DEVICE_TIME;
+use quire_device::Pace;
 use quire_device::sync::{Condvar, Mutex, lock, wait};
-use quire_device::waits::waiting;
-use quire_device::{Pace, WaitFor};
 use quire_journal::Journal;
 use std::time::Duration;
 
@@ -55,7 +54,7 @@ impl Throttle {
     pub(super) fn enter(&self, bytes: u64, traffic: Traffic<'_>) -> Entered {
         let mut s = lock(&self.state);
         while !admit(&mut s, bytes, traffic) {
-            s = waiting(WaitFor::Throttle, || wait(&self.left, s));
+            s = wait(&self.left, s);
         }
         drop(s);
         // The limit may admit another piece.
@@ -90,6 +89,6 @@ fn admit(s: &mut State, bytes: u64, traffic: Traffic<'_>) -> bool {
 }
 
 fn entered(bytes: u64, traffic: Traffic<'_>) -> Entered {
-    waiting(WaitFor::Throttle, || traffic.journal.await_commit_in_flight());
+    traffic.journal.await_commit_in_flight();
     Entered { bytes, since: (traffic.now)() }
 }

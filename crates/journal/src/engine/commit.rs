@@ -40,7 +40,6 @@ pub(super) fn commit_running(shared: &Shared) -> Result<Option<Tid>, Error> {
         },
     };
     let took = shared.config.clock.monotonic().saturating_sub(begun);
-    shared.timings.commit.record(took);
     lock(&shared.counters).committed(&txn, log_blocks, took);
     Ok(Some(txn.tid))
 }
@@ -147,12 +146,7 @@ impl DeviceCommit<'_> {
     /// Frees `blocks` blocks of the log, and memory, before a transaction of that size.
     fn make_space(&self, blocks: u32) -> Result<(), Error> {
         let space = LogSpace { shared: self.shared, log: self.log };
-        if !space.is_short_of(blocks) {
-            return Ok(());
-        }
-        self.shared.stalled(|| {
-            space.make_room(blocks)?;
-            space.relieve_memory()
-        })
+        space.make_room(blocks)?;
+        space.relieve_memory()
     }
 }
