@@ -46,6 +46,7 @@ enum Command {
     Info(cmd::info::Args),
     Dump(cmd::dump::Args),
     Stats(cmd::stats::Args),
+    Top(cmd::top::Args),
     #[command(flatten)]
     Tool(cmd::tool::Tool),
     Script(cmd::tool::ScriptArgs),
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         Command::Info(a) => cmd::info::run(&a),
         Command::Dump(a) => cmd::dump::run(&a),
         Command::Stats(a) => cmd::stats::run(&a),
+        Command::Top(a) => cmd::top::run(&a),
         Command::Tool(tool) => cmd::tool::run(tool),
         Command::Script(a) => cmd::tool::script(&a),
         Command::Shell(a) => cmd::tool::shell(&a),

@@ -4,10 +4,12 @@
 //! what its caller saw from submit to the return of wait, and counts for each of its operations.
 
 use crate::clock::{Clock, SystemClock};
+use crate::histogram::{Histogram, Latencies};
 use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, Ticket};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tickets::Tickets;
+use crate::waits::{WaitFor, waited};
 use std::time::Duration;
 
 /// How much of one kind of operation there was.
@@ -127,6 +129,17 @@ struct Counters {
     flushes: Counter,
     discards: Counter,
     errors: AtomicU64,
+    /// Of batches and transfers that only read, that write, and of flushes.
+    latencies: [Histogram; 3],
+}
+
+/// How long callers waited for a device: a batch, or a transfer, counts once.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DeviceLatencies {
+    pub reads: Latencies,
+    /// Of writes, zeroes and discards.
+    pub writes: Latencies,
+    pub flushes: Latencies,
 }
 
 /// What the time of an operation is added to.
@@ -149,6 +162,20 @@ impl Class {
             Io::Discard { .. } => Class::Discard,
         }
     }
+
+    fn waits_for(self) -> WaitFor {
+        match self {
+            Class::Read(_) => WaitFor::Read,
+            Class::Write(..) | Class::Zero(_) | Class::Discard => WaitFor::Write,
+            Class::Flush => WaitFor::Flush,
+        }
+    }
+}
+
+/// What decides how long a batch takes: a flush, or else a write.
+fn slowest(classes: &[Class]) -> Option<WaitFor> {
+    let reasons = || classes.iter().map(|c| c.waits_for());
+    [WaitFor::Flush, WaitFor::Write, WaitFor::Read].into_iter().find(|r| reasons().any(|c| c == *r))
 }
 
 impl Counters {
@@ -187,6 +214,18 @@ impl Counters {
         if failed {
             self.errors.fetch_add(1, Ordering::Relaxed);
         }
+        if let Some(reason) = slowest(classes) {
+            self.latency_of(reason).record(time);
+        }
+    }
+
+    fn latency_of(&self, reason: WaitFor) -> &Histogram {
+        let [reads, writes, flushes] = &self.latencies;
+        match reason {
+            WaitFor::Read => reads,
+            WaitFor::Flush => flushes,
+            _ => writes,
+        }
     }
 }
 
@@ -224,8 +263,24 @@ impl<D: BlockDevice> Counted<D> {
         self.counters.of(class).0.count(bytes);
         let start = self.clock.monotonic();
         let result = transfer();
-        self.counters.finish(&[class], self.clock.monotonic() - start, result.is_err());
+        self.finish(&[class], start, start, result.is_err());
         result
+    }
+
+    /// Operations that began at `start` are complete; the calling thread has waited for them since `waits_from`.
+    fn finish(&self, classes: &[Class], start: Duration, waits_from: Duration, failed: bool) {
+        let now = self.clock.monotonic();
+        self.counters.finish(classes, now.saturating_sub(start), failed);
+        if let Some(reason) = slowest(classes) {
+            waited(reason, now.saturating_sub(waits_from));
+        }
+    }
+
+    /// How long callers waited so far.
+    #[must_use]
+    pub fn latencies(&self) -> DeviceLatencies {
+        let [reads, writes, flushes] = &self.counters.latencies;
+        DeviceLatencies { reads: reads.snapshot(), writes: writes.snapshot(), flushes: flushes.snapshot() }
     }
 
     /// What was counted so far.
@@ -264,8 +319,9 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
 
     fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
         let (inner, start, classes) = self.open.take(&ticket);
+        let waits_from = self.clock.monotonic();
         let result = self.inner.wait(inner);
-        self.counters.finish(&classes, self.clock.monotonic() - start, result.is_err());
+        self.finish(&classes, start, waits_from, result.is_err());
         result
     }
 
@@ -275,12 +331,12 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
         if let [only] = batch.as_slice() {
             let class = Class::of(only);
             let result = self.inner.run(batch);
-            self.counters.finish(&[class], self.clock.monotonic() - start, result.is_err());
+            self.finish(&[class], start, start, result.is_err());
             return result;
         }
         let classes: Vec<Class> = batch.iter().map(Class::of).collect();
         let result = self.inner.run(batch);
-        self.counters.finish(&classes, self.clock.monotonic() - start, result.is_err());
+        self.finish(&classes, start, start, result.is_err());
         result
     }
 

@@ -13,6 +13,7 @@
 
 use crate::io::{BlockDevice, DeviceError, Io};
 use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
+use crate::waits::{WaitFor, waiting};
 use std::time::Duration;
 
 /// When a write completed, in flushes started so far.
@@ -115,7 +116,7 @@ impl FlushGate {
                 break;
             }
             // If the running flush counts it serves us, else it is our turn after it.
-            s = wait(&self.changed, s);
+            s = waiting(WaitFor::Flush, || wait(&self.changed, s));
         }
         s.started += 1;
         s.running = true;

@@ -5,6 +5,8 @@
 //! A lock whose holder panicked aborts the process in the `quire` binary (`panic = "abort"`); in tests the
 //! panic passes on. So a poisoned lock is never looked into: [`lock`] panics.
 
+use crate::waits::{WaitFor, waiting};
+
 #[cfg(not(any(feature = "scheduled", feature = "shuttle")))]
 pub use crate::condvar::Condvar;
 #[cfg(all(feature = "scheduled", not(feature = "shuttle")))]
@@ -34,7 +36,7 @@ pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
         Ok(guard) => guard,
         Err(_) => {
             before_blocking();
-            m.lock().expect("a holder of this lock panicked")
+            waiting(WaitFor::Lock, || m.lock()).expect("a holder of this lock panicked")
         }
     }
 }
@@ -64,7 +66,7 @@ pub fn before_blocking() {
 /// Waits on a condition; panics if another holder panicked.
 pub fn wait<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     before_blocking();
-    cv.wait(guard).expect("a holder of this lock panicked")
+    waiting(WaitFor::Lock, || cv.wait(guard)).expect("a holder of this lock panicked")
 }
 
 /// Waits on a condition for a time that may come whenever another thread could go on; panics if another holder
@@ -90,5 +92,5 @@ pub fn wait_timeout<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>, _: std::time:
 #[cfg(not(feature = "shuttle"))]
 pub fn wait_timeout<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>, d: std::time::Duration) -> MutexGuard<'a, T> {
     before_blocking();
-    cv.wait_timeout(guard, d).expect("a holder of this lock panicked").0
+    waiting(WaitFor::Lock, || cv.wait_timeout(guard, d)).expect("a holder of this lock panicked").0
 }

@@ -60,7 +60,7 @@ pub use quire_journal::JournalStats;
 pub use space::shortage_for_tests as shortage;
 pub use volume::{
     Admitted, Background, Devices, FileUpdate, InodeFlags, Inspect, Limits, Maintenance, Outlook, Phase, Shutdown,
-    StatFs, Status, Step, Stop, Volume, VolumeBatch, Xattrs, finish_orphans, first_superblock, fsync_then, look, peek,
-    read_to_change, recovery, sync_then,
+    StatFs, Status, Step, Stop, Volume, VolumeBatch, VolumeLatencies, Xattrs, finish_orphans, first_superblock,
+    fsync_then, look, peek, read_to_change, recovery, sync_then,
 };
 pub use xattr::XattrFlags;

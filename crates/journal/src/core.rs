@@ -156,6 +156,11 @@ pub struct CoreStats {
     pub in_log: usize,
     /// Committed images that never had to be written home, because a newer one came or the block was freed.
     pub never_written_home: u64,
+    /// Blocks that operations looked for and found in memory, and blocks that were read from the device for them.
+    pub hits: u64,
+    pub misses: u64,
+    /// Callers that wait for a commit without a thread.
+    pub suspended: usize,
 }
 
 pub(crate) struct Core {
@@ -182,6 +187,8 @@ pub(crate) struct Core {
     pub aborted: Option<Error>,
     never_written_home: u64,
     pub logged_new_data: LoggedNewData,
+    pub hits: u64,
+    pub misses: u64,
 }
 
 impl Core {
@@ -201,6 +208,8 @@ impl Core {
             next_load: 0,
             aborted: None,
             never_written_home: 0,
+            hits: 0,
+            misses: 0,
             logged_new_data: LoggedNewData::default(),
         }
     }
@@ -411,6 +420,9 @@ impl Core {
             live: self.live.len(),
             in_log: self.committed.len(),
             never_written_home: self.never_written_home,
+            hits: self.hits,
+            misses: self.misses,
+            suspended: 0,
         }
     }
 }

@@ -54,7 +54,9 @@ impl<'a> Handle<'a> {
 
     /// The current image of a block; `None` if it is not in memory.
     pub fn read(&mut self, b: BlockNo) -> Option<Image> {
-        self.core.image(b)
+        let image = self.core.image(b);
+        self.core.hits += u64::from(image.is_some());
+        image
     }
 
     /// True if the current bytes have been checked to be this since they came into memory, and nothing else after that.

@@ -10,7 +10,7 @@ use crate::engine::{Completion, EmptyLog, JournalConfig, Need, Shared};
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::log::Log;
-use crate::stats::JournalStats;
+use crate::stats::{JournalLatencies, JournalStats};
 use quire_device::sync::thread::ThreadId;
 use quire_device::sync::{Arc, lock, thread};
 use quire_device::{Epoch, FlushGate, Mutant};
@@ -117,6 +117,7 @@ impl Journal {
             match read {
                 Ok(images) => {
                     loaded += images.len();
+                    core.misses += images.len() as u64;
                     wanted = core.end_load(load, images);
                 }
                 Err(e) => {
@@ -315,8 +316,15 @@ impl Journal {
     #[must_use]
     pub fn stats(&self) -> JournalStats {
         let counters = *lock(&self.shared.counters);
-        let memory = lock(&self.shared.core).stats();
+        let mut memory = lock(&self.shared.core).stats();
+        memory.suspended = lock(&self.shared.commits).suspended.len();
         counters.stats(self.shared.limit, self.shared.log.as_ref(), memory)
+    }
+
+    /// How long commits and checkpoints took since the mount.
+    #[must_use]
+    pub fn latencies(&self) -> JournalLatencies {
+        self.shared.timings.snapshot()
     }
 
     /// What became of new data that was logged with commits.

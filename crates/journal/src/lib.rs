@@ -34,5 +34,5 @@ pub use crate::journal::{Journal, Loaded, TxnHold};
 pub use crate::log::{Log, MIN_LOG_BLOCKS};
 pub use crate::log_map::{LogMap, LogRun};
 pub use crate::nvram::{NvramLayout, NvramLog, NvramLogFigures};
-pub use crate::stats::JournalStats;
+pub use crate::stats::{JournalLatencies, JournalStats};
 pub use quire_cache::{As, Image};

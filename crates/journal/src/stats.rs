@@ -4,7 +4,37 @@ use crate::core::{CoreStats, InFlight};
 use crate::log::Log;
 use crate::nvram::{NvramLog, NvramLogFigures};
 use crate::run::Kinds;
+use quire_device::{Histogram, Latencies};
 use std::time::Duration;
+
+/// How long the journal's work took.
+#[derive(Default)]
+pub(crate) struct Timings {
+    pub commit: Histogram,
+    pub checkpoint: Histogram,
+    pub checkpoint_stall: Histogram,
+}
+
+/// How long the journal's work took, since the mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalLatencies {
+    /// From closing a transaction to its being durable.
+    pub commit: Latencies,
+    /// From choosing what goes home to the free log space.
+    pub checkpoint: Latencies,
+    /// Commits that had to wait for log space, or memory, that a checkpoint made.
+    pub checkpoint_stall: Latencies,
+}
+
+impl Timings {
+    pub(crate) fn snapshot(&self) -> JournalLatencies {
+        JournalLatencies {
+            commit: self.commit.snapshot(),
+            checkpoint: self.checkpoint.snapshot(),
+            checkpoint_stall: self.checkpoint_stall.snapshot(),
+        }
+    }
+}
 
 /// Sums since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,17 +11,18 @@ use crate::caller::Keeper;
 use crate::control::About;
 use crate::daemon;
 use crate::error::MountError;
+use crate::figures::{Disk, Figures};
 use crate::found;
 use crate::given;
 use crate::handshake::Requested;
 use crate::live::{Live, Stops};
 use crate::lock_file::LockFile;
-use crate::mountinfo::Mounts;
+use crate::meter::Meter;
+use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting::{self, Attach};
 use crate::options::MountOptions;
-use crate::server::{Requests, ServeOptions, Server};
+use crate::server::{ServeOptions, Server};
 use crate::session::Session;
-use crate::stats::{DeviceFigures, Stats};
 use crate::transport::Channel;
 use crate::wire::ShownOwner;
 use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
@@ -47,9 +48,6 @@ pub struct Mount {
     pub dir: PathBuf,
     pub options: MountOptions,
 }
-
-/// An image file, disk or other device, counted.
-type Disk = Counted<Arc<dyn BlockDevice>>;
 
 fn counted(device: impl BlockDevice + 'static) -> Arc<Disk> {
     Arc::new(Counted::new(Arc::new(device)))
@@ -300,6 +298,18 @@ impl Place<'_> {
             .map_err(|source| MountError::Attach { dir: self.dir.clone(), source })
     }
 
+    /// This mount among all others.
+    fn entry(&self, channel: &Channel) -> Result<Option<MountEntry>, MountError> {
+        let given = given::descriptor(&self.dir).is_some();
+        let device = if given { given::device_of(&rustix::fd::AsFd::as_fd(channel)) } else { None };
+        let mounts = Mounts::read()?;
+        let entry = match device {
+            Some(device) => mounts.of_device(&device),
+            None => mounts.quire_on(&self.dir),
+        };
+        Ok(entry.cloned())
+    }
+
     /// Shakes hands with the kernel.
     fn start(self, channel: Channel, opened: Opened) -> Result<Live, MountError> {
         let Opened { volume, fs, journal, options } = opened;
@@ -321,9 +331,14 @@ impl Place<'_> {
                 shut_down: false,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
+            slow: self.options.slow,
         };
-        let figures = Figures { volume: volume.clone(), fs, journal, choices: options.choices() };
-        let server = Arc::new(Server::new(volume, serving, Box::new(move |requests| figures.json(requests))));
+        let given = given::descriptor(&self.dir).is_some();
+        let entry = self.entry(&channel)?;
+        let connection = entry.as_ref().map(|e| e.device.clone());
+        let figures = Figures { volume: volume.clone(), fs, journal, choices: options.choices(), connection };
+        let stats = Box::new(move |meter: &Meter, awaiting_thaw| figures.json(meter, awaiting_thaw));
+        let server = Arc::new(Server::new(volume, serving, stats));
         server.changing.set(
             self.options.no_dir_atime,
             read_only || options.atime == Atime::No,
@@ -332,9 +347,7 @@ impl Place<'_> {
         let write_through = self.options.write_through.unwrap_or(options.choices().follows_writes());
         // Where the kernel checks ACLs it checks modes as well. The options with which the caller has mounted a given
         // connection are unknown.
-        let given = given::descriptor(&self.dir).is_some();
         let acl = (options.acl || given) && !self.options.fake_root;
-        let device = if given { given::device_of(&rustix::fd::AsFd::as_fd(&channel)) } else { None };
         let requested = Requested { writeback_cache: !write_through && !read_only, acl, whole_seconds };
         let session = match Session::start(channel, server.clone(), requested) {
             Ok(session) => session,
@@ -346,12 +359,6 @@ impl Place<'_> {
                 return Err(MountError::Session(e));
             }
         };
-        let mounts = Mounts::read()?;
-        let entry = match device {
-            Some(device) => mounts.of_device(&device),
-            None => mounts.quire_on(&self.dir),
-        };
-        let entry = entry.cloned();
         let (lease, stops) = (None, self.stops);
         Ok(Live {
             image: self.image,
@@ -383,33 +390,4 @@ struct Opened {
     fs: Arc<Disk>,
     journal: Option<Arc<Disk>>,
     options: quire_fs::Options,
-}
-
-/// Where `stats` comes from.
-struct Figures {
-    volume: Volume,
-    fs: Arc<Disk>,
-    journal: Option<Arc<Disk>>,
-    choices: Choices,
-}
-
-impl Figures {
-    fn json(&self, requests: Requests) -> String {
-        let mut stats = Stats {
-            journal: self.volume.maintenance().journal_stats().into(),
-            requests: requests.values().sum(),
-            requests_by_kind: requests,
-            ..Stats::default()
-        };
-        stats.devices.insert("fs".into(), DeviceFigures::from(&self.fs.snapshot()));
-        if let Some(journal) = &self.journal {
-            stats.devices.insert("journal".into(), DeviceFigures::from(&journal.snapshot()));
-        }
-        stats.profile = self.choices.label();
-        stats.choices = self.choices.to_string();
-        stats.atomic_write_bytes = self.volume.limits().atomic_bytes.map_or(0, |n| u64::try_from(n).unwrap_or(0));
-        stats.auto = self.volume.limits().auto_threshold.map(Into::into);
-        stats.read_only = self.volume.status().read_only;
-        serde_json::to_string(&stats).unwrap_or_default()
-    }
 }

@@ -6,6 +6,7 @@
 
 use crate::caller::{Caller, Capability, Keeper};
 use crate::fail::Fail;
+use crate::meter::Meter;
 use crate::refused::Refused;
 use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
@@ -16,7 +17,6 @@ use quire_fs::{Admitted, Attr, Cred, Volume};
 use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
 use rustix::io::Errno;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
@@ -118,6 +118,8 @@ pub(crate) struct ServeOptions {
     pub owner: ShownOwner,
     /// What `quire umount` and others want to know.
     pub about: crate::control::About,
+    /// Requests that take so long are logged.
+    pub slow: Option<Duration>,
 }
 
 /// Files that are open, and how many times.
@@ -182,19 +184,15 @@ impl Openers {
     }
 }
 
-/// How many requests there were of each kind.
-pub(crate) type Requests = BTreeMap<String, u64>;
-
-/// Makes the statistics of a mount as JSON, given the requests.
-pub(crate) type StatsFn = Box<dyn Fn(Requests) -> String + Send + Sync>;
+/// Makes the statistics of a mount as JSON, given the requests and how many wait for a thaw.
+pub(crate) type StatsFn = Box<dyn Fn(&Meter, usize) -> String + Send + Sync>;
 
 /// A volume that answers requests.
 pub(crate) struct Server {
     pub(crate) volume: Volume,
     pub(crate) options: ServeOptions,
     pub(crate) changing: Changing,
-    /// How many there were, by operation code; the last counts what has none of ours.
-    requests: [AtomicU64; opcode::COUNT],
+    pub(crate) meter: Meter,
     agreed: AtomicU64,
     /// Files that are open for writing.
     pub(crate) writers: Openers,
@@ -218,9 +216,9 @@ impl Server {
         Server {
             updates: Updates::new(options.atomic_writes),
             volume,
+            meter: Meter::new(options.slow),
             options,
             changing: Changing::default(),
-            requests: [const { AtomicU64::new(0) }; opcode::COUNT],
             agreed: AtomicU64::new(0),
             writers: Openers::default(),
             openers: Openers::default(),
@@ -278,18 +276,11 @@ impl Server {
 
     /// How many requests there were.
     pub(crate) fn total_requests(&self) -> u64 {
-        self.requests.iter().map(|n| n.load(Ordering::Relaxed)).sum()
+        self.meter.begun().values().sum()
     }
 
     pub(crate) fn stats(&self) -> String {
-        let mut requests = Requests::new();
-        for (op, n) in self.requests.iter().enumerate() {
-            let n = n.load(Ordering::Relaxed);
-            if n > 0 {
-                *requests.entry(opcode::name(op).to_owned()).or_default() += n;
-            }
-        }
-        (self.stats)(requests)
+        (self.stats)(&self.meter, lock(&self.parked).len())
     }
 
     /// Makes the image clean; once. Later calls tell what the first one has met.
@@ -304,12 +295,6 @@ impl Server {
         let outcome = self.volume.close();
         *closed = Some(outcome.clone());
         outcome
-    }
-
-    /// Counts a request of this kind.
-    pub(crate) fn count(&self, op: u32) {
-        let kind = usize::try_from(op).unwrap_or(usize::MAX).min(opcode::COUNT - 1);
-        self.requests[kind].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The reply that gave the kernel something did not arrive.

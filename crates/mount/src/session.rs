@@ -9,6 +9,7 @@
 use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages};
+use crate::meter::Suspended;
 use crate::requests;
 use crate::server::{Admission, Answer, Durable, Sent, Server};
 use crate::transport::{Channel, Found, RequestBuffer};
@@ -256,6 +257,7 @@ impl Worker {
             Admission::AfterThaw => return Ok(()),
             Admission::ReadOnly => return self.shared.reply(header, Err(Fail::of(Errno::ROFS)), out),
         };
+        let measured = server.meter.begin(header);
         let mut answer = requests::answer(server, header, body, out);
         for pause in WAITS_FOR_SPACE {
             if !server.may_get_space(header, &answer) {
@@ -269,21 +271,27 @@ impl Worker {
         drop(admitted);
         match answer {
             Ok(Answer::WhenDurable(durable)) => {
-                suspend(&self.shared, *header, durable, out.body().to_vec());
+                let suspended = server.meter.suspend(measured);
+                suspend(&self.shared, *header, suspended, durable, out.body().to_vec());
                 Ok(())
             }
             Ok(Answer::DropsPages(ino)) => {
+                server.meter.end(header, measured);
                 self.shared.kernel_pages.put(Pages::Answered(ino), request);
                 Ok(())
             }
-            answer => self.shared.reply(header, answer, out),
+            answer => {
+                let replied = self.shared.reply(header, answer, out);
+                server.meter.end(header, measured);
+                replied
+            }
         }
     }
 }
 
 /// Suspends a request until a file is durable, or everything, and then the next. The thread that makes the last one
 /// durable replies.
-fn suspend(shared: &Arc<Shared>, header: Header, durable: Durable, body: Vec<u8>) {
+fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended, durable: Durable, body: Vec<u8>) {
     let Durable { ino, then, data_only, sent } = durable;
     let after = shared.clone();
     let told = move |outcome| {
@@ -291,7 +299,7 @@ fn suspend(shared: &Arc<Shared>, header: Header, durable: Durable, body: Vec<u8>
             Ok(()) => match then {
                 Some(ino) => {
                     let next = Durable { ino: Some(ino), then: None, data_only, sent };
-                    return suspend(&after, header, next, body);
+                    return suspend(&after, header, suspended, next, body);
                 }
                 None => Ok(sent.answer()),
             },
@@ -304,6 +312,7 @@ fn suspend(shared: &Arc<Shared>, header: Header, durable: Durable, body: Vec<u8>
             // The workers learn of a broken connection by themselves.
             tracing::debug!("operation {} when durable: {e}", header.opcode);
         }
+        after.server.meter.end_suspended(&header, suspended);
     };
     match ino {
         Some(ino) => quire_fs::fsync_then(&shared.server.volume, ino, data_only, told),

@@ -1,7 +1,8 @@
 //! The figures of a mount: what `/proc/fs/jbd2/DEV/info` tells, and every write, byte and flush by device and region.
 
-use quire_device::Region;
+use crate::latency::Latency;
 use quire_device::counted::{DeviceStats, OpStats};
+use quire_device::{DeviceLatencies, Region};
 use quire_fs::AutoThreshold;
 use quire_journal::{JournalStats, NvramLogFigures};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,48 @@ pub struct Stats {
     pub atomic_write_bytes: u64,
     pub auto: Option<AutoBoundary>,
     pub read_only: Option<String>,
+    /// How long requests took, from their arrival to the reply, by kind.
+    #[serde(default)]
+    pub request_latency: BTreeMap<String, Latency>,
+    /// How long the engine's work took: `fsync`, `commit`, `checkpoint`, `checkpoint_stall`.
+    #[serde(default)]
+    pub latency: BTreeMap<String, Latency>,
+    /// What requests have waited for, in nanoseconds, summed by reason.
+    #[serde(default)]
+    pub waited_nanos: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub queue: QueueFigures,
+    #[serde(default)]
+    pub cache: CacheFigures,
+}
+
+/// Requests that are not answered yet.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct QueueFigures {
+    /// Sent by the kernel and not answered, as the kernel counts them: those that no worker has read are among them.
+    /// `None` where /sys/fs/fuse does not tell.
+    pub kernel: Option<u64>,
+    /// Being answered, suspended ones included.
+    pub under_way: u64,
+    /// Of these, those that wait for a commit that another one makes, without a thread.
+    pub suspended: u64,
+    /// Kept for a thaw.
+    pub awaiting_thaw: u64,
+    /// Requests that took longer than `slow_ms=`.
+    pub slow: u64,
+}
+
+/// Blocks and pages in memory.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct CacheFigures {
+    /// Blocks that operations found in memory, and blocks that had to be read.
+    pub hits: u64,
+    pub misses: u64,
+    /// Blocks in memory now, and of these those that a transaction or the log pins.
+    pub blocks: u64,
+    pub pinned_blocks: u64,
+    /// Bytes written by callers that wait for writeback.
+    pub unwritten_bytes: u64,
 }
 
 /// Where `data=auto` draws the line between new data that rides in a commit and new data that goes in place first.
@@ -133,6 +176,9 @@ pub struct DeviceFigures {
     pub flushes: Figures,
     pub discards: Figures,
     pub errors: u64,
+    /// How long callers waited: `read`, `write`, `flush`. A batch of operations counts once.
+    #[serde(default)]
+    pub latency: BTreeMap<String, Latency>,
 }
 
 /// A region's figures. `fua` is part of `writes`.
@@ -175,7 +221,18 @@ impl From<&DeviceStats> for DeviceFigures {
             flushes: s.flushes.into(),
             discards: s.discards.into(),
             errors: s.errors,
+            latency: BTreeMap::new(),
         }
+    }
+}
+
+impl DeviceFigures {
+    /// With how long callers waited.
+    #[must_use]
+    pub fn with_latencies(mut self, l: &DeviceLatencies) -> Self {
+        let all = [("read", &l.reads), ("write", &l.writes), ("flush", &l.flushes)];
+        self.latency = all.into_iter().map(|(name, l)| (name.to_owned(), l.into())).collect();
+        self
     }
 }
 

@@ -9,5 +9,6 @@ pub(crate) mod mount;
 pub(crate) mod recover;
 pub(crate) mod stats;
 pub(crate) mod tool;
+pub(crate) mod top;
 pub(crate) mod umount;
 pub(crate) mod wait;

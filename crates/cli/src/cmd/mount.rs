@@ -32,6 +32,7 @@ use std::process::ExitCode;
   commit=SECONDS         commit what was changed after so long at the latest (default 5)
   cache_size=BYTES       memory for blocks (default 64M, at least 4M)
   writethrough           each write request reaches Quire at once, no writeback cache
+  slow_ms=MS             log requests that take so long, with what they waited for (default: none)
   tune=host              change settings of the host while mounted: readahead, dirty pages, halt polling
   errors=WHAT            continue, remount-ro or panic (ends the daemon; an image cannot ask for that);
                          data_err=ignore or abort

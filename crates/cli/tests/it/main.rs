@@ -16,6 +16,7 @@ mod images;
 mod interrupts;
 mod kernel_cache;
 mod lifecycle;
+mod monitoring;
 mod mount;
 mod nvram;
 mod options;

@@ -5,8 +5,8 @@ use super::table::Files;
 use super::throttle::Throttle;
 use crate::engine::Engine;
 use crate::policy::{self, AutoThreshold, CacheShares, CommitRate, FlushWaitBackoff, WritebackLimits};
-use quire_device::Pace;
 use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{Histogram, Pace};
 use quire_layout::BlockSize;
 
 /// Parts of a transaction that one request writes at most: a half. A transaction takes a quarter of the log and half of
@@ -21,6 +21,8 @@ pub(crate) struct Data {
     pub limits: WritebackLimits,
     /// The measured speed of the device.
     pub pace: Arc<Pace>,
+    /// How long calls of fsync took.
+    pub fsync: Histogram,
     pub(super) throttle: Throttle,
     commit_rate: Mutex<CommitRate>,
     pub(super) flush_wait_backoff: Mutex<FlushWaitBackoff>,
@@ -36,6 +38,7 @@ impl Data {
             limits: WritebackLimits::new(shares.unwritten_pages(), block_bytes),
             engine,
             pace,
+            fsync: Histogram::default(),
             throttle: Throttle::default(),
             commit_rate: Mutex::default(),
             flush_wait_backoff: Mutex::default(),
@@ -78,6 +81,11 @@ impl Data {
     pub(crate) fn request_bytes(&self) -> usize {
         let blocks = (self.engine.journal.limit() / REQUESTS_PER_TRANSACTION).max(1);
         policy::WRITE_BYTES_AT_ONCE.min(blocks * self.block_size().bytes())
+    }
+
+    /// Bytes of pages that wait for writeback.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        (self.files.pages() * self.block_size().bytes()) as u64
     }
 
     /// Notes that a caller waits for a commit, or a flush.

@@ -12,8 +12,9 @@
 //! either, nor for the throttle.
 
 use crate::policy::MAX_DEVICE_TIME;
-use quire_device::Pace;
 use quire_device::sync::{Condvar, Mutex, lock, wait};
+use quire_device::waits::waiting;
+use quire_device::{Pace, WaitFor};
 use quire_journal::Journal;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Throttle {
     pub(super) fn enter(&self, bytes: u64, traffic: Traffic<'_>) -> Entered {
         let mut s = lock(&self.state);
         while !admit(&mut s, bytes, traffic) {
-            s = wait(&self.left, s);
+            s = waiting(WaitFor::Throttle, || wait(&self.left, s));
         }
         drop(s);
         // The limit may admit another piece.
@@ -89,6 +90,6 @@ fn admit(s: &mut State, bytes: u64, traffic: Traffic<'_>) -> bool {
 }
 
 fn entered(bytes: u64, traffic: Traffic<'_>) -> Entered {
-    traffic.journal.await_commit_in_flight();
+    waiting(WaitFor::Throttle, || traffic.journal.await_commit_in_flight());
     Entered { bytes, since: (traffic.now)() }
 }

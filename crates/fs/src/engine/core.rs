@@ -6,8 +6,9 @@ use crate::policy::MAX_WAITS_FOR_SPACE;
 use crate::records;
 use crate::tables::{Pool, Run, Tables};
 use crate::txn::{Context, Op, Terms, WriteGate};
-use quire_device::Clock;
 use quire_device::sync::{Arc, Mutex, MutexGuard, lock};
+use quire_device::waits::waiting;
+use quire_device::{Clock, WaitFor};
 use quire_journal::{Journal, TxnHold};
 use quire_layout::Tid;
 use quire_layout::inode::Timestamp;
@@ -77,7 +78,7 @@ impl Engine {
                         return Err(Error::BatchFull { limit: journal.limit() });
                     }
                     Err(_) => {
-                        journal.commit_all()?;
+                        waiting(WaitFor::LogSpace, || journal.commit_all())?;
                         continue;
                     }
                 },
@@ -95,7 +96,7 @@ impl Engine {
                 Error::NoSpaceYet(_) if journal.is_held_here() => return Err(Error::NoSpace),
                 Error::NoSpaceYet(tid) if waits < MAX_WAITS_FOR_SPACE => {
                     waits += 1;
-                    journal.make_reusable(tid)?;
+                    waiting(WaitFor::FreeSpace, || journal.make_reusable(tid))?;
                     self.discard_freed()?;
                 }
                 Error::NoSpaceYet(_) => return Err(Error::NoSpace),

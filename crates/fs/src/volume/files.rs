@@ -1,11 +1,12 @@
 //! The calls on file data.
 
-use super::handle::Volume;
+use super::handle::{Inner, Volume};
 use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
 use crate::error::Result;
 use crate::names::evict;
 use quire_journal::Need;
 use quire_layout::Ino;
+use std::time::Duration;
 
 impl Volume {
     /// Reads from a file at `offset`. It returns less than the buffer holds only at the end of the file.
@@ -33,8 +34,11 @@ impl Volume {
     pub fn fsync(&self, ino: Ino, datasync: bool) -> Result<()> {
         match self.inner.enter_unless_frozen()? {
             Some(_pass) => {
+                let took = Took::begin(&self.inner);
                 evict::free_pending(&self.inner.engine);
-                data::fsync(&self.inner.data, ino, datasync)
+                let outcome = data::fsync(&self.inner.data, ino, datasync);
+                took.end(&self.inner);
+                outcome
             }
             None => data::check_file_error(&self.inner.data, ino),
         }
@@ -99,6 +103,19 @@ impl Volume {
     }
 }
 
+/// Measures one call of fsync.
+struct Took(Duration);
+
+impl Took {
+    fn begin(inner: &Inner) -> Self {
+        Took(inner.engine.clock.monotonic())
+    }
+
+    fn end(&self, inner: &Inner) {
+        inner.data.fsync.record(inner.engine.clock.monotonic().saturating_sub(self.0));
+    }
+}
+
 /// As [`Volume::read`], for a caller that may soon write what it reads, changed in part: the bytes stay in memory where
 /// the journal would log the difference.
 ///
@@ -119,14 +136,20 @@ pub fn fsync_then(volume: &Volume, ino: Ino, datasync: bool, then: impl FnOnce(R
         Ok(Some(pass)) => pass.detach(&volume.inner),
     };
     let inner = volume.inner.clone();
+    let took = Took::begin(&inner);
     evict::free_pending(&inner.engine);
     let need = match data::begin_fsync(&inner.data, ino, datasync) {
-        Ok(need) if need == Need::default() => return then(Ok(())),
+        Ok(need) if need == Need::default() => {
+            took.end(&inner);
+            return then(Ok(()));
+        }
         Ok(need) => need,
         Err(e) => return then(Err(e)),
     };
     let end = move |outcome| {
-        then(data::end_fsync(&inner.data, ino, need, outcome));
+        let outcome = data::end_fsync(&inner.data, ino, need, outcome);
+        took.end(&inner);
+        then(outcome);
         drop(pass);
     };
     volume.inner.engine.journal.sync_then(need, Box::new(end));

@@ -9,13 +9,21 @@ use crate::config::RuntimeOptions;
 use crate::data;
 use crate::error::Result;
 use crate::names::evict;
-use quire_device::Mutant;
-use quire_journal::JournalStats;
+use quire_device::{Latencies, Mutant};
+use quire_journal::{JournalLatencies, JournalStats};
 
 /// The upkeep of a volume.
 #[derive(Clone, Copy)]
 pub struct Maintenance<'v> {
     pub(super) volume: &'v Volume,
+}
+
+/// How long the work of a volume took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeLatencies {
+    /// Calls of fsync and fdatasync, and others that are made durable as such: from the call to its end.
+    pub fsync: Latencies,
+    pub journal: JournalLatencies,
 }
 
 impl Volume {
@@ -157,6 +165,19 @@ impl Maintenance<'_> {
         self.volume.inner.engine.context.set_runtime(options);
         // The background waits for as long as the old interval said.
         self.volume.inner.engine.journal.wake();
+    }
+
+    /// How long fsync, commits and checkpoints took since the mount.
+    #[must_use]
+    pub fn latencies(&self) -> VolumeLatencies {
+        let inner = &self.volume.inner;
+        VolumeLatencies { fsync: inner.data.fsync.snapshot(), journal: inner.engine.journal.latencies() }
+    }
+
+    /// Bytes that callers wrote and that wait in memory for writeback.
+    #[must_use]
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.volume.inner.data.unwritten_bytes()
     }
 
     /// The journal's statistics since the mount.

@@ -44,7 +44,7 @@ pub use handle::{Admitted, Status, Volume, VolumeBatch};
 pub use inspect::Inspect;
 pub use lifecycle::Phase;
 pub use limits::Limits;
-pub use maintenance::Maintenance;
+pub use maintenance::{Maintenance, VolumeLatencies};
 pub use open::{finish_orphans, first_superblock, peek};
 pub use preview::{Outlook, look};
 pub use shutdown::Shutdown;

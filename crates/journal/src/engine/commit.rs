@@ -40,6 +40,7 @@ pub(super) fn commit_running(shared: &Shared) -> Result<Option<Tid>, Error> {
         },
     };
     let took = shared.config.clock.monotonic().saturating_sub(begun);
+    shared.timings.commit.record(took);
     lock(&shared.counters).committed(&txn, log_blocks, took);
     Ok(Some(txn.tid))
 }
@@ -146,7 +147,12 @@ impl DeviceCommit<'_> {
     /// Frees `blocks` blocks of the log, and memory, before a transaction of that size.
     fn make_space(&self, blocks: u32) -> Result<(), Error> {
         let space = LogSpace { shared: self.shared, log: self.log };
-        space.make_room(blocks)?;
-        space.relieve_memory()
+        if !space.is_short_of(blocks) {
+            return Ok(());
+        }
+        self.shared.stalled(|| {
+            space.make_room(blocks)?;
+            space.relieve_memory()
+        })
     }
 }

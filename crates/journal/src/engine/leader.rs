@@ -17,7 +17,8 @@ use super::shared::Shared;
 use super::waiting::{Completion, Need, Suspended, SyncError};
 use crate::error::Error;
 use quire_device::sync::{lock, wait};
-use quire_device::{DeviceError, Mutant};
+use quire_device::waits::waiting;
+use quire_device::{DeviceError, Mutant, WaitFor};
 use quire_layout::Tid;
 
 impl Shared {
@@ -45,7 +46,7 @@ impl Shared {
                 break;
             }
             s.awaited = s.awaited.max(next);
-            s = wait(&self.committed, s);
+            s = waiting(WaitFor::Commit, || wait(&self.committed, s));
         }
         s.leader = true;
         drop(s);
@@ -205,7 +206,7 @@ impl Shared {
         let mut s = lock(&self.commits);
         let before = s.durable;
         while s.writing && s.durable == before {
-            s = wait(&self.committed, s);
+            s = waiting(WaitFor::Commit, || wait(&self.committed, s));
         }
     }
 
@@ -225,7 +226,7 @@ impl Shared {
         let before = Tid(tid.0.wrapping_sub(1));
         let mut s = lock(&self.commits);
         while s.leader && s.failed.is_none() && !s.durable.at_or_after(before) {
-            s = wait(&self.committed, s);
+            s = waiting(WaitFor::Commit, || wait(&self.committed, s));
         }
         s.failure()
     }

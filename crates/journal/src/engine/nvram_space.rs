@@ -11,8 +11,9 @@ use super::shared::Shared;
 use crate::error::Error;
 use crate::log::Log;
 use crate::nvram::{Fit, NvramLog, Target};
-use quire_device::Mutant;
 use quire_device::sync::lock;
+use quire_device::waits::waiting;
+use quire_device::{Mutant, WaitFor};
 use quire_layout::Tid;
 
 /// A commit that finds no space in a log with one region frees this share of it, the least that helps, as jbd2's
@@ -47,13 +48,15 @@ impl NvramSpace<'_> {
                 }
                 Fit::Nowhere => {
                     stall.get_or_insert_with(|| clock.monotonic());
-                    let moved = self.reclaim()?;
+                    let moved = waiting(WaitFor::LogSpace, || self.reclaim())?;
                     assert!(moved || !matches!(self.nvram.fit(most), Fit::Nowhere), "an empty log has room");
                 }
             }
         }
         if let Some(since) = stall {
-            self.nvram.count_stall(clock.monotonic().saturating_sub(since));
+            let took = clock.monotonic().saturating_sub(since);
+            self.shared.timings.checkpoint_stall.record(took);
+            self.nvram.count_stall(took);
         }
         Ok(())
     }
@@ -94,7 +97,7 @@ impl NvramSpace<'_> {
             self.enter_region(next, tid);
         }
         if pinned > 2 * bound {
-            self.pass_some()?;
+            self.shared.stalled(|| self.pass_some())?;
         }
         Ok(())
     }
@@ -126,6 +129,7 @@ impl NvramSpace<'_> {
     fn pass(&self, choose: impl Fn(&NvramLog) -> Option<Target>) -> Result<bool, Error> {
         let _one_at_a_time = lock(&self.shared.checkpointing);
         let Some(target) = choose(self.nvram) else { return Ok(false) };
+        let begun = self.shared.config.clock.monotonic();
         let next = target.upto.next();
         let homes = self.shared.begin_home_writes(target.upto);
         if Mutant::NvramFreedEarly.is_on() {
@@ -139,7 +143,7 @@ impl NvramSpace<'_> {
         }
         self.nvram.free(target.tail, next);
         lock(&self.shared.core).tail_passed(target.upto, &homes);
-        lock(&self.shared.counters).checkpointed(homes.len());
+        self.shared.checkpointed(homes.len(), begun);
         Ok(true)
     }
 }

@@ -8,10 +8,12 @@ use crate::choices::LogChoices;
 use crate::core::{Core, InFlight};
 use crate::error::Error;
 use crate::log::Log;
-use crate::stats::Counters;
+use crate::stats::{Counters, Timings};
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
-use quire_device::{Clock, FlushGate};
+use quire_device::waits::waiting;
+use quire_device::{Clock, FlushGate, WaitFor};
 use quire_layout::{BlockSize, Tid};
+use std::time::Duration;
 
 /// Images that a log may pin whatever the cache's size, in bytes.
 const LEAST_PINNED: u64 = 1 << 20;
@@ -50,6 +52,7 @@ pub(crate) struct Shared {
     pub log: Option<Log>,
     pub config: JournalConfig,
     pub counters: Mutex<Counters>,
+    pub timings: Timings,
     /// Most blocks that a transaction may hold.
     pub limit: usize,
     /// Wakes the thread that does the background work.
@@ -79,6 +82,7 @@ impl Shared {
             log,
             config,
             counters: Mutex::new(Counters::default()),
+            timings: Timings::default(),
             limit,
             waker: Mutex::new(None),
             leader_waker: Mutex::new(None),
@@ -138,6 +142,20 @@ impl Shared {
     pub(crate) fn shut_down(&self) {
         lock(&self.core).aborted.get_or_insert(Error::ShutDown);
         lock(&self.commits).failed.get_or_insert(Error::ShutDown);
+    }
+
+    /// Runs what makes a commit wait for a checkpoint.
+    pub(crate) fn stalled<T>(&self, checkpoints: impl FnOnce() -> T) -> T {
+        let begun = self.config.clock.monotonic();
+        let done = waiting(WaitFor::LogSpace, checkpoints);
+        self.timings.checkpoint_stall.record(self.config.clock.monotonic().saturating_sub(begun));
+        done
+    }
+
+    /// A checkpoint that began at `begun` has ended.
+    pub(crate) fn checkpointed(&self, home_blocks: usize, begun: Duration) {
+        self.timings.checkpoint.record(self.config.clock.monotonic().saturating_sub(begun));
+        lock(&self.counters).checkpointed(home_blocks);
     }
 
     /// Bytes of images that the log may pin before it is relieved of some.

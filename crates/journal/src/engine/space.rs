@@ -31,6 +31,11 @@ pub(super) struct LogSpace<'a> {
 }
 
 impl LogSpace<'_> {
+    /// True if a transaction of `blocks` log blocks needs a checkpoint first.
+    pub(super) fn is_short_of(&self, blocks: u32) -> bool {
+        self.log.free() < blocks || self.shared.pinned_bytes() > self.most_pinned()
+    }
+
     /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare.
     pub(super) fn make_room(&self, blocks: u32) -> Result<(), Error> {
         while self.log.free() < blocks {
@@ -44,13 +49,16 @@ impl LogSpace<'_> {
     /// What the log pins in memory is bounded, too, where no thread does the background work: beyond the cache's size
     /// and a quarter, the commit writes some of the log home.
     pub(super) fn relieve_memory(&self) -> Result<(), Error> {
-        let most = self.shared.pinned_bound() / 4 * 5;
-        while self.shared.pinned_bytes() > most {
+        while self.shared.pinned_bytes() > self.most_pinned() {
             if !self.checkpoint(self.log.capacity() / 4)? {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn most_pinned(&self) -> u64 {
+        self.shared.pinned_bound() / 4 * 5
     }
 
     /// True if more than half of the log is in use, or if the images that it pins take more than the cache.
@@ -62,6 +70,7 @@ impl LogSpace<'_> {
     pub(super) fn checkpoint(&self, want: u32) -> Result<bool, Error> {
         let _one_at_a_time = lock(&self.shared.checkpointing);
         let Some(target) = self.choose(want) else { return Ok(false) };
+        let begun = self.shared.config.clock.monotonic();
         let homes = self.shared.begin_home_writes(target.upto);
         let written = self.shared.write_home(&homes);
         lock(&self.shared.commits).checkpoint_floor = None;
@@ -71,7 +80,7 @@ impl LogSpace<'_> {
         }
         self.log.free_tail(target.blocks, target.upto.next())?;
         lock(&self.shared.core).tail_passed(target.upto, &homes);
-        lock(&self.shared.counters).checkpointed(homes.len());
+        self.shared.checkpointed(homes.len(), begun);
         Ok(true)
     }
 

@@ -88,6 +88,8 @@ pub struct MountOptions {
     pub write_through: Option<bool>,
     /// Which files can be updated atomically.
     pub atomic_writes: AtomicWrites,
+    /// Requests that take so long are logged.
+    pub slow: Option<Duration>,
     /// Settings of the host may be changed while the mount is served.
     pub tune_host: bool,
     /// Options without effect, each with the reason; the mount says so.

@@ -134,6 +134,10 @@ impl MountOptions {
                 self.commit = (secs > 0).then(|| Duration::from_secs(secs.into()));
             }
             "atomic_writes" => self.atomic_writes = atomic_writes(option, value)?,
+            "slow_ms" => {
+                let millis = number(option, value)?;
+                self.slow = (millis > 0).then(|| Duration::from_millis(millis.into()));
+            }
             "tune" => self.tune_host = tunes_host(option, value)?,
             "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
             "resuid" => self.reserve_uid = Some(number(option, value)?),

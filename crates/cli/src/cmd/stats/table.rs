@@ -1,43 +1,9 @@
-//! `quire stats`: the figures of a mount.
+//! The figures of a mount as text.
 
-use crate::exit;
 use quire_mount::stats::{DeviceFigures, Figures, JournalFigures, NvramFigures};
-use quire_mount::{Control, Stats};
-use std::path::PathBuf;
-use std::process::ExitCode;
+use quire_mount::{Latency, Stats};
 
-/// Show the figures of a mount: its journal, and every write, byte and flush by device and region.
-#[derive(clap::Args)]
-#[command(after_help = "Example:
-  quire stats /mnt
-  quire stats --json /mnt | jq .journal.transactions")]
-pub(crate) struct Args {
-    /// A directory of the mount
-    dir: PathBuf,
-    /// As JSON, with every figure
-    #[arg(long)]
-    json: bool,
-}
-
-const NAME: &str = "stats";
-
-pub(crate) fn run(args: &Args) -> ExitCode {
-    let text = match Control::open(&args.dir).and_then(|(control, _)| control.stats()) {
-        Ok(text) => text,
-        Err(e) => return exit::fail(NAME, exit::FAILURE, e),
-    };
-    if args.json {
-        println!("{text}");
-        return ExitCode::SUCCESS;
-    }
-    match serde_json::from_str::<Stats>(&text) {
-        Ok(stats) => print!("{}", table(&stats)),
-        Err(e) => return exit::fail(NAME, exit::FAILURE, format_args!("{}: {e}", args.dir.display())),
-    }
-    ExitCode::SUCCESS
-}
-
-fn table(s: &Stats) -> String {
+pub(super) fn table(s: &Stats) -> String {
     let mut out = format!("profile {} ({})\n", s.profile, s.choices);
     out.push_str(&journal(&s.journal));
     let j = &s.journal;
@@ -72,6 +38,41 @@ fn table(s: &Stats) -> String {
     }
     for (name, device) in &s.devices {
         out.push_str(&device_table(name, device));
+    }
+    out.push_str(&latencies(s));
+    out
+}
+
+/// Percentiles, in microseconds.
+fn latencies(s: &Stats) -> String {
+    let mut out = format!(
+        "\n{:<24} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+        "latency (us)", "count", "p50", "p90", "p99", "p99.9", "max"
+    );
+    let engine = s.latency.iter().map(|(name, l)| (name.clone(), l));
+    let devices =
+        s.devices.iter().flat_map(|(device, d)| d.latency.iter().map(move |(n, l)| (format!("{device} {n}"), l)));
+    let requests = s.request_latency.iter().map(|(kind, l)| (format!("request {kind}"), l));
+    for (name, l) in engine.chain(devices).chain(requests).filter(|(_, l)| l.count > 0) {
+        let Latency { p50_nanos, p90_nanos, p99_nanos, p999_nanos, max_nanos, .. } = l;
+        let micros: String = [p50_nanos, p90_nanos, p99_nanos, p999_nanos, max_nanos]
+            .iter()
+            .map(|n| format!(" {:>9}", n.div_ceil(1000)))
+            .collect();
+        out.push_str(&format!("{name:<24} {:>9}{micros}\n", l.count));
+    }
+    let q = &s.queue;
+    let thaw = if q.awaiting_thaw > 0 { format!(", {} await a thaw", q.awaiting_thaw) } else { String::new() };
+    out.push_str(&format!("{} requests under way, {} of them wait for a commit{thaw}\n", q.under_way, q.suspended));
+    let c = &s.cache;
+    out.push_str(&format!(
+        "blocks in memory: {}, {} pinned; {} found, {} read; {} bytes wait for writeback\n",
+        c.blocks, c.pinned_blocks, c.hits, c.misses, c.unwritten_bytes
+    ));
+    let waited: Vec<_> = s.waited_nanos.iter().filter(|(_, n)| **n > 0).collect();
+    let waited: Vec<_> = waited.iter().map(|(reason, n)| format!("{reason} {} ms", **n / 1_000_000)).collect();
+    if !waited.is_empty() {
+        out.push_str(&format!("requests have waited for: {}\n", waited.join(", ")));
     }
     out
 }
