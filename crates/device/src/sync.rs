@@ -41,6 +41,12 @@ pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
+/// As [`lock`], without [`before_blocking`]: for a lock that what `when_blocking` is given takes itself, and that is
+/// only ever held for some instructions.
+pub fn lock_unannounced<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().expect("a holder of this lock panicked")
+}
+
 std::thread_local! {
     static WHEN_BLOCKING: std::cell::RefCell<Option<Box<dyn Fn()>>> = const { std::cell::RefCell::new(None) };
 }
@@ -54,7 +60,7 @@ pub fn when_blocking(hook: impl Fn() + 'static) {
 /// The calling thread is about to wait.
 pub fn before_blocking() {
     WHEN_BLOCKING.with(|h| {
-        // Busy: the hook itself waits for a lock.
+        // Busy: it is being replaced.
         if let Ok(hook) = h.try_borrow()
             && let Some(hook) = &*hook
         {

@@ -12,9 +12,10 @@
 //!
 //! Guarantees: while the session lasts a worker reads, or has been called to, unless all [`Workers::most`] workers
 //! block, so that a slow fsync delays no other caller. Workers are started when all others block or read, and end with
-//! the session.
+//! the session. A reader that waits for the pool's own locks stays a reader: [`Workers::blocks`] would else change the
+//! count of readers between its look at it and its change of it (L5).
 
-use quire_device::sync::{Arc, Condvar, Mutex, lock, thread};
+use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced, thread};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -40,12 +41,12 @@ pub(crate) struct Idle {
 
 impl Idle {
     fn call(&self) {
-        *lock(&self.called) = true;
+        *lock_unannounced(&self.called) = true;
         self.changed.notify_one();
     }
 
     fn wait(&self) {
-        let mut called = lock(&self.called);
+        let mut called = lock_unannounced(&self.called);
         while !*called {
             called = quire_device::sync::wait(&self.changed, called);
         }
@@ -84,7 +85,7 @@ impl Default for Workers {
 impl Workers {
     /// A worker begins. False if there are enough.
     pub(crate) fn begin(&self) -> bool {
-        let mut p = lock(&self.pool);
+        let mut p = lock_unannounced(&self.pool);
         let begins = p.workers < self.most && !p.over;
         p.workers += usize::from(begins);
         begins
@@ -92,19 +93,19 @@ impl Workers {
 
     /// A worker has ended.
     pub(crate) fn left(&self) {
-        lock(&self.pool).workers -= 1;
+        lock_unannounced(&self.pool).workers -= 1;
         self.ended.notify_all();
     }
 
     /// Makes the calling worker a reader: at once if there is none, else when it is called. False if it is to end.
     pub(crate) fn become_reader(&self, idle: &Arc<Idle>) -> bool {
         READS.set(false);
-        let mut p = lock(&self.pool);
+        let mut p = lock_unannounced(&self.pool);
         if !p.over && p.readers > 0 {
             p.idle.push(idle.clone());
             drop(p);
             idle.wait();
-            p = lock(&self.pool);
+            p = lock_unannounced(&self.pool);
         } else {
             p.readers += 1;
         }
@@ -117,7 +118,7 @@ impl Workers {
     /// become idle.
     pub(crate) fn waits_for_requests(&self) -> bool {
         IN_A_ROW.set(0);
-        let mut p = lock(&self.pool);
+        let mut p = lock_unannounced(&self.pool);
         if p.readers == 1 || p.over {
             return true;
         }
@@ -144,7 +145,7 @@ impl Workers {
     /// worker, which has begun.
     pub(crate) fn blocks(&self, hire: impl FnOnce() -> bool) {
         if READS.replace(false) {
-            lock(&self.pool).readers -= 1;
+            lock_unannounced(&self.pool).readers -= 1;
             self.call_reader(hire, 1);
         }
     }
@@ -157,7 +158,7 @@ impl Workers {
     /// Has an idle worker read, or a new one, unless `enough` read already.
     fn call_reader(&self, hire: impl FnOnce() -> bool, enough: usize) {
         let idle = {
-            let mut p = lock(&self.pool);
+            let mut p = lock_unannounced(&self.pool);
             if p.readers >= enough {
                 return;
             }
@@ -175,7 +176,7 @@ impl Workers {
 
     /// The session is over: all are called to end.
     pub(crate) fn end(&self) {
-        let mut p = lock(&self.pool);
+        let mut p = lock_unannounced(&self.pool);
         p.over = true;
         let idle = std::mem::take(&mut p.idle);
         drop(p);
@@ -184,7 +185,7 @@ impl Workers {
 
     /// Waits until all workers have ended, or `timeout` has passed. True when they have.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
-        let mut p = lock(&self.pool);
+        let mut p = lock_unannounced(&self.pool);
         while p.workers > 0 {
             p = match timeout {
                 None => quire_device::sync::wait(&self.ended, p),
@@ -204,6 +205,7 @@ impl Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quire_device::sync::{lock, when_blocking};
     use std::sync::mpsc;
 
     const NOBODY: fn() -> bool = || panic!("a worker is idle");
@@ -288,6 +290,34 @@ mod tests {
         workers.blocks(hire);
         assert_eq!(hired.get(), 1);
         assert_eq!(lock(&workers.pool).workers, 2);
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_the_pool_itself_stays_a_reader() {
+        let workers = one_reader(2);
+        let told = other(&workers);
+        (0..CROWD).for_each(|_| workers.took(NOBODY));
+        assert!(told.recv().unwrap(), "two read");
+        let theirs = workers.clone();
+        let (begin, begun) = mpsc::channel();
+        let held = lock(&workers.pool);
+        let reader = thread::spawn(move || {
+            READS.set(true);
+            let (hook, blocks) = (theirs.clone(), std::rc::Rc::new(Cell::new(0)));
+            let counted = blocks.clone();
+            when_blocking(move || {
+                counted.set(counted.get() + 1);
+                hook.blocks(|| false);
+            });
+            begin.send(()).unwrap();
+            (theirs.waits_for_requests(), theirs.reads(), blocks.get())
+        });
+        begun.recv().unwrap();
+        // The reader comes to the lock meanwhile; if it does not, the test finds nothing.
+        thread::sleep(Duration::from_millis(20));
+        drop(held);
+        assert_eq!(reader.join().unwrap(), (false, false, 0), "the other reads on; no call of `blocks`");
+        assert_eq!(lock(&workers.pool).readers, 1);
     }
 
     #[test]
