@@ -77,7 +77,7 @@ fn each_operation_is_for_those_whom_the_table_names() {
     // With metadata_csum nobody can set a generation.
     let place = Place::new("32M", &["-O", "^metadata_csum"]);
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
-    let m = place.mount("data=adaptive");
+    let m = place.mount("data=adaptive,atomic_writes=all");
     fs::write(m.path("f"), "x").unwrap();
     ok(tool("chown").arg(format!("{OWNER}:{OWNER}")).arg(m.path("f")));
     fs::set_permissions(m.path("f"), fs::Permissions::from_mode(0o666)).unwrap();
@@ -87,10 +87,17 @@ fn each_operation_is_for_those_whom_the_table_names() {
     // _IOW('v', 2, long): the generation. _IOW('Q', 7, int): the journaling mode.
     let ioctl = |number: &str| format!("open(F, '<', 'f') or die; $v = pack('q', 1); ioctl(F, {number}, $v) or die");
     let (generation, mode) = (ioctl("0x40087602"), ioctl("0x40045107"));
+    // _IOW(0x94, 50, char[256]): the label. A START and an ABORT of F2FS's atomic writes.
+    let label = r#"open(F, '<', 'f') or die; $v = 'x' . "\0" x 255; ioctl(F, 0x41009432, $v) or die"#;
+    let read_label = r#"open(F, '<', 'f') or die; $v = "\0" x 256; ioctl(F, 0x81009431, $v) or die"#;
+    let atomic = "open(F, '+<', 'f') or die; ioctl(F, 0xf501, 0) or die; ioctl(F, 0xf505, 0) or die";
     let freeze = format!("{quire} freeze . && {quire} thaw .");
     let flags = |f: &str| allowed(at, &["sh", "-c", &format!("chattr +{f} f && chattr -{f} f")]);
     assert_eq!(allowed(at, &["sh", "-c", &freeze]), [Root], "freeze and thaw");
     assert_eq!(allowed(at, &["fstrim", "."]), [Root], "trim");
+    assert_eq!(allowed(at, &["perl", "-e", label]), [Root], "set the label");
+    assert_eq!(allowed(at, &["perl", "-e", read_label]), EVERYBODY, "read the label");
+    assert_eq!(allowed(at, &["perl", "-e", atomic]), EVERYBODY, "an atomic update: whoever may write the file");
     assert_eq!(flags("j"), [Root], "journal a file's data");
     assert_eq!(allowed(at, &["perl", "-e", &mode]), [Root], "the same by ioctl");
     // Where the daemon has no CAP_SYS_RESOURCE itself, number 0 is its user, and may.

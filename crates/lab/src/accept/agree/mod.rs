@@ -10,6 +10,7 @@ mod calls;
 mod flags;
 mod full;
 mod holes;
+mod idmap;
 mod pages;
 mod setid;
 mod times;
@@ -97,6 +98,7 @@ const CASES: &[Case] = &[
         program: aio::cached_reads,
         wants: Wants::Race { seen: "stale", row: "asynchronous direct writes" },
     },
+    limit("idmapped mounts", idmap::shown_owner, "error 22", "idmapped mounts"),
     limit("F_SETFL of an append-only file", flags::set_flags, "allowed", "F_SETFL"),
 ];
 
