@@ -74,6 +74,14 @@ impl Waited {
         all
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Waited) -> Waited {
+        let mut all = *self;
+        all.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+        all
+    }
+
     pub fn add(&mut self, reason: WaitFor, d: Duration) {
         let nanos = u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         let sum = &mut self.0[reason as usize];

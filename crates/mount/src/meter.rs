@@ -35,7 +35,10 @@ pub(crate) struct Meter {
 #[derive(Clone, Copy)]
 pub(crate) struct Measured {
     begun: Instant,
+    /// What the thread had waited for when it took the request.
     waited: Waited,
+    /// What the request waited for before, while no thread had it or another.
+    before: Waited,
 }
 
 /// A request that goes on without a thread.
@@ -66,17 +69,35 @@ impl Meter {
     pub(crate) fn begin(&self, h: &Header) -> Measured {
         self.begun[kind_of(h.opcode)].fetch_add(1, Ordering::Relaxed);
         ANSWERS.set(h.unique);
-        Measured { begun: Instant::now(), waited: waits::so_far() }
+        Measured { begun: Instant::now(), waited: waits::so_far(), before: Waited::default() }
+    }
+
+    /// Another thread goes on with a request that was suspended to wait for space.
+    pub(crate) fn resume(&self, h: &Header, s: Suspended) -> Measured {
+        ANSWERS.set(h.unique);
+        let mut before = s.waited;
+        before.add(WaitFor::FreeSpace, s.since.elapsed());
+        Measured { begun: s.measured.begun, waited: waits::so_far(), before }
+    }
+
+    /// The request that was begun is kept or refused unanswered: it does not count.
+    pub(crate) fn withdraw(&self, h: &Header) {
+        self.begun[kind_of(h.opcode)].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The request is answered by the worker that began it.
     pub(crate) fn end(&self, h: &Header, m: Measured) {
-        self.record(h, m, waits::so_far().since(&m.waited));
+        self.record(h, m, waits::so_far().since(&m.waited).plus(&m.before));
     }
 
-    /// The worker leaves the request to whoever makes files durable, which may be itself.
+    /// The worker leaves the request to whoever makes files durable, which may be itself, or to the thread that tries
+    /// it again.
     pub(crate) fn suspend(&self, measured: Measured) -> Suspended {
-        Suspended { measured, since: Instant::now(), waited: waits::so_far().since(&measured.waited) }
+        Suspended {
+            measured,
+            since: Instant::now(),
+            waited: waits::so_far().since(&measured.waited).plus(&measured.before),
+        }
     }
 
     /// The request is answered, by whoever made it durable.
@@ -193,6 +214,21 @@ mod tests {
         let of = |name| meter.waited().find(|(n, _)| *n == name).unwrap().1;
         assert!(of("flush") >= Duration::from_millis(2) && of("commit").is_zero());
         assert_eq!(meter.slow(), 1);
+    }
+
+    #[test]
+    fn a_request_that_was_tried_again_has_waited_for_space() {
+        let meter = Meter::new(None);
+        let write = header(opcode::WRITE, 4);
+        let suspended = meter.suspend(meter.begin(&write));
+        std::thread::sleep(Duration::from_millis(2));
+        meter.end(&write, meter.resume(&write, suspended));
+        let of = |name| meter.waited().find(|(n, _)| *n == name).unwrap().1;
+        assert!(of("free_space") >= Duration::from_millis(2) && of("commit").is_zero());
+        assert_eq!((meter.under_way(), meter.took()[0].1.count()), (0, 1));
+        meter.begin(&write);
+        meter.withdraw(&write);
+        assert_eq!(meter.under_way(), 0);
     }
 
     #[test]

@@ -9,15 +9,18 @@
 use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages};
-use crate::meter::Suspended;
+use crate::meter::{Measured, Suspended};
+use crate::policy::LONG_REQUEST;
 use crate::requests;
 use crate::server::{Admission, Answer, Durable, Sent, Server};
+use crate::space::{self, PutOff, SpaceQueue};
 use crate::transport::{Channel, Found, RequestBuffer};
 use crate::wire::abi::opcode;
 use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
 use crate::workers::Workers;
-use quire_device::sync::{Arc, Mutex, before_blocking, lock, thread, when_blocking};
+use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
+use quire_fs::Admitted;
 use quire_layout::Ino;
 use rustix::io::Errno;
 use std::time::Duration;
@@ -34,6 +37,7 @@ struct Shared {
     server: Arc<Server>,
     workers: Workers,
     kernel_pages: KernelPages,
+    space: SpaceQueue,
     /// The first error that ended a worker.
     error: Mutex<Option<Errno>>,
 }
@@ -72,6 +76,7 @@ impl Session {
                 server,
                 workers: Workers::default(),
                 kernel_pages: KernelPages::default(),
+                space: SpaceQueue::default(),
                 error: Mutex::default(),
             }),
         })
@@ -84,6 +89,8 @@ impl Session {
     pub(crate) fn spawn(&self) -> std::io::Result<()> {
         let worker = Worker { shared: self.shared.clone() };
         thread::Builder::new().name("quire-pages".to_owned()).spawn(move || worker.answer_after_writeback())?;
+        let worker = Worker { shared: self.shared.clone() };
+        thread::Builder::new().name("quire-space".to_owned()).spawn(move || worker.answer_when_space_is_free())?;
         self.shared.workers.begin();
         Worker::spawn(self.shared.clone())
     }
@@ -116,16 +123,8 @@ impl Session {
     }
 }
 
-/// Bytes of a request from which on to answer it is long work: a tenth of a millisecond.
-const LONG: usize = 256 << 10;
-
 /// Bytes of the replies to requests without data.
 const SHORT_REPLY: usize = 4 << 10;
-
-/// How long a request that finds no space waits while the kernel may be giving up a file that was removed: its RELEASE
-/// and FORGET come after rm(1) has returned, some milliseconds later.
-const WAITS_FOR_SPACE: [Duration; 4] =
-    [Duration::from_millis(2), Duration::from_millis(8), Duration::from_millis(30), Duration::from_millis(60)];
 
 struct Worker {
     shared: Arc<Shared>,
@@ -156,6 +155,7 @@ impl Worker {
             self.shared.workers.end();
         }
         self.shared.kernel_pages.end();
+        self.shared.space.end();
         self.shared.workers.left();
     }
 
@@ -166,7 +166,7 @@ impl Worker {
         let (workers, idle) = (&self.shared.workers, Arc::default());
         while workers.become_reader(&idle) {
             while let Some(n) = self.next(request)? {
-                if n >= LONG && self.shared.channel.is_ready() {
+                if n >= LONG_REQUEST && self.shared.channel.is_ready() {
                     workers.shares(|| Worker::hire(&self.shared));
                 }
                 self.answer(&request[..n], out)?;
@@ -249,26 +249,68 @@ impl Worker {
         }
     }
 
+    /// Tries changes again that found no space, until the session ends.
+    fn answer_when_space_is_free(&self) {
+        let mut reply = vec![0; SHORT_REPLY];
+        while let Some(change) = self.shared.space.take() {
+            let mut body = Body::new(&change.request);
+            let Ok(header) = body.header() else { continue };
+            if let Err(e) = self.answer_again(&change, &header, body, &mut Out::new(&mut reply)) {
+                tracing::debug!("operation {} after a wait for space: {e}", header.opcode);
+            }
+        }
+    }
+
     fn answer_now(&self, request: &[u8], header: &Header, body: Body<'_>, out: &mut Out<'_>) -> Result<(), Errno> {
         let server = &self.shared.server;
         out.clear();
-        let admitted = match requests::admit(server, header, request) {
-            Admission::Now(admitted) => admitted,
-            Admission::AfterThaw => return Ok(()),
-            Admission::ReadOnly => return self.shared.reply(header, Err(Fail::of(Errno::ROFS)), out),
-        };
-        let measured = server.meter.begin(header);
-        let mut answer = requests::answer(server, header, body, out);
-        for pause in WAITS_FOR_SPACE {
-            if !server.may_get_space(header, &answer) {
-                break;
+        match requests::admit(server, header, request) {
+            Admission::Now(admitted) => {
+                let measured = server.meter.begin(header);
+                self.carry_out(Request { whole: request, header, body, tries: 0 }, measured, admitted, out)
             }
-            before_blocking();
-            thread::sleep(pause);
-            out.clear();
-            answer = requests::answer(server, header, body, out);
+            Admission::AfterThaw => Ok(()),
+            Admission::ReadOnly => self.shared.reply(header, Err(Fail::of(Errno::ROFS)), out),
         }
+    }
+
+    /// As [`Worker::answer_now`], for a change that has waited for space.
+    fn answer_again(&self, change: &PutOff, header: &Header, body: Body<'_>, out: &mut Out<'_>) -> Result<(), Errno> {
+        let server = &self.shared.server;
+        let request = &change.request;
+        match requests::admit(server, header, request) {
+            Admission::Now(admitted) => {
+                let measured = server.meter.resume(header, change.suspended);
+                self.carry_out(Request { whole: request, header, body, tries: change.tries() }, measured, admitted, out)
+            }
+            Admission::AfterThaw => {
+                server.meter.withdraw(header);
+                Ok(())
+            }
+            Admission::ReadOnly => {
+                server.meter.withdraw(header);
+                self.shared.reply(header, Err(Fail::of(Errno::ROFS)), out)
+            }
+        }
+    }
+
+    /// Carries out a request that is admitted, and replies, unless it is suspended.
+    fn carry_out(
+        &self,
+        request: Request<'_>,
+        measured: Measured,
+        admitted: Option<Admitted<'_>>,
+        out: &mut Out<'_>,
+    ) -> Result<(), Errno> {
+        let server = &self.shared.server;
+        let Request { whole, header, body, tries } = request;
+        let answer = requests::answer(server, header, body, out);
+        let waits = space::is_tried_again(tries) && server.may_get_space(header, &answer);
         drop(admitted);
+        if waits {
+            self.shared.space.put(whole.to_vec(), server.meter.suspend(measured), tries);
+            return Ok(());
+        }
         match answer {
             Ok(Answer::WhenDurable(durable)) => {
                 let suspended = server.meter.suspend(measured);
@@ -277,7 +319,7 @@ impl Worker {
             }
             Ok(Answer::DropsPages(ino)) => {
                 server.meter.end(header, measured);
-                self.shared.kernel_pages.put(Pages::Answered(ino), request);
+                self.shared.kernel_pages.put(Pages::Answered(ino), whole);
                 Ok(())
             }
             answer => {
@@ -287,6 +329,16 @@ impl Worker {
             }
         }
     }
+}
+
+/// A request that is carried out.
+struct Request<'a> {
+    /// As the kernel sent it.
+    whole: &'a [u8],
+    header: &'a Header,
+    body: Body<'a>,
+    /// How many times it was tried again for want of space.
+    tries: usize,
 }
 
 /// Suspends a request until a file is durable, or everything, and then the next. The thread that makes the last one

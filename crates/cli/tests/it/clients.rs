@@ -1,11 +1,13 @@
 //! Many clients at once: requests that wait for a commit take no thread, and none of them is lost.
 
 use crate::common::{Place, cannot_mount, is_root, ok, quire, said, skip, text, tool, wait_until};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
@@ -34,8 +36,8 @@ fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
 }
 
 /// The daemon's threads that answer no requests: the first one, background, commits for suspended callers, control
-/// socket, log, mountinfo, openers of the image, the kernel's pages, signals.
-const BESIDE_WORKERS: usize = 9;
+/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, signals.
+const BESIDE_WORKERS: usize = 10;
 
 #[test]
 fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
@@ -191,4 +193,42 @@ fn an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged() {
         assert!(found >= least[mine].load(Ordering::Relaxed), "file {n}: {found}");
     }
     m.unmount();
+}
+
+/// A removed file of which the kernel still knows may become free at any time, so a full disk lets changes wait for it.
+#[test]
+fn changes_that_wait_for_space_take_no_worker() {
+    const CLIENTS: usize = 64;
+    if cannot_mount("changes_that_wait_for_space_take_no_worker") {
+        return;
+    }
+    let place = Place::new("16M", &["-N", "512"]);
+    let m = place.mount("data=auto,writethrough");
+    // A directory needs a block of its own; the kernel makes one after the other within a parent.
+    let dirs: Vec<PathBuf> = (0..CLIENTS).map(|n| m.path(&format!("parent{n}"))).collect();
+    dirs.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+    fs::write(m.path("removed"), [1; 4096]).unwrap();
+    let known = rustix::fs::open(m.path("removed"), OFlags::PATH, Mode::empty()).unwrap();
+    fs::remove_file(m.path("removed")).unwrap();
+    let mut filler = File::create(m.path("filler")).unwrap();
+    while filler.write_all(&vec![2; 1 << 16]).is_ok() {}
+    let before = threads_of(m.pid).len();
+    let refused = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for dir in &dirs {
+            scope.spawn(|| {
+                // The first ones take what was set aside for the filler's map.
+                if let Err(error) = fs::create_dir(dir.join("dir")) {
+                    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{}", dir.display());
+                    refused.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(refused.into_inner() > 32, "the disk is not full");
+    let more = threads_of(m.pid).len().saturating_sub(before);
+    assert!(more < 8, "{more} threads more while {CLIENTS} changes waited");
+    drop((known, filler));
+    m.unmount();
+    place.check();
 }
