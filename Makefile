@@ -6,7 +6,7 @@ MINUTES ?= 30
 export PREFIX ?= /usr/local
 export DESTDIR ?=
 
-.PHONY: all build setup install install-files uninstall lib install-lib wheel deb tarball demo test unit accept soak bench lab lint doc clean help
+.PHONY: all build setup install install-files uninstall lib install-lib wheel deb tarball demo test unit accept soak bench bench-clusters lab lint doc clean help
 .DEFAULT_GOAL := build
 
 all: build
@@ -44,6 +44,10 @@ soak: build       ## long randomized runs: MINUTES=30
 	@scripts/soak.sh $(MINUTES)
 bench: build      ## speed against kernel ext4 and fuse2fs (docs/performance.md)
 	@scripts/bench.sh
+bench-clusters: build  ## etcd and GlusterFS on Quire and on the kernel's ext4 (docs/clusters.md): ROUNDS=5 RECORD=1
+	@scripts/setup.sh --clusters
+	@scripts/clusters.py bench etcd --rounds $(or $(ROUNDS),5) $(if $(RECORD),--record)
+	@scripts/clusters.py bench gluster --rounds $(or $(ROUNDS),5) $(if $(RECORD),--record)
 lab: build        ## the papers' experiments and a page of them (docs/lab.md): QUICK=1 FULL=1 ONLY='joj djfs'
 	@scripts/lab.sh $(ONLY)
 lint: setup       ## rustfmt, clippy and rustdoc with warnings as errors; cargo-deny when installed

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-DOCUMENTS = ["docs/performance.md", "docs/lab.md", "docs/testing.md"]
+DOCUMENTS = ["docs/performance.md", "docs/lab.md", "docs/testing.md", "docs/clusters.md"]
 CHART = ROOT / "docs" / "speed.svg"
 
 
@@ -36,18 +36,18 @@ def head(columns):
 
 
 def with_ratios(data):
-    """Numbers by column, with the ratio to one of them."""
+    """Numbers by column, with the ratio to one of them, and the spread of the rounds where it is told."""
     rows = head(["", "unit", *data["columns"]])
     for name, unit, values in data["rows"]:
         base = values[data["base"]]
+        spread = data.get("spread", {}).get(name, [None] * len(values))
         cells = []
-        for value in values:
+        for value, seen in zip(values, spread):
             if value is None:
                 cells.append("-")
-            elif base is None:
-                cells.append(f"{value:.2f}")
-            else:
-                cells.append(f"{value:.2f} ({value / base:.2f})")
+                continue
+            ratio = f" ({value / base:.2f})" if base else ""
+            cells.append(f"{value:.2f}{ratio}" + (f", {seen[0]:.2f} .. {seen[1]:.2f}" if seen else ""))
         rows.append(line([name, unit, *cells]))
     return rows
 

@@ -36,6 +36,15 @@ git:git:git:git:git
 chromium:chromium:chromium:chromium:chromium
 "
 
+# The clusters of scripts/clusters.py.
+[ "${1:-}" != --clusters ] || WANTS="$WANTS
+etcd:etcd-server:etcd:etcd:etcd
+etcdctl:etcd-client:etcd:etcd:etcd-ctl
+glusterd:glusterfs-server:glusterfs-server:glusterfs:glusterfs-server
+glusterfs:glusterfs-client:glusterfs-fuse:glusterfs:glusterfs-client
+fio:fio:fio:fio:fio
+"
+
 missing() { # LIST COLUMN -> the packages of what is not there
 	local list=$1 column=$2 line
 	for line in $list; do
@@ -60,6 +69,21 @@ install() { # PACKAGES...
 	fi
 }
 
+# The packages of clusters start their services, also at every boot. What was here before keeps its service.
+services=()
+if [ "${1:-}" = --clusters ]; then
+	have etcd || services+=(etcd)
+	have glusterd || services+=(glusterd)
+fi
+stop_services() {
+	local service
+	for service in "${services[@]}"; do
+		if [ -d /run/systemd/system ]; then as_root systemctl disable --quiet --now "$service" 2>/dev/null || true
+		elif have service; then as_root service "$service" stop >/dev/null 2>&1 || true
+		fi
+	done
+}
+
 if have apt-get; then column=2; elif have dnf; then column=3; elif have pacman; then column=4; else column=5; fi
 packages=$(missing "$NEEDS" $column)
 wanted=$(missing "$WANTS" $column)
@@ -76,6 +100,8 @@ if [ -n "$packages$wanted" ]; then
 		[ -z "$wanted" ] || install $wanted || say "setup: without $wanted- comparisons with it are skipped"
 	fi
 fi
+stop_services
+
 for line in $NEEDS; do
 	have "${line%%:*}" || die "still missing: ${line%%:*} (package $(cut -d: -f$column <<<"$line"))"
 done

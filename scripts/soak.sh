@@ -3,16 +3,18 @@
 # the command that repeats it, and ends the run. Each round is: a million distinct states that power losses of simulated runs leave
 # (STATES= of them), in every configuration, each judged by e2fsck; every sequence of two calls with one profile, in turn, and its crashes;
 # unmounts by SIGTERM and thaws during a freeze beside writers (ROUNDS= of each); as many (NVRAM_STATES=) of disk and NVRAM at once; several writers,
-# interleavings and faults; every damage of one kind to a tiny image, in turn; real applications on a mount that records; and one of the
-# acceptance tests in its full size, in turn. What has begun is finished, so one round is the least.
+# interleavings and faults; every damage of one kind to a tiny image, in turn; real applications on a mount that records; crashes of a
+# cluster (etcd and GlusterFS in turn; root only); and one of the acceptance tests in its full size, in turn. What has begun is finished, so one round is the least.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 scripts/setup.sh --tools
+scripts/setup.sh --clusters
 minutes=${1:-30} states=${STATES:-1000000}
 nvram_states=${NVRAM_STATES:-$states}
 end=$((SECONDS + minutes * 60)) seed=${SEED:-$RANDOM} runs=0
 states_log=$TARGET/soak-states.log nvram_log=$TARGET/soak-nvram.log cuts_log=$TARGET/soak-powercut.log other_log=$TARGET/soak-other.log
 : >"$states_log" && : >"$nvram_log" && : >"$cuts_log" && : >"$other_log"
 export FULL=1 KEEP=1
+clusters=(etcd gluster)
 acceptance=(crash memory fsx- tree- journal-corpus judges)
 profiles=(auto ext4_ordered ext4_journal joj selective rfj wasteless single_io ext4_writeback)
 damage=(tiny:fields tiny-ext3:flips tiny-dirty:fields tiny-plain:flips tiny-plain:fields tiny-dirty:flips tiny-ext3:fields tiny:flips)
@@ -59,6 +61,11 @@ while [ $SECONDS -lt $end ]; do
 		"$LAB" powercut --options "$options" --seed "$seed" --seconds 0.5 --check-seconds 90 | tee -a "$cuts_log" ||
 			die "real applications lost something"
 	done
+	[ $SECONDS -lt $end ] || break
+	# A member killed, its daemon killed, its power cut. Exit code 77: a program or root is missing.
+	code=0
+	scripts/clusters.py crash "${clusters[runs % ${#clusters[@]}]}" --rounds 3 --seed "$seed" | tee -a "$other_log" || code=$?
+	[ "$code" = 0 ] || [ "$code" = 77 ] || die "a cluster lost something"
 	[ $SECONDS -lt $end ] || break
 	tests=${acceptance[runs % ${#acceptance[@]}]}
 	SEED=$seed scripts/accept.sh "$tests" || die "failed with SEED=$seed FULL=1 scripts/accept.sh $tests"

@@ -48,6 +48,15 @@ read -r p f s < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1
 say "   $p passed, $f failed, $s skipped"
 passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 
+# 4. What judges clusters, by unittest: "Ran N tests", and "FAILED (failures=N, errors=N)" if some did.
+say "== clusters"
+python3 -B scripts/clusterlib/tests.py >"$out/clusters.log" 2>&1 || true
+read -r p f < <(awk '/^Ran / { n = $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); for (i = 1; i <= NF; i++) f += $i } /^OK/ { ok = 1 }
+	END { if (!ok && !f) f = 1; print n - f, f + 0 }' "$out/clusters.log")
+[ "$f" = 0 ] || tail -n 40 "$out/clusters.log"
+say "   $p passed, $f failed"
+passed=$((passed + p)) failed=$((failed + f))
+
 # What failed is said last, where a reader of a long log looks first.
 if [ $unit != 0 ]; then
 	say "-- from $out/cargo.log:"

@@ -3,6 +3,7 @@
 //! are `e2fsck`, `debugfs` and the kernel's own ext4.
 //!
 //! - [`mounter`]: one way to mount an image with the kernel, with fuse2fs or with Quire, and to kill it.
+//! - [`served`], [`power`]: devices under mounts, with a model's latency or with a power cut on demand.
 //! - [`work`]: the bank (SQLite), the storm (names), the appenders (bytes); each logs, outside of the mount, what was
 //!   acknowledged.
 //! - [`tree`], [`walk`]: make a tree from a seed; compare two trees.
@@ -20,6 +21,7 @@ pub mod images;
 pub mod judges;
 pub mod laboratory;
 pub mod mounter;
+pub mod power;
 pub mod powercut;
 pub mod regions;
 pub mod report;

@@ -9,6 +9,7 @@ use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::laboratory::{self, How};
 use quire_lab::mounter::Mounter;
+use quire_lab::power;
 use quire_lab::powercut;
 use quire_lab::served::{Kind as DeviceKind, Served};
 use quire_lab::studies::{self, isolation, sqlite, table1};
@@ -186,6 +187,14 @@ enum What {
         device: (String, Model),
         #[arg(long, default_value_t = 2048)]
         mib: u64,
+    },
+    /// Serve an image file as DIR/disk, a device whose power can be cut, until DIR is unmounted (root)
+    ///
+    /// The line "cut SEED" on standard input cuts the power: the image file then holds what was flushed and any part
+    /// of the rest, and every later operation fails.
+    Power {
+        image: PathBuf,
+        dir: PathBuf,
     },
     /// Isolation: append + fsync beside a stream of new data, in virtual time; with --mounter also on mounts in real
     /// time (root)
@@ -427,6 +436,7 @@ fn main() -> Result<()> {
             println!("{}", sqlite::study(&plan)?.text());
         }
         What::Model { dir, device: (_, model), mib } => Served::new(model, mib << 20, &dir)?.wait()?,
+        What::Power { image, dir } => power::serve(&image, &dir, std::io::BufReader::new(std::io::stdin()))?,
         What::Isolation { device: (name, model), rate, seconds, mounter, work: dir } => {
             let work = isolation::Work { rate: rate * 1_000_000, time: Duration::from_secs(seconds) };
             println!("{}", isolation::study(&name, model, work)?.text());
