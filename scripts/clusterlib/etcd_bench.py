@@ -10,7 +10,7 @@ from .host import Failure, run
 from .latency import Histogram, quantile
 from .stores import make_file
 
-KINDS = ["kernel:ordered", "kernel:fast_commit", "quire"]
+KINDS = ["kernel:ordered", "kernel:fast_commit", "quire", "quire:writethrough"]
 # The stream's GiB, etcd's segments of 64 MiB, its database, and room.
 STORE_MIB = 1792
 STREAM_MIB = 1024

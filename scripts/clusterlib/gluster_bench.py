@@ -11,7 +11,7 @@ from .gluster import Volume
 from .host import run
 from .stores import make_file
 
-KINDS = ["kernel:ordered", "kernel:journal", "quire"]
+KINDS = ["kernel:ordered", "kernel:journal", "quire", "quire:writethrough"]
 STORE_MIB = 1024
 CLIENTS = 4
 SIZES = (1024, 4096)

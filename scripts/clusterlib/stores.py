@@ -13,6 +13,7 @@ from .host import LAB, MIB, QUIRE, Failure, SECONDS_TO_MOUNT, end_loop, end_moun
 # name: (who mounts, options of the mount, further options of mke2fs)
 KINDS = {
     "quire": ("quire", "", []),
+    "quire:writethrough": ("quire", "writethrough", []),
     "kernel:ordered": ("kernel", "data=ordered", []),
     "kernel:fast_commit": ("kernel", "data=ordered", ["-O", "fast_commit"]),
     "kernel:journal": ("kernel", "data=journal", []),
