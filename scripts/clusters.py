@@ -5,6 +5,7 @@
     clusters.py bench etcd|gluster [--record]    measure against the kernel's ext4
     clusters.py crash etcd|gluster [--tamper]    kill, cut the power, and look for acknowledged writes
     clusters.py bad etcd|gluster                 a corrupt image, an image that fills up
+    clusters.py fsync [--record]                 trace where a log's fdatasync waits beside a stream
     clusters.py clean DIR                        end what a killed run has left
 
 Exit codes: 0 all is well, 1 a promise was broken or a program failed, 2 usage, 77 something is missing, 130 Ctrl-C.
@@ -18,7 +19,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from clusterlib import bad_input, results  # noqa: E402
+from clusterlib import bad_input, fsync_trace, results  # noqa: E402
 from clusterlib import etcd, etcd_bench, etcd_crash, gluster, gluster_bench, gluster_crash  # noqa: E402
 from clusterlib.host import LAB, QUIRE, Failure, Host, Interrupts, Missing, clean_directory, need  # noqa: E402
 from clusterlib.stores import KINDS  # noqa: E402
@@ -50,6 +51,12 @@ def bench(host, arguments):
         data = gluster_bench.bench(host, arguments.rounds, arguments.quick, arguments.kind)
     if arguments.record:
         print(f"wrote {results.save(arguments.what, data)}; scripts/report.py makes the table")
+
+
+def fsync(host, arguments):
+    data = fsync_trace.trace(host, arguments.kind)
+    if arguments.record:
+        print(f"wrote {results.save('etcd-fsync', data)}; scripts/report.py makes the table")
 
 
 def crash(host, arguments):
@@ -96,6 +103,10 @@ def arguments_of(argv):
     one.add_argument("--tamper", action="store_true", help="truncate the victim's store: the test must notice")
     one = action("bad", bad, "a corrupt image, an image that fills up")
     one.add_argument("--seed", type=int, default=1)
+    one = actions.add_parser("fsync", help="trace where a log's fdatasync waits beside a stream")
+    one.add_argument("--kind", choices=KINDS, action="append")
+    one.add_argument("--record", action="store_true", help="write bench/results")
+    one.set_defaults(do=fsync, what=None)
     one = actions.add_parser("clean", help="end what a killed run has left")
     one.add_argument("left", type=Path)
     return parser.parse_args(argv)
@@ -108,7 +119,7 @@ def main(argv):
         if arguments.action == "clean":
             print(f"ended {clean_directory(arguments.left)} processes, mounts and loop devices of {arguments.left}")
             return 0
-        need("mke2fs", "e2fsck", "losetup", QUIRE, LAB, *PROGRAMS[arguments.what])
+        need("mke2fs", "e2fsck", "losetup", QUIRE, LAB, *PROGRAMS.get(arguments.what, []))
         with Host(arguments.dir or tempfile.mkdtemp(prefix="quire-clusters."), arguments.keep) as host:
             arguments.do(host, arguments)
         return 0

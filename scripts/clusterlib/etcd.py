@@ -214,7 +214,9 @@ class Writers:
 
     def stop(self):
         self.ended.set()
-        self.join()
+        # A request ends by its timeout.
+        for thread in self.threads:
+            thread.join(2 * REQUEST_SECONDS)
 
     def join(self):
         for thread in self.threads:

@@ -12,7 +12,7 @@ import random
 import time
 
 from . import etcdwal
-from .etcd import Client, Cluster, Refused, Writers, value_of
+from .etcd import Cluster, Writers, value_of
 from .host import Failure, run, wait_for
 
 FAULTS = ("member killed", "daemon killed", "power cut")
@@ -49,23 +49,19 @@ def check_store(member, writers, seed):
     """The member's own store, read without the others, holds every acknowledged write once it has caught up."""
     acked = [key for key, _, _ in writers.all_acked()]
 
-    def missing():
-        try:
-            found = Client(member.port).read_all(b"k/", serializable=True)
-        except Refused:
-            return None
-        return [key for key in acked if found.get(key) != value_of(seed, key)]
-
-    last = []
+    missing = list(acked)
 
     def complete():
-        last[:] = missing() or []
-        return missing() == []
+        found = member.ask(lambda client: client.read_all(b"k/", serializable=True))
+        if found is None:
+            return False
+        missing[:] = [key for key in acked if found.get(key) != value_of(seed, key)]
+        return not missing
 
     try:
         wait_for(f"{member.name} catches up", complete, 120, member.process.ended)
     except Failure as fault:
-        raise Lost(f"{fault}; {len(last)} of {len(acked)} acknowledged writes are missing there") from fault
+        raise Lost(f"{fault}; {len(missing)} of {len(acked)} acknowledged writes are missing there") from fault
     return len(acked)
 
 

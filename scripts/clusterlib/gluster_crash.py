@@ -21,6 +21,7 @@ STORE_MIB = 512
 CLIENTS = 2
 RECORD_BYTES = 4096
 WRITES_THAT_COUNT = 100
+SECONDS_TO_STOP = 60.0
 
 
 class Lost(Failure):
@@ -68,8 +69,11 @@ class Writer:
             pass
 
     def stop(self):
+        """A write that hangs ends with its mount, which the end of the run takes away."""
         self.ended.set()
-        self.thread.join()
+        self.thread.join(SECONDS_TO_STOP)
+        if self.thread.is_alive():
+            print(f"{self.name}: a write hangs", flush=True)
 
 
 def must_hold(writer, since, until):

@@ -79,6 +79,10 @@ def describe_host(directory):
             f"{sync_micros(directory):.0f} us; load {load:.1f} at the start")
 
 
+def today():
+    return datetime.date.today().isoformat()
+
+
 def build():
     """The commit that was measured, as `git describe` tells; the program's version where there is no git."""
     said = run("git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*", check=False)
@@ -88,7 +92,7 @@ def build():
 def data_of(table, title, note, command, rounds, host):
     medians, spread = table.rows()
     return {
-        "title": title, "date": datetime.date.today().isoformat(), "build": build(), "host": host,
+        "title": title, "date": today(), "build": build(), "host": host,
         "command": command, "rounds": rounds, "columns": table.kinds, "base": table.kinds.index(table.base),
         "note": note, "rows": medians, "spread": spread,
     }

@@ -14,6 +14,7 @@ from .host import LAB, MIB, QUIRE, Failure, SECONDS_TO_MOUNT, end_loop, end_moun
 KINDS = {
     "quire": ("quire", "", []),
     "quire:writethrough": ("quire", "writethrough", []),
+    "quire:tune=host": ("quire", "tune=host", []),
     "kernel:ordered": ("kernel", "data=ordered", []),
     "kernel:fast_commit": ("kernel", "data=ordered", ["-O", "fast_commit"]),
     "kernel:journal": ("kernel", "data=journal", []),

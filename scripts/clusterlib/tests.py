@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from clusterlib import etcdwal, host, latency, results  # noqa: E402
+from clusterlib import etcdwal, fsync_trace, host, latency, results  # noqa: E402
 
 
 def varint(value):
@@ -131,6 +131,27 @@ class Latency(unittest.TestCase):
     def test_quantile_of_times(self):
         times = list(range(1, 101))
         self.assertEqual([latency.quantile(times, q) for q in (0.5, 0.99, 1.0)], [50, 99, 100])
+
+
+EVENTS = """
+ dd-1 [000] ..... 10.000100: fuse_request_send: connection 7 req 2 opcode 16 (FUSE_WRITE) len 1048656
+ py-2 [001] ..... 10.002000: fuse_request_send: connection 7 req 4 opcode 16 (FUSE_WRITE) len 8272
+ py-2 [001] ..... 10.002500: fuse_request_send: connection 9 req 4 opcode 20 (FUSE_FSYNC) len 56
+ quire-3 [000] ..... 10.003000: fuse_request_end: connection 7 req 4 len 24 error 0
+ py-2 [001] ..... 10.003100: fuse_request_send: connection 7 req 6 opcode 20 (FUSE_FSYNC) len 56
+ quire-3 [000] ..... 10.005100: fuse_request_end: connection 7 req 6 len 16 error 0
+"""
+
+
+class Trace(unittest.TestCase):
+    def test_parts_of_an_fdatasync_are_told_apart(self):
+        requests = fsync_trace.parse(EVENTS, 7)
+        self.assertEqual([r[:2] for r in requests], [(16, 8272), (20, 56)])
+        for found, wanted in zip(fsync_trace.parts(10.0, 10.0052, requests), (0.0052, 0.002, 0.001, 0.002)):
+            self.assertAlmostEqual(found, wanted)
+
+    def test_fdatasync_without_its_request_has_no_parts(self):
+        self.assertIsNone(fsync_trace.parts(11.0, 12.0, fsync_trace.parse(EVENTS, 7)))
 
 
 class Owned(unittest.TestCase):
