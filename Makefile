@@ -21,9 +21,9 @@ install-files:    # the same, without building
 uninstall:        ## remove what make install and make install-lib have put below PREFIX
 	@scripts/install.sh --remove
 	@scripts/install-lib.sh --remove
-lib: setup        ## build libquire for C into target/library
-	$(CARGO) build --profile library -p quire-capi
-install-lib: lib  ## install libquire.so, libquire.a, quire.h and quire.pc: PREFIX=/usr/local DESTDIR=
+lib: setup        ## build libquire for C, and libquire_vfs for SQLite, into target/library
+	$(CARGO) build --profile library -p quire-capi -p quire-vfs
+install-lib: lib  ## install libquire.so, libquire.a, quire.h, quire.pc and libquire_vfs.so: PREFIX=/usr/local DESTDIR=
 	@scripts/install-lib.sh
 wheel: setup      ## the Python module as a wheel in target/wheels
 	@scripts/python.sh wheel

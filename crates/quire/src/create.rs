@@ -115,6 +115,7 @@ impl CreateOptions {
     }
 
     /// False if the journal was turned off.
+    #[cfg(feature = "archive")]
     pub(crate) fn wants_journal(&self) -> bool {
         !self.features.iter().any(|f| f == "^has_journal")
     }

@@ -334,6 +334,17 @@ impl Dir {
         with_metadata.collect()
     }
 
+    /// Makes the names in this directory durable. In a batch, that is left to the batch's commit.
+    ///
+    /// # Errors
+    /// Something could not be written, now or earlier.
+    pub fn sync_all(&self) -> Result<()> {
+        if self.inode.shared.is_in_batch() {
+            return Ok(());
+        }
+        Ok(self.inode.call()?.volume.fsync(self.inode.ino, false)?)
+    }
+
     /// The target of a symbolic link.
     ///
     /// # Errors

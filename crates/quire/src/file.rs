@@ -5,6 +5,7 @@ use crate::metadata::Metadata;
 use crate::resolve::{Place, attributes, make_at};
 use crate::set_metadata::SetMetadata;
 use crate::shared::InodeRef;
+use crate::update::Update;
 use quire_fs::{Falloc, NewKind, Seek as SeekTo, WriteFlags};
 use quire_layout::inode::mode;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -106,6 +107,23 @@ impl File {
     /// Corrupt; I/O; stale.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         Ok(self.inode.call()?.volume.read(self.inode.ino, offset, buf)?)
+    }
+
+    /// As [`File::read_at`], for a caller that may soon write what it reads, changed in part: the bytes stay in memory
+    /// where the journal would log the difference.
+    ///
+    /// # Errors
+    /// As [`File::read_at`].
+    pub fn read_to_change(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(quire_fs::read_to_change(&self.inode.call()?.volume, self.inode.ino, offset, buf)?)
+    }
+
+    /// Begins an [`Update`] of this file: bytes that become the file's all at once.
+    ///
+    /// # Errors
+    /// Busy: the file has one. Unsupported: there is no journal. Not permitted; read-only; corrupt; I/O; stale.
+    pub fn begin_update(&self) -> Result<Update> {
+        Update::begin(self.inode.clone())
     }
 
     /// Writes all bytes at `offset`.

@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Usage;
 use crate::shared::{InodeRef, Opened, Shared};
 use quire_device::MemDevice;
+use quire_fs::FileUpdate;
 use quire_layout::features::compat;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -37,6 +38,11 @@ pub struct Info {
     pub journal: bool,
     /// Why it cannot be written, if it cannot.
     pub read_only: Option<String>,
+    /// Bytes of a [`File::write_at`](crate::File::write_at) that a crash leaves whole or absent; `None`: no such
+    /// promise.
+    pub atomic_write_bytes: Option<usize>,
+    /// Files can be [updated atomically](crate::File::begin_update).
+    pub atomic_updates: bool,
 }
 
 impl FileSystem {
@@ -136,6 +142,8 @@ impl FileSystem {
             features: f.names(),
             journal: f.has_compat(compat::HAS_JOURNAL),
             read_only: volume.status().read_only,
+            atomic_write_bytes: volume.limits().atomic_bytes,
+            atomic_updates: FileUpdate::is_supported(&volume),
         }
     }
 }
@@ -150,6 +158,8 @@ impl Info {
             features: Vec::new(),
             journal: false,
             read_only: Some("closed".to_owned()),
+            atomic_write_bytes: None,
+            atomic_updates: false,
         }
     }
 }

@@ -69,6 +69,7 @@ mod partition;
 mod resolve;
 mod set_metadata;
 mod shared;
+mod update;
 mod walk;
 
 pub use attrs::Links;
@@ -80,5 +81,7 @@ pub use file::{File, FileOptions};
 pub use fs::{FileSystem, Info};
 pub use metadata::{FileType, Metadata, Timestamp, Usage};
 pub use options::OpenOptions;
+pub use quire_device::BlockDevice;
 pub use set_metadata::SetMetadata;
+pub use update::Update;
 pub use walk::{Walk, WalkEntry};

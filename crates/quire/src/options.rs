@@ -8,7 +8,7 @@ use crate::shared::Opened;
 use quire_device::MemDevice;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, SystemClock};
-use quire_fs::{Choices, Devices, Options, Route, first_superblock};
+use quire_fs::{Choices, Devices, Options, Profile, Route, first_superblock};
 use quire_layout::features::incompat;
 use std::path::Path;
 use std::time::Duration;
@@ -38,6 +38,7 @@ pub struct OpenOptions {
     owner: (u32, u32),
     time: Option<Timestamp>,
     journaled: bool,
+    quire_log: bool,
 }
 
 impl Default for OpenOptions {
@@ -51,6 +52,7 @@ impl Default for OpenOptions {
             owner: (0, 0),
             time: None,
             journaled: true,
+            quire_log: false,
         }
     }
 }
@@ -117,6 +119,12 @@ impl OpenOptions {
         OpenOptions { journaled: false, ..self }
     }
 
+    /// Commits with one flush, in the log of `data=auto`, instead of ext4's own log. After a crash only Quire can recover
+    /// the image: the kernel and e2fsck refuse it until then. A closed image is plain ext4 either way.
+    pub fn quire_log(self, yes: bool) -> Self {
+        OpenOptions { quire_log: yes, ..self }
+    }
+
     /// Opens an image file or a block device.
     ///
     /// # Errors
@@ -150,14 +158,27 @@ impl OpenOptions {
         FileSystem::new(self.opened(memory.clone(), Some(memory)))
     }
 
+    /// Opens a device of the caller's: one in a test, or one that reaches its bytes by other means. Offset, size and
+    /// partition do not apply. Keeping others off the bytes is the caller's business.
+    ///
+    /// # Errors
+    /// No ext4; unsupported feature; corrupt; I/O.
+    pub fn open_device(self, device: Arc<dyn BlockDevice>) -> Result<FileSystem> {
+        FileSystem::new(self.opened(device, None))
+    }
+
     fn opened(&self, device: Arc<dyn BlockDevice>, memory: Option<Arc<MemDevice>>) -> Opened {
         let clock: Arc<dyn Clock> = match self.time {
             Some(t) => Arc::new(FixedTime(t)),
             None => Arc::new(SystemClock),
         };
-        let route = if self.journaled { Route::Overwrite } else { Route::None };
+        let choices = match (self.journaled, self.quire_log) {
+            (false, _) => Choices::of_route(Route::None),
+            (true, false) => Choices::of_route(Route::Overwrite),
+            (true, true) => Profile::Auto.choices(),
+        };
         let options = Options { read_only: self.read_only, cache_bytes: self.cache_bytes, ..Options::default() };
-        Opened { device, memory, clock, options: options.with(Choices::of_route(route)), owner: self.owner }
+        Opened { device, memory, clock, options: options.with(choices), owner: self.owner }
     }
 
     fn device(&self, path: &Path) -> Result<Arc<dyn BlockDevice>> {

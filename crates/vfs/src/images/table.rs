@@ -1,0 +1,205 @@
+//! The images that this process has open: each once, shared by all connections, closed with its last file.
+//!
+//! ```text
+//! first file ──open, lock, recover──> in use by n files ──last file closed──> clean image, lock given up
+//! ```
+//! *Guarantees* (S3): an image is open while a file in it is, and no longer; who opens it while it is being closed
+//! waits. The library's lock on the image keeps other processes out meanwhile.
+
+use super::name::ADOPTED;
+use crate::node::Nodes;
+use quire::{Error, ErrorKind, FileSystem, Result};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// An open image.
+pub(super) struct Image {
+    pub(super) fs: FileSystem,
+    pub(super) nodes: Nodes,
+    /// The first connection asked for no more than reading.
+    read_only: bool,
+    pub(super) promises: crate::storage::Promises,
+}
+
+/// A place for an image: its lock is held while the image is opened or closed.
+#[derive(Default)]
+struct Place(Mutex<Filled>);
+
+#[derive(Default)]
+struct Filled {
+    image: Option<Arc<Image>>,
+    files: usize,
+}
+
+/// Every image that was opened, by its name.
+fn places() -> MutexGuard<'static, BTreeMap<Vec<u8>, Arc<Place>>> {
+    static PLACES: OnceLock<Mutex<BTreeMap<Vec<u8>, Arc<Place>>>> = OnceLock::new();
+    PLACES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the name of an open image ends in a full name.
+pub(super) fn longest_open(name: &[u8]) -> Option<usize> {
+    let fits = |image: &Vec<u8>| name.get(image.len()) == Some(&b'/') && name.starts_with(image);
+    places().keys().filter(|image| fits(image)).map(Vec::len).max()
+}
+
+/// What a use of an image needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    /// An image that is not open yet is opened for reading only, beside other readers.
+    Read,
+    /// However it is open.
+    Any,
+    Write,
+}
+
+/// A use of an image.
+pub(super) struct Use {
+    place: Arc<Place>,
+    name: Vec<u8>,
+    image: Option<Arc<Image>>,
+}
+
+impl Image {
+    fn new(fs: FileSystem, read_only: bool) -> Arc<Self> {
+        let info = fs.info();
+        let promises = crate::storage::Promises {
+            whole_write_bytes: info.atomic_write_bytes.unwrap_or(0),
+            safe_append: info.journal,
+            updates: info.atomic_updates,
+        };
+        Arc::new(Image { fs, nodes: Nodes::default(), read_only, promises })
+    }
+}
+
+impl Place {
+    fn filled(&self) -> MutexGuard<'_, Filled> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Use {
+    /// Uses an image: opens it, if no other file of this process is in it.
+    ///
+    /// # Errors
+    /// Not found; busy: another process has it, or a connection of this process has it for reading only; no ext4;
+    /// corrupt; I/O.
+    pub(super) fn of(name: &[u8], need: Need) -> Result<Use> {
+        let adopted = name.first() == Some(&ADOPTED);
+        loop {
+            let place = match places().get(name) {
+                Some(place) => place.clone(),
+                None if adopted => {
+                    let e = Error::new(ErrorKind::NotFound, "no file system of this name is adopted");
+                    return Err(e.at(OsStr::from_bytes(name)));
+                }
+                None => Arc::new(Place::default()),
+            };
+            // Enter it first, so that two threads wait for one another here and not at the image's lock.
+            let place = places().entry(name.to_vec()).or_insert(place).clone();
+            let mut filled = place.filled();
+            // Who closed it meanwhile has taken the place out of the table.
+            if !places().get(name).is_some_and(|p| Arc::ptr_eq(p, &place)) {
+                continue;
+            }
+            if filled.image.is_none() {
+                match open(name, need != Need::Read) {
+                    Ok(image) => filled.image = Some(image),
+                    Err(e) => {
+                        places().remove(name);
+                        return Err(e);
+                    }
+                }
+            }
+            let image = filled.image.clone();
+            if need == Need::Write && image.as_ref().is_some_and(|i| i.read_only) {
+                let why = "a connection of this process has the image open for reading only";
+                return Err(Error::new(ErrorKind::Busy, why).at(OsStr::from_bytes(name)));
+            }
+            filled.files += 1;
+            drop(filled);
+            return Ok(Use { place, name: name.to_vec(), image });
+        }
+    }
+
+    pub(super) fn image(&self) -> &Image {
+        self.image.as_ref().expect("a use has an image until it ends")
+    }
+
+    /// Ends the use, and with the last one leaves a clean image.
+    ///
+    /// # Errors
+    /// Something could not be written.
+    pub(super) fn end(mut self) -> Result<()> {
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Result<()> {
+        let Some(image) = self.image.take() else { return Ok(()) };
+        let mut filled = self.place.filled();
+        filled.files -= 1;
+        if filled.files > 0 || self.name.first() == Some(&ADOPTED) {
+            return Ok(());
+        }
+        filled.image = None;
+        let closed = image.fs.clone().close();
+        drop(image);
+        places().remove(&self.name);
+        closed
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        // `end` tells errors. Here the library has logged them, and the image recovers.
+        self.leave().ok();
+    }
+}
+
+fn open(name: &[u8], write: bool) -> Result<Arc<Image>> {
+    let path = OsStr::from_bytes(name);
+    let options = || FileSystem::options().quire_log(true);
+    if !write {
+        return Ok(Image::new(options().read_only(true).open(path)?, true));
+    }
+    match options().open(path) {
+        // As SQLite's own VFS: what cannot be written can be read.
+        Err(e) if matches!(e.kind(), ErrorKind::ReadOnly | ErrorKind::PermissionDenied) => {
+            Ok(Image::new(options().read_only(true).open(path).map_err(|_| e)?, false))
+        }
+        fs => Ok(Image::new(fs?, false)),
+    }
+}
+
+/// A file system that the program has brought, while it is known as `@NAME`.
+#[must_use = "dropping it ends the name"]
+pub struct Adopted(Vec<u8>);
+
+/// Makes a file system known to the VFS as the image `@NAME`: one in memory, on a device of the program's, or one that
+/// the program has open itself. Databases in it are `file:@NAME/PATH?vfs=quire`.
+///
+/// The file system stays the caller's: it is not closed with its last database, and not when the name ends.
+///
+/// # Errors
+/// Exists: the name. Invalid: it is empty or has a `/`.
+pub fn adopt(name: &str, fs: FileSystem) -> Result<Adopted> {
+    if name.is_empty() || name.contains('/') {
+        return Err(Error::new(ErrorKind::InvalidInput, "a name without / is expected").at(name));
+    }
+    let whole = [&[ADOPTED], name.as_bytes()].concat();
+    let filled = Filled { image: Some(Image::new(fs, false)), files: 0 };
+    let mut places = places();
+    if places.contains_key(&whole) {
+        return Err(Error::new(ErrorKind::Exists, "a file system of this name is adopted").at(name));
+    }
+    places.insert(whole.clone(), Arc::new(Place(Mutex::new(filled))));
+    Ok(Adopted(whole))
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        places().remove(&self.0);
+    }
+}

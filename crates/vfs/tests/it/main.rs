@@ -1,0 +1,8 @@
+//! SQL over the VFS: in this process with the bundled SQLite, in other processes with the sqlite3 shell.
+
+mod bad_images;
+mod common;
+mod kill;
+mod power;
+mod shell;
+mod sql;
