@@ -119,8 +119,8 @@ impl OpenOptions {
         OpenOptions { journaled: false, ..self }
     }
 
-    /// Commits with one flush, in the log of `data=auto`, instead of ext4's own log. After a crash only Quire can recover
-    /// the image: the kernel and e2fsck refuse it until then. A closed image is plain ext4 either way.
+    /// Commits with one flush, in the log of `data=auto`, instead of ext4's own log. After a crash only Quire can
+    /// recover the image: the kernel and e2fsck refuse it until then. A closed image is plain ext4 either way.
     pub fn quire_log(self, yes: bool) -> Self {
         OpenOptions { quire_log: yes, ..self }
     }

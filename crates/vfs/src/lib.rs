@@ -75,8 +75,8 @@ pub unsafe extern "C" fn sqlite3_quirevfs_init(
     }
 }
 
-/// What [`sqlite3_quirevfs_init`] does, for `sqlite3_auto_extension`: after the first connection that is opened, the VFS
-/// is there.
+/// What [`sqlite3_quirevfs_init`] does, for `sqlite3_auto_extension`: after the first connection that is opened, the
+/// VFS is there.
 ///
 /// # Safety
 /// SQLite calls it, or a program that does as SQLite does.

@@ -38,6 +38,8 @@ pub struct Promises {
     pub safe_append: bool,
     /// [`StoredFile::begin_update`] works.
     pub updates: bool,
+    /// Reading a part of a page costs less than reading all of it.
+    pub subpage_reads: bool,
 }
 
 /// Files by name. Names are full, as [`Storage::full_name`] makes them.

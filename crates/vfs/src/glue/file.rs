@@ -134,7 +134,10 @@ unsafe extern "C" fn device_characteristics(file: *mut FileHead) -> c_int {
     let promises = unsafe { opened(file) }.promises;
     // The bit of twice the size is the next one.
     let whole = (0..8).filter(|n| 512 << n <= promises.whole_write_bytes).map(|n| iocap::ATOMIC512 << n).sum::<c_int>();
-    let safe_append = if promises.safe_append { iocap::SAFE_APPEND } else { 0 };
-    let batch = if promises.updates { iocap::BATCH_ATOMIC } else { 0 };
-    whole | safe_append | batch | iocap::POWERSAFE_OVERWRITE | iocap::SUBPAGE_READ
+    let bit = |holds, bit| if holds { bit } else { 0 };
+    whole
+        | bit(promises.safe_append, iocap::SAFE_APPEND)
+        | bit(promises.updates, iocap::BATCH_ATOMIC)
+        | bit(promises.subpage_reads, iocap::SUBPAGE_READ)
+        | iocap::POWERSAFE_OVERWRITE
 }

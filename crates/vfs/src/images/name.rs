@@ -1,9 +1,10 @@
 //! Names: `IMAGE/PATH`, where IMAGE is the path of an image on the host and PATH leads from the image's root.
 //!
-//! Because the name says which image it means, it works wherever SQLite gives a name and no URI: in `ATTACH`, and in the
-//! journal of a transaction over several databases. It ends in the image at the first component that is no directory.
+//! Because the name says which image it means, it works wherever SQLite gives a name and no URI: in `ATTACH`, and in
+//! the journal of a transaction over several databases. The image's part ends at the first component that is no
+//! directory.
 
-use super::table;
+use super::table::{ADOPTED, longest_open};
 use quire::{Error, ErrorKind, Result};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,9 +14,6 @@ use std::path::{Path, PathBuf};
 /// The parameter of a URI, and the variable, that name the image; the path is then all inside of it.
 const PARAMETER: &CStr = c"image";
 const VARIABLE: &str = "QUIRE_IMAGE";
-
-/// Begins the name of a file system that the program has brought ([`super::adopt`]).
-pub(super) const ADOPTED: u8 = b'@';
 
 /// The full name for a name that a program gave.
 ///
@@ -54,7 +52,7 @@ pub(super) fn part(name: &[u8]) -> Result<(&[u8], &Path)> {
         return Ok(parted(end));
     }
     // An image that is open needs no look at the host.
-    let open = table::longest_open(name).or_else(|| end_of_image(name));
+    let open = longest_open(name).or_else(|| end_of_image(name));
     open.map(parted).ok_or_else(|| Error::new(ErrorKind::NotFound, "no image").at(OsStr::from_bytes(name)))
 }
 
@@ -71,7 +69,7 @@ fn join(image: &[u8], path: &[u8]) -> Result<Vec<u8>> {
     Ok(tidy(&whole))
 }
 
-/// Where the path of the image ends: behind the first component that is a file or a block device. Something must follow.
+/// Where the path of the image ends: behind the first component that is a file or a block device. More must follow.
 fn end_of_image(path: &[u8]) -> Option<usize> {
     let ends = path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/').map(|(at, _)| at);
     for end in ends {

@@ -6,13 +6,15 @@
 //! *Guarantees* (S3): an image is open while a file in it is, and no longer; who opens it while it is being closed
 //! waits. The library's lock on the image keeps other processes out meanwhile.
 
-use super::name::ADOPTED;
 use crate::node::Nodes;
 use quire::{Error, ErrorKind, FileSystem, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Begins the name of a file system that the program has brought ([`adopt`]).
+pub(super) const ADOPTED: u8 = b'@';
 
 /// An open image.
 pub(super) struct Image {
@@ -69,6 +71,7 @@ impl Image {
             whole_write_bytes: info.atomic_write_bytes.unwrap_or(0),
             safe_append: info.journal,
             updates: info.atomic_updates,
+            subpage_reads: true,
         };
         Arc::new(Image { fs, nodes: Nodes::default(), read_only, promises })
     }
