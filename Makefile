@@ -6,7 +6,7 @@ MINUTES ?= 30
 export PREFIX ?= /usr/local
 export DESTDIR ?=
 
-.PHONY: all build setup install install-files uninstall lib install-lib wheel deb tarball demo test unit accept soak bench bench-clusters lab lint doc clean help
+.PHONY: all build setup install install-files uninstall lib install-lib wheel deb tarball demo test unit accept soak bench bench-clusters lab lint doc clean help bench-sqlite
 .DEFAULT_GOAL := build
 
 all: build
@@ -22,7 +22,8 @@ uninstall:        ## remove what make install and make install-lib have put belo
 	@scripts/install.sh --remove
 	@scripts/install-lib.sh --remove
 lib: setup        ## build libquire for C, and libquire_vfs for SQLite, into target/library
-	$(CARGO) build --profile library -p quire-capi -p quire-vfs
+	$(CARGO) build --profile library -p quire-capi
+	$(CARGO) build --profile library -p quire-vfs
 install-lib: lib  ## install libquire.so, libquire.a, quire.h, quire.pc and libquire_vfs.so: PREFIX=/usr/local DESTDIR=
 	@scripts/install-lib.sh
 wheel: setup      ## the Python module as a wheel in target/wheels
@@ -48,6 +49,8 @@ bench-clusters: build  ## etcd and GlusterFS on Quire and on the kernel's ext4 (
 	@scripts/setup.sh --clusters
 	@scripts/clusters.py bench etcd --rounds $(or $(ROUNDS),5) $(if $(RECORD),--record)
 	@scripts/clusters.py bench gluster --rounds $(or $(ROUNDS),5) $(if $(RECORD),--record)
+bench-sqlite: build  ## SQLite on the kernel, on a mount, and in its process (docs/databases.md)
+	@scripts/bench.sh sqlite
 lab: build        ## the papers' experiments and a page of them (docs/lab.md): QUICK=1 FULL=1 ONLY='joj djfs'
 	@scripts/lab.sh $(ONLY)
 lint: setup       ## rustfmt, clippy and rustdoc with warnings as errors; cargo-deny when installed

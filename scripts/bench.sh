@@ -2,10 +2,17 @@
 # Speed against the kernel's ext4 and fuse2fs on one loop device. Needs root.
 #   scripts/bench.sh [options of quire-lab bench]             single streams, trees, unmount
 #   scripts/bench.sh clients [options of quire-lab clients]   many clients, databases, git, tar
-# Without arguments both run.
+#   scripts/bench.sh sqlite [options of quire-lab sqlite]     SQLite on the kernel, on a mount, in its process
+# Without arguments the first two run.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 if [ $# = 0 ] || [ "$1" = clients ]; then scripts/setup.sh --bench; else scripts/setup.sh; fi
 [ -x "$LAB" ] || die "no $LAB: run make first"
+if [ "${1:-}" = sqlite ]; then
+	shift
+	[ $# != 0 ] || set -- --device own --device ssd --rounds 3 --small 500 --large 5000 --mounter kernel:data=ordered \
+		--mounter quire --mounter quire:vfs --mounter quire:vfs,atomic_writes=off
+	exec "$LAB" sqlite "$@"
+fi
 [ $# = 0 ] || [ "$1" = clients ] || exec "$LAB" bench "$@"
 [ $# != 0 ] || "$LAB" bench
 [ $# = 0 ] || shift

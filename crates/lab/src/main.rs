@@ -154,7 +154,7 @@ enum What {
         /// own, free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k; may be repeated
         #[arg(long, default_value = "own")]
         device: Vec<DeviceKind>,
-        /// kernel, fuse2fs or quire, with :OPTIONS; may be repeated
+        /// kernel, fuse2fs or quire, with :OPTIONS; quire:vfs has the file system in SQLite's process; may be repeated
         #[arg(long)]
         mounter: Vec<Mounter>,
         #[arg(long, default_value_t = 5)]

@@ -70,7 +70,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Not found; read-only; corrupt; I/O.
     fn delete(&self, name: &[u8], sync: bool) -> Result<()>;
 
-    /// True if the file exists, and with `write` if it can be written.
+    /// True if the file exists and is not empty, or with `write` if it can be written.
     ///
     /// # Errors
     /// Corrupt; I/O.

@@ -1,9 +1,11 @@
 //! JoJ (FAST '14): SQLite's transactions under different journals, on one device in one run. Rounds rotate; each
 //! competitor gets a fresh file system; ratios are of medians. With the machine's own disk or a modelled device under a
-//! loop device: 12 cases on each, the paper's 24 on two. Or on the library, in virtual time.
+//! loop device: 12 cases on each, the paper's 24 on two. `quire:vfs` has the file system in SQLite's process. Or all on
+//! the library, in virtual time.
 
 mod cases;
 mod claims;
+mod in_process;
 mod on_library;
 mod plan;
 
@@ -143,6 +145,9 @@ fn one(plan: &Plan, series: &Series, disk: &Disk, dir: &std::path::Path) -> Resu
 fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) -> Result<Vec<f64>> {
     let options = "lazy_itable_init=0,lazy_journal_init=0";
     run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options, text(disk.device())])?;
+    if let Some(parameters) = plan::in_process(&series.mounter) {
+        return in_process::one(plan, series, disk, &parameters);
+    }
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let mut mounter = series.mounter.with("noatime");
     if NVRAM.iter().any(|profile| series.mounter.options.split(',').any(|o| o == *profile)) {

@@ -247,7 +247,7 @@ impl Drop for File {
 }
 
 /// The functions of the SQLite that this program is linked with, as SQLite hands them to an extension.
-fn routines() -> *const c_void {
+pub(crate) fn routines() -> *const c_void {
     static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
     static ONCE: OnceLock<()> = OnceLock::new();
     unsafe extern "C" fn find(

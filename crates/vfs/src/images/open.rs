@@ -55,7 +55,13 @@ impl Storage for Images {
         let (image, path) = name::part(whole)?;
         let used = Use::of(image, Need::Any)?;
         let fs = &used.image().fs;
-        let found = fs.exists(path).map(|exists| exists && !(write && fs.info().read_only.is_some()));
+        let found = match fs.metadata(path) {
+            // As SQLite's own VFS: an empty journal is none.
+            Ok(found) if write => Ok(found.is_file() && fs.info().read_only.is_none()),
+            Ok(found) => Ok(!found.is_file() || found.size > 0),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Err(e) => Err(e),
+        };
         found.and_then(|found| used.end().map(|()| found))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::mounter::Mounter;
+use crate::mounter::{Mounter, Who};
 use crate::served::Kind;
 use crate::work::sqlite::Protection;
 
@@ -29,8 +29,31 @@ pub(super) const NVRAM: [&str; 3] = ["profile=nvj", "profile=djfs", "profile=djf
 pub(super) const OPERATIONS: [u64; 2] = [1, 1000];
 pub(super) const IMAGE_MIB: u64 = 1024;
 
+/// `quire:vfs`: nobody mounts, SQLite has the file system in its process. What follows a comma are parameters of the
+/// database's URI.
+const IN_PROCESS: &str = "vfs";
+
+/// The parameters of `quire:vfs`; `None`: it is another.
+pub(super) fn in_process(mounter: &Mounter) -> Option<String> {
+    let rest = mounter.options.strip_prefix(IN_PROCESS).filter(|_| mounter.who == Who::Quire)?;
+    (rest.is_empty() || rest.starts_with(',')).then(|| rest.replace(',', "&"))
+}
+
 /// One column: who mounts, and how SQLite works on it.
 pub(super) struct Series {
     pub(super) mounter: Mounter,
     pub(super) protections: Vec<Protection>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_vfs_is_no_mount_and_its_options_are_parameters() {
+        let of = |text: &str| in_process(&text.parse().unwrap());
+        assert_eq!(of("quire:vfs"), Some(String::new()));
+        assert_eq!(of("quire:vfs,atomic_writes=off"), Some("&atomic_writes=off".to_owned()));
+        assert_eq!((of("quire"), of("kernel:vfs"), of("quire:vfsx")), (None, None, None));
+    }
 }
