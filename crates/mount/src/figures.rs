@@ -1,6 +1,7 @@
 //! Where `quire stats` comes from: the volume, its devices and the requests, put into [`Stats`].
 
 use crate::meter::Meter;
+use crate::options::WritePath;
 use crate::stats::{CacheFigures, DeviceFigures, QueueFigures, Stats};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Counted};
@@ -15,6 +16,9 @@ pub(crate) struct Figures {
     pub(crate) fs: Arc<Disk>,
     pub(crate) journal: Option<Arc<Disk>>,
     pub(crate) choices: Choices,
+    /// What `profile` is shown as.
+    pub(crate) profile: String,
+    pub(crate) write_path: WritePath,
     /// The mount's device number, as `/proc/self/mountinfo` has it.
     pub(crate) connection: Option<String>,
 }
@@ -31,9 +35,10 @@ impl Figures {
         let mut stats = Stats {
             requests: requests.values().sum(),
             requests_by_kind: requests,
-            profile: self.choices.label(),
+            profile: self.profile.clone(),
             choices: self.choices.to_string(),
             atomic_write_bytes: limits.atomic_bytes.map_or(0, |n| u64::try_from(n).unwrap_or(0)),
+            write_path: self.write_path.name().to_owned(),
             auto: limits.auto_threshold.map(Into::into),
             read_only: self.volume.status().read_only,
             ..Stats::default()

@@ -44,7 +44,7 @@ mod workers;
 
 pub use control::{About, Control, ControlError};
 pub use error::MountError;
-pub use options::{MountOptions, OptionError};
+pub use options::{MountOptions, OptionError, WritePath};
 pub use serve::{Mount, SIMULATED_NVRAM, run, run_on};
 
 pub use latency::Latency;

@@ -20,7 +20,7 @@ use crate::lock_file::LockFile;
 use crate::meter::Meter;
 use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting::{self, Attach};
-use crate::options::MountOptions;
+use crate::options::{MountOptions, WritePath};
 use crate::server::{ServeOptions, Server};
 use crate::session::Session;
 use crate::transport::Channel;
@@ -290,7 +290,7 @@ impl Place<'_> {
             let given = given::connection(fd).map_err(|source| MountError::Path { path: self.dir.clone(), source })?;
             return Ok(Channel::new(given));
         }
-        let label = choices.label();
+        let label = self.options.label(choices);
         let attach =
             Attach { source: &self.image, dir: &self.dir, options: self.options, label: &label, read_only, fuseblk };
         self.stops
@@ -319,7 +319,7 @@ impl Place<'_> {
             tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
         }
         let serving = ServeOptions {
-            atomic_writes: self.options.atomic_writes,
+            atomic_writes: self.options.bypass(),
             keeper: Keeper::of_this_process(),
             fake_root: self.options.fake_root,
             owner: ShownOwner { uid: self.options.shown_uid, gid: self.options.shown_gid },
@@ -333,10 +333,18 @@ impl Place<'_> {
             },
             slow: self.options.slow,
         };
+        let write_path = self.options.write_path(options.choices());
         let given = given::descriptor(&self.dir).is_some();
         let entry = self.entry(&channel)?;
-        let connection = entry.as_ref().map(|e| e.device.clone());
-        let figures = Figures { volume: volume.clone(), fs, journal, choices: options.choices(), connection };
+        let figures = Figures {
+            volume: volume.clone(),
+            fs,
+            journal,
+            choices: options.choices(),
+            profile: self.options.label(options.choices()),
+            write_path,
+            connection: entry.as_ref().map(|e| e.device.clone()),
+        };
         let stats = Box::new(move |meter: &Meter, awaiting_thaw| figures.json(meter, awaiting_thaw));
         let server = Arc::new(Server::new(volume, serving, stats));
         server.changing.set(
@@ -344,11 +352,10 @@ impl Place<'_> {
             read_only || options.atime == Atime::No,
             self.options.dir_sync || self.options.sync,
         );
-        let write_through = self.options.write_through.unwrap_or(options.choices().follows_writes());
         // Where the kernel checks ACLs it checks modes as well. The options with which the caller has mounted a given
         // connection are unknown.
         let acl = (options.acl || given) && !self.options.fake_root;
-        let requested = Requested { writeback_cache: !write_through && !read_only, acl, whole_seconds };
+        let requested = Requested { writeback_cache: write_path == WritePath::Back && !read_only, acl, whole_seconds };
         let session = match Session::start(channel, server.clone(), requested) {
             Ok(session) => session,
             Err(e) => {

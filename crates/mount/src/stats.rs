@@ -25,8 +25,12 @@ pub struct Stats {
     /// The same by kind; operations that were never asked for are left out.
     #[serde(default)]
     pub requests_by_kind: BTreeMap<String, u64>,
-    /// Largest write request that is all or nothing, in bytes; 0 where the route promises none.
+    /// The atomic unit: the largest write request that is whole or absent after a crash, in bytes; 0 where the route
+    /// promises none.
     pub atomic_write_bytes: u64,
+    /// What a request is: `direct` and `writethrough`, a write(2); `writeback`, pages that the kernel hands over.
+    #[serde(default)]
+    pub write_path: String,
     pub auto: Option<AutoBoundary>,
     pub read_only: Option<String>,
     /// How long requests took, from their arrival to the reply, by kind.

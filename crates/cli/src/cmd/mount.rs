@@ -23,7 +23,8 @@ use std::process::ExitCode;
   journal_rule=P=M[,..]  adaptive: mode M for names like P (default: SQLite's names)
   profile=NAME           all of record, commit_mode, checkpoint and data: auto, rfj, joj, selective,
                          wasteless, single-io, nvj, djfs, djfs4, ext4-none, ext4-writeback,
-                         ext4-ordered or ext4-journal
+                         ext4-ordered or ext4-journal; or database: auto, and each write(2) of up to
+                         the atomic unit (quire stats) is whole or absent after a crash
   record=KIND            block, range=data, range or delta
   commit_mode=KIND       barrier, checksum or nvram
   checkpoint=KIND        lazy or regions:N

@@ -111,6 +111,8 @@ pub const OPTIONS: &[Known] = &[
     known(&[], &["auto_threshold=64K", "write_threshold=4K", "adaptive_default=journal", "journal_rule=*.db=journal"],
         Honoured("what a route asks: README")),
     known(&["nvram_simulated"], &["nvram=/dev/dax0.0", "nvram_size=64M", "nvram_latency_ns=100"], Honoured("a journal in NVRAM: README")),
+    known(&[], &["profile=database"],
+        Honoured("`auto`, and each write(2) of a database's page is one request, whole after a crash: docs/databases.md")),
     known(&["writethrough", "writeback", "writeback_cache"], &[], Honoured("whether the kernel keeps dirty pages: docs/tuning.md")),
     known(&[], &["atomic_writes=asked", "atomic_writes=all", "atomic_writes=off"],
         Honoured("which files SQLite can update without a journal of its own: docs/databases.md")),

@@ -12,10 +12,37 @@ mod values;
 
 use crate::updates::AtomicWrites;
 use quire_device::nvram::NvramOptions;
-use quire_fs::{Atime, Checkpoint, Choices, CommitMode, JournalingMode, ModeRule, Record, Route};
+use quire_fs::{Atime, Checkpoint, Choices, CommitMode, JournalingMode, ModeRule, Profile, Record, Route};
 use quire_layout::superblock::{OnError, Superblock, default_opts};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The profile of mounts for databases: `auto`, and each write(2) is one request to the engine.
+const DATABASE: &str = "database";
+
+/// How what programs write reaches the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WritePath {
+    /// Past the kernel's page cache: each write(2) of up to the atomic unit is one request.
+    Direct,
+    /// Through the kernel's page cache, which keeps nothing back: each write(2) is one request if its pages are whole
+    /// and the caller's memory is at hand.
+    Through,
+    /// The kernel's page cache keeps what was written, and makes requests of its own.
+    Back,
+}
+
+impl WritePath {
+    /// As `quire stats --json` has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            WritePath::Direct => "direct",
+            WritePath::Through => "writethrough",
+            WritePath::Back => "writeback",
+        }
+    }
+}
 
 /// What `-o` says. What it does not say follows from the superblock, then from ext4's own defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -84,10 +111,13 @@ pub struct MountOptions {
     pub sync: bool,
     /// Every change of a directory is durable when it returns.
     pub dir_sync: bool,
-    /// Each write(2) reaches the file system as a request of its own; `None`: where the choices go by its size.
+    /// `profile=database`: what is not said besides follows from it.
+    pub for_databases: bool,
+    /// The kernel keeps no dirty pages; `None`: with `profile=database`, and where the choices go by a write's size.
     pub write_through: Option<bool>,
-    /// Which files can be updated atomically.
-    pub atomic_writes: AtomicWrites,
+    /// Which files bypass the kernel's cache, so that they can be updated atomically; `None`: with `profile=database`
+    /// all, else those that programs ask about.
+    pub atomic_writes: Option<AtomicWrites>,
     /// Requests that take so long are logged.
     pub slow: Option<Duration>,
     /// Settings of the host may be changed while the mount is served.
@@ -124,6 +154,31 @@ impl MountOptions {
             return Err(refused("a journal in NVRAM needs the memory: nvram=PATH".to_owned()));
         }
         Ok(chosen)
+    }
+
+    /// How writes reach the engine.
+    #[must_use]
+    pub fn write_path(&self, choices: Choices) -> WritePath {
+        let through = self.write_through.unwrap_or(self.for_databases || choices.follows_writes());
+        match (self.bypass(), through) {
+            (AtomicWrites::All, true) => WritePath::Direct,
+            (_, true) => WritePath::Through,
+            (_, false) => WritePath::Back,
+        }
+    }
+
+    /// Which files bypass the kernel's cache.
+    #[must_use]
+    pub fn bypass(&self) -> AtomicWrites {
+        let usual = if self.for_databases { AtomicWrites::All } else { AtomicWrites::default() };
+        self.atomic_writes.unwrap_or(usual)
+    }
+
+    /// The name of these choices, as [`Choices::label`]; `database` where the mount keeps what that profile promises.
+    #[must_use]
+    pub fn label(&self, choices: Choices) -> String {
+        let kept = self.for_databases && choices == Profile::Auto.choices();
+        if kept && self.write_path(choices) == WritePath::Direct { DATABASE.to_owned() } else { choices.label() }
     }
 
     /// Options of the memory make sense with one only.

@@ -4,7 +4,7 @@ use super::known::{Fate, fate, name_of, nearest};
 use super::values::{
     atomic_writes, bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, tunes_host,
 };
-use super::{MountOptions, OptionError, bad};
+use super::{DATABASE, MountOptions, OptionError, bad};
 use quire_fs::{Atime, Choices, ModeRule, Profile, Route};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ impl MountOptions {
             "record" => self.record = Some(choice(option, value)?),
             "commit_mode" => self.commit_mode = Some(choice(option, value)?),
             "checkpoint" => self.checkpoint = Some(choice(option, value)?),
-            "profile" => self.set_choices(choice::<Profile>(option, value)?.choices()),
+            "profile" => self.set_profile(option, value)?,
             "write_threshold" => self.write_threshold = Some(bytes(option, value)?),
             "auto_threshold" => self.auto_threshold = Some(bytes(option, value)?),
             "adaptive_default" => self.adaptive_default = Some(value.parse().map_err(|why: &str| bad(option, why))?),
@@ -133,7 +133,7 @@ impl MountOptions {
                 let secs = number(option, value)?;
                 self.commit = (secs > 0).then(|| Duration::from_secs(secs.into()));
             }
-            "atomic_writes" => self.atomic_writes = atomic_writes(option, value)?,
+            "atomic_writes" => self.atomic_writes = Some(atomic_writes(option, value)?),
             "slow_ms" => {
                 let millis = number(option, value)?;
                 self.slow = (millis > 0).then(|| Duration::from_millis(millis.into()));
@@ -158,10 +158,28 @@ impl MountOptions {
         Ok(())
     }
 
+    fn set_profile(&mut self, option: &str, value: &str) -> Result<(), OptionError> {
+        self.for_databases = value == DATABASE;
+        let profile = match value {
+            DATABASE => Profile::Auto,
+            _ => choice::<Profile>(option, value).map_err(with_database)?,
+        };
+        self.set_choices(profile.choices());
+        Ok(())
+    }
+
     fn set_choices(&mut self, c: Choices) {
         self.data = Some(c.route);
         self.record = Some(c.record);
         self.commit_mode = Some(c.commit);
         self.checkpoint = Some(c.checkpoint);
+    }
+}
+
+/// The names of profiles, with the one that the engine does not know.
+fn with_database(error: OptionError) -> OptionError {
+    match error {
+        OptionError::Bad { option, why } => OptionError::Bad { option, why: format!("{why}, or {DATABASE}") },
+        other => other,
     }
 }

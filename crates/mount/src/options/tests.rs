@@ -71,6 +71,34 @@ fn the_four_choices_go_together_or_are_refused_with_the_nearest() {
 }
 
 #[test]
+fn the_profile_for_databases_hands_writes_over_unless_told_otherwise() {
+    let path = |list| {
+        let o = parse(list);
+        let choices = o.choices(Route::Ordered).unwrap();
+        (o.write_path(choices), o.label(choices))
+    };
+    let named = |path, name: &str| (path, name.to_owned());
+    assert_eq!(path("profile=database"), named(WritePath::Direct, "database"));
+    assert_eq!(path("profile=auto"), named(WritePath::Back, "auto"));
+    assert_eq!(path("profile=database,profile=auto"), named(WritePath::Back, "auto"));
+    assert_eq!(path("writethrough"), named(WritePath::Through, "ext4-ordered"));
+    assert_eq!(path("profile=selective"), named(WritePath::Through, "selective"));
+    // What is said decides, in any order, and then the name is not that of the promise.
+    assert_eq!(path("writeback,profile=database"), named(WritePath::Back, "auto"));
+    assert_eq!(path("profile=database,atomic_writes=asked"), named(WritePath::Through, "auto"));
+    assert_eq!(
+        path("profile=database,data=ordered").1,
+        "data=ordered,record=range,commit_mode=checksum,checkpoint=lazy"
+            .split(',')
+            .map(|c| c.split_once('=').unwrap().1)
+            .collect::<Vec<_>>()
+            .join("+")
+    );
+    let refused = MountOptions::parse("profile=databse").unwrap_err().to_string();
+    assert!(refused.contains("database") && refused.contains("rfj"), "{refused}");
+}
+
+#[test]
 fn what_cannot_be_had_is_refused_by_name() {
     let unknown = |list: &str| MountOptions::parse(list).unwrap_err().to_string();
     assert_eq!(unknown("rw,frobnicate"), "unknown mount option \"frobnicate\"");

@@ -21,7 +21,7 @@ pub(super) fn table(s: &Stats) -> String {
     let kinds: Vec<_> = kinds.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
     out.push_str(&format!("\n{} FUSE requests: {}\n", s.requests, kinds.join(", ")));
     if s.atomic_write_bytes > 0 {
-        out.push_str(&format!("write requests of up to {} bytes are all or nothing\n", s.atomic_write_bytes));
+        out.push_str(&format!("atomic unit: {}\n", atomic_unit(s)));
     }
     if let Some(a) = &s.auto {
         out.push_str(&format!(
@@ -75,6 +75,18 @@ fn latencies(s: &Stats) -> String {
         out.push_str(&format!("requests have waited for: {}\n", waited.join(", ")));
     }
     out
+}
+
+/// What is whole or absent after a crash, and what makes it one request.
+fn atomic_unit(s: &Stats) -> String {
+    let request = match s.write_path.as_str() {
+        "direct" => "each write(2) is one request",
+        "writethrough" => {
+            "each write(2) of whole pages is one request, unless the kernel meets memory that is not there"
+        }
+        _ => "the kernel's page cache decides what a request is (profile=database: a write(2))",
+    };
+    format!("write requests of up to {} bytes are all or nothing; {request}", s.atomic_write_bytes)
 }
 
 /// Worded as `/proc/fs/jbd2/DEV/info`.
