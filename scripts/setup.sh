@@ -25,11 +25,14 @@ python3:python3-venv:python3:python:python3
 [ "${1:-}" != --bench ] || WANTS="$WANTS
 fio:fio:fio:fio:fio
 dbench:dbench:dbench:dbench:dbench
+git:git:git:git:git
+"
+# The servers that `make soak` cuts the power under, and that `make bench` and `make bench-databases` measure.
+case "${1:-}" in --bench | --databases) WANTS="$WANTS
 pgbench:postgresql:postgresql-contrib:postgresql:postgresql
 mariadbd:mariadb-server:mariadb-server:mariadb:mariadb
 sysbench:sysbench:sysbench:sysbench:sysbench
-git:git:git:git:git
-"
+" ;; esac
 
 # What the laboratory's page is looked at with.
 [ "${1:-}" != --lab ] || WANTS="$WANTS

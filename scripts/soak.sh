@@ -8,6 +8,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 scripts/setup.sh --tools
 scripts/setup.sh --clusters
+scripts/setup.sh --databases
 minutes=${1:-30} states=${STATES:-1000000}
 nvram_states=${NVRAM_STATES:-$states}
 end=$((SECONDS + minutes * 60)) seed=${SEED:-$RANDOM} runs=0
@@ -15,7 +16,7 @@ states_log=$TARGET/soak-states.log nvram_log=$TARGET/soak-nvram.log cuts_log=$TA
 : >"$states_log" && : >"$nvram_log" && : >"$cuts_log" && : >"$other_log"
 export FULL=1 KEEP=1
 clusters=(etcd gluster)
-acceptance=(crash memory fsx- tree- journal-corpus judges)
+acceptance=(crash pages memory fsx- tree- journal-corpus judges)
 profiles=(auto ext4_ordered ext4_journal joj selective rfj wasteless single_io ext4_writeback)
 damage=(tiny:fields tiny-ext3:flips tiny-dirty:fields tiny-plain:flips tiny-plain:fields tiny-dirty:flips tiny-ext3:fields tiny:flips)
 

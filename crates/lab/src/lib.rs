@@ -11,6 +11,7 @@
 //! - [`rig`]: the library on modelled devices in virtual time; [`studies`]: the papers' experiments on it and on
 //!   mounts.
 //! - [`laboratory`]: runs the studies; [`results`]: what they write; [`report`]: the page that is made of it.
+//! - [`pages`]: power cuts under PostgreSQL and MariaDB, whose pages must not tear; [`servers`] starts them.
 //! - [`mod@bench`]: rotated rounds on one loop device, medians.
 
 pub mod accept;
@@ -21,6 +22,7 @@ pub mod images;
 pub mod judges;
 pub mod laboratory;
 pub mod mounter;
+pub mod pages;
 pub mod power;
 pub mod powercut;
 pub mod regions;
@@ -28,6 +30,7 @@ pub mod report;
 pub mod results;
 pub mod rig;
 pub mod served;
+pub mod servers;
 pub mod stats;
 pub mod studies;
 pub mod tree;

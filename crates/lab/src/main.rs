@@ -9,6 +9,7 @@ use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::laboratory::{self, How};
 use quire_lab::mounter::Mounter;
+use quire_lab::pages;
 use quire_lab::power;
 use quire_lab::powercut;
 use quire_lab::served::{Kind as DeviceKind, Served};
@@ -69,6 +70,11 @@ enum What {
         #[arg(long, default_value_t = 60)]
         check_seconds: u64,
     },
+    /// A database on a device that records; pages of crash images are judged by their checksums (root)
+    ///
+    /// On Quire no page may be bad, on the kernel's ext4 some must be. Example: quire-lab pages --database mariadb
+    /// --mounter kernel:data=ordered --cuts 60
+    Pages(pages::Plan),
     /// The bank: make it, or check it against the logs of its workers
     Bank {
         what: BankWhat,
@@ -387,6 +393,7 @@ fn main() -> Result<()> {
             let report = powercut::run(dir.path(), &plan).with_context(|| plan.again())?;
             println!("powercut {}: {report}", plan.options);
         }
+        What::Pages(plan) => pages::main(&plan)?,
         What::Bank { what: BankWhat::Create, dir, journal, .. } => bank::create(&dir.join("bank.db"), journal)?,
         What::Bank { what: BankWhat::Check, dir, log, workers, .. } => {
             let report = bank::check(&dir.join("bank.db"), &log, workers)?;

@@ -323,7 +323,7 @@ fn logs_then(from: &Path, to: &Path, steps: u64) -> Result<()> {
 }
 
 /// Copies a directory of a volume, with what is in it.
-fn extract(v: &Volume, dir: Ino, to: &Path) -> Result<()> {
+pub(crate) fn extract(v: &Volume, dir: Ino, to: &Path) -> Result<()> {
     let mut names = Vec::new();
     v.readdir(dir, 0, &mut |item| {
         names.push(item.name.to_vec());

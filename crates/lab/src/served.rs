@@ -233,6 +233,15 @@ impl Looped {
         }
     }
 
+    /// Of a file, past the page cache.
+    ///
+    /// # Errors
+    /// Not root, no loop device.
+    pub fn direct(file: &Path) -> Result<Self> {
+        ensure!(is_root(), "loop devices need root");
+        Self::over(file, None)
+    }
+
     fn over(file: &Path, model: Option<Apart>) -> Result<Self> {
         let said = run_tool("losetup", ["--find", "--show", "--direct-io=on", text(file)])?;
         Ok(Looped { device: PathBuf::from(said.trim()), model })

@@ -15,6 +15,7 @@ pub mod images;
 pub mod journals;
 pub mod judges;
 pub mod memory;
+pub mod pages;
 pub mod posix;
 pub mod powercut;
 pub mod shapes;
@@ -49,6 +50,7 @@ const ROUTES: &[&str] = &[
     "quire:data=auto",
 ];
 const JOURNALED: &[&str] = &["quire:data=ordered", "quire:data=journal", "quire:data=auto"];
+const PAGES: &[&str] = &["quire:profile=database", "kernel:data=ordered"];
 const KILLED: &[&str] = &[
     "quire:data=ordered",
     "quire:data=journal",
@@ -73,6 +75,7 @@ const TESTS: &[Test] = &[
     Test { name: "judges", on: ONCE, run: judges::run },
     Test { name: "crash", on: KILLED, run: crash::run },
     Test { name: "powercut", on: JOURNALED, run: powercut::run },
+    Test { name: "pages", on: PAGES, run: pages::run },
     Test { name: "memory", on: JOURNALED, run: memory::run },
     Test { name: "fsx-mmap", on: ROUTES, run: suites::fsx_mmap },
     Test { name: "fsx-direct", on: ROUTES, run: suites::fsx_direct },
