@@ -310,15 +310,9 @@ impl Place<'_> {
         Ok(entry.cloned())
     }
 
-    /// Shakes hands with the kernel.
-    fn start(self, channel: Channel, opened: Opened) -> Result<Live, MountError> {
-        let Opened { volume, fs, journal, options } = opened;
-        let read_only = volume.status().read_only.is_some();
-        let whole_seconds = volume.superblock().inode_size() <= GOOD_OLD_SIZE;
-        if whole_seconds && !read_only {
-            tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
-        }
-        let serving = ServeOptions {
+    /// How requests are to be answered.
+    fn serving(&self, read_only: bool) -> ServeOptions {
+        ServeOptions {
             atomic_writes: self.options.bypass(),
             keeper: Keeper::of_this_process(),
             fake_root: self.options.fake_root,
@@ -332,7 +326,18 @@ impl Place<'_> {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
             slow: self.options.slow,
-        };
+        }
+    }
+
+    /// Shakes hands with the kernel.
+    fn start(self, channel: Channel, opened: Opened) -> Result<Live, MountError> {
+        let Opened { volume, fs, journal, options } = opened;
+        let read_only = volume.status().read_only.is_some();
+        let whole_seconds = volume.superblock().inode_size() <= GOOD_OLD_SIZE;
+        if whole_seconds && !read_only {
+            tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
+        }
+        let serving = self.serving(read_only);
         let write_path = self.options.write_path(options.choices());
         let given = given::descriptor(&self.dir).is_some();
         let entry = self.entry(&channel)?;
