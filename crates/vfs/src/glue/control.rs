@@ -9,8 +9,8 @@ pub(super) unsafe extern "C" fn file_control(file: *mut FileHead, what: c_int, a
     // SAFETY: SQLite's promise: it is open.
     let open = unsafe { opened(file) };
     match what {
-        fcntl::BEGIN_ATOMIC_WRITE => open.answer0(code::IOERR_BEGIN_ATOMIC, |f| f.file.begin_update()),
-        fcntl::COMMIT_ATOMIC_WRITE => commit(open),
+        fcntl::BEGIN_ATOMIC_WRITE => update(open, code::IOERR_BEGIN_ATOMIC, |f| f.file.begin_update()),
+        fcntl::COMMIT_ATOMIC_WRITE => update(open, code::IOERR_COMMIT_ATOMIC, |f| f.file.commit_update()),
         fcntl::ROLLBACK_ATOMIC_WRITE => open.answer0(code::IOERR_ROLLBACK_ATOMIC, |f| {
             f.file.abort_update();
             Ok(())
@@ -30,11 +30,11 @@ pub(super) unsafe extern "C" fn file_control(file: *mut FileHead, what: c_int, a
     }
 }
 
-/// SQLite goes on with its journal after an error of the class IOERR only, so that a full disk must not say FULL here:
-/// the journal finds out.
-fn commit(open: &mut OpenFile) -> c_int {
-    let result = open.answer0(code::IOERR_COMMIT_ATOMIC, |f| f.file.commit_update());
-    if result == code::OK { code::OK } else { code::IOERR_COMMIT_ATOMIC }
+/// SQLite goes on with its journal after an error of the class IOERR only. So neither a full disk nor another update of
+/// the file may say FULL or BUSY here: the journal finds out.
+fn update(open: &mut OpenFile, call: c_int, body: impl FnOnce(&mut OpenFile) -> Result<(), Error>) -> c_int {
+    let result = open.answer0(call, body);
+    if result == code::OK { code::OK } else { call }
 }
 
 /// The codes whose argument is a number, asked for or set.

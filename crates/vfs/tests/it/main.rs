@@ -2,6 +2,7 @@
 
 mod bad_images;
 mod common;
+mod control;
 mod kill;
 mod power;
 mod shell;
