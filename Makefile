@@ -6,7 +6,7 @@ MINUTES ?= 30
 export PREFIX ?= /usr/local
 export DESTDIR ?=
 
-.PHONY: all build setup install install-files uninstall lib install-lib wheel deb tarball demo test unit accept soak bench bench-clusters lab lint doc clean help bench-sqlite
+.PHONY: all build setup install install-files uninstall lib install-lib wheel deb tarball demo test unit accept soak bench bench-clusters lab lint doc clean help bench-sqlite bench-databases
 .DEFAULT_GOAL := build
 
 all: build
@@ -51,6 +51,8 @@ bench-clusters: build  ## etcd and GlusterFS on Quire and on the kernel's ext4 (
 	@scripts/clusters.py bench gluster --rounds $(or $(ROUNDS),5) $(if $(RECORD),--record)
 bench-sqlite: build  ## SQLite on the kernel, on a mount, and in its process (docs/databases.md)
 	@scripts/bench.sh sqlite
+bench-databases: build ## databases whose pages need no guard (docs/databases.md): MEASURE_SECONDS=300 ROUNDS=3 DEVICES='own ssd'
+	@scripts/bench.sh databases
 lab: build        ## the papers' experiments and a page of them (docs/lab.md): QUICK=1 FULL=1 ONLY='joj djfs'
 	@scripts/lab.sh $(ONLY)
 lint: setup       ## rustfmt, clippy and rustdoc with warnings as errors; cargo-deny when installed

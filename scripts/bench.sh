@@ -1,10 +1,23 @@
 #!/bin/bash
 # Speed against the kernel's ext4 and fuse2fs on one loop device. Needs root.
 #   scripts/bench.sh [options of quire-lab bench]             single streams, trees, unmount
+#   scripts/bench.sh databases [options of quire-lab databases]
+#                                                           PostgreSQL and MariaDB without their guards against torn
+#                                                           pages; without options into bench/results/databases.json
 #   scripts/bench.sh clients [options of quire-lab clients]   many clients, databases, git, tar
 #   scripts/bench.sh sqlite [options of quire-lab sqlite]     SQLite on the kernel, on a mount, in its process
 # Without arguments the first two run.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+if [ "${1:-}" = databases ]; then
+	scripts/setup.sh --databases
+	[ -x "$LAB" ] || die "no $LAB: run make first"
+	shift
+	[ $# = 0 ] || exec "$LAB" databases "$@"
+	devices=()
+	for device in ${DEVICES:-own ssd}; do devices+=(--device "$device"); done
+	"$LAB" databases "${devices[@]}" --rounds "${ROUNDS:-3}" --seconds "${MEASURE_SECONDS:-300}" --save bench/results/databases.json
+	exec scripts/report.py
+fi
 if [ $# = 0 ] || [ "$1" = clients ]; then scripts/setup.sh --bench; else scripts/setup.sh; fi
 [ -x "$LAB" ] || die "no $LAB: run make first"
 if [ "${1:-}" = sqlite ]; then

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-DOCUMENTS = ["docs/performance.md", "docs/lab.md", "docs/testing.md", "docs/clusters.md"]
+DOCUMENTS = ["docs/performance.md", "docs/lab.md", "docs/testing.md", "docs/clusters.md", "docs/databases.md"]
 CHART = ROOT / "docs" / "speed.svg"
 
 

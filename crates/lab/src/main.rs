@@ -122,6 +122,9 @@ enum What {
     /// Measure many clients and whole programs (fio, dbench, PostgreSQL, MariaDB, git, tar) on one loop device (root);
     /// prints a table
     Clients(bench::clients::Plan),
+    /// Measure PostgreSQL and MariaDB that guard their pages, on the kernel's ext4, against the same without that, on
+    /// Quire (root); prints a table
+    Databases(bench::databases::Plan),
     /// TPC-C on SQLite in a directory: load the database, run the mix, or check its consistency
     ///
     /// Example: quire-lab tpcc load --dir mnt --warehouses 10 && quire-lab tpcc run --dir mnt --transactions 10000
@@ -417,6 +420,7 @@ fn main() -> Result<()> {
             }
             bench::measure(&bench::Plan { mounters: mounter, rounds, files, mib, writes, work })?;
         }
+        What::Databases(plan) => bench::databases::measure(&plan)?,
         What::Clients(plan) => bench::clients::measure(&plan)?,
         What::Tpcc { what, dir, journal, warehouses, divide, seed, page, grain, transactions, seconds } => {
             let db = dir.join("tpcc.db");

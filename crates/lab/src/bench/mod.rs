@@ -5,8 +5,10 @@
 
 pub mod clients;
 mod cpus;
+pub mod databases;
 mod programs;
 mod results;
+mod servers_load;
 mod work;
 
 use std::collections::BTreeMap;

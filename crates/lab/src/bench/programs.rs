@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use crate::cmd::{command, run, run_tool, text, wait_until};
+use super::servers_load::{Guard, Load};
+use crate::cmd::{command, run, run_tool, text};
 use crate::stats::float;
 
 /// What a run of a workload gives.
@@ -50,8 +50,8 @@ pub(super) static WORKLOADS: [Workload; 13] = [
     Workload { name: "names8", unit: "op/s", needs: &[], prepare: |_| Ok(()), run: names },
 ];
 
-const PG: &[&str] = &["pgbench", "runuser"];
-const MY: &[&str] = &["sysbench", "mariadbd", "mariadb-install-db"];
+const PG: &[&str] = crate::servers::postgres::NEEDS;
+const MY: &[&str] = crate::servers::mariadb::NEEDS;
 
 /// Files of the trees for git and tar.
 const FILES: u64 = 5000;
@@ -104,85 +104,22 @@ fn dbench(mnt: &Path, seconds: u32) -> Result<Outcome> {
     Ok(Outcome { rate, p99_micros: p99.map(|ms| ms * 1e3) })
 }
 
-/// The newest directory of PostgreSQL's programs, on Debian outside of PATH.
-fn postgres_programs() -> Result<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").context("PostgreSQL's server")?;
-    let mut found: Vec<PathBuf> = versions.filter_map(|v| Some(v.ok()?.path().join("bin"))).collect();
-    found.sort();
-    found.pop().context("PostgreSQL's server")
+/// A server as its distribution has it: it guards its pages.
+fn server(load: Load, mnt: &Path, clients: u32, seconds: u32) -> Result<Outcome> {
+    const SCALE: u32 = 5;
+    let sockets = tempfile::tempdir()?;
+    std::fs::set_permissions(sockets.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let place = (mnt, &*sockets.path().join("s"));
+    let done = load.run(place, (clients, seconds, SCALE), Guard::Server, &mut || Ok(()))?;
+    Ok(Outcome { rate: done.rate, p99_micros: done.p99_micros })
 }
 
 fn pgbench(mnt: &Path, clients: u32, seconds: u32) -> Result<Outcome> {
-    const SETTINGS: &str = "port=5499\nunix_socket_directories='/tmp'\nlisten_addresses=''\nshared_buffers=256MB\n\
-                            max_wal_size=512MB\ncheckpoint_timeout=30s\n";
-    let (bin, dir) = (postgres_programs()?, mnt.join("pg"));
-    fs::create_dir(&dir)?;
-    run_tool("chown", ["postgres:postgres", text(&dir)])?;
-    let data = dir.join("data");
-    let as_postgres = |program: &Path, args: &[&str]| {
-        run(command("runuser").args(["-u", "postgres", "--", text(program)]).args(args).current_dir("/"))
-    };
-    as_postgres(&bin.join("initdb"), &["-D", text(&data), "-A", "trust", "--no-sync"])?;
-    let conf = data.join("postgresql.conf");
-    fs::write(&conf, fs::read_to_string(&conf)? + SETTINGS)?;
-    let server = bin.join("pg_ctl");
-    // The server keeps our pipes otherwise.
-    let start = format!("{} -D {} -w -l {} start >/dev/null 2>&1", text(&server), text(&data), text(&dir.join("log")));
-    run(command("runuser").args(["-u", "postgres", "--", "sh", "-c", &start]).current_dir("/"))?;
-    let measured = (|| {
-        let (tool, at) = (Path::new("pgbench"), ["-h", "/tmp", "-p", "5499"]);
-        as_postgres(tool, &[&at[..], &["-i", "-s", "5", "-q", "postgres"]].concat())?;
-        let (clients, seconds) = (clients.to_string(), seconds.to_string());
-        as_postgres(tool, &[&at[..], &["-N", "-c", &clients, "-j", "2", "-T", &seconds, "postgres"]].concat())
-    })();
-    as_postgres(&server, &["-D", text(&data), "-m", "fast", "-w", "stop"])?;
-    let said = measured?;
-    let line = said.lines().find(|l| l.starts_with("tps")).context("pgbench's result")?;
-    let rate = line.split_whitespace().nth(2).context("pgbench's rate")?.parse()?;
-    Ok(Outcome { rate, p99_micros: None })
-}
-
-/// A server that ends with this.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Ok(pid) = i32::try_from(self.0.id())
-            && let Some(pid) = rustix::process::Pid::from_raw(pid)
-        {
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();
-        }
-        self.0.wait().ok();
-    }
+    server(Load::Pgbench, mnt, clients, seconds)
 }
 
 fn sysbench(mnt: &Path, threads: u32, seconds: u32) -> Result<Outcome> {
-    let dir = mnt.join("my");
-    fs::create_dir(&dir)?;
-    run_tool("chown", ["mysql:mysql", text(&dir)])?;
-    let (data, socket) = (format!("--datadir={}", text(&dir.join("data"))), "--socket=/tmp/quire-bench.sock");
-    let method = "--auth-root-authentication-method=normal";
-    run(command("mariadb-install-db").args(["--user=mysql", &data, method, "--skip-test-db"]))?;
-    let mut server = command("mariadbd");
-    server.args(["--no-defaults", "--user=mysql", &data, socket, "--skip-networking"]);
-    server.args(["--innodb-buffer-pool-size=256M", "--innodb-log-file-size=256M"]);
-    server.args(["--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"]);
-    let _server = Server(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
-    let answers = || command("mariadb-admin").args([socket, "ping"]).output().is_ok_and(|o| o.status.success());
-    ensure!(wait_until(Duration::from_secs(30), answers), "MariaDB does not answer");
-    run_tool("mariadb", [socket, "-e", "create database sbtest"])?;
-    let bench = |what: &[&str]| {
-        let mut c: Command = command("sysbench");
-        c.args(["oltp_write_only", "--mysql-socket=/tmp/quire-bench.sock", "--mysql-user=root", "--db-driver=mysql"]);
-        run(c.args(["--tables=4", "--table-size=20000", &format!("--threads={threads}")]).args(what))
-    };
-    bench(&["prepare"])?;
-    let said = bench(&["--percentile=99", &format!("--time={seconds}"), "run"])?;
-    let line = |what: &str| said.lines().find(|l| l.contains(what)).context("sysbench's result");
-    let rate =
-        line("transactions:")?.split('(').nth(1).and_then(|l| l.split_whitespace().next()).context("its rate")?;
-    let p99 = line("99th percentile:")?.split_whitespace().last().context("its latency")?.parse::<f64>()?;
-    Ok(Outcome { rate: rate.parse()?, p99_micros: Some(p99 * 1e3) })
+    server(Load::Sysbench, mnt, threads, seconds)
 }
 
 /// A directory beside the mount, where sources of git and tar are made once.
