@@ -11,7 +11,8 @@ import socket
 import time
 from pathlib import Path
 
-from .host import Failure, end_mount, end_process, is_gone, is_mounted, run, signal_process, start_time, wait_for
+from .host import Failure, end_mount, end_process, end_started, is_gone, is_mounted
+from .host import run, signal_process, start_time, wait_for
 from .stores import Store, directory
 
 VOLUME = "quire"
@@ -114,6 +115,8 @@ class Volume:
             brick.store.mount()
         file = self.host.dir / "glusterd.vol"
         file.write_text(VOLFILE.format(dir=self.host.dir, port=PORT))
+        # Recorded before the daemon, so that it ends after it: what glusterd starts.
+        self.started = self.host.own("started", str(self.host.dir / "run"))
         self.daemon = self.host.start(
             ["glusterd", "-N", "-f", file, "-l", self.host.dir / "glusterd.log", "-p", self.host.dir / "glusterd.pid"],
             "glusterd.out",
@@ -208,6 +211,8 @@ class Volume:
         self.end_record(self.healer)
         self.healer = None
         self.daemon.end()
+        end_started(self.host.dir / "run")
+        self.host.disown(self.started)
         for brick in self.bricks:
             brick.store.unmount()
             brick.store.detach()

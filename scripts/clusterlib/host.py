@@ -180,6 +180,33 @@ def end_loop(device, file):
         run("losetup", "--detach", device, check=False)
 
 
+def with_pid_file_below(directory):
+    """Processes that were given a pid file below a directory of this run (`-p FILE`): what glusterd starts."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        began = start_time(entry.name)
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(a == b"-p" and b.startswith(os.fsencode(f"{directory}/")) for a, b in zip(words, words[1:])):
+            found.append((int(entry.name), began))
+    return found
+
+
+def end_started(directory):
+    """Ends them, and what they were about to start."""
+    quiet = time.monotonic() + 1
+    while time.monotonic() < quiet:
+        found = [(pid, began) for pid, began in with_pid_file_below(directory) if not is_gone(pid, began)]
+        for pid, began in found:
+            end_process(pid, began)
+            quiet = time.monotonic() + 1
+        time.sleep(0.05)
+
+
 class Process:
     """A program that this run started."""
 
@@ -302,7 +329,10 @@ class Host:
 
 def clean(owned):
     """Ends what is recorded, the newest first. What is gone already is no error."""
-    ends = {"process": end_process, "mount": lambda p, _: end_mount(p), "loop": end_loop}
+    ends = {
+        "process": end_process, "mount": lambda path, _: end_mount(path), "loop": end_loop,
+        "started": lambda directory, _: end_started(directory),
+    }
     faults = []
     for kind, what, began in reversed(list(owned)):
         try:

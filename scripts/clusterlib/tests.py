@@ -189,6 +189,19 @@ class Owned(unittest.TestCase):
             other.kill()
             other.wait()
 
+    def test_process_with_a_pid_file_of_the_run_is_ended_and_no_other(self):
+        sleeper = [sys.executable, "-c", "import time; time.sleep(600)", "-p"]
+        ours = subprocess.Popen([*sleeper, f"{self.dir}/run/vols/a.pid"])
+        other = subprocess.Popen([*sleeper, f"{self.dir}/other/a.pid"])
+        try:
+            host.clean([["started", f"{self.dir}/run", None]])
+            self.assertIsNotNone(ours.wait(60))
+            self.assertIsNone(other.poll())
+        finally:
+            for process in (ours, other):
+                process.kill()
+                process.wait()
+
     def test_directory_of_a_run_that_did_not_end_is_refused(self):
         host.Host(self.dir)
         with self.assertRaises(host.Failure):
