@@ -280,7 +280,7 @@ impl Drop for Looped {
 }
 
 /// A file that is fully written, so that no write to it costs the host's file system an allocation.
-fn written(path: &Path, bytes: u64) -> Result<()> {
+pub(crate) fn written(path: &Path, bytes: u64) -> Result<()> {
     let mut file = File::create(path)?;
     let zeros = vec![0; 1 << 20];
     for _ in 0..bytes >> 20 {

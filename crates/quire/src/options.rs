@@ -39,6 +39,7 @@ pub struct OpenOptions {
     time: Option<Timestamp>,
     journaled: bool,
     quire_log: bool,
+    direct: bool,
 }
 
 impl Default for OpenOptions {
@@ -53,6 +54,7 @@ impl Default for OpenOptions {
             time: None,
             journaled: true,
             quire_log: false,
+            direct: false,
         }
     }
 }
@@ -125,6 +127,12 @@ impl OpenOptions {
         OpenOptions { quire_log: yes, ..self }
     }
 
+    /// Goes past the host's page cache (`O_DIRECT`) where the host can. That is faster where each change is made
+    /// durable before the next, and slower for many small reads in a row.
+    pub fn direct(self, yes: bool) -> Self {
+        OpenOptions { direct: yes, ..self }
+    }
+
     /// Opens an image file or a block device.
     ///
     /// # Errors
@@ -190,14 +198,8 @@ impl OpenOptions {
             }
             None => (self.offset, self.size),
         };
-        let how = quire_device::OpenOptions {
-            read_only: self.read_only,
-            offset,
-            size,
-            // The host's cache serves many small commands in a row better.
-            direct: false,
-            lock: true,
-        };
+        let how =
+            quire_device::OpenOptions { read_only: self.read_only, offset, size, direct: self.direct, lock: true };
         let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(path, how)?);
         if self.read_only && is_dirty(&device) {
             drop(device);

@@ -42,7 +42,7 @@ pub const DEFAULT: [&str; 9] = [
 /// Not root; a file system failed.
 pub fn study(plan: &Plan) -> Result<Findings> {
     ensure!(plan.rounds > 0 && !plan.kinds.is_empty(), "at least one round and device");
-    let mounters = if plan.on_library { plan.mounters.clone() } else { Mounter::available(&plan.mounters)? };
+    let mounters = if plan.on_library { plan.mounters.clone() } else { plan::available(&plan.mounters)? };
     let mut f = Findings::default();
     f.assume(format!(
         "each transaction's average of {} rounds; {} rows by one operation, {} by a thousand; SQLite bundled \
@@ -143,10 +143,15 @@ fn one(plan: &Plan, series: &Series, disk: &Disk, dir: &std::path::Path) -> Resu
 }
 
 fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) -> Result<Vec<f64>> {
+    let parameters = plan::in_process(&series.mounter);
+    let image = match &parameters {
+        Some(_) => in_process::image(disk, dir)?,
+        None => disk.device().to_owned(),
+    };
     let options = "lazy_itable_init=0,lazy_journal_init=0";
-    run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options, text(disk.device())])?;
-    if let Some(parameters) = plan::in_process(&series.mounter) {
-        return in_process::one(plan, series, disk, &parameters);
+    run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options, text(&image)])?;
+    if let Some(parameters) = parameters {
+        return in_process::one(plan, series, &image, &parameters);
     }
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let mut mounter = series.mounter.with("noatime");

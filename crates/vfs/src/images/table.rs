@@ -163,7 +163,8 @@ impl Drop for Use {
 
 fn open(name: &[u8], write: bool) -> Result<Arc<Image>> {
     let path = OsStr::from_bytes(name);
-    let options = || FileSystem::options().quire_log(true);
+    // A commit waits for the disk, and SQLite has a cache of its own.
+    let options = || FileSystem::options().quire_log(true).direct(true);
     if !write {
         return Ok(Image::new(options().read_only(true).open(path)?, true));
     }
@@ -183,7 +184,8 @@ pub struct Adopted(Vec<u8>);
 /// Makes a file system known to the VFS as the image `@NAME`: one in memory, on a device of the program's, or one that
 /// the program has open itself. Databases in it are `file:@NAME/PATH?vfs=quire`.
 ///
-/// The file system stays the caller's: it is not closed with its last database, and not when the name ends.
+/// The file system stays the caller's: it is not closed with its last database, and not when the name ends. The name
+/// must last as long as databases in it are open.
 ///
 /// # Errors
 /// Exists: the name. Invalid: it is empty or has a `/`.

@@ -1,5 +1,6 @@
 //! What the SQLite study measures.
 
+use anyhow::Result;
 use std::path::PathBuf;
 
 use crate::mounter::{Mounter, Who};
@@ -37,6 +38,19 @@ const IN_PROCESS: &str = "vfs";
 pub(super) fn in_process(mounter: &Mounter) -> Option<String> {
     let rest = mounter.options.strip_prefix(IN_PROCESS).filter(|_| mounter.who == Who::Quire)?;
     (rest.is_empty() || rest.starts_with(',')).then(|| rest.replace(',', "&"))
+}
+
+/// Those that work here; `quire:vfs` does everywhere.
+///
+/// # Errors
+/// None does.
+pub(super) fn available(asked: &[Mounter]) -> Result<Vec<Mounter>> {
+    let (apart, mounts): (Vec<Mounter>, Vec<Mounter>) = asked.iter().cloned().partition(|m| in_process(m).is_some());
+    if mounts.is_empty() {
+        return Ok(apart);
+    }
+    let found = Mounter::available(&mounts)?;
+    Ok(asked.iter().filter(|m| apart.contains(m) || found.contains(m)).cloned().collect())
 }
 
 /// One column: who mounts, and how SQLite works on it.
