@@ -110,7 +110,7 @@ pub(super) unsafe extern "C" fn full_pathname(
         let parameter = |p: &CStr| unsafe { r.api.uri_parameter(name, p) }.map(|v| v.into_bytes());
         let full = r.storage.full_name(bytes, &parameter)?;
         if usize::try_from(len).is_ok_and(|room| full.len() >= room) {
-            return Err(Error::new(ErrorKind::NameTooLong, "the path of image and database is longer than 512 bytes"));
+            return Err(Error::new(ErrorKind::NameTooLong, "the path of image and database is too long"));
         }
         // SAFETY: as above.
         unsafe { copy_text(&full, len, to) };

@@ -205,6 +205,11 @@ fn readers_open_an_image_for_reading_and_a_writer_is_refused_until_they_end() {
     reader.close().unwrap();
     assert!(std::fs::read(&image).unwrap() == before, "a reader changes no byte of the image");
     open(&uri).execute("insert into t values (8)", []).unwrap();
+    // A log cannot be made on a read-only medium, which SQLite must be told.
+    let logged = in_image(&image, "/wal.db");
+    open(&logged).execute_batch("pragma journal_mode=wal; create table t(x); insert into t values (9);").unwrap();
+    let reader = open(&format!("{logged}&mode=ro&immutable=1"));
+    assert_eq!(reader.query_row("select x from t", [], |r| r.get::<_, i64>(0)).unwrap(), 9);
 }
 
 #[test]
