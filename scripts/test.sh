@@ -12,6 +12,7 @@ status=0
 cargo test --workspace --no-fail-fast -- --show-output >"$out/cargo.log" 2>&1 || status=$?
 interleavings -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
 cargo test -p quire-sim --features mutants --test mutants -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
+cargo test -p quire-vfs --features mutants --test mutants -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
 awk '
 	/^ +Running |^ +Doc-tests / { sub(/^ +(Running )?/, ""); sub(/ \(.*\/(deps\/)?/, " ("); suite = $0 }
 	/^test .* \.\.\. (FAILED|ignored)/ { print "   " $0 }

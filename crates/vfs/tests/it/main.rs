@@ -3,6 +3,7 @@
 mod bad_images;
 mod common;
 mod control;
+mod cuts;
 mod kill;
 mod power;
 mod shell;

@@ -1,65 +1,14 @@
 //! Power cuts: whatever a disk with a write cache keeps, the database is whole, every acknowledged transaction is
 //! there, and nothing of one that was not committed.
 
-use crate::common::{MODES, Mode, Named, check_bank, image_bytes, make_bank, transfer};
-use quire_testkit::{Image, MemDevice, PowerLossDevice, PowerLossOptions, Rng};
+use crate::common::{MODES, Mode, Named, image_bytes};
+use crate::cuts;
+use quire_testkit::PowerLossDevice;
 use quire_vfs::FileSystem;
 use std::sync::Arc;
 
-/// Cuts of each mode: `QUIRE_POWER_CUTS` sets another number.
-fn cuts() -> u64 {
-    std::env::var("QUIRE_POWER_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
-}
-
-/// The device's steps when each transfer was acknowledged.
-fn work(device: &Arc<PowerLossDevice>, mode: Mode, seed: u64) -> Vec<u64> {
-    let fs = FileSystem::options().quire_log(true).open_device(device.clone()).unwrap();
-    let named = Named::new(fs);
-    let db = named.open_in(mode, "/bank.db");
-    mode.set(&db).unwrap();
-    make_bank(&db).unwrap();
-    let mut rng = Rng::new(seed);
-    let mut acknowledged = vec![device.completed()];
-    for n in 1..=40 {
-        transfer(&db, n, &mut rng).unwrap();
-        acknowledged.push(device.completed());
-        if n == 25 {
-            db.execute_batch("pragma wal_checkpoint(truncate)").unwrap();
-        }
-    }
-    acknowledged
-}
-
-/// Opens what a cut has left, and checks it.
-fn check(image: &Image, acknowledged: i64) -> Result<i64, String> {
-    let device = Arc::new(MemDevice::new(image.to_vec()));
-    let fs = FileSystem::options().quire_log(true).open_device(device).map_err(|e| e.to_string())?;
-    let named = Named::new(fs);
-    check_bank(&named.open("/bank.db"), acknowledged)
-}
-
 fn cut_everywhere(mode: Mode) {
-    let seed = std::env::var("QUIRE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
-    let device = Arc::new(PowerLossDevice::from_image(Image::from_bytes(&image_bytes(16)), options));
-    let acknowledged = work(&device, mode, seed);
-    let recording = device.recording().unwrap();
-    let all = device.completed() - acknowledged[0];
-    let mut rng = Rng::from_parts(&[seed, 77]);
-    let (mut done, mut whole) = (0, 0);
-    // The moments before a flush, at which most is in doubt, and some of the others.
-    let wanted = |completed: u64, settles: bool| completed >= acknowledged[0] && (settles || rng.below(all) < cuts());
-    for (completed, point) in recording.crash_points_at(wanted) {
-        let sure = acknowledged.iter().filter(|at| **at <= completed).count() - 1;
-        let crash = point.crash(seed ^ completed);
-        let found = check(&crash.image, i64::try_from(sure).unwrap()).unwrap_or_else(|e| {
-            panic!("{mode:?} after step {completed}: {e}; repeat with QUIRE_SEED={seed} cargo test -p quire-vfs power")
-        });
-        done += 1;
-        whole += u64::from(found == 40);
-    }
-    assert!(done >= 40 && whole < done, "{mode:?}: {done} cuts, {whole} of them after the end");
-    println!("{mode:?}: {done} cuts of {all} steps");
+    println!("{}", cuts::cut_everywhere(mode).unwrap_or_else(|why| panic!("{why}")));
 }
 
 #[test]
