@@ -25,7 +25,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> Result<ExitCode> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    // By cargo at run time: a binary that was copied with its target folder looks at the tree that it is run in.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&manifest).join("../..").canonicalize()?;
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [flag, name] = &args[..]
         && flag == "--arrows"
