@@ -2,6 +2,7 @@
 
 use crate::mounting::AttachError;
 use crate::options::OptionError;
+use crate::transport_choice::TransportError;
 use quire_device::OpenError;
 use quire_device::nvram::NvramError;
 use rustix::io::Errno;
@@ -32,6 +33,8 @@ pub enum MountError {
     Image { image: PathBuf, what: String },
     #[error("{}: {source}", dir.display())]
     Attach { dir: PathBuf, source: AttachError },
+    #[error("{0}")]
+    Transport(#[from] TransportError),
     #[error("the FUSE session ended: {}", crate::fail::words(*.0))]
     Session(Errno),
     #[error("{0}")]
@@ -49,7 +52,7 @@ impl MountError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            MountError::Options(_) => 1,
+            MountError::Options(_) | MountError::Transport(_) => 1,
             MountError::System(_) | MountError::AddressSpace { .. } => 2,
             MountError::Attach { source: AttachError::NoFuse(_) | AttachError::NoHelper(_), .. } => 2,
             MountError::Attach { source: AttachError::Mount(Errno::PERM), .. } => 1,

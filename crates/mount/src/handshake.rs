@@ -34,6 +34,8 @@ pub(crate) struct Requested {
     pub writeback_cache: bool,
     /// POSIX ACLs are enforced.
     pub acl: bool,
+    /// Requests come by io_uring.
+    pub uring: bool,
     /// Inodes keep whole seconds only (128 bytes): the kernel must not remember more.
     pub whole_seconds: bool,
 }
@@ -62,6 +64,9 @@ pub(crate) fn handshake(body: &mut Body<'_>, out: &mut Out<'_>, requested: Reque
     }
     if requested.acl {
         wanted |= init::POSIX_ACL;
+    }
+    if requested.uring {
+        wanted |= init::OVER_IO_URING;
     }
     let agreed = offered & wanted;
     if agreed & NEEDED != NEEDED {

@@ -37,6 +37,7 @@ mod session;
 mod space;
 pub mod stats;
 mod transport;
+mod transport_choice;
 mod updates;
 mod watch;
 mod wire;
@@ -49,3 +50,4 @@ pub use serve::{Mount, SIMULATED_NVRAM, run, run_on};
 
 pub use latency::Latency;
 pub use stats::Stats;
+pub use transport_choice::{TransportChoice, TransportError, TransportStats};

@@ -84,6 +84,8 @@ pub(crate) fn answer(s: &Server, h: &Header, mut body: Body<'_>, out: &mut Out<'
         opcode::RELEASEDIR => Ok(Answer::Reply),
         opcode::DESTROY => destroy(s),
         opcode::INTERRUPT => Ok(Answer::None),
+        // Asked for by the transport, which needs a request to reply to.
+        opcode::NOTIFY_REPLY => Ok(Answer::Reply),
         // The kernel remembers this and does not ask again (OPENDIR, FLUSH, ...), or does it itself (locks).
         _ => Err(Fail::of(Errno::NOSYS)),
     }

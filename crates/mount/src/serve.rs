@@ -23,7 +23,8 @@ use crate::mounting::{self, Attach};
 use crate::options::{MountOptions, WritePath};
 use crate::server::{ServeOptions, Server};
 use crate::session::Session;
-use crate::transport::Channel;
+use crate::transport::{Channel, Rings};
+use crate::transport_choice::{self, TransportChoice, TransportError, TransportFigures};
 use crate::wire::ShownOwner;
 use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
 use quire_device::sync::Arc;
@@ -67,6 +68,7 @@ pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce
     let lock_file = mount.options.lock_file.as_deref().map(LockFile::make).transpose()?;
     let stops = prepare(&mount.options, lock_file.as_ref())?;
     let place = Place { image, path, dir, options: &mount.options, stops: stops.clone() };
+    place.check_transport()?;
     let live = if place.is_fuseblk()? { place.on_block_device(progress) } else { place.on_file(progress) };
     let ended = live.and_then(|live| live.serve(ready));
     stops.detach_unless_served();
@@ -82,6 +84,7 @@ pub fn run_on(mount: &Mount, device: Arc<dyn BlockDevice>, ready: impl FnOnce())
     let dir = mount_point(mount)?;
     let stops = prepare(&mount.options, None)?;
     let place = Place { image: mount.image.clone(), path: mount.image.clone(), dir, options: &mount.options, stops };
+    place.check_transport()?;
     place.on_device(Arc::new(Counted::new(device)), &mut |_| {})?.serve(ready)
 }
 
@@ -133,6 +136,30 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// A transport that cannot be had is refused before anything is touched.
+    fn check_transport(&self) -> Result<(), TransportError> {
+        match self.options.transport {
+            TransportChoice::Uring => transport_choice::offered(),
+            TransportChoice::Auto | TransportChoice::Dev => Ok(()),
+        }
+    }
+
+    /// The rings by which requests are to come, if they are.
+    fn rings(&self, channel: &Channel, figures: &TransportFigures) -> Result<Option<Rings>, TransportError> {
+        let cpus = match self.options.transport {
+            TransportChoice::Dev => return Ok(None),
+            TransportChoice::Auto | TransportChoice::Uring => {
+                transport_choice::offered().map(|()| transport_choice::possible_cpus().unwrap_or(usize::MAX))
+            }
+        };
+        match cpus.and_then(|cpus| Rings::new(channel, cpus, figures.entries.clone()).map_err(TransportError::NoRings))
+        {
+            Ok(rings) => Ok(Some(rings)),
+            Err(e) if self.options.transport == TransportChoice::Uring => Err(e),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// Block devices are mounted as such by root.
     fn is_fuseblk(&self) -> Result<bool, MountError> {
         use rustix::fs::FileType;
@@ -341,6 +368,7 @@ impl Place<'_> {
         let write_path = self.options.write_path(options.choices());
         let given = given::descriptor(&self.dir).is_some();
         let entry = self.entry(&channel)?;
+        let transport = Arc::new(TransportFigures::default());
         let figures = Figures {
             volume: volume.clone(),
             fs,
@@ -348,6 +376,7 @@ impl Place<'_> {
             choices: options.choices(),
             profile: self.options.label(options.choices()),
             write_path,
+            transport: transport.clone(),
             connection: entry.as_ref().map(|e| e.device.clone()),
         };
         let stats = Box::new(move |meter: &Meter, awaiting_thaw| figures.json(meter, awaiting_thaw));
@@ -360,17 +389,20 @@ impl Place<'_> {
         // Where the kernel checks ACLs it checks modes as well. The options with which the caller has mounted a given
         // connection are unknown.
         let acl = (options.acl || given) && !self.options.fake_root;
-        let requested = Requested { writeback_cache: write_path == WritePath::Back && !read_only, acl, whole_seconds };
-        let session = match Session::start(channel, server.clone(), requested) {
-            Ok(session) => session,
-            Err(e) => {
-                if !given {
-                    mounting::detach(&self.dir, true).ok();
-                }
-                server.close().ok();
-                return Err(MountError::Session(e));
+        let session = self.rings(&channel, &transport).map_err(MountError::from).and_then(|rings| {
+            let (uring, writeback_cache) = (rings.is_some(), write_path == WritePath::Back && !read_only);
+            let requested = Requested { writeback_cache, acl, uring, whole_seconds };
+            let session =
+                Session::start(channel, server.clone(), requested, rings, &transport).map_err(MountError::Session)?;
+            let refused = self.options.transport == TransportChoice::Uring && !session.has_rings();
+            if refused { Err(TransportError::NotOffered.into()) } else { Ok(session) }
+        });
+        let session = session.inspect_err(|_| {
+            if !given {
+                mounting::detach(&self.dir, true).ok();
             }
-        };
+            server.close().ok();
+        })?;
         let (lease, stops) = (None, self.stops);
         Ok(Live {
             image: self.image,

@@ -14,11 +14,13 @@ use crate::policy::LONG_REQUEST;
 use crate::requests;
 use crate::server::{Admission, Answer, Durable, Sent, Server};
 use crate::space::{self, PutOff, SpaceQueue};
-use crate::transport::{Channel, Found, RequestBuffer};
-use crate::wire::abi::opcode;
+use crate::transport::{Channel, Entry, Found, Next, RequestBuffer, Rings, Transport};
+use crate::transport_choice::{TransportError, TransportFigures};
+use crate::wire::abi::{init, opcode};
 use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
-use crate::workers::Workers;
+use crate::workers::{DEV_QUEUE, QueueIndex, Workers};
+use quire_device::sync::atomic::Ordering;
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use quire_fs::Admitted;
 use quire_layout::Ino;
@@ -33,7 +35,7 @@ pub(crate) struct Session {
 
 /// What the workers share.
 struct Shared {
-    channel: Channel,
+    transport: Transport,
     server: Arc<Server>,
     workers: Workers,
     kernel_pages: KernelPages,
@@ -43,11 +45,17 @@ struct Shared {
 }
 
 impl Session {
-    /// Answers the kernel's INIT.
+    /// Answers the kernel's INIT. With `rings` requests come by them from then on, if the kernel agrees.
     ///
     /// # Errors
     /// The connection broke, or the kernel is too old.
-    pub(crate) fn start(channel: Channel, server: Arc<Server>, requested: Requested) -> Result<Session, Errno> {
+    pub(crate) fn start(
+        channel: Channel,
+        server: Arc<Server>,
+        requested: Requested,
+        rings: Option<Rings>,
+        figures: &TransportFigures,
+    ) -> Result<Session, Errno> {
         let (mut buf, mut reply) = (vec![0; 64 << 10], [0; 256]);
         let mut out = Out::new(&mut reply);
         loop {
@@ -70,11 +78,22 @@ impl Session {
                 Err(_) => return Err(Errno::PROTO),
             }
         }
+        let rings = rings.filter(|_| server.has(init::OVER_IO_URING)).map(Arc::new);
+        let rings = rings.filter(|rings| match rings.start(&channel) {
+            Ok(()) => true,
+            Err(e) => {
+                tracing::warn!("requests come over /dev/fuse: {}", TransportError::NoRings(e));
+                rings.end();
+                false
+            }
+        });
+        figures.queues.store(rings.as_ref().map_or(0, |r| r.lanes()), Ordering::Relaxed);
+        let transport = Transport { channel, rings };
         Ok(Session {
             shared: Arc::new(Shared {
-                channel,
+                workers: Workers::new(transport.rings()),
+                transport,
                 server,
-                workers: Workers::default(),
                 kernel_pages: KernelPages::default(),
                 space: SpaceQueue::default(),
                 error: Mutex::default(),
@@ -91,8 +110,16 @@ impl Session {
         thread::Builder::new().name("quire-pages".to_owned()).spawn(move || worker.answer_after_writeback())?;
         let worker = Worker { shared: self.shared.clone() };
         thread::Builder::new().name("quire-space".to_owned()).spawn(move || worker.answer_when_space_is_free())?;
-        self.shared.workers.begin();
-        Worker::spawn(self.shared.clone())
+        for _ in 0..self.shared.workers.queues() {
+            self.shared.workers.begin();
+            Worker::spawn(self.shared.clone())?;
+        }
+        Ok(())
+    }
+
+    /// True if requests come by rings.
+    pub(crate) fn has_rings(&self) -> bool {
+        self.shared.transport.rings() > 0
     }
 
     /// Makes the kernel hand over its dirty pages of all files that are open for writing. Not for workers: they answer
@@ -103,7 +130,7 @@ impl Session {
 
     /// False once the file system is unmounted.
     pub(crate) fn is_connected(&self) -> bool {
-        self.shared.channel.is_connected()
+        self.shared.transport.channel.is_connected()
     }
 
     /// Answers the requests that waited for a thaw.
@@ -147,12 +174,15 @@ impl Worker {
 
     fn run(self) {
         let shared = self.shared.clone();
-        when_blocking(move || shared.workers.blocks(|| Worker::hire(&shared)));
+        when_blocking(move || {
+            shared.transport.before_blocking();
+            shared.workers.blocks(|| Worker::hire(&shared));
+        });
         let buffer = RequestBuffer::new().map_err(|_| Errno::NOMEM);
         if let Err(e) = buffer.and_then(|mut buffer| self.serve(&mut buffer)) {
             tracing::error!("FUSE connection: {e}");
             lock(&self.shared.error).get_or_insert(e);
-            self.shared.workers.end();
+            self.shared.end();
         }
         self.shared.kernel_pages.end();
         self.shared.space.end();
@@ -161,30 +191,78 @@ impl Worker {
 
     /// Answers requests until the session is over.
     fn serve(&self, buffer: &mut RequestBuffer) -> Result<(), Errno> {
-        let (request, mut out) = buffer.parts();
-        let out = &mut out;
         let (workers, idle) = (&self.shared.workers, Arc::default());
-        while workers.become_reader(&idle) {
-            while let Some(n) = self.next(request)? {
-                if n >= LONG_REQUEST && self.shared.channel.is_ready() {
-                    workers.shares(|| Worker::hire(&self.shared));
-                }
-                self.answer(&request[..n], out)?;
-                // After a thaw: what was kept meanwhile.
-                for kept in self.shared.server.unparked() {
-                    self.answer(&kept, out)?;
-                }
-                if !workers.reads() {
-                    break;
-                }
+        while let Some(queue) = workers.become_reader(&idle) {
+            match (queue, &self.shared.transport.rings) {
+                (DEV_QUEUE, _) | (_, None) => self.serve_device(buffer)?,
+                (QueueIndex(queue), Some(rings)) => self.serve_lane(rings, queue - 1, buffer)?,
             }
+        }
+        Ok(())
+    }
+
+    /// Answers requests from /dev/fuse for as long as this worker reads them.
+    fn serve_device(&self, buffer: &mut RequestBuffer) -> Result<(), Errno> {
+        let (request, mut out) = buffer.parts();
+        let workers = &self.shared.workers;
+        while let Some(n) = self.next(request)? {
+            if n >= LONG_REQUEST && self.shared.transport.channel.is_ready() {
+                workers.shares(|| Worker::hire(&self.shared));
+            }
+            self.answer(&request[..n], &mut out)?;
+            self.answer_unparked(&mut out)?;
+            if !workers.reads() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the requests of a ring for as long as this worker reads it.
+    fn serve_lane(&self, rings: &Rings, lane: usize, buffer: &mut RequestBuffer) -> Result<(), Errno> {
+        let workers = &self.shared.workers;
+        while workers.reads() && !workers.is_over() {
+            match rings.next(lane, &self.shared.transport.channel) {
+                Next::Request(entry) => self.serve_entry(rings, lane, entry, buffer)?,
+                Next::Nothing => {}
+                Next::End => self.shared.end(),
+            }
+        }
+        rings.flush_deferred();
+        Ok(())
+    }
+
+    /// Answers the request in a ring's entry.
+    fn serve_entry(
+        &self,
+        rings: &Rings,
+        lane: usize,
+        mut entry: Entry,
+        buffer: &mut RequestBuffer,
+    ) -> Result<(), Errno> {
+        let unique = entry.unique();
+        let mut split = entry.split(buffer.whole())?;
+        rings.serves(unique, split.reply_at);
+        if split.request.len() >= LONG_REQUEST && rings.has_more(lane) {
+            self.shared.workers.shares(|| Worker::hire(&self.shared));
+        }
+        let answered = self.answer(split.request, &mut split.out);
+        rings.served(lane, entry, self.shared.workers.reads());
+        answered?;
+        self.answer_unparked(&mut buffer.parts().1)
+    }
+
+    /// After a thaw: answers what was kept meanwhile.
+    fn answer_unparked(&self, out: &mut Out<'_>) -> Result<(), Errno> {
+        for kept in self.shared.server.unparked() {
+            self.answer(&kept, out)?;
         }
         Ok(())
     }
 
     /// Reads the next request, as one of the readers. `None`: another reader does, or the session is over.
     fn next(&self, request: &mut [u8]) -> Result<Option<usize>, Errno> {
-        let Shared { channel, workers, .. } = &*self.shared;
+        let Shared { transport: Transport { channel, .. }, workers, .. } = &*self.shared;
         let found = match channel.receive_now(request)? {
             Found::Nothing if !workers.waits_for_requests() => return Ok(None),
             Found::Nothing => channel.receive(request)?.map_or(Found::End, Found::Request),
@@ -197,7 +275,7 @@ impl Worker {
         match found {
             Found::Request(n) => Ok(Some(n)),
             _ => {
-                workers.end();
+                self.shared.end();
                 Ok(None)
             }
         }
@@ -373,11 +451,17 @@ fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended, durable: 
 }
 
 impl Shared {
+    /// The session is over: all workers are called to end.
+    fn end(&self) {
+        self.workers.end();
+        self.transport.end();
+    }
+
     /// Makes the kernel hand over its dirty pages of these files, and forget the others.
     fn drop_pages(&self, files: Vec<Ino>) {
         for ino in files {
             // The kernel may have forgotten the inode: then it has no pages of it.
-            self.channel.send(&reply::drop_pages(ino)).ok();
+            self.transport.send(&reply::drop_pages(ino)).ok();
         }
     }
 
@@ -390,7 +474,7 @@ impl Shared {
     }
 
     fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {
-        let Shared { server, channel, .. } = self;
+        let Shared { server, transport: channel, .. } = self;
         let (error, sent) = match answer {
             Ok(Answer::None | Answer::WhenDurable(_)) => return Ok(()),
             Ok(Answer::Reply | Answer::DropsPages(_)) => (None, Sent::Reply),

@@ -1,6 +1,7 @@
 //! The figures of a mount: what `/proc/fs/jbd2/DEV/info` tells, and every write, byte and flush by device and region.
 
 use crate::latency::Latency;
+use crate::transport_choice::TransportStats;
 use quire_device::counted::{DeviceStats, OpStats};
 use quire_device::{DeviceLatencies, Region};
 use quire_fs::AutoThreshold;
@@ -25,6 +26,9 @@ pub struct Stats {
     /// The same by kind; operations that were never asked for are left out.
     #[serde(default)]
     pub requests_by_kind: BTreeMap<String, u64>,
+    /// Which way requests come.
+    #[serde(default)]
+    pub transport: TransportStats,
     /// The atomic unit: the largest write request that is whole or absent after a crash, in bytes; 0 where the route
     /// promises none.
     pub atomic_write_bytes: u64,

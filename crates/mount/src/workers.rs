@@ -1,4 +1,4 @@
-//! The worker pool: which worker reads the next request, and how many do.
+//! The worker pool: which worker reads the next request of which queue, and how many do.
 //!
 //! ```text
 //!             ┌────────── has not blocked: goes on reading ─────────┐
@@ -6,51 +6,62 @@
 //!      ^                │ about to block (device, lock, condition)  │
 //!      │                └─> the last reader: an idle worker reads ──┴─> idle
 //! ```
-//! One worker reads while requests come one after the other, so that no other thread is woken. A reader that has taken
-//! [`CROWD`] requests without waiting for one lets another read beside it, up to one for each CPU; a reader that finds
-//! no request while another reads becomes idle.
+//! A queue is /dev/fuse, or a ring, of which there is one for each CPU. One worker reads a queue while requests come one
+//! after the other, so that no other thread is woken. A reader of /dev/fuse that has taken [`CROWD`] requests without
+//! waiting for one lets another read beside it, up to one for each CPU; a reader that finds no request while another
+//! reads becomes idle. A ring has one reader at a time.
 //!
-//! Guarantees: while the session lasts a worker reads, or has been called to, unless all [`Workers::most`] workers
-//! block, so that a slow fsync delays no other caller. Workers are started when all others block or read, and end with
-//! the session. A reader that waits for the pool's own locks stays a reader: [`Workers::blocks`] would else change the
-//! count of readers between its look at it and its change of it (L5).
+//! Guarantees: while the session lasts a worker reads each queue, or has been called to, unless all [`Workers::most`]
+//! workers block or read, so that a slow fsync delays no other caller. Workers are started when all others block or
+//! read, and end with the session. A reader that waits for the pool's own locks stays a reader: [`Workers::blocks`]
+//! would else change the count of readers between its look at it and its change of it (L5).
 
 use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced, thread};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Workers at most, besides one for each CPU: so many requests can wait for the device, or for a lock whose holder
+/// Workers at most, besides one for each CPU (with rings: for each queue): so many requests can wait for the device, or for a lock whose holder
 /// does. Requests that wait for a commit or a thaw take no worker.
 const MAX_BLOCKED: usize = 16;
 /// Requests that a reader takes without waiting for one, before another worker reads beside it.
 const CROWD: u32 = 16;
 
 thread_local! {
-    /// The calling worker reads, or will when it has answered the request that it has.
-    static READS: Cell<bool> = const { Cell::new(false) };
+    /// The queue that the calling worker reads, or will when it has answered the request that it has.
+    static READS: Cell<Option<QueueIndex>> = const { Cell::new(None) };
     /// Requests that it has taken without waiting for one.
     static IN_A_ROW: Cell<u32> = const { Cell::new(0) };
 }
 
+/// A source of requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct QueueIndex(pub usize);
+
+/// /dev/fuse; the rings come after it.
+pub(crate) const DEV_QUEUE: QueueIndex = QueueIndex(0);
+
 /// Where a worker waits while it is idle.
 #[derive(Default)]
 pub(crate) struct Idle {
-    called: Mutex<bool>,
+    /// The queue that it is called to.
+    called: Mutex<Option<QueueIndex>>,
     changed: Condvar,
 }
 
 impl Idle {
-    fn call(&self) {
-        *lock_unannounced(&self.called) = true;
+    fn call(&self, queue: QueueIndex) {
+        *lock_unannounced(&self.called) = Some(queue);
         self.changed.notify_one();
     }
 
-    fn wait(&self) {
+    fn wait(&self) -> QueueIndex {
         let mut called = lock_unannounced(&self.called);
-        while !*called {
-            called = quire_device::sync::wait(&self.changed, called);
+        loop {
+            match called.take() {
+                Some(queue) => return queue,
+                None => called = quire_device::sync::wait(&self.changed, called),
+            }
         }
-        *called = false;
     }
 }
 
@@ -58,8 +69,8 @@ impl Idle {
 struct Pool {
     /// Workers alive.
     workers: usize,
-    /// Workers that read, or have been called to.
-    readers: usize,
+    /// By queue: workers that read it, or have been called to.
+    readers: Vec<usize>,
     /// The last to become idle is called first: its memory is warm.
     idle: Vec<Arc<Idle>>,
     over: bool,
@@ -69,20 +80,26 @@ struct Pool {
 pub(crate) struct Workers {
     /// Workers at most.
     most: usize,
-    /// Workers that read at once, at most.
+    /// Workers that read /dev/fuse at once, at most.
     cpus: usize,
     pool: Mutex<Pool>,
     ended: Condvar,
 }
 
-impl Default for Workers {
-    fn default() -> Self {
-        let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Workers { most: cpus + MAX_BLOCKED, cpus, pool: Mutex::default(), ended: Condvar::new() }
-    }
-}
-
 impl Workers {
+    /// Workers for /dev/fuse and so many rings.
+    pub(crate) fn new(rings: usize) -> Self {
+        let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let queues = 1 + rings;
+        let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
+        Workers { most: cpus.max(queues) + MAX_BLOCKED, cpus, pool, ended: Condvar::new() }
+    }
+
+    /// All queues.
+    pub(crate) fn queues(&self) -> usize {
+        lock_unannounced(&self.pool).readers.len()
+    }
+
     /// A worker begins. False if there are enough.
     pub(crate) fn begin(&self) -> bool {
         let mut p = lock_unannounced(&self.pool);
@@ -97,21 +114,30 @@ impl Workers {
         self.ended.notify_all();
     }
 
-    /// Makes the calling worker a reader: at once if there is none, else when it is called. False if it is to end.
-    pub(crate) fn become_reader(&self, idle: &Arc<Idle>) -> bool {
-        READS.set(false);
+    /// Makes the calling worker the reader of a queue: at once if one has none, else when it is called. `None` if it
+    /// is to end.
+    pub(crate) fn become_reader(&self, idle: &Arc<Idle>) -> Option<QueueIndex> {
+        READS.set(None);
         let mut p = lock_unannounced(&self.pool);
-        if !p.over && p.readers > 0 {
-            p.idle.push(idle.clone());
-            drop(p);
-            idle.wait();
-            p = lock_unannounced(&self.pool);
-        } else {
-            p.readers += 1;
+        if p.over {
+            return None;
         }
+        let queue = match p.readers.iter().position(|readers| *readers == 0) {
+            Some(queue) => {
+                p.readers[queue] += 1;
+                QueueIndex(queue)
+            }
+            None => {
+                p.idle.push(idle.clone());
+                drop(p);
+                let queue = idle.wait();
+                p = lock_unannounced(&self.pool);
+                queue
+            }
+        };
         IN_A_ROW.set(0);
-        READS.set(true);
-        !p.over
+        READS.set(Some(queue));
+        (!p.over).then_some(queue)
     }
 
     /// The calling reader finds no request. True if it is to wait for one; else another reader does, and it is to
@@ -119,34 +145,40 @@ impl Workers {
     pub(crate) fn waits_for_requests(&self) -> bool {
         IN_A_ROW.set(0);
         let mut p = lock_unannounced(&self.pool);
-        if p.readers == 1 || p.over {
+        let Some(QueueIndex(queue)) = READS.get() else { return true };
+        if p.readers[queue] == 1 || p.over {
             return true;
         }
-        p.readers -= 1;
-        READS.set(false);
+        p.readers[queue] -= 1;
+        READS.set(None);
         false
     }
 
-    /// The calling reader has taken a request without waiting for it. `hire` starts another worker, which has begun.
+    /// The calling reader of /dev/fuse has taken a request without waiting for it. `hire` starts another worker, which has begun.
     pub(crate) fn took(&self, hire: impl FnOnce() -> bool) {
         let taken = IN_A_ROW.get() + 1;
         IN_A_ROW.set(taken % CROWD);
         if taken == CROWD && self.cpus > 1 {
-            self.call_reader(hire, self.cpus);
+            self.call_reader(DEV_QUEUE, hire, self.cpus);
         }
     }
 
-    /// True if the calling worker still reads, after it has answered a request.
+    /// True if the calling worker still reads a queue, after it has answered a request.
     pub(crate) fn reads(&self) -> bool {
-        READS.get()
+        READS.get().is_some()
+    }
+
+    /// True if the session is over.
+    pub(crate) fn is_over(&self) -> bool {
+        lock_unannounced(&self.pool).over
     }
 
     /// The calling thread is about to block. If it reads, another worker does from now on. `hire` starts another
     /// worker, which has begun.
     pub(crate) fn blocks(&self, hire: impl FnOnce() -> bool) {
-        if READS.replace(false) {
-            lock_unannounced(&self.pool).readers -= 1;
-            self.call_reader(hire, 1);
+        if let Some(queue) = READS.take() {
+            lock_unannounced(&self.pool).readers[queue.0] -= 1;
+            self.call_reader(queue, hire, 1);
         }
     }
 
@@ -155,19 +187,19 @@ impl Workers {
         self.blocks(hire);
     }
 
-    /// Has an idle worker read, or a new one, unless `enough` read already.
-    fn call_reader(&self, hire: impl FnOnce() -> bool, enough: usize) {
+    /// Has an idle worker read the queue, or a new one, unless `enough` read it already.
+    fn call_reader(&self, queue: QueueIndex, hire: impl FnOnce() -> bool, enough: usize) {
         let idle = {
             let mut p = lock_unannounced(&self.pool);
-            if p.readers >= enough {
+            if p.readers[queue.0] >= enough {
                 return;
             }
             let idle = p.idle.pop();
-            p.readers += usize::from(idle.is_some());
+            p.readers[queue.0] += usize::from(idle.is_some());
             idle
         };
         match idle {
-            Some(idle) => idle.call(),
+            Some(idle) => idle.call(queue),
             // The new worker reads if nobody does by then.
             None if self.begin() && !hire() => self.left(),
             None => {}
@@ -180,7 +212,7 @@ impl Workers {
         p.over = true;
         let idle = std::mem::take(&mut p.idle);
         drop(p);
-        idle.iter().for_each(|i| i.call());
+        idle.iter().for_each(|i| i.call(DEV_QUEUE));
     }
 
     /// Waits until all workers have ended, or `timeout` has passed. True when they have.
@@ -216,7 +248,7 @@ mod tests {
         let theirs = workers.clone();
         assert!(workers.begin());
         let idle = lock(&workers.pool).idle.len();
-        thread::spawn(move || tell.send(theirs.become_reader(&Arc::default())));
+        thread::spawn(move || tell.send(theirs.become_reader(&Arc::default()).is_some()));
         while lock(&workers.pool).idle.len() == idle {
             thread::yield_now();
         }
@@ -224,8 +256,8 @@ mod tests {
     }
 
     fn one_reader(cpus: usize) -> Arc<Workers> {
-        let workers = Arc::new(Workers { cpus, ..Workers::default() });
-        assert!(workers.begin() && workers.become_reader(&Arc::default()));
+        let workers = Arc::new(Workers { cpus, ..Workers::new(0) });
+        assert!(workers.begin() && workers.become_reader(&Arc::default()).is_some());
         workers
     }
 
@@ -278,15 +310,15 @@ mod tests {
 
     #[test]
     fn a_worker_is_hired_when_none_is_idle_up_to_the_bound() {
-        let workers = Arc::new(Workers { most: 2, ..Workers::default() });
+        let workers = Arc::new(Workers { most: 2, ..Workers::new(0) });
         let hired = Cell::new(0);
         let hire = || {
             hired.set(hired.get() + 1);
             true
         };
-        assert!(workers.begin() && workers.become_reader(&Arc::default()));
+        assert!(workers.begin() && workers.become_reader(&Arc::default()).is_some());
         workers.blocks(hire);
-        assert!(workers.become_reader(&Arc::default()), "nobody reads: at once");
+        assert!(workers.become_reader(&Arc::default()).is_some(), "nobody reads: at once");
         workers.blocks(hire);
         assert_eq!(hired.get(), 1);
         assert_eq!(lock(&workers.pool).workers, 2);
@@ -302,7 +334,7 @@ mod tests {
         let (begin, begun) = mpsc::channel();
         let held = lock(&workers.pool);
         let reader = thread::spawn(move || {
-            READS.set(true);
+            READS.set(Some(DEV_QUEUE));
             let (hook, blocks) = (theirs.clone(), std::rc::Rc::new(Cell::new(0)));
             let counted = blocks.clone();
             when_blocking(move || {
@@ -317,7 +349,28 @@ mod tests {
         thread::sleep(Duration::from_millis(20));
         drop(held);
         assert_eq!(reader.join().unwrap(), (false, false, 0), "the other reads on; no call of `blocks`");
-        assert_eq!(lock(&workers.pool).readers, 1);
+        assert_eq!(lock(&workers.pool).readers[0], 1);
+    }
+
+    #[test]
+    fn each_queue_has_a_reader_and_one_that_blocks_is_replaced_at_its_own() {
+        let workers = Arc::new(Workers::new(2));
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (tell, told) = mpsc::channel();
+                let theirs = workers.clone();
+                assert!(workers.begin());
+                thread::spawn(move || tell.send(theirs.become_reader(&Arc::default())));
+                told.recv().unwrap()
+            })
+            .collect();
+        assert_eq!(readers, [Some(QueueIndex(0)), Some(QueueIndex(1))]);
+        assert!(workers.begin());
+        assert_eq!(workers.become_reader(&Arc::default()), Some(QueueIndex(2)));
+        let told = other(&workers);
+        workers.blocks(NOBODY);
+        assert!(told.recv().unwrap());
+        assert_eq!(lock(&workers.pool).readers, [1, 1, 1]);
     }
 
     #[test]

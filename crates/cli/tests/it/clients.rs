@@ -36,8 +36,9 @@ fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
 }
 
 /// The daemon's threads that answer no requests: the first one, background, commits for suspended callers, control
-/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, signals.
-const BESIDE_WORKERS: usize = 10;
+/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, signals; with rings the
+/// keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
+const BESIDE_WORKERS: usize = 12;
 
 #[test]
 fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
@@ -231,4 +232,12 @@ fn changes_that_wait_for_space_take_no_worker() {
     drop((known, filler));
     m.unmount();
     place.check();
+}
+
+crate::common::over_uring! {
+    sixty_four_fsyncing_clients_share_commits_and_take_few_threads,
+    a_thousand_waiting_requests_are_answered_at_unmount,
+    clients_killed_in_fsync_leave_the_others_alone,
+    an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged,
+    changes_that_wait_for_space_take_no_worker,
 }

@@ -1,6 +1,7 @@
 //! Images, and mounts of them by the built command.
 #![allow(dead_code, unreachable_pub)]
 
+use std::cell::Cell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -80,6 +81,70 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// The kernel's parameter that allows FUSE over io_uring.
+pub const URING_PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+thread_local! {
+    static OVER_URING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// FUSE over io_uring is allowed as long as this lives; then the parameter is as it was. A mount needs it only while it
+/// is made.
+pub struct UringAllowed {
+    file: File,
+    before: String,
+}
+
+impl UringAllowed {
+    /// `None` where the parameter cannot be set.
+    #[must_use]
+    pub fn new() -> Option<Self> {
+        let mut file = File::options().read(true).write(true).open(URING_PARAMETER).ok()?;
+        // Another test, also of another process, waits for its turn.
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
+        let mut before = String::new();
+        std::io::Read::read_to_string(&mut file, &mut before).ok()?;
+        let allowed = UringAllowed { file, before };
+        allowed.set("Y").then_some(allowed)
+    }
+
+    fn set(&self, value: &str) -> bool {
+        std::os::unix::fs::FileExt::write_all_at(&self.file, value.as_bytes(), 0).is_ok()
+    }
+}
+
+impl Drop for UringAllowed {
+    fn drop(&mut self) {
+        self.set(self.before.trim());
+    }
+}
+
+/// Runs a test with its mounts over io_uring, or says by its name that it is skipped.
+pub fn run_over_uring(name: &str, test: fn()) {
+    if UringAllowed::new().is_none() {
+        let _ = skip(name, &format!("{URING_PARAMETER} cannot be set"));
+        return;
+    }
+    OVER_URING.set(true);
+    test();
+    OVER_URING.set(false);
+}
+
+/// The same tests with their mounts over io_uring, as `uring::NAME`.
+macro_rules! over_uring {
+    ($($name:ident),* $(,)?) => {
+        mod uring {
+            $(
+                #[test]
+                fn $name() {
+                    $crate::common::run_over_uring(concat!("uring::", stringify!($name)), super::$name);
+                }
+            )*
+        }
+    };
+}
+pub(crate) use over_uring;
+
 impl Place {
     /// A fresh image of `size`.
     #[must_use]
@@ -118,9 +183,10 @@ impl Place {
     pub fn mount_image(&self, image: &Path, options: &str) -> Mounted {
         let log = self.path("log");
         let mut c = quire(&["mount", "--log", text(&log), text(image), text(&self.mnt())]);
-        if !options.is_empty() {
-            c.args(["-o", options]);
-        }
+        let uring = OVER_URING.get().then(|| UringAllowed::new().expect("it could be set before"));
+        let transport = if uring.is_some() { "transport=uring" } else { "transport=dev" };
+        let options = if options.is_empty() { transport.to_owned() } else { format!("{transport},{options}") };
+        c.args(["-o", &options]);
         // The daemon must not keep our pipes: it lets go of them.
         let (code, words) = said(&mut c);
         assert_eq!(code, 0, "{c:?}: {words}");

@@ -199,3 +199,11 @@ fn a_full_disk_stops_a_writer_whose_data_the_kernel_keeps() {
     m.unmount();
     place.check();
 }
+
+crate::common::over_uring! {
+    a_program_that_a_user_has_overwritten_runs_without_its_owners_rights,
+    data_in_the_kernels_cache_is_no_hole,
+    a_write_to_a_synchronous_file_survives_a_kill,
+    append_only_and_immutable_hold_for_open_files,
+    a_full_disk_stops_a_writer_whose_data_the_kernel_keeps,
+}

@@ -231,3 +231,11 @@ fn sigterm_answers_all_requests_that_wait_for_a_thaw() {
     }
     m.unmount();
 }
+
+crate::common::over_uring! {
+    sigterm_beside_writers_keeps_acknowledged_records_with_auto,
+    a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_auto,
+    a_frozen_mount_answers_readers_and_thaws_under_load,
+    sigterm_on_a_frozen_mount_unmounts_it,
+    sigterm_answers_all_requests_that_wait_for_a_thaw,
+}

@@ -31,5 +31,6 @@ mod shutdown;
 mod signals;
 mod start;
 mod toolbox;
+mod transport;
 mod trees;
 mod write_requests;

@@ -483,3 +483,15 @@ fn info_and_dump_read_what_is_there() {
     assert!(ok(&mut quire(&["dump", text(&image), "journal"])).contains("empty"));
     assert_eq!(said(&mut quire(&["dump", text(&image), "dir", "/none"])).0, 32);
 }
+
+crate::common::over_uring! {
+    work_survives_an_unmount,
+    a_signal_unmounts,
+    what_was_synced_survives_a_kill,
+    ioctls_and_attributes_beyond_posix,
+    space_taken_is_told_after_write_back,
+    a_file_without_a_name_gets_one_or_goes,
+    immutable_and_append_only_files_are_kept,
+    a_frozen_image_is_clean_and_writers_wait,
+    a_block_device_is_clean_when_umount_returns,
+}

@@ -245,3 +245,9 @@ fn a_remount_read_only_returns_when_the_image_is_clean() {
     m.unmount();
     place.check();
 }
+
+crate::common::over_uring! {
+    a_mount_that_becomes_read_only_leaves_its_image_clean_until_it_is_writable,
+    an_unmount_ends_a_freeze_and_the_wait_of_those_who_close_files,
+    a_freeze_of_a_hidden_mount_has_what_was_written_before,
+}

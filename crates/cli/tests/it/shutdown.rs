@@ -106,3 +106,8 @@ fn a_shutdown_is_for_those_who_may_administer_the_mount() {
     assert!(fs::write(m.path("g"), "x").is_err());
     ok(&mut quire(&["umount", text(&place.mnt())]));
 }
+
+crate::common::over_uring! {
+    a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4,
+    a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data,
+}

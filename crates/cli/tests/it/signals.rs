@@ -182,3 +182,11 @@ fn two_signals_are_one_clean_unmount() {
     assert!(!said().contains("ERROR") && !said().contains('\u{1b}'), "{}", said());
     place.check();
 }
+
+crate::common::over_uring! {
+    a_kill_during_the_unmount_hangs_nobody,
+    a_kill_during_the_unmount_of_a_block_device_hangs_nobody,
+    sigterm_leaves_what_is_mounted_over_the_mount,
+    sigterm_unmounts_a_mount_that_was_moved,
+    two_signals_are_one_clean_unmount,
+}

@@ -179,3 +179,8 @@ fn the_kernel_s_own_atomic_writes_do_not_reach_a_mount() {
     drop(file);
     m.unmount();
 }
+
+crate::common::over_uring! {
+    a_write_through_of_whole_pages_up_to_a_mebibyte_is_one_request,
+    with_the_profile_for_databases_each_write_of_a_page_is_one_request,
+}

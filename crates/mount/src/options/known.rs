@@ -118,6 +118,7 @@ pub const OPTIONS: &[Known] = &[
         Honoured("which files SQLite can update without a journal of its own: docs/databases.md")),
     known(&[], &["cache_size=64M"], Honoured("memory for blocks, 4M at least")),
     known(&[], &["slow_ms=500"], Honoured("requests that take so many milliseconds are logged with what they waited for; 0, the default: none: docs/monitoring.md")),
+    known(&[], &["transport=auto", "transport=dev", "transport=uring"], Honoured("which way requests come, io_uring or /dev/fuse: docs/tuning.md")),
     known(&[], &["tune=host", "tune=none"], Honoured("whether settings of the host are changed while the mount is served: docs/tuning.md")),
 ];
 

@@ -10,6 +10,7 @@ mod remount;
 mod tests;
 mod values;
 
+use crate::transport_choice::TransportChoice;
 use crate::updates::AtomicWrites;
 use quire_device::nvram::NvramOptions;
 use quire_fs::{Atime, Checkpoint, Choices, CommitMode, JournalingMode, ModeRule, Profile, Record, Route};
@@ -120,6 +121,8 @@ pub struct MountOptions {
     pub atomic_writes: Option<AtomicWrites>,
     /// Requests that take so long are logged.
     pub slow: Option<Duration>,
+    /// Which way requests come.
+    pub transport: TransportChoice,
     /// Settings of the host may be changed while the mount is served.
     pub tune_host: bool,
     /// Options without effect, each with the reason; the mount says so.

@@ -1,6 +1,7 @@
 //! Values of options: numbers, sizes, names, devices. An error names the whole option.
 
 use super::{OptionError, bad};
+use crate::transport_choice::TransportChoice;
 use crate::updates::AtomicWrites;
 use quire_device::nvram::NvramMap;
 use quire_layout::superblock::OnError;
@@ -38,6 +39,15 @@ pub(super) fn tunes_host(option: &str, value: &str) -> Result<bool, OptionError>
         "host" => Ok(true),
         "none" => Ok(false),
         _ => Err(bad(option, "host or none is expected")),
+    }
+}
+
+pub(super) fn transport(option: &str, value: &str) -> Result<TransportChoice, OptionError> {
+    match value {
+        "auto" => Ok(TransportChoice::Auto),
+        "dev" => Ok(TransportChoice::Dev),
+        "uring" => Ok(TransportChoice::Uring),
+        _ => Err(bad(option, "auto, dev or uring is expected")),
     }
 }
 

@@ -32,6 +32,11 @@ impl RequestBuffer {
         HugeBuf::new(END).map(RequestBuffer)
     }
 
+    /// All of it: for a request that is copied here, or a reply to one that lies elsewhere.
+    pub(crate) fn whole(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
     pub(crate) fn parts(&mut self) -> (&mut [u8], Out<'_>) {
         let (request, reply) = self.0.split_at_mut(REPLY_AT);
         (&mut request[REQUEST_AT..], Out::new(reply))

@@ -37,6 +37,7 @@ pub(crate) mod opcode {
     pub(crate) const BMAP: u32 = 37;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
+    pub(crate) const NOTIFY_REPLY: u32 = 41;
     pub(crate) const BATCH_FORGET: u32 = 42;
     pub(crate) const FALLOCATE: u32 = 43;
     pub(crate) const READDIRPLUS: u32 = 44;
@@ -152,6 +153,26 @@ pub(crate) mod init {
     pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
+}
+
+/// FUSE over io_uring: what an entry's header and a command are made of (`fuse_uring_req_header`,
+/// `fuse_uring_ent_in_out`, `fuse_uring_cmd_req`). Offsets and sizes in bytes.
+pub(crate) mod uring {
+    /// Commands: an entry is made known to the kernel; a reply is taken, and the entry gets the next request.
+    pub(crate) const REGISTER: u32 = 1;
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+    /// The header of an entry: a request's or reply's own header, the operation's fixed part, and what the kernel says
+    /// of the entry.
+    pub(crate) const HEADER: usize = 288;
+    pub(crate) const OP_IN_AT: usize = 128;
+    pub(crate) const OP_IN_MAX: usize = 128;
+    pub(crate) const COMMIT_ID_AT: usize = 256 + 8;
+    pub(crate) const PAYLOAD_SIZE_AT: usize = 256 + 16;
+    /// The command of a submission.
+    pub(crate) const CMD: usize = 80;
+    pub(crate) const CMD_COMMIT_ID_AT: usize = 8;
+    pub(crate) const CMD_QUEUE_AT: usize = 16;
 }
 
 /// Which fields of a SETATTR count.

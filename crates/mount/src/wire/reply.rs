@@ -26,6 +26,19 @@ pub(crate) fn drop_pages(ino: Ino) -> [u8; HEADER + 24] {
     invalidate(ino, 0)
 }
 
+/// `FUSE_NOTIFY_RETRIEVE` of nothing: the kernel sends a request of this number, NOTIFY_REPLY, to the queue of the CPU
+/// that sends the notice. The node is a regular file that the kernel knows.
+pub(crate) fn ask_for_a_request(unique: u64, node: u64) -> [u8; HEADER + 32] {
+    const RETRIEVE: i32 = 5;
+    let mut out = [0; HEADER + 32];
+    let len = u32::try_from(out.len()).expect("small");
+    out[..4].copy_from_slice(&len.to_ne_bytes());
+    out[4..8].copy_from_slice(&RETRIEVE.to_ne_bytes());
+    out[HEADER..HEADER + 8].copy_from_slice(&unique.to_ne_bytes());
+    out[HEADER + 8..HEADER + 16].copy_from_slice(&node.to_ne_bytes());
+    out
+}
+
 /// `FUSE_NOTIFY_INVAL_INODE`.
 fn invalidate(ino: Ino, offset: i64) -> [u8; HEADER + 24] {
     const INVAL_INODE: i32 = 2;

@@ -20,6 +20,11 @@ pub(super) fn table(s: &Stats) -> String {
     kinds.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
     let kinds: Vec<_> = kinds.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
     out.push_str(&format!("\n{} FUSE requests: {}\n", s.requests, kinds.join(", ")));
+    let t = &s.transport;
+    match t.queues {
+        0 => out.push_str("requests come over /dev/fuse\n"),
+        queues => out.push_str(&format!("requests come by io_uring: {queues} queues, {} entries\n", t.entries)),
+    }
     if s.atomic_write_bytes > 0 {
         out.push_str(&format!("atomic unit: {}\n", atomic_unit(s)));
     }

@@ -1,0 +1,286 @@
+//! Which way requests come, and what suspended requests, large transfers and the end of a mount are over rings.
+
+use crate::common::{
+    Place, URING_PARAMETER, UringAllowed, cannot_mount, has, is_root, ok, over_uring, quire, said, skip, text, tool,
+    wait_until,
+};
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+fn transport(dir: &Path) -> serde_json::Value {
+    let stats: serde_json::Value = serde_json::from_str(&ok(&mut quire(&["stats", "--json", text(dir)]))).unwrap();
+    stats["transport"].clone()
+}
+
+/// The transport is refused by name where the kernel does not offer it, and nothing is mounted; `auto` mounts.
+#[test]
+fn a_transport_that_the_kernel_does_not_offer_is_refused_by_name() {
+    let name = "a_transport_that_the_kernel_does_not_offer_is_refused_by_name";
+    if cannot_mount(name) {
+        return;
+    }
+    // Held, so that no other test allows it meanwhile; a user cannot, and none does then.
+    let file = File::open(URING_PARAMETER);
+    let locked = file.as_ref().map(|f| rustix::fs::flock(f, rustix::fs::FlockOperation::LockExclusive));
+    if fs::read_to_string(URING_PARAMETER).is_ok_and(|t| t.starts_with('Y')) {
+        let _ = skip(name, "this host offers it");
+        return;
+    }
+    let place = Place::new("16M", &[]);
+    let (image, mnt) = (place.image(), place.mnt());
+    let mount = |option: &str| said(&mut quire(&["mount", "-o", option, text(&image), text(&mnt)]));
+    let (code, words) = mount("transport=uring");
+    assert_eq!(code, 1, "{words}");
+    assert!(words.contains("transport=uring") && words.contains("enable_uring"), "{words}");
+    let (code, words) = mount("transport=auto");
+    assert_eq!(code, 0, "{words}");
+    assert_eq!(transport(&mnt)["name"], "dev");
+    assert!(ok(&mut quire(&["stats", text(&mnt)])).contains("requests come over /dev/fuse"));
+    ok(&mut quire(&["umount", text(&mnt)]));
+    assert!(locked.is_ok_and(|l| l.is_ok()) || file.is_err());
+}
+
+fn the_transport_is_told() {
+    if cannot_mount("the_transport_is_told") {
+        return;
+    }
+    let place = Place::new("16M", &[]);
+    let m = place.mount("");
+    let told = transport(&place.mnt());
+    assert_eq!(told["name"], "uring");
+    assert!(told["queues"].as_u64().unwrap() >= 1 && told["entries"].as_u64() >= told["queues"].as_u64(), "{told}");
+    assert!(ok(&mut quire(&["stats", m.dir()])).contains("requests come by io_uring"));
+    m.unmount();
+}
+
+/// What large and odd transfers read is what was written: through the kernel's pages, past them, and in directories and
+/// lists of attributes.
+fn transfers_of_all_sizes_bring_what_was_written() {
+    if cannot_mount("transfers_of_all_sizes_bring_what_was_written") {
+        return;
+    }
+    let place = Place::new("256M", &["-b", "4096"]);
+    let m = place.mount("");
+    let bytes: Vec<u8> = (0..9 << 20u32).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for (name, flags) in [("pages", 0), ("direct", libc_o_direct())] {
+        let path = m.path(name);
+        let file = OpenOptions::new().create_new(true).read(true).write(true).custom_flags(flags).open(&path).unwrap();
+        // Aligned for O_DIRECT.
+        let mut aligned = vec![0; bytes.len() + 4096];
+        let from = aligned.as_ptr().align_offset(4096);
+        let aligned = &mut aligned[from..from + bytes.len()];
+        aligned.copy_from_slice(&bytes);
+        let mut at = 0;
+        for len in [4096, 8192, 1 << 20, (1 << 20) + 4096, 3 << 20, 512 << 10] {
+            file.write_all_at(&aligned[at..at + len], at as u64).unwrap();
+            at += len;
+        }
+        file.sync_all().unwrap();
+        aligned.fill(0);
+        file.read_exact_at(&mut aligned[..at], 0).unwrap();
+        assert!(aligned[..at] == bytes[..at], "{name}: read at once");
+        drop(file);
+        let mut back = Vec::new();
+        File::open(&path).unwrap().read_to_end(&mut back).unwrap();
+        assert!(back == bytes[..at], "{name}: read as a stream");
+    }
+    fs::create_dir(m.path("many")).unwrap();
+    for n in 0..2000 {
+        File::create(m.path(&format!("many/a-name-of-some-length-{n:05}"))).unwrap();
+    }
+    assert_eq!(fs::read_dir(m.path("many")).unwrap().count(), 2000);
+    let value = vec![b'v'; 3000];
+    let (path, mut back) = (m.path("pages"), vec![0; 65_536]);
+    rustix::fs::setxattr(&path, "user.large", &value, rustix::fs::XattrFlags::empty()).unwrap();
+    let n = rustix::fs::getxattr(&path, "user.large", &mut back[..]).unwrap();
+    assert!(back[..n] == value[..], "{n} bytes");
+    let n = rustix::fs::listxattr(&path, &mut back[..]).unwrap();
+    assert!(back[..n].starts_with(b"user.large\0"), "{n} bytes");
+    m.unmount();
+    place.check();
+}
+
+fn libc_o_direct() -> i32 {
+    i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap()
+}
+
+/// Ends a freeze when dropped.
+struct Thaw<'a>(&'a str);
+
+impl Drop for Thaw<'_> {
+    fn drop(&mut self) {
+        said(&mut quire(&["thaw", self.0]));
+    }
+}
+
+/// More requests are suspended than the queues had entries: others are answered meanwhile, and all are at the thaw.
+fn suspended_requests_do_not_exhaust_the_queues() {
+    const WRITERS: usize = 300;
+    if cannot_mount("suspended_requests_do_not_exhaust_the_queues") {
+        return;
+    }
+    let place = Place::new("64M", &[]);
+    let m = place.mount("writethrough");
+    let mnt = place.mnt();
+    let entries = || transport(&mnt)["entries"].as_u64().unwrap();
+    fs::write(m.path("other"), "read me").unwrap();
+    let before = entries();
+    let files: Vec<File> = (0..WRITERS).map(|n| File::create(m.path(&n.to_string())).unwrap()).collect();
+    ok(&mut quire(&["freeze", m.dir()]));
+    let ended = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for f in &files {
+            let ended = &ended;
+            let write = move || {
+                f.write_all_at(&[3; 5000], 0).unwrap();
+                ended.fetch_add(1, Ordering::SeqCst);
+            };
+            thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, write).unwrap();
+        }
+        // Also where an assertion fails: the writers are waited for.
+        let thaw = Thaw(m.dir());
+        // One entry for each that waits, and one for who comes.
+        wait_until("all writes to be suspended", || entries() > WRITERS as u64 && entries() > before);
+        for _ in 0..100 {
+            assert_eq!(fs::read_to_string(m.path("other")).unwrap(), "read me");
+            assert!(!m.path("none").exists());
+        }
+        assert_eq!(ended.load(Ordering::SeqCst), 0, "the volume is frozen");
+        drop(thaw);
+    });
+    assert_eq!(ended.load(Ordering::SeqCst), WRITERS);
+    // The rings have the entries of then, and need no more.
+    let grown = entries();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for f in &files[..16] {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    f.write_all_at(&[4; 4096], 0).unwrap();
+                    f.sync_data().unwrap();
+                }
+            });
+        }
+        for _ in 0..200 {
+            assert_eq!(fs::read_to_string(m.path("other")).unwrap(), "read me");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(entries(), grown, "entries for requests that wait are used again");
+    drop(files);
+    m.unmount();
+    place.check();
+}
+
+/// A mount that is taken away or left by its users under load ends, and is clean.
+fn an_unmount_under_load_ends_clean() {
+    let name = "an_unmount_under_load_ends_clean";
+    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
+        return;
+    }
+    let place = Place::new("64M", &[]);
+    for lazy in [false, true] {
+        let m = place.mount("");
+        let (mnt, over) = (place.mnt(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for n in 0..8 {
+                let (mnt, over) = (&mnt, &over);
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let path = mnt.join(format!("load{n}"));
+                        // It fails once the mount is gone, or finds the directory below.
+                        if fs::write(&path, [1; 9000]).and_then(|()| File::open(&path)?.sync_all()).is_err() {
+                            return;
+                        }
+                        fs::read_dir(mnt).map(Iterator::count).ok();
+                    }
+                });
+            }
+            thread::sleep(std::time::Duration::from_millis(200));
+            if lazy {
+                ok(tool("umount").arg("-l").arg(&mnt));
+            } else {
+                rustix::process::kill_process(
+                    rustix::process::Pid::from_raw(m.pid).unwrap(),
+                    rustix::process::Signal::TERM,
+                )
+                .unwrap();
+            }
+            wait_until("the mount to be gone", || !fs::read_to_string("/proc/self/mounts").unwrap().contains(m.dir()));
+            over.store(true, Ordering::Relaxed);
+        });
+        wait_until("the daemon's end", || !m.is_alive());
+        drop(m);
+        // What was written to the directory below.
+        for n in 0..8 {
+            fs::remove_file(mnt.join(format!("load{n}"))).ok();
+        }
+        place.check();
+    }
+}
+
+/// A user's mount comes by rings too, where the host lets users have them, or goes on over /dev/fuse with `auto`.
+#[test]
+fn a_users_mount_is_served_where_io_uring_is_allowed() {
+    let name = "a_users_mount_is_served_where_io_uring_is_allowed";
+    if cannot_mount(name)
+        || (!is_root() && skip(name, "needs root, to become another user"))
+        || (!has("fusermount3") && skip(name, "no fusermount3"))
+        || (!has("setpriv") && skip(name, "no setpriv"))
+    {
+        return;
+    }
+    let Some(allowed) = UringAllowed::new() else {
+        let _ = skip(name, "the parameter cannot be set");
+        return;
+    };
+    let place = Place::new("16M", &["-E", "root_owner=65534:65534"]);
+    let (image, mnt) = (place.image(), place.mnt());
+    for path in [&image, &mnt, &image.parent().unwrap().to_owned()] {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+    }
+    let user = |args: &[&str]| {
+        let mut c = tool("setpriv");
+        c.args(["--reuid=65534", "--regid=65534", "--clear-groups", "env", "XDG_RUNTIME_DIR=/tmp"]);
+        c.arg(env!("CARGO_BIN_EXE_quire")).args(args);
+        c
+    };
+    let (code, words) = said(&mut user(&["mount", "-o", "transport=auto", text(&image), text(&mnt)]));
+    if code != 0 && skip(name, &words) {
+        return;
+    }
+    drop(allowed);
+    let (code, words) = said(&mut user(&["stats", text(&mnt)]));
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("requests come"), "{words}");
+    println!("a user's mount: {}", words.lines().find(|l| l.starts_with("requests come")).unwrap());
+    let script = format!("echo hello > {0}/f && sync {0}/f && cat {0}/f", text(&mnt));
+    let written = ok(tool("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script]));
+    assert_eq!(written, "hello\n");
+    ok(&mut user(&["umount", text(&mnt)]));
+    place.check();
+}
+
+over_uring! {
+    the_transport_is_told,
+    transfers_of_all_sizes_bring_what_was_written,
+    suspended_requests_do_not_exhaust_the_queues,
+    an_unmount_under_load_ends_clean,
+}
+
+mod dev {
+    #[test]
+    fn transfers_of_all_sizes_bring_what_was_written() {
+        super::transfers_of_all_sizes_bring_what_was_written();
+    }
+
+    #[test]
+    fn an_unmount_under_load_ends_clean() {
+        super::an_unmount_under_load_ends_clean();
+    }
+}

@@ -1,0 +1,203 @@
+//! One queue of a connection over io_uring: a ring, and the entries that are registered with it.
+//!
+//! ```text
+//!              register                    a request
+//! no entry ──────────────> kernel has it ─────────────> in hand: served, or suspended
+//!                                ^                             │
+//!                                └───── reply, fetch next ─────┘
+//! ```
+//! Guarantees: an entry that the kernel has is kept here (M9).
+
+use super::entry::{Entry, Owner};
+use super::policy::{FIRST_ENTRIES, MAX_ENTRIES, kept_payloads};
+use super::ring::{Completed, Ring};
+use quire_device::sync::atomic::{AtomicUsize, Ordering};
+use quire_device::sync::{Arc, Mutex, lock};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+
+/// Entries of all queues of a mount.
+pub(crate) type Registered = Arc<AtomicUsize>;
+
+pub(crate) struct Lane {
+    ring: Ring,
+    entries: Mutex<Entries>,
+    registered: Registered,
+    /// Entries whose slot is below keep the memory of their payload.
+    kept: usize,
+}
+
+#[derive(Default)]
+struct Entries {
+    /// By slot: the entries that the kernel has.
+    with_kernel: Vec<Option<Entry>>,
+    /// Slots of entries that are no more.
+    free_slots: Vec<usize>,
+    /// How many the kernel has.
+    count: usize,
+}
+
+/// What a lane has for its reader.
+pub(crate) enum Taken {
+    Request(Entry),
+    /// The kernel has let go of an entry, as it does when the connection ends.
+    Gone(i32),
+    /// Somebody has called.
+    Called,
+}
+
+impl Lane {
+    /// A lane of a connection with so many queues, whose descriptor outlives it.
+    ///
+    /// # Errors
+    /// The host does not let us have a ring.
+    pub(crate) fn new(
+        connection: BorrowedFd<'_>,
+        queue: u16,
+        queues: usize,
+        registered: Registered,
+    ) -> std::io::Result<Lane> {
+        let ring = Ring::new(connection, queue)?;
+        Ok(Lane { ring, entries: Mutex::default(), registered, kept: kept_payloads(queues) })
+    }
+
+    /// Registers the first entries.
+    ///
+    /// # Errors
+    /// There is no memory, or the kernel refuses them.
+    pub(crate) fn register_first(&self, owner: &Owner) -> Result<(), Errno> {
+        for _ in 0..FIRST_ENTRIES {
+            let entry = self.new_entry()?;
+            let order = self.ring.register(&entry);
+            self.lend(entry, owner);
+            self.ring.submit(&[order]);
+        }
+        match self.ring.take() {
+            // The kernel answers at once where it refuses.
+            Some(Completed::Gone(slot, result)) => {
+                self.back(slot);
+                Err(Errno::from_raw_os_error(-result))
+            }
+            // Nobody can have sent a request before all queues are there.
+            Some(Completed::Request(_) | Completed::Call) | None => Ok(()),
+        }
+    }
+
+    fn new_entry(&self) -> Result<Entry, Errno> {
+        if self.registered.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
+            self.registered.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::NOBUFS);
+        }
+        let slot = {
+            let mut entries = lock(&self.entries);
+            entries.free_slots.pop().unwrap_or_else(|| {
+                entries.with_kernel.push(None);
+                entries.with_kernel.len() - 1
+            })
+        };
+        Entry::new(slot).inspect_err(|_| {
+            self.registered.fetch_sub(1, Ordering::Relaxed);
+            lock(&self.entries).free_slots.push(slot);
+        })
+    }
+
+    /// The kernel is about to get this entry.
+    fn lend(&self, mut entry: Entry, owner: &Owner) {
+        owner.fetch_add(1, Ordering::Relaxed);
+        entry.owner = Some(owner.clone());
+        let mut entries = lock(&self.entries);
+        entries.count += 1;
+        let slot = entry.slot;
+        let before = entries.with_kernel[slot].replace(entry);
+        assert!(before.is_none(), "an entry in hand is not the kernel's");
+    }
+
+    /// The kernel has given this entry back.
+    fn back(&self, slot: usize) -> Entry {
+        let mut entries = lock(&self.entries);
+        entries.count -= 1;
+        let mut entry = entries.with_kernel[slot].take().expect("the kernel has it until its completion");
+        drop(entries);
+        if let Some(owner) = entry.owner.take() {
+            owner.fetch_sub(1, Ordering::Relaxed);
+        }
+        entry
+    }
+
+    /// Hands replies to the kernel, in the name of the calling thread.
+    pub(crate) fn commit(&self, replied: Vec<Entry>, owner: &Owner) {
+        let orders: Vec<_> = replied.into_iter().map(|entry| self.prepare(entry, owner)).collect();
+        self.ring.submit(&orders);
+    }
+
+    fn prepare(&self, mut entry: Entry, owner: &Owner) -> io_uring::squeue::Entry128 {
+        let order = self.ring.commit(&mut entry);
+        self.lend(entry, owner);
+        order
+    }
+
+    /// What has come, if anything has. For the lane's reader.
+    pub(crate) fn take(&self) -> Option<Taken> {
+        Some(match self.ring.take()? {
+            Completed::Call => Taken::Called,
+            Completed::Request(slot) => Taken::Request(self.back(slot)),
+            Completed::Gone(slot, result) => {
+                drop(self.back(slot));
+                self.registered.fetch_sub(1, Ordering::Relaxed);
+                lock(&self.entries).free_slots.push(slot);
+                Taken::Gone(result)
+            }
+        })
+    }
+
+    /// Hands over a reply, if there is one, and sleeps until something has come. May return without.
+    pub(crate) fn wait(&self, replied: Option<Entry>, owner: &Owner) {
+        let order = replied.map(|entry| self.prepare(entry, owner));
+        self.ring.submit_and_sleep(order);
+    }
+
+    /// True if the kernel has no entry for the next request.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        lock(&self.entries).count == 0
+    }
+
+    /// Registers one more entry. False where there are enough.
+    pub(crate) fn grow(&self, owner: &Owner) -> bool {
+        match self.new_entry() {
+            Ok(entry) => {
+                let order = self.ring.register(&entry);
+                self.lend(entry, owner);
+                self.ring.submit(&[order]);
+                true
+            }
+            Err(e) => {
+                tracing::debug!("no further ring entry: {e}; requests wait until one is answered");
+                false
+            }
+        }
+    }
+
+    /// True if this entry gives the memory of its payload back.
+    pub(crate) fn gives_back(&self, entry: &Entry) -> bool {
+        entry.slot >= self.kept
+    }
+
+    /// True if something waits for the reader.
+    pub(crate) fn has_more(&self) -> bool {
+        self.ring.has_completed()
+    }
+
+    /// Wakes the reader.
+    pub(crate) fn call(&self) {
+        self.ring.call();
+    }
+}
+
+impl Drop for Lane {
+    /// The kernel may still write into entries whose completion has not come: their memory stays.
+    fn drop(&mut self) {
+        for entry in lock(&self.entries).with_kernel.drain(..).flatten() {
+            std::mem::forget(entry);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One io_uring for the entries of one FUSE queue: its submissions and completions.
+//!
+//! Guarantees: a submission that the kernel took gives one completion. Many threads may submit; one at a time takes
+//! completions.
+
+use super::entry::Entry;
+use crate::wire::abi::uring;
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use quire_device::sync::{Mutex, lock, thread};
+use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+/// Places in the submission queue: so many are handed over in one go.
+pub(super) const AT_ONCE: usize = 64;
+/// Places in the completion queue. If more have completed, the kernel keeps them until there is room.
+const COMPLETIONS: u32 = 1024;
+/// The completion of a call to look up, with no entry.
+const CALL: u64 = u64::MAX;
+/// A pause before the host is asked again for what it did not have.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
+
+/// What has completed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Completed {
+    /// The entry in this slot has a request.
+    Request(usize),
+    /// The kernel has let go of the entry in this slot.
+    Gone(usize, i32),
+    /// A call to look up.
+    Call,
+}
+
+pub(super) struct Ring {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    /// The connection: an open descriptor of `/dev/fuse`.
+    connection: RawFd,
+    queue: u16,
+    submitting: Mutex<()>,
+    taking: Mutex<()>,
+}
+
+impl Ring {
+    /// A ring for a queue of a connection, whose descriptor outlives it.
+    ///
+    /// # Errors
+    /// The host does not let us have one.
+    pub(super) fn new(connection: BorrowedFd<'_>, queue: u16) -> std::io::Result<Ring> {
+        let places = u32::try_from(AT_ONCE).expect("a small constant");
+        let ring = IoUring::builder().dontfork().setup_cqsize(COMPLETIONS).build(places)?;
+        let connection = connection.as_raw_fd();
+        Ok(Ring { ring, connection, queue, submitting: Mutex::default(), taking: Mutex::default() })
+    }
+
+    /// The order by which an entry becomes known to the kernel.
+    pub(super) fn register(&self, entry: &Entry) -> squeue::Entry128 {
+        let mut order = self.order(uring::REGISTER, 0, entry, Some(entry.vectors()));
+        let vectors: u32 = 2;
+        let len_at = 24;
+        let bytes = std::ptr::from_mut(&mut order).cast::<u8>();
+        // SAFETY: `Entry128` is laid out as `struct io_uring_sqe` (128 bytes, `repr(C)`), whose `len` are the four
+        // bytes at 24; the crate has no other way to set it for this command.
+        unsafe { bytes.add(len_at).cast::<u32>().write_unaligned(vectors) };
+        order
+    }
+
+    /// The order by which the kernel takes the reply in an entry.
+    pub(super) fn commit(&self, entry: &mut Entry) -> squeue::Entry128 {
+        let unique = entry.unique();
+        self.order(uring::COMMIT_AND_FETCH, unique, entry, None)
+    }
+
+    fn order(&self, command: u32, commit_id: u64, entry: &Entry, address: Option<u64>) -> squeue::Entry128 {
+        let mut about = [0; uring::CMD];
+        about[uring::CMD_COMMIT_ID_AT..][..8].copy_from_slice(&commit_id.to_ne_bytes());
+        about[uring::CMD_QUEUE_AT..][..2].copy_from_slice(&self.queue.to_ne_bytes());
+        let slot = u64::try_from(entry.slot).expect("a small number");
+        opcode::UringCmd80::new(types::Fd(self.connection), command).cmd(about).addr(address).build().user_data(slot)
+    }
+
+    /// Hands orders to the kernel. What they are about stays in place until its completion was taken.
+    pub(super) fn submit(&self, orders: &[squeue::Entry128]) {
+        let submitting = lock(&self.submitting);
+        for some in orders.chunks(AT_ONCE) {
+            self.push(some);
+            self.hand_over();
+        }
+        drop(submitting);
+    }
+
+    fn push(&self, orders: &[squeue::Entry128]) {
+        // SAFETY: `submitting` is locked by the caller, and submission queues are made nowhere else.
+        let mut queue = unsafe { self.ring.submission_shared() };
+        // SAFETY: entries and the connection outlive the order: see `submit` and `Lane`.
+        let pushed = unsafe { queue.push_multiple(orders) };
+        assert!(pushed.is_ok(), "the queue has room: it is empty whenever `submitting` is free");
+    }
+
+    /// Until the kernel has taken all that was pushed.
+    fn hand_over(&self) {
+        loop {
+            // SAFETY: `submitting` is locked by the caller, and submission queues are made nowhere else.
+            if unsafe { self.ring.submission_shared() }.is_empty() {
+                return;
+            }
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(e) => pause_if_short(&e),
+            }
+        }
+    }
+
+    /// Hands over an order, if there is one, and sleeps until something has completed. May return without.
+    pub(super) fn submit_and_sleep(&self, order: Option<squeue::Entry128>) {
+        if let Some(order) = order {
+            let submitting = lock(&self.submitting);
+            self.push(&[order]);
+            drop(submitting);
+        }
+        match self.ring.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(e) => pause_if_short(&e),
+        }
+        let submitting = lock(&self.submitting);
+        self.hand_over();
+        drop(submitting);
+    }
+
+    /// What has completed, if anything has.
+    pub(super) fn take(&self) -> Option<Completed> {
+        let _taking = lock(&self.taking);
+        // SAFETY: `taking` is locked, and completion queues are made nowhere else.
+        let done = unsafe { self.ring.completion_shared() }.next()?;
+        Some(match (done.user_data(), done.result()) {
+            (CALL, _) => Completed::Call,
+            (slot, result) => {
+                let slot = usize::try_from(slot).expect("a slot that we gave");
+                if result == 0 { Completed::Request(slot) } else { Completed::Gone(slot, result) }
+            }
+        })
+    }
+
+    /// True if something has completed.
+    pub(super) fn has_completed(&self) -> bool {
+        let _taking = lock(&self.taking);
+        // SAFETY: `taking` is locked, and completion queues are made nowhere else.
+        !unsafe { self.ring.completion_shared() }.is_empty()
+    }
+
+    /// Wakes the thread that sleeps for completions.
+    pub(super) fn call(&self) {
+        self.submit(&[opcode::Nop::new().build().user_data(CALL).into()]);
+    }
+}
+
+/// A signal or a change of the host's mind is no error: the next call tries again.
+fn pause_if_short(e: &std::io::Error) {
+    match e.raw_os_error() {
+        Some(libc::EINTR) => {}
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => thread::sleep(RETRY_PAUSE),
+        _ => panic!("io_uring_enter refused our own ring: {e}"),
+    }
+}

@@ -1,0 +1,354 @@
+//! FUSE over io_uring: the lanes of a connection, the requests that are in hand, and the way of a reply to its entry.
+//!
+//! ```text
+//! lane's reader: request ─> answer ─┬─ replied, and nothing else waits: the reply goes with the next wait
+//!                                   ├─ replied otherwise ──────────────> keeper
+//!                                   └─ suspended ... replied by any thread ─> keeper: all that have come, in one go
+//! ```
+//! The kernel copies a request into its entry on the thread that gave the entry to it, wherever that thread waits,
+//! except in a device operation. So a thread that serves requests has at most one free entry with the kernel, the one
+//! it used last, and all others are given by the *keeper*, a thread that does nothing else.
+//!
+//! A lane whose requests are all suspended gets one more entry, unless the mount has
+//! [`MAX_ENTRIES`](super::policy::MAX_ENTRIES). The kernel gives a new entry the next request that comes, but none that
+//! waits already: it looks for those only when a reply comes. So the keeper has the kernel send a request to that queue
+//! (`ask_for_a_request`), and replies to it.
+//!
+//! Guarantees: a reply goes to the entry that carried its request, once; a second finds none (M10). No thread but a
+//! reader or the keeper gives entries to the kernel: a thread that waits for the kernel's own requests may not.
+
+use super::device::Channel;
+use super::entry::{Entry, Owner, Reply};
+use super::lane::{Lane, Registered, Taken};
+use super::policy::{GIVEN_BACK, MAX_QUEUES};
+use crate::wire::reply;
+use quire_device::sync::atomic::{AtomicU64, Ordering};
+use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
+use quire_layout::number_map::NumberMap;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::cell::RefCell;
+use std::sync::mpsc;
+
+/// Parts of the table of requests, so that threads seldom meet.
+const SHARDS: usize = 64;
+
+thread_local! {
+    static OWN: RefCell<Own> = RefCell::default();
+}
+
+/// What a thread that serves requests has of the rings.
+#[derive(Default)]
+struct Own {
+    /// Counts the entries that the kernel has of this thread.
+    lent: Owner,
+    /// A reply that goes with the next wait, and its lane.
+    deferred: Option<(usize, Entry)>,
+}
+
+/// A request that was taken and is not replied to yet.
+enum InHand {
+    /// A worker is about it. The address at which a reply in place begins, and the reply once it is made.
+    Served { reply_at: usize, reply: Option<Reply> },
+    /// It waits for an event, in this lane's entry.
+    Suspended(usize, Entry),
+}
+
+#[derive(Default)]
+struct Outbox {
+    replied: Vec<(usize, Entry)>,
+    /// Lanes that need one more entry.
+    exhausted: Vec<usize>,
+    over: bool,
+}
+
+pub(crate) struct Rings {
+    lanes: Vec<Lane>,
+    in_hand: [Mutex<NumberMap<u64, InHand>>; SHARDS],
+    /// A file that was in use by a request lately.
+    file: AtomicU64,
+    outbox: Mutex<Outbox>,
+    changed: Condvar,
+}
+
+/// Bits of the numbers of requests that the keeper asks for: the kernel's own count from 0.
+const ASKED: u64 = 1 << 62;
+
+/// Has the kernel send a request to the queue of this CPU, on which the calling thread runs for a moment. Without the
+/// right to run there it asks where it is. Where this fails, requests that wait in the kernel wait until another comes
+/// to the queue, or a suspended one is answered.
+fn ask_for_a_request(cpu: usize, asked: u64, file: u64, notices: &OwnedFd) {
+    let usual = sched_getaffinity(None);
+    let mut only = CpuSet::new();
+    if cpu < CpuSet::MAX_CPU {
+        only.set(cpu);
+    }
+    let moved = sched_setaffinity(None, &only).is_ok();
+    // The lowest bit of a number means an INTERRUPT.
+    if let Err(e) = rustix::io::write(notices, &reply::ask_for_a_request(ASKED | asked << 1, file)) {
+        tracing::debug!("no request asked for on CPU {cpu}: {e}");
+    }
+    if let Ok(usual) = usual
+        && moved
+    {
+        sched_setaffinity(None, &usual).ok();
+    }
+}
+
+/// What a lane's reader finds.
+pub(crate) enum Next {
+    Request(Entry),
+    /// Nothing; the lane is to be asked again.
+    Nothing,
+    /// The connection is over.
+    End,
+}
+
+impl Rings {
+    /// A lane for each of so many CPUs, whose entries are counted in `registered`. The connection's descriptor outlives
+    /// them.
+    ///
+    /// # Errors
+    /// The host does not let us have the rings, or there are too many CPUs.
+    pub(crate) fn new(channel: &Channel, cpus: usize, registered: Registered) -> Result<Rings, std::io::Error> {
+        if cpus > MAX_QUEUES {
+            return Err(std::io::Error::other(format!(
+                "{cpus} CPUs are possible here, and {MAX_QUEUES} queues at most"
+            )));
+        }
+        let lanes = (0..cpus).map(|queue| {
+            let queue = u16::try_from(queue).expect("at most MAX_QUEUES");
+            Lane::new(channel.as_fd(), queue, cpus, registered.clone())
+        });
+        Ok(Rings {
+            lanes: lanes.collect::<Result<_, _>>()?,
+            in_hand: std::array::from_fn(|_| Mutex::default()),
+            file: AtomicU64::new(0),
+            outbox: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Starts the keeper, which registers the first entries: the kernel sends requests here from then on.
+    ///
+    /// # Errors
+    /// No thread could be started, or the kernel refuses; it goes on over /dev/fuse then.
+    pub(crate) fn start(self: &Arc<Self>, channel: &Channel) -> std::io::Result<()> {
+        let (tell, told) = mpsc::channel();
+        let notices = channel.as_fd().try_clone_to_owned()?;
+        let rings = self.clone();
+        let keep = move || {
+            let owner = Owner::default();
+            let outcome = rings.lanes.iter().try_for_each(|lane| lane.register_first(&owner));
+            tell.send(outcome).ok();
+            rings.keep(&owner, &notices);
+        };
+        thread::Builder::new().name("quire-keeper".to_owned()).spawn(keep)?;
+        told.recv().expect("the keeper tells").map_err(std::io::Error::from)
+    }
+
+    /// Hands over the replies that others have made, and sees to it that no lane is exhausted, until the session ends.
+    fn keep(&self, owner: &Owner, notices: &OwnedFd) {
+        let mut asked = 0;
+        let mut by_lane: Vec<Vec<Entry>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        loop {
+            let mut outbox = lock(&self.outbox);
+            while outbox.replied.is_empty() && outbox.exhausted.is_empty() && !outbox.over {
+                outbox = wait(&self.changed, outbox);
+            }
+            if outbox.over {
+                return;
+            }
+            let (replied, exhausted) = (std::mem::take(&mut outbox.replied), std::mem::take(&mut outbox.exhausted));
+            drop(outbox);
+            for (lane, entry) in replied {
+                by_lane[lane].push(entry);
+            }
+            for (lane, replied) in self.lanes.iter().zip(&mut by_lane) {
+                if !replied.is_empty() {
+                    lane.commit(std::mem::take(replied), owner);
+                }
+            }
+            for lane in exhausted {
+                if self.lanes[lane].is_exhausted() && self.lanes[lane].grow(owner) {
+                    asked += 1;
+                    ask_for_a_request(lane, asked, self.file.load(Ordering::Relaxed), notices);
+                }
+            }
+        }
+    }
+
+    /// The next request of a lane, for its reader; waits for it if nothing has come. Asked again after
+    /// [`Next::Nothing`].
+    pub(crate) fn next(&self, lane: usize, channel: &Channel) -> Next {
+        let l = &self.lanes[lane];
+        let taken = match l.take() {
+            Some(taken) => taken,
+            None => {
+                let (deferred, lent) = OWN.with_borrow_mut(|own| (own.deferred.take(), own.lent.clone()));
+                let here = match deferred {
+                    Some((of, entry)) if of == lane => Some(entry),
+                    Some((of, entry)) => {
+                        self.keep_reply(of, entry);
+                        None
+                    }
+                    None => None,
+                };
+                if here.is_none() && l.is_exhausted() {
+                    lock(&self.outbox).exhausted.push(lane);
+                    self.changed.notify_one();
+                }
+                l.wait(here, &lent);
+                return Next::Nothing;
+            }
+        };
+        match taken {
+            Taken::Request(mut entry) => {
+                if l.gives_back(&entry) {
+                    entry.drop_last_reply();
+                }
+                if let Some(file) = entry.file() {
+                    self.file.store(file, Ordering::Relaxed);
+                }
+                // Something came although nothing was waited for: the reply before does not wait any longer.
+                self.flush_deferred();
+                Next::Request(entry)
+            }
+            Taken::Gone(result) => {
+                tracing::debug!("a ring entry ended: {}", Errno::from_raw_os_error(-result));
+                if channel.is_connected() { Next::Nothing } else { Next::End }
+            }
+            Taken::Called => Next::Nothing,
+        }
+    }
+
+    fn shard(&self, unique: u64) -> &Mutex<NumberMap<u64, InHand>> {
+        // The kernel counts requests in steps of two.
+        let shard = usize::try_from((unique >> 1) % 64).expect("small");
+        &self.in_hand[shard]
+    }
+
+    /// The request is about to be served by the calling worker.
+    pub(crate) fn serves(&self, unique: u64, reply_at: usize) {
+        lock(self.shard(unique)).insert(unique, InHand::Served { reply_at, reply: None });
+    }
+
+    /// The calling worker has done with a request. Sends the reply if one was made meanwhile; else the request is
+    /// suspended. `still_reads`: the worker still reads the lane.
+    pub(crate) fn served(&self, lane: usize, mut entry: Entry, still_reads: bool) {
+        let unique = entry.unique();
+        let large = entry.payload_size() >= GIVEN_BACK;
+        let reply = {
+            let mut in_hand = lock(self.shard(unique));
+            match in_hand.remove(&unique) {
+                Some(InHand::Served { reply: Some(reply), .. }) => reply,
+                Some(InHand::Served { reply: None, .. }) => {
+                    if large {
+                        entry.drop_payload();
+                    }
+                    in_hand.insert(unique, InHand::Suspended(lane, entry));
+                    return;
+                }
+                Some(InHand::Suspended(..)) | None => unreachable!("the worker that serves a request ends that"),
+            }
+        };
+        if large && self.lanes[lane].gives_back(&entry) {
+            entry.drop_payload();
+        }
+        entry.put_reply(&reply);
+        self.send_own(lane, entry, still_reads);
+    }
+
+    /// Sends a reply from a worker: with its next wait, at once, or by the keeper.
+    fn send_own(&self, lane: usize, entry: Entry, still_reads: bool) {
+        let lent = OWN.with_borrow(|own| own.lent.clone());
+        let has_none = lent.load(Ordering::Relaxed) == 0;
+        if !has_none || still_reads && self.lanes[lane].has_more() {
+            self.keep_reply(lane, entry);
+        } else if still_reads {
+            let before = OWN.with_borrow_mut(|own| own.deferred.replace((lane, entry)));
+            assert!(before.is_none(), "a reply is deferred until the next wait");
+        } else {
+            self.lanes[lane].commit(vec![entry], &lent);
+        }
+    }
+
+    /// The calling worker does something else before it waits for requests: its last reply does not wait for that.
+    pub(crate) fn flush_deferred(&self) {
+        if let Some((lane, entry)) = OWN.with_borrow_mut(|own| own.deferred.take()) {
+            self.keep_reply(lane, entry);
+        }
+    }
+
+    fn keep_reply(&self, lane: usize, entry: Entry) {
+        lock(&self.outbox).replied.push((lane, entry));
+        self.changed.notify_one();
+    }
+
+    /// Takes a reply to a request that came by a ring. False if it did not, or was replied to.
+    pub(crate) fn reply(&self, unique: u64, reply: &[u8]) -> bool {
+        let (lane, mut entry) = {
+            let mut in_hand = lock(self.shard(unique));
+            match in_hand.remove(&unique) {
+                None => return false,
+                Some(InHand::Served { reply: Some(before), reply_at }) => {
+                    in_hand.insert(unique, InHand::Served { reply: Some(before), reply_at });
+                    return false;
+                }
+                Some(InHand::Served { reply: None, reply_at }) => {
+                    let in_place = reply.as_ptr().addr() == reply_at;
+                    let reply = if in_place { Reply::InPlace(reply.len()) } else { Reply::Bytes(reply.to_vec()) };
+                    in_hand.insert(unique, InHand::Served { reply_at, reply: Some(reply) });
+                    return true;
+                }
+                Some(InHand::Suspended(lane, entry)) => (lane, entry),
+            }
+        };
+        entry.put_reply(&Reply::Bytes(reply.to_vec()));
+        self.keep_reply(lane, entry);
+        true
+    }
+
+    /// The session is over: readers look up, and the keeper ends.
+    pub(crate) fn end(&self) {
+        lock(&self.outbox).over = true;
+        self.changed.notify_all();
+        self.lanes.iter().for_each(Lane::call);
+    }
+
+    /// True if a request waits in this lane.
+    pub(crate) fn has_more(&self, lane: usize) -> bool {
+        self.lanes[lane].has_more()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_replied_to_once_and_only_if_it_came_by_a_ring() {
+        let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
+        let rings = Rings::new(&Channel::new(null), 0, Registered::default()).unwrap();
+        assert!(!rings.reply(2, &[0; 16]), "it came by another way");
+        rings.serves(2, 0);
+        assert!(rings.reply(2, &[0; 16]));
+        assert!(!rings.reply(2, &[1; 16]), "a second reply");
+        rings.serves(4, 0);
+        lock(rings.shard(4)).insert(4, InHand::Suspended(0, Entry::new(0).unwrap()));
+        assert!(rings.reply(4, &[0; 16]) && !rings.reply(4, &[0; 16]));
+        let outbox = lock(&rings.outbox);
+        assert_eq!(outbox.replied.len(), 1, "one goes to the keeper");
+    }
+
+    #[test]
+    fn more_cpus_than_queues_are_refused() {
+        let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
+        assert!(Rings::new(&Channel::new(null), MAX_QUEUES + 1, Registered::default()).is_err());
+    }
+}
