@@ -31,7 +31,7 @@ pub struct Plan {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
     pub clients: Vec<u32>,
     /// Who has to trust that pages do not tear
-    #[arg(long, default_value = "quire:profile=database")]
+    #[arg(long, default_value = "quire:profile=database,cache_size=1G")]
     pub quire: Mounter,
     /// Whose server guards its pages
     #[arg(long, default_value = "kernel:data=ordered")]
