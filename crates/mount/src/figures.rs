@@ -4,7 +4,7 @@ use crate::meter::Meter;
 use crate::options::WritePath;
 use crate::stats::{CacheFigures, DeviceFigures, QueueFigures, Stats};
 use crate::transport_choice::TransportFigures;
-use quire_device::sync::Arc;
+use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, Counted};
 use quire_fs::{Choices, Volume};
 
@@ -19,7 +19,7 @@ pub(crate) struct Figures {
     pub(crate) choices: Choices,
     /// What `profile` is shown as.
     pub(crate) profile: String,
-    pub(crate) write_path: WritePath,
+    pub(crate) write_path: Arc<Mutex<WritePath>>,
     pub(crate) transport: Arc<TransportFigures>,
     /// The mount's device number, as `/proc/self/mountinfo` has it.
     pub(crate) connection: Option<String>,
@@ -40,7 +40,7 @@ impl Figures {
             profile: self.profile.clone(),
             choices: self.choices.to_string(),
             atomic_write_bytes: limits.atomic_bytes.map_or(0, |n| u64::try_from(n).unwrap_or(0)),
-            write_path: self.write_path.name().to_owned(),
+            write_path: lock(&self.write_path).name().to_owned(),
             transport: self.transport.stats(),
             auto: limits.auto_threshold.map(Into::into),
             read_only: self.volume.status().read_only,

@@ -26,8 +26,9 @@ use crate::session::Session;
 use crate::transport::{Channel, Rings};
 use crate::transport_choice::{self, TransportChoice, TransportError, TransportFigures};
 use crate::wire::ShownOwner;
+use crate::wire::abi::init;
 use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
-use quire_device::sync::Arc;
+use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, Clock, Counted, FileDevice, OpenError, OpenOptions, SystemClock, TickClock};
 use quire_fs::{Atime, Choices, Devices, Volume};
 use quire_journal::recover::Progress;
@@ -356,7 +357,23 @@ impl Place<'_> {
         }
     }
 
-    /// Shakes hands with the kernel.
+    /// Shakes hands with the kernel, by rings where they are wanted and offered.
+    fn session(
+        &self,
+        channel: Channel,
+        server: &Arc<Server>,
+        requested: Requested,
+        transport: &TransportFigures,
+    ) -> Result<Session, MountError> {
+        let rings = self.rings(&channel, transport)?;
+        let requested = Requested { uring: rings.is_some(), ..requested };
+        let session =
+            Session::start(channel, server.clone(), requested, rings, transport).map_err(MountError::Session)?;
+        let refused = self.options.transport == TransportChoice::Uring && !session.has_rings();
+        if refused { Err(TransportError::NotOffered.into()) } else { Ok(session) }
+    }
+
+    /// Begins to serve what was opened.
     fn start(self, channel: Channel, opened: Opened) -> Result<Live, MountError> {
         let Opened { volume, fs, journal, options } = opened;
         let read_only = volume.status().read_only.is_some();
@@ -365,7 +382,7 @@ impl Place<'_> {
             tracing::info!("{}: inodes of 128 bytes keep times in whole seconds until 2038", self.image.display());
         }
         let serving = self.serving(read_only);
-        let write_path = self.options.write_path(options.choices());
+        let write_path = Arc::new(Mutex::new(self.options.write_path(options.choices())));
         let given = given::descriptor(&self.dir).is_some();
         let entry = self.entry(&channel)?;
         let transport = Arc::new(TransportFigures::default());
@@ -375,7 +392,7 @@ impl Place<'_> {
             journal,
             choices: options.choices(),
             profile: self.options.label(options.choices()),
-            write_path,
+            write_path: write_path.clone(),
             transport: transport.clone(),
             connection: entry.as_ref().map(|e| e.device.clone()),
         };
@@ -389,20 +406,15 @@ impl Place<'_> {
         // Where the kernel checks ACLs it checks modes as well. The options with which the caller has mounted a given
         // connection are unknown.
         let acl = (options.acl || given) && !self.options.fake_root;
-        let session = self.rings(&channel, &transport).map_err(MountError::from).and_then(|rings| {
-            let (uring, writeback_cache) = (rings.is_some(), write_path == WritePath::Back && !read_only);
-            let requested = Requested { writeback_cache, acl, uring, whole_seconds };
-            let session =
-                Session::start(channel, server.clone(), requested, rings, &transport).map_err(MountError::Session)?;
-            let refused = self.options.transport == TransportChoice::Uring && !session.has_rings();
-            if refused { Err(TransportError::NotOffered.into()) } else { Ok(session) }
-        });
-        let session = session.inspect_err(|_| {
+        let writeback_cache = *lock(&write_path) == WritePath::Back && !read_only;
+        let requested = Requested { writeback_cache, acl, uring: false, whole_seconds };
+        let session = self.session(channel, &server, requested, &transport).inspect_err(|_| {
             if !given {
                 mounting::detach(&self.dir, true).ok();
             }
             server.close().ok();
         })?;
+        settle(&mut lock(&write_path), &server);
         let (lease, stops) = (None, self.stops);
         Ok(Live {
             image: self.image,
@@ -426,6 +438,14 @@ fn device_of_journal(sb: &Superblock) -> Option<PathBuf> {
         .into_iter()
         .map(PathBuf::from)
         .find(|p| p.exists())
+}
+
+/// Before Linux 6.6 the kernel could not map files that bypass its page cache, so there they stay in it.
+fn settle(write_path: &mut WritePath, server: &Server) {
+    if *write_path == WritePath::Direct && !server.has(init::DIRECT_IO_ALLOW_MMAP) {
+        tracing::warn!("this kernel may split a write(2) from memory that is not aligned; Linux 6.6 or later does not");
+        *write_path = WritePath::Through;
+    }
 }
 
 /// A volume with what it stands on.

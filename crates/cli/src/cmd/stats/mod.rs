@@ -12,6 +12,9 @@ use std::process::ExitCode;
 
 /// Show the figures of a mount: latencies, its journal, and every write, byte and flush by device and region.
 ///
+/// "atomic unit" is the largest write request that is whole or absent after a crash, and what makes a write(2) one
+/// request (in JSON: atomic_write_bytes, write_path).
+///
 /// --serve answers GET /metrics for Prometheus until it is interrupted; the daemon is asked once for each.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
