@@ -30,6 +30,7 @@ pub mod options;
 mod policy;
 mod refused;
 mod remount;
+mod replies;
 mod requests;
 pub mod serve;
 mod server;

@@ -4,26 +4,25 @@
 //! INIT ──> workers: receive ─> requests::answer ─> send ─┐
 //!             ^──────────────────────────────────────────┘  until the kernel says ENODEV: unmounted
 //! ```
-//! Which worker reads the next request is decided in [`crate::workers`].
+//! Which worker reads the next request is decided in [`crate::workers`]; replies are in [`crate::replies`].
 
 use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages};
-use crate::meter::{Measured, Suspended};
+use crate::meter::Measured;
 use crate::policy::LONG_REQUEST;
+use crate::replies::{Shared, suspend};
 use crate::requests;
-use crate::server::{Admission, Answer, Durable, Sent, Server};
+use crate::server::{Admission, Answer, Server};
 use crate::space::{self, PutOff, SpaceQueue};
 use crate::transport::{Channel, Entry, Found, Next, RequestBuffer, Rings, Transport};
 use crate::transport_choice::{TransportError, TransportFigures};
 use crate::wire::abi::{init, opcode};
-use crate::wire::reply;
 use crate::wire::{Body, Header, Out};
 use crate::workers::{DEV_QUEUE, QueueIndex, Workers};
 use quire_device::sync::atomic::Ordering;
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use quire_fs::Admitted;
-use quire_layout::Ino;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -31,17 +30,6 @@ use std::time::Duration;
 #[derive(Clone)]
 pub(crate) struct Session {
     shared: Arc<Shared>,
-}
-
-/// What the workers share.
-struct Shared {
-    transport: Transport,
-    server: Arc<Server>,
-    workers: Workers,
-    kernel_pages: KernelPages,
-    space: SpaceQueue,
-    /// The first error that ended a worker.
-    error: Mutex<Option<Errno>>,
 }
 
 impl Session {
@@ -417,115 +405,4 @@ struct Request<'a> {
     body: Body<'a>,
     /// How many times it was tried again for want of space.
     tries: usize,
-}
-
-/// Suspends a request until a file is durable, or everything, and then the next. The thread that makes the last one
-/// durable replies.
-fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended, durable: Durable, body: Vec<u8>) {
-    let Durable { ino, then, data_only, sent } = durable;
-    let after = shared.clone();
-    let told = move |outcome| {
-        let answer = match outcome {
-            Ok(()) => match then {
-                Some(ino) => {
-                    let next = Durable { ino: Some(ino), then: None, data_only, sent };
-                    return suspend(&after, header, suspended, next, body);
-                }
-                None => Ok(sent.answer()),
-            },
-            Err(e) => {
-                after.server.take_back(sent);
-                Err(Fail::from(e))
-            }
-        };
-        if let Err(e) = after.reply_with(&header, answer, &body) {
-            // The workers learn of a broken connection by themselves.
-            tracing::debug!("operation {} when durable: {e}", header.opcode);
-        }
-        after.server.meter.end_suspended(&header, suspended);
-    };
-    match ino {
-        Some(ino) => quire_fs::fsync_then(&shared.server.volume, ino, data_only, told),
-        None => quire_fs::sync_then(&shared.server.volume, told),
-    }
-}
-
-impl Shared {
-    /// The session is over: all workers are called to end.
-    fn end(&self) {
-        self.workers.end();
-        self.transport.end();
-    }
-
-    /// Makes the kernel hand over its dirty pages of these files, and forget the others.
-    fn drop_pages(&self, files: Vec<Ino>) {
-        for ino in files {
-            // The kernel may have forgotten the inode: then it has no pages of it.
-            self.transport.send(&reply::drop_pages(ino)).ok();
-        }
-    }
-
-    /// Replies with this body.
-    fn reply_with(&self, header: &Header, answer: Result<Answer, Fail>, body: &[u8]) -> Result<(), Errno> {
-        let mut buf = vec![0; reply::HEADER + body.len()];
-        let mut out = Out::new(&mut buf);
-        out.bytes(body).expect("room for it");
-        self.reply(header, answer, &mut out)
-    }
-
-    fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {
-        let Shared { server, transport: channel, .. } = self;
-        let (error, sent) = match answer {
-            Ok(Answer::None | Answer::WhenDurable(_)) => return Ok(()),
-            Ok(Answer::Reply | Answer::DropsPages(_)) => (None, Sent::Reply),
-            Ok(Answer::Gives(ino)) => (None, Sent::Gives(ino)),
-            Ok(Answer::Opens(ino)) => (None, Sent::Opens(ino)),
-            Ok(Answer::Spoils(ino)) => {
-                channel.send(&reply::forget_attributes(ino)).ok();
-                (None, Sent::Reply)
-            }
-            Ok(Answer::StopsAll) => {
-                self.drop_pages(server.openers.files());
-                (None, Sent::Reply)
-            }
-            Err(e) => {
-                // The writer is to ask, and to learn of it (see `refused`).
-                if let Some(ino) = server.refused_by(header) {
-                    channel.send(&reply::forget_attributes(ino)).ok();
-                }
-                (Some(e), Sent::Reply)
-            }
-        };
-        trace(header, error);
-        match channel.send(out.finish(header.unique, error)) {
-            Ok(()) => Ok(()),
-            // Nobody waits any more: what the reply was to give stays with us.
-            Err(Errno::NOENT) => {
-                server.take_back(sent);
-                Ok(())
-            }
-            // The kernel found fault with a reply: the request is answered with an error, others go on.
-            Err(Errno::INVAL) if error.is_none() => {
-                tracing::error!(
-                    "the kernel refused the reply to request {} (operation {})",
-                    header.unique,
-                    header.opcode
-                );
-                unless_gone(channel.send(out.finish(header.unique, Some(Fail::of(Errno::IO)))))
-            }
-            sent => unless_gone(sent),
-        }
-    }
-}
-
-/// Nobody waits for a reply any more, or it was unmounted meanwhile: nothing is wrong.
-fn unless_gone(sent: Result<(), Errno>) -> Result<(), Errno> {
-    match sent {
-        Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => Ok(()),
-        sent => sent,
-    }
-}
-
-fn trace(h: &Header, error: Option<Fail>) {
-    tracing::trace!(op = h.opcode, node = h.node, error = error.map(Fail::errno), "request");
 }

@@ -6,10 +6,10 @@
 //!      ^                │ about to block (device, lock, condition)  │
 //!      │                └─> the last reader: an idle worker reads ──┴─> idle
 //! ```
-//! A queue is /dev/fuse, or a ring, of which there is one for each CPU. One worker reads a queue while requests come one
-//! after the other, so that no other thread is woken. A reader of /dev/fuse that has taken [`CROWD`] requests without
-//! waiting for one lets another read beside it, up to one for each CPU; a reader that finds no request while another
-//! reads becomes idle. A ring has one reader at a time.
+//! A queue is /dev/fuse, or a ring, of which there is one for each CPU. One worker reads a queue while requests come
+//! one after the other, so that no other thread is woken. A reader of /dev/fuse that has taken [`CROWD`] requests
+//! without waiting for one lets another read beside it, up to one for each CPU; a reader that finds no request while
+//! another reads becomes idle. A ring has one reader at a time.
 //!
 //! Guarantees: while the session lasts a worker reads each queue, or has been called to, unless all [`Workers::most`]
 //! workers block or read, so that a slow fsync delays no other caller. Workers are started when all others block or
@@ -20,8 +20,8 @@ use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced, thread};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Workers at most, besides one for each CPU (with rings: for each queue): so many requests can wait for the device, or for a lock whose holder
-/// does. Requests that wait for a commit or a thaw take no worker.
+/// Workers at most, besides one for each CPU (with rings: for each queue): so many requests can wait for the device, or
+/// for a lock whose holder does. Requests that wait for a commit or a thaw take no worker.
 const MAX_BLOCKED: usize = 16;
 /// Requests that a reader takes without waiting for one, before another worker reads beside it.
 const CROWD: u32 = 16;
@@ -154,7 +154,8 @@ impl Workers {
         false
     }
 
-    /// The calling reader of /dev/fuse has taken a request without waiting for it. `hire` starts another worker, which has begun.
+    /// The calling reader of /dev/fuse has taken a request without waiting for it. `hire` starts another worker, which
+    /// has begun.
     pub(crate) fn took(&self, hire: impl FnOnce() -> bool) {
         let taken = IN_A_ROW.get() + 1;
         IN_A_ROW.set(taken % CROWD);

@@ -36,8 +36,8 @@ fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
 }
 
 /// The daemon's threads that answer no requests: the first one, background, commits for suspended callers, control
-/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, signals; with rings the
-/// keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
+/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, signals; with rings
+/// the keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
 const BESIDE_WORKERS: usize = 12;
 
 #[test]

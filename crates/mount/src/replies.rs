@@ -1,0 +1,138 @@
+//! What a session's workers share, and how a request is answered: at once, or when files are durable.
+//!
+//! *Guarantees*: each request has one reply. What a reply gives to the kernel and that does not arrive stays with us.
+
+use crate::fail::Fail;
+use crate::kernel_pages::KernelPages;
+use crate::meter::Suspended;
+use crate::server::{Answer, Durable, Sent, Server};
+use crate::space::SpaceQueue;
+use crate::transport::Transport;
+use crate::wire::reply;
+use crate::wire::{Header, Out};
+use crate::workers::Workers;
+use quire_device::sync::{Arc, Mutex};
+use quire_layout::Ino;
+use rustix::io::Errno;
+
+/// What the workers share.
+pub(crate) struct Shared {
+    pub(crate) transport: Transport,
+    pub(crate) server: Arc<Server>,
+    pub(crate) workers: Workers,
+    pub(crate) kernel_pages: KernelPages,
+    pub(crate) space: SpaceQueue,
+    /// The first error that ended a worker.
+    pub(crate) error: Mutex<Option<Errno>>,
+}
+
+/// Suspends a request until a file is durable, or everything, and then the next. The thread that makes the last one
+/// durable replies.
+pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended, durable: Durable, body: Vec<u8>) {
+    let Durable { ino, then, data_only, sent } = durable;
+    let after = shared.clone();
+    let told = move |outcome| {
+        let answer = match outcome {
+            Ok(()) => match then {
+                Some(ino) => {
+                    let next = Durable { ino: Some(ino), then: None, data_only, sent };
+                    return suspend(&after, header, suspended, next, body);
+                }
+                None => Ok(sent.answer()),
+            },
+            Err(e) => {
+                after.server.take_back(sent);
+                Err(Fail::from(e))
+            }
+        };
+        if let Err(e) = after.reply_with(&header, answer, &body) {
+            // The workers learn of a broken connection by themselves.
+            tracing::debug!("operation {} when durable: {e}", header.opcode);
+        }
+        after.server.meter.end_suspended(&header, suspended);
+    };
+    match ino {
+        Some(ino) => quire_fs::fsync_then(&shared.server.volume, ino, data_only, told),
+        None => quire_fs::sync_then(&shared.server.volume, told),
+    }
+}
+
+impl Shared {
+    /// The session is over: all workers are called to end.
+    pub(crate) fn end(&self) {
+        self.workers.end();
+        self.transport.end();
+    }
+
+    /// Makes the kernel hand over its dirty pages of these files, and forget the others.
+    pub(crate) fn drop_pages(&self, files: Vec<Ino>) {
+        for ino in files {
+            // The kernel may have forgotten the inode: then it has no pages of it.
+            self.transport.send(&reply::drop_pages(ino)).ok();
+        }
+    }
+
+    /// Replies with this body.
+    pub(crate) fn reply_with(&self, header: &Header, answer: Result<Answer, Fail>, body: &[u8]) -> Result<(), Errno> {
+        let mut buf = vec![0; reply::HEADER + body.len()];
+        let mut out = Out::new(&mut buf);
+        out.bytes(body).expect("room for it");
+        self.reply(header, answer, &mut out)
+    }
+
+    pub(crate) fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {
+        let Shared { server, transport: channel, .. } = self;
+        let (error, sent) = match answer {
+            Ok(Answer::None | Answer::WhenDurable(_)) => return Ok(()),
+            Ok(Answer::Reply | Answer::DropsPages(_)) => (None, Sent::Reply),
+            Ok(Answer::Gives(ino)) => (None, Sent::Gives(ino)),
+            Ok(Answer::Opens(ino)) => (None, Sent::Opens(ino)),
+            Ok(Answer::Spoils(ino)) => {
+                channel.send(&reply::forget_attributes(ino)).ok();
+                (None, Sent::Reply)
+            }
+            Ok(Answer::StopsAll) => {
+                self.drop_pages(server.openers.files());
+                (None, Sent::Reply)
+            }
+            Err(e) => {
+                // The writer is to ask, and to learn of it (see `refused`).
+                if let Some(ino) = server.refused_by(header) {
+                    channel.send(&reply::forget_attributes(ino)).ok();
+                }
+                (Some(e), Sent::Reply)
+            }
+        };
+        trace(header, error);
+        match channel.send(out.finish(header.unique, error)) {
+            Ok(()) => Ok(()),
+            // Nobody waits any more: what the reply was to give stays with us.
+            Err(Errno::NOENT) => {
+                server.take_back(sent);
+                Ok(())
+            }
+            // The kernel found fault with a reply: the request is answered with an error, others go on.
+            Err(Errno::INVAL) if error.is_none() => {
+                tracing::error!(
+                    "the kernel refused the reply to request {} (operation {})",
+                    header.unique,
+                    header.opcode
+                );
+                unless_gone(channel.send(out.finish(header.unique, Some(Fail::of(Errno::IO)))))
+            }
+            sent => unless_gone(sent),
+        }
+    }
+}
+
+/// Nobody waits for a reply any more, or it was unmounted meanwhile: nothing is wrong.
+fn unless_gone(sent: Result<(), Errno>) -> Result<(), Errno> {
+    match sent {
+        Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => Ok(()),
+        sent => sent,
+    }
+}
+
+fn trace(h: &Header, error: Option<Fail>) {
+    tracing::trace!(op = h.opcode, node = h.node, error = error.map(Fail::errno), "request");
+}
