@@ -25,7 +25,7 @@ const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (",
     env!("QUIRE_COMMIT"),
-    ")\n\nJournals: jbd2 (checksum v3), Quire's block log, Quire's NVRAM log\nTransports: /dev/fuse"
+    ")\n\nJournals: jbd2 (checksum v3), Quire's block log, Quire's NVRAM log\nTransports: /dev/fuse, io_uring (FUSE over io_uring)"
 );
 
 const TOP_EXAMPLES: &str = "Example:

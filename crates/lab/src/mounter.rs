@@ -56,6 +56,13 @@ impl fmt::Display for Mounter {
     }
 }
 
+/// The kernel's parameter that allows FUSE over io_uring.
+const URING_PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+fn uring_is_allowed() -> bool {
+    fs::read_to_string(URING_PARAMETER).is_ok_and(|text| text.starts_with('Y'))
+}
+
 /// A mounted image. Dropping it kills and unmounts whatever is left.
 #[derive(Debug)]
 pub struct Mounted {
@@ -100,6 +107,9 @@ impl Mounter {
             _ if File::options().read(true).write(true).open("/dev/fuse").is_err() => Some("no /dev/fuse".into()),
             _ if !is_root() && !have("fusermount3") => Some("no fusermount3".into()),
             Who::Fuse2fs => None,
+            Who::Quire if self.options.contains("transport=uring") && !uring_is_allowed() => {
+                Some(format!("{URING_PARAMETER} is not Y"))
+            }
             Who::Quire => quire().err().map(|error| error.to_string()),
         }
     }

@@ -147,17 +147,13 @@ impl Place<'_> {
 
     /// The rings by which requests are to come, if they are.
     fn rings(&self, channel: &Channel, figures: &TransportFigures) -> Result<Option<Rings>, TransportError> {
-        let cpus = match self.options.transport {
-            TransportChoice::Dev => return Ok(None),
-            TransportChoice::Auto | TransportChoice::Uring => {
-                transport_choice::offered().map(|()| transport_choice::possible_cpus().unwrap_or(usize::MAX))
+        match self.options.transport {
+            TransportChoice::Auto | TransportChoice::Dev => Ok(None),
+            TransportChoice::Uring => {
+                transport_choice::offered()?;
+                let cpus = transport_choice::possible_cpus().unwrap_or(usize::MAX);
+                Rings::new(channel, cpus, figures.entries.clone()).map(Some).map_err(TransportError::NoRings)
             }
-        };
-        match cpus.and_then(|cpus| Rings::new(channel, cpus, figures.entries.clone()).map_err(TransportError::NoRings))
-        {
-            Ok(rings) => Ok(Some(rings)),
-            Err(e) if self.options.transport == TransportChoice::Uring => Err(e),
-            Err(_) => Ok(None),
         }
     }
 

@@ -12,7 +12,8 @@ const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 /// What `transport=` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TransportChoice {
-    /// io_uring where the kernel offers it, else `/dev/fuse`.
+    /// `/dev/fuse`: rings answer more reads a second, but are not shown to be as good for fsyncs
+    /// (docs/performance.md).
     #[default]
     Auto,
     Dev,

@@ -16,7 +16,8 @@ fn transport(dir: &Path) -> serde_json::Value {
     stats["transport"].clone()
 }
 
-/// The transport is refused by name where the kernel does not offer it, and nothing is mounted; `auto` mounts.
+/// The transport is refused by name where the kernel does not offer it, and nothing is mounted; `auto` mounts over
+/// /dev/fuse.
 #[test]
 fn a_transport_that_the_kernel_does_not_offer_is_refused_by_name() {
     let name = "a_transport_that_the_kernel_does_not_offer_is_refused_by_name";
@@ -224,10 +225,10 @@ fn an_unmount_under_load_ends_clean() {
     }
 }
 
-/// A user's mount comes by rings too, where the host lets users have them, or goes on over /dev/fuse with `auto`.
+/// A user's mount is served by rings too, where the host lets users have them.
 #[test]
-fn a_users_mount_is_served_where_io_uring_is_allowed() {
-    let name = "a_users_mount_is_served_where_io_uring_is_allowed";
+fn a_users_mount_is_served_by_rings() {
+    let name = "a_users_mount_is_served_by_rings";
     if cannot_mount(name)
         || (!is_root() && skip(name, "needs root, to become another user"))
         || (!has("fusermount3") && skip(name, "no fusermount3"))
@@ -250,15 +251,14 @@ fn a_users_mount_is_served_where_io_uring_is_allowed() {
         c.arg(env!("CARGO_BIN_EXE_quire")).args(args);
         c
     };
-    let (code, words) = said(&mut user(&["mount", "-o", "transport=auto", text(&image), text(&mnt)]));
+    let (code, words) = said(&mut user(&["mount", "-o", "transport=uring", text(&image), text(&mnt)]));
     if code != 0 && skip(name, &words) {
         return;
     }
     drop(allowed);
     let (code, words) = said(&mut user(&["stats", text(&mnt)]));
     assert_eq!(code, 0, "{words}");
-    assert!(words.contains("requests come"), "{words}");
-    println!("a user's mount: {}", words.lines().find(|l| l.starts_with("requests come")).unwrap());
+    assert!(words.contains("requests come by io_uring"), "{words}");
     let script = format!("echo hello > {0}/f && sync {0}/f && cat {0}/f", text(&mnt));
     let written = ok(tool("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script]));
     assert_eq!(written, "hello\n");

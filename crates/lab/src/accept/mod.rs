@@ -49,6 +49,17 @@ const ROUTES: &[&str] = &[
     "quire:data=overwrite",
     "quire:data=auto",
 ];
+/// As [`ROUTES`], and requests that come by io_uring.
+const ROUTES_AND_RINGS: &[&str] = &[
+    "quire:data=ordered",
+    "quire:data=journal",
+    "quire:data=writeback",
+    "quire:data=none",
+    "quire:data=overwrite",
+    "quire:data=auto",
+    "quire:transport=uring",
+];
+const TRANSPORTS: &[&str] = &["quire", "quire:transport=uring"];
 const JOURNALED: &[&str] = &["quire:data=ordered", "quire:data=journal", "quire:data=auto"];
 const PAGES: &[&str] = &["quire:profile=database", "kernel:data=ordered"];
 const KILLED: &[&str] = &[
@@ -77,9 +88,9 @@ const TESTS: &[Test] = &[
     Test { name: "powercut", on: JOURNALED, run: powercut::run },
     Test { name: "pages", on: PAGES, run: pages::run },
     Test { name: "memory", on: JOURNALED, run: memory::run },
-    Test { name: "fsx-mmap", on: ROUTES, run: suites::fsx_mmap },
-    Test { name: "fsx-direct", on: ROUTES, run: suites::fsx_direct },
-    Test { name: "pjdfstest", on: ONCE, run: suites::pjdfstest },
+    Test { name: "fsx-mmap", on: ROUTES_AND_RINGS, run: suites::fsx_mmap },
+    Test { name: "fsx-direct", on: ROUTES_AND_RINGS, run: suites::fsx_direct },
+    Test { name: "pjdfstest", on: TRANSPORTS, run: suites::pjdfstest },
     Test { name: "big-directory", on: ONCE, run: big::directory },
     Test { name: "big-extents", on: ONCE, run: big::extents },
     Test { name: "big-sparse", on: ONCE, run: big::sparse },
