@@ -46,16 +46,6 @@ impl AutoThreshold {
     }
 }
 
-/// True if the route logs small new data with the commit.
-fn logs_new_data(options: &Options) -> bool {
-    match options.route {
-        Route::Auto => true,
-        // Growth of an ordered file is journaled where that saves a flush.
-        Route::Adaptive => options.commit_mode != CommitMode::Barrier,
-        _ => false,
-    }
-}
-
 /// The new blocks of a file that may be logged with a commit; 0 where the route writes all of them in place.
 /// `transaction_limit`: blocks that a transaction may hold.
 pub(crate) fn log_limit(
@@ -65,7 +55,7 @@ pub(crate) fn log_limit(
     outcome: LoggedNewData,
     transaction_limit: usize,
 ) -> usize {
-    if !logs_new_data(options) {
+    if options.route != Route::Auto {
         return 0;
     }
     let blocks = AutoThreshold::new(options, bs, pace, outcome).bytes / bs.bytes64();

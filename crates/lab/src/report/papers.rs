@@ -38,7 +38,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (
         Paper::Joj,
         "growth of files in ordered mode goes in place",
-        Missing("where a commit does not flush first, small growth is logged with the commit, as `auto` does"),
+        Test("growth_of_an_ordered_file_goes_in_place_before_the_commit"),
     ),
     (
         Paper::Joj,

@@ -81,6 +81,28 @@ fn small_new_data_is_logged_and_large_new_data_goes_in_place() {
     b.check();
 }
 
+/// JoJ's modes: new blocks of an ordered file are written in place and flushed before the commit that names them, also
+/// where a commit checks itself; those of a journaled file are logged with it.
+#[test]
+fn growth_of_an_ordered_file_goes_in_place_before_the_commit() {
+    let o = Options { adaptive_default: JournalingMode::Ordered, ..Options::default().with(Profile::Joj.choices()) };
+    let b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 2, o);
+    b.volume.inode_flags().set_journaling_mode(file(1), Some(JournalingMode::Journal)).unwrap();
+    b.volume.sync().unwrap();
+    for (n, in_place, flushes) in [(0, 4096, 2), (1, 0, 1)] {
+        for block in 0..3_u8 {
+            let d = b.counted(|| {
+                write(&b, file(n), u64::from(block) * 4096, &[block + 1; 4096]);
+                b.volume.fsync(file(n), false).unwrap();
+            });
+            let seen = (d.region(Region::Data).writes.bytes, d.flushes.count);
+            assert_eq!(seen, (in_place, flushes), "file {n}, block {block}");
+        }
+        assert!(after_a_crash(&b, file(n), 1 << 20) == b.read_all(file(n), 1 << 20));
+    }
+    b.check();
+}
+
 /// The boundary follows the device: what it can write in the time that going in place would cost more.
 #[test]
 fn the_boundary_follows_the_device() {
