@@ -9,6 +9,8 @@ pub enum Mutant {
     NoFlushBeforeCommit = 1,
     /// The tail moves before the home writes are flushed (J11).
     TailBeforeHomeFlush,
+    /// What an fsync should write home counts as home, and is not written (J11, `checkpoint=fsync`).
+    FsyncHomeForgotten,
     /// Freed blocks with records in the log are not revoked (J1, F9).
     RevokeForgotten,
     /// Freed blocks are reused before the freeing transaction is durable (J9, A2).

@@ -2,7 +2,7 @@
 
 use crate::config::{CommitMode, Profile, Record, Route};
 use crate::data::WriteFlags;
-use crate::{Choices, Cred, Devices, Error, New, NewKind, Options, Volume, read_to_change};
+use crate::{Checkpoint, Choices, Cred, Devices, Error, New, NewKind, Options, Volume, read_to_change};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Counted, DeviceStats, Region, SystemClock};
 use quire_layout::Ino;
@@ -193,6 +193,43 @@ fn single_io_commits_with_one_write_and_one_flush() {
     let whole = costs.iter().filter(|c| **c == [0, 1, 3 * 4096, 0, 1]).count();
     assert!(whole >= 3, "head, inode, data: {costs:?}");
     b.check();
+}
+
+/// What an fsync costs where it writes home what earlier transactions logged of the file, as ext4's does: the write of
+/// those blocks, besides what single-I/O pays. What is written home once is not written again by a checkpoint.
+#[test]
+fn an_fsync_that_checkpoints_writes_earlier_journaled_blocks_home() {
+    let home = |d: &DeviceStats| d.region(Region::Metadata).writes.bytes;
+    let mut homes = Vec::new();
+    for (checkpoint, each) in [(Checkpoint::Lazy, 0), (Checkpoint::Fsync, 4096)] {
+        let b = Bench::new(Choices { checkpoint, ..Profile::SingleIo.choices() });
+        let (f, other) = (b.create("f"), b.create("other"));
+        b.write(f, 0, &[7; 64 << 10]);
+        b.write(other, 0, &[7; 64 << 10]);
+        b.volume.sync().unwrap();
+        for n in 0..3u8 {
+            // Another block each time: those of the transaction before are not in this one.
+            let d = b.counted(|| {
+                b.write(f, u64::from(n) * 4096, &[n; 4096]);
+                b.volume.fsync(f, true).unwrap();
+            });
+            let expected = if n == 0 { each * 15 } else { each };
+            assert_eq!(
+                (home(&d), d.flushes.count),
+                (expected, 1),
+                "{checkpoint}, {n}: only of this file, and no flush"
+            );
+        }
+        let before = b.volume.maintenance().journal_stats();
+        b.volume.maintenance().checkpoint().unwrap();
+        let after = b.volume.maintenance().journal_stats();
+        homes.push(after.home_blocks - before.home_blocks);
+        let mut written = vec![0; 64 << 10];
+        assert_eq!(b.volume.read(f, 0, &mut written).unwrap(), written.len());
+        assert!(written[..4096] == [0; 4096] && written[8192..12288] == [2; 4096] && written[12288..] == [7; 52 << 10]);
+        b.check();
+    }
+    assert_eq!(homes[0] - homes[1], 15, "all of the file but the last block is there already");
 }
 
 /// The nine small writes of JoJ's text, 2,576 bytes in all, each made durable together.

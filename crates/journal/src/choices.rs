@@ -35,6 +35,9 @@ pub enum CommitMode {
 pub enum Checkpoint {
     /// When space is needed, oldest transactions first.
     Lazy,
+    /// As `Lazy`; and an fsync first writes home what earlier transactions hold of the file, as ext4's does with
+    /// `data=journal` (JoJ, section 2.1).
+    Fsync,
     /// By so many regions, each written home when it is full (DJFS).
     Regions(u8),
 }
@@ -154,6 +157,7 @@ impl fmt::Display for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Checkpoint::Lazy => f.pad("lazy"),
+            Checkpoint::Fsync => f.pad("fsync"),
             Checkpoint::Regions(n) => write!(f, "regions:{n}"),
         }
     }
@@ -163,7 +167,11 @@ impl FromStr for Checkpoint {
     type Err = UnknownValue;
     fn from_str(s: &str) -> Result<Self, UnknownValue> {
         let regions = || s.strip_prefix("regions:")?.parse().ok().map(Checkpoint::Regions);
-        let known = if s == "lazy" { Some(Checkpoint::Lazy) } else { regions() };
-        known.ok_or_else(|| UnknownValue::new("lazy, regions:N".to_owned()))
+        let known = match s {
+            "lazy" => Some(Checkpoint::Lazy),
+            "fsync" => Some(Checkpoint::Fsync),
+            _ => regions(),
+        };
+        known.ok_or_else(|| UnknownValue::new("lazy, fsync, regions:N".to_owned()))
     }
 }

@@ -88,7 +88,7 @@ struct Live {
     /// A checkpoint is passing the record that its chain of deltas begins with: the next one must be self-contained
     /// (Q6).
     whole_next: bool,
-    /// The image is durable at home, too.
+    /// The image is at home, too, and durable there when a flush has followed.
     at_home: bool,
     /// It could have gone there in the first place, and it is not known yet what that would have saved.
     is_new_data: bool,

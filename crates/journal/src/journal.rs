@@ -295,6 +295,15 @@ impl Journal {
         self.shared.checkpoint_step()
     }
 
+    /// Writes home what is committed of these runs of blocks and is not there yet (`checkpoint=fsync`). The log keeps
+    /// its records.
+    ///
+    /// # Errors
+    /// As [`Journal::checkpoint_step`].
+    pub fn write_runs_home(&self, runs: &[(BlockNo, u32)]) -> Result<(), Error> {
+        self.shared.write_runs_home(runs).inspect_err(|e| self.shared.abort(e))
+    }
+
     /// Writes everything committed home and frees its log space.
     ///
     /// # Errors

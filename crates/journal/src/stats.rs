@@ -70,9 +70,13 @@ impl Counters {
         self.commit_time += took;
     }
 
+    pub(crate) fn written_home(&mut self, home_blocks: usize) {
+        self.home_blocks += home_blocks as u64;
+    }
+
     pub(crate) fn checkpointed(&mut self, home_blocks: usize) {
         self.checkpoints += 1;
-        self.home_blocks += home_blocks as u64;
+        self.written_home(home_blocks);
     }
 }
 

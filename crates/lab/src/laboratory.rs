@@ -77,12 +77,19 @@ pub const STUDIES: [Study; 15] = [
 ];
 
 /// JoJ's series, without a journal first.
-const PROFILES: [&str; 6] = ["ext4-none", "ext4-ordered", "ext4-journal", "single-io", "joj", "auto"];
+const PROFILES: [&str; 6] = [
+    "profile=ext4-none",
+    sqlite::STOCK_ORDERED,
+    sqlite::STOCK_JOURNAL,
+    "profile=single-io",
+    "profile=joj",
+    "profile=auto",
+];
 
 fn joj(effort: Effort) -> Result<Findings> {
     sqlite::study(&sqlite::Plan {
         kinds: vec!["emmc".parse()?, "intel311".parse()?],
-        mounters: PROFILES.map(|p| Mounter::quire(&format!("profile={p}"))).into(),
+        mounters: PROFILES.map(Mounter::quire).into(),
         rounds: effort.pick(1, 3, 5),
         small: effort.pick(300, 2000, 10_000),
         large: effort.pick(5000, 10_000, 10_000),
@@ -94,8 +101,7 @@ fn joj(effort: Effort) -> Result<Findings> {
 
 /// The kernel's ext4 and Quire on one modelled device, and on the machine's own disk.
 fn joj_mounts(effort: Effort) -> Result<Findings> {
-    let quire = ["ext4-none", "ext4-ordered", "ext4-journal", "single-io", "joj", "auto", "djfs"];
-    let quire = quire.map(|p| Ok(Mounter::quire(&format!("profile={p}"))));
+    let quire = PROFILES.into_iter().chain(["profile=djfs"]).map(|p| Ok(Mounter::quire(p)));
     let kernel = ["kernel:data=ordered", "kernel:data=journal"].map(str::parse);
     sqlite::study(&sqlite::Plan {
         kinds: effort.pick(
@@ -103,7 +109,7 @@ fn joj_mounts(effort: Effort) -> Result<Findings> {
             vec!["own".parse()?, "ssd".parse()?],
             vec!["own".parse()?, "ssd".parse()?],
         ),
-        mounters: quire.into_iter().chain(kernel).collect::<Result<_>>()?,
+        mounters: quire.chain(kernel).collect::<Result<_>>()?,
         rounds: effort.pick(1, 3, 5),
         small: effort.pick(30, 100, 10_000),
         large: effort.pick(1000, 3000, 10_000),

@@ -5,8 +5,9 @@ use crate::ops::{PAGE, Place, SimOp, pattern};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{
-    CommitMode, Cred, Devices, Error, Falloc, FilePlace, FileUpdate, JournalingMode, ModeRule, New, NewKind, Options,
-    Privileges, Record, RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags, read_to_change,
+    Checkpoint, CommitMode, Cred, Devices, Error, Falloc, FilePlace, FileUpdate, JournalingMode, ModeRule, New,
+    NewKind, Options, Privileges, Record, RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags,
+    read_to_change,
 };
 use quire_layout::Ino;
 use quire_testkit::{PowerLossDevice, VirtualClock};
@@ -46,12 +47,21 @@ pub struct How {
     pub route: Route,
     pub record: Record,
     pub commit_mode: CommitMode,
+    pub checkpoint: Checkpoint,
+}
+
+impl How {
+    /// With a log on the device that is reclaimed lazily.
+    #[must_use]
+    pub const fn lazy(route: Route, record: Record, commit_mode: CommitMode) -> Self {
+        How { route, record, commit_mode, checkpoint: Checkpoint::Lazy }
+    }
 }
 
 impl From<Route> for How {
     /// With jbd2's log.
     fn from(route: Route) -> Self {
-        How { route, record: Record::Block, commit_mode: CommitMode::Barrier }
+        How::lazy(route, Record::Block, CommitMode::Barrier)
     }
 }
 
@@ -75,13 +85,14 @@ pub fn mount(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, how: impl Into
 
 /// The options of a simulation.
 pub(crate) fn mount_options(how: How) -> Options {
-    let How { route, record, commit_mode } = how;
+    let How { route, record, commit_mode, checkpoint } = how;
     // So that some of what is written goes either way.
     let auto_threshold = Some(AUTO_THRESHOLD);
     Options {
         route: route.option(),
         record,
         commit_mode,
+        checkpoint,
         cache_bytes: 1 << 20,
         auto_threshold,
         direct_bytes: 6 << 10,

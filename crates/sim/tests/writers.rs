@@ -57,7 +57,7 @@ fn auto() {
 
 /// Quire's log, where writers append records to runs that others are writing.
 fn quire(route: Route, record: Record) -> How {
-    How { route, record, commit_mode: CommitMode::Checksum }
+    How::lazy(route, record, CommitMode::Checksum)
 }
 
 #[test]

@@ -27,7 +27,7 @@ use std::process::ExitCode;
                          the atomic unit (quire stats) is whole or absent after a crash
   record=KIND            block, range=data, range or delta
   commit_mode=KIND       barrier, checksum or nvram
-  checkpoint=KIND        lazy or regions:N
+  checkpoint=KIND        lazy, regions:N, or fsync: home at each fsync, as ext4's data=journal
   nvram=PATH             the journal lies in this memory; nvram_size=BYTES, nvram_latency_ns=NS
   nvram_simulated        take any file for such memory
   commit=SECONDS         commit what was changed after so long at the latest (default 5)

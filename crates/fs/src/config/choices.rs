@@ -5,7 +5,7 @@
 //! | [`Route`] (`data=`) | through the journal, or in place? | none writeback ordered journal adaptive selective overwrite auto |
 //! | [`Record`] (`record=`) | how is a journaled block written down? | block range=data range delta |
 //! | [`CommitMode`] (`commit_mode=`) | what makes a transaction durable? | barrier checksum nvram |
-//! | [`Checkpoint`] (`checkpoint=`) | how is log space reclaimed? | lazy regions:N |
+//! | [`Checkpoint`] (`checkpoint=`) | how is log space reclaimed? | lazy fsync regions:N |
 //!
 //! The format of the log follows from them ([`Choices::log`]) and has no option of its own. [`Choices::log`] is the one
 //! place that says what is legal.
@@ -83,7 +83,7 @@ impl Choices {
     /// # Errors
     /// The combination makes no sense.
     pub fn log(self) -> Result<Option<Format>, Illegal> {
-        use Checkpoint::{Lazy, Regions};
+        use Checkpoint::{Fsync, Lazy, Regions};
         use CommitMode::{Barrier, Checksum, Nvram};
         use Record::{Block, Delta, Range, RangeData};
         let illegal = |why, nearest| Err(Illegal { why, nearest });
@@ -97,6 +97,10 @@ impl Choices {
                 "checkpoint=regions divides a log in NVRAM; a log on a block device is reclaimed lazily",
                 Choices { checkpoint: Lazy, ..self },
             ),
+            (_, _, Nvram, Fsync) | (_, RangeData | Range | Delta, _, Fsync) => illegal(
+                "checkpoint=fsync is what ext4 does, whose log lies on a block device and has whole blocks",
+                Choices { checkpoint: Lazy, ..self },
+            ),
             (_, RangeData, Nvram, _) => illegal(
                 "record=range=data packs data into blocks; a log in NVRAM has none, its ranges are of bytes",
                 Choices { record: Range, ..self },
@@ -106,7 +110,8 @@ impl Choices {
                 Choices { checkpoint: Regions(2), ..self },
             ),
             (_, Block | Range | Delta, Nvram, Lazy | Regions(2..))
-            | (_, Block | RangeData | Range | Delta, Barrier | Checksum, Lazy) => Ok(Some(self.of_log().format())),
+            | (_, Block | RangeData | Range | Delta, Barrier | Checksum, Lazy)
+            | (_, Block, Barrier | Checksum, Fsync) => Ok(Some(self.of_log().format())),
         }
     }
 
@@ -203,14 +208,17 @@ mod tests {
     use super::*;
 
     fn all() -> impl Iterator<Item = Choices> {
-        let checkpoints = [Checkpoint::Lazy, Checkpoint::Regions(1), Checkpoint::Regions(2), Checkpoint::Regions(4)];
-        Route::ALL.into_iter().flat_map(move |route| {
-            Record::ALL.into_iter().flat_map(move |record| {
-                CommitMode::ALL.into_iter().flat_map(move |commit| {
-                    checkpoints.into_iter().map(move |checkpoint| Choices { route, record, commit, checkpoint })
-                })
-            })
-        })
+        let regions = [1, 2, 4].map(Checkpoint::Regions);
+        let checkpoints = [[Checkpoint::Lazy, Checkpoint::Fsync].as_slice(), &regions].concat();
+        let mut all = Vec::new();
+        for route in Route::ALL {
+            for record in Record::ALL {
+                for commit in CommitMode::ALL {
+                    all.extend(checkpoints.iter().map(|c| Choices::new(route, record, commit, *c)));
+                }
+            }
+        }
+        all.into_iter()
     }
 
     #[test]
@@ -233,9 +241,10 @@ mod tests {
         assert!(kinds(|c| c.route == Route::None).iter().all(|k| matches!(k, None | Some(None))));
         for c in all().filter(|c| c.route != Route::None) {
             let expected = match (c.record, c.commit, c.checkpoint) {
-                (Record::Block, CommitMode::Barrier, Checkpoint::Lazy) => Some(Some(Format::Jbd2)),
+                (Record::Block, CommitMode::Barrier, Checkpoint::Lazy | Checkpoint::Fsync) => Some(Some(Format::Jbd2)),
+                (Record::Block, CommitMode::Checksum, Checkpoint::Fsync) => Some(Some(Format::Quire)),
                 (_, CommitMode::Barrier | CommitMode::Checksum, Checkpoint::Lazy) => Some(Some(Format::Quire)),
-                (Record::RangeData, CommitMode::Nvram, _) | (_, _, Checkpoint::Regions(1)) => None,
+                (Record::RangeData, CommitMode::Nvram, _) | (_, _, Checkpoint::Regions(1) | Checkpoint::Fsync) => None,
                 (_, CommitMode::Nvram, _) => Some(Some(Format::Nvram)),
                 _ => None,
             };

@@ -12,9 +12,13 @@ use super::context::Data;
 use super::failure::{check_any_error, check_file_error, data_failed};
 use super::writeback::{write_back, write_back_all};
 use crate::error::{Error, Result};
+use crate::map;
+use crate::policy::EXTENTS_PER_OPERATION;
+use crate::records;
 use quire_device::Mutant;
-use quire_journal::{Need, SyncError};
-use quire_layout::{Ino, Tid};
+use quire_journal::{Checkpoint, Need, SyncError};
+use quire_layout::inline_data::is_inline;
+use quire_layout::{FileBlock, Ino, Tid};
 
 /// Makes a file's data and metadata durable; with `datasync`, only the metadata that is needed to read the data. A
 /// directory's entries count as its metadata.
@@ -41,12 +45,34 @@ pub(crate) fn begin_fsync(d: &Data, ino: Ino, datasync: bool) -> Result<Need> {
     // The file remembers an error, and `check_file_error` returns it.
     write_back(d, ino, !datasync, d.log_limit()).ok();
     check_file_error(d, ino)?;
+    if d.engine.context.options.checkpoint == Checkpoint::Fsync {
+        write_logged_home(d, ino).inspect_err(|e| d.engine.note_error(e))?;
+    }
     let tid = d.engine.tables().changes.last(ino, datasync).filter(|_| !Mutant::FsyncEarly.is_on());
     let data = d.files.unflushed(ino).filter(|_| !Mutant::CompletionIsDurable.is_on());
     if tid.is_some() || data.is_some() {
         d.note_commit();
     }
     Ok(Need { tid, data })
+}
+
+/// `checkpoint=fsync`: writes home what earlier transactions hold of a file's data. What the open transaction holds
+/// stays in the log alone, as with ext4.
+fn write_logged_home(d: &Data, ino: Ino) -> Result<()> {
+    let mut at = FileBlock(0);
+    loop {
+        let part = d.engine.run(|op| {
+            let inode = records::inode(op, ino)?;
+            let mapped = inode.is_file() && !is_inline(&inode);
+            if mapped { map::extents(op, ino, &inode, at, EXTENTS_PER_OPERATION) } else { Ok(Vec::new()) }
+        })?;
+        let runs: Vec<_> = part.iter().map(|e| (e.phys, e.len)).collect();
+        d.engine.journal.write_runs_home(&runs)?;
+        match part.last() {
+            Some(last) if part.len() == EXTENTS_PER_OPERATION => at = last.end(),
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// The part of an fsync after its wait.

@@ -47,17 +47,41 @@ impl Core {
         homes
     }
 
+    /// Of these runs of blocks, the committed images that are not at home, in the order of the blocks. A block that a
+    /// later transaction holds already is left out: its next commit has something newer.
+    pub(crate) fn homes_in(&mut self, runs: &[(BlockNo, u32)]) -> Vec<(BlockNo, Image)> {
+        let early = Mutant::UncommittedHome.is_on();
+        let held = |b: &BlockNo| {
+            self.running.blocks.contains(b) || self.committing.as_ref().is_some_and(|c| c.blocks.contains(b))
+        };
+        let live = runs.iter().flat_map(|(first, len)| self.live.range(*first..first.plus(u64::from(*len))));
+        let mut homes: Vec<_> =
+            live.filter(|(b, l)| early || !l.at_home && !held(b)).map(|(b, l)| (*b, l.image.clone())).collect();
+        if early {
+            let newest = |(b, image): &mut (BlockNo, Image)| *image = self.cache.get(*b).unwrap_or(image).clone();
+            homes.iter_mut().for_each(newest);
+        }
+        homes.sort_by_key(|(b, _)| *b);
+        homes
+    }
+
+    /// These images are complete at home: the flush with which a checkpoint passes their records makes them durable.
+    pub(crate) fn at_home(&mut self, homes: &[(BlockNo, Image)]) {
+        for (b, image) in homes {
+            let Some(l) = self.live.get_mut(b).filter(|l| Arc::ptr_eq(&l.image, image)) else { continue };
+            l.at_home = true;
+            if std::mem::take(&mut l.is_new_data) {
+                self.logged_new_data.ended(true);
+            }
+        }
+    }
+
     /// The durable tail has passed all transactions up to `upto`, and `homes` are durable: records up to there are
     /// dead.
     pub(crate) fn tail_passed(&mut self, upto: Tid, homes: &[(BlockNo, Image)]) {
-        for (b, image) in homes {
+        self.at_home(homes);
+        for (b, _) in homes {
             let Some(l) = self.live.get_mut(b) else { continue };
-            if Arc::ptr_eq(&l.image, image) {
-                l.at_home = true;
-                if std::mem::take(&mut l.is_new_data) {
-                    self.logged_new_data.ended(true);
-                }
-            }
             if upto.at_or_after(l.chain) {
                 l.chain = upto.next();
             }

@@ -1,4 +1,7 @@
 //! Images from and to the blocks' homes.
+//!
+//! Guarantees: J2, J9 for the home writes of an fsync as for those of a checkpoint; J11: an image that an fsync wrote
+//! home counts as home from its completion on, because a checkpoint flushes before it passes the record.
 
 use super::shared::Shared;
 use crate::choices::Record;
@@ -6,7 +9,7 @@ use crate::error::Error;
 use crate::log::Log;
 use quire_cache::Image;
 use quire_device::sync::{Arc, lock, wait};
-use quire_device::{Buf, Io, Region};
+use quire_device::{Buf, Io, Mutant, Region};
 use quire_layout::{BlockNo, Tid};
 
 /// Blocks to a device read or write, at most.
@@ -43,6 +46,25 @@ impl Shared {
         let mut commit = lock(&self.commits);
         commit.checkpoint_floor = Some(commit.durable);
         core.home_writes(upto)
+    }
+
+    /// `checkpoint=fsync`: writes home what is committed of these runs of blocks and is not there yet. Complete, not
+    /// durable; the log keeps its records.
+    pub(crate) fn write_runs_home(&self, runs: &[(BlockNo, u32)]) -> Result<(), Error> {
+        let _one_at_a_time = lock(&self.checkpointing);
+        let homes = {
+            let mut core = lock(&self.core);
+            let mut commit = lock(&self.commits);
+            commit.checkpoint_floor = Some(commit.durable);
+            core.homes_in(runs)
+        };
+        let forgotten = Mutant::FsyncHomeForgotten.is_on();
+        let written = if forgotten { Ok(()) } else { self.write_home(&homes) };
+        lock(&self.commits).checkpoint_floor = None;
+        written?;
+        lock(&self.core).at_home(&homes);
+        lock(&self.counters).written_home(homes.len());
+        Ok(())
     }
 
     /// Writes images to their homes, neighbours at once; complete, not durable.

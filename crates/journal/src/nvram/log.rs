@@ -48,7 +48,7 @@ impl NvramLayout {
     pub fn of(choices: LogChoices, block_size: BlockSize) -> Option<Self> {
         let incompat = choices.features().filter(|_| choices.format() == Format::Nvram)?;
         let regions = match choices.checkpoint {
-            Checkpoint::Lazy => 1,
+            Checkpoint::Lazy | Checkpoint::Fsync => 1,
             Checkpoint::Regions(n) => n,
         };
         Some(NvramLayout { block_size, regions, whole_blocks: choices.record == Record::Block, incompat })

@@ -43,9 +43,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (
         Paper::Joj,
         "an fsync of stock ext4 with data journaling writes earlier journaled buffers home",
-        Missing(
-            "no baseline has this, so single-I/O's gain is measured against one that writes less than the authors'",
-        ),
+        Test("an_fsync_that_checkpoints_writes_earlier_journaled_blocks_home"),
     ),
     (Paper::Joj, "figure 1: the writes of one transaction", Explains("docs/performance.md counts them")),
     (Paper::Joj, "figure 2: 12 SQLite cases on a tablet's eMMC", Claims("figure 2", &["joj-sqlite"])),

@@ -91,7 +91,7 @@ macro_rules! profiles {
     ($($name:ident: $route:ident, $record:ident, $commit:ident;)+) => {
         $(#[test]
         fn $name() {
-            let how = How { route: Route::$route, record: Record::$record, commit_mode: CommitMode::$commit };
+            let how = How::lazy(Route::$route, Record::$record, CommitMode::$commit);
             explore(stringify!($name), how);
         })+
     };

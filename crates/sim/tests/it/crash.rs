@@ -3,7 +3,7 @@
 //! `QUIRE_SIM_FIRST` for seeds from there on; `QUIRE_SIM_SEED` for one seed only, `QUIRE_SIM_MIX` for one kind of
 //! workload, `QUIRE_SIM_KEEP` for some of its calls.
 
-use quire_fs::{CommitMode, Record};
+use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
 use quire_sim::explore::{Config, Effort, explore, explore_kept, fresh_image};
 use quire_sim::known::Seen;
@@ -24,7 +24,12 @@ const UPDATES: u64 = 20;
 
 /// Distinct states wanted of a configuration that gets one in `part` of a share.
 fn wanted(part: u64) -> u64 {
-    let sixtieths = 60 * CONFIGURATIONS.len() + 6 * 60 / 3 + 6 * 60 / 20 + 3 * 60 / 20 + 3 * 60 / 4 + 6 * 60 / 20;
+    let sixtieths = 60 * (CONFIGURATIONS.len() + FSYNC_CONFIGURATIONS)
+        + 6 * 60 / 3
+        + 6 * 60 / 20
+        + 3 * 60 / 20
+        + 3 * 60 / 4
+        + 6 * 60 / 20;
     share(u64::try_from(sixtieths).expect("few"), 5_200).div_ceil(part)
 }
 
@@ -65,7 +70,7 @@ fn explore_states(config: &Config, wanted: u64, effort: Effort) {
 fn exhaustive() {
     let effort =
         Effort { calls: 24, moments: 0, outcomes: 12, all: 1 << 8, fsck_every: 1, double_every: 9, every_cut: true };
-    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    let quire = |route, record| How::lazy(route, record, CommitMode::Checksum);
     for (name, how) in [
         ("ordered", Route::Ordered.into()),
         ("journal", Route::Journal.into()),
@@ -88,7 +93,7 @@ fn exhaustive() {
 /// is never marked clean; frozen it is, and everything is there.
 #[test]
 fn lifecycle() {
-    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    let quire = |route, record| How::lazy(route, record, CommitMode::Checksum);
     let effort = Effort { all: 1 << 8, ..effort() };
     for (name, how) in [
         ("ordered", Route::Ordered.into()),
@@ -105,7 +110,7 @@ fn lifecycle() {
 /// What was once found, by seeds that are far away.
 #[test]
 fn known() {
-    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    let quire = |route, record| How::lazy(route, record, CommitMode::Checksum);
     let found = [
         // Overwritten without pages, then moved: the mapping was durable first (F10, Q5).
         (quire(Route::Ordered, Record::Block), Mix::Ranges, 2_898_100_000, [3, 14, 31, 44, 48]),
@@ -123,7 +128,7 @@ fn known() {
 #[test]
 fn long_runs() {
     let effort = Effort { calls: 3000, moments: 40, ..effort() };
-    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    let quire = |route, record| How::lazy(route, record, CommitMode::Checksum);
     for (name, how) in [
         ("ordered", Route::Ordered.into()),
         ("journal", Route::Journal.into()),
@@ -151,7 +156,7 @@ fn atomic_requests() {
 /// F22: an atomic update is whole or absent, on every route, and nothing of one that was undone is ever there.
 #[test]
 fn atomic_updates() {
-    let quire = |route, record| How { route, record, commit_mode: CommitMode::Checksum };
+    let quire = |route, record| How::lazy(route, record, CommitMode::Checksum);
     for (name, how) in [
         ("ordered", Route::Ordered.into()),
         ("writeback", Route::Writeback.into()),
@@ -167,13 +172,32 @@ fn atomic_updates() {
     }
 }
 
+/// Configurations of [`journal_fsync_barrier`] and [`journal_fsync_checksum`].
+const FSYNC_CONFIGURATIONS: usize = 2;
+
+/// `checkpoint=fsync`: an fsync writes home what earlier transactions hold of the file, and the log keeps it.
+fn explore_fsync_checkpoints(name: &'static str, commit_mode: CommitMode) {
+    let how = How { checkpoint: Checkpoint::Fsync, ..How::lazy(Route::Journal, Record::Block, commit_mode) };
+    explore_config(&Config { how, ..config(name, Route::Journal) });
+}
+
+#[test]
+fn journal_fsync_barrier() {
+    explore_fsync_checkpoints("journal_fsync_barrier", CommitMode::Barrier);
+}
+
+#[test]
+fn journal_fsync_checksum() {
+    explore_fsync_checkpoints("journal_fsync_checksum", CommitMode::Checksum);
+}
+
 /// Each gets a share.
 macro_rules! configurations {
     ($($name:ident: $route:ident, $record:ident, $commit:ident;)+) => {
         const CONFIGURATIONS: &[&str] = &[$(stringify!($name)),+];
         $(#[test]
         fn $name() {
-            let how = How { route: Route::$route, record: Record::$record, commit_mode: CommitMode::$commit };
+            let how = How::lazy(Route::$route, Record::$record, CommitMode::$commit);
             explore_config(&Config { how, ..config(stringify!($name), Route::$route) });
         })+
     };

@@ -35,7 +35,8 @@ fn seeds(most: u64) -> std::ops::RangeInclusive<u64> {
 
 /// A configuration and its image; of the memory two regions, as small as they may be.
 fn rig((name, route, record, commit_mode): (&'static str, Route, Record, CommitMode), mix: Mix) -> (Rig, Image) {
-    let config = Config { name, how: How { route, record, commit_mode }, mix, leave: None, mke2fs: SMALL, size: "8M" };
+    let config =
+        Config { name, how: How::lazy(route, record, commit_mode), mix, leave: None, mke2fs: SMALL, size: "8M" };
     let nvram = (commit_mode == CommitMode::Nvram).then_some((8192 + 2 * (112 << 10), Checkpoint::Regions(2)));
     // A full disk is made without NVRAM.
     let base = match nvram {

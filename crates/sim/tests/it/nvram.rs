@@ -13,14 +13,14 @@ const EFFORT: Effort =
     Effort { calls: 300, outcomes: 3, all: 0, fsck_every: 40, double_every: 9, every_cut: false, moments: 1 };
 
 fn config(name: &'static str, route: Route, record: Record, checkpoint: Checkpoint) -> NvramConfig {
-    let how = How { route, record, commit_mode: CommitMode::Nvram };
+    let how = How::lazy(route, record, CommitMode::Nvram);
     let base = Config { name, how, mix: Mix::General, leave: None, mke2fs: SMALL, size: "8M" };
     // As small as they may be: regions are left often. Requests of 28 KiB must fit into half a transaction; in place,
     // into a quarter.
     let region = if route == Route::Journal { 76 << 10 } else { 112 << 10 };
     let regions = match checkpoint {
         Checkpoint::Regions(n) => usize::from(n),
-        Checkpoint::Lazy => 4,
+        Checkpoint::Lazy | Checkpoint::Fsync => 4,
     };
     NvramConfig { base, checkpoint, size: 8192 + regions * region, one_in: 4 }
 }

@@ -1,7 +1,7 @@
 //! Tests of the tests: each deliberately broken engine must be found.
 
 use quire_device::Mutant;
-use quire_fs::{CommitMode, Record};
+use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::ace::{Before, Enumeration, of_one};
 use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, explore, fresh_image};
@@ -136,13 +136,30 @@ fn every_mutant_is_found_with_quires_log() {
             _ => (Route::Ordered, Record::Range),
         };
         let Some(config) = config_for(mutant, route) else { continue };
-        let config = Config { how: How { route, record, commit_mode: CommitMode::Checksum }, ..config };
+        let config = Config { how: How::lazy(route, record, CommitMode::Checksum), ..config };
         match hunt(mutant, &config) {
             Some(how) => println!("Quire's log, {mutant:?}: {how}"),
             None => missed.push(mutant),
         }
     }
     assert!(missed.is_empty(), "not found in {SEEDS} seeds with Quire's log: {missed:?}");
+}
+
+/// The home writes of an fsync, with either commit: one that is not made, and one of what is not committed.
+#[test]
+fn every_mutant_of_home_writes_by_fsync_is_found() {
+    let mut missed = Vec::new();
+    for commit_mode in [CommitMode::Barrier, CommitMode::Checksum] {
+        for mutant in [Mutant::FsyncHomeForgotten, Mutant::UncommittedHome] {
+            let how = How { checkpoint: Checkpoint::Fsync, ..How::lazy(Route::Journal, Record::Block, commit_mode) };
+            let general = config_for(Mutant::UncommittedHome, Route::Journal).expect("with every route");
+            match hunt(mutant, &Config { how, ..general }) {
+                Some(found) => println!("{commit_mode}, {mutant:?}: {found}"),
+                None => missed.push((commit_mode, mutant)),
+            }
+        }
+    }
+    assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
 }
 
 /// What a route or a record can get wrong, with each record or route that goes with it in Quire's log.
@@ -166,7 +183,7 @@ fn every_mutant_of_a_choice_is_found_with_it() {
         if only.as_ref().is_some_and(|o| *o != format!("{mutant:?}")) {
             continue;
         }
-        let how = How { route, record, commit_mode: CommitMode::Checksum };
+        let how = How::lazy(route, record, CommitMode::Checksum);
         let config = config_for(mutant, route).expect("it shows there");
         match hunt(mutant, &Config { how, ..config }) {
             Some(found) => println!("{route:?}, {record:?}, {mutant:?}: {found}"),
@@ -188,7 +205,7 @@ fn mutants_of_freeze_and_thaw_are_found() {
 /// F22: an update in two transactions, and one that is seen before its commit.
 #[test]
 fn mutants_of_atomic_updates_are_found() {
-    let quire = |route| How { route, record: Record::Range, commit_mode: CommitMode::Checksum };
+    let quire = |route| How::lazy(route, Record::Range, CommitMode::Checksum);
     for how in [Route::Ordered.into(), Route::Writeback.into(), quire(Route::Auto)] {
         for mutant in Mutant::OF_UPDATES {
             let config = config_for(mutant, Route::Ordered).expect("it shows there");
@@ -221,7 +238,7 @@ fn mutants_are_found_by_sequences_of_one_call() {
 #[test]
 fn completion_is_not_durability() {
     for route in [Route::Overwrite, Route::Auto] {
-        let how = How { route, record: Record::Range, commit_mode: CommitMode::Checksum };
+        let how = How::lazy(route, Record::Range, CommitMode::Checksum);
         let config = Config { how, ..config_for(Mutant::SizeBeforeData, route).unwrap() };
         let how = hunt(Mutant::CompletionIsDurable, &config).expect("found");
         println!("{route:?}, CompletionIsDurable: {how}");
@@ -230,7 +247,7 @@ fn completion_is_not_durability() {
 
 #[test]
 fn the_engine_as_it_is_notices_changed_homes() {
-    let how = How { route: Route::Ordered, record: Record::Range, commit_mode: CommitMode::Checksum };
+    let how = How::lazy(Route::Ordered, Record::Range, CommitMode::Checksum);
     let config = Config { how, ..config_for(Mutant::ResultSumIgnored, Route::Ordered).unwrap() };
     let base = fresh_image(&config);
     let noticed = (1..20).filter(|seed| a_changed_home_is_noticed(&config, &base, *seed).unwrap()).count();

@@ -30,7 +30,7 @@ fn every_broken_log_in_nvram_is_found() {
     let only = std::env::var("QUIRE_SIM_MUTANT").ok();
     let mut missed = Vec::new();
     for mutant in Mutant::OF_NVRAM.into_iter().filter(|m| only.as_ref().is_none_or(|o| *o == format!("{m:?}"))) {
-        let how = How { route: Route::Journal, record: Record::Delta, commit_mode: CommitMode::Nvram };
+        let how = How::lazy(Route::Journal, Record::Delta, CommitMode::Nvram);
         let mix = Mix::Overwrite;
         let base = Config { name: "nvram_mutants", how, mix, leave: None, mke2fs: SMALL, size: "8M" };
         let config = NvramConfig { base, checkpoint: Checkpoint::Regions(2), size: 8192 + (152 << 10), one_in: 2 };
@@ -45,7 +45,7 @@ fn every_broken_log_in_nvram_is_found() {
 /// Data in place must be durable before the commit that names it: NVRAM flushes no disk.
 #[test]
 fn completion_is_not_durability_with_nvram() {
-    let how = How { route: Route::Ordered, record: Record::Delta, commit_mode: CommitMode::Nvram };
+    let how = How::lazy(Route::Ordered, Record::Delta, CommitMode::Nvram);
     let base = Config { name: "nvram_mutants", how, mix: Mix::Overwrite, leave: None, mke2fs: SMALL, size: "8M" };
     let config = NvramConfig { base, checkpoint: Checkpoint::Regions(2), size: 8192 + (152 << 10), one_in: 2 };
     let how = hunt(Mutant::CompletionIsDurable, &config).expect("found");

@@ -1,7 +1,7 @@
 //! What JoJ says of its cases, and what is asked of Quire's own mode beside them.
 
 use super::cases::{Case, of_paper};
-use super::plan::OPERATIONS;
+use super::plan::{OPERATIONS, STOCK_JOURNAL, STOCK_ORDERED};
 use crate::mounter::Mounter;
 use crate::results::Claim;
 use crate::served::Kind;
@@ -29,7 +29,8 @@ fn of<'m>(mounters: &[Mounter], means: &'m [Vec<f64>], name: &str) -> Option<&'m
 
 /// What the paper says of all of its 24 cases; on mounts of the 12 of a device.
 pub(super) fn of_all(mounters: &[Mounter], means: &[Vec<f64>], devices: usize) -> Vec<Claim> {
-    let of = |name: &str| of(mounters, means, &format!("quire:profile={name}"));
+    let of_options = |options: &str| of(mounters, means, &format!("quire:{options}"));
+    let of = |name: &str| of_options(&format!("profile={name}"));
     let (Some(none), Some(joj)) = (of("ext4-none"), of("joj")) else { return Vec::new() };
     let at = if devices == 2 { "section 3.1" } else { "section 3.1, on mounts" };
     let joj_none = ratio(joj, none);
@@ -54,12 +55,12 @@ pub(super) fn of_all(mounters: &[Mounter], means: &[Vec<f64>], devices: usize) -
     ];
     let dear = "a metadata commit is a write and a flush beside one flush of the data: what that costs is the modelled \
                 flush against the modelled write";
-    if let Some(ordered) = of("ext4-ordered") {
+    if let Some(ordered) = of_options(STOCK_ORDERED) {
         let says = "ordered journaling is about 20 % slower than no journal in the worst case";
         let measured = worst(&ratio(ordered, none));
-        claims.push(Claim::at_most(at, says, "ext4-ordered / ext4-none, worst case", measured, 1.2).because(dear));
+        claims.push(Claim::at_most(at, says, "stock ordered / ext4-none, worst case", measured, 1.2).because(dear));
     }
-    if let (Some(journal), Some(single)) = (of("ext4-journal"), of("single-io")) {
+    if let (Some(journal), Some(single)) = (of_options(STOCK_JOURNAL), of("single-io")) {
         claims.extend(of_single_io(at, none, joj, journal, single));
     }
     claims
@@ -73,7 +74,7 @@ fn of_single_io(at: &str, none: &[f64], joj: &[f64], journal: &[f64], single: &[
         Claim::at_least(
             at,
             "data journaling is about 73 % slower in the worst case",
-            "ext4-journal / ext4-none, worst case",
+            "stock journal / ext4-none, worst case",
             worst(&ratio(journal, none)),
             1.73,
         )
@@ -90,7 +91,7 @@ fn of_single_io(at: &str, none: &[f64], joj: &[f64], journal: &[f64], single: &[
         Claim::at_most(
             at,
             "single-I/O is faster than data journaling as ext4 has it",
-            "single-io / ext4-journal, mean",
+            "single-io / stock journal, mean",
             geometric_mean(&ratio(single, journal)),
             1.0,
         ),
@@ -131,10 +132,10 @@ pub(super) fn of_device(kind: &Kind, mounters: &[Mounter], cases: &[Case], means
         ));
     }
     if let (Some((_, worst_case)), Some(journal), Some(none)) =
-        (printed, of("quire:profile=ext4-journal"), of("quire:profile=ext4-none"))
+        (printed, of(&format!("quire:{STOCK_JOURNAL}")), of("quire:profile=ext4-none"))
     {
         let says = format!("data journaling is up to {:.0} % slower than no journal", (worst_case - 1.0) * 100.0);
-        let what = format!("{kind}: ext4-journal / ext4-none, worst case");
+        let what = format!("{kind}: stock journal / ext4-none, worst case");
         claims
             .push(Claim::at_least(of_paper(kind), &says, what, worst(&ratio(journal, none)), worst_case).as_printed());
     }

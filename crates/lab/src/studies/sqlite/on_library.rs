@@ -32,15 +32,26 @@ pub(super) fn device(kind: &Kind) -> Result<Model> {
 
 /// The rig of a competitor, which is a profile.
 fn plan_of(mounter: &Mounter, model: Model) -> Result<rig::Plan> {
-    let name = mounter.options.strip_prefix("profile=").filter(|name| !name.contains(','));
-    let name = name.filter(|_| mounter.who == Who::Quire);
-    let profile = rig::profile(name.ok_or_else(|| anyhow!("{mounter}: in virtual time want quire:profile=NAME"))?)?;
+    let how = mounter.options.strip_prefix("profile=").filter(|_| mounter.who == Who::Quire);
+    let how = how.ok_or_else(|| anyhow!("{mounter}: in virtual time want quire:profile=NAME"))?;
+    let (name, changes) = how.split_once(',').unwrap_or((how, ""));
+    let base = rig::Plan::new(model, rig::profile(name)?);
+    let mut choices = base.options.choices();
+    for change in changes.split(',').filter(|c| !c.is_empty()) {
+        match change.split_once('=') {
+            Some(("commit_mode", value)) => choices.commit = value.parse()?,
+            Some(("checkpoint", value)) => choices.checkpoint = value.parse()?,
+            _ => bail!("{mounter}: in virtual time a profile may have commit_mode= and checkpoint= besides"),
+        }
+    }
+    choices.log().map_err(|e| anyhow!("{mounter}: {e}"))?;
     let in_nvram = NVRAM.contains(&mounter.options.as_str());
     Ok(rig::Plan {
         mib: IMAGE_MIB,
         journal_mib: JOURNAL_MIB,
         nvram: in_nvram.then_some(Duration::ZERO),
-        ..rig::Plan::new(model, profile)
+        options: base.options.clone().with(choices),
+        ..base
     })
 }
 
@@ -84,6 +95,7 @@ fn case(rig: &Rig, vfs: &Vfs, protection: Protection, operations: u64, rows: u64
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::STOCK_JOURNAL;
     use super::*;
 
     #[test]
@@ -110,6 +122,9 @@ mod tests {
             one(&plan, &Series { mounter, protections: protections.clone() }, model).unwrap()
         };
         let (none, joj, djfs) = (run("ext4-none"), run("joj"), run("djfs"));
+        let (journal, single) = (run(&STOCK_JOURNAL["profile=".len()..]), run("single-io"));
+        let total = |times: &[f64]| times.iter().sum::<f64>();
+        assert!(total(&journal) > total(&single), "stock ext4 writes home at each fsync: {journal:?}, {single:?}");
         // One fdatasync to a transaction of a write-ahead log, three of a rollback journal.
         for (flushes, cases) in [(1.0, 0..3), (3.0, 6..9)] {
             assert!(none[cases.clone()].iter().all(|ms| *ms >= flushes * flush), "{none:?}");
@@ -117,6 +132,8 @@ mod tests {
             assert!(djfs[cases].iter().all(|ms| *ms < flush), "{djfs:?}");
         }
         assert!(device(&Kind::Own).is_err());
-        assert!(plan_of(&"kernel:data=ordered".parse().unwrap(), model).is_err());
+        for odd in ["kernel:data=ordered", "quire:profile=joj,record=range", "quire:profile=joj,checkpoint=regions:2"] {
+            assert!(plan_of(&odd.parse().unwrap(), model).is_err(), "{odd}");
+        }
     }
 }

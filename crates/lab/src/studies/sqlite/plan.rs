@@ -30,6 +30,12 @@ pub(super) const NVRAM: [&str; 3] = ["profile=nvj", "profile=djfs", "profile=djf
 pub(super) const OPERATIONS: [u64; 2] = [1, 1000];
 pub(super) const IMAGE_MIB: u64 = 1024;
 
+/// The paper's baselines are mounted with `journal_async_commit` (section 3), so that all series have the same commit.
+pub const STOCK_ORDERED: &str = "profile=ext4-ordered,commit_mode=checksum";
+/// As [`STOCK_ORDERED`]; and an fsync of Linux 3.1 writes home what earlier transactions hold of the file, which is
+/// what single-I/O journaling leaves out (section 2.1).
+pub const STOCK_JOURNAL: &str = "profile=ext4-journal,commit_mode=checksum,checkpoint=fsync";
+
 /// `quire:vfs`: nobody mounts, SQLite has the file system in its process. What follows a comma are parameters of the
 /// database's URI.
 const IN_PROCESS: &str = "vfs";
