@@ -18,6 +18,7 @@ use quire_device::{Epoch, Mutant};
 use quire_layout::{BlockNo, Tid};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// The open transaction.
 pub(crate) struct Running {
@@ -63,6 +64,8 @@ impl Running {
 /// A closed transaction on its way to the log. Its images do not change any more.
 pub struct InFlight {
     pub tid: Tid,
+    /// When it was closed, by the monotonic clock.
+    pub closed: Duration,
     /// Blocks and their images, by block number.
     pub blocks: Vec<(BlockNo, Image)>,
     /// Revoked blocks, in order.
@@ -141,6 +144,8 @@ pub(crate) struct Committed {
     pub blocks: Vec<BlockNo>,
     /// Log blocks it occupies.
     pub log_blocks: u32,
+    /// When it was closed, by the monotonic clock.
+    pub closed: Duration,
 }
 
 /// Figures about memory and the log.
@@ -238,8 +243,8 @@ impl Core {
         self.running.revokes.remove(&b);
     }
 
-    /// Closes the running transaction and opens the next. The images are shared, not copied.
-    pub(crate) fn close(&mut self) -> InFlight {
+    /// Closes the running transaction and opens the next, at time `now`. The images are shared, not copied.
+    pub(crate) fn close(&mut self, now: Duration) -> InFlight {
         assert!(self.committing.is_none(), "commits are serial");
         assert!(self.running.holders.is_empty(), "a held transaction is not closed");
         let next = Running::new(self.running.tid.next());
@@ -249,6 +254,7 @@ impl Core {
         self.committing = Some(Committing { blocks: old.blocks, bases: old.bases });
         InFlight {
             tid: old.tid,
+            closed: now,
             blocks,
             revokes: old.revokes.into_iter().collect(),
             handles: old.handles,
@@ -324,7 +330,7 @@ impl Core {
             }
         }
         let blocks = txn.blocks.iter().map(|(b, _)| *b).collect();
-        self.committed.push_back(Committed { tid: txn.tid, blocks, log_blocks });
+        self.committed.push_back(Committed { tid: txn.tid, blocks, log_blocks, closed: txn.closed });
         self.cache.set_elsewhere(self.live.len());
         self.cache.evict();
     }

@@ -270,7 +270,7 @@ mod tests {
             core.cache.set(BlockNo(n), image(), None);
             core.join(BlockNo(n));
         }
-        let txn = core.close();
+        let txn = core.close(std::time::Duration::ZERO);
         core.committed(&txn, 301, None);
         core.cache.insert_clean(BlockNo(1000), image());
         assert!(core.image(BlockNo(1000)).is_some());

@@ -295,6 +295,21 @@ impl Journal {
         self.shared.checkpoint_step()
     }
 
+    /// When the oldest transaction in the log was closed, by the monotonic clock.
+    #[must_use]
+    pub fn oldest_closed(&self) -> Option<Duration> {
+        lock(&self.shared.core).committed.front().map(|c| c.closed)
+    }
+
+    /// One step of background work: writes home what transactions that were closed by `time` have changed, a quarter of
+    /// the log at most, and frees their log space; with regions, the oldest region. True if there were any.
+    ///
+    /// # Errors
+    /// As [`Journal::checkpoint_step`].
+    pub fn checkpoint_closed_by(&self, time: Duration) -> Result<bool, Error> {
+        self.shared.checkpoint_closed_by(time)
+    }
+
     /// Writes home what is committed of these runs of blocks and is not there yet (`checkpoint=fsync`). The log keeps
     /// its records.
     ///

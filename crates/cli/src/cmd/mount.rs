@@ -31,6 +31,8 @@ use std::process::ExitCode;
   nvram=PATH             the journal lies in this memory; nvram_size=BYTES, nvram_latency_ns=NS
   nvram_simulated        take any file for such memory
   commit=SECONDS         commit what was changed after so long at the latest (default 5)
+  checkpoint_age=SECS    write home what the log holds for so long, so that recovery is short (default 30;
+                         0: only when log space or memory is needed)
   cache_size=BYTES       memory for blocks (default 64M, at least 4M)
   writethrough           each write request reaches Quire at once, no writeback cache
   slow_ms=MS             log requests that take so long, with what they waited for (default: none)

@@ -42,6 +42,9 @@ pub struct Options {
     pub atime: Atime,
     /// Commit what is open at least this often.
     pub commit_interval: Duration,
+    /// A checkpoint begins when what a transaction changed is in the log for so long; zero: never for that. `None`: 30
+    /// seconds.
+    pub checkpoint_age: Option<Duration>,
     /// Memory for block images and file pages, in bytes.
     pub cache_bytes: u64,
     /// New files take the group of their directory (`grpid`).
@@ -106,6 +109,7 @@ impl Default for Options {
             data_error_aborts: false,
             atime: Atime::Relative,
             commit_interval: Duration::from_secs(5),
+            checkpoint_age: None,
             cache_bytes: 64 << 20,
             grpid: false,
             discard: false,

@@ -18,7 +18,7 @@ mod throttle;
 mod writeback;
 
 pub(crate) use allocation::{GROUPS_TO_EXAMINE, MIN_LONG_FILE_BLOCKS, MIN_RUN_AT_GOAL};
-pub(crate) use background::{MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE};
+pub(crate) use background::{CHECKPOINT_AGE, MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE, closed_long_ago};
 pub(crate) use eviction::{MAX_DEFERRED_SECTORS, MAX_PENDING};
 pub use held_back::{may_hold_back, nearly_full};
 pub(crate) use memory::CacheShares;

@@ -10,7 +10,7 @@ use super::trim::discard_step;
 use crate::data::{Which, should_write_back, write_back_oldest};
 use crate::error::Result;
 use crate::names::evict;
-use crate::policy::{MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE};
+use crate::policy::{CHECKPOINT_AGE, MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE, closed_long_ago};
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait, wait_timeout};
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub enum Step {
 
 impl Maintenance<'_> {
     /// One piece of background work: writes back the oldest data if it is as old as the commit interval or there is
-    /// much, commits what has been open for that long, checkpoints if the log needs it, or discards what was freed.
-    /// Inodes that wait for eviction are freed in any case. On a frozen volume it does nothing.
+    /// much, commits what has been open for that long, checkpoints if the log needs it or holds what is old, discards
+    /// what was freed. Inodes that wait for eviction are freed in any case. On a frozen volume it does nothing.
     ///
     /// # Errors
     /// A commit or checkpoint failed. Errors of writeback stay with their files.
@@ -58,12 +58,20 @@ impl Maintenance<'_> {
         if commit_due(engine, &v.inner.ticks, now)? || engine.journal.checkpoint_step()? || wrote {
             return Ok(Step::Did);
         }
+        let age = engine.context.options.checkpoint_age.unwrap_or(CHECKPOINT_AGE);
+        if let Some(time) = closed_long_ago(engine.journal.oldest_closed(), age, now)
+            && engine.journal.checkpoint_closed_by(time)?
+        {
+            return Ok(Step::Did);
+        }
         if freed || discard_step(engine) {
             return Ok(Step::Did);
         }
         let due = [d.files.oldest_since(), lock(&v.inner.ticks).open_since()];
         let next = due.into_iter().flatten().min().map_or(interval, |since| (since + interval).saturating_sub(now));
-        Ok(Step::Idle(next.min(interval)))
+        let oldest = engine.journal.oldest_closed().filter(|_| !age.is_zero());
+        let goes_home = oldest.map_or(interval, |since| (since + age).saturating_sub(now));
+        Ok(Step::Idle(next.min(goes_home).min(interval)))
     }
 
     /// Starts two threads, which end when the returned guard is dropped: one does the background work, one commits for

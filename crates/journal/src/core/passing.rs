@@ -8,6 +8,7 @@ use quire_cache::Image;
 use quire_device::Mutant;
 use quire_device::sync::Arc;
 use quire_layout::{BlockNo, Tid};
+use std::time::Duration;
 
 impl Core {
     /// The oldest transactions that together need `blocks` of theirs at home: the last of them. `None` if those up to
@@ -20,6 +21,20 @@ impl Core {
             needed >= blocks
         };
         self.committed.iter().take_while(|c| upto.at_or_after(c.tid)).find(enough).map(|c| c.tid)
+    }
+
+    /// Of the transactions that were closed by `time` the oldest, which together occupy at most `most` log blocks, but
+    /// at least one: the last of them, and the blocks.
+    pub(crate) fn closed_by(&self, time: Duration, most: u32) -> Option<(Tid, u32)> {
+        let mut last: Option<(Tid, u32)> = None;
+        for c in self.committed.iter().take_while(|c| c.closed <= time) {
+            let blocks = last.map_or(0, |(_, blocks)| blocks) + c.log_blocks;
+            if last.is_some() && blocks > most {
+                break;
+            }
+            last = Some((c.tid, blocks));
+        }
+        last
     }
 
     /// What a checkpoint of all transactions up to `upto` must write home, in the order of the blocks: the newest
@@ -115,7 +130,7 @@ mod tests {
                 core.cache.set(b, Arc::new(Buf::zeroed(16)), None);
                 core.join(b);
             }
-            let txn = core.close();
+            let txn = core.close(Duration::ZERO);
             let self_contained: Vec<bool> =
                 blocks.iter().map(|b| self_contained || !core.is_in_log(BlockNo(*b))).collect();
             core.committed(&txn, 1, Some(&self_contained));
@@ -146,6 +161,17 @@ mod tests {
         assert_eq!(core.pass(Tid(4)), [1, 2, 3, 4]);
         assert_eq!((core.pass(Tid(5)), core.pass(Tid(5))), (vec![5], vec![]));
         assert_eq!((core.oldest_in_need(1, Tid(9)), core.stats().live, core.stats().in_log), (None, 0, 0));
+    }
+
+    #[test]
+    fn what_was_closed_by_a_time_is_passed_in_steps() {
+        let mut core = core(&[&[1], &[2], &[3], &[4]], true);
+        for (c, seconds) in core.committed.iter_mut().zip([1, 2, 3, 9]) {
+            (c.closed, c.log_blocks) = (Duration::from_secs(seconds), 5);
+        }
+        let upto = |seconds, most| core.closed_by(Duration::from_secs(seconds), most).map(|(tid, n)| (tid.0, n));
+        assert_eq!((upto(0, 99), upto(3, 99), upto(99, 99)), (None, Some((3, 15)), Some((4, 20))));
+        assert_eq!((upto(99, 11), upto(99, 2)), (Some((2, 10)), Some((1, 5))));
     }
 
     #[test]

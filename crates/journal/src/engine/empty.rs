@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::log::Log;
 use quire_device::Mutant;
 use quire_device::sync::lock;
+use std::time::Duration;
 
 /// Proof that the log is empty and everything that was committed is at home and durable: no transaction is written to
 /// the log before it is dropped (L3).
@@ -32,6 +33,24 @@ impl Shared {
             }
         };
         step.inspect_err(|e| self.abort(e))
+    }
+
+    /// Writes home what transactions that were closed by `time` have changed, and frees their log space. True if there
+    /// were any.
+    pub(crate) fn checkpoint_closed_by(&self, time: Duration) -> Result<bool, Error> {
+        let Some(log) = &self.log else { return Ok(false) };
+        let passed = match log.nvram() {
+            Some(nvram) => {
+                let space = NvramSpace { shared: self, log, nvram };
+                if space.must_leave_region(time) {
+                    let _no_commit_is_under_way = self.lead();
+                    space.leave_region();
+                }
+                space.pass_closed_by(time)
+            }
+            None => LogSpace { shared: self, log }.checkpoint_closed_by(time),
+        };
+        passed.inspect_err(|e| self.abort(e))
     }
 
     /// Writes everything committed home and frees its log space.

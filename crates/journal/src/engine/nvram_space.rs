@@ -15,6 +15,7 @@ use quire_device::sync::lock;
 use quire_device::waits::waiting;
 use quire_device::{Mutant, WaitFor};
 use quire_layout::Tid;
+use std::time::Duration;
 
 /// A commit that finds no space in a log with one region frees this share of it, the least that helps, as jbd2's
 /// explicit checkpoint; or less if [`LAZY_BATCH`] blocks had to go home for it. (DJFS' NVJ frees about 1/30 with each
@@ -118,6 +119,31 @@ impl NvramSpace<'_> {
         } else {
             self.pass(|n| n.oldest(n.label().capacity() / LAZY_SHARE))
         }
+    }
+
+    /// True if a transaction that was closed by `time` lies in the region in use, so that the region has to be left
+    /// before the transaction goes home.
+    pub(super) fn must_leave_region(&self, time: Duration) -> bool {
+        let is_old = lock(&self.shared.core).closed_by(time, u32::MAX).is_some();
+        self.by_regions() && is_old && self.nvram.filled().is_none()
+    }
+
+    /// Goes on in the next region, if that is free and no commit has done it meanwhile. The caller leads, so that no
+    /// commit is under way.
+    pub(super) fn leave_region(&self) {
+        if self.nvram.filled().is_none()
+            && let Some(next) = self.nvram.next_region()
+        {
+            let tid = lock(&self.shared.core).running.tid;
+            self.enter_region(next, tid);
+        }
+    }
+
+    /// Passes all transactions that were closed by `time`; with regions, the oldest region that was left. False if
+    /// there was none.
+    pub(super) fn pass_closed_by(&self, time: Duration) -> Result<bool, Error> {
+        let Some((upto, _)) = lock(&self.shared.core).closed_by(time, u32::MAX) else { return Ok(false) };
+        if self.by_regions() { self.pass(NvramLog::filled) } else { self.pass(|n| n.up_to(upto)) }
     }
 
     /// Everything committed goes home.

@@ -119,7 +119,7 @@ impl Shared {
         while !core.running.holders.is_empty() {
             core = wait(&self.released, core);
         }
-        (!core.running.is_empty()).then(|| core.close())
+        (!core.running.is_empty()).then(|| core.close(self.config.clock.monotonic()))
     }
 
     /// Nothing may change any more; the log's superblock remembers why.

@@ -17,6 +17,7 @@ use crate::log::Log;
 use quire_device::Mutant;
 use quire_device::sync::lock;
 use quire_layout::Tid;
+use std::time::Duration;
 
 /// What a checkpoint is to pass: transactions up to `upto`, which occupy `blocks` of the log.
 struct Target {
@@ -68,8 +69,21 @@ impl LogSpace<'_> {
 
     /// Passes the oldest transactions until `want` log blocks are freed, or all. False if there were none.
     pub(super) fn checkpoint(&self, want: u32) -> Result<bool, Error> {
+        self.pass(|| self.choose(want))
+    }
+
+    /// Passes transactions that were closed by `time`, at most a quarter of the log at once, so that others get the
+    /// device between two steps. False if there were none.
+    pub(super) fn checkpoint_closed_by(&self, time: Duration) -> Result<bool, Error> {
+        self.pass(|| {
+            let (upto, blocks) = lock(&self.shared.core).closed_by(time, self.log.capacity() / 4)?;
+            Some(Target { upto, blocks })
+        })
+    }
+
+    fn pass(&self, choose: impl Fn() -> Option<Target>) -> Result<bool, Error> {
         let _one_at_a_time = lock(&self.shared.checkpointing);
-        let Some(target) = self.choose(want) else { return Ok(false) };
+        let Some(target) = choose() else { return Ok(false) };
         let begun = self.shared.config.clock.monotonic();
         let homes = self.shared.begin_home_writes(target.upto);
         let written = self.shared.write_home(&homes);

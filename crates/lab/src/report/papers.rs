@@ -55,11 +55,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
         "journaling without flushes, deltas, group checkpointing by regions",
         Claims("table 1", &["djfs-table1"]),
     ),
-    (
-        Paper::Djfs,
-        "implicit checkpoint when a timer expires",
-        Missing("a checkpoint begins by the fill of the log and by memory"),
-    ),
+    (Paper::Djfs, "implicit checkpoint when a timer expires", Test("what_is_old_in_the_log_goes_home")),
     (Paper::Djfs, "figure 1: jbd2's commit", Explains("docs/format.md")),
     (Paper::Djfs, "figure 2: what consistency costs ext4", Claims("figure 2", &["djfs-randwrite"])),
     (Paper::Djfs, "figure 3: external journaling, journaling in NVRAM", Claims("figure 3", &["djfs-randwrite"])),
@@ -78,11 +74,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (Paper::Okeanos, "recovery time", Claims("section 6, recovery", &["okeanos-slow"])),
     (Paper::Okeanos, "figure 4c: latency of fast streams", Claims("figure 4c", &["okeanos-fast"])),
     (Paper::Okeanos, "asynchronous writes", Claims("section 6, asynchronous", &["okeanos-asynchronous"])),
-    (
-        Paper::Okeanos,
-        "write-home of journaled buffers by age",
-        Missing("a write-home begins by the fill of the log and by memory"),
-    ),
+    (Paper::Okeanos, "write-home of journaled buffers by age", Test("what_is_old_in_the_log_goes_home")),
     (
         Paper::Okeanos,
         "figures 4c and 4d: NILFS; sequential reads of what was written side by side",

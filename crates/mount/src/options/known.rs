@@ -107,6 +107,7 @@ pub const OPTIONS: &[Known] = &[
             "umask=022", "modules=a"],
         Ignored("it tunes libfuse, which Quire does without")),
     // Quire
+    known(&[], &["checkpoint_age=30"], Honoured("seconds until what the log holds is written home; 0: only when space or memory is needed")),
     known(&[], &["profile=rfj", "record=range", "commit_mode=checksum", "checkpoint=lazy"], Honoured("the four choices: docs/design.md")),
     known(&[], &["auto_threshold=64K", "write_threshold=4K", "adaptive_default=journal", "journal_rule=*.db=journal"],
         Honoured("what a route asks: README")),

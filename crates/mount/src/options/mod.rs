@@ -70,6 +70,8 @@ pub struct MountOptions {
     /// Reading a directory does not count as access.
     pub no_dir_atime: bool,
     pub commit: Option<Duration>,
+    /// Zero: nothing goes home for its age.
+    pub checkpoint_age: Option<Duration>,
     /// Bytes of memory for blocks and pages.
     pub cache_bytes: Option<u64>,
     pub grpid: Option<bool>,
@@ -239,6 +241,7 @@ impl MountOptions {
             data_error_aborts: self.data_error_aborts,
             atime: self.atime.unwrap_or(Atime::Relative),
             commit_interval: self.commit.unwrap_or(fallback.commit_interval),
+            checkpoint_age: self.checkpoint_age,
             cache_bytes: self.cache_bytes.unwrap_or(fallback.cache_bytes),
             grpid: self.grpid.unwrap_or(has(default_opts::BSDGROUPS)),
             discard: self.discard.unwrap_or(has(default_opts::DISCARD)),

@@ -133,6 +133,7 @@ impl MountOptions {
                 let secs = number(option, value)?;
                 self.commit = (secs > 0).then(|| Duration::from_secs(secs.into()));
             }
+            "checkpoint_age" => self.checkpoint_age = Some(Duration::from_secs(number(option, value)?.into())),
             "atomic_writes" => self.atomic_writes = Some(atomic_writes(option, value)?),
             "slow_ms" => {
                 let millis = number(option, value)?;

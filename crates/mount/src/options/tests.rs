@@ -21,6 +21,9 @@ fn ext4_names_are_understood() {
     assert_eq!((o.atime, o.no_dir_atime, o.grpid), (Some(Atime::No), true, Some(true)));
     assert_eq!((o.discard, o.acl, o.user_xattr), (Some(false), Some(false), Some(false)));
     assert_eq!(parse("commit=0").commit, None);
+    let ages =
+        ["ro", "checkpoint_age=0", "checkpoint_age=90"].map(|list| parse(list).checkpoint_age.map(|d| d.as_secs()));
+    assert_eq!(ages, [None, Some(0), Some(90)]);
     assert!(parse("data_err=abort").data_error_aborts && !parse("data_err=abort,data_err=ignore").data_error_aborts);
     assert!(parse("minixdf").minix_df && !parse("minixdf,bsddf").minix_df);
     let o = parse(

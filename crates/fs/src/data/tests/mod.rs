@@ -9,6 +9,7 @@ mod journal_flag;
 mod lane;
 mod model;
 mod nvram;
+mod old_log;
 mod reserve;
 mod routes;
 mod space;
