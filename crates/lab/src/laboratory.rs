@@ -86,6 +86,9 @@ const PROFILES: [&str; 6] = [
     "profile=auto",
 ];
 
+/// The kernel's ext4 in its modes.
+const KERNEL: [&str; 4] = ["kernel:none", "kernel:data=ordered", "kernel:data=journal", "kernel:fast_commit"];
+
 fn joj(effort: Effort) -> Result<Findings> {
     sqlite::study(&sqlite::Plan {
         kinds: vec!["emmc".parse()?, "intel311".parse()?],
@@ -102,7 +105,7 @@ fn joj(effort: Effort) -> Result<Findings> {
 /// The kernel's ext4 and Quire on one modelled device, and on the machine's own disk.
 fn joj_mounts(effort: Effort) -> Result<Findings> {
     let quire = PROFILES.into_iter().chain(["profile=djfs"]).map(|p| Ok(Mounter::quire(p)));
-    let kernel = ["kernel:data=ordered", "kernel:data=journal"].map(str::parse);
+    let kernel = KERNEL.map(str::parse);
     sqlite::study(&sqlite::Plan {
         kinds: effort.pick(
             vec!["ssd".parse()?],
@@ -143,7 +146,7 @@ fn isolated(effort: Effort) -> Result<Findings> {
 
 fn isolated_mounts(effort: Effort) -> Result<Findings> {
     let work = isolation::Work { rate: 200_000_000, time: Duration::from_secs(effort.pick(4, 10, 30)) };
-    let mounters: Vec<Mounter> = ["kernel:data=ordered", "quire"].map(str::parse).into_iter().collect::<Result<_>>()?;
+    let mounters: Vec<Mounter> = KERNEL.into_iter().chain(["quire"]).map(str::parse).collect::<Result<_>>()?;
     isolation::study_mounts(&"ssd".parse()?, &mounters, work, &std::env::temp_dir())
 }
 

@@ -1,7 +1,8 @@
 //! One way to mount an image, whoever does it: the kernel's ext4 on a loop device, fuse2fs, or Quire. And one way to
 //! kill it, which leaves the image as a crash of the file system leaves it.
 //!
-//! Written `kernel`, `fuse2fs` or `quire`, with options after a colon: `quire:data=ordered,writethrough`.
+//! Written `kernel`, `fuse2fs` or `quire`, with options after a colon: `quire:data=ordered,writethrough`. Of the
+//! kernel's, two are for mke2fs: `kernel:none` has no journal, `kernel:fast_commit` has fast commits.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -23,6 +24,9 @@ pub enum Who {
     Fuse2fs,
     Quire,
 }
+
+/// Options of the kernel's that mke2fs decides by a feature, and that feature.
+const BY_FEATURE: [(&str, &str); 2] = [("none", "^has_journal"), ("fast_commit", "fast_commit")];
 
 /// Who mounts, with what options.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +97,20 @@ impl Mounter {
         Self { who: self.who, options }
     }
 
+    /// The feature that mke2fs is told (`-O`), for an image that it is going to mount.
+    #[must_use]
+    pub fn feature(&self) -> Option<&'static str> {
+        let named = |name: &str| self.who == Who::Kernel && self.options.split(',').any(|option| option == name);
+        BY_FEATURE.into_iter().find(|(name, _)| named(name)).map(|(_, feature)| feature)
+    }
+
+    /// The options of mount(8) of the kernel's file system on this image.
+    fn of_kernel(&self, looped: &str) -> String {
+        let of_mke2fs = |option: &&str| option.is_empty() || BY_FEATURE.iter().any(|(name, _)| name == option);
+        let rest = self.options.split(',').filter(|option| !of_mke2fs(option));
+        [looped].into_iter().chain(rest).collect::<Vec<_>>().join(",")
+    }
+
     /// Why it cannot work here, if so.
     #[must_use]
     pub fn unavailable(&self) -> Option<String> {
@@ -161,7 +179,7 @@ impl Mounter {
         let mut mounted = Mounted { who: self.who, dir: dir.to_owned(), log: log.clone(), daemon: None, gone: false };
         if self.who == Who::Kernel {
             let looped = if fs::metadata(image)?.is_file() { "loop" } else { "rw" };
-            let options = if self.options.is_empty() { looped.into() } else { format!("{looped},{}", self.options) };
+            let options = self.of_kernel(looped);
             if let Err(error) = run(command("mount").args(["-t", "ext4", "-o", &options]).arg(image).arg(dir)) {
                 mounted.gone = true;
                 return Err(error);
@@ -352,4 +370,17 @@ pub fn describe_tools() -> String {
     ["mke2fs", "e2fsck", "debugfs", "fuse2fs", "fusermount3", "pjdfstest", "fsx"]
         .map(|tool| format!("{tool}: {}", find(tool).map_or("missing".into(), |path| path.display().to_string())))
         .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_mke2fs_decides_is_no_option_of_the_kernels_mount() {
+        let of = |text: &str| text.parse::<Mounter>().map(|m| (m.feature(), m.of_kernel("rw"))).unwrap();
+        assert_eq!(of("kernel:none,noatime"), (Some("^has_journal"), "rw,noatime".to_owned()));
+        assert_eq!(of("kernel:fast_commit,data=ordered"), (Some("fast_commit"), "rw,data=ordered".to_owned()));
+        assert_eq!((of("kernel"), of("quire:none").0), ((None, "rw".to_owned()), None));
+    }
 }

@@ -154,7 +154,9 @@ fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) 
         None => disk.device().to_owned(),
     };
     let options = "lazy_itable_init=0,lazy_journal_init=0";
-    run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options, text(&image)])?;
+    let feature = series.mounter.feature().map(|feature| ["-O", feature]).into_iter().flatten();
+    let arguments = ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options].into_iter().chain(feature);
+    run_tool("mke2fs", arguments.chain([text(&image)]))?;
     if let Some(parameters) = parameters {
         return in_process::one(plan, series, &image, &parameters);
     }

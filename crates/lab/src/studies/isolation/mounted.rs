@@ -35,7 +35,9 @@ pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Resul
 }
 
 fn run(mounter: &Mounter, disk: &Looped, into: Into, work: Work, dir: &Path) -> Result<Outcome> {
-    run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-b", "4096", text(disk.device()), &format!("{FS_MIB}M")])?;
+    let feature = mounter.feature().map(|feature| ["-O", feature]).into_iter().flatten();
+    let arguments = ["-q", "-F", "-t", "ext4", "-b", "4096"].into_iter().chain(feature);
+    run_tool("mke2fs", arguments.chain([text(disk.device()), &format!("{FS_MIB}M")]))?;
     let mounted = mounter.with("noatime").mount(disk.device(), &dir.join("mnt"))?;
     let over = AtomicBool::new(false);
     let (latency, streamed) = std::thread::scope(|scope| {
