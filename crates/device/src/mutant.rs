@@ -91,6 +91,8 @@ pub enum Mutant {
     UpdateTorn,
     /// What is written in an atomic update is the file's at once (F22).
     UpdateVisible,
+    /// A file leaves its inode in one transaction, and its content goes into a block in the next (F25).
+    InlineDataLater,
 }
 
 impl Mutant {

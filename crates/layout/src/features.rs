@@ -111,7 +111,7 @@ const INCOMPAT: &[Known] = &[
     known(incompat::DIRDATA, "dirdata", No),
     known(incompat::CSUM_SEED, "metadata_csum_seed", Full),
     known(incompat::LARGEDIR, "large_dir", Full),
-    known(incompat::INLINE_DATA, "inline_data", ReadOnly),
+    known(incompat::INLINE_DATA, "inline_data", Full),
     known(incompat::ENCRYPT, "encrypt", No),
     known(incompat::CASEFOLD, "casefold", No),
     known(incompat::QUIRE_LOG, "quire_log", Full),

@@ -4,7 +4,8 @@
 //! file       i_block[60]: bytes 0..60     | attribute system.data: bytes 60.. up to the size
 //! directory  i_block[60]: parent u32, entries (56 bytes) | system.data: more entries
 //! ```
-//! Read, never written: the feature makes a mount read-only.
+//! Names are removed and changed in place. Everything else first moves the content to a block; nothing new is put
+//! into an inode.
 //! Source: kernel documentation, "ext4: inline data".
 
 use crate::error::{Corrupt, Structure};
@@ -17,6 +18,11 @@ use crate::xattr::{self, Namespace, Value, ValueInodes};
 pub fn is_inline(inode: &Inode) -> bool {
     inode.has(flags::INLINE_DATA)
 }
+
+/// Bytes of `i_block` before a directory's entries: the number of its parent.
+pub const PARENT: usize = 4;
+/// Bytes of a directory's entries in `i_block`.
+pub const ENTRIES: usize = 56;
 
 /// The part that is in the attribute; empty if there is none.
 ///

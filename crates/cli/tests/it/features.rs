@@ -75,7 +75,7 @@ fn features_that_are_only_read_are_named() {
     if cannot_mount("features_that_are_only_read_are_named") {
         return;
     }
-    for name in ["inline_data", "quota", "project", "verity", "ea_inode", "mmp"] {
+    for name in ["quota", "project", "verity", "ea_inode", "mmp"] {
         only_read(&["-O", name], name);
         only_read(&["-O", name, "-b", "1024"], name);
     }
@@ -128,6 +128,8 @@ fn further_features_are_written() {
     }
     for features in [
         "large_dir",
+        "inline_data",
+        "inline_data,^has_journal",
         "metadata_csum_seed,orphan_file",
         "fast_commit",
         "stable_inodes",

@@ -6,6 +6,7 @@
 
 use super::checks::{check_change, touch};
 use super::context::Data;
+use super::inline::leave_inode;
 use super::pages::FileState;
 use super::settle::{drop_range, settle_pages};
 use super::steps::{Found, in_steps};
@@ -81,6 +82,7 @@ pub(crate) fn fallocate(d: &Data, pool: Pool, ino: Ino, how: Falloc, offset: u64
         return Err(Error::Invalid("length 0"));
     }
     let end = offset.checked_add(len).ok_or(Error::TooLarge)?;
+    leave_inode(d, pool, ino)?;
     let file = d.files.get(ino);
     let mut s = file.exclusive();
     let found = d.engine.run(|op| {

@@ -19,6 +19,7 @@ mod fallocate;
 mod file;
 mod flags;
 mod fsync;
+mod inline;
 mod journaled;
 mod pages;
 mod read;

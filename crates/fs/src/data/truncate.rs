@@ -7,6 +7,7 @@
 
 use super::checks::{check_change, touch};
 use super::context::Data;
+use super::inline::cut_from_inode;
 use super::pages::FileState;
 use super::settle::{drop_range, settle_pages};
 use super::steps::{Found, in_steps};
@@ -21,9 +22,11 @@ use quire_layout::{FileBlock, Ino};
 /// Sets the size of a file. What it grows over reads as zeros; what it loses is freed.
 ///
 /// # Errors
-/// Too large; immutable or append-only; not a regular file; stale; corrupt; I/O; read-only.
+/// Too large; no space (a file in its inode); immutable or append-only; not a regular file; stale; corrupt; I/O;
+/// read-only.
 pub(crate) fn truncate(d: &Data, ino: Ino, size: u64) -> Result<()> {
     d.engine.write_gate.check()?;
+    cut_from_inode(d, Pool::User, ino, size)?;
     let file = d.files.get(ino);
     let mut s = file.exclusive();
     let found = d.engine.run(|op| {

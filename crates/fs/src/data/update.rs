@@ -14,6 +14,7 @@
 use super::blocks::Request;
 use super::checks::{check_change, check_file, max_size, touch};
 use super::context::Data;
+use super::inline::leave_inode;
 use super::journaled::put_data;
 use super::settle::settle_pages;
 use super::staged::Staged;
@@ -118,6 +119,7 @@ pub(crate) fn commit_update(d: &Data, pool: Pool, ino: Ino, staged: &Staged) -> 
 
 /// One operation that writes all of these bytes.
 fn join(d: &Data, pool: Pool, ino: Ino, extents: &[Request<'_>], privileges: Privileges) -> Result<()> {
+    leave_inode(d, pool, ino)?;
     let file = d.files.get(ino);
     let mut s = file.exclusive();
     settle_pages(d, ino, &mut s)?;

@@ -19,6 +19,7 @@ use super::direct::write_direct;
 use super::file::File;
 use super::flags::{WriteDone, WriteFlags};
 use super::fsync::fsync;
+use super::inline::leave_inode;
 use super::journaled::write_journaled;
 use super::pages::{FileState, Times};
 use super::writeback::{limit_writer, unreserve, write_back, write_back_all};
@@ -102,6 +103,7 @@ pub(crate) fn write(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], fl
 /// Writes one request.
 fn write_part(d: &Data, pool: Pool, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<WriteDone> {
     d.engine.write_gate.check()?;
+    leave_inode(d, pool, ino)?;
     let file = d.files.get(ino);
     if let Some(done) = write_direct(d, pool, &file, r, flags)? {
         return Ok(done);

@@ -1,6 +1,7 @@
 //! The blocks of a directory: by number in the file, checked in the role that they have.
 
 use super::entry::{Entry, corrupt};
+use super::inline_block::as_block;
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::policy::{DIR_READAHEAD_BLOCKS, DIR_SIZE_TO_REMEMBER_SCANS};
@@ -11,6 +12,7 @@ use crate::txn::block_kinds as kinds;
 use quire_journal::Image;
 use quire_layout::dir::{DirFormat, IndexNode, RootInfo};
 use quire_layout::features::{compat, incompat};
+use quire_layout::inline_data::is_inline;
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{BlockNo, Corrupt, FileBlock, Ino};
 
@@ -41,17 +43,21 @@ impl Dir {
         }
         let sb = op.sb();
         let bs = sb.block_size();
+        let format = DirFormat::of(sb, ino, inode);
+        let may_index = sb.features().has_compat(compat::DIR_INDEX);
+        if is_inline(inode) {
+            return Ok(Dir { ino, format, blocks: 1, indexed: false, may_index, pool: Pool::User });
+        }
         let blocks = u32::try_from(inode.size() / bs.bytes64()).ok().filter(|n| *n <= MAX_BLOCKS);
         let blocks = blocks.ok_or_else(|| corrupt("too long", ino))?;
         if !inode.size().is_multiple_of(bs.bytes64()) {
             return Err(corrupt("length is not a multiple of the block size", ino).into());
         }
-        let may_index = sb.features().has_compat(compat::DIR_INDEX);
         if inode.has(flags::INDEX) && !may_index && sb.features().metadata_csum() {
             return Err(corrupt("indexed on a file system without dir_index", ino).into());
         }
         let indexed = may_index && inode.has(flags::INDEX);
-        Ok(Dir { ino, format: DirFormat::of(sb, ino, inode), blocks, indexed, may_index, pool: Pool::User })
+        Ok(Dir { ino, format, blocks, indexed, may_index, pool: Pool::User })
     }
 
     fn run(&self, op: &mut Op<'_>, inode: &Inode, fb: FileBlock, max: u32) -> Result<(BlockNo, u32)> {
@@ -85,8 +91,12 @@ impl Dir {
             && bytes > op.context.options.cache_bytes / DIR_SIZE_TO_REMEMBER_SCANS
     }
 
-    /// Block `n` of a linear directory; the ones after it are read ahead.
+    /// Block `n` of a linear directory; the ones after it are read ahead. A directory in its inode has one, which is
+    /// not on disk.
     pub(super) fn linear(&self, op: &mut Op<'_>, inode: &Inode, n: u32) -> Result<(BlockNo, Image)> {
+        if is_inline(inode) {
+            return Ok((BlockNo(0), as_block(op, self.ino, inode)?));
+        }
         let fb = FileBlock(n);
         let (b, len) = self.run(op, inode, fb, DIR_READAHEAD_BLOCKS.min(self.blocks - n))?;
         if op.block_in_memory(b).is_none() {

@@ -1,30 +1,30 @@
 //! Removing names, and giving them other inodes.
 
 use super::blocks::Dir;
-use super::entry::{Entry, check_writable};
+use super::entry::Entry;
+use super::inline;
 use super::lookup::lookup;
 use crate::error::{Error, Result};
 use crate::txn::Op;
 use quire_layout::Ino;
 use quire_layout::dir::{FileType, is_dot};
+use quire_layout::inline_data::is_inline;
 use quire_layout::inode::Inode;
 
 /// The entry of a name that may be changed: not `.` and `..`.
-fn changeable(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<(Dir, Entry)> {
+fn changeable(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Entry> {
     if is_dot(name) {
         return Err(Error::Invalid(". and .. stay"));
     }
-    check_writable(inode)?;
-    let entry = lookup(op, ino, inode, name)?.ok_or(Error::NotFound)?;
-    Ok((Dir::new(op, ino, inode)?, entry))
+    lookup(op, ino, inode, name)?.ok_or(Error::NotFound)
 }
 
 /// Removes a name and returns its entry. Blocks stay, even without names.
 ///
 /// # Errors
 /// Not found; corrupt; read-only.
-pub fn remove(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Entry> {
-    let (_, entry) = changeable(op, ino, inode, name)?;
+pub fn remove(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, name: &[u8]) -> Result<Entry> {
+    let entry = changeable(op, ino, inode, name)?;
     remove_found(op, ino, inode, name, entry)?;
     Ok(entry)
 }
@@ -33,8 +33,10 @@ pub fn remove(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<E
 ///
 /// # Errors
 /// Corrupt; read-only.
-pub fn remove_found(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8], entry: Entry) -> Result<()> {
-    check_writable(inode)?;
+pub fn remove_found(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, name: &[u8], entry: Entry) -> Result<()> {
+    if is_inline(inode) {
+        return inline::remove(op, ino, inode, entry);
+    }
     let dir = Dir::new(op, ino, inode)?;
     op.tables_mut().scans.has_room_again(ino);
     if dir.is_long(op) {
@@ -48,8 +50,20 @@ pub fn remove_found(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8], entry
 ///
 /// # Errors
 /// Not found; corrupt; read-only.
-pub fn replace(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8], to: Ino, file_type: FileType) -> Result<Entry> {
-    let (dir, entry) = changeable(op, ino, inode, name)?;
+pub fn replace(
+    op: &mut Op<'_>,
+    ino: Ino,
+    inode: &mut Inode,
+    name: &[u8],
+    to: Ino,
+    file_type: FileType,
+) -> Result<Entry> {
+    let entry = changeable(op, ino, inode, name)?;
+    if is_inline(inode) {
+        inline::replace(op, ino, inode, entry, (to, file_type))?;
+        return Ok(entry);
+    }
+    let dir = Dir::new(op, ino, inode)?;
     dir.format.replace(op.block_mut(entry.block)?, entry.offset, to, file_type).map_err(|c| c.at(entry.block))?;
     Ok(entry)
 }
@@ -58,8 +72,10 @@ pub fn replace(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8], to: Ino, f
 ///
 /// # Errors
 /// Corrupt; read-only; not found in a directory that was removed.
-pub fn set_parent(op: &mut Op<'_>, ino: Ino, inode: &Inode, parent: Ino) -> Result<()> {
-    check_writable(inode)?;
+pub fn set_parent(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, parent: Ino) -> Result<()> {
+    if is_inline(inode) {
+        return inline::set_parent(op, ino, inode, parent);
+    }
     let entry = lookup(op, ino, inode, b"..")?.ok_or(Error::NotFound)?;
     let dir = Dir::new(op, ino, inode)?;
     let bytes = op.block_mut(entry.block)?;

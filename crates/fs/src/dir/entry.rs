@@ -2,8 +2,6 @@
 
 use crate::error::{Error, Result};
 use quire_layout::dir::{FileType, is_name};
-use quire_layout::inline_data::is_inline;
-use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, Corrupt, Ino, Structure};
 
 /// A name's entry and its place.
@@ -18,14 +16,6 @@ pub struct Entry {
 
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 255;
-
-/// Refuses changes of a directory that lies in its inode: Quire only reads these.
-///
-/// # Errors
-/// Read-only.
-pub fn check_writable(inode: &Inode) -> Result<()> {
-    if is_inline(inode) { Err(Error::ReadOnly("inline directory".into())) } else { Ok(()) }
-}
 
 pub(super) fn check_name(name: &[u8]) -> Result<()> {
     match name.len() {

@@ -1,58 +1,84 @@
-//! Directories inside their inode (`inline_data`): read, not written. `.` and `..` are not stored as entries.
+//! Directories inside their inode (`inline_data`).
+//!
+//! ```text
+//! i_block  parent, entries ─┐                          ┌─> lookups and listings: `.`, `..`, entries
+//! system.data      entries ─┴─> the block they would be ┴─> that block, before a name is added
+//! ```
+//! A name keeps its cookie when its directory leaves the inode (D3), because both are read in the same way: as that
+//! block. Names are removed and get other inodes in place: that takes no space.
+//!
+//! *Guarantees* D6 (docs/invariants.md): the operation that takes a directory out of its inode has all its names in the
+//! new block.
 
-use super::entry::{Entry, corrupt};
-use super::item::{DirItem, Sink};
+use super::blocks::Dir;
+use super::entry::Entry;
+use super::inline_block::as_block;
 use crate::error::{Error, Result};
+use crate::records;
+use crate::space::Pool;
 use crate::txn::Op;
-use quire_layout::bytes::le32;
-use quire_layout::dir::{DirFormat, FileType, is_name};
+use crate::txn::block_kinds as kinds;
+use crate::xattr;
+use quire_layout::bytes::put_le32;
+use quire_layout::dir::{DirFormat, FileType, inline};
+use quire_layout::inline_data::{ENTRIES, PARENT, is_inline, tail};
 use quire_layout::inode::Inode;
-use quire_layout::{BlockNo, Ino, inline_data};
+use quire_layout::{Corrupt, Ino};
 
-struct Name {
+/// Takes the directory out of its inode, if it is there: into its first block, from `pool`.
+///
+/// # Errors
+/// No space; corrupt; miss.
+pub(super) fn leave_inode(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, pool: Pool) -> Result<()> {
+    if !is_inline(inode) {
+        return Ok(());
+    }
+    let image = as_block(op, ino, inode)?;
+    xattr::clear_inline_data(op, ino, inode)?;
+    inode.set_size(0);
+    let mut dir = Dir { pool, ..Dir::new(op, ino, inode)? };
+    let (_, block) = dir.grow(op, inode)?;
+    op.block_new(block, kinds::DIR_LEAF)?.copy_from_slice(&image);
+    Ok(())
+}
+
+/// Changes the place in the inode that holds an entry, by `f`, which gets the entry's byte there.
+fn change(
+    op: &mut Op<'_>,
     ino: Ino,
-    file_type: FileType,
-    name: Vec<u8>,
+    inode: &mut Inode,
+    entry: Entry,
+    f: impl FnOnce(&mut [u8], usize) -> Result<(), Corrupt>,
+) -> Result<()> {
+    let at = inline::place(entry.offset).ok_or(Error::Invalid(". and .. stay"))?;
+    match at.checked_sub(ENTRIES) {
+        None => f(&mut inode.block_area_mut()[PARENT..], at).map_err(|c| c.of(ino.0))?,
+        Some(at) => {
+            let mut tail = tail(ino, inode)?;
+            f(&mut tail, at).map_err(|c| c.of(ino.0))?;
+            xattr::set_inline_tail(op, ino, inode, &tail)?;
+        }
+    }
+    records::put_inode(op, ino, inode)
 }
 
-/// All names, `.` and `..` first. They are few: an inode is small.
-fn names(op: &Op<'_>, ino: Ino, inode: &Inode) -> Result<Vec<Name>> {
-    if !inode.is_dir() {
-        return Err(Error::NotDir);
-    }
+pub(super) fn remove(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, entry: Entry) -> Result<()> {
     let format = DirFormat::of(op.sb(), ino, inode);
-    let area = inode.block_area();
-    let parent = Ino(le32(area, 0));
-    if parent.0 == 0 || parent.0 > op.sb().inodes_count() {
-        return Err(corrupt("inline directory without a parent", ino).into());
-    }
-    let dot = |ino, name: &[u8]| Name { ino, file_type: FileType::Directory, name: name.to_vec() };
-    let mut out = vec![dot(ino, b"."), dot(parent, b"..")];
-    for area in [&area[4..], &inline_data::tail(ino, inode)?] {
-        for e in format.inline_entries(area) {
-            let e = e.map_err(|c| c.of(ino.0))?;
-            if e.is_used() && !is_name(e.name) {
-                return Err(corrupt("name holds a NUL or a slash", ino).into());
-            }
-            if e.is_used() {
-                out.push(Name { ino: e.ino, file_type: e.file_type, name: e.name.to_vec() });
-            }
-        }
-    }
-    Ok(out)
+    change(op, ino, inode, entry, |area, at| inline::remove(&format, area, at))
 }
 
-pub(super) fn lookup(op: &Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Option<Entry>> {
-    let found = names(op, ino, inode)?.into_iter().find(|n| n.name == name);
-    Ok(found.map(|n| Entry { ino: n.ino, file_type: n.file_type, block: BlockNo(0), offset: 0 }))
+pub(super) fn replace(
+    op: &mut Op<'_>,
+    ino: Ino,
+    inode: &mut Inode,
+    entry: Entry,
+    (to, file_type): (Ino, FileType),
+) -> Result<()> {
+    let format = DirFormat::of(op.sb(), ino, inode);
+    change(op, ino, inode, entry, |area, at| inline::replace(&format, area, at, (to, file_type)))
 }
 
-/// Cookies count the names: nothing changes them.
-pub(super) fn read(op: &Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<Option<u64>> {
-    for (next_cookie, n) in (1..).zip(names(op, ino, inode)?).filter(|(next, _)| *next > cookie) {
-        if !sink(DirItem { ino: n.ino, name: &n.name, file_type: n.file_type, next_cookie }) {
-            return Ok(Some(next_cookie - 1));
-        }
-    }
-    Ok(None)
+pub(super) fn set_parent(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, parent: Ino) -> Result<()> {
+    put_le32(inode.block_area_mut(), 0, parent.0);
+    records::put_inode(op, ino, inode)
 }

@@ -8,7 +8,8 @@
 //! One such step at a time, topmost first; then the way down is found again. So no step can meet a full parent.
 
 use super::blocks::Dir;
-use super::entry::{check_name, check_writable, corrupt};
+use super::entry::{check_name, corrupt};
+use super::inline;
 use super::tree::{Path, stuck};
 use crate::error::{Error, Result};
 use crate::records;
@@ -35,7 +36,6 @@ struct New<'a> {
 /// # Errors
 /// No space; read-only.
 pub fn init(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, parent: Ino, pool: Pool) -> Result<()> {
-    check_writable(inode)?;
     inode.set_size(0);
     let mut dir = Dir { pool, ..Dir::new(op, ino, inode)? };
     let (_, block) = dir.grow(op, inode)?;
@@ -58,7 +58,7 @@ pub fn add(
     pool: Pool,
 ) -> Result<()> {
     check_name(name)?;
-    check_writable(inode)?;
+    inline::leave_inode(op, ino, inode, pool)?;
     let new = New { name, ino: to, file_type };
     let mut dir = Dir { pool, ..Dir::new(op, ino, inode)? };
     if dir.blocks == 0 {

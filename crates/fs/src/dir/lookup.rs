@@ -3,12 +3,11 @@
 use super::blocks::Dir;
 use super::entry::{Entry, check_name};
 use super::name_search::NameSearch;
-use super::{inline, tree};
+use super::tree;
 use crate::error::{Error, Result};
 use crate::txn::Op;
 use quire_layout::Ino;
 use quire_layout::dir::is_dot;
-use quire_layout::inline_data::is_inline;
 use quire_layout::inode::Inode;
 
 /// The entry of a name; `.` and `..` too.
@@ -17,9 +16,6 @@ use quire_layout::inode::Inode;
 /// A name that cannot be; not a directory; corrupt.
 pub fn lookup(op: &mut Op<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Option<Entry>> {
     check_name(name)?;
-    if is_inline(inode) {
-        return inline::lookup(op, ino, inode, name);
-    }
     let dir = Dir::new(op, ino, inode)?;
     if dir.blocks == 0 {
         return Ok(None);

@@ -17,6 +17,7 @@ mod change;
 mod empty;
 mod entry;
 mod inline;
+mod inline_block;
 mod insert;
 mod item;
 mod lookup;
@@ -28,7 +29,7 @@ mod tree;
 
 pub use change::{remove, remove_found, replace, set_parent};
 pub use empty::is_empty;
-pub use entry::{Entry, MAX_NAME, check_writable};
+pub use entry::{Entry, MAX_NAME};
 pub use insert::{add, init};
 pub use item::DirItem;
 pub use lookup::{lookup, parent};

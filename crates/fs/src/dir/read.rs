@@ -11,7 +11,6 @@
 
 use super::blocks::Dir;
 use super::entry::corrupt;
-use super::inline;
 use super::item::{DirItem, Sink};
 use super::tree::Path;
 use crate::error::Result;
@@ -19,7 +18,6 @@ use crate::policy::DIR_BLOCKS_AT_ONCE;
 use crate::txn::Op;
 use quire_journal::Image;
 use quire_layout::dir::{DirEntry, Hasher, is_dot, is_name};
-use quire_layout::inline_data::is_inline;
 use quire_layout::inode::Inode;
 use quire_layout::{BlockNo, Corrupt, Ino};
 
@@ -72,9 +70,6 @@ impl Listing<'_, '_> {
 /// # Errors
 /// Corrupt; not a directory. Names given before stay valid.
 pub fn read(op: &mut Op<'_>, ino: Ino, inode: &Inode, cookie: u64, sink: &mut Sink<'_>) -> Result<Option<u64>> {
-    if is_inline(inode) {
-        return inline::read(op, ino, inode, cookie, sink);
-    }
     let dir = Dir::new(op, ino, inode)?;
     if dir.blocks == 0 || cookie == END {
         return Ok(None);

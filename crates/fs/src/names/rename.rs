@@ -215,7 +215,7 @@ fn exchange(op: &mut Op<'_>, mut dirs: Dirs, mut a: Side<'_>, mut b: Side<'_>) -
 }
 
 fn move_dotdot(op: &mut Op<'_>, side: &mut Side<'_>, parent: Ino) -> Result<()> {
-    dir::set_parent(op, side.entry.ino, &side.inode, parent)
+    dir::set_parent(op, side.entry.ino, &mut side.inode, parent)
 }
 
 /// Sets the change time of an inode whose name has changed.

@@ -68,7 +68,7 @@ fn remove_name(op: &mut Op<'_>, parent: Ino, name: &[u8], is_dir: bool) -> Resul
         }
         remove_child(&mut dir);
     }
-    dir::remove_found(op, parent, &dir, name, entry)?;
+    dir::remove_found(op, parent, &mut dir, name, entry)?;
     touch(op, &mut dir);
     records::put_inode(op, parent, &mut dir)?;
     let unused = drop_link(op, entry.ino, &mut victim)?;

@@ -14,6 +14,8 @@ mod handle;
 mod image_tests;
 #[cfg(test)]
 mod inline_tests;
+#[cfg(test)]
+mod inline_write_tests;
 mod inspect;
 pub(crate) mod label;
 mod lifecycle;

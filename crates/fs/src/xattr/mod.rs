@@ -10,9 +10,11 @@
 
 mod attrs;
 mod block;
+mod inline_data;
 #[cfg(test)]
 mod tests;
 
 pub use attrs::XattrFlags;
 pub(crate) use attrs::{MAX_VALUE, drop_capabilities, get, list, set};
 pub(crate) use block::release;
+pub(crate) use inline_data::{clear_inline_data, set_inline_tail};

@@ -142,26 +142,9 @@ impl DirFormat {
     /// # Errors
     /// Corrupt: a record breaks the rules, or none begins there.
     pub fn remove(&self, block: &mut [u8], offset: usize) -> Result<(), Corrupt> {
-        let mut before = None;
-        for e in self.entries(block) {
-            let e = e?;
-            if e.offset < offset {
-                before = Some((e.offset, e.rec_len));
-                continue;
-            }
-            if e.offset > offset {
-                break;
-            }
-            let rec_len = e.rec_len;
-            block[offset..offset + rec_len].fill(0);
-            match before {
-                Some((at, len)) => self.put_rec_len(block, at, len + rec_len),
-                None => self.put_rec_len(block, offset, rec_len),
-            }
-            self.seal_leaf(block);
-            return Ok(());
-        }
-        Err(bad("no entry where one was found"))
+        remove_in(self, block, self.leaf_end(), offset)?;
+        self.seal_leaf(block);
+        Ok(())
     }
 
     /// Lets the entry at byte `offset` name another inode. `..` of an htree root: [`DirFormat::set_root_parent`].
@@ -169,10 +152,7 @@ impl DirFormat {
     /// # Errors
     /// Corrupt: no used entry is there.
     pub fn replace(&self, block: &mut [u8], offset: usize, ino: Ino, ft: FileType) -> Result<(), Corrupt> {
-        if !self.entry(block, offset, self.leaf_end())?.is_used() {
-            return Err(bad("no entry where one was found"));
-        }
-        self.put_target(block, offset, ino, ft);
+        replace_in(self, block, self.leaf_end(), (offset, ino, ft))?;
         self.seal_leaf(block);
         Ok(())
     }
@@ -199,4 +179,42 @@ impl DirFormat {
         }
         Ok(dotdot)
     }
+}
+
+/// [`DirFormat::remove`] from records that end at byte `end`; seals nothing.
+pub(super) fn remove_in(format: &DirFormat, block: &mut [u8], end: usize, offset: usize) -> Result<(), Corrupt> {
+    let mut before = None;
+    for e in format.walk(block, 0, end) {
+        let e = e?;
+        if e.offset < offset {
+            before = Some((e.offset, e.rec_len));
+            continue;
+        }
+        if e.offset > offset {
+            break;
+        }
+        let rec_len = e.rec_len;
+        block[offset..offset + rec_len].fill(0);
+        match before {
+            Some((at, len)) => format.put_rec_len(block, at, len + rec_len),
+            None => format.put_rec_len(block, offset, rec_len),
+        }
+        return Ok(());
+    }
+    Err(bad("no entry where one was found"))
+}
+
+/// [`DirFormat::replace`] among records that end at byte `end`; seals nothing.
+pub(super) fn replace_in(
+    format: &DirFormat,
+    block: &mut [u8],
+    end: usize,
+    to: (usize, Ino, FileType),
+) -> Result<(), Corrupt> {
+    let (offset, ino, ft) = to;
+    if !format.entry(block, offset, end)?.is_used() {
+        return Err(bad("no entry where one was found"));
+    }
+    format.put_target(block, offset, ino, ft);
+    Ok(())
 }

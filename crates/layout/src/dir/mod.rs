@@ -14,6 +14,7 @@
 mod entry;
 mod hash;
 mod index;
+pub mod inline;
 mod leaf;
 mod split;
 
