@@ -128,6 +128,12 @@ impl Mutant {
     /// Those that show with one route and one record only, which the simulator finds with these.
     pub const OF_A_CHOICE: [Mutant; 1] = [Mutant::UnflushedBase];
 
+    /// Those that show with `checkpoint=fsync`.
+    pub const OF_HOME_WRITES_BY_FSYNC: [Mutant; 2] = [Mutant::FsyncHomeForgotten, Mutant::UncommittedHome];
+
+    /// Those that show with files inside their inodes.
+    pub const OF_INLINE_DATA: [Mutant; 1] = [Mutant::InlineDataLater];
+
     /// Those of a log in NVRAM.
     pub const OF_NVRAM: [Mutant; 8] = [
         Mutant::NvramFenceDropped,

@@ -446,10 +446,12 @@ fn no_crash_loses_what_was_in_an_inode() {
 fn a_file_that_leaves_its_inode_in_two_transactions_is_found() {
     use quire_device::Mutant;
     let start = crash_image();
-    Mutant::set(Some(Mutant::InlineDataLater));
-    let lost = (1..CUTS).find_map(|cut| loses(&start, Route::Ordered, cut));
-    Mutant::set(None);
-    println!("{}", lost.expect("not found"));
+    for mutant in Mutant::OF_INLINE_DATA {
+        Mutant::set(Some(mutant));
+        let lost = (1..CUTS).find_map(|cut| loses(&start, Route::Ordered, cut));
+        Mutant::set(None);
+        println!("{mutant:?}: {}", lost.expect("not found"));
+    }
 }
 
 /// The place of an image's block that holds a file's first bytes; `None` while they are in the inode.

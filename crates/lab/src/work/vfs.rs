@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -269,8 +269,9 @@ pub(crate) fn routines() -> *const c_void {
 }
 
 impl Vfs {
-    /// Registers a volume under this name. `clock` is the volume's. Every write is the file system's at once, and what
-    /// SQLite asks to be durable is made so by fsync, as SQLite itself does if it is not told to use fdatasync.
+    /// Registers a volume under a name of its own that begins so. `clock` is the volume's. Every write is the file
+    /// system's at once, and what SQLite asks to be durable is made so by fsync, as SQLite itself does if it is not
+    /// told to use fdatasync.
     ///
     /// # Errors
     /// SQLite refuses.
@@ -287,7 +288,9 @@ impl Vfs {
     }
 
     fn make(name: &str, volume: Volume, clock: Arc<dyn Clock>, mounted: bool) -> Result<Self> {
-        let name = CString::new(name)?;
+        // SQLite's list of VFSs is the process's, and several studies run in one at a time.
+        static REGISTERED: AtomicU64 = AtomicU64::new(0);
+        let name = CString::new(format!("{name}-{}", REGISTERED.fetch_add(1, Ordering::Relaxed)))?;
         let shared = Arc::new(Shared {
             volume,
             pages: mounted.then(Mutex::default),

@@ -150,7 +150,7 @@ fn every_mutant_is_found_with_quires_log() {
 fn every_mutant_of_home_writes_by_fsync_is_found() {
     let mut missed = Vec::new();
     for commit_mode in [CommitMode::Barrier, CommitMode::Checksum] {
-        for mutant in [Mutant::FsyncHomeForgotten, Mutant::UncommittedHome] {
+        for mutant in Mutant::OF_HOME_WRITES_BY_FSYNC {
             let how = How { checkpoint: Checkpoint::Fsync, ..How::lazy(Route::Journal, Record::Block, commit_mode) };
             let general = config_for(Mutant::UncommittedHome, Route::Journal).expect("with every route");
             match hunt(mutant, &Config { how, ..general }) {
