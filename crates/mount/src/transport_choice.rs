@@ -12,7 +12,7 @@ const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 /// What `transport=` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TransportChoice {
-    /// `/dev/fuse`: rings answer more reads a second, but are not shown to be as good for fsyncs
+    /// `/dev/fuse`: it answers more requests a second on two CPUs
     /// (docs/performance.md).
     #[default]
     Auto,
