@@ -111,11 +111,8 @@ def bench(host, rounds, quick, perf, kinds=None):
     for member in range(3):
         make_file(host.dir / f"m{member}.img", STORE_MIB)
     table = results.Table(kinds, kinds[0])
-    for number in range(rounds):
-        for turn in range(len(kinds)):
-            kind = kinds[(number + turn) % len(kinds)]
-            print(f"etcd: round {number + 1} of {rounds}, {kind}", flush=True)
-            one(host, table, kind, quick, perf if number == 0 else "none")
+    for number, kind in results.rotated(table, rounds, "etcd"):
+        one(host, table, kind, quick, perf if number == 0 else "none")
     print(table.text())
     command = f"sudo scripts/clusters.py bench etcd --rounds {rounds}{' --quick' if quick else ''} --perf {perf}"
     return results.data_of(table, TITLE, NOTE, command, rounds, facts)

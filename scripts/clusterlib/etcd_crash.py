@@ -11,11 +11,11 @@ import json
 import random
 import time
 
-from . import etcdwal
+from . import etcdwal, faults
 from .etcd import Cluster, Writers, value_of
 from .host import Failure, run, wait_for
 
-FAULTS = ("member killed", "daemon killed", "power cut")
+FAULTS = faults.of("member")
 STORE_MIB = 512
 WRITERS = 8
 # Acknowledged while the victim's log decides.
@@ -70,26 +70,6 @@ def check_goes_on(writers, since):
     wait_for("the cluster goes on", lambda: any(begin > since for _, begin, _ in writers.all_acked()), 120)
 
 
-def take_down(member, fault, seed):
-    """Makes the fault happen; returns what is to be said of it. The member's process has ended afterwards."""
-    said = ""
-    if fault == "daemon killed":
-        member.store.kill_daemon()
-    elif fault == "power cut":
-        said = member.store.cut_power(seed)
-    member.kill()
-    return said
-
-
-def bring_back(member, fault):
-    """Recovers the member's store, if it went down, and mounts it."""
-    if fault != "member killed":
-        member.store.take_off()
-        member.store.detach()
-        member.store.check()
-        member.store.mount()
-
-
 def cut_off_log(member):
     """Truncates the member's log in the middle of what was written, behind its back."""
     path = etcdwal.segments(member.wal)[-1]
@@ -118,11 +98,11 @@ def one_round(cluster, rng, fault, seed, number, tamper):
         enough = lambda: len(must_hold(writers, since, time.monotonic())) >= WRITES_THAT_COUNT
         wait_for("writes by two members", enough, 120)
         until = time.monotonic()
-        said = take_down(victim, fault, rng.randrange(1 << 32))
+        said = faults.take_down(victim, fault, rng.randrange(1 << 32))
         bystander.process.resume()
         check_goes_on(writers, time.monotonic())
         keys = must_hold(writers, since, until)
-        bring_back(victim, fault)
+        faults.bring_back(victim, fault)
         if tamper:
             cut_off_log(victim)
         check_log(victim, keys, seed)

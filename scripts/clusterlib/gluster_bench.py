@@ -53,11 +53,8 @@ def bench(host, rounds, quick, kinds=None):
     for brick in range(2):
         make_file(host.dir / f"b{brick}.img", STORE_MIB)
     table = results.Table(kinds, kinds[0])
-    for number in range(rounds):
-        for turn in range(len(kinds)):
-            kind = kinds[(number + turn) % len(kinds)]
-            print(f"gluster: round {number + 1} of {rounds}, {kind}", flush=True)
-            one(host, table, kind, 4 if quick else 20)
+    for _, kind in results.rotated(table, rounds, "gluster"):
+        one(host, table, kind, 4 if quick else 20)
     print(table.text())
     command = f"sudo scripts/clusters.py bench gluster --rounds {rounds}{' --quick' if quick else ''}"
     return results.data_of(table, TITLE, NOTE, command, rounds, facts)

@@ -13,10 +13,11 @@ import random
 import threading
 import time
 
+from . import faults
 from .gluster import Volume, gfid, link_of
 from .host import Failure, wait_for
 
-FAULTS = ("brick killed", "daemon killed", "power cut")
+FAULTS = faults.of("brick")
 STORE_MIB = 512
 CLIENTS = 2
 RECORD_BYTES = 4096
@@ -131,24 +132,6 @@ def check_alike(volume, writers):
         check_brick(brick, [(w, [n for n, _, _ in w.acked]) for w in writers])
 
 
-def take_down(brick, fault, seed):
-    said = ""
-    if fault == "daemon killed":
-        brick.store.kill_daemon()
-    elif fault == "power cut":
-        said = brick.store.cut_power(seed)
-    brick.kill()
-    return said
-
-
-def bring_back(brick, fault):
-    if fault != "brick killed":
-        brick.store.take_off()
-        brick.store.detach()
-        brick.store.check()
-        brick.store.mount()
-
-
 def cut_off(brick, writer):
     """Truncates a file of the brick to half, behind the volume's back."""
     path = brick.path / writer.name
@@ -167,11 +150,11 @@ def one_round(volume, rng, fault, seed, number, tamper):
         enough = lambda: all(len(must_hold(w, since, time.monotonic())) >= WRITES_THAT_COUNT for w in writers)
         wait_for("writes", enough, 120)
         until = time.monotonic()
-        said = take_down(victim, fault, rng.randrange(1 << 32))
+        said = faults.take_down(victim, fault, rng.randrange(1 << 32))
         after = time.monotonic()
         check_goes_on(writers, after)
         expected = [(w, must_hold(w, since, until)) for w in writers]
-        bring_back(victim, fault)
+        faults.bring_back(victim, fault)
         if tamper:
             cut_off(victim, writers[0])
         check_brick(victim, expected)

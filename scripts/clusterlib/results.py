@@ -51,6 +51,16 @@ class Table:
         return "\n".join(lines)
 
 
+def rotated(table, rounds, title):
+    """Round and kind of store, each kind once a round, in an order that rotates."""
+    kinds = table.kinds
+    for number in range(rounds):
+        for turn in range(len(kinds)):
+            kind = kinds[(number + turn) % len(kinds)]
+            print(f"{title}: round {number + 1} of {rounds}, {kind}", flush=True)
+            yield number, kind
+
+
 def sync_micros(directory, count=300):
     """Median time of a 4 KiB write with fdatasync in a directory of the host, in microseconds."""
     path, block, times = Path(directory) / "probe", bytes(4096), []

@@ -321,42 +321,36 @@ impl Worker {
         while let Some(change) = self.shared.space.take() {
             let mut body = Body::new(&change.request);
             let Ok(header) = body.header() else { continue };
-            if let Err(e) = self.answer_again(&change, &header, body, &mut Out::new(&mut reply)) {
+            let again = Request { whole: &change.request, header: &header, body, waited: Some(&change) };
+            if let Err(e) = self.admit(again, &mut Out::new(&mut reply)) {
                 tracing::debug!("operation {} after a wait for space: {e}", header.opcode);
             }
         }
     }
 
     fn answer_now(&self, request: &[u8], header: &Header, body: Body<'_>, out: &mut Out<'_>) -> Result<(), Errno> {
-        let server = &self.shared.server;
         out.clear();
-        match requests::admit(server, header, request) {
+        self.admit(Request { whole: request, header, body, waited: None }, out)
+    }
+
+    /// Answers a request unless the volume is frozen or the mount read-only.
+    fn admit(&self, request: Request<'_>, out: &mut Out<'_>) -> Result<(), Errno> {
+        let Shared { server, .. } = &*self.shared;
+        let Request { whole, header, waited, .. } = &request;
+        let admission = requests::admit(server, header, whole);
+        if waited.is_some() && !matches!(admission, Admission::Now(_)) {
+            server.meter.withdraw(header);
+        }
+        match admission {
             Admission::Now(admitted) => {
-                let measured = server.meter.begin(header);
-                self.carry_out(Request { whole: request, header, body, tries: 0 }, measured, admitted, out)
+                let measured = match waited {
+                    None => server.meter.begin(header),
+                    Some(change) => server.meter.resume(header, change.suspended),
+                };
+                self.carry_out(request, measured, admitted, out)
             }
             Admission::AfterThaw => Ok(()),
             Admission::ReadOnly => self.shared.reply(header, Err(Fail::of(Errno::ROFS)), out),
-        }
-    }
-
-    /// As [`Worker::answer_now`], for a change that has waited for space.
-    fn answer_again(&self, change: &PutOff, header: &Header, body: Body<'_>, out: &mut Out<'_>) -> Result<(), Errno> {
-        let server = &self.shared.server;
-        let request = &change.request;
-        match requests::admit(server, header, request) {
-            Admission::Now(admitted) => {
-                let measured = server.meter.resume(header, change.suspended);
-                self.carry_out(Request { whole: request, header, body, tries: change.tries() }, measured, admitted, out)
-            }
-            Admission::AfterThaw => {
-                server.meter.withdraw(header);
-                Ok(())
-            }
-            Admission::ReadOnly => {
-                server.meter.withdraw(header);
-                self.shared.reply(header, Err(Fail::of(Errno::ROFS)), out)
-            }
         }
     }
 
@@ -369,7 +363,8 @@ impl Worker {
         out: &mut Out<'_>,
     ) -> Result<(), Errno> {
         let server = &self.shared.server;
-        let Request { whole, header, body, tries } = request;
+        let Request { whole, header, body, waited } = request;
+        let tries = waited.map_or(0, PutOff::tries);
         let answer = requests::answer(server, header, body, out);
         let waits = space::is_tried_again(tries) && server.may_get_space(header, &answer);
         drop(admitted);
@@ -403,6 +398,6 @@ struct Request<'a> {
     whole: &'a [u8],
     header: &'a Header,
     body: Body<'a>,
-    /// How many times it was tried again for want of space.
-    tries: usize,
+    /// It is tried again, after it has waited for space.
+    waited: Option<&'a PutOff>,
 }

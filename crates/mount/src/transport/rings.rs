@@ -32,7 +32,7 @@ use std::cell::RefCell;
 use std::sync::mpsc;
 
 /// Parts of the table of requests, so that threads seldom meet.
-const SHARDS: usize = 64;
+const SHARDS: u64 = 64;
 
 thread_local! {
     static OWN: RefCell<Own> = RefCell::default();
@@ -65,7 +65,7 @@ struct Outbox {
 
 pub(crate) struct Rings {
     lanes: Vec<Lane>,
-    in_hand: [Mutex<NumberMap<u64, InHand>>; SHARDS],
+    in_hand: Vec<Mutex<NumberMap<u64, InHand>>>,
     /// A file that was in use by a request lately.
     file: AtomicU64,
     outbox: Mutex<Outbox>,
@@ -123,7 +123,7 @@ impl Rings {
         });
         Ok(Rings {
             lanes: lanes.collect::<Result<_, _>>()?,
-            in_hand: std::array::from_fn(|_| Mutex::default()),
+            in_hand: (0..SHARDS).map(|_| Mutex::default()).collect(),
             file: AtomicU64::new(0),
             outbox: Mutex::default(),
             changed: Condvar::new(),
@@ -229,7 +229,7 @@ impl Rings {
 
     fn shard(&self, unique: u64) -> &Mutex<NumberMap<u64, InHand>> {
         // The kernel counts requests in steps of two.
-        let shard = usize::try_from((unique >> 1) % 64).expect("small");
+        let shard = usize::try_from((unique >> 1) % SHARDS).expect("small");
         &self.in_hand[shard]
     }
 
