@@ -8,8 +8,8 @@ use super::blocks::Request;
 use super::checks::check_change;
 use super::context::Data;
 use super::journaled::put_data;
-use super::writeback::write_back_all;
-use crate::error::{Error, Result};
+use super::writeback::or_after_writeback;
+use crate::error::Result;
 use crate::inode::live;
 use crate::records;
 use crate::tables::Pool;
@@ -39,14 +39,7 @@ pub(super) fn cut_from_inode(d: &Data, pool: Pool, ino: Ino, size: u64) -> Resul
     {
         return Ok(());
     }
-    match leave(d, pool, ino, size) {
-        Err(Error::NoSpace) => {
-            // Reservations are for the worst case. Writing back may leave space of them.
-            write_back_all(d);
-            leave(d, pool, ino, size)
-        }
-        done => done,
-    }
+    or_after_writeback(d, || leave(d, pool, ino, size))
 }
 
 fn is_to_leave(inode: &Inode) -> bool {

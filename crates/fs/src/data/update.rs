@@ -18,7 +18,7 @@ use super::inline::leave_inode;
 use super::journaled::put_data;
 use super::settle::settle_pages;
 use super::staged::Staged;
-use super::writeback::write_back_all;
+use super::writeback::or_after_writeback;
 use crate::error::{Error, Result};
 use crate::inode::{Privileges, drop_privileges, live};
 use crate::records;
@@ -106,12 +106,7 @@ pub(crate) fn commit_update(d: &Data, pool: Pool, ino: Ino, staged: &Staged) -> 
         }
         return Ok(());
     }
-    match join(d, pool, ino, &extents, staged.privileges) {
-        Err(Error::NoSpace) => {
-            // Reservations are for the worst case. Writing back may leave space of them.
-            write_back_all(d);
-            join(d, pool, ino, &extents, staged.privileges)
-        }
+    match or_after_writeback(d, || join(d, pool, ino, &extents, staged.privileges)) {
         Err(Error::Journal(quire_journal::Error::TooLarge { .. })) => Err(Error::UpdateFull { limit: most_blocks(d) }),
         joined => joined,
     }

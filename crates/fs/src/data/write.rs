@@ -22,7 +22,7 @@ use super::fsync::fsync;
 use super::inline::leave_inode;
 use super::journaled::write_journaled;
 use super::pages::{FileState, Times};
-use super::writeback::{limit_writer, unreserve, write_back, write_back_all};
+use super::writeback::{limit_writer, or_after_writeback, unreserve, write_back};
 use crate::error::{Error, Result};
 use crate::inode::flags::is_sync;
 use crate::inode::journaling_mode::is_journaled_file;
@@ -78,13 +78,7 @@ pub(crate) fn write(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], fl
         let part = &data[done..data.len().min(done + d.request_bytes())];
         let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
         let r = Request { at, data: part };
-        let mut written = write_part(d, pool, ino, r, flags);
-        if let Err(Error::NoSpace) = written {
-            // Reservations are for the worst case. Writing back may leave space of them.
-            write_back_all(d);
-            written = write_part(d, pool, ino, r, flags);
-        }
-        match written {
+        match or_after_writeback(d, || write_part(d, pool, ino, r, flags)) {
             Ok(w) => {
                 done += w.bytes;
                 through |= w.sync;

@@ -10,5 +10,5 @@ mod submit;
 pub(super) use collect::{Collected, Destination, Piece};
 pub(super) use place::{claim_hole, must_be_journaled, unreserve};
 pub(super) use record::record;
-pub(crate) use schedule::{Which, should_write_back, write_back_all, write_back_oldest};
+pub(crate) use schedule::{Which, or_after_writeback, should_write_back, write_back_all, write_back_oldest};
 pub(super) use schedule::{limit_writer, write_back, write_back_exclusive};

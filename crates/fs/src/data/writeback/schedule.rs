@@ -8,7 +8,7 @@ use super::collect::{Collected, collect};
 use crate::data::context::Data;
 use crate::data::pages::FileState;
 use crate::data::table::FileRef;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::policy::BATCH_FILES;
 use quire_device::sync::{MutexGuard, lock};
 use quire_layout::{FileBlock, Ino};
@@ -161,6 +161,21 @@ pub(in crate::data) fn limit_writer(d: &Data, ino: Ino) {
             Some(file) => drop(write_back(d, file.ino, true, 0)),
             None => return,
         }
+    }
+}
+
+/// Does what may find no space; then once more after writing back, because reservations are for the worst case, and
+/// writing back may leave space of them.
+///
+/// # Errors
+/// Of the last attempt.
+pub(crate) fn or_after_writeback<T>(d: &Data, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    match attempt() {
+        Err(Error::NoSpace) => {
+            write_back_all(d);
+            attempt()
+        }
+        done => done,
     }
 }
 
