@@ -131,8 +131,11 @@ fn a_root_directory_that_cannot_be_used_is_refused_by_its_number() {
         &["sif <2> size 0"],
         &["sif <2> block[0] 0"],
         &["sif <2> block[5] 0"],
+        // INLINE_DATA: without the feature, and with it without a parent.
+        &["sif <2> flags 0x10000000"],
+        &["sif <2> flags 0x10000000", "sif <2> block[0] 0"],
     ];
-    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^metadata_csum"]] {
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^metadata_csum"], &["-t", "ext4", "-O", "inline_data"]] {
         for commands in damage {
             for read_only in [false, true] {
                 let spoilt = image("16M", args, 9000, commands);

@@ -8,7 +8,9 @@ use super::assemble;
 use super::devices::Devices;
 use super::recovery::{self, Pending};
 use super::superblock::{check_device, read_superblock};
+use crate::dir;
 use crate::error::{Error, Result};
+use crate::inode::check_usable;
 use crate::map::{self, Mapping};
 use crate::names::{self, Orphans};
 use crate::records;
@@ -169,8 +171,10 @@ fn check_root(op: &mut Op<'_>) -> Result<()> {
     if !root.is_dir() || root.links() == 0 {
         return Err(bad("the root directory is no directory").into());
     }
+    check_usable(op, Ino::ROOT, &root)?;
     if inline_data::is_inline(&root) {
-        return Ok(());
+        // Its records are read as a whole.
+        return dir::lookup(op, Ino::ROOT, &root, b"..").map(drop);
     }
     if root.size() == 0 {
         return Err(bad("the root directory is empty").into());
