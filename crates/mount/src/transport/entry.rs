@@ -123,23 +123,30 @@ impl Entry {
 
     /// Puts a reply where the kernel takes it: its bytes, or those that were made in place, so many.
     pub(crate) fn put_reply(&mut self, reply: &Reply) {
-        let bytes = self.memory.bytes();
-        let body: usize = match reply {
+        match reply {
             Reply::InPlace(len) => {
-                bytes.copy_within(PAGE - reply::HEADER..PAGE, 0);
-                len.saturating_sub(reply::HEADER)
+                self.memory.bytes().copy_within(PAGE - reply::HEADER..PAGE, 0);
+                self.has_reply_of(len.saturating_sub(reply::HEADER));
             }
-            Reply::Bytes(reply) => {
-                let (header, body) = reply.split_at(reply::HEADER);
-                bytes[..reply::HEADER].copy_from_slice(header);
-                let body = &body[..body.len().min(PAYLOAD)];
-                bytes[PAGE..PAGE + body.len()].copy_from_slice(body);
-                body.len()
-            }
-        };
+            Reply::Bytes(reply) => self.put_bytes(reply),
+        }
+    }
+
+    /// Puts a reply that was made elsewhere where the kernel takes it.
+    pub(crate) fn put_bytes(&mut self, reply: &[u8]) {
+        let (header, body) = reply.split_at(reply::HEADER);
+        let body = &body[..body.len().min(PAYLOAD)];
+        let bytes = self.memory.bytes();
+        bytes[..reply::HEADER].copy_from_slice(header);
+        bytes[PAGE..PAGE + body.len()].copy_from_slice(body);
+        self.has_reply_of(body.len());
+    }
+
+    /// Tells the kernel that the reply in the entry has so many bytes behind its header.
+    fn has_reply_of(&mut self, body: usize) {
         self.large_reply = body > GIVEN_BACK;
         let body = u32::try_from(body).expect("at most the payload");
-        bytes[uring::PAYLOAD_SIZE_AT..][..4].copy_from_slice(&body.to_ne_bytes());
+        self.memory.bytes()[uring::PAYLOAD_SIZE_AT..][..4].copy_from_slice(&body.to_ne_bytes());
     }
 
     /// Gives the memory of the payload back to the host; it reads as zeros from now on.

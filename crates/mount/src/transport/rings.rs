@@ -309,7 +309,7 @@ impl Rings {
                 Some(InHand::Suspended(lane, entry)) => (lane, entry),
             }
         };
-        entry.put_reply(&Reply::Bytes(reply.to_vec()));
+        entry.put_bytes(reply);
         self.keep_reply(lane, entry);
         true
     }
