@@ -36,6 +36,8 @@ use std::process::ExitCode;
   cache_size=BYTES       memory for blocks (default 64M, at least 4M)
   writethrough           each write request reaches Quire at once, no writeback cache
   slow_ms=MS             log requests that take so long, with what they waited for (default: none)
+  atomic_writes=WHICH    files that SQLite can update without its journal: asked (default), all or off
+  transport=WAY          how requests come: dev (auto, the default) or uring (the kernel must allow it)
   tune=host              change settings of the host while mounted: readahead, dirty pages, halt polling
   errors=WHAT            continue, remount-ro or panic (ends the daemon; an image cannot ask for that);
                          data_err=ignore or abort
