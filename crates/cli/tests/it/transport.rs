@@ -6,7 +6,7 @@ use crate::common::{
 };
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -178,6 +178,56 @@ fn suspended_requests_do_not_exhaust_the_queues() {
     place.check();
 }
 
+/// Requests that come before the workers have begun, while the last queue gets its entries, are answered.
+fn requests_on_the_heels_of_the_mount_are_answered() {
+    const MOUNTS: usize = 60;
+    let name = "requests_on_the_heels_of_the_mount_are_answered";
+    if cannot_mount(name) {
+        return;
+    }
+    let allowed = UringAllowed::new().expect("it could be set before");
+    let place = Place::new("16M", &[]);
+    let (image, mnt) = (place.image(), place.mnt());
+    let below = fs::metadata(&mnt).unwrap().dev();
+    let cpus = thread::available_parallelism().unwrap().get();
+    for round in 0..MOUNTS {
+        let arguments = ["mount", "-f", "-o", "transport=uring", text(&image), text(&mnt)];
+        let mut daemon = quire(&arguments).stderr(std::process::Stdio::null()).spawn().unwrap();
+        let answered = AtomicUsize::new(0);
+        let in_time = thread::scope(|scope| {
+            for cpu in 0..cpus {
+                let (answered, mnt) = (&answered, &mnt);
+                scope.spawn(move || {
+                    let mut only = rustix::thread::CpuSet::new();
+                    only.set(cpu);
+                    rustix::thread::sched_setaffinity(None, &only).ok();
+                    // An error ends a client whose daemon was killed below.
+                    while fs::metadata(mnt).is_ok_and(|about| about.dev() == below) {}
+                    answered.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            let start = std::time::Instant::now();
+            while answered.load(Ordering::SeqCst) < cpus && start.elapsed().as_secs() < 20 {
+                thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let in_time = answered.load(Ordering::SeqCst) == cpus;
+            if !in_time {
+                daemon.kill().unwrap();
+            }
+            in_time
+        });
+        if in_time {
+            ok(&mut quire(&["umount", text(&mnt)]));
+        } else {
+            said(tool("umount").arg("-l").arg(&mnt));
+        }
+        daemon.wait().unwrap();
+        assert!(in_time, "mount {round}: a request was not answered within 20 s");
+    }
+    drop(allowed);
+    place.check();
+}
+
 /// A mount that is taken away or left by its users under load ends, and is clean.
 fn an_unmount_under_load_ends_clean() {
     let name = "an_unmount_under_load_ends_clean";
@@ -270,6 +320,7 @@ over_uring! {
     the_transport_is_told,
     transfers_of_all_sizes_bring_what_was_written,
     suspended_requests_do_not_exhaust_the_queues,
+    requests_on_the_heels_of_the_mount_are_answered,
     an_unmount_under_load_ends_clean,
 }
 

@@ -72,13 +72,14 @@ impl Lane {
             self.lend(entry, owner);
             self.ring.submit(&[order]);
         }
-        match self.ring.take() {
-            // The kernel answers at once where it refuses.
+        // The kernel answers at once where it refuses. A request that has come already, as it may once the last queue
+        // has an entry, stays for the lane's reader.
+        match self.ring.peek() {
             Some(Completed::Gone(slot, result)) => {
+                self.ring.take();
                 self.back(slot);
                 Err(Errno::from_raw_os_error(-result))
             }
-            // Nobody can have sent a request before all queues are there.
             Some(Completed::Request(_) | Completed::Call) | None => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! One io_uring for the entries of one FUSE queue: its submissions and completions.
 //!
-//! Guarantees: a submission that the kernel took gives one completion. Many threads may submit; one at a time takes
-//! completions.
+//! Guarantees: a submission that the kernel took gives one completion, which [`Ring::take`] gives once; to look at it
+//! before ([`Ring::peek`]) does not take it (M11). Many threads may submit; one at a time takes completions.
 
 use super::entry::Entry;
 use crate::wire::abi::uring;
@@ -36,7 +36,8 @@ pub(super) struct Ring {
     connection: RawFd,
     queue: u16,
     submitting: Mutex<()>,
-    taking: Mutex<()>,
+    /// What was looked at, and is not yet taken.
+    taking: Mutex<Option<Completed>>,
 }
 
 impl Ring {
@@ -127,7 +128,22 @@ impl Ring {
 
     /// What has completed, if anything has.
     pub(super) fn take(&self) -> Option<Completed> {
-        let _taking = lock(&self.taking);
+        let mut peeked = lock(&self.taking);
+        peeked.take().or_else(|| self.next_completed())
+    }
+
+    /// What [`Ring::take`] will give next, if anything has completed. Not while a thread sleeps for completions: it would
+    /// not see what was looked at.
+    pub(super) fn peek(&self) -> Option<Completed> {
+        let mut peeked = lock(&self.taking);
+        if peeked.is_none() {
+            *peeked = self.next_completed();
+        }
+        *peeked
+    }
+
+    /// The caller holds `taking`.
+    fn next_completed(&self) -> Option<Completed> {
         // SAFETY: `taking` is locked, and completion queues are made nowhere else.
         let done = unsafe { self.ring.completion_shared() }.next()?;
         Some(match (done.user_data(), done.result()) {
@@ -141,9 +157,9 @@ impl Ring {
 
     /// True if something has completed.
     pub(super) fn has_completed(&self) -> bool {
-        let _taking = lock(&self.taking);
+        let peeked = lock(&self.taking);
         // SAFETY: `taking` is locked, and completion queues are made nowhere else.
-        !unsafe { self.ring.completion_shared() }.is_empty()
+        peeked.is_some() || !unsafe { self.ring.completion_shared() }.is_empty()
     }
 
     /// Wakes the thread that sleeps for completions.
@@ -158,5 +174,29 @@ fn pause_if_short(e: &std::io::Error) {
         Some(libc::EINTR) => {}
         Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => thread::sleep(RETRY_PAUSE),
         _ => panic!("io_uring_enter refused our own ring: {e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsFd;
+
+    #[test]
+    fn what_was_looked_at_is_taken_once() {
+        let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
+        let ring = match Ring::new(null.as_fd(), 0) {
+            Ok(ring) => ring,
+            Err(e) => {
+                println!("skipped: no io_uring here: {e}");
+                return;
+            }
+        };
+        assert!(ring.peek().is_none() && ring.take().is_none());
+        ring.call();
+        assert_eq!([ring.peek(), ring.peek()], [Some(Completed::Call); 2]);
+        assert!(ring.has_completed());
+        assert_eq!([ring.take(), ring.take()], [Some(Completed::Call), None]);
+        assert!(!ring.has_completed());
     }
 }
