@@ -8,8 +8,11 @@ mkdir -p "$out"
 
 # 1. cargo test: unit, property and integration tests. A test that cannot run prints "skipped: NAME: WHY" and returns.
 say "== cargo test"
+#    One that hangs ends the suites after LIMIT; the log names it ("has been running for over 60 seconds").
+LIMIT=45m
 status=0
-cargo test --workspace --no-fail-fast -- --show-output >"$out/cargo.log" 2>&1 || status=$?
+timeout --kill-after=1m "$LIMIT" cargo test --workspace --no-fail-fast -- --show-output >"$out/cargo.log" 2>&1 || status=$?
+[ $status != 124 ] || say "error: cargo test did not end within $LIMIT" >>"$out/cargo.log"
 interleavings -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
 cargo test -p quire-sim -p quire-vfs --features quire-sim/mutants,quire-vfs/mutants --test mutants -- --show-output >>"$out/cargo.log" 2>&1 || status=$?
 cargo test -p quire-fs --features mutants --lib -- in_two_transactions --show-output >>"$out/cargo.log" 2>&1 || status=$?
@@ -62,7 +65,7 @@ passed=$((passed + p)) failed=$((failed + f))
 if [ $unit != 0 ]; then
 	say "-- from $out/cargo.log:"
 	awk '
-		/^error(\[|:)/ { print }
+		/^error(\[|:)/ || /has been running for over/ { print }
 		/^ +Running |^ +Doc-tests / { suite = $0 }
 		/^failures:$/ { if (!shown) print suite; shown = 1; p = 1 }
 		/^test result:/ { p = 0; shown = 0 }

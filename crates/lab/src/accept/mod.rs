@@ -14,6 +14,7 @@ pub mod full;
 pub mod images;
 pub mod journals;
 pub mod judges;
+pub mod limit;
 pub mod memory;
 pub mod pages;
 pub mod posix;
@@ -24,11 +25,12 @@ pub mod trees;
 pub mod user;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
 pub use self::context::{Context, Outcome};
+use self::limit::Limit;
 use crate::mounter::{Mounter, Who, describe_tools};
 
 type Run = fn(&Context) -> Result<Outcome>;
@@ -39,6 +41,10 @@ struct Test {
     on: &'static [&'static str],
     run: Run,
 }
+
+/// A test in its short form takes half a minute at most where nothing else runs, one in its full size some minutes.
+const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT_FULL: Duration = Duration::from_secs(7200);
 
 const ONCE: &[&str] = &["quire"];
 /// Each route, and requests that come by io_uring.
@@ -150,6 +156,7 @@ fn one(test: &Test, name: &str, mounter: &Mounter, selection: &Selection, tally:
     let context =
         Context { dir: dir.path().to_owned(), seed: selection.seed, full: selection.full, mounter: mounter.clone() };
     let start = Instant::now();
+    let limit = Limit::start(if selection.full { LIMIT_FULL } else { LIMIT }, std::process::id());
     let outcome = match mounter.unavailable() {
         Some(why) if mounter.who != Who::Quire => Ok(Outcome::Skipped(why)),
         Some(why) if why.starts_with("no quire") => Err(anyhow::anyhow!(why)),
@@ -157,6 +164,11 @@ fn one(test: &Test, name: &str, mounter: &Mounter, selection: &Selection, tally:
         None => (test.run)(&context),
     };
     let seconds = start.elapsed().as_secs_f32();
+    let outcome = match (limit.end(), outcome) {
+        (false, outcome) => outcome,
+        (true, Ok(_)) => Err(anyhow::anyhow!("it took too long, and its processes were killed")),
+        (true, Err(error)) => Err(error.context("it took too long, and its processes were killed")),
+    };
     match outcome {
         Ok(Outcome::Passed) => {
             tally.passed += 1;
