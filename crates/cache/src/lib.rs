@@ -24,18 +24,18 @@ struct Entry {
     /// Used since the clock hand last passed.
     used: bool,
     /// What the owner has checked these bytes to be.
-    verified: Option<As>,
+    verified: Option<BlockKind>,
 }
 
 /// A kind of structure, by a number of the owner's: a block that was checked as one kind is not thereby one of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct As(pub u8);
+pub struct BlockKind(pub u8);
 
 /// An entry taken out of the cache, to be put back as it was.
 pub struct Saved {
     image: Image,
     pins: u32,
-    verified: Option<As>,
+    verified: Option<BlockKind>,
 }
 
 impl Saved {
@@ -102,11 +102,11 @@ impl BlockCache {
     /// True if the bytes of a block have been checked to be this since they came into memory, and nothing else after
     /// that.
     #[must_use]
-    pub fn is_verified(&self, b: BlockNo, kind: As) -> bool {
+    pub fn is_verified(&self, b: BlockNo, kind: BlockKind) -> bool {
         self.entries.get(&b).is_some_and(|e| e.verified == Some(kind))
     }
 
-    pub fn set_verified(&mut self, b: BlockNo, kind: As) {
+    pub fn set_verified(&mut self, b: BlockNo, kind: BlockKind) {
         if let Some(e) = self.entries.get_mut(&b) {
             e.verified = Some(kind);
         }
@@ -128,7 +128,7 @@ impl BlockCache {
     }
 
     /// Replaces (or adds) the image of a block. Pins stay.
-    pub fn set(&mut self, b: BlockNo, image: Image, verified: Option<As>) {
+    pub fn set(&mut self, b: BlockNo, image: Image, verified: Option<BlockKind>) {
         match self.entries.get_mut(&b) {
             Some(e) => {
                 e.image = image;
@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn a_clone_keeps_its_bytes() {
         let mut c = BlockCache::new(64);
-        c.set(BlockNo(1), image(1), Some(As(3)));
-        assert!(c.is_verified(BlockNo(1), As(3)) && !c.is_verified(BlockNo(1), As(4)));
+        c.set(BlockNo(1), image(1), Some(BlockKind(3)));
+        assert!(c.is_verified(BlockNo(1), BlockKind(3)) && !c.is_verified(BlockNo(1), BlockKind(4)));
         let before = c.get(BlockNo(1)).unwrap().clone();
         let saved = c.save(BlockNo(1));
         c.make_mut(BlockNo(1)).unwrap()[0] = 2;

@@ -75,7 +75,7 @@ impl FlushGate {
     /// begins within so long, after the one under way if that began too early; where one failed; and where it is
     /// `called_off`: who calls it off says so with [`FlushGate::look_again`], after which the time begins anew for all
     /// others. True if it is durable.
-    pub fn await_others(&self, e: Epoch, patience: Duration, called_off: impl Fn() -> bool) -> bool {
+    pub fn await_others(&self, e: Epoch, timeout: Duration, called_off: impl Fn() -> bool) -> bool {
         let mut s = lock(&self.state);
         loop {
             if s.durable > e.0 || s.failed.is_some() || called_off() {
@@ -86,7 +86,7 @@ impl FlushGate {
                 continue;
             }
             let before = (s.started, s.looks);
-            s = wait_timeout(&self.changed, s, patience);
+            s = wait_timeout(&self.changed, s, timeout);
             if (s.started, s.looks) == before {
                 return false;
             }

@@ -10,6 +10,7 @@
 //! clock; it uses [`sync`] and [`Clock`].
 
 pub mod buf;
+mod busy;
 pub mod clock;
 pub mod condvar;
 pub mod counted;
@@ -27,7 +28,6 @@ pub mod mutant;
 pub mod nvram;
 pub mod open;
 pub mod pace;
-mod patience;
 #[cfg(feature = "scheduled")]
 pub mod scheduled;
 mod segment;
@@ -48,7 +48,7 @@ pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Re
 pub use lease::Lease;
 pub use mem::MemDevice;
 pub use mutant::Mutant;
-pub use nvram::{Nvram, NvramFigures, NvramMap, NvramOptions};
+pub use nvram::{Nvram, NvramMap, NvramOptions, NvramStats};
 pub use open::{OpenError, OpenOptions};
 pub use pace::{Pace, Paced};
 pub use waits::{WaitFor, Waited};

@@ -5,10 +5,10 @@
 //! locked with the device.
 
 use crate::buf::{Buf, SECTOR};
+use crate::busy::retry_while_busy;
 use crate::holder::{self, Holder};
 use crate::host::Host;
 use crate::io::DeviceInfo;
-use crate::patience::patiently;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -169,8 +169,8 @@ fn open_fd(path: &Path, how: OpenOptions, block_device: bool, stat: &Stat) -> Re
         let direct = if direct { OFlags::DIRECT } else { OFlags::empty() };
         rustix::fs::open(path, flags | direct, Mode::empty())
     };
-    let (result, direct) = match patiently(|| open(how.direct)) {
-        Err(Errno::INVAL) if how.direct => (patiently(|| open(false)), false),
+    let (result, direct) = match retry_while_busy(|| open(how.direct)) {
+        Err(Errno::INVAL) if how.direct => (retry_while_busy(|| open(false)), false),
         result => (result, how.direct),
     };
     match result {
@@ -185,7 +185,7 @@ fn open_fd(path: &Path, how: OpenOptions, block_device: bool, stat: &Stat) -> Re
 
 /// Locks a file; refuses to write to one that the kernel uses.
 fn lock_file(path: &Path, fd: &OwnedFd, read_only: bool, stat: &Stat) -> Result<(), OpenError> {
-    match patiently(|| rustix::fs::flock(fd, lock_kind(read_only))) {
+    match retry_while_busy(|| rustix::fs::flock(fd, lock_kind(read_only))) {
         Err(Errno::WOULDBLOCK) => {
             return Err(OpenError::Busy { path: path.to_owned(), holder: holder::lock_holder(stat) });
         }
@@ -217,7 +217,7 @@ fn lock_backing(device: &Path, rdev: u64, how: OpenOptions) -> Result<Option<Own
         FileType::BlockDevice => return lock_backing(device, stat.st_rdev, how),
         _ => return Ok(None),
     }
-    match patiently(|| rustix::fs::flock(&fd, lock_kind(how.read_only))) {
+    match retry_while_busy(|| rustix::fs::flock(&fd, lock_kind(how.read_only))) {
         Err(Errno::WOULDBLOCK) => Err(OpenError::Busy { path: device.to_owned(), holder: holder::lock_holder(&stat) }),
         Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
         other => other.map(|()| Some(fd)).map_err(|e| failure(&file, "flock", e)),

@@ -5,7 +5,7 @@
 //! unwinds, loads it and begins again. The handle holds the core's lock for its whole life.
 
 use crate::core::Core;
-use quire_cache::{As, Image, Saved};
+use quire_cache::{BlockKind, Image, Saved};
 use quire_device::sync::{Arc, MutexGuard};
 use quire_device::{Buf, Epoch};
 use quire_layout::{BlockNo, Tid};
@@ -61,11 +61,11 @@ impl<'a> Handle<'a> {
 
     /// True if the current bytes have been checked to be this since they came into memory, and nothing else after that.
     #[must_use]
-    pub fn is_verified(&self, b: BlockNo, kind: As) -> bool {
+    pub fn is_verified(&self, b: BlockNo, kind: BlockKind) -> bool {
         self.core.cache.is_verified(b, kind)
     }
 
-    pub fn set_verified(&mut self, b: BlockNo, kind: As) {
+    pub fn set_verified(&mut self, b: BlockNo, kind: BlockKind) {
         self.core.cache.set_verified(b, kind);
     }
 

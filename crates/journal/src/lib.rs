@@ -33,6 +33,6 @@ pub use crate::handle::{Full, Handle, Touch};
 pub use crate::journal::{Journal, Loaded, TxnHold};
 pub use crate::log::{Log, MIN_LOG_BLOCKS};
 pub use crate::log_map::{LogMap, LogRun};
-pub use crate::nvram::{NvramLayout, NvramLog, NvramLogFigures};
+pub use crate::nvram::{NvramLayout, NvramLog, NvramLogStats};
 pub use crate::stats::{JournalLatencies, JournalStats};
-pub use quire_cache::{As, Image};
+pub use quire_cache::{BlockKind, Image};

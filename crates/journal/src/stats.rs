@@ -2,7 +2,7 @@
 
 use crate::core::{CoreStats, InFlight};
 use crate::log::Log;
-use crate::nvram::{NvramLog, NvramLogFigures};
+use crate::nvram::{NvramLog, NvramLogStats};
 use crate::run::Kinds;
 use quire_device::{Histogram, Latencies};
 use std::time::Duration;
@@ -109,7 +109,7 @@ pub struct JournalStats {
     pub log_used: u64,
     pub log_capacity: u64,
     /// Of a log in NVRAM.
-    pub nvram: Option<NvramLogFigures>,
+    pub nvram: Option<NvramLogStats>,
     pub memory: CoreStats,
 }
 
@@ -133,7 +133,7 @@ impl Counters {
             data_flushes: self.data_flushes,
             log_used: log.map_or(0, |l| u64::from(l.used())),
             log_capacity: log.map_or(0, |l| u64::from(l.capacity())),
-            nvram: log.and_then(Log::nvram).map(NvramLog::figures),
+            nvram: log.and_then(Log::nvram).map(NvramLog::stats),
             memory,
         }
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use quire_device::sync::Arc;
-use quire_device::{Clock, Counted, DeviceStats, Nvram, NvramFigures, NvramMap, NvramOptions, Region};
+use quire_device::{Clock, Counted, DeviceStats, Nvram, NvramMap, NvramOptions, NvramStats, Region};
 use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Stop, Volume};
 use quire_layout::Ino;
 use quire_layout::features::compat;
@@ -140,9 +140,9 @@ impl Nvram for Timed {
     }
 
     fn store(&self, at: u64, bytes: &[u8]) {
-        let before = self.memory.figures().lines;
+        let before = self.memory.stats().lines;
         self.memory.store(at, bytes);
-        let lines = self.memory.figures().lines - before;
+        let lines = self.memory.stats().lines - before;
         let took = u64::try_from(self.line.as_nanos()).unwrap_or(u64::MAX).saturating_mul(lines);
         if self.owed.fetch_add(took, Ordering::Relaxed) + took >= OWED {
             self.clock.sleep(Duration::from_nanos(self.owed.swap(0, Ordering::Relaxed)));
@@ -153,8 +153,8 @@ impl Nvram for Timed {
         self.memory.fence();
     }
 
-    fn figures(&self) -> NvramFigures {
-        self.memory.figures()
+    fn stats(&self) -> NvramStats {
+        self.memory.stats()
     }
 }
 

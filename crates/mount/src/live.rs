@@ -14,6 +14,7 @@ use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting::{self, DetachError};
 use crate::openers::Openers;
 use crate::options::MountOptions;
+use crate::policy::BUSY_MOUNT_TIMEOUT;
 use crate::remount::Remounter;
 use crate::server::Server;
 use crate::session::Session;
@@ -25,8 +26,6 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a stop by signal waits for users of a busy mount, before it takes the mount from them.
-const GRACE: Duration = Duration::from_secs(5);
 /// mount(8): interrupted by its user.
 const INTERRUPTED: i32 = 8;
 
@@ -176,7 +175,7 @@ impl Live {
 
     /// Waits for the end. A signal's unmount of a busy mount gets some time, then the mount is over for its users.
     fn wait(&self, stopping: &Stopping) -> Result<(), Errno> {
-        let mut grace = GRACE;
+        let mut grace = BUSY_MOUNT_TIMEOUT;
         let step = Duration::from_millis(500);
         loop {
             if self.session.wait(Some(step))? {

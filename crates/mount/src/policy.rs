@@ -11,3 +11,143 @@ pub(crate) const WAITS_FOR_SPACE: [Duration; 4] =
 /// Bytes of a request from which on another worker takes the requests behind it at once: copying and checksums of as
 /// many bytes take a tenth of a millisecond, the wake-up of a worker some 10 us.
 pub(crate) const LONG_REQUEST: usize = 256 << 10;
+
+// How many workers answer.
+
+/// Workers at most, besides one for each CPU (with rings: for each queue): so many requests can wait for the device, or
+/// for a lock whose holder does. Requests that wait for a commit or a thaw take no worker.
+pub(crate) const MAX_BLOCKED: usize = 16;
+
+/// Requests that a reader takes without waiting for one, before another worker reads beside it.
+pub(crate) const REQUESTS_BEFORE_SECOND_READER: u32 = 16;
+
+// How a reader of /dev/fuse waits.
+
+/// The spin window: a program's own work between two calls.
+pub(crate) const SPIN_WINDOW: Duration = Duration::from_micros(50);
+
+/// A spinning reader does not yield before so long: a yield costs more than the read itself.
+pub(crate) const SPIN_BEFORE_YIELD: Duration = Duration::from_micros(10);
+
+/// A reader spins after a request for which it waited less than this. A CPU that has halted takes a part of it to wake.
+pub(crate) const SPIN_AFTER: Duration = Duration::from_micros(200);
+
+/// A yield that took longer gave the CPU to a thread that needs it: the kernel's own short work takes less, a slice of
+/// the scheduler more.
+pub(crate) const CPU_TAKEN: Duration = Duration::from_micros(500);
+
+/// The backoff lasts so many times as long as the yield took. The kernel's own longer work comes alone.
+pub(crate) const SHORT_BACKOFF: u32 = 2;
+
+/// The backoff doubles up to so many times while yields take long again and again: spinning then costs a small part of
+/// the time.
+pub(crate) const LONG_BACKOFF: u32 = 32;
+
+// Ring entries. One costs a page for its header, and address space of 1 MiB for its payload, of which only what was
+// touched takes memory. So a mount with 64 CPUs keeps at most 64 x FIRST_ENTRIES headers (512 KiB) and
+// KEPT_PAYLOADS x 1 MiB of payload when nothing is suspended; each suspended request adds one page, and its data
+// until it is written to the volume.
+
+/// Entries of a queue at the beginning. With two, a request that comes while another is served finds a free one.
+pub(crate) const FIRST_ENTRIES: usize = 2;
+
+/// Entries of a mount at most: so many requests can be suspended at once (waiting for a commit or a thaw). Their
+/// headers take 16 MiB. Beyond it requests wait in the kernel until one of these is answered.
+pub(crate) const MAX_ENTRIES: usize = 4096;
+
+/// Queues at most: a thread waits at each. A host that may have more CPUs is served over /dev/fuse.
+pub(crate) const MAX_QUEUES: usize = 128;
+
+/// Payload buffers of a mount that keep their memory after a large request (1 MiB each). Giving it back and touching
+/// it anew costs about as much as copying its content; the rest is given back.
+pub(crate) const KEPT_PAYLOADS: usize = 64;
+
+/// Payload buffers of one queue that keep their memory: the kernel hands out the entry that was used last.
+pub(crate) fn kept_payloads(queues: usize) -> usize {
+    (KEPT_PAYLOADS / queues.max(1)).clamp(1, 8)
+}
+
+/// Bytes of payload up to which a request is copied out of its entry, so that its reply can be made in place. Larger
+/// ones (WRITE) stay where they are, and their replies, which are short, are copied.
+pub(crate) const COPIED_OUT: usize = 4096;
+
+/// Bytes of payload from which on an entry's memory is worth giving back.
+pub(crate) const GIVEN_BACK: usize = 64 << 10;
+
+/// Places in the submission queue: so many are handed over in one go.
+pub(crate) const SUBMITTED_AT_ONCE: usize = 64;
+
+/// Places in the completion queue. If more have completed, the kernel keeps them until there is room.
+pub(crate) const COMPLETIONS: u32 = 1024;
+
+/// A pause before the host is asked again for what it did not have.
+pub(crate) const RING_RETRY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Parts of the table of requests, so that threads seldom meet.
+pub(crate) const REQUEST_TABLES: u64 = 64;
+
+// What the kernel is told.
+
+/// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
+pub(crate) const NAMES_VALID: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The same for attributes of a file that is open for writing while the kernel keeps what is written: it does not
+/// notice that the file takes more blocks when it hands pages over. With the last close it has handed over all.
+pub(crate) const ATTRIBUTES_VALID_WHILE_WRITTEN: Duration = Duration::from_secs(1);
+
+/// Largest answer of one COPY_FILE_RANGE, in bytes; the caller asks again for the rest.
+pub(crate) const COPY_STEP: u64 = 16 << 20;
+
+/// Files of which it is remembered that their owner was asked for atomic updates, at most. When there are more, all are
+/// forgotten, and asked about again.
+pub(crate) const MAX_ASKED: usize = 16 << 10;
+
+// The host, with `tune=host`.
+
+/// Between two looks at the count of requests while requests come.
+pub(crate) const HOST_TICK: Duration = Duration::from_millis(5);
+
+/// Requests in a tick from which on idle CPUs poll.
+pub(crate) const BUSY_REQUESTS: u64 = 2;
+
+/// Ticks without a request after which idle CPUs halt again.
+pub(crate) const HALT_AFTER: u32 = 3;
+
+/// Between two looks once no request has come for that long.
+pub(crate) const HOST_IDLE_TICK: Duration = Duration::from_millis(50);
+
+/// Looks after which the free space of the volume is asked for again: a disk takes longer to fill.
+pub(crate) const LOOKS_PER_SPACE: u32 = 8;
+
+/// Dirty pages of the mount that the kernel may keep while commits are frequent, in bytes; it begins to write at half.
+pub(crate) const DIRTY_BYTES_BESIDE_COMMITS: u64 = 8 << 20;
+
+// Clients of the control socket, and the end of a mount.
+
+/// Clients at once, at most: so many of root and the mount's user, and so many of all others.
+pub(crate) const MAX_CONTROL_CLIENTS: usize = 16;
+
+/// How long a client may take to send its request, and to take the reply.
+pub(crate) const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a daemon that has too many clients is asked again.
+pub(crate) const CONTROL_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the daemon waits for the kernel to show `ro` or `rw`, and for the image to be clean or in use.
+pub(crate) const REMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a stop by signal waits for users of a busy mount, before it takes the mount from them.
+pub(crate) const BUSY_MOUNT_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_payloads_are_bounded_for_any_number_of_cpus() {
+        for queues in 1..=MAX_QUEUES {
+            let kept = kept_payloads(queues);
+            assert!(kept >= 1 && kept * queues <= KEPT_PAYLOADS.max(queues), "{queues} queues keep {kept} each");
+        }
+    }
+}

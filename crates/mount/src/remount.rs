@@ -12,14 +12,13 @@
 use crate::host::HostTuning;
 use crate::mounting;
 use crate::options::MountOptions;
+use crate::policy::REMOUNT_TIMEOUT;
 use crate::server::Server;
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_fs::{Atime, RuntimeOptions};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the daemon waits for the kernel to show `ro` or `rw`, and for the image to be clean or in use.
-const SETTLE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The options of a mount, as they are now.
@@ -121,7 +120,7 @@ impl Remounter {
         let start = Instant::now();
         let is = || self.server.is_remounted_read_only() || lock(&self.options).read_only;
         while is() != read_only {
-            if start.elapsed() > SETTLE {
+            if start.elapsed() > REMOUNT_TIMEOUT {
                 return Err("the kernel does not show the mount so".to_owned());
             }
             thread::sleep(LOOK);

@@ -11,7 +11,6 @@ use crate::caller::Keeper;
 use crate::control::About;
 use crate::daemon;
 use crate::error::MountError;
-use crate::figures::{Disk, Figures};
 use crate::found;
 use crate::given;
 use crate::handshake::Requested;
@@ -23,8 +22,9 @@ use crate::mounting::{self, Attach};
 use crate::options::{MountOptions, WritePath};
 use crate::server::{ServeOptions, Server};
 use crate::session::Session;
+use crate::stats_source::{Disk, StatsSource};
 use crate::transport::{Channel, Rings};
-use crate::transport_choice::{self, TransportChoice, TransportError, TransportFigures};
+use crate::transport_choice::{self, TransportChoice, TransportCounters, TransportError};
 use crate::wire::ShownOwner;
 use crate::wire::abi::init;
 use quire_device::nvram::{Nvram, NvramMap, NvramOptions};
@@ -146,13 +146,13 @@ impl Place<'_> {
     }
 
     /// The rings by which requests are to come, if they are.
-    fn rings(&self, channel: &Channel, figures: &TransportFigures) -> Result<Option<Rings>, TransportError> {
+    fn rings(&self, channel: &Channel, counters: &TransportCounters) -> Result<Option<Rings>, TransportError> {
         match self.options.transport {
             TransportChoice::Auto | TransportChoice::Dev => Ok(None),
             TransportChoice::Uring => {
                 transport_choice::offered()?;
                 let cpus = transport_choice::possible_cpus().unwrap_or(usize::MAX);
-                Rings::new(channel, cpus, figures.entries.clone()).map(Some).map_err(TransportError::NoRings)
+                Rings::new(channel, cpus, counters.entries.clone()).map(Some).map_err(TransportError::NoRings)
             }
         }
     }
@@ -359,7 +359,7 @@ impl Place<'_> {
         channel: Channel,
         server: &Arc<Server>,
         requested: Requested,
-        transport: &TransportFigures,
+        transport: &TransportCounters,
     ) -> Result<Session, MountError> {
         let rings = self.rings(&channel, transport)?;
         let requested = Requested { uring: rings.is_some(), ..requested };
@@ -381,8 +381,8 @@ impl Place<'_> {
         let write_path = Arc::new(Mutex::new(self.options.write_path(options.choices())));
         let given = given::descriptor(&self.dir).is_some();
         let entry = self.entry(&channel)?;
-        let transport = Arc::new(TransportFigures::default());
-        let figures = Figures {
+        let transport = Arc::new(TransportCounters::default());
+        let source = StatsSource {
             volume: volume.clone(),
             fs,
             journal,
@@ -392,7 +392,7 @@ impl Place<'_> {
             transport: transport.clone(),
             connection: entry.as_ref().map(|e| e.device.clone()),
         };
-        let stats = Box::new(move |meter: &Meter, awaiting_thaw| figures.json(meter, awaiting_thaw));
+        let stats = Box::new(move |meter: &Meter, awaiting_thaw| source.json(meter, awaiting_thaw));
         let server = Arc::new(Server::new(volume, serving, stats));
         server.changing.set(
             self.options.no_dir_atime,

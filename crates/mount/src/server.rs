@@ -7,6 +7,7 @@
 use crate::caller::{Caller, Capability, Keeper};
 use crate::fail::Fail;
 use crate::meter::Meter;
+use crate::policy::{ATTRIBUTES_VALID_WHILE_WRITTEN, NAMES_VALID};
 use crate::refused::Refused;
 use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
@@ -18,12 +19,6 @@ use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
 use rustix::io::Errno;
 use std::time::Duration;
-
-/// How long the kernel may believe names and attributes. We are the only writer, so only memory pressure limits it.
-pub(crate) const VALID: Duration = Duration::from_secs(24 * 60 * 60);
-/// The same for attributes of a file that is open for writing while the kernel keeps what is written: it does not
-/// notice that the file takes more blocks when it hands pages over. With the last close it has handed over all.
-const VALID_WHILE_WRITTEN: Duration = Duration::from_secs(1);
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -258,7 +253,7 @@ impl Server {
     /// How long the kernel may believe these attributes.
     pub(crate) fn valid(&self, a: &Attr) -> Duration {
         let written = self.has(init::WRITEBACK_CACHE) && self.writers.has(a.ino);
-        if written { VALID_WHILE_WRITTEN } else { VALID }
+        if written { ATTRIBUTES_VALID_WHILE_WRITTEN } else { NAMES_VALID }
     }
 
     pub(crate) fn agreed(&self, flags: u64) {

@@ -16,7 +16,7 @@ use crate::requests;
 use crate::server::{Admission, Answer, Server};
 use crate::space::{self, PutOff, SpaceQueue};
 use crate::transport::{Channel, Entry, Found, Next, RequestBuffer, Rings, Transport};
-use crate::transport_choice::{TransportError, TransportFigures};
+use crate::transport_choice::{TransportCounters, TransportError};
 use crate::wire::abi::{init, opcode};
 use crate::wire::{Body, Header, Out};
 use crate::workers::{DEV_QUEUE, QueueIndex, Workers};
@@ -42,7 +42,7 @@ impl Session {
         server: Arc<Server>,
         requested: Requested,
         rings: Option<Rings>,
-        figures: &TransportFigures,
+        counters: &TransportCounters,
     ) -> Result<Session, Errno> {
         let (mut buf, mut reply) = (vec![0; 64 << 10], [0; 256]);
         let mut out = Out::new(&mut reply);
@@ -75,7 +75,7 @@ impl Session {
                 false
             }
         });
-        figures.queues.store(rings.as_ref().map_or(0, |r| r.lanes()), Ordering::Relaxed);
+        counters.queues.store(rings.as_ref().map_or(0, |r| r.queues()), Ordering::Relaxed);
         let transport = Transport { channel, rings };
         Ok(Session {
             shared: Arc::new(Shared {
@@ -183,7 +183,7 @@ impl Worker {
         while let Some(queue) = workers.become_reader(&idle) {
             match (queue, &self.shared.transport.rings) {
                 (DEV_QUEUE, _) | (_, None) => self.serve_device(buffer)?,
-                (QueueIndex(queue), Some(rings)) => self.serve_lane(rings, queue - 1, buffer)?,
+                (QueueIndex(queue), Some(rings)) => self.serve_queue(rings, queue - 1, buffer)?,
             }
         }
         Ok(())
@@ -207,11 +207,11 @@ impl Worker {
     }
 
     /// Answers the requests of a ring for as long as this worker reads it.
-    fn serve_lane(&self, rings: &Rings, lane: usize, buffer: &mut RequestBuffer) -> Result<(), Errno> {
+    fn serve_queue(&self, rings: &Rings, queue: usize, buffer: &mut RequestBuffer) -> Result<(), Errno> {
         let workers = &self.shared.workers;
         while workers.reads() && !workers.is_over() {
-            match rings.next(lane, &self.shared.transport.channel) {
-                Next::Request(entry) => self.serve_entry(rings, lane, entry, buffer)?,
+            match rings.next(queue, &self.shared.transport.channel) {
+                Next::Request(entry) => self.serve_entry(rings, queue, entry, buffer)?,
                 Next::Nothing => {}
                 Next::End => self.shared.end(),
             }
@@ -224,18 +224,18 @@ impl Worker {
     fn serve_entry(
         &self,
         rings: &Rings,
-        lane: usize,
+        queue: usize,
         mut entry: Entry,
         buffer: &mut RequestBuffer,
     ) -> Result<(), Errno> {
         let unique = entry.unique();
         let mut split = entry.split(buffer.whole())?;
         rings.serves(unique, split.reply_at);
-        if split.request.len() >= LONG_REQUEST && rings.has_more(lane) {
+        if split.request.len() >= LONG_REQUEST && rings.has_more(queue) {
             self.shared.workers.shares(|| Worker::hire(&self.shared));
         }
         let answered = self.answer(split.request, &mut split.out);
-        rings.served(lane, entry, self.shared.workers.reads());
+        rings.served(queue, entry, self.shared.workers.reads());
         answered?;
         self.answer_unparked(&mut buffer.parts().1)
     }

@@ -2,10 +2,10 @@
 
 use crate::latency::Latency;
 use crate::transport_choice::TransportStats;
-use quire_device::counted::{DeviceStats, OpStats};
+use quire_device::counted::OpStats;
 use quire_device::{DeviceLatencies, Region};
 use quire_fs::AutoThreshold;
-use quire_journal::{JournalStats, NvramLogFigures};
+use quire_journal::NvramLogStats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub struct Stats {
     /// The four choices, as mount options.
     #[serde(default)]
     pub choices: String,
-    pub journal: JournalFigures,
+    pub journal: JournalStats,
     /// By device: `fs`, and `journal` where it has its own.
-    pub devices: BTreeMap<String, DeviceFigures>,
+    pub devices: BTreeMap<String, DeviceStats>,
     /// FUSE requests answered.
     pub requests: u64,
     /// The same by kind; operations that were never asked for are left out.
@@ -47,14 +47,14 @@ pub struct Stats {
     #[serde(default)]
     pub waited_nanos: BTreeMap<String, u64>,
     #[serde(default)]
-    pub queue: QueueFigures,
+    pub queue: QueueStats,
     #[serde(default)]
-    pub cache: CacheFigures,
+    pub cache: CacheStats,
 }
 
 /// Requests that are not answered yet.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct QueueFigures {
+pub struct QueueStats {
     /// Sent by the kernel and not answered, as the kernel counts them: those that no worker has read are among them.
     /// `None` where /sys/fs/fuse does not tell.
     pub kernel: Option<u64>,
@@ -70,7 +70,7 @@ pub struct QueueFigures {
 
 /// Blocks and pages in memory.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct CacheFigures {
+pub struct CacheStats {
     /// Blocks that operations found in memory, and blocks that had to be read.
     pub hits: u64,
     pub misses: u64,
@@ -81,7 +81,7 @@ pub struct CacheFigures {
     pub unwritten_bytes: u64,
 }
 
-/// Where `data=auto` draws the line between new data that rides in a commit and new data that goes in place first.
+/// Where `data=auto` draws the line between new data that is logged with a commit and new data that goes in place first.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct AutoBoundary {
     pub threshold_bytes: u64,
@@ -108,7 +108,7 @@ impl From<AutoThreshold> for AutoBoundary {
 
 /// A journal's figures. Averages are over the transactions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct JournalFigures {
+pub struct JournalStats {
     pub transactions: u64,
     /// Most blocks to a transaction.
     pub max_blocks: u64,
@@ -136,12 +136,12 @@ pub struct JournalFigures {
     pub log_capacity: u64,
     /// Of a log in NVRAM.
     #[serde(default)]
-    pub nvram: Option<NvramFigures>,
+    pub nvram: Option<NvramStats>,
 }
 
 /// A log in NVRAM. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct NvramFigures {
+pub struct NvramStats {
     pub capacity: u64,
     pub used: u64,
     pub regions: u64,
@@ -158,9 +158,9 @@ pub struct NvramFigures {
     pub fences: u64,
 }
 
-impl From<NvramLogFigures> for NvramFigures {
-    fn from(f: NvramLogFigures) -> Self {
-        NvramFigures {
+impl From<NvramLogStats> for NvramStats {
+    fn from(f: NvramLogStats) -> Self {
+        NvramStats {
             capacity: f.capacity,
             used: f.used,
             regions: f.regions,
@@ -179,10 +179,10 @@ impl From<NvramLogFigures> for NvramFigures {
 
 /// A device's figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct DeviceFigures {
-    pub regions: BTreeMap<String, RegionFigures>,
-    pub flushes: Figures,
-    pub discards: Figures,
+pub struct DeviceStats {
+    pub regions: BTreeMap<String, RegionStats>,
+    pub flushes: Operations,
+    pub discards: Operations,
     pub errors: u64,
     /// How long callers waited: `read`, `write`, `flush`. A batch of operations counts once.
     #[serde(default)]
@@ -191,32 +191,32 @@ pub struct DeviceFigures {
 
 /// A region's figures. `fua` is part of `writes`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct RegionFigures {
-    pub reads: Figures,
-    pub writes: Figures,
-    pub fua: Figures,
-    pub zeroes: Figures,
+pub struct RegionStats {
+    pub reads: Operations,
+    pub writes: Operations,
+    pub fua: Operations,
+    pub zeroes: Operations,
 }
 
 /// How often, how much, how long.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Figures {
+pub struct Operations {
     pub count: u64,
     pub bytes: u64,
     pub micros: u64,
 }
 
-impl From<OpStats> for Figures {
+impl From<OpStats> for Operations {
     fn from(s: OpStats) -> Self {
-        Figures { count: s.count, bytes: s.bytes, micros: u64::try_from(s.time.as_micros()).unwrap_or(u64::MAX) }
+        Operations { count: s.count, bytes: s.bytes, micros: u64::try_from(s.time.as_micros()).unwrap_or(u64::MAX) }
     }
 }
 
-impl From<&DeviceStats> for DeviceFigures {
-    fn from(s: &DeviceStats) -> Self {
+impl From<&quire_device::counted::DeviceStats> for DeviceStats {
+    fn from(s: &quire_device::counted::DeviceStats) -> Self {
         let region = |r: Region| {
             let f = s.region(r);
-            let figures = RegionFigures {
+            let figures = RegionStats {
                 reads: f.reads.into(),
                 writes: f.writes.into(),
                 fua: f.fua.into(),
@@ -224,7 +224,7 @@ impl From<&DeviceStats> for DeviceFigures {
             };
             (r.name().to_owned(), figures)
         };
-        DeviceFigures {
+        DeviceStats {
             regions: Region::ALL.into_iter().map(region).collect(),
             flushes: s.flushes.into(),
             discards: s.discards.into(),
@@ -234,7 +234,7 @@ impl From<&DeviceStats> for DeviceFigures {
     }
 }
 
-impl DeviceFigures {
+impl DeviceStats {
     /// With how long callers waited.
     #[must_use]
     pub fn with_latencies(mut self, l: &DeviceLatencies) -> Self {
@@ -244,9 +244,9 @@ impl DeviceFigures {
     }
 }
 
-impl From<JournalStats> for JournalFigures {
-    fn from(s: JournalStats) -> Self {
-        JournalFigures {
+impl From<quire_journal::JournalStats> for JournalStats {
+    fn from(s: quire_journal::JournalStats) -> Self {
+        JournalStats {
             transactions: s.transactions,
             max_blocks: s.max_blocks,
             handles: s.handles,

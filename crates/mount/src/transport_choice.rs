@@ -73,12 +73,12 @@ pub struct TransportStats {
 
 /// The same while it changes. It is made before the handshake, which decides.
 #[derive(Debug, Default)]
-pub(crate) struct TransportFigures {
+pub(crate) struct TransportCounters {
     pub(crate) queues: AtomicUsize,
     pub(crate) entries: Arc<AtomicUsize>,
 }
 
-impl TransportFigures {
+impl TransportCounters {
     pub(crate) fn stats(&self) -> TransportStats {
         let queues = self.queues.load(Ordering::Relaxed);
         let name = if queues > 0 { "uring" } else { "dev" };

@@ -9,6 +9,7 @@
 //! such reads are noted, and after the commit the kernel is told to drop the pages ([`Updates::commit`] says when).
 
 use crate::fail::Fail;
+use crate::policy::MAX_ASKED;
 use quire_device::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_fs::{FileUpdate, Privileges, Volume};
@@ -27,9 +28,6 @@ pub enum AtomicWrites {
     /// All.
     All,
 }
-
-/// Files that were asked about, at most. When there are more, all are forgotten, and asked about again.
-const MAX_ASKED: usize = 16 << 10;
 
 /// The updates under way.
 #[derive(Default)]

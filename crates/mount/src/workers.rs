@@ -7,24 +7,19 @@
 //!      │                └─> the last reader: an idle worker reads ──┴─> idle
 //! ```
 //! A queue is /dev/fuse, or a ring, of which there is one for each CPU. One worker reads a queue while requests come
-//! one after the other, so that no other thread is woken. A reader of /dev/fuse that has taken [`CROWD`] requests
-//! without waiting for one lets another read beside it, up to one for each CPU; a reader that finds no request while
-//! another reads becomes idle. A ring has one reader at a time.
+//! one after the other, so that no other thread is woken. A reader of /dev/fuse that has taken
+//! [`REQUESTS_BEFORE_SECOND_READER`] requests without waiting for one lets another read beside it, up to one for each
+//! CPU; a reader that finds no request while another reads becomes idle. A ring has one reader at a time.
 //!
 //! Guarantees: while the session lasts a worker reads each queue, or has been called to, unless all [`Workers::most`]
 //! workers block or read, so that a slow fsync delays no other caller. Workers are started when all others block or
 //! read, and end with the session. A reader that waits for the pool's own locks stays a reader: [`Workers::blocks`]
 //! would else change the count of readers between its look at it and its change of it (L5).
 
+use crate::policy::{MAX_BLOCKED, REQUESTS_BEFORE_SECOND_READER};
 use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced, thread};
 use std::cell::Cell;
 use std::time::Duration;
-
-/// Workers at most, besides one for each CPU (with rings: for each queue): so many requests can wait for the device, or
-/// for a lock whose holder does. Requests that wait for a commit or a thaw take no worker.
-const MAX_BLOCKED: usize = 16;
-/// Requests that a reader takes without waiting for one, before another worker reads beside it.
-const CROWD: u32 = 16;
 
 thread_local! {
     /// The queue that the calling worker reads, or will when it has answered the request that it has.
@@ -158,8 +153,8 @@ impl Workers {
     /// has begun.
     pub(crate) fn took(&self, hire: impl FnOnce() -> bool) {
         let taken = IN_A_ROW.get() + 1;
-        IN_A_ROW.set(taken % CROWD);
-        if taken == CROWD && self.cpus > 1 {
+        IN_A_ROW.set(taken % REQUESTS_BEFORE_SECOND_READER);
+        if taken == REQUESTS_BEFORE_SECOND_READER && self.cpus > 1 {
             self.call_reader(DEV_QUEUE, hire, self.cpus);
         }
     }
@@ -278,11 +273,11 @@ mod tests {
     fn a_crowd_of_requests_is_read_by_more_workers_up_to_one_for_each_cpu() {
         let workers = one_reader(2);
         let (first, second) = (other(&workers), other(&workers));
-        (1..CROWD).for_each(|_| workers.took(NOBODY));
+        (1..REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
         assert!(first.try_recv().is_err() && second.try_recv().is_err());
         workers.took(NOBODY);
         assert!(second.recv().unwrap(), "the last to become idle");
-        (0..2 * CROWD).for_each(|_| workers.took(NOBODY));
+        (0..2 * REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
         assert!(first.try_recv().is_err(), "two read on two CPUs");
         assert!(!workers.waits_for_requests(), "another waits for the next request");
         assert!(!workers.reads());
@@ -292,7 +287,7 @@ mod tests {
     fn a_request_that_was_waited_for_is_no_crowd() {
         let workers = one_reader(2);
         let told = other(&workers);
-        for _ in 0..4 * CROWD {
+        for _ in 0..4 * REQUESTS_BEFORE_SECOND_READER {
             workers.took(NOBODY);
             assert!(workers.waits_for_requests());
         }
@@ -303,7 +298,7 @@ mod tests {
     fn no_worker_is_woken_for_a_reader_that_blocks_while_another_reads() {
         let workers = one_reader(2);
         let (first, second) = (other(&workers), other(&workers));
-        (0..CROWD).for_each(|_| workers.took(NOBODY));
+        (0..REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
         assert!(second.recv().unwrap());
         workers.blocks(NOBODY);
         assert!(first.try_recv().is_err());
@@ -329,7 +324,7 @@ mod tests {
     fn a_reader_that_waits_for_the_pool_itself_stays_a_reader() {
         let workers = one_reader(2);
         let told = other(&workers);
-        (0..CROWD).for_each(|_| workers.took(NOBODY));
+        (0..REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
         assert!(told.recv().unwrap(), "two read");
         let theirs = workers.clone();
         let (begin, begun) = mpsc::channel();

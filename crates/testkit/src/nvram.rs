@@ -8,7 +8,7 @@
 //! ```
 
 use crate::rng::Rng;
-use quire_device::nvram::{LINE, Nvram, NvramFigures, WORD, lines};
+use quire_device::nvram::{LINE, Nvram, NvramStats, WORD, lines};
 use quire_device::sync::{Arc, Mutex, lock};
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ struct State {
     live: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<Pending>,
-    figures: NvramFigures,
+    stats: NvramStats,
     start: Option<Vec<u8>>,
     events: Vec<(u64, Event)>,
     cut_at: Option<u64>,
@@ -55,7 +55,7 @@ impl NvramModel {
             durable: bytes.clone(),
             live: bytes,
             pending: Vec::new(),
-            figures: NvramFigures::default(),
+            stats: NvramStats::default(),
             start: None,
             events: Vec::new(),
             cut_at: None,
@@ -148,9 +148,9 @@ impl Nvram for NvramModel {
         let mut s = lock(&self.state);
         let place = usize::try_from(at).expect("in memory");
         s.live[place..place + bytes.len()].copy_from_slice(bytes);
-        s.figures.stores += 1;
-        s.figures.bytes += bytes.len() as u64;
-        s.figures.lines += lines(at, bytes.len());
+        s.stats.stores += 1;
+        s.stats.bytes += bytes.len() as u64;
+        s.stats.lines += lines(at, bytes.len());
         let pending = Pending { at: place, bytes: Arc::new(bytes.to_vec()) };
         if self.event(&mut s, Event::Store(pending.clone())) {
             s.pending.push(pending);
@@ -159,15 +159,15 @@ impl Nvram for NvramModel {
 
     fn fence(&self) {
         let mut s = lock(&self.state);
-        s.figures.fences += 1;
+        s.stats.fences += 1;
         if self.event(&mut s, Event::Fence) {
             let s = &mut *s;
             s.pending.drain(..).for_each(|p| p.apply(&mut s.durable));
         }
     }
 
-    fn figures(&self) -> NvramFigures {
-        lock(&self.state).figures
+    fn stats(&self) -> NvramStats {
+        lock(&self.state).stats
     }
 }
 

@@ -89,8 +89,8 @@ fn live(args: &Args) -> Result<(), Failed> {
 }
 
 /// Waits for a key for so long. True if it means the end.
-fn quits(patience: Duration) -> std::io::Result<bool> {
-    let until = Instant::now() + patience;
+fn quits(timeout: Duration) -> std::io::Result<bool> {
+    let until = Instant::now() + timeout;
     while event::poll(until.saturating_duration_since(Instant::now()))? {
         match event::read()? {
             Event::Key(key) if key.kind == KeyEventKind::Press => {

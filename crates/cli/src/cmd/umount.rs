@@ -89,13 +89,13 @@ fn without_socket(image: PathBuf) -> Served {
 
 /// How long a busy mount is asked for again: a df(1) that runs, and a process between fork and exec that still has the
 /// files of its parent, are gone soon.
-const PATIENCE: Duration = Duration::from_secs(1);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
     let start = Instant::now();
     loop {
         match mounting::detach(dir, lazy) {
-            Err(e) if e.is_busy() && start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
+            Err(e) if e.is_busy() && start.elapsed() < BUSY_TIMEOUT => std::thread::sleep(Duration::from_millis(20)),
             outcome => return outcome,
         }
     }

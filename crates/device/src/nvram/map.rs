@@ -6,9 +6,9 @@
 
 use super::loss::Watched;
 use super::store::{WriteBack, fence};
-use super::{Nvram, NvramFigures, WORD, lines};
+use super::{Nvram, NvramStats, WORD, lines};
+use crate::busy::retry_while_busy;
 use crate::holder::{self, Holder};
-use crate::patience::patiently;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -57,14 +57,14 @@ pub struct NvramMap {
     latency: Duration,
     read_only: bool,
     simulated: bool,
-    figures: Figures,
+    stats: Counters,
     watched: Watched,
     /// Holds the lock.
     _fd: OwnedFd,
 }
 
 #[derive(Default)]
-struct Figures {
+struct Counters {
     stores: AtomicU64,
     bytes: AtomicU64,
     lines: AtomicU64,
@@ -139,7 +139,7 @@ impl NvramMap {
             latency: options.latency,
             read_only: options.read_only,
             simulated: options.simulated,
-            figures: Figures::default(),
+            stats: Counters::default(),
             watched: Watched::new(base.addr(), len),
             _fd: fd,
         })
@@ -198,7 +198,7 @@ fn lock_and_size(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat, options: Nv
 
 /// One user at a time.
 fn lock(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat) -> Result<(), NvramError> {
-    match patiently(|| rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive)) {
+    match retry_while_busy(|| rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive)) {
         Err(Errno::WOULDBLOCK) => Err(NvramError::Busy { path: path.to_owned(), holder: holder::lock_holder(stat) }),
         Err(e) if !matches!(e, Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {
             Err(NvramError::Io { path: path.to_owned(), what: "flock", source: e.into() })
@@ -255,9 +255,9 @@ impl Nvram for NvramMap {
         unsafe { self.how.copy(to, bytes) };
         let lines = lines(at, bytes.len());
         let count = |c: &AtomicU64, n| c.fetch_add(n, Ordering::Relaxed);
-        count(&self.figures.stores, 1);
-        count(&self.figures.bytes, bytes.len() as u64);
-        count(&self.figures.lines, lines);
+        count(&self.stats.stores, 1);
+        count(&self.stats.bytes, bytes.len() as u64);
+        count(&self.stats.lines, lines);
         if !self.latency.is_zero() {
             let until = Instant::now() + self.latency * u32::try_from(lines).unwrap_or(u32::MAX);
             while Instant::now() < until {
@@ -268,17 +268,17 @@ impl Nvram for NvramMap {
 
     fn fence(&self) {
         fence();
-        self.figures.fences.fetch_add(1, Ordering::Relaxed);
+        self.stats.fences.fetch_add(1, Ordering::Relaxed);
     }
 
     fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }
 
-    fn figures(&self) -> NvramFigures {
+    fn stats(&self) -> NvramStats {
         let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
-        let f = &self.figures;
-        NvramFigures { stores: get(&f.stores), bytes: get(&f.bytes), lines: get(&f.lines), fences: get(&f.fences) }
+        let f = &self.stats;
+        NvramStats { stores: get(&f.stores), bytes: get(&f.bytes), lines: get(&f.lines), fences: get(&f.fences) }
     }
 }
 
@@ -305,8 +305,8 @@ mod tests {
         m.store(4088, &[7; 128]);
         m.fence();
         assert!(matches!(NvramMap::open(file.path(), options), Err(NvramError::Busy { .. })), "one user");
-        let figures = m.figures();
-        assert_eq!((figures.stores, figures.bytes, figures.lines, figures.fences), (1, 128, 3, 1));
+        let stats = m.stats();
+        assert_eq!((stats.stores, stats.bytes, stats.lines, stats.fences), (1, 128, 3, 1));
         assert_ne!(m.fresh_uuid(), m.fresh_uuid());
         drop(m);
         let bytes = std::fs::read(file.path()).unwrap();

@@ -19,7 +19,7 @@ pub const WORD: u64 = 8;
 
 /// What was done to a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NvramFigures {
+pub struct NvramStats {
     pub stores: u64,
     pub bytes: u64,
     /// Cache lines that the stores touched.
@@ -58,7 +58,7 @@ pub trait Nvram: Send + Sync {
     }
 
     /// Sums since it was opened.
-    fn figures(&self) -> NvramFigures;
+    fn stats(&self) -> NvramStats;
 }
 
 /// Cache lines that a range touches.

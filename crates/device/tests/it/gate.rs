@@ -28,8 +28,8 @@ impl Held {
 
     fn wait_started(&self, n: u64) {
         let state = self.state.lock().unwrap();
-        let patience = Duration::from_secs(20);
-        let late = self.changed.wait_timeout_while(state, patience, |s| s.0 < n).unwrap().1;
+        let timeout = Duration::from_secs(20);
+        let late = self.changed.wait_timeout_while(state, timeout, |s| s.0 < n).unwrap().1;
         assert!(!late.timed_out(), "flush {n} never started");
     }
 
@@ -122,10 +122,10 @@ fn who_can_wait_starts_no_flush() {
 fn a_wait_for_others_ends_in_its_time_or_when_it_is_called_off() {
     let gate = FlushGate::new(Arc::new(MemDevice::new(vec![0; 4096])));
     let (world, off) = (VirtualThreads::default(), AtomicBool::new(false));
-    let waits = |patience| {
+    let waits = |timeout| {
         let (gate, off, world) = (&gate, &off, &world);
         let body = move || {
-            let durable = gate.await_others(gate.stamp(), patience, || off.load(Ordering::SeqCst));
+            let durable = gate.await_others(gate.stamp(), timeout, || off.load(Ordering::SeqCst));
             (durable, world.monotonic())
         };
         Box::new(body) as Box<dyn FnOnce() -> (bool, Duration) + Send + '_>

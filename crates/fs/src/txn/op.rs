@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::tables::{Deferred, Pool, Tables};
 use quire_device::sync::MutexGuard;
 use quire_device::{Buf, Epoch};
-use quire_journal::{As, Full, Handle, Image, Touch};
+use quire_journal::{BlockKind, Full, Handle, Image, Touch};
 use quire_layout::inode::Timestamp;
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure, Tid};
@@ -108,7 +108,12 @@ impl<'v> Op<'v> {
     ///
     /// # Errors
     /// Miss; the error of `check`, with the block added.
-    pub fn block(&mut self, b: BlockNo, kind: As, check: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Image> {
+    pub fn block(
+        &mut self,
+        b: BlockNo,
+        kind: BlockKind,
+        check: impl FnOnce(&[u8]) -> Result<(), Corrupt>,
+    ) -> Result<Image> {
         let Some(image) = self.handle.read(b) else { return Err(missing(&self.forgotten, b)) };
         if !self.handle.is_verified(b, kind) {
             check(self.clip(&image)).map_err(|c| c.at(b))?;
@@ -148,7 +153,7 @@ impl<'v> Op<'v> {
     ///
     /// # Errors
     /// Read-only or aborted.
-    pub fn block_new(&mut self, b: BlockNo, kind: As) -> Result<&mut [u8]> {
+    pub fn block_new(&mut self, b: BlockNo, kind: BlockKind) -> Result<&mut [u8]> {
         self.check_writable()?;
         let len = self.context.block_size().bytes();
         self.handle.put_zeroed(b, len).map_err(touch_error)?;

@@ -85,12 +85,12 @@ pub(super) struct State {
     pub(super) head: u64,
     /// Oldest first.
     pub(super) placed: VecDeque<Placed>,
-    figures: NvramLogFigures,
+    stats: NvramLogStats,
 }
 
 /// Figures of a log in NVRAM since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NvramLogFigures {
+pub struct NvramLogStats {
     /// Bytes of all regions, and how many they are.
     pub capacity: u64,
     pub regions: u64,
@@ -145,7 +145,7 @@ impl NvramLog {
         let placed = VecDeque::new();
         let log = NvramLog {
             memory,
-            state: Mutex::new(State { label, slot, head: 0, placed, figures: NvramLogFigures::default() }),
+            state: Mutex::new(State { label, slot, head: 0, placed, stats: NvramLogStats::default() }),
         };
         if log.most_blocks() < LEAST_BLOCKS {
             return Err(NvramProblem::TooSmall { have: label.size, regions: label.regions }.into());
@@ -215,20 +215,20 @@ impl NvramLog {
         let label = Label { sequence: s.label.sequence + 1, ..label };
         store_label(&*self.memory, slot, &label);
         (s.label, s.slot) = (label, slot);
-        s.figures.metadata_bytes += label::LEN as u64;
+        s.stats.metadata_bytes += label::LEN as u64;
     }
 
-    pub(crate) fn figures(&self) -> NvramLogFigures {
+    pub(crate) fn stats(&self) -> NvramLogStats {
         let s = lock(&self.state);
-        let memory = self.memory.figures();
-        NvramLogFigures {
+        let memory = self.memory.stats();
+        NvramLogStats {
             capacity: s.label.capacity(),
             regions: s.label.regions.into(),
             used: s.head - s.label.tail.min(s.head),
             stores: memory.stores,
             lines: memory.lines,
             fences: memory.fences,
-            ..s.figures
+            ..s.stats
         }
     }
 
@@ -254,8 +254,8 @@ impl NvramLog {
             commit();
         }
         let data = u64::from(head.images) * label.block_size.bytes64() + txn.bodies;
-        s.figures.data_bytes += data;
-        s.figures.metadata_bytes +=
+        s.stats.data_bytes += data;
+        s.stats.metadata_bytes +=
             descriptor.len() as u64 - txn.bodies + if label.granule == LINE { 8 } else { u64::from(label.granule) };
         Placed { tid: txn.tid, start, end: start + u64::from(head.bytes) }
     }
@@ -287,21 +287,21 @@ impl NvramLog {
     pub(crate) fn took(&self, placed: Placed) {
         let mut s = lock(&self.state);
         let region = s.label.region_len();
-        s.figures.switches += u64::from(s.placed.back().is_some_and(|p| p.start / region != placed.start / region));
+        s.stats.switches += u64::from(s.placed.back().is_some_and(|p| p.start / region != placed.start / region));
         s.head = placed.end;
         s.placed.push_back(placed);
     }
 
     /// Counts the bytes of deltas that were stored.
     pub(crate) fn count_deltas(&self, bytes: u64) {
-        lock(&self.state).figures.delta_bytes += bytes;
+        lock(&self.state).stats.delta_bytes += bytes;
     }
 
     /// Counts a commit that waited for a checkpoint.
     pub(crate) fn count_stall(&self, took: Duration) {
         let mut s = lock(&self.state);
-        s.figures.stalls += 1;
-        s.figures.stalled += took;
+        s.stats.stalls += 1;
+        s.stats.stalled += took;
     }
 }
 

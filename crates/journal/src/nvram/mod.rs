@@ -8,6 +8,6 @@ mod read;
 pub use label::{describe, forget};
 pub(crate) use label::{move_tail, read_label};
 pub(crate) use log::Stored;
-pub use log::{NvramLayout, NvramLog, NvramLogFigures};
+pub use log::{NvramLayout, NvramLog, NvramLogStats};
 pub(crate) use place::{Fit, Target};
 pub(crate) use read::Walk;

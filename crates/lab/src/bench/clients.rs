@@ -121,7 +121,7 @@ fn one(plan: &Plan, mounter: &Mounter, workload: &Workload, device: &Path, dir: 
     let mnt = mounted.dir().to_owned();
     (workload.prepare)(&mnt)?;
     let pid = (mounter.who == Who::Quire).then(|| about(&mnt)).transpose()?;
-    let before = pid.map(|pid| Figures::now(pid, &mnt)).transpose()?;
+    let before = pid.map(|pid| Usage::now(pid, &mnt)).transpose()?;
     let over = AtomicBool::new(false);
     let (outcome, threads) = thread::scope(|scope| {
         let watcher = pid.map(|pid| {
@@ -143,7 +143,7 @@ fn one(plan: &Plan, mounter: &Mounter, workload: &Workload, device: &Path, dir: 
     });
     let outcome = outcome?;
     let daemon = match (pid, before, threads) {
-        (Some(pid), Some(before), Some(threads)) => Some(Figures::now(pid, &mnt)?.since(&before, threads)),
+        (Some(pid), Some(before), Some(threads)) => Some(Usage::now(pid, &mnt)?.since(&before, threads)),
         _ => None,
     };
     mounted.unmount()?;
@@ -154,18 +154,18 @@ fn one(plan: &Plan, mounter: &Mounter, workload: &Workload, device: &Path, dir: 
 type Round = (Outcome, Option<Daemon>);
 
 /// Counters of a daemon.
-struct Figures {
+struct Usage {
     switches: u64,
     requests: u64,
     fsyncs: u64,
     commits: u64,
 }
 
-impl Figures {
+impl Usage {
     fn now(pid: u32, mnt: &Path) -> Result<Self> {
         let stats = stats(&["stats", "--json"], mnt)?;
         let number = |path: &str| stats.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or(0);
-        Ok(Figures {
+        Ok(Usage {
             switches: switches_of(pid)?,
             requests: number("/requests"),
             fsyncs: number("/requests_by_kind/fsync"),
@@ -173,7 +173,7 @@ impl Figures {
         })
     }
 
-    fn since(&self, before: &Figures, threads: usize) -> Daemon {
+    fn since(&self, before: &Usage, threads: usize) -> Daemon {
         let ratio = |a: u64, b: u64| float(a) / float(b.max(1));
         Daemon {
             threads,

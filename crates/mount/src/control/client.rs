@@ -3,6 +3,7 @@
 use super::{About, Reply, Request, place};
 use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting;
+use crate::policy::CONTROL_BUSY_TIMEOUT;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -10,9 +11,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// How long a daemon that has too many clients is asked again.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A mounted file system, seen from another process.
 pub struct Control {
@@ -201,7 +199,9 @@ impl Control {
                 Err(e) => return Err(ControlError::Refused { what, source: errno(&e) }),
                 Ok(None) => return Err(ControlError::Garbled),
                 Ok(Some(Reply::Refused(number))) => match Errno::from_raw_os_error(number) {
-                    Errno::AGAIN if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
+                    Errno::AGAIN if start.elapsed() < CONTROL_BUSY_TIMEOUT => {
+                        std::thread::sleep(Duration::from_millis(20))
+                    }
                     source => return Err(ControlError::Refused { what, source }),
                 },
                 Ok(Some(Reply::Because(why))) => return Err(ControlError::Because { what, why }),

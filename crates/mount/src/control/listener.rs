@@ -10,6 +10,7 @@
 use super::place::SocketFile;
 use super::{MAX_REQUEST_BYTES, Reply, Request, place};
 use crate::caller::{Caller, Capability, effective_user};
+use crate::policy::{CONTROL_TIMEOUT, MAX_CONTROL_CLIENTS};
 use crate::server::Server;
 use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, thread};
@@ -26,10 +27,6 @@ use std::time::Duration;
 
 /// Linux 6.5 and later; the C library may not name it.
 const SO_PEERPIDFD: libc::c_int = 77;
-/// Clients at once, at most: of root and the mount's user, and of all others.
-const MAX_CLIENTS: usize = 16;
-/// How long a client may take to send its request, and to take the reply.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A socket that is listened to; gone when dropped.
 pub(crate) struct Listener {
@@ -144,11 +141,11 @@ fn process_of(stream: &UnixStream) -> Result<OwnedFd, Errno> {
 
 impl Shared {
     fn serve(this: &Arc<Shared>, stream: UnixStream) {
-        stream.set_read_timeout(Some(CLIENT_PATIENCE)).ok();
-        stream.set_write_timeout(Some(CLIENT_PATIENCE)).ok();
+        stream.set_read_timeout(Some(CONTROL_TIMEOUT)).ok();
+        stream.set_write_timeout(Some(CONTROL_TIMEOUT)).ok();
         let uid = socket_peercred(&stream).map_or(u32::MAX, |peer| peer.uid.as_raw());
         let kind = usize::from(uid == 0 || uid == this.server.options.keeper.user());
-        if this.clients[kind].fetch_add(1, Ordering::SeqCst) >= MAX_CLIENTS {
+        if this.clients[kind].fetch_add(1, Ordering::SeqCst) >= MAX_CONTROL_CLIENTS {
             this.clients[kind].fetch_sub(1, Ordering::SeqCst);
             send(&stream, &Reply::Refused(Errno::AGAIN.raw_os_error()));
             return;

@@ -6,14 +6,13 @@
 //! with which a lone stream is fastest, but few while small changes are committed often, and never much more than
 //! there is space for.
 
+use crate::policy::DIRTY_BYTES_BESIDE_COMMITS;
 use quire_device::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::Stat;
 use std::path::{Path, PathBuf};
 
 /// What it may keep otherwise. Before Linux 6.2 there is no `strict_limit`.
 const LARGE_SHARE: &[(&str, &str)] = &[("max_ratio", "100"), ("strict_limit", "0")];
-/// What it may keep while commits are frequent, in bytes; it begins to write at half.
-const DIRTY_BYTES_BESIDE_COMMITS: u64 = 8 << 20;
 /// No limit but the kernel's own.
 const UNLIMITED: u64 = u64::MAX;
 /// The file for a limit in bytes. Linux 6.2 and later: a share of all memory would be coarse.

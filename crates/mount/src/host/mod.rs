@@ -4,24 +4,13 @@
 mod bdi;
 mod halt_poll;
 
+use crate::policy::{BUSY_REQUESTS, HALT_AFTER, HOST_IDLE_TICK, HOST_TICK, LOOKS_PER_SPACE};
 use crate::server::Server;
 use bdi::Bdi;
 use halt_poll::HaltPoll;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
 use std::path::Path;
-use std::time::Duration;
-
-/// Between two looks while requests come.
-const TICK: Duration = Duration::from_millis(5);
-/// Requests in a tick from which on idle CPUs poll.
-const BUSY: u64 = 2;
-/// Ticks without a request after which idle CPUs halt again.
-const HALT_AFTER: u32 = 3;
-/// Between two looks when none has come for that long.
-const IDLE_TICK: Duration = Duration::from_millis(50);
-/// Looks between two questions how full the volume is: a disk takes longer to fill.
-const LOOKS_PER_SPACE: u32 = 8;
 
 /// A thread that tunes the host for a mount; undone when dropped.
 pub(crate) struct HostTuning(Arc<AtomicBool>);
@@ -56,10 +45,10 @@ fn tune(server: &Server, halt_poll: &HaltPoll, bdi: &Bdi, over: &AtomicBool) {
         }
         looks = looks.wrapping_add(1);
         bdi.limit(server.volume.status().commits_are_frequent, free);
-        thread::sleep(if idle > HALT_AFTER { IDLE_TICK } else { TICK });
+        thread::sleep(if idle > HALT_AFTER { HOST_IDLE_TICK } else { HOST_TICK });
         let now = server.total_requests();
         idle = if now == last { idle.saturating_add(1) } else { 0 };
-        if now - last >= BUSY {
+        if now - last >= BUSY_REQUESTS {
             halt_poll.set(true);
         } else if idle >= HALT_AFTER {
             halt_poll.set(false);

@@ -2,6 +2,7 @@
 
 use super::attr::privileges;
 use crate::fail::Fail;
+use crate::policy::COPY_STEP;
 use crate::server::{Answer, Durable, Sent, Server, ino_of};
 use crate::wire::abi::{
     FSYNC_DATASYNC, HANDLE_BYPASSES, HANDLE_RESERVE, HANDLE_WRITES, READ_LOCKOWNER, init, write as write_bits,
@@ -13,8 +14,6 @@ use quire_layout::inode::flags;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-/// Largest answer of one COPY_FILE_RANGE, in bytes; the caller asks again for the rest.
-const COPY_STEP: u64 = 16 << 20;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 

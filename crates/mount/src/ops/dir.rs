@@ -1,7 +1,8 @@
 //! READDIR and READDIRPLUS. A directory has no open state: the cookie of an entry says where to go on.
 
 use crate::fail::Fail;
-use crate::server::{Answer, Server, VALID, ino_of};
+use crate::policy::NAMES_VALID;
+use crate::server::{Answer, Server, ino_of};
 use crate::wire::reply::{Dirent, Plus};
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Attributes, DirItem};
@@ -30,7 +31,7 @@ pub(crate) fn readdirplus(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Ou
     // listing.
     let done = s.volume.readdir_plus(dir, cookie, Attributes::Unreferenced, &mut |item, attr| {
         let plus = match &attr {
-            Some(a) if !is_dot(item.name) => Plus::Entry(a, VALID, s.valid(a)),
+            Some(a) if !is_dot(item.name) => Plus::Entry(a, NAMES_VALID, s.valid(a)),
             _ => Plus::Nameless,
         };
         out.dirent(&dirent(&item), plus, room)

@@ -2,7 +2,8 @@
 
 use super::attr::{low16, privileges};
 use crate::fail::Fail;
-use crate::server::{Answer, Server, VALID, ino_of};
+use crate::policy::NAMES_VALID;
+use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::{HANDLE_BYPASSES, HANDLE_NUMBER_SHIFT, HANDLE_RESERVE, HANDLE_WRITES, init};
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
@@ -32,7 +33,7 @@ pub(crate) fn lookup(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>
         Err(Error::NotFound) => {
             out.u64(0)?;
             out.u64(0)?;
-            out.u64(VALID.as_secs())?;
+            out.u64(NAMES_VALID.as_secs())?;
             out.bytes(&[0; 128 - 24])?;
             Ok(Answer::Reply)
         }
@@ -41,7 +42,7 @@ pub(crate) fn lookup(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>
 }
 
 fn entry(s: &Server, attr: &Attr, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    out.entry(attr, VALID, s.valid(attr))?;
+    out.entry(attr, NAMES_VALID, s.valid(attr))?;
     Ok(Answer::Gives(attr.ino))
 }
 

@@ -4,6 +4,7 @@
 //! reads without waiting, and yields its CPU between two reads. If another thread takes the CPU for longer than the
 //! kernel's own short work needs, polling backs off, for twice as long each time that it happens again soon.
 
+use crate::policy::{CPU_TAKEN, LONG_BACKOFF, SHORT_BACKOFF, SPIN_AFTER, SPIN_BEFORE_YIELD, SPIN_WINDOW};
 use quire_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quire_device::sync::thread;
 use quire_device::{Clock, SystemClock};
@@ -14,20 +15,6 @@ use rustix::io::Errno;
 use std::time::Duration;
 
 const DEVICE: &str = "/dev/fuse";
-
-/// The spin window: a program's own work between two calls.
-const SPIN_WINDOW: Duration = Duration::from_micros(50);
-/// So long a spinning reader does not yield: it costs more than the read itself.
-const SPIN_BEFORE_YIELD: Duration = Duration::from_micros(10);
-/// A reader spins after a request for which it waited less than this. A CPU that has halted takes a part of it to wake.
-const SPIN_AFTER: Duration = Duration::from_micros(200);
-/// A yield that took longer gave the CPU to a thread that needs it: the kernel's own short work takes less, a slice of
-/// the scheduler more.
-const CPU_TAKEN: Duration = Duration::from_micros(500);
-/// The backoff lasts so many times as long as the yield took. The kernel's own longer work comes alone.
-const SHORT_BACKOFF: u32 = 2;
-/// And so many at most, where it happens again and again: spinning then costs a small part of the time.
-const LONG_BACKOFF: u32 = 32;
 
 /// What a reader finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

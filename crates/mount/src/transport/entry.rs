@@ -10,7 +10,7 @@
 //! Guarantees: an [`Entry`] in hand is not the kernel's. A ring that gives one to the kernel keeps it until its
 //! completion has come, and leaks it where none comes (M9).
 
-use super::policy::{COPIED_OUT, GIVEN_BACK};
+use crate::policy::{COPIED_OUT, GIVEN_BACK};
 use crate::wire::Out;
 use crate::wire::abi::{MAX_PAGES, MAX_WRITE, opcode, uring};
 use crate::wire::reply;

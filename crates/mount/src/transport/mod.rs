@@ -4,8 +4,7 @@
 mod buffer;
 mod device;
 mod entry;
-mod lane;
-mod policy;
+mod queue;
 mod ring;
 mod rings;
 
@@ -37,7 +36,7 @@ impl Transport {
 
     /// How many rings there are.
     pub(crate) fn rings(&self) -> usize {
-        self.rings.as_ref().map_or(0, |rings| rings.lanes())
+        self.rings.as_ref().map_or(0, |rings| rings.queues())
     }
 
     /// The calling worker is about to wait for something else than requests.

@@ -4,20 +4,14 @@
 //! before ([`Ring::peek`]) does not take it (M11). Many threads may submit; one at a time takes completions.
 
 use super::entry::Entry;
+use crate::policy::{COMPLETIONS, RING_RETRY_PAUSE, SUBMITTED_AT_ONCE};
 use crate::wire::abi::uring;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use quire_device::sync::{Mutex, lock, thread};
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::time::Duration;
 
-/// Places in the submission queue: so many are handed over in one go.
-pub(super) const AT_ONCE: usize = 64;
-/// Places in the completion queue. If more have completed, the kernel keeps them until there is room.
-const COMPLETIONS: u32 = 1024;
 /// The completion of a call to look up, with no entry.
 const CALL: u64 = u64::MAX;
-/// A pause before the host is asked again for what it did not have.
-const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// What has completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +40,7 @@ impl Ring {
     /// # Errors
     /// The host does not let us have one.
     pub(super) fn new(connection: BorrowedFd<'_>, queue: u16) -> std::io::Result<Ring> {
-        let places = u32::try_from(AT_ONCE).expect("a small constant");
+        let places = u32::try_from(SUBMITTED_AT_ONCE).expect("a small constant");
         let ring = IoUring::builder().dontfork().setup_cqsize(COMPLETIONS).build(places)?;
         let connection = connection.as_raw_fd();
         Ok(Ring { ring, connection, queue, submitting: Mutex::default(), taking: Mutex::default() })
@@ -81,7 +75,7 @@ impl Ring {
     /// Hands orders to the kernel. What they are about stays in place until its completion was taken.
     pub(super) fn submit(&self, orders: &[squeue::Entry128]) {
         let submitting = lock(&self.submitting);
-        for some in orders.chunks(AT_ONCE) {
+        for some in orders.chunks(SUBMITTED_AT_ONCE) {
             self.push(some);
             self.hand_over();
         }
@@ -91,7 +85,7 @@ impl Ring {
     fn push(&self, orders: &[squeue::Entry128]) {
         // SAFETY: `submitting` is locked by the caller, and submission queues are made nowhere else.
         let mut queue = unsafe { self.ring.submission_shared() };
-        // SAFETY: entries and the connection outlive the order: see `submit` and `Lane`.
+        // SAFETY: entries and the connection outlive the order: see `submit` and `Queue`.
         let pushed = unsafe { queue.push_multiple(orders) };
         assert!(pushed.is_ok(), "the queue has room: it is empty whenever `submitting` is free");
     }
@@ -132,8 +126,8 @@ impl Ring {
         peeked.take().or_else(|| self.next_completed())
     }
 
-    /// What [`Ring::take`] will give next, if anything has completed. Not while a thread sleeps for completions: it would
-    /// not see what was looked at.
+    /// What [`Ring::take`] will give next, if anything has completed. Not while a thread sleeps for completions: it
+    /// would not see what was looked at.
     pub(super) fn peek(&self) -> Option<Completed> {
         let mut peeked = lock(&self.taking);
         if peeked.is_none() {
@@ -172,7 +166,7 @@ impl Ring {
 fn pause_if_short(e: &std::io::Error) {
     match e.raw_os_error() {
         Some(libc::EINTR) => {}
-        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => thread::sleep(RETRY_PAUSE),
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => thread::sleep(RING_RETRY_PAUSE),
         _ => panic!("io_uring_enter refused our own ring: {e}"),
     }
 }

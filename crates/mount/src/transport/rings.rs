@@ -1,16 +1,16 @@
-//! FUSE over io_uring: the lanes of a connection, the requests that are in hand, and the way of a reply to its entry.
+//! FUSE over io_uring: the queues of a connection, the requests that are in hand, and the way of a reply to its entry.
 //!
 //! ```text
-//! lane's reader: request ─> answer ─┬─ replied, and nothing else waits: the reply goes with the next wait
-//!                                   ├─ replied otherwise ──────────────> keeper
-//!                                   └─ suspended ... replied by any thread ─> keeper: all that have come, in one go
+//! queue's reader: request ─> answer ─┬─ replied, and nothing else waits: the reply goes with the next wait
+//!                                    ├─ replied otherwise ──────────────> keeper
+//!                                    └─ suspended ... replied by any thread ─> keeper: all that have come, in one go
 //! ```
 //! The kernel copies a request into its entry on the thread that gave the entry to it, wherever that thread waits,
 //! except in a device operation. So a thread that serves requests has at most one free entry with the kernel, the one
 //! it used last, and all others are given by the *keeper*, a thread that does nothing else.
 //!
-//! A lane whose requests are all suspended gets one more entry, unless the mount has
-//! [`MAX_ENTRIES`](super::policy::MAX_ENTRIES). The kernel gives a new entry the next request that comes, but none that
+//! A queue whose requests are all suspended gets one more entry, unless the mount has
+//! [`MAX_ENTRIES`](crate::policy::MAX_ENTRIES). The kernel gives a new entry the next request that comes, but none that
 //! waits already: it looks for those only when a reply comes. So the keeper has the kernel send a request to that queue
 //! (`ask_for_a_request`), and replies to it.
 //!
@@ -19,8 +19,8 @@
 
 use super::device::Channel;
 use super::entry::{Entry, Owner, Reply};
-use super::lane::{Lane, Registered, Taken};
-use super::policy::{GIVEN_BACK, MAX_QUEUES};
+use super::queue::{Queue, Registered, Taken};
+use crate::policy::{GIVEN_BACK, MAX_QUEUES, REQUEST_TABLES};
 use crate::wire::reply;
 use quire_device::sync::atomic::{AtomicU64, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
@@ -31,9 +31,6 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::RefCell;
 use std::sync::mpsc;
 
-/// Parts of the table of requests, so that threads seldom meet.
-const SHARDS: u64 = 64;
-
 thread_local! {
     static OWN: RefCell<Own> = RefCell::default();
 }
@@ -43,7 +40,7 @@ thread_local! {
 struct Own {
     /// Counts the entries that the kernel has of this thread.
     lent: Owner,
-    /// A reply that goes with the next wait, and its lane.
+    /// A reply that goes with the next wait, and its queue.
     deferred: Option<(usize, Entry)>,
 }
 
@@ -51,20 +48,20 @@ struct Own {
 enum InHand {
     /// A worker is about it. The address at which a reply in place begins, and the reply once it is made.
     Served { reply_at: usize, reply: Option<Reply> },
-    /// It waits for an event, in this lane's entry.
+    /// It waits for an event, in this queue's entry.
     Suspended(usize, Entry),
 }
 
 #[derive(Default)]
 struct Outbox {
     replied: Vec<(usize, Entry)>,
-    /// Lanes that need one more entry.
+    /// Queues that need one more entry.
     exhausted: Vec<usize>,
     over: bool,
 }
 
 pub(crate) struct Rings {
-    lanes: Vec<Lane>,
+    queues: Vec<Queue>,
     in_hand: Vec<Mutex<NumberMap<u64, InHand>>>,
     /// A file that was in use by a request lately.
     file: AtomicU64,
@@ -96,18 +93,18 @@ fn ask_for_a_request(cpu: usize, asked: u64, file: u64, notices: &OwnedFd) {
     }
 }
 
-/// What a lane's reader finds.
+/// What a queue's reader finds.
 pub(crate) enum Next {
     Request(Entry),
-    /// Nothing; the lane is to be asked again.
+    /// Nothing; the queue is to be asked again.
     Nothing,
     /// The connection is over.
     End,
 }
 
 impl Rings {
-    /// A lane for each of so many CPUs, whose entries are counted in `registered`. The connection's descriptor outlives
-    /// them.
+    /// A queue for each of so many CPUs, whose entries are counted in `registered`. The connection's descriptor
+    /// outlives them.
     ///
     /// # Errors
     /// The host does not let us have the rings, or there are too many CPUs.
@@ -117,21 +114,21 @@ impl Rings {
                 "{cpus} CPUs are possible here, and {MAX_QUEUES} queues at most"
             )));
         }
-        let lanes = (0..cpus).map(|queue| {
+        let queues = (0..cpus).map(|queue| {
             let queue = u16::try_from(queue).expect("at most MAX_QUEUES");
-            Lane::new(channel.as_fd(), queue, cpus, registered.clone())
+            Queue::new(channel.as_fd(), queue, cpus, registered.clone())
         });
         Ok(Rings {
-            lanes: lanes.collect::<Result<_, _>>()?,
-            in_hand: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            queues: queues.collect::<Result<_, _>>()?,
+            in_hand: (0..REQUEST_TABLES).map(|_| Mutex::default()).collect(),
             file: AtomicU64::new(0),
             outbox: Mutex::default(),
             changed: Condvar::new(),
         })
     }
 
-    pub(crate) fn lanes(&self) -> usize {
-        self.lanes.len()
+    pub(crate) fn queues(&self) -> usize {
+        self.queues.len()
     }
 
     /// Starts the keeper, which registers the first entries: the kernel sends requests here from then on.
@@ -144,7 +141,7 @@ impl Rings {
         let rings = self.clone();
         let keep = move || {
             let owner = Owner::default();
-            let outcome = rings.lanes.iter().try_for_each(|lane| lane.register_first(&owner));
+            let outcome = rings.queues.iter().try_for_each(|queue| queue.register_first(&owner));
             tell.send(outcome).ok();
             rings.keep(&owner, &notices);
         };
@@ -152,10 +149,10 @@ impl Rings {
         told.recv().expect("the keeper tells").map_err(std::io::Error::from)
     }
 
-    /// Hands over the replies that others have made, and sees to it that no lane is exhausted, until the session ends.
+    /// Hands over the replies that others have made, and sees to it that no queue is exhausted, until the session ends.
     fn keep(&self, owner: &Owner, notices: &OwnedFd) {
         let mut asked = 0;
-        let mut by_lane: Vec<Vec<Entry>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut by_queue: Vec<Vec<Entry>> = self.queues.iter().map(|_| Vec::new()).collect();
         loop {
             let mut outbox = lock(&self.outbox);
             while outbox.replied.is_empty() && outbox.exhausted.is_empty() && !outbox.over {
@@ -166,33 +163,33 @@ impl Rings {
             }
             let (replied, exhausted) = (std::mem::take(&mut outbox.replied), std::mem::take(&mut outbox.exhausted));
             drop(outbox);
-            for (lane, entry) in replied {
-                by_lane[lane].push(entry);
+            for (queue, entry) in replied {
+                by_queue[queue].push(entry);
             }
-            for (lane, replied) in self.lanes.iter().zip(&mut by_lane) {
+            for (queue, replied) in self.queues.iter().zip(&mut by_queue) {
                 if !replied.is_empty() {
-                    lane.commit(std::mem::take(replied), owner);
+                    queue.commit(std::mem::take(replied), owner);
                 }
             }
-            for lane in exhausted {
-                if self.lanes[lane].is_exhausted() && self.lanes[lane].grow(owner) {
+            for queue in exhausted {
+                if self.queues[queue].is_exhausted() && self.queues[queue].grow(owner) {
                     asked += 1;
-                    ask_for_a_request(lane, asked, self.file.load(Ordering::Relaxed), notices);
+                    ask_for_a_request(queue, asked, self.file.load(Ordering::Relaxed), notices);
                 }
             }
         }
     }
 
-    /// The next request of a lane, for its reader; waits for it if nothing has come. Asked again after
+    /// The next request of a queue, for its reader; waits for it if nothing has come. Asked again after
     /// [`Next::Nothing`].
-    pub(crate) fn next(&self, lane: usize, channel: &Channel) -> Next {
-        let l = &self.lanes[lane];
+    pub(crate) fn next(&self, queue: usize, channel: &Channel) -> Next {
+        let l = &self.queues[queue];
         let taken = match l.take() {
             Some(taken) => taken,
             None => {
                 let (deferred, lent) = OWN.with_borrow_mut(|own| (own.deferred.take(), own.lent.clone()));
                 let here = match deferred {
-                    Some((of, entry)) if of == lane => Some(entry),
+                    Some((of, entry)) if of == queue => Some(entry),
                     Some((of, entry)) => {
                         self.keep_reply(of, entry);
                         None
@@ -200,7 +197,7 @@ impl Rings {
                     None => None,
                 };
                 if here.is_none() && l.is_exhausted() {
-                    lock(&self.outbox).exhausted.push(lane);
+                    lock(&self.outbox).exhausted.push(queue);
                     self.changed.notify_one();
                 }
                 l.wait(here, &lent);
@@ -229,7 +226,7 @@ impl Rings {
 
     fn shard(&self, unique: u64) -> &Mutex<NumberMap<u64, InHand>> {
         // The kernel counts requests in steps of two.
-        let shard = usize::try_from((unique >> 1) % SHARDS).expect("small");
+        let shard = usize::try_from((unique >> 1) % REQUEST_TABLES).expect("small");
         &self.in_hand[shard]
     }
 
@@ -239,8 +236,8 @@ impl Rings {
     }
 
     /// The calling worker has done with a request. Sends the reply if one was made meanwhile; else the request is
-    /// suspended. `still_reads`: the worker still reads the lane.
-    pub(crate) fn served(&self, lane: usize, mut entry: Entry, still_reads: bool) {
+    /// suspended. `still_reads`: the worker still reads the queue.
+    pub(crate) fn served(&self, queue: usize, mut entry: Entry, still_reads: bool) {
         let unique = entry.unique();
         let large = entry.payload_size() >= GIVEN_BACK;
         let reply = {
@@ -251,48 +248,48 @@ impl Rings {
                     if large {
                         entry.drop_payload();
                     }
-                    in_hand.insert(unique, InHand::Suspended(lane, entry));
+                    in_hand.insert(unique, InHand::Suspended(queue, entry));
                     return;
                 }
                 Some(InHand::Suspended(..)) | None => unreachable!("the worker that serves a request ends that"),
             }
         };
-        if large && self.lanes[lane].gives_back(&entry) {
+        if large && self.queues[queue].gives_back(&entry) {
             entry.drop_payload();
         }
         entry.put_reply(&reply);
-        self.send_own(lane, entry, still_reads);
+        self.send_own(queue, entry, still_reads);
     }
 
     /// Sends a reply from a worker: with its next wait, at once, or by the keeper.
-    fn send_own(&self, lane: usize, entry: Entry, still_reads: bool) {
+    fn send_own(&self, queue: usize, entry: Entry, still_reads: bool) {
         let lent = OWN.with_borrow(|own| own.lent.clone());
         let has_none = lent.load(Ordering::Relaxed) == 0;
-        if !has_none || still_reads && self.lanes[lane].has_more() {
-            self.keep_reply(lane, entry);
+        if !has_none || still_reads && self.queues[queue].has_more() {
+            self.keep_reply(queue, entry);
         } else if still_reads {
-            let before = OWN.with_borrow_mut(|own| own.deferred.replace((lane, entry)));
+            let before = OWN.with_borrow_mut(|own| own.deferred.replace((queue, entry)));
             assert!(before.is_none(), "a reply is deferred until the next wait");
         } else {
-            self.lanes[lane].commit(vec![entry], &lent);
+            self.queues[queue].commit(vec![entry], &lent);
         }
     }
 
     /// The calling worker does something else before it waits for requests: its last reply does not wait for that.
     pub(crate) fn flush_deferred(&self) {
-        if let Some((lane, entry)) = OWN.with_borrow_mut(|own| own.deferred.take()) {
-            self.keep_reply(lane, entry);
+        if let Some((queue, entry)) = OWN.with_borrow_mut(|own| own.deferred.take()) {
+            self.keep_reply(queue, entry);
         }
     }
 
-    fn keep_reply(&self, lane: usize, entry: Entry) {
-        lock(&self.outbox).replied.push((lane, entry));
+    fn keep_reply(&self, queue: usize, entry: Entry) {
+        lock(&self.outbox).replied.push((queue, entry));
         self.changed.notify_one();
     }
 
     /// Takes a reply to a request that came by a ring. False if it did not, or was replied to.
     pub(crate) fn reply(&self, unique: u64, reply: &[u8]) -> bool {
-        let (lane, mut entry) = {
+        let (queue, mut entry) = {
             let mut in_hand = lock(self.shard(unique));
             match in_hand.remove(&unique) {
                 None => return false,
@@ -306,11 +303,11 @@ impl Rings {
                     in_hand.insert(unique, InHand::Served { reply_at, reply: Some(reply) });
                     return true;
                 }
-                Some(InHand::Suspended(lane, entry)) => (lane, entry),
+                Some(InHand::Suspended(queue, entry)) => (queue, entry),
             }
         };
         entry.put_bytes(reply);
-        self.keep_reply(lane, entry);
+        self.keep_reply(queue, entry);
         true
     }
 
@@ -318,12 +315,12 @@ impl Rings {
     pub(crate) fn end(&self) {
         lock(&self.outbox).over = true;
         self.changed.notify_all();
-        self.lanes.iter().for_each(Lane::call);
+        self.queues.iter().for_each(Queue::call);
     }
 
-    /// True if a request waits in this lane.
-    pub(crate) fn has_more(&self, lane: usize) -> bool {
-        self.lanes[lane].has_more()
+    /// True if a request waits in this queue.
+    pub(crate) fn has_more(&self, queue: usize) -> bool {
+        self.queues[queue].has_more()
     }
 }
 

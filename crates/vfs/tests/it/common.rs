@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Longer than any wait that is not a failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Registers the VFS with the bundled SQLite.
 pub(crate) fn register() {
@@ -80,7 +80,7 @@ pub(crate) fn in_image(image: &Path, path: &str) -> String {
 pub(crate) fn try_open(uri: &str) -> rusqlite::Result<Connection> {
     register();
     let db = Connection::open(uri)?;
-    db.busy_timeout(PATIENCE)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
     Ok(db)
 }
 

@@ -2,7 +2,7 @@
 
 use super::families::Families;
 use quire_mount::Stats;
-use quire_mount::stats::DeviceFigures;
+use quire_mount::stats::DeviceStats;
 
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
@@ -122,7 +122,7 @@ fn memory(f: &mut Families, mount: Labels<'_>, s: &Stats) {
     f.gauge("quire_unwritten_bytes", "Bytes written that wait for writeback.", mount, float(c.unwritten_bytes));
 }
 
-fn device(f: &mut Families, dir: &str, name: &str, d: &DeviceFigures) {
+fn device(f: &mut Families, dir: &str, name: &str, d: &DeviceStats) {
     for (region, r) in &d.regions {
         for (op, n) in [("read", r.reads), ("write", r.writes), ("zero", r.zeroes)] {
             let labels = [("mount", dir), ("device", name), ("region", region.as_str()), ("op", op)];

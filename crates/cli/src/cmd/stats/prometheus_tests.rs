@@ -20,8 +20,8 @@ fn full() -> Stats {
     s.latency.insert("fsync".into(), l.clone());
     s.waited_nanos.insert("flush".into(), 1);
     s.queue.kernel = Some(1);
-    let mut d = DeviceFigures::default();
-    d.regions.insert("log".into(), quire_mount::stats::RegionFigures::default());
+    let mut d = DeviceStats::default();
+    d.regions.insert("log".into(), quire_mount::stats::RegionStats::default());
     d.latency.insert("flush".into(), l);
     s.devices.insert("fs".into(), d);
     s

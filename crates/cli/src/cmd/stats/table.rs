@@ -1,6 +1,6 @@
 //! The figures of a mount as text.
 
-use quire_mount::stats::{DeviceFigures, Figures, JournalFigures, NvramFigures};
+use quire_mount::stats::{DeviceStats, JournalStats, NvramStats, Operations};
 use quire_mount::{Latency, Stats};
 
 pub(super) fn table(s: &Stats) -> String {
@@ -95,7 +95,7 @@ fn atomic_unit(s: &Stats) -> String {
 }
 
 /// Worded as `/proc/fs/jbd2/DEV/info`.
-fn journal(j: &JournalFigures) -> String {
+fn journal(j: &JournalStats) -> String {
     let per = |n: u64| n.checked_div(j.transactions).unwrap_or(0);
     format!(
         "{} transactions, each up to {} blocks\naverage:\n  {}us to commit a transaction\n  {} handles per transaction\n  \
@@ -117,7 +117,7 @@ fn journal(j: &JournalFigures) -> String {
 }
 
 /// A log in NVRAM: all sizes in bytes.
-fn nvram(n: &NvramFigures, deltas: u64) -> String {
+fn nvram(n: &NvramStats, deltas: u64) -> String {
     let per = |sum: u64, count: u64| sum.checked_div(count).unwrap_or(0);
     format!(
         "NVRAM: {} of {} bytes in use, {} region(s), {} left for the next\n  stored: {} bytes of metadata, {} of data; {} bytes to a delta; \
@@ -136,17 +136,17 @@ fn nvram(n: &NvramFigures, deltas: u64) -> String {
     )
 }
 
-fn device_table(name: &str, d: &DeviceFigures) -> String {
+fn device_table(name: &str, d: &DeviceStats) -> String {
     let mut out =
         format!("\ndevice {name:<10} {:>9} {:>13} {:>9} {:>13} {:>9}\n", "reads", "bytes", "writes", "bytes", "FUA");
     for (region, r) in &d.regions {
-        let (reads, writes): (Figures, Figures) = (r.reads, r.writes);
+        let (reads, writes): (Operations, Operations) = (r.reads, r.writes);
         out.push_str(&format!(
             "  {region:<15} {:>9} {:>13} {:>9} {:>13} {:>9}\n",
             reads.count, reads.bytes, writes.count, writes.bytes, r.fua.count
         ));
     }
-    let mean = |f: Figures| f.micros.checked_div(f.count).unwrap_or(0);
+    let mean = |f: Operations| f.micros.checked_div(f.count).unwrap_or(0);
     out.push_str(&format!(
         "  {} flushes ({}us each), {} discards ({} bytes), {} errors\n",
         d.flushes.count,

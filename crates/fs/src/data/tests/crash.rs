@@ -105,7 +105,7 @@ fn check_in_place(h: &History, n: usize, got: &[u8]) {
 }
 
 /// A volume on a device that loses its power after some steps.
-fn doomed(start: &[u8], route: Route, r: &mut Numbers, steps: u64) -> (Arc<PowerLossDevice>, Volume) {
+fn until_power_loss(start: &[u8], route: Route, r: &mut Numbers, steps: u64) -> (Arc<PowerLossDevice>, Volume) {
     let o = PowerLossOptions { completion: Completion::AtWait, ..PowerLossOptions::default() };
     let device = Arc::new(PowerLossDevice::from_image(Image::from_bytes(start), o));
     let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(route)).expect("mount");
@@ -134,7 +134,7 @@ fn run(route: Route, args: &[&str]) {
     let start = used_image(args);
     for seed in 1..=RUNS {
         let mut r = Numbers(seed * 0x1234_5679);
-        let (device, v) = doomed(&start, route, &mut r, 120);
+        let (device, v) = until_power_loss(&start, route, &mut r, 120);
         let h = work(&v, &mut r, 80);
         drop(v);
         for n in 0..CRASHES {
@@ -195,7 +195,7 @@ fn every_operation_survives_a_crash() {
         let start = used_image(args);
         for seed in 1..=RUNS {
             let mut r = Numbers(seed * 0x9876_5433);
-            let (device, v) = doomed(&start, route, &mut r, 200);
+            let (device, v) = until_power_loss(&start, route, &mut r, 200);
             let mut synced = vec![Some(Vec::new()); 3];
             for _ in 0..120 {
                 let n = u32::try_from(r.below(3)).unwrap();

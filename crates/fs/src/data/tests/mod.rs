@@ -6,7 +6,6 @@ mod crash;
 mod direct;
 mod errors;
 mod journal_flag;
-mod lane;
 mod model;
 mod nvram;
 mod old_log;
@@ -17,6 +16,7 @@ mod stale;
 mod stopped;
 mod tails;
 mod threads;
+mod throttle;
 mod updates;
 
 use crate::config::Route;

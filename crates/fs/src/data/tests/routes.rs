@@ -145,7 +145,7 @@ fn the_boundary_follows_what_became_of_the_data_that_rode() {
     let device = Arc::new(Modelled::new(MemDevice::new(image), model, clock.clone()));
     let o = Options { commit_mode: CommitMode::Checksum, ..options(Route::Auto) };
     let v = Volume::open(Devices::one(device), clock, o).unwrap();
-    let rides = |how_many: u8| {
+    let goes_with_commit = |how_many: u8| {
         for n in 0..how_many {
             v.write(file(0), 0, &vec![n; 64 << 10], WriteFlags::default()).unwrap();
             v.fsync(file(0), false).unwrap();
@@ -154,9 +154,9 @@ fn the_boundary_follows_what_became_of_the_data_that_rode() {
         }
         v.limits().auto_threshold.unwrap()
     };
-    let begin = rides(1);
+    let begin = goes_with_commit(1);
     assert!(begin.home_percent > 90 && begin.bytes >= 64 << 10 && begin.bytes < 256 << 10, "{begin:?}");
-    let died = rides(100);
+    let died = goes_with_commit(100);
     assert!(died.home_percent < 20 && died.bytes > 4 * begin.bytes, "{died:?}");
     for n in 0..200 {
         v.write(file(0), n << 16, &[9; 64 << 10], WriteFlags::default()).unwrap();

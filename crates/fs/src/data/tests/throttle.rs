@@ -124,24 +124,24 @@ fn a_round_that_can_wait_costs_no_commit_a_flush() {
         v.fsync(file(1), false).expect("fsync");
     };
     (0..4).for_each(commit);
-    for (patience, flushes) in [(Duration::from_secs(60), 0), (Duration::ZERO, 1)] {
+    for (timeout, flushes) in [(Duration::from_secs(60), 0), (Duration::ZERO, 1)] {
         v.write(file(0), 0, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
         std::thread::scope(|scope| {
-            let round = scope.spawn(|| assert!(write_back_oldest(v.data(), Which::ANY, patience)));
-            while !patience.is_zero() && !round.is_finished() {
+            let round = scope.spawn(|| assert!(write_back_oldest(v.data(), Which::ANY, timeout)));
+            while !timeout.is_zero() && !round.is_finished() {
                 std::thread::sleep(Duration::from_millis(1));
                 commit(4);
             }
         });
         commit(5);
-        assert_eq!(v.maintenance().journal_stats().data_flushes, flushes, "{patience:?}");
+        assert_eq!(v.maintenance().journal_stats().data_flushes, flushes, "{timeout:?}");
         v.setattr(file(0), &SetAttr { size: Some(0), ..SetAttr::default() }).expect("truncate");
         commit(6);
     }
     v.write(file(1), 40_960, &[3; 100], WriteFlags::default()).expect("write");
-    let (begun, patience) = (Instant::now(), Duration::from_secs(5));
-    assert!(v.status().commits_are_frequent && write_back_oldest(v.data(), Which::ANY, patience));
-    assert!(begun.elapsed() < patience, "somebody may be about to sync it");
+    let (begun, timeout) = (Instant::now(), Duration::from_secs(5));
+    assert!(v.status().commits_are_frequent && write_back_oldest(v.data(), Which::ANY, timeout));
+    assert!(begun.elapsed() < timeout, "somebody may be about to sync it");
     b.check();
 }
 
@@ -199,20 +199,20 @@ fn rounds_do_not_wait_in_vain_again_and_again() {
         Options { direct_bytes: usize::MAX, ..Options::default() }.with(Profile::Auto.choices()),
     );
     let v = &b.volume;
-    let patience = Duration::from_millis(700);
+    let timeout = Duration::from_millis(700);
     let mut at = 0;
     let mut waited = |rounds: usize| {
         let mut round = || {
             (0..4).for_each(|_| v.data().note_commit());
             assert!(
-                !write_back_oldest(v.data(), Which::older_than(Duration::ZERO), patience),
+                !write_back_oldest(v.data(), Which::older_than(Duration::ZERO), timeout),
                 "nothing is as old, and no round goes by"
             );
             v.write(file(0), at, &vec![2; 1 << 20], WriteFlags::default()).expect("write");
             at += MIB;
             let begun = Instant::now();
-            assert!(write_back_oldest(v.data(), Which::ANY, patience));
-            begun.elapsed() >= patience
+            assert!(write_back_oldest(v.data(), Which::ANY, timeout));
+            begun.elapsed() >= timeout
         };
         (0..rounds).map(|_| round()).collect::<Vec<bool>>()
     };
@@ -222,7 +222,7 @@ fn rounds_do_not_wait_in_vain_again_and_again() {
     b.check();
 }
 
-/// The pieces of one round fill the lane: it goes on when its own are complete.
+/// The pieces of one batch fill the throttle: it goes on when its own are complete.
 #[test]
 fn a_long_round_does_not_wait_for_itself() {
     let b = Bench::new(

@@ -9,8 +9,8 @@
 //! Guarantees: an entry that the kernel has is kept here (M9).
 
 use super::entry::{Entry, Owner};
-use super::policy::{FIRST_ENTRIES, MAX_ENTRIES, kept_payloads};
 use super::ring::{Completed, Ring};
+use crate::policy::{FIRST_ENTRIES, MAX_ENTRIES, kept_payloads};
 use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Mutex, lock};
 use rustix::fd::BorrowedFd;
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 /// Entries of all queues of a mount.
 pub(crate) type Registered = Arc<AtomicUsize>;
 
-pub(crate) struct Lane {
+pub(crate) struct Queue {
     ring: Ring,
     entries: Mutex<Entries>,
     registered: Registered,
@@ -37,7 +37,7 @@ struct Entries {
     count: usize,
 }
 
-/// What a lane has for its reader.
+/// What a queue has for its reader.
 pub(crate) enum Taken {
     Request(Entry),
     /// The kernel has let go of an entry, as it does when the connection ends.
@@ -46,8 +46,8 @@ pub(crate) enum Taken {
     Called,
 }
 
-impl Lane {
-    /// A lane of a connection with so many queues, whose descriptor outlives it.
+impl Queue {
+    /// A queue of a connection with so many queues, whose descriptor outlives it.
     ///
     /// # Errors
     /// The host does not let us have a ring.
@@ -56,9 +56,9 @@ impl Lane {
         queue: u16,
         queues: usize,
         registered: Registered,
-    ) -> std::io::Result<Lane> {
+    ) -> std::io::Result<Queue> {
         let ring = Ring::new(connection, queue)?;
-        Ok(Lane { ring, entries: Mutex::default(), registered, kept: kept_payloads(queues) })
+        Ok(Queue { ring, entries: Mutex::default(), registered, kept: kept_payloads(queues) })
     }
 
     /// Registers the first entries.
@@ -73,7 +73,7 @@ impl Lane {
             self.ring.submit(&[order]);
         }
         // The kernel answers at once where it refuses. A request that has come already, as it may once the last queue
-        // has an entry, stays for the lane's reader.
+        // has an entry, stays for the queue's reader.
         match self.ring.peek() {
             Some(Completed::Gone(slot, result)) => {
                 self.ring.take();
@@ -137,7 +137,7 @@ impl Lane {
         order
     }
 
-    /// What has come, if anything has. For the lane's reader.
+    /// What has come, if anything has. For the queue's reader.
     pub(crate) fn take(&self) -> Option<Taken> {
         Some(match self.ring.take()? {
             Completed::Call => Taken::Called,
@@ -194,7 +194,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for Queue {
     /// The kernel may still write into entries whose completion has not come: their memory stays.
     fn drop(&mut self) {
         for entry in lock(&self.entries).with_kernel.drain(..).flatten() {

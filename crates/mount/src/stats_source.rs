@@ -2,8 +2,8 @@
 
 use crate::meter::Meter;
 use crate::options::WritePath;
-use crate::stats::{CacheFigures, DeviceFigures, QueueFigures, Stats};
-use crate::transport_choice::TransportFigures;
+use crate::stats::{CacheStats, DeviceStats, QueueStats, Stats};
+use crate::transport_choice::TransportCounters;
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, Counted};
 use quire_fs::{Choices, Volume};
@@ -12,7 +12,7 @@ use quire_fs::{Choices, Volume};
 pub(crate) type Disk = Counted<Arc<dyn BlockDevice>>;
 
 /// What a mount has to tell figures of.
-pub(crate) struct Figures {
+pub(crate) struct StatsSource {
     pub(crate) volume: Volume,
     pub(crate) fs: Arc<Disk>,
     pub(crate) journal: Option<Arc<Disk>>,
@@ -20,12 +20,12 @@ pub(crate) struct Figures {
     /// What `profile` is shown as.
     pub(crate) profile: String,
     pub(crate) write_path: Arc<Mutex<WritePath>>,
-    pub(crate) transport: Arc<TransportFigures>,
+    pub(crate) transport: Arc<TransportCounters>,
     /// The mount's device number, as `/proc/self/mountinfo` has it.
     pub(crate) connection: Option<String>,
 }
 
-impl Figures {
+impl StatsSource {
     pub(crate) fn json(&self, meter: &Meter, awaiting_thaw: usize) -> String {
         serde_json::to_string(&self.stats(meter, awaiting_thaw)).unwrap_or_default()
     }
@@ -46,14 +46,14 @@ impl Figures {
             read_only: self.volume.status().read_only,
             ..Stats::default()
         };
-        stats.cache = CacheFigures {
+        stats.cache = CacheStats {
             hits: journal.memory.hits,
             misses: journal.memory.misses,
             blocks: journal.memory.cached as u64,
             pinned_blocks: journal.memory.pinned as u64,
             unwritten_bytes: maintenance.unwritten_bytes(),
         };
-        stats.queue = QueueFigures {
+        stats.queue = QueueStats {
             kernel: self.connection.as_deref().and_then(waiting_in_kernel),
             under_way: meter.under_way(),
             suspended: journal.memory.suspended as u64,
@@ -79,7 +79,7 @@ impl Figures {
         stats.waited_nanos = meter.waited().map(|(reason, d)| (reason.to_owned(), nanos(d))).collect();
         for (name, disk) in [("fs", Some(&self.fs)), ("journal", self.journal.as_ref())] {
             if let Some(disk) = disk {
-                let figures = DeviceFigures::from(&disk.snapshot()).with_latencies(&disk.latencies());
+                let figures = DeviceStats::from(&disk.snapshot()).with_latencies(&disk.latencies());
                 stats.devices.insert(name.to_owned(), figures);
             }
         }
