@@ -142,7 +142,7 @@ setfattr -x user.a /etc/passwd\nput SOURCE /over\nchmod u+s /over\n";
 #[test]
 fn a_script_that_is_killed_at_any_moment_leaves_all_of_it_or_nothing() {
     let Some(p) = place("a_script_that_is_killed_at_any_moment_leaves_all_of_it_or_nothing") else { return };
-    let rounds = if std::env::var_os("FULL").is_some() { 200 } else { 12 };
+    let rounds: u32 = if std::env::var_os("FULL").is_some() { 200 } else { 12 };
     let source = p.path("source");
     std::fs::write(&source, vec![5; 400_000]).unwrap();
     let text = TWENTY.replace("SOURCE", source.to_str().unwrap());
@@ -170,7 +170,7 @@ fn a_script_that_is_killed_at_any_moment_leaves_all_of_it_or_nothing() {
         std::fs::copy(&fresh, &image).unwrap();
         let mut child = run().spawn().unwrap();
         // Moments over the whole run and a little behind it.
-        std::thread::sleep(whole * (round * 12 / rounds + round % 3) / 12);
+        std::thread::sleep(whole.mul_f64(1.2 * f64::from(round) / f64::from(rounds)));
         child.kill().ok();
         child.wait().unwrap();
         let found = listing();
