@@ -1,5 +1,7 @@
 //! The library on images that mke2fs makes and e2fsck judges.
 
+mod archive_case;
 mod batch;
 mod common;
+mod hostile_archives;
 mod library;
