@@ -19,6 +19,6 @@ fuzz_target!(init: { LazyLock::force(&IMAGE); }, |input: &[u8]| {
     let whiteouts = input.first().is_some_and(|byte| byte & 2 != 0);
     if let Err(why) = import_and_walk(fs, changed(input), whiteouts) {
         let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
-        panic!("{why}\nrepeat: QUIRE_ARCHIVE_CASE={hex} cargo test -p quire --test it hostile_archives");
+        panic!("{why}\nrepeat: QUIRE_ARCHIVE_CASE={hex} cargo test -p quire-ext4 --test it hostile_archives");
     }
 });

@@ -34,7 +34,7 @@ fn from_hex(text: &str) -> Vec<u8> {
 
 fn judge(image: &[u8], input: &[u8], with_e2fsck: bool) {
     let hex: String = input.iter().map(|b| format!("{b:02x}")).collect();
-    let repeat = format!("repeat: QUIRE_ARCHIVE_CASE={hex} cargo test -p quire --test it hostile_archives");
+    let repeat = format!("repeat: QUIRE_ARCHIVE_CASE={hex} cargo test -p quire-ext4 --test it hostile_archives");
     let outcome = std::panic::catch_unwind(|| {
         let fs = FileSystem::options().open_bytes(image).unwrap();
         let after = import_and_walk(fs, changed(input), input.first().is_some_and(|b| b & 2 != 0))?;
