@@ -6,7 +6,7 @@ MINUTES ?= 30
 export PREFIX ?= /usr/local
 export DESTDIR ?=
 
-.PHONY: all build setup install install-files uninstall lib install-lib wheel crates deb tarball demo test unit accept soak bench bench-clusters lab lint doc clean help bench-sqlite bench-databases
+.PHONY: all build setup install install-files uninstall lib install-lib wheel publish-check deb tarball demo test unit accept soak bench bench-clusters lab lint doc clean help bench-sqlite bench-databases
 .DEFAULT_GOAL := build
 
 all: build
@@ -28,7 +28,7 @@ install-lib: lib  ## install libquire.so, libquire.a, quire.h, quire.pc and libq
 	@scripts/install-lib.sh
 wheel: setup      ## the Python module as a wheel in target/wheels
 	@scripts/python.sh wheel
-crates: setup     ## build the crates of the library and of the command as crates.io would get them
+publish-check: setup ## build the crates of the library and of the command as crates.io would get them
 	$(CARGO) publish --workspace --dry-run
 deb: setup        ## a Debian package in target/package
 	@scripts/package.sh deb
