@@ -187,7 +187,9 @@ fn start_log(args: &Args) -> Result<(), ExitCode> {
         None if args.foreground => log::to_stderr(if args.debug { "debug" } else { "info" }),
         None => log::to_syslog(),
     };
-    started.map_err(|e| exit::fail(NAME, exit::SYSTEM, format_args!("cannot start the log: {e}")))
+    started.map_err(|e| exit::fail(NAME, exit::SYSTEM, format_args!("cannot start the log: {e}")))?;
+    log::log_panics();
+    Ok(())
 }
 
 fn serve(mount: &Mount, ready: impl FnOnce()) -> u8 {

@@ -76,6 +76,18 @@ pub(crate) fn to_syslog() -> io::Result<()> {
     Ok(())
 }
 
+/// A bug of ours is told in the log, too: standard error leads nowhere once the daemon has let go of it.
+pub(crate) fn log_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("a thread without a name");
+        tracing::error!("a bug in quire: {thread} {panic}\n{}", std::backtrace::Backtrace::force_capture());
+        flush();
+        usual(panic);
+    }));
+}
+
 /// Messages as words alone: the system's log knows time and level.
 fn plain<S>(to: To) -> impl Layer<S>
 where

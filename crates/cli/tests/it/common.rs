@@ -236,7 +236,8 @@ impl Mounted {
         // A process that another test has just split off may have our files, until it becomes what it is to be.
         wait_until("the unmount", || {
             let (code, words) = said(&mut quire(&["umount", text(&self.dir)]));
-            assert!(code == 0 || words.contains("in use"), "{code}: {words}");
+            let log = || std::fs::read_to_string(self.dir.with_file_name("log")).unwrap_or_default();
+            assert!(code == 0 || words.contains("in use"), "{code}: {words}the daemon's log: {}", log());
             code == 0
         });
         self.over = true;
