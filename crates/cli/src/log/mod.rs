@@ -174,3 +174,39 @@ impl Drop for Writing<'_> {
         self.to.queue.put(Message { place, priority, text: std::mem::take(&mut self.text) });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// A subscriber's writer that keeps what is written.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_panic_is_in_the_log_with_its_thread_and_place() {
+        log_panics();
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let bug = move || tracing::subscriber::with_default(subscriber, || panic!("a block is nobody's"));
+        let ended = std::thread::Builder::new().name("quire-example".into()).spawn(bug).unwrap().join();
+        drop(std::panic::take_hook());
+        assert!(ended.is_err());
+        let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        for part in ["ERROR", "quire-example panicked at crates/cli/src/log/mod.rs", "a block is nobody's"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}
