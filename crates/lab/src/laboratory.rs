@@ -308,10 +308,6 @@ mod tests {
     /// Studies on models alone are the same to the byte, whatever the machine does meanwhile.
     #[test]
     fn two_virtual_runs_give_the_same_bytes() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: two_virtual_runs_give_the_same_bytes: no mke2fs");
-            return;
-        }
         let bytes = || serde_json::to_vec(&okeanos::small().unwrap()).unwrap();
         assert_eq!(bytes(), bytes());
     }
@@ -319,10 +315,6 @@ mod tests {
     /// A result that is there is not made again, unless it is another program's or effort's.
     #[test]
     fn a_run_goes_on_where_it_was_broken_off() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: a_run_goes_on_where_it_was_broken_off: no mke2fs");
-            return;
-        }
         let dir = tempfile::tempdir().unwrap();
         let study = &STUDIES[0];
         let plan =

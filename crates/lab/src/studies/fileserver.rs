@@ -243,10 +243,6 @@ mod tests {
 
     #[test]
     fn the_server_serves_and_most_blocks_are_new() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: the_server_serves: no mke2fs");
-            return;
-        }
         let server = Server { threads: 5, files: 50, mib: 256, ..Server::new(Duration::from_secs(1)) };
         let once = run(DISK(), Profile::Rfj, server).unwrap();
         assert!(once.operations >= 30 && once.overwritten * 10 < once.blocks, "{once:?}");

@@ -204,10 +204,6 @@ mod tests {
 
     #[test]
     fn a_stream_is_felt_and_alone_an_append_costs_one_write_and_one_flush() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: a_stream_is_felt: no mke2fs");
-            return;
-        }
         let work = Work { rate: 200_000_000, time: Duration::from_millis(500) };
         let alone = run(Model::consumer_ssd(), Profile::Auto, Into::Nothing, work).unwrap();
         // 40 us and 8 KiB at 2 us, and a flush of 1.5 ms.
@@ -220,10 +216,6 @@ mod tests {
     /// seconds).
     #[test]
     fn an_append_does_not_wait_until_a_stream_is_written() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: an_append_does_not_wait_until_a_stream_is_written: no mke2fs");
-            return;
-        }
         // More than the device takes: who writes the stream is held back all the time.
         let work = Work { rate: 700_000_000, time: Duration::from_secs(3) };
         let beside = run(Model::consumer_ssd(), Profile::Auto, Into::Files, work).unwrap();

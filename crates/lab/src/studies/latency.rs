@@ -236,10 +236,6 @@ mod tests {
 
     #[test]
     fn every_write_through_the_library_is_timed() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: every_write_through_the_library_is_timed: no mke2fs");
-            return;
-        }
         let dir = tempfile::tempdir().unwrap();
         let plan = Plan { rounds: 1, writes: 20, memory: dir.path().to_owned() };
         let times = one(&plan, Way::Library(Profile::Djfs)).unwrap();

@@ -373,10 +373,6 @@ mod tests {
 
     #[test]
     fn in_nvram_an_fsync_is_no_flush_and_runs_are_alike() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: in_nvram_an_fsync_is_no_flush_and_runs_are_alike: no mke2fs");
-            return;
-        }
         let work = Work { files: 4, time: Duration::from_millis(50), journal_mib: 16 };
         let once = |column: Way| {
             let contents = Rig::filled(&plan(column, work), |rig| fill(rig, work.files)).unwrap();

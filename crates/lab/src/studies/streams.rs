@@ -98,10 +98,6 @@ mod tests {
 
     #[test]
     fn runs_are_alike_to_the_nanosecond_and_commits_gather_writers() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: runs_are_alike: no mke2fs");
-            return;
-        }
         let streams = Streams { count: 20, bytes: 125, time: Duration::from_secs(5), synchronous: true };
         let once = run(Model::hdd_15k(), Profile::Wasteless, streams).unwrap();
         let again = run(Model::hdd_15k(), Profile::Wasteless, streams).unwrap();

@@ -391,10 +391,6 @@ mod tests {
 
     #[test]
     fn tpc_c_runs_on_the_library_and_nvram_spares_every_flush() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: tpc_c_runs_on_the_library_and_nvram_spares_every_flush: no mke2fs");
-            return;
-        }
         let scale = Scale { warehouses: 1, customers: 30, items: 200, page: 1024 };
         let plan = Plan {
             scale,

@@ -123,10 +123,6 @@ mod tests {
 
     #[test]
     fn pages_are_what_was_written_and_reach_the_volume_when_they_are_written_back() {
-        if !crate::cmd::have("mke2fs") {
-            println!("skipped: pages_are_what_was_written_and_reach_the_volume_when_they_are_written_back: no mke2fs");
-            return;
-        }
         let rig =
             Rig::new(&Plan { mib: 64, journal_mib: 4, ..Plan::new(Model::default(), Profile::Ext4Ordered) }).unwrap();
         let (volume, mut pages) = (&rig.volume, Pages::default());
