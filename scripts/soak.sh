@@ -55,7 +55,8 @@ while [ $SECONDS -lt $end ]; do
 	QUIRE_FAULT_FIRST=$((seed * 1000)) QUIRE_FAULT_SEEDS=200 simulate "$other_log" sim faults::
 	[ $SECONDS -lt $end ] || break
 	# SQLite inside the process: power cuts in each journal mode, and killed processes.
-	QUIRE_POWER_CUTS=500 QUIRE_KILLS=20 simulate "$other_log" cargo test --release -p quire-vfs --test it -- power:: kill::
+	QUIRE_POWER_CUTS=500 simulate "$other_log" cargo test --release -p quire-vfs --test it power::
+	QUIRE_KILLS=20 simulate "$other_log" cargo test --release -p quire-vfs --test it kill::
 	[ $SECONDS -lt $end ] || break
 	IFS=: read -r image sweep <<<"${damage[runs % ${#damage[@]}]}"
 	say "soak: $sweep of $image"

@@ -1,12 +1,15 @@
 //! The laboratory's page in a real browser: every figure is drawn with its data at the widths of a screen and of a
 //! phone, nothing is wider than the page, and the browser complains of nothing.
 
+#[macro_use(test)]
+extern crate quire_testkit;
+
 use std::path::Path;
 use std::process::Command;
 
-use quire_lab::cmd::have;
 use quire_lab::report::page;
 use quire_lab::results::{Claim, Effort, Figure, Findings, Host, Paper, Run, Shape};
+use quire_testkit::needs_tools;
 
 /// Says of each figure: its name, its points, drawings to be seen, marks in them, marks that have a size.
 const PROBE: &str = r#"<script>addEventListener('load',()=>{
@@ -98,10 +101,7 @@ fn faults(page: &str, width: u32, dir: &Path) -> Vec<String> {
 
 #[test]
 fn every_figure_is_drawn_with_its_data_on_a_screen_and_on_a_phone() {
-    if !have("chromium") {
-        println!("skipped: every_figure_is_drawn_with_its_data_on_a_screen_and_on_a_phone: no chromium");
-        return;
-    }
+    needs_tools(&["chromium"]);
     let dir = tempfile::tempdir().unwrap();
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/lab");
     let mut runs = Run::load_all(&committed).unwrap();
@@ -124,4 +124,8 @@ fn the_page_needs_no_network_and_no_script() {
     assert_eq!(outside.into_iter().filter(|o| page.contains(o)).collect::<Vec<_>>(), Vec::<&str>::new());
     assert!(page.contains("of &lt;this&gt;") && page.contains("a &lt; b &amp; &quot;c&quot;"));
     assert!(page.contains("prefers-color-scheme:dark") && page.contains("270"));
+}
+
+fn main() -> std::process::ExitCode {
+    quire_testkit::harness::main()
 }

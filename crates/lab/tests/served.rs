@@ -1,10 +1,14 @@
 //! A modelled device under the kernel's file system outlives the program that measures on it.
 
+#[macro_use(test)]
+extern crate quire_testkit;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use quire_lab::cmd::{have, is_root, run_tool, text, wait_until};
+use quire_lab::cmd::{run_tool, text, wait_until};
+use quire_testkit::{needs_mounts, needs_root, needs_tools};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -60,10 +64,9 @@ fn syncs(at: &Path) -> bool {
 
 #[test]
 fn a_program_that_is_killed_takes_no_device_away() {
-    if !is_root() || !["mke2fs", "losetup"].into_iter().all(have) || !Path::new("/dev/fuse").exists() {
-        println!("skipped: a_program_that_is_killed_takes_no_device_away: needs root, mke2fs, losetup and /dev/fuse");
-        return;
-    }
+    needs_mounts();
+    needs_root();
+    needs_tools(&["losetup"]);
     let dir = tempfile::tempdir().unwrap();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_quire-lab"));
     lab.args(["sqlite", "--device", "ssd", "--rounds", "1", "--small", "100000", "--mounter", "kernel:data=ordered"]);
@@ -76,4 +79,8 @@ fn a_program_that_is_killed_takes_no_device_away() {
     let at = left.ext4().expect("still mounted");
     std::fs::write(at.join("another"), "that waits for the device").unwrap();
     assert!(syncs(&at), "a sync hangs or fails: what it waits for is served no more");
+}
+
+fn main() -> std::process::ExitCode {
+    quire_testkit::harness::main()
 }

@@ -46,24 +46,29 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts with `-t ext4 -o options`. `None`, with a word about it, if loop mounts are not possible here.
+    /// Mounts with `-t ext4 -o options`.
     ///
     /// # Panics
-    /// If there is no temporary directory.
+    /// If the kernel does not mount it, as without root.
     #[must_use]
-    pub fn new(test: &str, file: &Path, options: &str) -> Option<Self> {
+    pub fn new(file: &Path, options: &str) -> Self {
+        Self::mount(file, options).unwrap_or_else(|why| panic!("no loop mount: {why}"))
+    }
+
+    /// Mounts as [`Mounted::new`] does, for a test that also says something without the kernel. `None`, with a word
+    /// about it, where that is not possible.
+    #[must_use]
+    pub fn if_possible(file: &Path, options: &str) -> Option<Self> {
+        Self::mount(file, options).inspect_err(|why| println!("not compared with the kernel: {why}")).ok()
+    }
+
+    fn mount(file: &Path, options: &str) -> Result<Self, String> {
         let at = tempfile::tempdir().expect("temporary directory");
         let out = Command::new("mount").args(["-t", "ext4", "-o", options]).arg(file).arg(at.path()).output();
         match out {
-            Ok(o) if o.status.success() => Some(Mounted { at }),
-            Ok(o) => {
-                println!("skipped: {test}: no loop mount: {}", String::from_utf8_lossy(&o.stderr).trim());
-                None
-            }
-            Err(e) => {
-                println!("skipped: {test}: mount: {e}");
-                None
-            }
+            Ok(o) if o.status.success() => Ok(Mounted { at }),
+            Ok(o) => Err(String::from_utf8_lossy(&o.stderr).trim().to_owned()),
+            Err(e) => Err(format!("mount: {e}")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Atomic writes by the ioctls of F2FS, as SQLite uses them, on mounts.
 
-use crate::common::{Mounted, Place, cannot_mount, has, ok, quire, said, skip, text, tool};
+use crate::common::{Mounted, Place, needs_mounts, needs_tools, ok, quire, said, text, tool};
 use rusqlite::Connection;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, ioctl, opcode};
@@ -48,9 +48,7 @@ fn bytes(file: &File, at: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn other_programs_see_an_atomic_write_after_its_commit_and_not_before() {
-    if cannot_mount("other_programs_see_an_atomic_write_after_its_commit_and_not_before") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     for options in ["", "writethrough", "data=ordered", "data=journal", "atomic_writes=all"] {
         let m = place.mount(options);
@@ -97,10 +95,8 @@ fn open_atomic_or_all(m: &Mounted, options: &str) -> File {
 /// What a program leaves behind that ends, or is killed, before its COMMIT: nothing, and nobody is kept from the file.
 #[test]
 fn an_atomic_write_without_commit_is_undone() {
-    let name = "an_atomic_write_without_commit_is_undone";
-    if cannot_mount(name) || (!has("python3") && skip(name, "no python3")) {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["python3"]);
     let place = Place::new("64M", &[]);
     let m = place.mount("writethrough");
     std::fs::write(m.path("f"), vec![1; 50_000]).unwrap();
@@ -133,9 +129,7 @@ fn an_atomic_write_without_commit_is_undone() {
 
 #[test]
 fn atomic_writes_that_cannot_be_are_refused_and_change_nothing() {
-    if cannot_mount("atomic_writes_that_cannot_be_are_refused_and_change_nothing") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("");
     std::fs::write(m.path("f"), vec![1; 8192]).unwrap();
@@ -201,9 +195,7 @@ fn database(path: &Path) -> Connection {
 
 #[test]
 fn a_transaction_of_sqlite_in_delete_mode_is_one_commit_and_one_flush_without_a_journal() {
-    if cannot_mount("a_transaction_of_sqlite_in_delete_mode_is_one_commit_and_one_flush_without_a_journal") {
-        return;
-    }
+    needs_mounts();
     const NAMES: [&str; 3] = ["create", "unlink", "setattr"];
     for (options, atomic) in [("", true), ("writethrough", true), ("atomic_writes=off", false)] {
         let place = Place::new("64M", &[]);
@@ -238,9 +230,7 @@ fn a_transaction_of_sqlite_in_delete_mode_is_one_commit_and_one_flush_without_a_
 /// More pages than one atomic write may have: SQLite goes on with its own journal, and nobody notices.
 #[test]
 fn a_large_transaction_of_sqlite_falls_back_to_its_journal() {
-    if cannot_mount("a_large_transaction_of_sqlite_falls_back_to_its_journal") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("256M", &[]);
     let m = place.mount("");
     drop(database(&m.path("db")));
@@ -272,9 +262,7 @@ fn a_large_transaction_of_sqlite_falls_back_to_its_journal() {
 /// The daemon is killed in mid-flight: what SQLite has acknowledged is there, and each transaction is whole.
 #[test]
 fn transactions_that_sqlite_acknowledged_survive_a_kill_of_the_daemon() {
-    if cannot_mount("transactions_that_sqlite_acknowledged_survive_a_kill_of_the_daemon") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let (mut rows, mut killed) = (0u64, 0);
     for round in 0..6u64 {

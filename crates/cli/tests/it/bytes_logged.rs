@@ -1,6 +1,6 @@
 //! What a small overwrite on a mount costs the log: the bytes that changed, not the page that the kernel hands over.
 
-use crate::common::{Place, cannot_mount, ok, quire, said, text};
+use crate::common::{Place, needs_mounts, ok, quire, said, text};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
@@ -79,10 +79,8 @@ fn cost_of_overwrites(options: &str, pages: Pages) -> [u64; 4] {
 }
 
 /// The blocks of the overwrites that were logged whole, and those written in place.
-fn check(name: &str, options: &str, pages: Pages) {
-    if cannot_mount(name) {
-        return;
-    }
+fn check(options: &str, pages: Pages) {
+    needs_mounts();
     let [whole, ranges, log, data] = cost_of_overwrites(options, pages);
     println!("{options}, {pages:?}: {whole} whole records, {ranges} of ranges, {log} bytes of log, {data} in place");
     assert_eq!(data, 0, "all go to the log");
@@ -97,7 +95,7 @@ macro_rules! overwrites {
     ($($name:ident: $options:literal, $pages:ident;)+) => {
         $(#[test]
         fn $name() {
-            check(stringify!($name), $options, Pages::$pages);
+            check($options, Pages::$pages);
         })+
     };
 }

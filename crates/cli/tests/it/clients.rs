@@ -1,6 +1,6 @@
 //! Many clients at once: requests that wait for a commit take no thread, and none of them is lost.
 
-use crate::common::{Place, cannot_mount, is_root, ok, quire, said, skip, text, tool, wait_until};
+use crate::common::{Place, needs_mounts, needs_root, ok, quire, said, skip, text, tool, wait_until};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -44,9 +44,7 @@ const BESIDE_WORKERS: usize = 12;
 fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
     const CLIENTS: usize = 64;
     const ROUNDS: u64 = 20;
-    if cannot_mount("sixty_four_fsyncing_clients_share_commits_and_take_few_threads") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("data=auto");
     let write = |f: &File, n: u64| {
@@ -74,9 +72,7 @@ fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
 #[test]
 fn a_thousand_waiting_requests_are_answered_at_unmount() {
     const CLIENTS: usize = 1000;
-    if cannot_mount("a_thousand_waiting_requests_are_answered_at_unmount") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("writethrough");
     let mnt = place.mnt();
@@ -112,9 +108,7 @@ fn a_thousand_waiting_requests_are_answered_at_unmount() {
 /// Clients that are killed or interrupted in their fsync take nobody with them.
 #[test]
 fn clients_killed_in_fsync_leave_the_others_alone() {
-    if cannot_mount("clients_killed_in_fsync_leave_the_others_alone") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("");
     let (mnt, over) = (place.mnt(), AtomicBool::new(false));
@@ -146,16 +140,14 @@ fn clients_killed_in_fsync_leave_the_others_alone() {
 /// is there.
 #[test]
 fn an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged() {
-    let name = "an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("64M", &[]);
     let connections = place.path("connections");
     fs::create_dir(&connections).unwrap();
     let (code, words) = said(tool("mount").args(["-t", "fusectl", "none", text(&connections)]));
-    if code != 0 && skip(name, &words) {
-        return;
+    if code != 0 {
+        skip(words);
     }
     let m = place.mount("");
     let mnt = place.mnt();
@@ -200,9 +192,7 @@ fn an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged() {
 #[test]
 fn changes_that_wait_for_space_take_no_worker() {
     const CLIENTS: usize = 64;
-    if cannot_mount("changes_that_wait_for_space_take_no_worker") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &["-N", "512"]);
     let m = place.mount("data=auto,writethrough");
     // A directory needs a block of its own; the kernel makes one after the other within a parent.

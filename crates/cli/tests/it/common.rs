@@ -7,41 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+pub use quire_testkit::{has, is_root, needs_mounts, needs_root, needs_tools, skip};
+
 /// A directory with an image and a mount point.
 pub struct Place {
     dir: tempfile::TempDir,
-}
-
-/// Says that a test is skipped, and why.
-#[must_use]
-pub fn skip(name: &str, why: &str) -> bool {
-    println!("skipped: {name}: {why}");
-    true
-}
-
-/// True, and said so, if nothing can be mounted here.
-#[must_use]
-pub fn cannot_mount(name: &str) -> bool {
-    if File::options().read(true).write(true).open("/dev/fuse").is_err() {
-        return skip(name, "no /dev/fuse");
-    }
-    if !is_root() && !has("fusermount3") {
-        return skip(name, "no fusermount3");
-    }
-    !has("mke2fs") && skip(name, "no mke2fs")
-}
-
-#[must_use]
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-#[must_use]
-pub fn has(tool: &str) -> bool {
-    Command::new("sh")
-        .args(["-c", &format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}")])
-        .output()
-        .is_ok_and(|o| o.status.success())
 }
 
 /// A program of the system; its tools may be where users do not look.
@@ -119,11 +89,10 @@ impl Drop for UringAllowed {
     }
 }
 
-/// Runs a test with its mounts over io_uring, or says by its name that it is skipped.
-pub fn run_over_uring(name: &str, test: fn()) {
+/// Runs a test with its mounts over io_uring, or skips it.
+pub fn run_over_uring(test: fn()) {
     if UringAllowed::new().is_none() {
-        let _ = skip(name, &format!("{URING_PARAMETER} cannot be set"));
-        return;
+        skip(format_args!("{URING_PARAMETER} cannot be set"));
     }
     OVER_URING.set(true);
     test();
@@ -137,7 +106,7 @@ macro_rules! over_uring {
             $(
                 #[test]
                 fn $name() {
-                    $crate::common::run_over_uring(concat!("uring::", stringify!($name)), super::$name);
+                    $crate::common::run_over_uring(super::$name);
                 }
             )*
         }

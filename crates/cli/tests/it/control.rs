@@ -1,7 +1,7 @@
 //! The control socket: bounded clients, slow ones and dead ones, and a mount that can be asked whatever its file system
 //! does (P2, H4).
 
-use crate::common::{Place, cannot_mount, is_root, ok, quire, said, skip, text, wait_until};
+use crate::common::{Place, needs_mounts, needs_root, ok, quire, said, text, wait_until};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -17,10 +17,8 @@ fn socket(dir: &Path) -> PathBuf {
 
 #[test]
 fn slow_and_silent_clients_hold_up_nobody() {
-    let name = "slow_and_silent_clients_hold_up_nobody";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     let socket = socket(&place.mnt());
@@ -48,10 +46,8 @@ fn slow_and_silent_clients_hold_up_nobody() {
 
 #[test]
 fn a_request_that_is_too_long_or_no_request_is_refused() {
-    let name = "a_request_that_is_too_long_or_no_request_is_refused";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     for words in [&vec![b'x'; 100_000][..], b"{}\n", b"\n", &[0xff; 10]] {
@@ -69,9 +65,7 @@ fn a_request_that_is_too_long_or_no_request_is_refused() {
 /// What waits for a thaw goes on when it comes through the socket, though no other request follows.
 #[test]
 fn a_thaw_wakes_what_waits_for_it() {
-    if cannot_mount("a_thaw_wakes_what_waits_for_it") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     ok(&mut quire(&["freeze", m.dir()]));

@@ -1,6 +1,6 @@
 //! Block devices and images as the host has them: write-protected, mounted already, asked where a file lies.
 
-use crate::common::{Place, cannot_mount, is_root, quire, said, skip, text, tool};
+use crate::common::{Place, needs_mounts, needs_root, quire, said, skip, text, tool};
 use std::fs;
 use std::path::Path;
 
@@ -8,12 +8,13 @@ use std::path::Path;
 struct Loop(String);
 
 impl Loop {
-    fn new(name: &str, options: &[&str], image: &Path) -> Option<Self> {
+    /// Skips the test where there are no loop devices.
+    fn new(options: &[&str], image: &Path) -> Self {
         let (code, device) = said(tool("losetup").args(options).args(["-f", "--show", text(image)]));
-        if code != 0 && skip(name, device.trim()) {
-            return None;
+        if code != 0 {
+            skip(device);
         }
-        Some(Loop(device.trim().to_owned()))
+        Loop(device.trim().to_owned())
     }
 }
 
@@ -25,12 +26,10 @@ impl Drop for Loop {
 
 #[test]
 fn a_write_protected_device_is_mounted_read_only() {
-    let name = "a_write_protected_device_is_mounted_read_only";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("16M", &[]);
-    let Some(device) = Loop::new(name, &["-r"], &place.image()) else { return };
+    let device = Loop::new(&["-r"], &place.image());
     let m = place.mount_image(Path::new(&device.0), "");
     let refused = fs::write(m.path("f"), "x").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
@@ -40,10 +39,7 @@ fn a_write_protected_device_is_mounted_read_only() {
 
 #[test]
 fn a_second_mount_is_refused_and_says_where_the_first_is() {
-    let name = "a_second_mount_is_refused_and_says_where_the_first_is";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     let second = place.path("second");
@@ -58,12 +54,10 @@ fn a_second_mount_is_refused_and_says_where_the_first_is() {
 
 #[test]
 fn the_kernel_learns_where_a_file_lies_on_a_block_device() {
-    let name = "the_kernel_learns_where_a_file_lies_on_a_block_device";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("16M", &["-b", "4096"]);
-    let Some(device) = Loop::new(name, &[], &place.image()) else { return };
+    let device = Loop::new(&[], &place.image());
     let m = place.mount_image(Path::new(&device.0), "");
     fs::write(m.path("f"), vec![0xA7; 3 * 4096]).unwrap();
     let file = fs::File::open(m.path("f")).unwrap();

@@ -1,6 +1,6 @@
 //! Images with features that Quire only reads, or does not: it says so by name, and leaves them as they are.
 
-use crate::common::{Place, cannot_mount, has, ok, quire, said, text, tool};
+use crate::common::{Place, has, needs_mounts, ok, quire, said, text, tool};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -72,9 +72,7 @@ fn only_read(options: &[&str], name: &str) {
 
 #[test]
 fn features_that_are_only_read_are_named() {
-    if cannot_mount("features_that_are_only_read_are_named") {
-        return;
-    }
+    needs_mounts();
     for name in ["quota", "project", "verity", "ea_inode", "mmp"] {
         only_read(&["-O", name], name);
         only_read(&["-O", name, "-b", "1024"], name);
@@ -84,9 +82,7 @@ fn features_that_are_only_read_are_named() {
 /// With blocks of 1 KiB the superblock is in the second block of a cluster, and the descriptors follow it.
 #[test]
 fn clusters_of_every_block_size_are_read() {
-    if cannot_mount("clusters_of_every_block_size_are_read") {
-        return;
-    }
+    needs_mounts();
     for block in ["1024", "2048", "4096"] {
         for features in ["bigalloc", "bigalloc,^metadata_csum", "bigalloc,meta_bg,^resize_inode"] {
             only_read(&["-b", block, "-O", features], "bigalloc");
@@ -123,9 +119,7 @@ fn features_that_are_not_read_are_refused_by_name() {
 /// Features that change nothing for a reader and a writer, or are fully supported.
 #[test]
 fn further_features_are_written() {
-    if cannot_mount("further_features_are_written") {
-        return;
-    }
+    needs_mounts();
     for features in [
         "large_dir",
         "inline_data",
@@ -155,9 +149,7 @@ fn further_features_are_written() {
 /// Nobody who asks for writing gets less without a word.
 #[test]
 fn noload_is_read_only_and_says_so() {
-    if cannot_mount("noload_is_read_only_and_says_so") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let (image, mnt) = (place.image(), place.mnt());
     for (options, warns) in [("noload", true), ("noload,rw", true), ("ro,noload", false), ("ro", false)] {

@@ -1,6 +1,6 @@
 //! A host that takes no more, an image that becomes shorter under its mount, sockets of daemons that were killed.
 
-use crate::common::{Mounted, Place, cannot_mount, is_root, ok, quire, said, skip, text, tool, wait_until};
+use crate::common::{Mounted, Place, needs_mounts, needs_root, ok, quire, said, text, tool, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -23,10 +23,8 @@ fn fill(m: &Mounted) -> usize {
 /// The host's file system is full under a sparse image: errors, and no end; all that was synced is there.
 #[test]
 fn a_full_host_is_an_error_and_what_was_synced_is_there() {
-    let name = "a_full_host_is_an_error_and_what_was_synced_is_there";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     for options in ["", "data=ordered", "data=journal,writethrough"] {
         let place = Place::new("64M", &[]);
         let host = place.path("host");
@@ -62,10 +60,7 @@ fn a_full_host_is_an_error_and_what_was_synced_is_there() {
 /// The image is cut under its mount: errors that say where, and no end.
 #[test]
 fn an_image_that_is_truncated_while_it_is_mounted_is_an_error_and_no_end() {
-    let name = "an_image_that_is_truncated_while_it_is_mounted_is_an_error_and_no_end";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("");
     fs::write(m.path("before"), [1; 5000]).unwrap();
@@ -88,10 +83,8 @@ fn sockets() -> Vec<std::path::PathBuf> {
 /// A daemon that is killed leaves its socket: nobody takes it for a mount, and a later mount is asked as ever.
 #[test]
 fn a_socket_that_a_killed_daemon_left_disturbs_nobody() {
-    let name = "a_socket_that_a_killed_daemon_left_disturbs_nobody";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("16M", &[]);
     for _ in 0..3 {
         let before = sockets();
@@ -113,10 +106,7 @@ fn a_socket_that_a_killed_daemon_left_disturbs_nobody() {
 /// df(1) beside unmounts: none says "in use", and each mount that follows at once succeeds.
 #[test]
 fn unmounts_beside_df_and_mounts_right_after_them_succeed() {
-    let name = "unmounts_beside_df_and_mounts_right_after_them_succeed";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let ended = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -145,10 +135,7 @@ fn unmounts_beside_df_and_mounts_right_after_them_succeed() {
 #[test]
 fn times_of_reads_and_flags_are_the_same_after_an_unmount() {
     use std::os::unix::fs::MetadataExt;
-    let name = "times_of_reads_and_flags_are_the_same_after_an_unmount";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let times = |path: &Path| {
         let m = fs::metadata(path).unwrap();
         [(m.atime(), m.atime_nsec()), (m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec())]

@@ -1,6 +1,7 @@
 //! In fuse2fs's place: its command line, its options, and what others see of an image before and after.
 
-use crate::common::{Place, cannot_mount, check, has, is_root, ok, quire, said, skip, text, tool};
+use crate::common::{Place, check, is_root, needs_mounts, needs_root, needs_tools, ok, quire, said, text, tool};
+use rustix::fs::{FlockOperation, flock};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -49,10 +50,8 @@ fn debugfs(image: &Path, request: &str) -> String {
 
 #[test]
 fn after_fusermount_returns_an_opener_of_the_image_finds_it_clean() {
-    const NAME: &str = "after_fusermount_returns_an_opener_of_the_image_finds_it_clean";
-    if cannot_mount(NAME) || !has("fusermount3") && skip(NAME, "no fusermount3") {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["fusermount3"]);
     let p = Place::new("16M", &[]);
     for round in 0..8 {
         ok(fuse2fs(&p).args([text(&p.image()), text(&p.mnt())]));
@@ -66,10 +65,8 @@ fn after_fusermount_returns_an_opener_of_the_image_finds_it_clean() {
 
 #[test]
 fn quire_wait_returns_when_the_image_is_clean() {
-    const NAME: &str = "quire_wait_returns_when_the_image_is_clean";
-    if cannot_mount(NAME) || !has("fusermount3") && skip(NAME, "no fusermount3") {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["fusermount3"]);
     let p = Place::new("16M", &[]);
     ok(&mut quire(&["wait", text(&p.image())]));
     let m = p.mount("");
@@ -78,7 +75,8 @@ fn quire_wait_returns_when_the_image_is_clean() {
     assert!(code == 1 && words.contains("in use"), "{code}: {words}");
     ok(tool("fusermount3").args(["-u", m.dir()]));
     ok(&mut quire(&["wait", text(&p.image())]));
-    assert!(!m.is_alive() || fs::File::open(p.image()).unwrap().try_lock_shared().is_ok(), "the daemon still has it");
+    let is_free = || flock(fs::File::open(p.image()).unwrap(), FlockOperation::NonBlockingLockShared).is_ok();
+    assert!(!m.is_alive() || is_free(), "the daemon still has it");
     check(&p.image());
     // The daemon is killed before it has made the image clean.
     let m = p.mount("");
@@ -92,9 +90,7 @@ fn quire_wait_returns_when_the_image_is_clean() {
 
 #[test]
 fn a_mounted_image_is_opened_without_waiting() {
-    if cannot_mount("a_mounted_image_is_opened_without_waiting") {
-        return;
-    }
+    needs_mounts();
     let p = Place::new("16M", &[]);
     let m = p.mount("");
     for _ in 0..2 {
@@ -109,10 +105,8 @@ fn a_mounted_image_is_opened_without_waiting() {
 
 #[test]
 fn with_fakeroot_a_user_acts_as_root_inside_the_image() {
-    const NAME: &str = "with_fakeroot_a_user_acts_as_root_inside_the_image";
-    if cannot_mount(NAME) || !has("fusermount3") && skip(NAME, "no fusermount3") {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["fusermount3"]);
     let roots_own = || {
         let p = Place::new("16M", &[]);
         ok(tool("mke2fs").args(["-q", "-F", "-t", "ext4", "-E", "root_owner=0:0", text(&p.image()), "16M"]));
@@ -142,10 +136,7 @@ fn fakeroot_is_for_the_user_who_mounts_and_takes_no_privileges_from_the_image() 
 
 #[test]
 fn uid_and_gid_are_the_owner_that_is_shown() {
-    const NAME: &str = "uid_and_gid_are_the_owner_that_is_shown";
-    if cannot_mount(NAME) {
-        return;
-    }
+    needs_mounts();
     let p = Place::new("16M", &[]);
     let m = p.mount("uid=4321,gid=8765");
     let root = fs::metadata(m.path("")).unwrap();
@@ -162,9 +153,7 @@ fn uid_and_gid_are_the_owner_that_is_shown() {
 
 #[test]
 fn a_lock_file_is_there_while_the_image_is_in_use() {
-    if cannot_mount("a_lock_file_is_there_while_the_image_is_in_use") {
-        return;
-    }
+    needs_mounts();
     let p = Place::new("16M", &[]);
     let lock = p.path("lock");
     let options = format!("lockfile={}", text(&lock));
@@ -184,10 +173,7 @@ fn a_lock_file_is_there_while_the_image_is_in_use() {
 
 #[test]
 fn an_image_without_a_name_is_mounted_by_its_descriptor() {
-    const NAME: &str = "an_image_without_a_name_is_mounted_by_its_descriptor";
-    if cannot_mount(NAME) {
-        return;
-    }
+    needs_mounts();
     let p = Place::new("16M", &["-L", "nameless"]);
     let script = format!(
         "exec 7<>{i}; rm {i}; '{q}' mount /proc/self/fd/7 {m}; echo x >{m}/f; '{q}' umount {m}; cp /proc/self/fd/7 {i}",
@@ -202,10 +188,8 @@ fn an_image_without_a_name_is_mounted_by_its_descriptor() {
 
 #[test]
 fn a_connection_that_the_caller_has_mounted_is_served() {
-    const NAME: &str = "a_connection_that_the_caller_has_mounted_is_served";
-    if cannot_mount(NAME) || !is_root() && skip(NAME, "needs root") {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let p = Place::new("16M", &[]);
     for way in ["--fd", "/dev/fd/"] {
         let fuse = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();

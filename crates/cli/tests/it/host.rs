@@ -1,7 +1,7 @@
 //! What surrounds the daemon: its caller's directory and limits, a log that nobody reads, what an image asks of its
 //! host.
 
-use crate::common::{Place, cannot_mount, has, is_root, ok, quire, said, skip, text, tool, wait_until};
+use crate::common::{Place, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -51,9 +51,7 @@ fn damaged() -> Place {
 /// The caller's directory may be unmounted and removed.
 #[test]
 fn the_daemon_does_not_stay_in_its_callers_directory() {
-    if cannot_mount("the_daemon_does_not_stay_in_its_callers_directory") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     ok(quire(&["mount", "--log", "log", "-o", "profile=nvj,nvram=nv,nvram_simulated,nvram_size=4M", "image", "mnt"])
         .current_dir(place.path("")));
@@ -67,9 +65,7 @@ fn the_daemon_does_not_stay_in_its_callers_directory() {
 /// `ulimit -f` of the shell that mounts: a write beyond it fails, and the daemon goes on.
 #[test]
 fn a_write_beyond_the_limit_of_file_sizes_is_an_error_and_no_end() {
-    if cannot_mount("a_write_beyond_the_limit_of_file_sizes_is_an_error_and_no_end") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("");
     fs::write(m.path("before"), [1; 5000]).unwrap();
@@ -98,9 +94,7 @@ fn a_write_beyond_the_limit_of_file_sizes_is_an_error_and_no_end() {
 /// Too few descriptors: the mount is refused and leaves nothing behind.
 #[test]
 fn a_mount_with_few_descriptors_works_or_is_refused_whole() {
-    if cannot_mount("a_mount_with_few_descriptors_works_or_is_refused_whole") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let script = r#"ulimit -n $2; cd "$1" && exec timeout 30 "$0" mount --log log image mnt"#;
     for limit in 4..=12 {
@@ -122,9 +116,7 @@ fn a_mount_with_few_descriptors_works_or_is_refused_whole() {
 /// Too little address space would end the daemon at an allocation: the mount is refused.
 #[test]
 fn a_mount_with_too_little_address_space_is_refused() {
-    if cannot_mount("a_mount_with_too_little_address_space_is_refused") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let script = r#"ulimit -v 100000; cd "$1" && exec "$0" mount image mnt"#;
     let (code, words) = said(tool("sh").args(["-c", script, env!("CARGO_BIN_EXE_quire")]).arg(place.path("")));
@@ -134,13 +126,11 @@ fn a_mount_with_too_little_address_space_is_refused() {
 /// A log daemon that does not read holds up nobody, and a user cannot flood it.
 #[test]
 fn a_log_that_nobody_reads_does_not_stop_the_mount() {
-    let name = "a_log_that_nobody_reads_does_not_stop_the_mount";
-    if cannot_mount(name)
-        || (!is_root() && skip(name, "needs root"))
-        || (!has("debugfs") && skip(name, "no debugfs"))
-        || (said(tool("unshare").args(["-m", "mount", "--make-rprivate", "/"])).0 != 0 && skip(name, "no unshare"))
-    {
-        return;
+    needs_mounts();
+    needs_root();
+    needs_tools(&["debugfs"]);
+    if said(tool("unshare").args(["-m", "mount", "--make-rprivate", "/"])).0 != 0 {
+        skip("no unshare");
     }
     let place = damaged();
     let log = UnixDatagram::bind(place.path("socket")).unwrap();
@@ -164,10 +154,8 @@ fn a_log_that_nobody_reads_does_not_stop_the_mount() {
 /// An image that asks for a panic gets a read-only mount; a panic is had by asking for it on the command line.
 #[test]
 fn an_image_cannot_end_the_daemon_but_its_user_can_ask_for_that() {
-    let name = "an_image_cannot_end_the_daemon_but_its_user_can_ask_for_that";
-    if cannot_mount(name) || (!has("debugfs") && skip(name, "no debugfs")) {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["debugfs"]);
     let place = damaged();
     ok(tool("tune2fs").args(["-e", "panic"]).arg(place.image()));
     let m = place.mount("");
@@ -183,10 +171,7 @@ fn an_image_cannot_end_the_daemon_but_its_user_can_ask_for_that() {
 
 #[test]
 fn info_shows_control_characters_of_a_label_as_escapes() {
-    let name = "info_shows_control_characters_of_a_label_as_escapes";
-    if !has("mke2fs") && skip(name, "no mke2fs") {
-        return;
-    }
+    needs_tools(&["mke2fs"]);
     let place = Place::new("16M", &["-L", "a\u{1b}[31m\nb"]);
     let shown = ok(&mut quire(&["info", text(&place.image())]));
     assert!(!shown.contains('\u{1b}') && shown.contains(r"a\u{1b}[31m\nb"), "{shown}");
@@ -195,9 +180,7 @@ fn info_shows_control_characters_of_a_label_as_escapes() {
 /// A process that was killed lets go of the image a moment later.
 #[test]
 fn an_image_is_free_just_after_its_daemon_was_killed() {
-    if cannot_mount("an_image_is_free_just_after_its_daemon_was_killed") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     for n in 0..5 {
         let m = place.mount("");
@@ -214,9 +197,7 @@ fn an_image_is_free_just_after_its_daemon_was_killed() {
 /// An image in use is still refused, soon.
 #[test]
 fn an_image_in_use_is_refused_after_a_second() {
-    if cannot_mount("an_image_in_use_is_refused_after_a_second") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     let start = Instant::now();
@@ -229,17 +210,15 @@ fn an_image_in_use_is_refused_after_a_second() {
 /// A loop device shows a file that Quire has mounted already: both would write.
 #[test]
 fn a_loop_device_of_a_mounted_image_is_refused_and_the_other_way_round() {
-    let name = "a_loop_device_of_a_mounted_image_is_refused_and_the_other_way_round";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("16M", &[]);
     let other = place.path("other");
     fs::create_dir(&other).unwrap();
     let m = place.mount("");
     let (code, device) = said(tool("losetup").args(["-f", "--show", text(&place.image())]));
-    if code != 0 && skip(name, "no loop device") {
-        return;
+    if code != 0 {
+        skip("no loop device");
     }
     let device = Path::new(device.trim());
     let mount = |image: &Path| said(&mut quire(&["mount", text(image), text(&other)]));
@@ -260,9 +239,7 @@ fn a_loop_device_of_a_mounted_image_is_refused_and_the_other_way_round() {
 /// A mount that is in use for a moment, as by df(1), is unmounted.
 #[test]
 fn umount_waits_for_a_user_that_leaves_soon() {
-    if cannot_mount("umount_waits_for_a_user_that_leaves_soon") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     let file = File::open(m.dir()).unwrap();

@@ -1,6 +1,6 @@
 //! What the commands say of damaged images, and that they change nothing where they cannot help.
 
-use crate::common::{Place, cannot_mount, has, is_root, ok, quire, said, skip, text, tool};
+use crate::common::{Place, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool};
 use quire_device::sync::Arc;
 use quire_device::{FileDevice, OpenOptions, SystemClock};
 use quire_fs::{Cred, Devices, New, NewKind, Options, Volume, WriteFlags};
@@ -14,10 +14,6 @@ fn debugfs(image: &Path, commands: &[&str]) {
     for command in commands {
         ok(tool("debugfs").args(["-w", "-R", command]).arg(image));
     }
-}
-
-fn lacks_tools(name: &str) -> bool {
-    ["mke2fs", "debugfs"].iter().any(|t| !has(t)) && skip(name, "no e2fsprogs")
 }
 
 /// `recover` says the same with and without `--dry-run`, twice each, and changes nothing.
@@ -37,10 +33,7 @@ fn orphan(image: &Path) {
 
 #[test]
 fn recover_claims_only_what_it_did() {
-    let name = "recover_claims_only_what_it_did";
-    if lacks_tools(name) {
-        return;
-    }
+    needs_tools(&["mke2fs", "debugfs"]);
     for options in [&["-O", "bigalloc", "-C", "16384"][..], &["-O", "quota"]] {
         let place = Place::new("32M", options);
         orphan(&place.image());
@@ -60,10 +53,7 @@ fn recover_claims_only_what_it_did() {
 /// Orphans of an image with recorded errors are e2fsck's, as in the kernel: each run says so, and counts as no mount.
 #[test]
 fn recover_leaves_an_image_with_recorded_errors_as_it_is() {
-    let name = "recover_leaves_an_image_with_recorded_errors_as_it_is";
-    if lacks_tools(name) {
-        return;
-    }
+    needs_tools(&["mke2fs", "debugfs"]);
     let place = Place::new("16M", &[]);
     debugfs(&place.image(), &["ssv state 2"]);
     left(&place.image(), 4, "recorded");
@@ -73,10 +63,7 @@ fn recover_leaves_an_image_with_recorded_errors_as_it_is() {
 
 #[test]
 fn recover_says_what_a_mount_would_refuse() {
-    let name = "recover_says_what_a_mount_would_refuse";
-    if lacks_tools(name) {
-        return;
-    }
+    needs_tools(&["mke2fs", "debugfs"]);
     let place = Place::new("16M", &["-b", "1024"]);
     let cut = place.path("cut");
     fs::copy(place.image(), &cut).unwrap();
@@ -96,10 +83,7 @@ fn recover_says_what_a_mount_would_refuse() {
 
 #[test]
 fn recover_decides_before_it_writes() {
-    let name = "recover_decides_before_it_writes";
-    if lacks_tools(name) {
-        return;
-    }
+    needs_tools(&["mke2fs", "debugfs"]);
     let zeros = |place: &Place| {
         let path = place.path("zeros");
         fs::write(&path, [0; 1024]).unwrap();
@@ -129,10 +113,7 @@ fn recover_decides_before_it_writes() {
 /// What is not the journal's is neither done nor claimed.
 #[test]
 fn recover_of_the_journal_only_leaves_orphans() {
-    let name = "recover_of_the_journal_only_leaves_orphans";
-    if lacks_tools(name) {
-        return;
-    }
+    needs_tools(&["mke2fs", "debugfs"]);
     let place = Place::new("16M", &[]);
     orphan(&place.image());
     let before = fs::read(place.image()).unwrap();
@@ -146,10 +127,7 @@ fn recover_of_the_journal_only_leaves_orphans() {
 /// The place of an image in the log that says it belongs outside of the device.
 #[test]
 fn an_error_of_the_log_names_the_log_s_block() {
-    let name = "an_error_of_the_log_names_the_log_s_block";
-    if lacks_tools(name) {
-        return;
-    }
+    needs_tools(&["mke2fs", "debugfs"]);
     let place = Place::new("16M", &["-b", "1024", "-O", "^metadata_csum,^64bit"]);
     let content = place.path("content");
     fs::write(&content, [7; 1024]).unwrap();
@@ -169,15 +147,13 @@ fn an_error_of_the_log_names_the_log_s_block() {
 /// Only the kernel makes fast commits. Quire does not replay them, and says so before it writes.
 #[test]
 fn recover_and_its_dry_run_refuse_fast_commits_alike() {
-    let name = "recover_and_its_dry_run_refuse_fast_commits_alike";
-    if lacks_tools(name) || !is_root() && skip(name, "not root") {
-        return;
-    }
+    needs_tools(&["mke2fs", "debugfs"]);
+    needs_root();
     let place = Place::new("32M", &["-O", "fast_commit"]);
     let (mnt, crashed) = (place.mnt(), place.path("crashed"));
     let (code, words) = said(tool("mount").args(["-t", "ext4", "-o", "loop"]).arg(place.image()).arg(&mnt));
-    if code != 0 && skip(name, &format!("no loop mount: {words}")) {
-        return;
+    if code != 0 {
+        skip(format_args!("no loop mount: {words}"));
     }
     let fsynced = |path: &Path| fs::File::create(path).and_then(|f| f.sync_all());
     let made = fsynced(&mnt.join("first")).and_then(|()| {
@@ -193,10 +169,7 @@ fn recover_and_its_dry_run_refuse_fast_commits_alike() {
 /// The newest head of the orphan list is at home, and the checksum beside it is of the time before.
 #[test]
 fn a_superblock_torn_between_its_sectors_is_taken_by_every_command() {
-    let name = "a_superblock_torn_between_its_sectors_is_taken_by_every_command";
-    if lacks_tools(name) {
-        return;
-    }
+    needs_tools(&["mke2fs", "debugfs"]);
     let place = Place::new("64M", &["-b", "1024", "-O", "^orphan_file"]);
     let image = place.image();
     let crashed = {
@@ -232,10 +205,8 @@ fn a_superblock_torn_between_its_sectors_is_taken_by_every_command() {
 /// With errors=remount-ro the log stays as it was at the error.
 #[test]
 fn umount_after_an_error_names_what_to_do() {
-    let name = "umount_after_an_error_names_what_to_do";
-    if cannot_mount(name) || lacks_tools(name) {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["mke2fs", "debugfs"]);
     let place = Place::new("32M", &["-O", "^metadata_csum", "-b", "1024"]);
     debugfs(&place.image(), &["write /etc/passwd f", "sif f block[0] 0x11223344"]);
     let mounted = place.mount("errors=remount-ro");
@@ -255,10 +226,8 @@ fn umount_after_an_error_names_what_to_do() {
 /// A record of orphans that cannot be used: others can use the image afterwards.
 #[test]
 fn a_mount_without_its_record_of_orphans_leaves_plain_ext4() {
-    let name = "a_mount_without_its_record_of_orphans_leaves_plain_ext4";
-    if cannot_mount(name) || lacks_tools(name) {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["mke2fs", "debugfs"]);
     let place = Place::new("16M", &[]);
     debugfs(&place.image(), &["ssv last_orphan 50"]);
     let mounted = place.mount("");

@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM during long work: nothing half done is left at the host or in an image.
 
-use crate::common::{ok, quire, tool, wait_until};
-use crate::trees::{Scratch, cannot, fsck, make_tree};
+use crate::common::{needs_tools, ok, quire, tool, wait_until};
+use crate::trees::{Scratch, fsck, make_tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::path::Path;
@@ -38,10 +38,8 @@ fn interrupt(mut child: Child, mut pipe: std::process::ChildStdin, signal: Signa
     (out.status.code().unwrap_or(-1), String::from_utf8_lossy(&out.stderr).into_owned())
 }
 
-fn create_is_interrupted(name: &str, signal: Signal) {
-    if cannot(name) {
-        return;
-    }
+fn create_is_interrupted(signal: Signal) {
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     std::fs::create_dir(s.path("out")).unwrap();
     std::fs::write(s.path("out/image"), "old").unwrap();
@@ -57,19 +55,17 @@ fn create_is_interrupted(name: &str, signal: Signal) {
 
 #[test]
 fn an_interrupted_create_leaves_no_temporary_file_and_what_had_the_name() {
-    create_is_interrupted("an_interrupted_create_leaves_no_temporary_file_and_what_had_the_name", Signal::INT);
+    create_is_interrupted(Signal::INT);
 }
 
 #[test]
 fn a_terminated_create_leaves_no_temporary_file_and_what_had_the_name() {
-    create_is_interrupted("a_terminated_create_leaves_no_temporary_file_and_what_had_the_name", Signal::TERM);
+    create_is_interrupted(Signal::TERM);
 }
 
 #[test]
 fn an_interrupted_import_leaves_nothing_in_the_image() {
-    if cannot("an_interrupted_import_leaves_nothing_in_the_image") {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     let image = s.text("image");
     ok(&mut quire(&["create", &image, "--size", "64M"]));

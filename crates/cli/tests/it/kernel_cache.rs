@@ -1,7 +1,7 @@
 //! What the kernel keeps of a file in its page cache, and what it knows of the file's mode: nothing of it may be lost,
 //! shown as a hole, or used after it has changed.
 
-use crate::common::{Place, cannot_mount, has, is_root, ok, said, skip, text, tool};
+use crate::common::{Place, needs_mounts, needs_root, needs_tools, ok, said, text, tool};
 use rustix::fs::SeekFrom;
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
@@ -13,10 +13,9 @@ const USER: &[&str] = &["--reuid", "65534", "--regid", "65534", "--clear-groups"
 /// A user who overwrites a set-user-ID program of root does not become root by running it.
 #[test]
 fn a_program_that_a_user_has_overwritten_runs_without_its_owners_rights() {
-    let name = "a_program_that_a_user_has_overwritten_runs_without_its_owners_rights";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) || (!has("setpriv") && skip(name, "no setpriv")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
+    needs_tools(&["setpriv"]);
     let place = Place::new("32M", &[]);
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     let id = ok(tool("sh").args(["-c", "command -v id"]));
@@ -44,9 +43,7 @@ fn a_program_that_a_user_has_overwritten_runs_without_its_owners_rights() {
 /// Another process copies a file whose data the kernel has not handed over yet.
 #[test]
 fn data_in_the_kernels_cache_is_no_hole() {
-    if cannot_mount("data_in_the_kernels_cache_is_no_hole") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     let mut file = File::create(m.path("f")).unwrap();
@@ -74,10 +71,8 @@ fn data_in_the_kernels_cache_is_no_hole() {
 /// Each write to a file with `chattr +S` is durable when it returns.
 #[test]
 fn a_write_to_a_synchronous_file_survives_a_kill() {
-    let name = "a_write_to_a_synchronous_file_survives_a_kill";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     File::create(m.path("f")).unwrap().sync_all().unwrap();
@@ -96,10 +91,8 @@ fn a_write_to_a_synchronous_file_survives_a_kill() {
 /// `chattr +a` and `+i` hold for descriptors that were opened before, and honest appends go on.
 #[test]
 fn append_only_and_immutable_hold_for_open_files() {
-    let name = "append_only_and_immutable_hold_for_open_files";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     let append = |name: &str| OpenOptions::new().read(true).append(true).create(true).open(m.path(name)).unwrap();
@@ -144,10 +137,9 @@ fn append_only_and_immutable_hold_for_open_files() {
 /// check when a 64-bit program gives it.
 #[test]
 fn a_user_cannot_set_flags_by_the_number_of_32_bit_programs() {
-    let name = "a_user_cannot_set_flags_by_the_number_of_32_bit_programs";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) || (!has("perl") && skip(name, "no perl")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
+    needs_tools(&["perl"]);
     let place = Place::new("32M", &[]);
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     let m = place.mount("allow_other");
@@ -168,9 +160,7 @@ fn a_user_cannot_set_flags_by_the_number_of_32_bit_programs() {
 #[test]
 fn a_full_disk_stops_a_writer_whose_data_the_kernel_keeps() {
     const MIB: usize = 1 << 20;
-    if cannot_mount("a_full_disk_stops_a_writer_whose_data_the_kernel_keeps") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("48M", &[]);
     let m = place.mount("");
     let keep = File::create(m.path("keep")).unwrap();

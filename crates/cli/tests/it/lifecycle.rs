@@ -1,6 +1,6 @@
 //! Freeze, thaw and unmount beside users of the mount: nothing that an fsync has acknowledged is lost, nobody hangs.
 
-use crate::common::{Mounted, Place, cannot_mount, check, ok, quire, said, text, wait_until};
+use crate::common::{Mounted, Place, check, needs_mounts, ok, quire, said, text, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -37,9 +37,7 @@ fn rounds(usual: u64) -> u64 {
 
 /// L1: the daemon is stopped while four writers append and fsync.
 fn sigterm_beside_writers(name: &str, options: &str) {
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let (rounds, mut kept) = (rounds(1), 0);
     for round in 0..rounds {
         kept += sigterm_once(options, round);
@@ -95,9 +93,7 @@ fn sigterm_beside_writers_keeps_acknowledged_records_with_journal() {
 /// L1: a thaw that comes while the freeze is under way. The volume is in use afterwards, and a crash loses nothing.
 fn thaw_during_freeze(name: &str, options: &str) {
     const FILES: usize = 200;
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let rounds = rounds(2);
     for round in 0..rounds {
@@ -155,9 +151,7 @@ fn frozen(place: &Place) -> Mounted {
 /// L2: more callers than workers, each in a call that waits for the thaw or could.
 #[test]
 fn a_frozen_mount_answers_readers_and_thaws_under_load() {
-    if cannot_mount("a_frozen_mount_answers_readers_and_thaws_under_load") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = frozen(&place);
     let before = m.path("before");
@@ -183,9 +177,7 @@ fn a_frozen_mount_answers_readers_and_thaws_under_load() {
 /// A signal ends a freeze, and with it the wait of writers.
 #[test]
 fn sigterm_on_a_frozen_mount_unmounts_it() {
-    if cannot_mount("sigterm_on_a_frozen_mount_unmounts_it") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = frozen(&place);
     let path = m.path("waits");
@@ -206,9 +198,7 @@ fn sigterm_on_a_frozen_mount_unmounts_it() {
 #[test]
 fn sigterm_answers_all_requests_that_wait_for_a_thaw() {
     const CALLERS: usize = 90;
-    if cannot_mount("sigterm_answers_all_requests_that_wait_for_a_thaw") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = frozen(&place);
     let callers: Vec<_> = (0..CALLERS)

@@ -1,5 +1,8 @@
 //! The built command: its subcommands, and what programs see on its mounts.
 
+#[macro_use(test)]
+extern crate quire_testkit;
+
 mod atomic_writes;
 mod bytes_logged;
 mod chattr;
@@ -34,3 +37,7 @@ mod toolbox;
 mod transport;
 mod trees;
 mod write_requests;
+
+fn main() -> std::process::ExitCode {
+    quire_testkit::harness::main()
+}

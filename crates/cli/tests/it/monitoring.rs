@@ -1,6 +1,6 @@
 //! Figures of a mount: latencies, what Prometheus gets, and slow requests in the log.
 
-use crate::common::{Place, cannot_mount, ok, quire, said, wait_until};
+use crate::common::{Place, needs_mounts, ok, quire, said, wait_until};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -51,9 +51,7 @@ fn get(mut stream: impl Read + Write, path: &str) -> String {
 
 #[test]
 fn each_fsync_and_request_is_in_a_histogram_once() {
-    if cannot_mount("each_fsync_and_request_is_in_a_histogram_once") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     let before = json(m.dir());
@@ -82,9 +80,7 @@ fn each_fsync_and_request_is_in_a_histogram_once() {
 
 #[test]
 fn prometheus_gets_all_mounts_over_tcp_and_a_unix_socket() {
-    if cannot_mount("prometheus_gets_all_mounts_over_tcp_and_a_unix_socket") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     sync_often(&m.path("f"), 5);
@@ -118,9 +114,7 @@ fn prometheus_gets_all_mounts_over_tcp_and_a_unix_socket() {
 
 #[test]
 fn a_slow_request_is_logged_with_what_it_waited_for_and_a_quick_one_is_not() {
-    if cannot_mount("a_slow_request_is_logged_with_what_it_waited_for_and_a_quick_one_is_not") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let log = || fs::read_to_string(place.path("log")).unwrap_or_default();
     let m = place.mount("slow_ms=1");

@@ -1,6 +1,8 @@
 //! The command, a mount, and what e2fsck says afterwards.
 
-use crate::common::{Place, cannot_mount, check, has, is_root, ok, quire, said, skip, text, tool, wait_until};
+use crate::common::{
+    Place, check, has, is_root, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool, wait_until,
+};
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -42,9 +44,7 @@ fn found(dir: &std::path::Path) {
 
 #[test]
 fn work_survives_an_unmount() {
-    if cannot_mount("work_survives_an_unmount") {
-        return;
-    }
+    needs_mounts();
     for options in ["", "data=journal", "data=writeback,writethrough", "sync"] {
         let place = Place::new("64M", &[]);
         let m = place.mount(options);
@@ -64,9 +64,7 @@ fn work_survives_an_unmount() {
 
 #[test]
 fn a_signal_unmounts() {
-    if cannot_mount("a_signal_unmounts") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     for signal in [Signal::TERM, Signal::INT] {
         let m = place.mount("");
@@ -81,9 +79,7 @@ fn a_signal_unmounts() {
 
 #[test]
 fn what_was_synced_survives_a_kill() {
-    if cannot_mount("what_was_synced_survives_a_kill") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &["-b", "1024"]);
     let m = place.mount("");
     let mut f = File::create(m.path("f")).unwrap();
@@ -150,9 +146,7 @@ fn exit_codes_are_those_of_mount8() {
 
 #[test]
 fn damaged_images_are_refused_and_left_alone() {
-    if cannot_mount("damaged_images_are_refused_and_left_alone") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &["-b", "4096"]);
     let good = fs::read(place.image()).unwrap();
     let bad = place.path("bad");
@@ -178,10 +172,7 @@ fn damaged_images_are_refused_and_left_alone() {
 /// The kernel sees what it knows of ext4: birth times, generation, trimming, sync of one file system.
 #[test]
 fn ioctls_and_attributes_beyond_posix() {
-    let name = "ioctls_and_attributes_beyond_posix";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = place.mount("discard");
     let f = m.path("f");
@@ -210,10 +201,8 @@ fn ioctls_and_attributes_beyond_posix() {
 /// own limits stay.
 #[test]
 fn the_kernels_dirty_pages_are_limited_while_commits_are_frequent_if_asked_for() {
-    let name = "the_kernels_dirty_pages_are_limited_while_commits_are_frequent_if_asked_for";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("32G", &["-J", "size=16"]);
     let entry = |dir: &str| {
         let dev = fs::metadata(dir).unwrap().dev();
@@ -225,8 +214,8 @@ fn the_kernels_dirty_pages_are_limited_while_commits_are_frequent_if_asked_for()
     m.unmount();
     let m = place.mount("tune=host");
     let bdi = entry(m.dir());
-    if !bdi.join("max_bytes").exists() && skip(name, "a kernel before 6.2") {
-        return;
+    if !bdi.join("max_bytes").exists() {
+        skip("a kernel before 6.2");
     }
     let is_strict = || fs::read_to_string(bdi.join("strict_limit")).unwrap().trim() == "1";
     assert!(!is_strict());
@@ -248,9 +237,7 @@ fn the_kernels_dirty_pages_are_limited_while_commits_are_frequent_if_asked_for()
 /// What `du` shows is right once the kernel has handed over what was written, though it may have asked before.
 #[test]
 fn space_taken_is_told_after_write_back() {
-    if cannot_mount("space_taken_is_told_after_write_back") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     let mut f = File::create(m.path("f")).unwrap();
@@ -272,9 +259,7 @@ fn space_taken_is_told_after_write_back() {
 #[test]
 fn a_file_without_a_name_gets_one_or_goes() {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-    if cannot_mount("a_file_without_a_name_gets_one_or_goes") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     for options in ["", "writethrough", "data=journal"] {
         let m = place.mount(options);
@@ -309,13 +294,9 @@ fn a_file_without_a_name_gets_one_or_goes() {
 
 #[test]
 fn immutable_and_append_only_files_are_kept() {
-    let name = "immutable_and_append_only_files_are_kept";
-    if cannot_mount(name)
-        || (!is_root() && skip(name, "chattr +i needs root"))
-        || (!has("chattr") && skip(name, "no chattr"))
-    {
-        return;
-    }
+    needs_mounts();
+    needs_root();
+    needs_tools(&["chattr"]);
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     let refused =
@@ -343,9 +324,7 @@ fn immutable_and_append_only_files_are_kept() {
 
 #[test]
 fn a_frozen_image_is_clean_and_writers_wait() {
-    if cannot_mount("a_frozen_image_is_clean_and_writers_wait") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     fs::write(m.path("before"), vec![1; 200_000]).unwrap();
@@ -373,15 +352,12 @@ fn a_frozen_image_is_clean_and_writers_wait() {
 
 #[test]
 fn a_block_device_is_clean_when_umount_returns() {
-    let name = "a_block_device_is_clean_when_umount_returns";
-    if cannot_mount(name) || (!is_root() && skip(name, "loop devices need root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("32M", &["-b", "4096"]);
     let (code, device) = said(tool("losetup").args(["-f", "--show"]).arg(place.image()));
     if code != 0 {
-        let _ = skip(name, "no loop devices");
-        return;
+        skip("no loop devices");
     }
     let device = std::path::PathBuf::from(device.trim());
     let m = place.mount_image(&device, "");
@@ -409,16 +385,11 @@ fn a_block_device_is_clean_when_umount_returns() {
 #[test]
 fn an_ordinary_user_mounts_through_fusermount3() {
     use std::os::unix::process::CommandExt;
-    let name = "an_ordinary_user_mounts_through_fusermount3";
     const NOBODY: u32 = 65534;
-    if cannot_mount(name) || (!has("fusermount3") && skip(name, "no fusermount3")) {
-        return;
-    }
-    if is_root()
-        && fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006
-        && skip(name, "/dev/fuse is closed to users")
-    {
-        return;
+    needs_mounts();
+    needs_tools(&["fusermount3"]);
+    if is_root() && fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006 {
+        skip("/dev/fuse is closed to users");
     }
     let owner = if is_root() { format!("root_owner={NOBODY}:{NOBODY}") } else { "root_owner".to_owned() };
     let place = Place::new("32M", &["-E", &owner]);

@@ -3,7 +3,7 @@
 //!
 //! The memory is a file, said to be simulated: what is stored in it survives the daemon.
 
-use crate::common::{Mounted, Place, cannot_mount, check, has, is_root, ok, quire, said, skip, text, tool};
+use crate::common::{Mounted, Place, check, is_root, needs_mounts, needs_tools, ok, quire, said, text, tool};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Write as _;
@@ -68,10 +68,8 @@ fn json(m: &Mounted, path: &str) -> u64 {
 
 #[test]
 fn sqlite_works_on_every_profile_and_the_disk_sees_no_flush() {
-    let name = "sqlite_works_on_every_profile_and_the_disk_sees_no_flush";
-    if cannot_mount(name) || (!has("sqlite3") && skip(name, "no sqlite3")) {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["sqlite3"]);
     for profile in ["nvj", "djfs", "djfs4"] {
         let place = Place::new("64M", &[]);
         // Large enough that nothing has to go home meanwhile.
@@ -105,10 +103,8 @@ fn sqlite_works_on_every_profile_and_the_disk_sees_no_flush() {
 
 #[test]
 fn what_was_synced_survives_a_killed_daemon() {
-    let name = "what_was_synced_survives_a_killed_daemon";
-    if cannot_mount(name) || (!has("sqlite3") && skip(name, "no sqlite3")) {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["sqlite3"]);
     for (profile, size) in [("nvj", 2u64 << 20), ("djfs", 1 << 20), ("djfs4", 4 << 20)] {
         let place = Place::new("64M", &[]);
         let image = place.image();
@@ -151,9 +147,7 @@ fn what_was_synced_survives_a_killed_daemon() {
 
 #[test]
 fn a_lost_memory_is_given_up_by_an_explicit_word_only() {
-    if cannot_mount("a_lost_memory_is_given_up_by_an_explicit_word_only") {
-        return;
-    }
+    needs_mounts();
     let (place, other) = (Place::new("64M", &[]), Place::new("64M", &[]));
     let image = place.image();
     let memory = Memory::new(2 << 20);
@@ -189,9 +183,7 @@ fn a_lost_memory_is_given_up_by_an_explicit_word_only() {
 
 #[test]
 fn what_is_no_memory_is_refused() {
-    if cannot_mount("what_is_no_memory_is_refused") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let memory = Memory::new(2 << 20);
     let refused = |options: &str| {
@@ -213,10 +205,7 @@ fn what_is_no_memory_is_refused() {
 /// The file of a simulated memory is truncated under the mount: an error, and nothing that was synced is lost.
 #[test]
 fn a_memory_that_is_truncated_while_it_is_used_ends_no_daemon_and_loses_nothing_that_was_synced() {
-    let name = "a_memory_that_is_truncated_while_it_is_used_ends_no_daemon_and_loses_nothing_that_was_synced";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     for profile in ["nvj", "djfs"] {
         let place = Place::new("64M", &[]);
         let memory = Memory::new(4 << 20);

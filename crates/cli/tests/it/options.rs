@@ -1,6 +1,6 @@
 //! Mount options as a user meets them: on a mount of root's, through fusermount3, and in a user namespace of one's own.
 
-use crate::common::{Place, cannot_mount, has, is_root, ok, quire, said, skip, text, tool};
+use crate::common::{Place, has, is_root, needs_mounts, ok, quire, said, skip, text, tool};
 use std::path::Path;
 use std::process::Command;
 
@@ -14,9 +14,7 @@ fn in_namespace(script: &str) -> Command {
 
 #[test]
 fn an_ignored_option_is_said_in_one_line() {
-    if cannot_mount("an_ignored_option_is_said_in_one_line") {
-        return;
-    }
+    needs_mounts();
     let p = Place::new("16M", &[]);
     let mounted = ok(&mut quire(&["mount", "-o", "stripe=4,nofail,data=ordered", text(&p.image()), text(&p.mnt())]));
     ok(&mut quire(&["umount", text(&p.mnt())]));
@@ -25,9 +23,7 @@ fn an_ignored_option_is_said_in_one_line() {
 
 #[test]
 fn nosymfollow_holds_or_the_mount_fails() {
-    if cannot_mount("nosymfollow_holds_or_the_mount_fails") {
-        return;
-    }
+    needs_mounts();
     let p = Place::new("16M", &[]);
     let (code, words) = said(&mut quire(&["mount", "-o", "nosymfollow", text(&p.image()), text(&p.mnt())]));
     if !is_root() {
@@ -44,14 +40,10 @@ fn nosymfollow_holds_or_the_mount_fails() {
 
 #[test]
 fn a_user_namespace_mounts_without_fusermount3() {
-    const NAME: &str = "a_user_namespace_mounts_without_fusermount3";
-    if cannot_mount(NAME) {
-        return;
-    }
+    needs_mounts();
     let may = has("unshare") && in_namespace("true").output().is_ok_and(|o| o.status.success());
     if !may {
-        let _ = skip(NAME, "no user namespaces");
-        return;
+        skip("no user namespaces");
     }
     let p = Place::new("16M", &["-E", "root_owner=0:0"]);
     let script = format!(

@@ -1,6 +1,6 @@
 //! Who may do what (P1): root, the mount's user, the file's owner, a stranger, and root of a container.
 
-use crate::common::{Place, cannot_mount, has, is_root, ok, said, skip, tool};
+use crate::common::{Place, needs_mounts, needs_root, needs_tools, ok, said, skip, tool};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -63,16 +63,12 @@ fn allowed(place: &Path, operation: &[&str]) -> Vec<Who> {
 
 #[test]
 fn each_operation_is_for_those_whom_the_table_names() {
-    let name = "each_operation_is_for_those_whom_the_table_names";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let tools = ["setpriv", "unshare", "setfattr", "chattr", "fstrim", "perl"];
-    if tools.iter().any(|t| !has(t) && skip(name, t)) {
-        return;
-    }
-    if said(Who::NamespaceRoot.command().arg("true")).0 != 0 && skip(name, "no user namespaces") {
-        return;
+    needs_tools(&tools);
+    if said(Who::NamespaceRoot.command().arg("true")).0 != 0 {
+        skip("no user namespaces");
     }
     // With metadata_csum nobody can set a generation.
     let place = Place::new("32M", &["-O", "^metadata_csum"]);

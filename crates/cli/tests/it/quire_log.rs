@@ -1,7 +1,7 @@
 //! An image whose log is Quire's: other tools refuse it and change nothing until it is clean, and ours show and recover
 //! it (Q8).
 
-use crate::common::{Place, cannot_mount, check, has, is_root, ok, quire, said, skip, text, tool};
+use crate::common::{Place, check, has, is_root, needs_mounts, needs_tools, ok, quire, said, text, tool};
 use quire_device::sync::Arc;
 use quire_device::{FileDevice, OpenOptions, SystemClock};
 use quire_fs::{Choices, CommitMode, Cred, Devices, New, NewKind, Options, Record, Route, Volume, WriteFlags};
@@ -35,10 +35,7 @@ fn debugfs(image: &Path, command: &str) -> String {
 
 #[test]
 fn other_tools_refuse_an_unrecovered_image_and_change_nothing() {
-    let name = "other_tools_refuse_an_unrecovered_image_and_change_nothing";
-    if ["mke2fs", "e2fsck", "tune2fs", "debugfs"].iter().any(|t| !has(t)) && skip(name, "no e2fsprogs") {
-        return;
-    }
+    needs_tools(&["mke2fs", "e2fsck", "tune2fs", "debugfs", "resize2fs"]);
     let place = Place::new("64M", &["-b", "1024"]);
     let image = place.image();
     leave_unrecovered(&image, Record::Range);
@@ -53,10 +50,6 @@ fn other_tools_refuse_an_unrecovered_image_and_change_nothing() {
         &["tune2fs", "-O", "^has_journal"],
         &["resize2fs"],
     ] {
-        if !has(command[0]) {
-            let _ = skip(name, command[0]);
-            continue;
-        }
         let (code, words) = said(tool(command[0]).args(&command[1..]).arg(&image));
         assert_ne!(code, 0, "{command:?} works on it: {words}");
         untouched(&format!("{command:?}"));
@@ -76,16 +69,13 @@ fn other_tools_refuse_an_unrecovered_image_and_change_nothing() {
             untouched(&format!("mount -o {options}"));
         }
     } else {
-        let _ = skip(name, "the kernel's part needs root");
+        println!("the kernel is not asked to mount it: that needs root and losetup");
     }
 }
 
 #[test]
 fn ours_show_it_recover_it_and_take_the_recovery_back() {
-    let name = "ours_show_it_recover_it_and_take_the_recovery_back";
-    if ["mke2fs", "e2fsck", "e2undo", "debugfs"].iter().any(|t| !has(t)) && skip(name, "no e2fsprogs") {
-        return;
-    }
+    needs_tools(&["mke2fs", "e2fsck", "e2undo", "debugfs"]);
     for record in Record::ALL {
         let place = Place::new("64M", &["-b", "4096"]);
         let image = place.image();
@@ -127,9 +117,7 @@ fn ours_show_it_recover_it_and_take_the_recovery_back() {
 /// The profile of a mount stands in /proc/mounts and in `quire stats`; what cannot be had is refused with the nearest.
 #[test]
 fn a_mount_shows_its_profile() {
-    if cannot_mount("a_mount_shows_its_profile") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     for (options, label) in
         [("profile=wasteless", "wasteless"), ("data=ordered,record=range", "ordered+range+barrier+lazy")]

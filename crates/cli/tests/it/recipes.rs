@@ -1,12 +1,10 @@
 //! The recipes of docs/toolbox.md do what they say.
 
-use crate::common::{has, skip, tool};
+use crate::common::{needs_tools, tool};
 
 #[test]
 fn the_recipes_of_the_toolbox_run_as_written() {
-    if (!has("mke2fs") || !has("resize2fs")) && skip("the_recipes_of_the_toolbox_run_as_written", "no e2fsprogs") {
-        return;
-    }
+    needs_tools(&["mke2fs", "resize2fs"]);
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/toolbox.md")).unwrap();
     let recipes: Vec<&str> = page.split("```sh\n").skip(1).map(|r| r.split("```").next().unwrap()).collect();
     assert_eq!(recipes.len(), 10);

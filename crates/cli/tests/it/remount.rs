@@ -1,15 +1,16 @@
 //! What others do to a mount after it was made: remount it, unmount it while it is frozen, hide it, take its socket
 //! away.
 
-use crate::common::{Mounted, Place, cannot_mount, check, is_root, ok, quire, said, skip, text, tool, wait_until};
+use crate::common::{Mounted, Place, check, needs_mounts, needs_root, ok, quire, said, text, tool, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-fn cannot(name: &str) -> bool {
-    cannot_mount(name) || (!is_root() && skip(name, "needs root"))
+fn needs_mounts_by_root() {
+    needs_mounts();
+    needs_root();
 }
 
 /// The feature bits RECOVER and QUIRE_LOG, which a program that does not know the latter does not show.
@@ -26,9 +27,7 @@ fn remount(m: &Mounted, how: &str) {
 /// H7: the image is clean while the mount is read-only, and protected by the log again when it is writable.
 #[test]
 fn a_mount_that_becomes_read_only_leaves_its_image_clean_until_it_is_writable() {
-    if cannot("a_mount_that_becomes_read_only_leaves_its_image_clean_until_it_is_writable") {
-        return;
-    }
+    needs_mounts_by_root();
     let place = Place::new("32M", &[]);
     for options in ["data=auto", "data=ordered", "data=journal,writethrough"] {
         let m = place.mount(options);
@@ -71,9 +70,7 @@ fn a_mount_that_becomes_read_only_leaves_its_image_clean_until_it_is_writable() 
 /// An unmount ends a freeze: nobody could ask for the thaw any more, and a close that hands data over would wait.
 #[test]
 fn an_unmount_ends_a_freeze_and_the_wait_of_those_who_close_files() {
-    if cannot("an_unmount_ends_a_freeze_and_the_wait_of_those_who_close_files") {
-        return;
-    }
+    needs_mounts_by_root();
     for program in [[env!("CARGO_BIN_EXE_quire"), "umount", "-l"], ["umount", "-l", "-v"]] {
         let place = Place::new("32M", &[]);
         let m = place.mount("");
@@ -104,9 +101,7 @@ fn an_unmount_ends_a_freeze_and_the_wait_of_those_who_close_files() {
 /// The freeze has what the kernel held, although syncfs(2) cannot reach the mount.
 #[test]
 fn a_freeze_of_a_hidden_mount_has_what_was_written_before() {
-    if cannot("a_freeze_of_a_hidden_mount_has_what_was_written_before") {
-        return;
-    }
+    needs_mounts_by_root();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     let mut file = File::create(m.path("f")).unwrap();
@@ -134,9 +129,7 @@ fn socket(dir: &Path) -> std::path::PathBuf {
 
 #[test]
 fn a_mount_whose_socket_is_gone_is_unmounted_and_waited_for() {
-    if cannot("a_mount_whose_socket_is_gone_is_unmounted_and_waited_for") {
-        return;
-    }
+    needs_mounts_by_root();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     fs::write(m.path("f"), vec![8; 3 << 20]).unwrap();
@@ -160,9 +153,7 @@ fn quire_remount(m: &Mounted, list: &str) -> (i32, String) {
 
 #[test]
 fn a_remount_changes_what_can_change() {
-    if cannot("a_remount_changes_what_can_change") {
-        return;
-    }
+    needs_mounts_by_root();
     let place = Place::new("32M", &[]);
     let m = place.mount("commit=3000,writethrough");
     fs::write(m.path("read"), "x").unwrap();
@@ -195,9 +186,7 @@ fn a_remount_changes_what_can_change() {
 
 #[test]
 fn a_remount_that_cannot_be_changes_nothing() {
-    if cannot("a_remount_that_cannot_be_changes_nothing") {
-        return;
-    }
+    needs_mounts_by_root();
     let place = Place::new("32M", &[]);
     let m = place.mount("data=ordered");
     for (list, named) in [
@@ -223,9 +212,7 @@ fn a_remount_that_cannot_be_changes_nothing() {
 /// H7, and mount(8)'s way to its helper.
 #[test]
 fn a_remount_read_only_returns_when_the_image_is_clean() {
-    if cannot("a_remount_read_only_returns_when_the_image_is_clean") {
-        return;
-    }
+    needs_mounts_by_root();
     let place = Place::new("32M", &[]);
     let helper = place.path("mount.fuse.quire");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quire"), &helper).unwrap();

@@ -1,6 +1,6 @@
 //! Routes for file data as users choose them: for a mount, for names, for one file.
 
-use crate::common::{Place, cannot_mount, has, ok, quire, said, skip, text, tool};
+use crate::common::{Place, needs_mounts, needs_tools, ok, quire, said, text, tool};
 use std::fs;
 
 /// A file's setting as lsattr and getfattr show it.
@@ -14,15 +14,8 @@ fn setting(path: &std::path::Path) -> (bool, String) {
 /// The setting of one file: with chattr, with setfattr; it stays with the image.
 #[test]
 fn a_file_has_its_own_mode() {
-    if cannot_mount("a_file_has_its_own_mode") {
-        return;
-    }
-    let missing = |t: &&str| !has(t);
-    if ["lsattr", "chattr", "getfattr", "setfattr"].iter().any(missing)
-        && skip("a_file_has_its_own_mode", "lsattr, chattr, getfattr or setfattr is missing")
-    {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["lsattr", "chattr", "getfattr", "setfattr"]);
     let place = Place::new("64M", &[]);
     let options = "data=adaptive,record=block,commit_mode=barrier,journal_rule=*.db=journal,*-wal=ordered,noatime";
     let m = place.mount(options);
@@ -53,9 +46,7 @@ fn a_file_has_its_own_mode() {
 /// Every route is told where users look, works, and leaves an image that is whole.
 #[test]
 fn every_route_mounts_and_is_shown() {
-    if cannot_mount("every_route_mounts_and_is_shown") {
-        return;
-    }
+    needs_mounts();
     for route in ["overwrite", "auto", "adaptive", "selective"] {
         let place = Place::new("64M", &[]);
         let m =

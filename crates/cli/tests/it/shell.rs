@@ -1,15 +1,12 @@
 //! `quire shell`: lines of a pipe, and of a terminal.
 
-use crate::common::{Place, has, ok, quire, skip, tool};
+use crate::common::{Place, needs_tools, ok, quire, tool};
 use std::io::Write;
 use std::process::{Output, Stdio};
 
-fn place(name: &str) -> Option<Place> {
-    if !has("mke2fs") {
-        let _ = skip(name, "no e2fsprogs");
-        return None;
-    }
-    Some(Place::new("64M", &[]))
+fn place() -> Place {
+    needs_tools(&["mke2fs"]);
+    Place::new("64M", &[])
 }
 
 /// Gives lines to a shell on the image; what it said is in one text.
@@ -26,7 +23,7 @@ fn typed(p: &Place, options: &[&str], lines: &str) -> (i32, String) {
 
 #[test]
 fn piped_lines_run_where_the_shell_is() {
-    let Some(p) = place("piped_lines_run_where_the_shell_is") else { return };
+    let p = place();
     let lines = "mkdir -p /etc/app\ncd etc\npwd\nmkdir app/sub\nln -s app link\nls\n# comment\n\ncd ../etc/app\n\
                  ls\ncd\nls -l /etc/link\n";
     let (code, said) = typed(&p, &[], lines);
@@ -37,7 +34,7 @@ fn piped_lines_run_where_the_shell_is() {
 
 #[test]
 fn piped_lines_stop_at_the_first_error_and_what_came_before_it_stays() {
-    let Some(p) = place("piped_lines_stop_at_the_first_error_and_what_came_before_it_stays") else { return };
+    let p = place();
     let (code, said) = typed(&p, &[], "mkdir /a\nrm /none\nmkdir /b\n");
     assert_eq!((code, said.as_str()), (1, "quire: shell: line 2: IMG:/none: no such file or directory\n"));
     let (code, said) = typed(&p, &[], "ls\nmkdirr /b\n");
@@ -50,7 +47,7 @@ fn piped_lines_stop_at_the_first_error_and_what_came_before_it_stays() {
 
 #[test]
 fn a_read_only_shell_refuses_changes() {
-    let Some(p) = place("a_read_only_shell_refuses_changes") else { return };
+    let p = place();
     let before = std::fs::read(p.image()).unwrap();
     let (code, said) = typed(&p, &["--read-only"], "ls\nmkdir /a\n");
     assert!(code == 1 && said.contains("read-only"), "{code}: {said}");
@@ -59,7 +56,7 @@ fn a_read_only_shell_refuses_changes() {
 
 #[test]
 fn help_lists_the_commands_and_explains_each() {
-    let Some(p) = place("help_lists_the_commands_and_explains_each") else { return };
+    let p = place();
     let (code, all) = typed(&p, &[], "help\n");
     assert!(code == 0 && all.contains("chmod ") && all.contains("cd ") && all.contains("exit "), "{all}");
     let (code, one) = typed(&p, &[], "help mkdir\nls --help\nhelp cd\n");
@@ -70,12 +67,8 @@ fn help_lists_the_commands_and_explains_each() {
 /// A terminal's lines, by script(1): names become whole by Tab, errors do not end the shell, lines are kept.
 #[test]
 fn a_terminal_has_completion_history_and_goes_on_after_an_error() {
-    let name = "a_terminal_has_completion_history_and_goes_on_after_an_error";
-    let Some(p) = place(name) else { return };
-    if !has("script") {
-        let _ = skip(name, "no script(1)");
-        return;
-    }
+    let p = place();
+    needs_tools(&["script"]);
     let image = p.image().display().to_string();
     ok(&mut quire(&["mkdir", "-p", &format!("{image}:/etc/network"), &format!("{image}:/var")]));
     let history = p.path("history");

@@ -1,7 +1,7 @@
 //! FS_IOC_SHUTDOWN (EXT4_IOC_SHUTDOWN): the mount stops as the kernel's ext4 does, and what an fsync has acknowledged
 //! is there after it.
 
-use crate::common::{Place, cannot_mount, check, has, is_root, ok, quire, said, skip, text, tool};
+use crate::common::{Place, check, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool};
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
@@ -24,26 +24,23 @@ fn program(dir: &Path, flag: &str) -> String {
     ok(tool("bash").args(["-c", PROGRAM]).arg(dir).arg(flag))
 }
 
-fn cannot(name: &str) -> bool {
-    let tools = ["bash", "perl", "setfattr", "losetup", "setpriv"];
-    cannot_mount(name) || (!is_root() && skip(name, "needs root")) || tools.iter().any(|t| !has(t) && skip(name, t))
+fn needs_shutdowns() {
+    needs_mounts();
+    needs_root();
+    needs_tools(&["bash", "perl", "setfattr", "losetup", "setpriv"]);
 }
 
 /// What is refused and what is not is the same on the kernel's ext4; the next mount recovers where that one does, and
 /// everything that was synced is there.
 #[test]
 fn a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4() {
-    if cannot("a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4") {
-        return;
-    }
+    needs_shutdowns();
     for (flag, options) in
         [("0", ""), ("1", "data=ordered"), ("2", "data=auto"), ("2", "data=journal"), ("0", "writethrough")]
     {
         let theirs = Place::new("32M", &["-b", "4096"]);
-        if said(tool("mount").args(["-o", "loop"]).arg(theirs.image()).arg(theirs.mnt())).0 != 0
-            && skip("shutdown", "no loop device")
-        {
-            return;
+        if said(tool("mount").args(["-o", "loop"]).arg(theirs.image()).arg(theirs.mnt())).0 != 0 {
+            skip("no loop device");
         }
         let kernel = program(&theirs.mnt(), flag);
         ok(tool("umount").arg(theirs.mnt()));
@@ -70,9 +67,7 @@ fn a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4() {
 /// With flag 0 what the kernel still keeps comes first; the image is clean at once, while it is mounted.
 #[test]
 fn a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data() {
-    if cannot("a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data") {
-        return;
-    }
+    needs_shutdowns();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     let unsynced = fs::File::create(m.path("unsynced")).unwrap();
@@ -89,10 +84,7 @@ fn a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data() {
 
 #[test]
 fn a_shutdown_is_for_those_who_may_administer_the_mount() {
-    let name = "a_shutdown_is_for_those_who_may_administer_the_mount";
-    if cannot(name) {
-        return;
-    }
+    needs_shutdowns();
     let place = Place::new("32M", &[]);
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     let m = place.mount("allow_other");

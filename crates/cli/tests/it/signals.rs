@@ -1,6 +1,8 @@
 //! Signals at bad moments: whatever ends the daemon, nobody hangs.
 
-use crate::common::{Place, cannot_mount, check, has, is_root, ok, quire, said, skip, text, tool, wait_until};
+use crate::common::{
+    Place, check, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
@@ -28,9 +30,7 @@ fn killed_while_it_unmounts(place: &Place, image: &Path) {
 
 #[test]
 fn a_kill_during_the_unmount_hangs_nobody() {
-    if cannot_mount("a_kill_during_the_unmount_hangs_nobody") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     killed_while_it_unmounts(&place, &place.image());
 }
@@ -38,14 +38,13 @@ fn a_kill_during_the_unmount_hangs_nobody() {
 /// There, umount(2) waits for the daemon's last answer.
 #[test]
 fn a_kill_during_the_unmount_of_a_block_device_hangs_nobody() {
-    let name = "a_kill_during_the_unmount_of_a_block_device_hangs_nobody";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) || (!has("losetup") && skip(name, "no losetup")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
+    needs_tools(&["losetup"]);
     let place = Place::new("64M", &[]);
     let (code, device) = said(tool("losetup").args(["-f", "--show", text(&place.image())]));
-    if code != 0 && skip(name, "no loop device") {
-        return;
+    if code != 0 {
+        skip("no loop device");
     }
     killed_while_it_unmounts(&place, Path::new(device.trim()));
     ok(tool("losetup").args(["-d", device.trim()]));
@@ -54,16 +53,14 @@ fn a_kill_during_the_unmount_of_a_block_device_hangs_nobody() {
 /// What others have mounted over the mount point stays, with its data; the image is clean all the same.
 #[test]
 fn sigterm_leaves_what_is_mounted_over_the_mount() {
-    let name = "sigterm_leaves_what_is_mounted_over_the_mount";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("32M", &[]);
     let m = place.mount("");
     let mut hidden = fs::File::create(m.path("hidden")).unwrap();
     std::io::Write::write_all(&mut hidden, &[4; 300_000]).unwrap();
-    if said(tool("mount").args(["-t", "tmpfs", "tmpfs"]).arg(m.dir())).0 != 0 && skip(name, "no tmpfs") {
-        return;
+    if said(tool("mount").args(["-t", "tmpfs", "tmpfs"]).arg(m.dir())).0 != 0 {
+        skip("no tmpfs");
     }
     fs::write(m.path("theirs"), "stays").unwrap();
     // It can still be asked.
@@ -88,10 +85,8 @@ fn sigterm_leaves_what_is_mounted_over_the_mount() {
 /// The daemon unmounts its mount where it is now, not what has come to its old place.
 #[test]
 fn sigterm_unmounts_a_mount_that_was_moved() {
-    let name = "sigterm_unmounts_a_mount_that_was_moved";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     fs::write(m.path("f"), "x").unwrap();
@@ -99,16 +94,15 @@ fn sigterm_unmounts_a_mount_that_was_moved() {
     let (around, new) = (place.path("around"), place.path("around/new"));
     fs::create_dir(&around).unwrap();
     let private = ["--bind", text(&around), text(&around)];
-    if said(tool("mount").args(private)).0 != 0 && skip(name, "no bind mounts") {
-        return;
+    if said(tool("mount").args(private)).0 != 0 {
+        skip("no bind mounts");
     }
     ok(tool("mount").args(["--make-private", text(&around)]));
     fs::create_dir(&new).unwrap();
     if said(tool("mount").args(["--move", m.dir(), text(&new)])).0 != 0 {
         ok(tool("umount").arg(&around));
         m.unmount();
-        let _ = skip(name, "the mount cannot be moved here");
-        return;
+        skip("the mount cannot be moved here");
     }
     ok(tool("mount").args(["-t", "tmpfs", "tmpfs"]).arg(m.dir()));
     let at = place.mnt();
@@ -122,10 +116,7 @@ fn sigterm_unmounts_a_mount_that_was_moved() {
 /// A signal is heard while a long log is replayed: the daemon ends, and the next recovery begins again.
 #[test]
 fn a_signal_during_recovery_ends_the_mount() {
-    let name = "a_signal_during_recovery_ends_the_mount";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("1G", &["-J", "size=200"]);
     let m = place.mount("data=journal,record=block,commit_mode=barrier");
     for n in 0..16 {
@@ -164,9 +155,7 @@ fn a_signal_during_recovery_ends_the_mount() {
 /// A second signal is no error: the first has unmounted.
 #[test]
 fn two_signals_are_one_clean_unmount() {
-    if cannot_mount("two_signals_are_one_clean_unmount") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("32M", &[]);
     let errors = fs::File::create(place.path("errors")).unwrap();
     let mut c = quire(&["mount", "-f", text(&place.image()), text(&place.mnt())]);

@@ -1,6 +1,6 @@
 //! How a mount begins: with little memory and few reads, whatever the size of the image; and several at once.
 
-use crate::common::{Place, cannot_mount, check, ok, quire, said, skip, text, tool};
+use crate::common::{Place, check, needs_mounts, ok, quire, said, skip, text, tool};
 use std::fs;
 
 /// Resident memory of a process at its most, in KiB.
@@ -12,9 +12,7 @@ fn most_resident(pid: i32) -> u64 {
 
 #[test]
 fn a_terabyte_is_mounted_with_few_reads_and_little_memory() {
-    if cannot_mount("a_terabyte_is_mounted_with_few_reads_and_little_memory") {
-        return;
-    }
+    needs_mounts();
     let p = Place::new("16M", &[]);
     let image = p.path("large");
     fs::File::create(&image).unwrap().set_len(1 << 40).unwrap();
@@ -23,8 +21,7 @@ fn a_terabyte_is_mounted_with_few_reads_and_little_memory() {
     let (code, words) = said(tool("mke2fs").args(["-q", "-F", "-t", "ext4", "-E", &lazy]).arg(&image));
     if code != 0 {
         // Not every host has files of this size.
-        let _ = skip("a_terabyte_is_mounted_with_few_reads_and_little_memory", &words);
-        return;
+        skip(words);
     }
     let m = p.mount_image(&image, "");
     fs::write(m.path("f"), "x").unwrap();
@@ -42,9 +39,7 @@ fn a_terabyte_is_mounted_with_few_reads_and_little_memory() {
 
 #[test]
 fn ten_mounts_begin_and_end_at_once() {
-    if cannot_mount("ten_mounts_begin_and_end_at_once") {
-        return;
-    }
+    needs_mounts();
     let places: Vec<Place> = (0..10).map(|_| Place::new("16M", &[])).collect();
     std::thread::scope(|s| {
         for p in &places {

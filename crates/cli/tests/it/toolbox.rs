@@ -1,15 +1,12 @@
 //! The toolbox: what each command does, says and returns, with debugfs and e2fsck as judges.
 
-use crate::common::{Place, has, ok, quire, said, skip, tool};
+use crate::common::{Place, needs_tools, ok, quire, said, tool};
 use std::io::Write;
 use std::process::Stdio;
 
-fn place(name: &str) -> Option<Place> {
-    if !has("mke2fs") || !has("debugfs") {
-        let _ = skip(name, "no e2fsprogs");
-        return None;
-    }
-    Some(Place::new("64M", &[]))
+fn place() -> Place {
+    needs_tools(&["mke2fs", "debugfs"]);
+    Place::new("64M", &[])
 }
 
 /// `IMG:PATH`.
@@ -33,7 +30,7 @@ fn fsck(p: &Place) {
 
 #[test]
 fn files_go_in_and_come_out_with_their_attributes() {
-    let Some(p) = place("files_go_in_and_come_out_with_their_attributes") else { return };
+    let p = place();
     let (source, back) = (p.path("source"), p.path("back"));
     std::fs::write(&source, vec![7; 300_000]).unwrap();
     let s = source.to_str().unwrap();
@@ -54,7 +51,7 @@ fn files_go_in_and_come_out_with_their_attributes() {
 
 #[test]
 fn names_are_made_moved_linked_and_removed() {
-    let Some(p) = place("names_are_made_moved_linked_and_removed") else { return };
+    let p = place();
     ok(&mut quire(&["mkdir", "-p", "-m", "0750", &p.at("/a/b/c")]));
     ok(&mut quire(&["touch", "--time", "@1000000000.5", &p.at("/a/f")]));
     ok(&mut quire(&["touch", "--node", "c,1,3", &p.at("/a/null")]));
@@ -83,7 +80,7 @@ fn names_are_made_moved_linked_and_removed() {
 
 #[test]
 fn failures_have_an_exit_code_and_name_image_and_path() {
-    let Some(p) = place("failures_have_an_exit_code_and_name_image_and_path") else { return };
+    let p = place();
     let image = p.image().display().to_string();
     let (code, text) = said(&mut quire(&["cat", &p.at("/none")]));
     assert_eq!((code, text), (1, format!("quire: cat: {image}:/none: no such file or directory\n")));
@@ -103,7 +100,7 @@ fn failures_have_an_exit_code_and_name_image_and_path() {
 
 #[test]
 fn reading_an_image_does_not_change_it() {
-    let Some(p) = place("reading_an_image_does_not_change_it") else { return };
+    let p = place();
     let before = std::fs::read(p.image()).unwrap();
     for args in [&["ls", "-l"][..], &["tree"], &["du"], &["df"], &["find"], &["stat"]] {
         ok(&mut quire(&[args, &[&p.at("/")]].concat()));
@@ -120,7 +117,7 @@ fn script(p: &Place, text: &str) -> (i32, String) {
 
 #[test]
 fn a_script_stops_at_its_first_error_with_the_line_and_nothing_has_happened() {
-    let Some(p) = place("a_script_stops_at_its_first_error_with_the_line_and_nothing_has_happened") else { return };
+    let p = place();
     let (code, text) = script(&p, "mkdir /a\n# comment\n\nrm /none\nmkdir /b\n");
     assert_eq!((code, text.as_str()), (1, "quire: script: SCRIPT:4: IMG:/none: no such file or directory\n"));
     // A line that is no command is found before the first one runs.
@@ -141,7 +138,7 @@ setfattr -x user.a /etc/passwd\nput SOURCE /over\nchmod u+s /over\n";
 
 #[test]
 fn a_script_that_is_killed_at_any_moment_leaves_all_of_it_or_nothing() {
-    let Some(p) = place("a_script_that_is_killed_at_any_moment_leaves_all_of_it_or_nothing") else { return };
+    let p = place();
     let rounds: u32 = if std::env::var_os("FULL").is_some() { 200 } else { 12 };
     let source = p.path("source");
     std::fs::write(&source, vec![5; 400_000]).unwrap();
@@ -187,7 +184,7 @@ fn a_script_that_is_killed_at_any_moment_leaves_all_of_it_or_nothing() {
 
 #[test]
 fn commands_work_on_a_partition_and_at_an_offset() {
-    let Some(p) = place("commands_work_on_a_partition_and_at_an_offset") else { return };
+    let p = place();
     let fs = std::fs::read(p.image()).unwrap();
     let mut disk = vec![0; 1 << 20];
     disk[510..512].copy_from_slice(&[0x55, 0xAA]);

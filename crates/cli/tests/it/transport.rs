@@ -1,8 +1,8 @@
 //! Which way requests come, and what suspended requests, large transfers and the end of a mount are over rings.
 
 use crate::common::{
-    Place, URING_PARAMETER, UringAllowed, cannot_mount, has, is_root, ok, over_uring, quire, said, skip, text, tool,
-    wait_until,
+    Place, URING_PARAMETER, UringAllowed, needs_mounts, needs_root, needs_tools, ok, over_uring, quire, said, skip,
+    text, tool, wait_until,
 };
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -20,16 +20,12 @@ fn transport(dir: &Path) -> serde_json::Value {
 /// /dev/fuse.
 #[test]
 fn a_transport_that_the_kernel_does_not_offer_is_refused_by_name() {
-    let name = "a_transport_that_the_kernel_does_not_offer_is_refused_by_name";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     // Held, so that no other test allows it meanwhile; a user cannot, and none does then.
     let file = File::open(URING_PARAMETER);
     let locked = file.as_ref().map(|f| rustix::fs::flock(f, rustix::fs::FlockOperation::LockExclusive));
     if fs::read_to_string(URING_PARAMETER).is_ok_and(|t| t.starts_with('Y')) {
-        let _ = skip(name, "this host offers it");
-        return;
+        skip("this host offers it");
     }
     let place = Place::new("16M", &[]);
     let (image, mnt) = (place.image(), place.mnt());
@@ -46,9 +42,7 @@ fn a_transport_that_the_kernel_does_not_offer_is_refused_by_name() {
 }
 
 fn the_transport_is_told() {
-    if cannot_mount("the_transport_is_told") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let m = place.mount("");
     let told = transport(&place.mnt());
@@ -61,9 +55,7 @@ fn the_transport_is_told() {
 /// What large and odd transfers read is what was written: through the kernel's pages, past them, and in directories and
 /// lists of attributes.
 fn transfers_of_all_sizes_bring_what_was_written() {
-    if cannot_mount("transfers_of_all_sizes_bring_what_was_written") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("256M", &["-b", "4096"]);
     let m = place.mount("");
     let bytes: Vec<u8> = (0..9 << 20u32).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -121,9 +113,7 @@ impl Drop for Thaw<'_> {
 /// More requests are suspended than the queues had entries: others are answered meanwhile, and all are at the thaw.
 fn suspended_requests_do_not_exhaust_the_queues() {
     const WRITERS: usize = 300;
-    if cannot_mount("suspended_requests_do_not_exhaust_the_queues") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("writethrough");
     let mnt = place.mnt();
@@ -181,10 +171,7 @@ fn suspended_requests_do_not_exhaust_the_queues() {
 /// Requests that come before the workers have begun, while the last queue gets its entries, are answered.
 fn requests_on_the_heels_of_the_mount_are_answered() {
     const MOUNTS: usize = 60;
-    let name = "requests_on_the_heels_of_the_mount_are_answered";
-    if cannot_mount(name) {
-        return;
-    }
+    needs_mounts();
     let allowed = UringAllowed::new().expect("it could be set before");
     let place = Place::new("16M", &[]);
     let (image, mnt) = (place.image(), place.mnt());
@@ -230,10 +217,8 @@ fn requests_on_the_heels_of_the_mount_are_answered() {
 
 /// A mount that is taken away or left by its users under load ends, and is clean.
 fn an_unmount_under_load_ends_clean() {
-    let name = "an_unmount_under_load_ends_clean";
-    if cannot_mount(name) || (!is_root() && skip(name, "needs root")) {
-        return;
-    }
+    needs_mounts();
+    needs_root();
     let place = Place::new("64M", &[]);
     for lazy in [false, true] {
         let m = place.mount("");
@@ -278,17 +263,11 @@ fn an_unmount_under_load_ends_clean() {
 /// A user's mount is served by rings too, where the host lets users have them.
 #[test]
 fn a_users_mount_is_served_by_rings() {
-    let name = "a_users_mount_is_served_by_rings";
-    if cannot_mount(name)
-        || (!is_root() && skip(name, "needs root, to become another user"))
-        || (!has("fusermount3") && skip(name, "no fusermount3"))
-        || (!has("setpriv") && skip(name, "no setpriv"))
-    {
-        return;
-    }
+    needs_mounts();
+    needs_root();
+    needs_tools(&["fusermount3", "setpriv"]);
     let Some(allowed) = UringAllowed::new() else {
-        let _ = skip(name, "the parameter cannot be set");
-        return;
+        skip("the parameter cannot be set");
     };
     let place = Place::new("16M", &["-E", "root_owner=65534:65534"]);
     let (image, mnt) = (place.image(), place.mnt());
@@ -302,8 +281,8 @@ fn a_users_mount_is_served_by_rings() {
         c
     };
     let (code, words) = said(&mut user(&["mount", "-o", "transport=uring", text(&image), text(&mnt)]));
-    if code != 0 && skip(name, &words) {
-        return;
+    if code != 0 {
+        skip(words);
     }
     drop(allowed);
     let (code, words) = said(&mut user(&["stats", text(&mnt)]));

@@ -1,7 +1,7 @@
 //! Whole trees: `quire create`, `import`, `export`, `clone`, `check`, `diff`, `resize`, with tar, the kernel and e2fsck
 //! as judges.
 
-use crate::common::{has, is_root, ok, quire, said, skip, tool};
+use crate::common::{needs_root, needs_tools, ok, quire, said, skip, tool};
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Scratch(tempfile::TempDir);
@@ -18,10 +18,6 @@ impl Scratch {
     pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
-}
-
-pub(crate) fn cannot(name: &str) -> bool {
-    (!has("mke2fs") || !has("tar")) && skip(name, "no e2fsprogs, or no tar")
 }
 
 pub(crate) fn fsck(image: &Path) {
@@ -57,9 +53,7 @@ fn listing(root: &Path) -> String {
 
 #[test]
 fn a_tree_goes_through_tar_image_and_tar_unchanged() {
-    if cannot("a_tree_goes_through_tar_image_and_tar_unchanged") {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     std::fs::create_dir(s.path("tree")).unwrap();
     make_tree(&s.path("tree"));
@@ -104,10 +98,8 @@ fn a_tree_goes_through_tar_image_and_tar_unchanged() {
 
 #[test]
 fn the_kernel_shows_the_directory_that_an_image_was_made_from() {
-    let name = "the_kernel_shows_the_directory_that_an_image_was_made_from";
-    if cannot(name) || (!is_root() && skip(name, "not root")) {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
+    needs_root();
     let s = Scratch::new();
     std::fs::create_dir(s.path("tree")).unwrap();
     make_tree(&s.path("tree"));
@@ -120,8 +112,7 @@ fn the_kernel_shows_the_directory_that_an_image_was_made_from() {
     std::fs::create_dir(s.path("mnt")).unwrap();
     let mounted = tool("mount").args(["-o", "loop,ro,noload", &image]).arg(s.path("mnt")).output().unwrap();
     if !mounted.status.success() {
-        let _ = skip(name, "no loop mount");
-        return;
+        skip("no loop mount");
     }
     let found = std::panic::catch_unwind(|| listing(&s.path("mnt")));
     ok(tool("umount").arg(s.path("mnt")));
@@ -136,9 +127,7 @@ fn the_kernel_shows_the_directory_that_an_image_was_made_from() {
 
 #[test]
 fn the_same_input_uuid_and_date_give_the_same_bytes() {
-    if cannot("the_same_input_uuid_and_date_give_the_same_bytes") {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     std::fs::create_dir(s.path("tree")).unwrap();
     make_tree(&s.path("tree"));
@@ -153,9 +142,7 @@ fn the_same_input_uuid_and_date_give_the_same_bytes() {
 
 #[test]
 fn the_smallest_size_fits_and_a_margin_is_left_free() {
-    if cannot("the_smallest_size_fits_and_a_margin_is_left_free") {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     std::fs::create_dir(s.path("tree")).unwrap();
     make_tree(&s.path("tree"));
@@ -177,9 +164,7 @@ fn the_smallest_size_fits_and_a_margin_is_left_free() {
 
 #[test]
 fn names_that_leave_the_root_are_refused_and_the_image_stays_as_it_was() {
-    if cannot("names_that_leave_the_root_are_refused_and_the_image_stays_as_it_was") {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     let image = s.text("image");
     ok(&mut quire(&["create", &image, "--size", "64M"]));
@@ -211,9 +196,7 @@ fn names_that_leave_the_root_are_refused_and_the_image_stays_as_it_was() {
 
 #[test]
 fn layers_of_an_oci_layout_hide_what_lies_below() {
-    if cannot("layers_of_an_oci_layout_hide_what_lies_below") {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     let shell = r#"
         set -e; cd "$1"
@@ -247,9 +230,7 @@ fn layers_of_an_oci_layout_hide_what_lies_below() {
 
 #[test]
 fn a_create_that_is_killed_leaves_what_had_the_name() {
-    if cannot("a_create_that_is_killed_leaves_what_had_the_name") {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     std::fs::create_dir(s.path("tree")).unwrap();
     make_tree(&s.path("tree"));
@@ -270,9 +251,7 @@ fn a_create_that_is_killed_leaves_what_had_the_name() {
 
 #[test]
 fn images_are_cloned_compared_checked_and_resized() {
-    if cannot("images_are_cloned_compared_checked_and_resized") {
-        return;
-    }
+    needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();
     let (a, b) = (s.text("a.img"), s.text("b.img"));
     ok(&mut quire(&["create", &a, "--size", "64M"]));

@@ -1,6 +1,6 @@
 //! How many requests one write(2) becomes: the unit that is whole or absent after a crash is a request.
 
-use crate::common::{Place, cannot_mount, ok, quire};
+use crate::common::{Place, needs_mounts, ok, quire};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
@@ -21,9 +21,7 @@ fn requests_of(dir: &str, file: &std::fs::File, offset: u64, len: usize) -> u64 
 
 #[test]
 fn a_write_through_of_whole_pages_up_to_a_mebibyte_is_one_request() {
-    if cannot_mount("a_write_through_of_whole_pages_up_to_a_mebibyte_is_one_request") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("data=journal,writethrough");
     let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(m.path("f")).unwrap();
@@ -69,9 +67,7 @@ fn requests_from_absent_memory(dir: &str, file: &std::fs::File, offset: u64, len
 
 #[test]
 fn with_the_profile_for_databases_each_write_of_a_page_is_one_request() {
-    if cannot_mount("with_the_profile_for_databases_each_write_of_a_page_is_one_request") {
-        return;
-    }
+    needs_mounts();
     // The atomic unit is an eighth of the log at most.
     let place = Place::new("64M", &["-b", "4096", "-J", "size=16"]);
     let m = place.mount("profile=database");
@@ -115,7 +111,7 @@ fn with_the_profile_for_databases_each_write_of_a_page_is_one_request() {
 fn requests_of_uring(dir: &str, file: &std::fs::File, bytes: &[u8]) -> Option<u64> {
     use std::os::fd::AsRawFd;
     let Ok(mut ring) = io_uring::IoUring::new(2) else {
-        println!("skipped: writes by io_uring: the host has none");
+        println!("no writes by io_uring: the host has none");
         return None;
     };
     let before = write_requests(dir);
@@ -141,9 +137,7 @@ fn requests_of_vectored(dir: &str, file: &std::fs::File) -> u64 {
 /// What design.md says of the kernel's page cache: it copies without waiting for the caller's memory.
 #[test]
 fn a_write_through_from_memory_that_is_not_there_is_several_requests() {
-    if cannot_mount("a_write_through_from_memory_that_is_not_there_is_several_requests") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("writethrough");
     let told = ok(&mut quire(&["stats", m.dir()]));
@@ -160,9 +154,7 @@ fn a_write_through_from_memory_that_is_not_there_is_several_requests() {
 /// What design.md says: the kernel's FUSE module (Linux 6.18) carries neither RWF_ATOMIC nor STATX_WRITE_ATOMIC.
 #[test]
 fn the_kernel_s_own_atomic_writes_do_not_reach_a_mount() {
-    if cannot_mount("the_kernel_s_own_atomic_writes_do_not_reach_a_mount") {
-        return;
-    }
+    needs_mounts();
     const RWF_ATOMIC: u32 = 0x40;
     const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
     let place = Place::new("64M", &[]);

@@ -1,7 +1,8 @@
-//! FileDevice on block devices and odd hosts. Needs root, loop devices and mkfs.ext4; skipped by name otherwise.
+//! FileDevice on block devices and odd hosts. Needs root, loop devices and mkfs.ext4; skipped otherwise.
 
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, ErrorKind, FileDevice, Holder, Io, OpenError, OpenOptions, Region};
+use quire_testkit::{needs_root, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,17 +11,11 @@ fn run(command: &str, args: &[&str]) -> Option<String> {
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
-/// True if the test cannot run here; says so.
-fn skip(test: &str) -> bool {
-    let missing = if !rustix::process::geteuid().is_root() {
-        "not root"
-    } else if run("losetup", &["--find"]).is_none() {
-        "no loop devices"
-    } else {
-        return false;
-    };
-    println!("skipped: {test}: {missing}");
-    true
+fn needs_loop_devices() {
+    needs_root();
+    if run("losetup", &["--find"]).is_none() {
+        skip("no loop devices");
+    }
 }
 
 /// A loop device on a new image; detached when dropped.
@@ -98,9 +93,7 @@ fn filled(len: usize, byte: u8) -> Arc<Buf> {
 /// M3.
 #[test]
 fn an_image_that_the_kernel_uses_is_not_written_to() {
-    if skip("an_image_that_the_kernel_uses_is_not_written_to") {
-        return;
-    }
+    needs_loop_devices();
     let l = Loop::new(8 << 20, &[]);
     let open = |read_only| FileDevice::open(l.image.path(), OpenOptions { read_only, ..OpenOptions::default() });
     assert_eq!(holder(open(false)), Holder::LoopDevice(PathBuf::from(&l.dev)));
@@ -118,9 +111,7 @@ fn an_image_that_the_kernel_uses_is_not_written_to() {
 /// M3.
 #[test]
 fn a_disk_has_one_owner() {
-    if skip("a_disk_has_one_owner") {
-        return;
-    }
+    needs_loop_devices();
     let l = Loop::new(16 << 20, &[]);
     run("mkfs.ext4", &["-q", &l.dev]).expect("mkfs.ext4");
     {
@@ -138,9 +129,7 @@ fn a_disk_has_one_owner() {
 
 #[test]
 fn a_disk_reads_writes_zeroes_and_discards() {
-    if skip("a_disk_reads_writes_zeroes_and_discards") {
-        return;
-    }
+    needs_loop_devices();
     let l = Loop::new(16 << 20, &[]);
     let dev = l.open().unwrap();
     let write = |n: u64, fua| Io::Write { at: n * 12288, data: vec![filled(8192, 7)], region: Region::Data, fua };
@@ -161,9 +150,7 @@ fn a_disk_reads_writes_zeroes_and_discards() {
 
 #[test]
 fn the_holes_behind_a_loop_device_are_filled() {
-    if skip("the_holes_behind_a_loop_device_are_filled") {
-        return;
-    }
+    needs_loop_devices();
     let l = Loop::new(16 << 20, &["--offset", "1048576"]);
     let dev = l.open().unwrap();
     dev.write(3 << 20, filled(4096, 7), Region::Log).unwrap();
@@ -178,9 +165,7 @@ fn the_holes_behind_a_loop_device_are_filled() {
 
 #[test]
 fn sectors_of_4096_bytes_still_give_a_superblock() {
-    if skip("sectors_of_4096_bytes_still_give_a_superblock") {
-        return;
-    }
+    needs_loop_devices();
     let l = Loop::new(8 << 20, &["--sector-size", "4096"]);
     let dev = l.open().unwrap();
     assert_eq!((dev.info().logical_sector, dev.info().physical_sector), (4096, 4096));
@@ -196,9 +181,7 @@ fn sectors_of_4096_bytes_still_give_a_superblock() {
 
 #[test]
 fn a_full_host_is_no_space() {
-    if skip("a_full_host_is_no_space") {
-        return;
-    }
+    needs_loop_devices();
     let host = Mount::new(&["-t", "tmpfs", "-o", "size=1m", "none"]);
     let path = host.path().join("image");
     std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
@@ -216,9 +199,7 @@ fn a_full_host_is_no_space() {
 
 #[test]
 fn a_host_without_direct_io_is_used_buffered() {
-    if skip("a_host_without_direct_io_is_used_buffered") {
-        return;
-    }
+    needs_loop_devices();
     let host = Mount::new(&["-t", "ramfs", "none"]);
     let path = host.path().join("image");
     std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();

@@ -182,7 +182,7 @@ mod tests {
         let ring = match Ring::new(null.as_fd(), 0) {
             Ok(ring) => ring,
             Err(e) => {
-                println!("skipped: no io_uring here: {e}");
+                println!("nothing is tested: no io_uring here: {e}");
                 return;
             }
         };

@@ -1,7 +1,7 @@
 //! The library as SQLite loads it: in Debian's sqlite3 shell, whose SQLite is older and has no atomic updates.
 
 use crate::common::{image_file, in_image, open};
-use quire_testkit::fsck;
+use quire_testkit::{fsck, needs_tools};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,14 +11,6 @@ fn library() -> PathBuf {
     let deps = std::env::current_exe().unwrap();
     let found = deps.ancestors().map(|d| d.join("libquire_vfs.so")).find(|p| p.exists());
     found.expect("libquire_vfs.so beside the tests: cargo build -p quire-vfs")
-}
-
-fn have_shell() -> bool {
-    let there = Command::new("sqlite3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
-    if !there {
-        println!("skipped: no sqlite3 shell");
-    }
-    there
 }
 
 /// Exit code, output, errors.
@@ -47,9 +39,7 @@ fn opened(image: &Path, path: &str) -> String {
 
 #[test]
 fn the_shell_loads_the_library_and_works_in_an_image() {
-    if !have_shell() {
-        return;
-    }
+    needs_tools(&["sqlite3"]);
     let (_dir, image) = image_file(16);
     for mode in ["wal", "delete", "persist"] {
         let script = format!(
@@ -67,9 +57,7 @@ fn the_shell_loads_the_library_and_works_in_an_image() {
 
 #[test]
 fn load_extension_in_sql_and_the_image_in_the_uri_or_the_environment() {
-    if !have_shell() {
-        return;
-    }
+    needs_tools(&["sqlite3"]);
     let (_dir, image) = image_file(16);
     let uri = format!("file:/a.db?vfs=quire&image={}", image.display());
     let script = format!(
@@ -89,9 +77,7 @@ fn load_extension_in_sql_and_the_image_in_the_uri_or_the_environment() {
 
 #[test]
 fn an_image_that_another_process_has_is_busy() {
-    if !have_shell() {
-        return;
-    }
+    needs_tools(&["sqlite3"]);
     let (_dir, image) = image_file(16);
     let db = open(&in_image(&image, "/a.db"));
     db.execute_batch("create table t(x)").unwrap();

@@ -217,7 +217,6 @@ fn a_freeze_keeps_what_is_open() {
 /// The kernel and e2fsck end what we left, and we end what the kernel left.
 #[test]
 fn orphans_change_hands_with_the_kernel() {
-    let name = "orphans_change_hands_with_the_kernel";
     for args in IMAGES {
         println!("mke2fs {args:?}");
         let image = tempfile::NamedTempFile::new().unwrap();
@@ -240,14 +239,14 @@ fn orphans_change_hands_with_the_kernel() {
             continue;
         }
         std::fs::write(&path, t.device.snapshot()).unwrap();
-        let Some(m) = Mounted::new(name, image.path(), "noatime") else { return };
+        let Some(m) = Mounted::if_possible(image.path(), "noatime") else { return };
         drop(m);
         let mended = std::fs::read(&path).unwrap();
         fsck(&mended);
         assert_eq!(free(&TestVolume::on(mended, Options::default()).volume), before);
         // The kernel's, for us: copied while the files are open.
         std::fs::write(&path, mke2fs("24M", args)).unwrap();
-        let m = Mounted::new(name, image.path(), "noatime").unwrap();
+        let m = Mounted::new(image.path(), "noatime");
         let open: Vec<std::fs::File> = (0..5)
             .map(|n| {
                 let p = m.at.path().join(format!("f{n}"));

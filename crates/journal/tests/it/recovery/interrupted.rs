@@ -234,7 +234,7 @@ fn the_logs_copy_of_the_superblock() {
 /// The same with real metadata, the file system's superblock among it.
 #[test]
 fn power_may_fail_while_a_kernel_log_is_recovered() {
-    let Some(d) = super::kernel_made::small("power_may_fail_while_a_kernel_log_is_recovered") else { return };
+    let d = super::kernel_made::small();
     let want = recover_with_ours(&d).after.image;
     let mut rng = Rng::new(1);
     for left in 0.. {

@@ -2,20 +2,18 @@
 
 use super::judge::{Dirty, assert_clean, compare, path, recover_with_ours, superblock, to_file, tool};
 use quire_layout::jbd2::Checksums;
-use quire_testkit::Rng;
+use quire_testkit::{Rng, needs_root, skip};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use tempfile::{NamedTempFile, TempDir};
 
-/// True if the kernel will mount for us; else says that `test` is skipped.
-fn can_mount(test: &str) -> bool {
-    let (_, id) = tool("id", &["-u"]);
-    let can = id.trim() == "0" && Path::new("/dev/loop-control").exists();
-    if !can {
-        println!("skipped: {test}: needs root and loop devices");
+/// Skips the test where the kernel does not mount for us.
+fn needs_kernel_mounts() {
+    needs_root();
+    if !Path::new("/dev/loop-control").exists() {
+        skip("no loop devices");
     }
-    can
 }
 
 /// A loop device over a file; detached when dropped.
@@ -119,9 +117,10 @@ fn left_by_kernel(mkfs: &[&str], mount: &str, seed: u64, rounds: u64) -> Dirty {
     Dirty { image: still(f.path()), external: None }
 }
 
-/// A small image, for tests that recover it many times; `None` if the kernel cannot be asked.
-pub(crate) fn small(test: &str) -> Option<Dirty> {
-    can_mount(test).then(|| left_by_kernel(&["-b", "1024", "-J", "size=1"], "commit=600", 4, 25))
+/// A small image, for tests that recover it many times; skips the test where the kernel cannot be asked.
+pub(crate) fn small() -> Dirty {
+    needs_kernel_mounts();
+    left_by_kernel(&["-b", "1024", "-J", "size=1"], "commit=600", 4, 25)
 }
 
 fn log_format(d: &Dirty) -> quire_layout::jbd2::LogFormat {
@@ -131,9 +130,7 @@ fn log_format(d: &Dirty) -> quire_layout::jbd2::LogFormat {
 
 #[test]
 fn kernel_logs_replay_as_e2fsck_does() {
-    if !can_mount("kernel_logs_replay_as_e2fsck_does") {
-        return;
-    }
+    needs_kernel_mounts();
     let mkfs: [&[&str]; 5] = [
         &["-b", "1024", "-J", "size=4"],
         &["-b", "2048", "-J", "size=4"],
@@ -154,9 +151,7 @@ fn kernel_logs_replay_as_e2fsck_does() {
 /// Without metadata_csum the kernel's `journal_checksum` is v1; and its asynchronous commits.
 #[test]
 fn old_checksums_and_async_commits_of_the_kernel_replay() {
-    if !can_mount("old_checksums_and_async_commits_of_the_kernel_replay") {
-        return;
-    }
+    needs_kernel_mounts();
     let old = ["-b", "1024", "-J", "size=4", "-O", "^metadata_csum"];
     let new = ["-b", "1024", "-J", "size=4"];
     for (mkfs, mount, sums, is_async) in [
@@ -175,9 +170,7 @@ fn old_checksums_and_async_commits_of_the_kernel_replay() {
 /// So much work that the log has wrapped, some of it checkpointed.
 #[test]
 fn a_wrapped_log_of_the_kernel_replays() {
-    if !can_mount("a_wrapped_log_of_the_kernel_replays") {
-        return;
-    }
+    needs_kernel_mounts();
     let mkfs = ["-b", "1024", "-J", "size=1"];
     let mut wrapped = 0;
     for rounds in [350, 420, 500, 600, 700, 800] {
@@ -193,9 +186,7 @@ fn a_wrapped_log_of_the_kernel_replays() {
 
 #[test]
 fn a_kernel_log_on_another_device_replays() {
-    if !can_mount("a_kernel_log_on_another_device_replays") {
-        return;
-    }
+    needs_kernel_mounts();
     for bs in ["1024", "4096"] {
         let journal = NamedTempFile::new().unwrap();
         let (code, said) = tool("mke2fs", &["-q", "-F", "-O", "journal_dev", "-b", bs, path(&journal), "8M"]);
@@ -216,9 +207,7 @@ fn a_kernel_log_on_another_device_replays() {
 /// commit has made void is replayed.
 #[test]
 fn fast_commits_are_refused_and_void_ones_are_not() {
-    if !can_mount("fast_commits_are_refused_and_void_ones_are_not") {
-        return;
-    }
+    needs_kernel_mounts();
     let f = make(&["-b", "1024", "-J", "size=8", "-O", "fast_commit"]);
     let dev = Loop::new(f.path());
     let m = Mounted::new(&dev.0, "commit=600");
