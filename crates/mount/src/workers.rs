@@ -126,13 +126,16 @@ impl Workers {
                 p.idle.push(idle.clone());
                 drop(p);
                 let queue = idle.wait();
-                p = lock_unannounced(&self.pool);
+                // A worker that is called to end is not counted among the readers.
+                if self.is_over() {
+                    return None;
+                }
                 queue
             }
         };
         IN_A_ROW.set(0);
         READS.set(Some(queue));
-        (!p.over).then_some(queue)
+        Some(queue)
     }
 
     /// The calling reader finds no request. True if it is to wait for one; else another reader does, and it is to
@@ -255,6 +258,27 @@ mod tests {
         let workers = Arc::new(Workers { cpus, ..Workers::new(0) });
         assert!(workers.begin() && workers.become_reader(&Arc::default()).is_some());
         workers
+    }
+
+    #[test]
+    fn an_idle_worker_that_is_called_to_end_is_no_reader() {
+        let workers = one_reader(1);
+        assert!(workers.begin());
+        let (theirs, (go, gate)) = (workers.clone(), mpsc::channel::<()>());
+        let ending = thread::spawn(move || {
+            assert!(theirs.become_reader(&Arc::default()).is_none());
+            gate.recv().unwrap();
+            // It takes a lock on its way out.
+            theirs.blocks(NOBODY);
+        });
+        while lock(&workers.pool).idle.is_empty() {
+            thread::yield_now();
+        }
+        workers.end();
+        workers.blocks(NOBODY);
+        go.send(()).unwrap();
+        ending.join().unwrap();
+        assert_eq!(lock(&workers.pool).readers, [0]);
     }
 
     #[test]
