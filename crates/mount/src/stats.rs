@@ -81,7 +81,8 @@ pub struct CacheStats {
     pub unwritten_bytes: u64,
 }
 
-/// Where `data=auto` draws the line between new data that is logged with a commit and new data that goes in place first.
+/// Where `data=auto` draws the line between new data that is logged with a commit and new data that goes in place
+/// first.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct AutoBoundary {
     pub threshold_bytes: u64,
