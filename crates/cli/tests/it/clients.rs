@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
 fn threads_of(pid: i32) -> BTreeSet<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the daemon lives");
@@ -224,10 +225,47 @@ fn changes_that_wait_for_space_take_no_worker() {
     place.check();
 }
 
+/// rm(1) returns before the kernel gives a file up: who needs its space meanwhile waits a moment, and gets it.
+#[test]
+fn a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later() {
+    const SIZE: usize = 1 << 20;
+    if cannot_mount("a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later") {
+        return;
+    }
+    let place = Place::new("16M", &["-N", "512"]);
+    let m = place.mount("data=auto,writethrough");
+    let wanting = File::create(m.path("wanting")).unwrap();
+    fs::write(m.path("removed"), vec![1; SIZE]).unwrap();
+    let mut filler = File::create(m.path("filler")).unwrap();
+    while filler.write_all(&vec![2; 1 << 16]).is_ok() {}
+    // On a busy machine the moment may be too long.
+    let got = (0..10).any(|_| {
+        let known = rustix::fs::open(m.path("removed"), OFlags::PATH, Mode::empty()).unwrap();
+        fs::remove_file(m.path("removed")).unwrap();
+        let gives_up = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(30));
+            drop(known);
+        });
+        let size = u64::try_from(SIZE / 2).unwrap();
+        let got = rustix::fs::fallocate(&wanting, rustix::fs::FallocateFlags::empty(), 0, size);
+        gives_up.join().unwrap();
+        if got.is_err() {
+            assert_eq!(got, Err(rustix::io::Errno::NOSPC));
+            wait_until("the space", || fs::write(m.path("removed"), vec![1; SIZE]).is_ok());
+        }
+        got.is_ok()
+    });
+    assert!(got, "the space of a removed file was never had");
+    drop((wanting, filler));
+    m.unmount();
+    place.check();
+}
+
 crate::common::over_uring! {
     sixty_four_fsyncing_clients_share_commits_and_take_few_threads,
     a_thousand_waiting_requests_are_answered_at_unmount,
     clients_killed_in_fsync_leave_the_others_alone,
     an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged,
     changes_that_wait_for_space_take_no_worker,
+    a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later,
 }

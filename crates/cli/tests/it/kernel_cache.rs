@@ -2,11 +2,12 @@
 //! shown as a hole, or used after it has changed.
 
 use crate::common::{Place, needs_mounts, needs_root, needs_tools, ok, said, text, tool};
-use rustix::fs::SeekFrom;
+use rustix::fs::{IFlags, SeekFrom};
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
 
 const USER: &[&str] = &["--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
@@ -88,7 +89,15 @@ fn a_write_to_a_synchronous_file_survives_a_kill() {
     place.check();
 }
 
-/// `chattr +a` and `+i` hold for descriptors that were opened before, and honest appends go on.
+/// As chattr(1). A program that is started would close its copies of our descriptors first, and the kernel hands over
+/// what it keeps of a file when one is closed.
+fn set_flag(path: &Path, flag: IFlags) {
+    let file = File::open(path).unwrap();
+    let flags = rustix::fs::ioctl_getflags(&file).unwrap();
+    rustix::fs::ioctl_setflags(&file, flags | flag).unwrap();
+}
+
+/// `chattr +a` and `+i` hold for descriptors and mappings that were opened before, and honest appends go on.
 #[test]
 fn append_only_and_immutable_hold_for_open_files() {
     needs_mounts();
@@ -100,8 +109,10 @@ fn append_only_and_immutable_hold_for_open_files() {
     for file in [&mut log, &mut fixed] {
         file.write_all(b"written before the flag, still in the kernel's cache").unwrap();
     }
-    ok(tool("chattr").arg("+a").arg(m.path("log")));
-    ok(tool("chattr").arg("+i").arg(m.path("fixed")));
+    // SAFETY: bytes of the mappings are stored to and not read; nothing cuts the files off.
+    let mut maps = unsafe { [&log, &fixed].map(|file| memmap2::MmapMut::map_mut(file).unwrap()) };
+    set_flag(&m.path("log"), IFlags::APPEND);
+    set_flag(&m.path("fixed"), IFlags::IMMUTABLE);
     // What was written before the flag is there.
     log.sync_all().unwrap();
     fixed.sync_all().unwrap();
@@ -112,14 +123,21 @@ fn append_only_and_immutable_hold_for_open_files() {
     again.write_all(b", and again").unwrap();
     again.sync_all().unwrap();
     ok(tool("touch").arg(m.path("log")));
-    // An append descriptor that is turned into one for any offset does not overwrite.
-    let flags = rustix::fs::fcntl_getfl(&again).unwrap();
-    rustix::fs::fcntl_setfl(&again, flags - rustix::fs::OFlags::APPEND).unwrap();
-    assert!(again.write_at(b"X", 0).and_then(|_| again.sync_all()).is_err());
+    // An append descriptor that is turned into one for any offset does not overwrite, from before the flag or after.
+    for file in [&again, &log] {
+        let flags = rustix::fs::fcntl_getfl(file).unwrap();
+        rustix::fs::fcntl_setfl(file, flags - rustix::fs::OFlags::APPEND).unwrap();
+        assert!(file.write_at(b"X", 0).and_then(|_| file.sync_all()).is_err());
+    }
     // Nothing changes the immutable file.
     let changed = fixed.write_all(b"X").and_then(|()| fixed.sync_all());
     assert!(changed.is_err());
-    drop((log, again, fixed));
+    // Stores into mappings do not arrive.
+    for map in &mut maps {
+        map[1] = b'X';
+        assert!(map.flush().is_err());
+    }
+    drop((log, again, fixed, maps));
     for (name, flag) in [("log", "-a"), ("fixed", "-i")] {
         ok(tool("chattr").arg(flag).arg(m.path(name)));
     }

@@ -174,7 +174,8 @@ fn a_frozen_mount_answers_readers_and_thaws_under_load() {
     place.check();
 }
 
-/// A signal ends a freeze, and with it the wait of writers.
+/// A signal ends a freeze, and with it the wait of writers: of one who makes a file, and of one whose data only the
+/// kernel has, which no unmount may lose.
 #[test]
 fn sigterm_on_a_frozen_mount_unmounts_it() {
     needs_mounts();
@@ -182,12 +183,17 @@ fn sigterm_on_a_frozen_mount_unmounts_it() {
     let m = frozen(&place);
     let path = m.path("waits");
     let writer = std::thread::spawn(move || fs::write(path, [9; 3000]).is_ok());
+    let mut kept = File::options().append(true).open(m.path("before")).expect("a file");
+    kept.write_all(&[2; 3000]).expect("the kernel keeps it");
+    let closed = std::thread::spawn(move || drop(kept));
     std::thread::sleep(Duration::from_millis(200));
+    assert!(!closed.is_finished(), "the close waits for the thaw");
     m.end_by(Signal::TERM);
     let written = writer.join().expect("no panic");
+    closed.join().expect("no panic");
     place.check();
     let m = place.mount("");
-    assert_eq!(fs::read(m.path("before")).expect("a file"), [1; 5000]);
+    assert_eq!(fs::read(m.path("before")).expect("a file"), [vec![1; 5000], vec![2; 3000]].concat());
     if written {
         assert_eq!(fs::read(m.path("waits")).expect("a file"), [9; 3000]);
     }
