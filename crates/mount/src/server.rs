@@ -7,7 +7,7 @@
 use crate::caller::{Caller, Capability, Keeper};
 use crate::fail::Fail;
 use crate::meter::Meter;
-use crate::policy::{ATTRIBUTES_VALID_WHILE_WRITTEN, NAMES_VALID};
+use crate::policy::{ATTRIBUTES_VALID_WHILE_WRITTEN, CLOSE_IS_TOLD, NAMES_VALID};
 use crate::refused::Refused;
 use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
@@ -18,7 +18,7 @@ use quire_fs::{Admitted, Attr, Cred, Volume};
 use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
 use rustix::io::Errno;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,6 +197,8 @@ pub(crate) struct Server {
     pub(crate) updates: Updates,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
+    /// When a file was last removed.
+    removed: Mutex<Option<Instant>>,
     /// The mount was made read-only, and the volume is frozen for that.
     remounted_read_only: AtomicBool,
     closed: Mutex<Option<Result<(), quire_fs::Error>>>,
@@ -219,6 +221,7 @@ impl Server {
             openers: Openers::default(),
             refused: Refused::default(),
             parked: Mutex::default(),
+            removed: Mutex::default(),
             remounted_read_only: AtomicBool::new(false),
             closed: Mutex::new(None),
             stats,
@@ -323,10 +326,18 @@ impl Server {
         }
     }
 
-    /// True if a change found no space, and space may become free without anybody doing something for it.
+    /// A name is taken from a file, and may be its last.
+    pub(crate) fn note_removal(&self) {
+        *lock(&self.removed) = Some(Instant::now());
+    }
+
+    /// True if a change found no space, and space may become free without anybody doing something for it: a file that
+    /// was removed is not open any more, or may be closed already.
     pub(crate) fn may_get_space(&self, h: &Header, answer: &Result<Answer, Fail>) -> bool {
         let full = *answer == Err(Fail::of(Errno::NOSPC)) && opcode::CHANGES.contains(&h.opcode);
-        let may = full && self.volume.maintenance().unlinked().into_iter().any(|ino| !self.openers.has(ino));
+        let lately = || lock(&self.removed).is_some_and(|at| at.elapsed() < CLOSE_IS_TOLD);
+        let may =
+            full && self.volume.maintenance().unlinked().into_iter().any(|ino| !self.openers.has(ino) || lately());
         if may && let Ok(ino) = ino_of(h.node) {
             self.refused.forget(ino);
         }

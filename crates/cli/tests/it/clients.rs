@@ -225,13 +225,9 @@ fn changes_that_wait_for_space_take_no_worker() {
     place.check();
 }
 
-/// rm(1) returns before the kernel gives a file up: who needs its space meanwhile waits a moment, and gets it.
-#[test]
-fn a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later() {
+/// The space of a removed file that somebody gives up while a change waits for it. `hold` keeps the file.
+fn space_of_a_removed_file<H: Send + 'static>(hold: impl Fn(&Path) -> H) {
     const SIZE: usize = 1 << 20;
-    if cannot_mount("a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later") {
-        return;
-    }
     let place = Place::new("16M", &["-N", "512"]);
     let m = place.mount("data=auto,writethrough");
     let wanting = File::create(m.path("wanting")).unwrap();
@@ -240,11 +236,11 @@ fn a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later() {
     while filler.write_all(&vec![2; 1 << 16]).is_ok() {}
     // On a busy machine the moment may be too long.
     let got = (0..10).any(|_| {
-        let known = rustix::fs::open(m.path("removed"), OFlags::PATH, Mode::empty()).unwrap();
+        let held = hold(&m.path("removed"));
         fs::remove_file(m.path("removed")).unwrap();
         let gives_up = thread::spawn(move || {
             thread::sleep(Duration::from_millis(30));
-            drop(known);
+            drop(held);
         });
         let size = u64::try_from(SIZE / 2).unwrap();
         let got = rustix::fs::fallocate(&wanting, rustix::fs::FallocateFlags::empty(), 0, size);
@@ -261,6 +257,24 @@ fn a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later() {
     place.check();
 }
 
+/// rm(1) returns before the kernel gives a file up: who needs its space meanwhile waits a moment, and gets it.
+#[test]
+fn a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later() {
+    if cannot_mount("a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later") {
+        return;
+    }
+    space_of_a_removed_file(|path| rustix::fs::open(path, OFlags::PATH, Mode::empty()).unwrap());
+}
+
+/// So does close(2): the kernel tells of it later, and until then the file seems to be in use.
+#[test]
+fn a_change_gets_the_space_of_a_removed_file_whose_close_is_told_a_moment_later() {
+    if cannot_mount("a_change_gets_the_space_of_a_removed_file_whose_close_is_told_a_moment_later") {
+        return;
+    }
+    space_of_a_removed_file(|path| File::open(path).unwrap());
+}
+
 crate::common::over_uring! {
     sixty_four_fsyncing_clients_share_commits_and_take_few_threads,
     a_thousand_waiting_requests_are_answered_at_unmount,
@@ -268,4 +282,5 @@ crate::common::over_uring! {
     an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged,
     changes_that_wait_for_space_take_no_worker,
     a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later,
+    a_change_gets_the_space_of_a_removed_file_whose_close_is_told_a_moment_later,
 }

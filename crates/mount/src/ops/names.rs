@@ -147,6 +147,7 @@ pub(crate) fn release(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer
 
 pub(crate) fn unlink(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
     let (parent, name) = (ino_of(h.node)?, b.name()?);
+    s.note_removal();
     s.volume.unlink(parent, name)?;
     Ok(after_change(s, Answer::Reply, parent, None))
 }
@@ -175,6 +176,7 @@ pub(crate) fn rename(s: &Server, h: &Header, b: &mut Body<'_>, has_flags: bool) 
         whiteout: (bits & WHITEOUT != 0).then_some(Cred { uid: h.uid, gid: h.gid }),
     };
     let (name, new_name) = (b.name()?, b.name()?);
+    s.note_removal();
     s.acting(h).rename(old, name, new, new_name, flags)?;
     Ok(after_change(s, Answer::Reply, old, Some(new).filter(|new| *new != old)))
 }
