@@ -9,9 +9,9 @@ pub(crate) const WAITS_FOR_SPACE: [Duration; 4] =
     [Duration::from_millis(2), Duration::from_millis(8), Duration::from_millis(30), Duration::from_millis(60)];
 
 /// How long after a removal a removed file that seems to be open may be closed already: close(2) does not wait for the
-/// RELEASE that tells of it, which comes tens of milliseconds later while many processes want the processors (seen with
-/// two processors and a load of 12). A program that fills the disk beside a removed file that it keeps open waits all of
-/// [`WAITS_FOR_SPACE`] for nothing so long after the removal, and not later.
+/// RELEASE that tells of it, which comes tens of milliseconds later while many processes want the processors (seen
+/// with two processors and a load of 12). A program that fills the disk beside a removed file that it keeps open waits
+/// all of [`WAITS_FOR_SPACE`] for nothing so long after the removal, and not later.
 pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 
 /// Bytes of a request from which on another worker takes the requests behind it at once: copying and checksums of as

@@ -260,18 +260,14 @@ fn space_of_a_removed_file<H: Send + 'static>(hold: impl Fn(&Path) -> H) {
 /// rm(1) returns before the kernel gives a file up: who needs its space meanwhile waits a moment, and gets it.
 #[test]
 fn a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later() {
-    if cannot_mount("a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later") {
-        return;
-    }
+    needs_mounts();
     space_of_a_removed_file(|path| rustix::fs::open(path, OFlags::PATH, Mode::empty()).unwrap());
 }
 
 /// So does close(2): the kernel tells of it later, and until then the file seems to be in use.
 #[test]
 fn a_change_gets_the_space_of_a_removed_file_whose_close_is_told_a_moment_later() {
-    if cannot_mount("a_change_gets_the_space_of_a_removed_file_whose_close_is_told_a_moment_later") {
-        return;
-    }
+    needs_mounts();
     space_of_a_removed_file(|path| File::open(path).unwrap());
 }
 

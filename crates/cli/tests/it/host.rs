@@ -167,10 +167,8 @@ fn a_log_that_nobody_reads_does_not_stop_the_mount() {
 #[test]
 fn errors_that_a_user_repeats_do_not_fill_the_log() {
     const TIMES: usize = 2000;
-    let name = "errors_that_a_user_repeats_do_not_fill_the_log";
-    if cannot_mount(name) || (!has("debugfs") && skip(name, "no debugfs")) {
-        return;
-    }
+    needs_mounts();
+    needs_tools(&["debugfs"]);
     let place = damaged();
     let m = place.mount("");
     assert!((0..TIMES).all(|_| fs::metadata(m.path("bad")).is_err()));
@@ -226,9 +224,7 @@ fn an_image_is_free_just_after_its_daemon_was_killed() {
 /// The same for any other user who lets go of it within a second.
 #[test]
 fn an_image_that_its_user_lets_go_of_soon_is_waited_for() {
-    if cannot_mount("an_image_that_its_user_lets_go_of_soon_is_waited_for") {
-        return;
-    }
+    needs_mounts();
     let place = Place::new("16M", &[]);
     let used = || {
         let file = File::open(place.image()).unwrap();
