@@ -25,6 +25,8 @@ pub(crate) struct Engine {
     pub write_gate: WriteGate,
     /// The metadata mutex. A holder does no I/O.
     tables: Mutex<Tables>,
+    /// Held by whoever discards freed blocks, so that others who need them wait until they are available.
+    discarding: Mutex<()>,
     free_pending: FreePending,
 }
 
@@ -36,7 +38,8 @@ impl Engine {
         write_gate: WriteGate,
         free_pending: FreePending,
     ) -> Self {
-        Engine { context, journal, clock, write_gate, tables: Mutex::new(Tables::default()), free_pending }
+        let (tables, discarding) = (Mutex::new(Tables::default()), Mutex::new(()));
+        Engine { context, journal, clock, write_gate, tables, discarding, free_pending }
     }
 
     /// Locks the in-memory tables, outside of an operation.
@@ -97,7 +100,9 @@ impl Engine {
                 Error::NoSpaceYet(tid) if waits < MAX_WAITS_FOR_SPACE => {
                     waits += 1;
                     waiting(WaitFor::FreeSpace, || journal.make_reusable(tid))?;
-                    self.discard_freed()?;
+                    if self.context.runtime().discard {
+                        self.discard_freed()?;
+                    }
                 }
                 Error::NoSpaceYet(_) => return Err(Error::NoSpace),
                 e => return Err(e),
@@ -118,7 +123,16 @@ impl Engine {
     /// # Errors
     /// I/O; the blocks are available all the same.
     pub(crate) fn discard_freed(&self) -> Result<u64> {
+        let _discarding = lock(&self.discarding);
         discard_freed(&self.journal, self.context.block_size(), &self.tables)
+    }
+
+    /// As another thread that discards what was freed, for a test: holds the blocks until the guard is given back.
+    #[cfg(test)]
+    pub(crate) fn take_for_discard(&self) -> (MutexGuard<'_, ()>, Vec<Run>) {
+        let discarding = lock(&self.discarding);
+        let runs = lock(&self.tables).space.take_durable(self.journal.reusable());
+        (discarding, runs)
     }
 
     /// Discards runs of blocks; returns the bytes discarded.

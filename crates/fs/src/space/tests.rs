@@ -6,10 +6,12 @@ use crate::Options;
 use crate::error::Error;
 use crate::records;
 use crate::testing::TestVolume;
+use quire_device::{Buf, Region};
 use quire_layout::inode::{Inode, flags, mode};
 use quire_layout::{BlockNo, GroupNo, Ino, Structure};
 use quire_testkit::run as tool;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Kinds of images; 40 MiB have several groups with 1 KiB blocks.
 const IMAGES: &[&[&str]] = &[
@@ -409,6 +411,41 @@ fn freed_blocks_are_discarded_when_their_freeing_is_durable() {
     // A disk that is full but for undiscarded blocks is not full.
     let runs = take_all(&t, 100_000, Pool::Reserved);
     assert!(runs.iter().any(|r| (r.start..r.end()).contains(&run.start)));
+}
+
+/// A10: blocks that another thread is discarding are waited for; the disk is not full.
+#[test]
+fn blocks_that_are_being_discarded_are_waited_for() {
+    let image = quire_testkit::mke2fs("16M", &["-t", "ext4"]);
+    let t = TestVolume::on(image, Options { discard: true, ..Options::default() });
+    let runs = take_all(&t, 100_000, Pool::Reserved);
+    t.volume.maintenance().commit().unwrap();
+    t.volume.run(|op| free_blocks(op, runs[0].start, 5)).unwrap();
+    t.volume.maintenance().commit().unwrap();
+    let (discarding, taken) = t.volume.engine().take_for_discard();
+    assert_eq!(taken, [Run::new(runs[0].start, 5)]);
+    std::thread::scope(|scope| {
+        let wants = scope.spawn(|| t.volume.run(|op| alloc_blocks(op, runs[0].start, 5, Pool::Reserved)));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        t.volume.engine().tables().space.release(&taken);
+        drop(discarding);
+        assert_eq!(wants.join().unwrap().unwrap(), taken[0]);
+    });
+}
+
+/// Without the option, a full disk is no reason to discard.
+#[test]
+fn nothing_is_discarded_for_space_without_the_option() {
+    let image = quire_testkit::mke2fs("16M", &["-t", "ext4"]);
+    let t = TestVolume::on(image, Options::default());
+    let runs = take_all(&t, 100_000, Pool::Reserved);
+    let (device, marked) = (t.volume.engine().journal.gate().device().clone(), runs[0].start.0 * 1024);
+    let bytes = Buf::copy_of(&[7; 1024]);
+    device.write(marked, Arc::new(bytes), Region::Data).unwrap();
+    t.volume.maintenance().commit().unwrap();
+    t.volume.run(|op| free_blocks(op, runs[0].start, 5)).unwrap();
+    t.volume.run(|op| alloc_blocks(op, runs[0].start, 5, Pool::Reserved)).unwrap();
+    assert_eq!(&device.read(marked, 1024, Region::Data).unwrap()[..], &[7; 1024], "it was discarded");
 }
 
 #[test]

@@ -102,6 +102,8 @@ pub(crate) struct SpaceTable {
     busy_blocks: u64,
     /// Freed runs whose transaction is not known to be durable, oldest first.
     freed: VecDeque<(Tid, Vec<Run>)>,
+    /// The newest transaction whose freed blocks were taken for discarding, until they are released.
+    discarding: Option<Tid>,
     free: u64,
     free_inodes: u64,
     reserved: u64,
@@ -302,22 +304,25 @@ impl SpaceTable {
     /// The newest transaction whose freed blocks are not available yet.
     #[must_use]
     pub(crate) fn newest_freed(&self) -> Option<Tid> {
-        self.freed.back().map(|(tid, _)| *tid)
+        self.freed.back().map(|(tid, _)| *tid).or(self.discarding)
     }
 
     /// Takes the runs freed by transactions up to `durable`, for discarding. They stay unavailable until
-    /// [`SpaceTable::release`].
+    /// [`SpaceTable::release`], which comes before the next call of this.
     #[must_use]
     pub(crate) fn take_durable(&mut self, durable: Tid) -> Vec<Run> {
         let mut out = Vec::new();
         while self.freed.front().is_some_and(|(tid, _)| durable.at_or_after(*tid)) {
-            out.extend(self.freed.pop_front().expect("looked at").1);
+            let (tid, runs) = self.freed.pop_front().expect("looked at");
+            self.discarding = Some(tid);
+            out.extend(runs);
         }
         out
     }
 
     /// Makes runs from [`SpaceTable::take_durable`] available again.
     pub(crate) fn release(&mut self, runs: &[Run]) {
+        self.discarding = None;
         for r in runs {
             self.set_busy(*r, false);
         }
