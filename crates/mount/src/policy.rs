@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 /// Pauses after which a change that found no space is tried again, while the kernel may be giving up a removed file:
-/// its RELEASE and FORGET come 1 to 5 ms after rm(1) has returned, later on a busy machine. Together 100 ms, because a
-/// program that fills a disk on purpose waits for all of them once.
-pub(crate) const WAITS_FOR_SPACE: [Duration; 4] =
-    [Duration::from_millis(2), Duration::from_millis(8), Duration::from_millis(30), Duration::from_millis(60)];
+/// its RELEASE and FORGET come 1 to 5 ms after rm(1) has returned, and on a busy machine up to a few hundred. Together
+/// 300 ms, because a program that fills a disk on purpose waits for all of them once.
+pub(crate) const WAITS_FOR_SPACE: [Duration; 5] = [
+    Duration::from_millis(2),
+    Duration::from_millis(8),
+    Duration::from_millis(30),
+    Duration::from_millis(60),
+    Duration::from_millis(200),
+];
 
 /// How long after a removal a removed file that seems to be open may be closed already: close(2) does not wait for the
 /// RELEASE that tells of it, which comes tens of milliseconds later while many processes want the processors (seen
