@@ -22,7 +22,7 @@ const WORKERS: u64 = 4;
 const DIRECTORIES: u64 = 60;
 const FILES: u64 = 120;
 const SHORT: Duration = Duration::from_secs(8);
-const FULL: Duration = Duration::from_secs(600);
+const FULL: Duration = Duration::from_secs(300);
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 /// The block cache is 64 MiB by default; request buffers, tables and what the allocator holds back come on top.
 const MOST: u64 = 160 << 20;
