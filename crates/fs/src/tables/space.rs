@@ -312,8 +312,7 @@ impl SpaceTable {
     #[must_use]
     pub(crate) fn take_durable(&mut self, durable: Tid) -> Vec<Run> {
         let mut out = Vec::new();
-        while self.freed.front().is_some_and(|(tid, _)| durable.at_or_after(*tid)) {
-            let (tid, runs) = self.freed.pop_front().expect("looked at");
+        while let Some((tid, runs)) = self.pop_durable(durable) {
             self.discarding = Some(tid);
             out.extend(runs);
         }
@@ -323,15 +322,20 @@ impl SpaceTable {
     /// Makes runs from [`SpaceTable::take_durable`] available again.
     pub(crate) fn release(&mut self, runs: &[Run]) {
         self.discarding = None;
-        for r in runs {
-            self.set_busy(*r, false);
-        }
+        runs.iter().for_each(|r| self.set_busy(*r, false));
     }
 
     /// Makes all blocks available that transactions up to `durable` have freed (A2).
     pub(crate) fn release_up_to(&mut self, durable: Tid) {
-        let runs = self.take_durable(durable);
-        self.release(&runs);
+        while let Some((_, runs)) = self.pop_durable(durable) {
+            runs.iter().for_each(|r| self.set_busy(*r, false));
+        }
+    }
+
+    /// What the oldest transaction has freed whose blocks are not available yet, if it is one of those up to `durable`.
+    fn pop_durable(&mut self, durable: Tid) -> Option<(Tid, Vec<Run>)> {
+        let is_durable = self.freed.front().is_some_and(|(tid, _)| durable.at_or_after(*tid));
+        if is_durable { self.freed.pop_front() } else { None }
     }
 
     pub(crate) fn group_of(&self, b: BlockNo) -> (GroupNo, u32) {
