@@ -11,6 +11,7 @@
 //! | [`fault`]         | a device that fails on demand                                                        |
 //! | [`model`]         | a device with modelled costs                                                         |
 //! | [`tools`]         | mke2fs, e2fsck, and mounts by the kernel                                             |
+//! | [`tar`]           | parts of tar archives, byte by byte                                                  |
 //! | [`harness`]       | the runner of integration tests, which reports skipped tests as such                 |
 //! | [`needs`]         | what tests need, and how a test without it is skipped                                |
 //! | `interleave`      | explored interleavings of threads (feature `shuttle`)                                |
@@ -30,6 +31,7 @@ pub mod needs;
 pub mod nvram;
 pub mod powerloss;
 pub mod rng;
+pub mod tar;
 pub mod tools;
 pub mod virtual_threads;
 

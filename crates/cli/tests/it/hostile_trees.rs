@@ -2,32 +2,10 @@
 
 use crate::common::{needs_tools, ok, quire, said, tool};
 use crate::trees::{Scratch, fsck, make_tree};
+use quire_testkit::tar::{header, link, padded, pax};
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
-
-/// A header of an archive (ustar), with its checksum.
-fn header(name: &str, kind: u8, size: u64) -> Vec<u8> {
-    let mut block = vec![0; 512];
-    let mut put = |at: usize, text: &str| block[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, name);
-    put(100, "0000644\0");
-    put(108, "0000000\0");
-    put(116, "0000000\0");
-    put(124, &format!("{size:011o}\0"));
-    put(136, "00000000000\0");
-    put(257, "ustar\x0000");
-    block[156] = kind;
-    seal(&mut block);
-    block
-}
-
-/// Puts the checksum into a header.
-fn seal(block: &mut [u8]) {
-    block[148..156].copy_from_slice(b"        ");
-    let sum: u32 = block.iter().map(|b| u32::from(*b)).sum();
-    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-}
 
 #[test]
 fn headers_and_sparse_maps_without_bound_are_refused() {
@@ -35,10 +13,6 @@ fn headers_and_sparse_maps_without_bound_are_refused() {
     let s = Scratch::new();
     let (image, tar) = (s.text("image"), s.text("bomb.tar"));
     ok(&mut quire(&["create", &image, "--size", "64M"]));
-    let padded = |mut bytes: Vec<u8>| {
-        bytes.resize(bytes.len().next_multiple_of(512), 0);
-        bytes
-    };
     // Each of the kinds that is kept in memory as a whole, with almost 8 GiB.
     let mut bombs: Vec<(Vec<u8>, &str)> = b"xgLK"
         .iter()
@@ -57,31 +31,6 @@ fn headers_and_sparse_maps_without_bound_are_refused() {
         assert!(code == 1 && text.contains(why), "{why}: {code}: {text}");
     }
     fsck(Path::new(&image));
-}
-
-fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
-    bytes.resize(bytes.len().next_multiple_of(512), 0);
-    bytes
-}
-
-/// A PAX header with these records, in front of what it speaks of.
-fn pax(records: &[(&str, &str)]) -> Vec<u8> {
-    let mut text = String::new();
-    for (key, value) in records {
-        let rest = format!(" {key}={value}\n");
-        let len = (1..4).map(|digits| rest.len() + digits).find(|len| len.to_string().len() + rest.len() == *len);
-        text.push_str(&format!("{}{rest}", len.unwrap()));
-    }
-    let mut bytes = header("pax", b'x', text.len() as u64);
-    bytes.extend(padded(text.into_bytes()));
-    bytes
-}
-
-fn link(name: &str, kind: u8, target: &str) -> Vec<u8> {
-    let mut block = header(name, kind, 0);
-    block[157..157 + target.len()].copy_from_slice(target.as_bytes());
-    seal(&mut block);
-    block
 }
 
 /// An archive of 512 bytes of data behind its headers, which the import must refuse with these words.

@@ -3,87 +3,58 @@
 
 use quire::archive::{ImportOptions, Source, import};
 use quire::{ErrorKind, FileSystem};
+use quire_testkit::tar::{BLOCK, entry, header, link, padded, pax, seal};
 use std::io::Read;
 
-const BLOCK: usize = 512;
 /// Changes of one archive, at most.
 const CHANGES: usize = 32;
 /// Bytes that one change takes from the input.
-const CHANGE: usize = 5;
+pub(crate) const CHANGE: usize = 5;
 /// Bytes of a file that are read back: a sparse one may have 16 TiB.
 const READ: u64 = 256 << 10;
 
-/// Puts the checksum into a header.
-fn seal(header: &mut [u8]) {
-    header[148..156].copy_from_slice(b"        ");
-    let sum: u32 = header.iter().map(|b| u32::from(*b)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-}
-
-/// An entry: its header and its padded data.
-fn entry(name: &str, kind: u8, target: &str, data: &[u8]) -> Vec<u8> {
-    let mut block = vec![0; BLOCK];
-    let mut put = |at: usize, text: &str| block[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, name);
-    put(100, "0000644\0");
-    put(108, "0001750\0");
-    put(116, "0000012\0");
-    put(124, &format!("{:011o}\0", data.len()));
-    put(136, "14000000000\0");
-    put(157, target);
-    put(257, "ustar\x0000");
-    put(329, "0000001\0");
-    put(337, "0000003\0");
-    block[156] = kind;
+/// A header of a device with a number.
+fn device(name: &str, kind: u8) -> Vec<u8> {
+    let mut block = header(name, kind, 0);
+    block[329..336].copy_from_slice(b"0000001");
+    block[337..344].copy_from_slice(b"0000003");
     seal(&mut block);
-    block.extend(data);
-    block.resize(block.len().next_multiple_of(BLOCK), 0);
     block
-}
-
-/// One record of a PAX header.
-fn record(key: &str, value: &str) -> String {
-    let rest = format!(" {key}={value}\n");
-    let digits =
-        (1..).find(|n| (n + rest.len()).to_string().len() == *n).expect("lengths grow faster than their digits");
-    format!("{}{rest}", digits + rest.len())
 }
 
 /// An archive with an entry of each kind that the import knows.
 pub(crate) fn base() -> Vec<u8> {
     let long = "n".repeat(200);
     let about = [
-        record("SCHILY.xattr.user.a", "b"),
-        record("mtime", "1700000000.25"),
-        record("uid", "70000"),
-        record("SCHILY.acl.access", "user::rw-,user:5:r--,group::r--,mask::r--,other::---"),
+        ("SCHILY.xattr.user.a", "b"),
+        ("mtime", "1700000000.25"),
+        ("uid", "70000"),
+        ("SCHILY.acl.access", "user::rw-,user:5:r--,group::r--,mask::r--,other::---"),
     ];
     let sparse = [
-        record("GNU.sparse.major", "1"),
-        record("GNU.sparse.minor", "0"),
-        record("GNU.sparse.name", "sparse"),
-        record("GNU.sparse.realsize", "1048576"),
+        ("GNU.sparse.major", "1"),
+        ("GNU.sparse.minor", "0"),
+        ("GNU.sparse.name", "sparse"),
+        ("GNU.sparse.realsize", "1048576"),
     ];
-    let mut map = b"2\n0\n512\n524288\n512\n".to_vec();
-    map.resize(BLOCK, 0);
-    map.extend([7; 2 * BLOCK]);
+    let map = [padded(b"2\n0\n512\n524288\n512\n".to_vec()), vec![7; 2 * BLOCK]].concat();
     [
-        entry("dir/", b'5', "", b""),
-        entry("dir/file", b'0', "", &[1; 5000]),
-        entry("dir/link", b'1', "dir/file", b""),
-        entry("dir/symlink", b'2', "../dir/file", b""),
-        entry("dir/null", b'3', "", b""),
-        entry("dir/disk", b'4', "", b""),
-        entry("dir/pipe", b'6', "", b""),
-        entry("././@LongLink", b'L', "", long.as_bytes()),
-        entry("short", b'0', "", b"under a long name"),
-        entry("././@LongLink", b'K', "", long.as_bytes()),
-        entry("far", b'2', "short", b""),
-        entry("about", b'x', "", about.concat().as_bytes()),
-        entry("attributes", b'0', "", b"with attributes"),
-        entry("about", b'x', "", sparse.concat().as_bytes()),
-        entry("sparse", b'0', "", &map),
-        entry("dir/.wh.file", b'0', "", b""),
+        entry("dir/", b'5', b""),
+        entry("dir/file", b'0', &[1; 5000]),
+        link("dir/link", b'1', "dir/file"),
+        link("dir/symlink", b'2', "../dir/file"),
+        device("dir/null", b'3'),
+        device("dir/disk", b'4'),
+        entry("dir/pipe", b'6', b""),
+        entry("././@LongLink", b'L', long.as_bytes()),
+        entry("short", b'0', b"under a long name"),
+        entry("././@LongLink", b'K', long.as_bytes()),
+        link("far", b'2', "short"),
+        pax(&about),
+        entry("attributes", b'0', b"with attributes"),
+        pax(&sparse),
+        entry("sparse", b'0', &map),
+        entry("dir/.wh.file", b'0', b""),
         vec![0; 2 * BLOCK],
     ]
     .concat()

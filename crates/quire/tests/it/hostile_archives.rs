@@ -3,24 +3,16 @@
 //! `QUIRE_ARCHIVE_SEED` chooses other archives, `QUIRE_ARCHIVE_CASES` how many; `QUIRE_ARCHIVE_CASE=HEX` is one, as a
 //! failure prints it.
 
-use crate::archive_case::{base, changed, import_and_walk};
+use crate::archive_case::{CHANGE, base, changed, import_and_walk};
 use crate::common::{fsck_bytes, scratch};
 use quire::FileSystem;
+use quire_testkit::Rng;
 
 /// e2fsck judges one image in so many: it takes longer than the import.
 const JUDGED: u64 = 20;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: not a number")))
-}
-
-/// The next of a sequence of numbers (splitmix64).
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 fn from_hex(text: &str) -> Vec<u8> {
@@ -59,10 +51,10 @@ fn changed_archives_are_refused_or_imported_and_the_image_is_sound() {
     if let Ok(case) = std::env::var("QUIRE_ARCHIVE_CASE") {
         return judge(&image, &from_hex(&case), true);
     }
-    let mut state = number("QUIRE_ARCHIVE_SEED", 1);
+    let mut rng = Rng::new(number("QUIRE_ARCHIVE_SEED", 1));
     for n in 0..number("QUIRE_ARCHIVE_CASES", 600) {
-        let changes = 1 + next(&mut state) % 6;
-        let input: Vec<u8> = (0..1 + changes * 5).map(|_| next(&mut state).to_le_bytes()[0]).collect();
+        let mut input = vec![0; 1 + (1 + rng.index(6)) * CHANGE];
+        rng.fill(&mut input);
         judge(&image, &input, n % JUDGED == 0);
     }
 }
