@@ -5,8 +5,9 @@
 #                                                           PostgreSQL and MariaDB without their guards against torn
 #                                                           pages; without options into bench/results/databases.json
 #   scripts/bench.sh clients [options of quire-lab clients]   many clients, databases, git, tar
+#   scripts/bench.sh toolbox [options of quire-lab toolbox]   images without mounting, against mke2fs -d
 #   scripts/bench.sh sqlite [options of quire-lab sqlite]     SQLite on the kernel, on a mount, in its process
-# Without arguments the first two run.
+# Without arguments the first, clients and toolbox run.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 if [ "${1:-}" = databases ]; then
 	scripts/setup.sh --databases
@@ -26,7 +27,8 @@ if [ "${1:-}" = sqlite ]; then
 		--mounter quire --mounter quire:vfs --mounter quire:vfs,atomic_writes=off
 	exec "$LAB" sqlite "$@"
 fi
-[ $# = 0 ] || [ "$1" = clients ] || exec "$LAB" bench "$@"
-[ $# != 0 ] || "$LAB" bench
-[ $# = 0 ] || shift
-exec "$LAB" clients "$@"
+case "${1:-}" in
+"") "$LAB" bench && "$LAB" clients && exec "$LAB" toolbox ;;
+clients | toolbox) exec "$LAB" "$@" ;;
+*) exec "$LAB" bench "$@" ;;
+esac

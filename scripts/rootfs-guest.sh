@@ -1,13 +1,15 @@
 #!/bin/bash
 # A root file system of Debian in an image, without root: scripts/rootfs-guest.sh [TAR]
 #
-# mmdebstrap makes a tar (or TAR is taken), `quire create --from` makes an image of it as an ordinary user, `e2fsck -fn` finds nothing, the
-# kernel's loop mount shows exactly the tar (names, types, owners, modes, times, links, devices, contents, attributes, capabilities), and QEMU
-# boots it to a shell. Needs root for the loop mount, and apt-get (mmdebstrap, qemu-system-x86, a kernel, which is only unpacked).
+# mmdebstrap makes a tar (or TAR is taken). `quire create --from` makes images: of the tar and of an OCI layout as an ordinary user, of the
+# unpacked directory as root, whose files those are. The layout has the tar as its first layer; umoci makes the second, with whiteouts, and
+# skopeo copies both. Of each image `e2fsck -fn` finds nothing, the kernel's loop mount shows exactly what it was made of (names, types, owners,
+# modes, times, links, devices, contents, attributes, capabilities), and QEMU boots it to a shell. Needs root for the loop mount, and apt-get
+# (mmdebstrap, umoci, skopeo, qemu-system-x86, a kernel, which is only unpacked).
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 [ -x "$QUIRE" ] || die "no $QUIRE: run make first"
 [ "$(id -u)" = 0 ] || die "the kernel's loop mount needs root"
-for need in mmdebstrap:mmdebstrap qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod getfattr:attr; do
+for need in mmdebstrap:mmdebstrap umoci:umoci skopeo:skopeo qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod getfattr:attr; do
 	have "${need%:*}" || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${need#*:}" >/dev/null
 done
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-rootfs.XXXXXX")
@@ -28,14 +30,32 @@ tar=${1:-$work/user/root.tar}
 	say "== mmdebstrap"
 	mmdebstrap --quiet --variant=essential bookworm "$tar"
 }
-say "== an ordinary user makes the image"
 cp "$QUIRE" "$work/user/quire"
 [ "$tar" = "$work/user/root.tar" ] || cp "$tar" "$work/user/root.tar"
 chown -R nobody: "$work/user"
-su nobody -s /bin/bash -c "cd '$work/user' && ./quire create root.img --from root.tar --size min+50%"
-e2fsck -fn "$work/user/root.img" 2>&1 | tail -n 1
+tar --numeric-owner --xattrs --xattrs-include='*' --acls -xpf "$work/user/root.tar" -C "$work/tree"
 
-say "== the kernel's mount against the tar"
+say "== an OCI layout of two layers, by umoci and skopeo"
+layout=$work/layout
+umoci init --layout "$layout"
+umoci new --image "$layout:base"
+umoci raw add-layer --image "$layout:base" "$work/user/root.tar"
+umoci unpack --image "$layout:base" "$work/bundle"
+changed=$work/bundle/rootfs
+rm "$changed/etc/issue" && rm -r "$changed/usr/share/doc/bash" "$changed/usr/share/common-licenses"
+mkdir "$changed/usr/share/common-licenses" # what was a directory with files is an empty one
+echo new >"$changed/etc/issue.net" && ln "$changed/etc/issue.net" "$changed/etc/issue.too"
+chmod 4750 "$changed/etc/hostname" && chown 7:8 "$changed/etc/hostname"
+# Layers have whole seconds.
+for path in etc etc/issue.net etc/hostname usr/share usr/share/doc usr/share/common-licenses; do touch -d @1700000000 "$changed/$path"; done
+umoci repack --image "$layout:changed" "$work/bundle"
+skopeo copy --quiet "oci:$layout:changed" "oci:$work/user/oci:changed"
+chown -R nobody: "$work/user/oci"
+
+say "== the images: of the tar and of the layout by an ordinary user, of the directory by root"
+(cd "$work" && su nobody -s /bin/bash -c "cd user && ./quire create tar.img --from root.tar --size min+50% && ./quire create oci.img --from oci --size min+50%")
+"$QUIRE" create "$work/user/directory.img" --from "$work/tree" --size min+50%
+
 list() { # DIR: all that it shows
 	(cd "$1" && find . -mindepth 1 ! -path ./lost+found -printf '%P %y %m %s %n %U:%G %T@ %l\n' |
 		awk '$2 == "d" { $4 = "" } { print }' | sort
@@ -43,16 +63,22 @@ list() { # DIR: all that it shows
 	find . \( -type c -o -type b \) -exec stat -c '%n %t:%T' {} + | sort
 	find . ! -path ./lost+found -print0 | sort -z | xargs -0 getfattr -h -d -m '.*' -e hex 2>/dev/null || true)
 }
-tar --numeric-owner --xattrs --xattrs-include='*' --acls -xpf "$work/user/root.tar" -C "$work/tree"
-mount -o loop,ro,noload "$work/user/root.img" "$work/mnt"
-list "$work/tree" >"$work/want"
-list "$work/mnt" >"$work/found"
-umount "$work/mnt"
-diff -u "$work/want" "$work/found" | head -n 20
-cmp -s "$work/want" "$work/found" || die "the kernel does not show what the tar holds"
-say "   $(wc -l <"$work/want") lines, none differs"
+compare() { # IMAGE TREE: the kernel shows what it was made of
+	e2fsck -fn "$1" 2>&1 | tail -n 1
+	mount -o loop,ro,noload "$1" "$work/mnt"
+	list "$2" >"$work/want"
+	list "$work/mnt" >"$work/found"
+	umount "$work/mnt"
+	diff -u "$work/want" "$work/found" | head -n 20
+	cmp -s "$work/want" "$work/found" || die "the kernel does not show in $1 what it was made of"
+	say "   $(wc -l <"$work/want") lines, none differs"
+}
+say "== the kernel's mount of each against what it was made of"
+compare "$work/user/tar.img" "$work/tree"
+compare "$work/user/directory.img" "$work/tree"
+compare "$work/user/oci.img" "$changed"
 
-say "== QEMU boots it"
+say "== QEMU boots them"
 packages=$TARGET/guest
 image=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
 [ -n "$image" ] || die "apt knows no linux-image-cloud-amd64"
@@ -85,13 +111,15 @@ INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd.gz"
 # KVM where a guest comes up in it (in a virtual machine it may not), else emulation.
-boot() { # ACCELERATOR CPU SECONDS
-	timeout "$3" qemu-system-x86_64 -machine "q35,accel=$1" -cpu "$2" -m 512M -nographic -no-reboot -nodefaults \
+boot() { # IMAGE ACCELERATOR CPU SECONDS
+	timeout "$4" qemu-system-x86_64 -machine "q35,accel=$2" -cpu "$3" -m 512M -nographic -no-reboot -nodefaults \
 		-kernel "$packages/boot/vmlinuz-$version" -initrd "$work/initrd.gz" -append "console=ttyS0 quiet panic=-1" -serial stdio \
-		-drive "file=$work/user/root.img,format=raw,if=virtio" </dev/null >"$work/console" 2>&1 && grep -aq 'guest: shell' "$work/console"
+		-drive "file=$1,format=raw,if=virtio" </dev/null >"$work/console" 2>&1 && grep -aq 'guest: shell' "$work/console"
 }
-{ [ -w /dev/kvm ] && boot kvm host 60 2>/dev/null; } || boot tcg max 240 || true
-grep -a 'guest: shell' "$work/console" | tr -d '\r' || die "the guest did not come to a shell"
-[ "$("$QUIRE" cat "$work/user/root.img:/root/by-guest")" = written ] || die "what the guest wrote is not in the image"
-e2fsck -fn "$work/user/root.img" 2>&1 | tail -n 1
-say "The image of Debian's root file system: as the tar, and it boots."
+for image in "$work"/user/{tar,directory,oci}.img; do
+	{ [ -w /dev/kvm ] && boot "$image" kvm host 60 2>/dev/null; } || boot "$image" tcg max 240 || true
+	grep -ao 'guest: shell.*' "$work/console" | tr -d '\r' || die "the guest did not come to a shell from $image"
+	[ "$("$QUIRE" cat "$image:/root/by-guest")" = written ] || die "what the guest wrote is not in $image"
+	e2fsck -fn "$image" 2>&1 | tail -n 1
+done
+say "The images of Debian's root file system, from a tar, a directory and an OCI layout: as their source, and they boot."

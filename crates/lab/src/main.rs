@@ -125,6 +125,9 @@ enum What {
     /// Measure PostgreSQL and MariaDB that guard their pages, on the kernel's ext4, against the same without that, on
     /// Quire (root); prints a table
     Databases(bench::databases::Plan),
+    /// Measure images without mounting: mke2fs -d, quire create from a directory and from a tar, tar into a mount
+    /// (root), and quire put; prints a table
+    Toolbox(bench::toolbox::Plan),
     /// TPC-C on SQLite in a directory: load the database, run the mix, or check its consistency
     ///
     /// Example: quire-lab tpcc load --dir mnt --warehouses 10 && quire-lab tpcc run --dir mnt --transactions 10000
@@ -422,6 +425,7 @@ fn main() -> Result<()> {
         }
         What::Databases(plan) => bench::databases::measure(&plan)?,
         What::Clients(plan) => bench::clients::measure(&plan)?,
+        What::Toolbox(plan) => bench::toolbox::measure(&plan)?,
         What::Tpcc { what, dir, journal, warehouses, divide, seed, page, grain, transactions, seconds } => {
             let db = dir.join("tpcc.db");
             match what {

@@ -9,6 +9,7 @@ pub mod databases;
 mod programs;
 mod results;
 mod servers_load;
+pub mod toolbox;
 mod work;
 
 use std::collections::BTreeMap;

@@ -115,7 +115,8 @@ fn as_user<const N: usize>(tool: &str, args: [&str; N], input: impl Into<Stdio>)
     Ok(())
 }
 
-fn warm(path: &Path) -> Result<()> {
+/// Reads a file, so that it is in the page cache.
+pub(super) fn warm(path: &Path) -> Result<()> {
     std::io::copy(&mut File::open(path)?, &mut std::io::sink())?;
     Ok(())
 }
