@@ -12,7 +12,8 @@ die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 # Tests under explored interleavings of threads (feature shuttle of quire-device), and the broken engines that they must find.
 interleavings() {
 	cargo test -p quire-device -p quire-testkit -p quire-journal -p quire-fs -p quire-sim --test gate_shuttle --test interleavings --test writers --features \
-		quire-device/shuttle,quire-testkit/shuttle,quire-journal/shuttle,quire-journal/mutants,quire-fs/shuttle,quire-fs/mutants,quire-sim/shuttle,quire-sim/mutants "$@"
+		quire-device/shuttle,quire-testkit/shuttle,quire-journal/shuttle,quire-journal/mutants,quire-fs/shuttle,quire-fs/mutants,quire-sim/shuttle,quire-sim/mutants "$@" &&
+		cargo test -p quire-mount --lib --features shuttle,mutants "$@" in_hand::
 }
 
 # The release binaries. The command is built by itself: cargo gives packages that are built together the union of their

@@ -93,6 +93,10 @@ pub enum Mutant {
     UpdateVisible,
     /// A file leaves its inode in one transaction, and its content goes into a block in the next (F25).
     InlineDataLater,
+    /// A worker looks whether a request was replied to, and suspends it later (M10).
+    ReplyMissedBySuspension,
+    /// A second reply to a request counts, too (M10).
+    SecondReplyTaken,
 }
 
 impl Mutant {
@@ -108,6 +112,9 @@ impl Mutant {
 
     /// Those of a volume's life: tests/interleavings.rs of the file system finds them.
     pub const OF_LIFECYCLE: [Mutant; 2] = [Mutant::CloseWithoutDrain, Mutant::ThawUnmarked];
+
+    /// Those of replies: unit tests of the mount's transport find them.
+    pub const OF_REPLIES: [Mutant; 2] = [Mutant::ReplyMissedBySuspension, Mutant::SecondReplyTaken];
 
     /// Those of freeze and thaw, which the simulator finds.
     pub const OF_FREEZE: [Mutant; 2] = [Mutant::ThawUnmarked, Mutant::FrozenAdmits];

@@ -17,7 +17,7 @@
 //! would else change the count of readers between its look at it and its change of it (L5).
 
 use crate::policy::{MAX_BLOCKED, REQUESTS_BEFORE_SECOND_READER};
-use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced, thread};
+use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ pub(crate) struct Workers {
 impl Workers {
     /// Workers for /dev/fuse and so many rings.
     pub(crate) fn new(rings: usize) -> Self {
-        let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let queues = 1 + rings;
         let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
         Workers { most: cpus.max(queues) + MAX_BLOCKED, cpus, pool, ended: Condvar::new() }
@@ -236,7 +236,7 @@ impl Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quire_device::sync::{lock, when_blocking};
+    use quire_device::sync::{lock, thread, when_blocking};
     use std::sync::mpsc;
 
     const NOBODY: fn() -> bool = || panic!("a worker is idle");

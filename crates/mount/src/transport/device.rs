@@ -53,7 +53,7 @@ impl Channel {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         let unblocked =
             rustix::fs::fcntl_getfl(&fd).and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK));
-        let may_spin = unblocked.is_ok() && thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+        let may_spin = unblocked.is_ok() && std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
         Channel { fd, may_spin, spins: AtomicBool::new(false), backoff: Backoff::default() }
     }
 

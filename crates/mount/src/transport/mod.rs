@@ -4,6 +4,7 @@
 mod buffer;
 mod device;
 mod entry;
+mod in_hand;
 mod queue;
 mod ring;
 mod rings;

@@ -18,13 +18,13 @@
 //! reader or the keeper gives entries to the kernel: a thread that waits for the kernel's own requests may not.
 
 use super::device::Channel;
-use super::entry::{Entry, Owner, Reply};
+use super::entry::{Entry, Owner};
+use super::in_hand::{self, InHand};
 use super::queue::{Queue, Registered, Taken};
-use crate::policy::{GIVEN_BACK, MAX_QUEUES, REQUEST_TABLES};
+use crate::policy::{GIVEN_BACK, MAX_QUEUES};
 use crate::wire::reply;
 use quire_device::sync::atomic::{AtomicU64, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
-use quire_layout::number_map::NumberMap;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -44,14 +44,6 @@ struct Own {
     deferred: Option<(usize, Entry)>,
 }
 
-/// A request that was taken and is not replied to yet.
-enum InHand {
-    /// A worker is about it. The address at which a reply in place begins, and the reply once it is made.
-    Served { reply_at: usize, reply: Option<Reply> },
-    /// It waits for an event, in this queue's entry.
-    Suspended(usize, Entry),
-}
-
 #[derive(Default)]
 struct Outbox {
     replied: Vec<(usize, Entry)>,
@@ -62,7 +54,8 @@ struct Outbox {
 
 pub(crate) struct Rings {
     queues: Vec<Queue>,
-    in_hand: Vec<Mutex<NumberMap<u64, InHand>>>,
+    /// Each with its queue.
+    in_hand: InHand<(usize, Entry)>,
     /// A file that was in use by a request lately.
     file: AtomicU64,
     outbox: Mutex<Outbox>,
@@ -120,7 +113,7 @@ impl Rings {
         });
         Ok(Rings {
             queues: queues.collect::<Result<_, _>>()?,
-            in_hand: (0..REQUEST_TABLES).map(|_| Mutex::default()).collect(),
+            in_hand: InHand::new(),
             file: AtomicU64::new(0),
             outbox: Mutex::default(),
             changed: Condvar::new(),
@@ -224,35 +217,24 @@ impl Rings {
         }
     }
 
-    fn shard(&self, unique: u64) -> &Mutex<NumberMap<u64, InHand>> {
-        // The kernel counts requests in steps of two.
-        let shard = usize::try_from((unique >> 1) % REQUEST_TABLES).expect("small");
-        &self.in_hand[shard]
-    }
-
     /// The request is about to be served by the calling worker.
     pub(crate) fn serves(&self, unique: u64, reply_at: usize) {
-        lock(self.shard(unique)).insert(unique, InHand::Served { reply_at, reply: None });
+        self.in_hand.serves(unique, reply_at);
     }
 
     /// The calling worker has done with a request. Sends the reply if one was made meanwhile; else the request is
     /// suspended. `still_reads`: the worker still reads the queue.
     pub(crate) fn served(&self, queue: usize, mut entry: Entry, still_reads: bool) {
-        let unique = entry.unique();
         let large = entry.payload_size() >= GIVEN_BACK;
-        let reply = {
-            let mut in_hand = lock(self.shard(unique));
-            match in_hand.remove(&unique) {
-                Some(InHand::Served { reply: Some(reply), .. }) => reply,
-                Some(InHand::Served { reply: None, .. }) => {
-                    if large {
-                        entry.drop_payload();
-                    }
-                    in_hand.insert(unique, InHand::Suspended(queue, entry));
-                    return;
-                }
-                Some(InHand::Suspended(..)) | None => unreachable!("the worker that serves a request ends that"),
+        let suspend = |(queue, mut entry): (usize, Entry)| {
+            if large {
+                entry.drop_payload();
             }
+            (queue, entry)
+        };
+        let unique = entry.unique();
+        let Some(((queue, mut entry), reply)) = self.in_hand.served(unique, (queue, entry), suspend) else {
+            return;
         };
         if large && self.queues[queue].gives_back(&entry) {
             entry.drop_payload();
@@ -289,26 +271,15 @@ impl Rings {
 
     /// Takes a reply to a request that came by a ring. False if it did not, or was replied to.
     pub(crate) fn reply(&self, unique: u64, reply: &[u8]) -> bool {
-        let (queue, mut entry) = {
-            let mut in_hand = lock(self.shard(unique));
-            match in_hand.remove(&unique) {
-                None => return false,
-                Some(InHand::Served { reply: Some(before), reply_at }) => {
-                    in_hand.insert(unique, InHand::Served { reply: Some(before), reply_at });
-                    return false;
-                }
-                Some(InHand::Served { reply: None, reply_at }) => {
-                    let in_place = reply.as_ptr().addr() == reply_at;
-                    let reply = if in_place { Reply::InPlace(reply.len()) } else { Reply::Bytes(reply.to_vec()) };
-                    in_hand.insert(unique, InHand::Served { reply_at, reply: Some(reply) });
-                    return true;
-                }
-                Some(InHand::Suspended(queue, entry)) => (queue, entry),
+        match self.in_hand.reply(unique, reply) {
+            in_hand::Taken::No => false,
+            in_hand::Taken::ByWorker => true,
+            in_hand::Taken::Carrier((queue, mut entry)) => {
+                entry.put_bytes(reply);
+                self.keep_reply(queue, entry);
+                true
             }
-        };
-        entry.put_bytes(reply);
-        self.keep_reply(queue, entry);
-        true
+        }
     }
 
     /// The session is over: readers look up, and the keeper ends.
@@ -337,7 +308,7 @@ mod tests {
         assert!(rings.reply(2, &[0; 16]));
         assert!(!rings.reply(2, &[1; 16]), "a second reply");
         rings.serves(4, 0);
-        lock(rings.shard(4)).insert(4, InHand::Suspended(0, Entry::new(0).unwrap()));
+        assert!(rings.in_hand.served(4, (0, Entry::new(0).unwrap()), |e| e).is_none());
         assert!(rings.reply(4, &[0; 16]) && !rings.reply(4, &[0; 16]));
         let outbox = lock(&rings.outbox);
         assert_eq!(outbox.replied.len(), 1, "one goes to the keeper");
