@@ -32,6 +32,7 @@ pub mod rig;
 pub mod served;
 pub mod servers;
 pub mod stats;
+pub mod stock;
 pub mod studies;
 pub mod tree;
 pub mod walk;

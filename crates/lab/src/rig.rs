@@ -23,6 +23,7 @@ use quire_layout::superblock::{self, Superblock};
 use quire_testkit::{MemDevice, Model, Modelled, VirtualThreads};
 
 use crate::cmd::{command, run, text};
+use crate::stock::{self, JournalThread, Stock};
 
 /// A modelled device in memory whose operations are counted.
 pub type Disk = Counted<Modelled<Arc<MemDevice>>>;
@@ -50,6 +51,8 @@ pub struct Plan {
     pub nvram: Option<Duration>,
     /// What mke2fs is told besides.
     pub mke2fs: Vec<String>,
+    /// Commits by a thread beside the volume's background, as the kernel's journal thread makes them.
+    pub stock: Option<Stock>,
     pub options: Options,
 }
 
@@ -66,8 +69,17 @@ impl Plan {
             external: false,
             nvram: None,
             mke2fs: Vec::new(),
+            stock: None,
             options,
         }
+    }
+
+    /// With commits as the kernel's journal thread makes them.
+    #[must_use]
+    pub fn with_stock(mut self, stock: Stock) -> Self {
+        self.options.commit_interval = stock::DATA_AGE;
+        self.stock = Some(stock);
+        self
     }
 }
 
@@ -217,12 +229,14 @@ impl Rig {
     /// Runs threads to their end, with one in the background as a mount has it.
     pub fn run<'a, T: Send + 'a>(&'a self, bodies: Vec<Body<'a, T>>) -> Vec<T> {
         let (left, stop) = (&AtomicUsize::new(bodies.len()), &Arc::new(Stop::default()));
+        let journal_thread = &JournalThread::default();
         let mut threads: Vec<Body<'_, Option<T>>> = Vec::new();
         for body in bodies {
             threads.push(Box::new(move || {
                 let done = body();
                 if left.fetch_sub(1, Ordering::Relaxed) == 1 {
                     stop.stop();
+                    journal_thread.stop();
                 }
                 Some(done)
             }));
@@ -231,6 +245,12 @@ impl Rig {
             self.volume.maintenance().work_until(stop);
             None
         }));
+        if let Some(stock) = self.plan.stock {
+            threads.push(Box::new(move || {
+                journal_thread.work(&self.volume, &self.world, stock);
+                None
+            }));
+        }
         self.world.run(threads).into_iter().flatten().collect()
     }
 

@@ -97,6 +97,11 @@ const ITEMS: &[(Paper, &str, By)] = &[
         "figures 1, 3, 4, 6, 7: journaling, its modes, the architecture",
         Explains("docs/design.md, \"Routes\""),
     ),
+    (
+        Paper::Rfj,
+        "a commit of ext3's ordered mode flushes other files' data, one of writeback does not",
+        Test("a_commit_of_ordered_writes_other_files_data_and_one_of_writeback_leaves_it_until_it_is_old"),
+    ),
     (Paper::Rfj, "figure 2: the modes of ext3 under a file server", Claims("figure 2", &["rfj-fileserver"])),
     (
         Paper::Rfj,
@@ -266,7 +271,7 @@ mod tests {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for (_, what, by) in ITEMS {
             if let Test(name) = by {
-                let found = ["fs", "cli"].iter().any(|c| {
+                let found = ["fs", "cli", "lab"].iter().any(|c| {
                     ["src", "tests"]
                         .iter()
                         .any(|d| crates.join(c).join(d).is_dir() && there(&crates.join(c).join(d), name))
