@@ -56,6 +56,11 @@ const ITEMS: &[(Paper, &str, By)] = &[
         Claims("table 1", &["djfs-table1"]),
     ),
     (Paper::Djfs, "implicit checkpoint when a timer expires", Test("what_is_old_in_the_log_goes_home")),
+    (
+        Paper::Djfs,
+        "an fsync of ext4 with full journaling writes earlier journaled buffers home",
+        Test("an_fsync_of_full_journaling_writes_earlier_journaled_blocks_home"),
+    ),
     (Paper::Djfs, "figure 1: jbd2's commit", Explains("docs/format.md")),
     (Paper::Djfs, "figure 2: what consistency costs ext4", Claims("figure 2", &["djfs-randwrite"])),
     (Paper::Djfs, "figure 3: external journaling, journaling in NVRAM", Claims("figure 3", &["djfs-randwrite"])),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use quire_device::Clock;
-use quire_fs::{Profile, WriteFlags};
+use quire_fs::{Choices, Profile, WriteFlags};
 use quire_layout::Ino;
 use quire_testkit::Model;
 
@@ -42,13 +42,15 @@ pub struct Outcome {
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Runs them on a profile, the journal on a device of its own.
+/// Runs them with a log of these choices, the journal on a device of its own.
 ///
 /// # Errors
 /// The file system fails.
-pub fn run(model: Model, profile: Profile, streams: Streams) -> Result<Outcome> {
+pub fn run(model: Model, choices: Choices, streams: Streams) -> Result<Outcome> {
     let need = (streams.count * (streams.bytes as u64) * streams.time.as_secs()) >> 20;
-    let plan = Plan { external: true, journal_mib: 128, mib: 512 + need * 5 / 4, ..Plan::new(model, profile) };
+    let mut plan =
+        Plan { external: true, journal_mib: 128, mib: 512 + need * 5 / 4, ..Plan::new(model, Profile::Ext4Ordered) };
+    plan.options = plan.options.with(choices);
     let rig = Rig::new(&plan)?;
     let files: Vec<Ino> =
         (0..streams.count).map(|n| rig.create(Ino::ROOT, &format!("stream-{n}"))).collect::<Result<_>>()?;
@@ -99,15 +101,15 @@ mod tests {
     #[test]
     fn runs_are_alike_to_the_nanosecond_and_commits_gather_writers() {
         let streams = Streams { count: 20, bytes: 125, time: Duration::from_secs(5), synchronous: true };
-        let once = run(Model::hdd_15k(), Profile::Wasteless, streams).unwrap();
-        let again = run(Model::hdd_15k(), Profile::Wasteless, streams).unwrap();
+        let once = run(Model::hdd_15k(), Profile::Wasteless.choices(), streams).unwrap();
+        let again = run(Model::hdd_15k(), Profile::Wasteless.choices(), streams).unwrap();
         assert_eq!((once.time, once.traffic), (again.time, again.traffic));
         assert_eq!(once.writes, 100);
-        let journal = run(Model::hdd_15k(), Profile::Ext4Journal, streams).unwrap();
+        let journal = run(Model::hdd_15k(), Profile::Ext4Journal.choices(), streams).unwrap();
         assert!(once.traffic.journal < journal.traffic.journal);
         // One turn of the disk is 4 ms: without sharing commits 1000 writers could not all write every second.
         let crowd = Streams { count: 1000, bytes: 125, time: Duration::from_secs(2), synchronous: true };
-        let crowd = run(Model::hdd_15k(), Profile::Wasteless, crowd).unwrap();
+        let crowd = run(Model::hdd_15k(), Profile::Wasteless.choices(), crowd).unwrap();
         assert_eq!(crowd.writes, 2000);
         assert!(crowd.latency.mean < 50_000.0, "{:?}", crowd.latency);
     }

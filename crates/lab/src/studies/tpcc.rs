@@ -283,6 +283,7 @@ impl Plan {
              devices",
             self.journal_mib, self.transactions, self.on_devices
         ));
+        f.assume(ways::ASSUMED);
         f.assume(
             "time is what devices take (virtual) and what the database's thread computes (measured): not \
              the same to the byte in two runs",

@@ -1,8 +1,10 @@
-//! The ways to keep a journal that DJFS compares.
+//! The ways to keep a journal that DJFS compares. Where the paper has ext4 with data journaling on a device, an fsync
+//! writes home what earlier transactions hold of the file, as `ext4_sync_file` of its kernel (4.1) does
+//! (`checkpoint=fsync`).
 
 use std::time::Duration;
 
-use quire_fs::Profile;
+use quire_fs::{Checkpoint, Profile};
 use quire_testkit::Model;
 
 use crate::rig::Plan;
@@ -21,17 +23,28 @@ pub enum Place {
 pub struct Way {
     pub name: &'static str,
     pub profile: Profile,
+    /// Instead of the profile's.
+    pub checkpoint: Option<Checkpoint>,
     pub place: Place,
 }
 
 const fn way(name: &'static str, profile: Profile, place: Place) -> Way {
-    Way { name, profile, place }
+    Way { name, profile, checkpoint: None, place }
 }
+
+const fn stock(way: Way) -> Way {
+    Way { checkpoint: Some(Checkpoint::Fsync), ..way }
+}
+
+/// What the studies of DJFS assume of these baselines.
+pub const ASSUMED: &str = "ext4-journal and external: an fsync writes home what earlier transactions hold of the file, \
+     as ext4's does; nvj, djfs: it does not, because checkpoint=fsync is for logs on devices; all logs on devices commit \
+     with a barrier, the kernel's default";
 
 pub const NONE: Way = way("ext4-none", Profile::Ext4None, Place::Internal);
 pub const ORDERED: Way = way("ext4-ordered", Profile::Ext4Ordered, Place::Internal);
-pub const JOURNAL: Way = way("ext4-journal", Profile::Ext4Journal, Place::Internal);
-pub const EXTERNAL: Way = way("external", Profile::Ext4Journal, Place::External);
+pub const JOURNAL: Way = stock(way("ext4-journal", Profile::Ext4Journal, Place::Internal));
+pub const EXTERNAL: Way = stock(way("external", Profile::Ext4Journal, Place::External));
 pub const NVJ: Way = way("nvj", Profile::Nvj, Place::Nvram);
 pub const DJFS: Way = way("djfs", Profile::Djfs, Place::Nvram);
 pub const DJFS4: Way = way("djfs4", Profile::Djfs4, Place::Nvram);
@@ -40,12 +53,14 @@ impl Way {
     /// A rig with a file system and a journal of so many MiB. Each cache line stored in NVRAM takes `line`.
     #[must_use]
     pub fn plan(&self, model: Model, mib: u64, journal_mib: u64, line: Duration) -> Plan {
+        let mut plan = Plan::new(model, self.profile);
+        plan.options.checkpoint = self.checkpoint.unwrap_or(plan.options.checkpoint);
         Plan {
             mib,
             journal_mib,
             external: self.place == Place::External,
             nvram: (self.place == Place::Nvram).then_some(line),
-            ..Plan::new(model, self.profile)
+            ..plan
         }
     }
 }
