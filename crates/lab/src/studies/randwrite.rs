@@ -47,6 +47,7 @@ const CACHE: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Outcome {
     writes: u64,
+    fsyncs: u64,
     traffic: Traffic,
     seconds: f64,
 }
@@ -106,7 +107,8 @@ fn run(column: Way, every: u64, work: Work, flush: Duration, contents: Vec<Vec<u
                 None if now >= start + work.time / 2 => begun = Some((now, rig.counted(), n)),
                 Some((since, before, from)) if now >= *since + work.time => {
                     let seconds = (now - *since).as_secs_f64();
-                    return Ok(Outcome { writes: n - from, traffic: rig.traffic(before), seconds });
+                    let fsyncs = (n - 1).checked_div(every).unwrap_or(0) - (from - 1).checked_div(every).unwrap_or(0);
+                    return Ok(Outcome { writes: n - from, fsyncs, traffic: rig.traffic(before), seconds });
                 }
                 _ => {}
             }
@@ -183,6 +185,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
         work.time.as_secs_f64()
     ));
     f.assume(ways::ASSUMED);
+    f.assume("what the paper says of fsyncs is measured at its highest frequency, one every 64 writes");
+    f.assume("\"dramatically\": three times; \"close to\": nine tenths");
     f.claims = cells.claims(every.len());
     Ok(f)
 }
@@ -201,11 +205,6 @@ impl Cells {
 
     fn ratio(&self, a: &str, b: &str, row: usize) -> f64 {
         self.cell(a, row).iops() / self.cell(b, row).iops()
-    }
-
-    /// The highest with fsyncs, in the first rows.
-    fn peak(&self, a: &str, b: &str, rows: usize) -> f64 {
-        (1..rows).map(|row| self.ratio(a, b, row)).fold(0.0, f64::max)
     }
 
     fn figures(&self, paper: usize) -> Vec<Figure> {
@@ -294,8 +293,8 @@ impl Cells {
                 "figure 2",
                 "without a journal each fsync is a flush",
                 "ext4-none: flushes to an fsync",
-                float(none.traffic.flushes) * 64.0 / float(none.writes),
-                0.9,
+                float(none.traffic.flushes) / float(none.fsyncs.max(1)),
+                1.0,
             ),
             Claim::at_least(
                 "figure 3",
@@ -308,8 +307,8 @@ impl Cells {
             Claim::at_least(
                 "figure 3",
                 "a journal in NVRAM is up to 2.2 times as fast as an external one",
-                "every 64 or rarer: nvj / external",
-                self.peak("nvj", "external", paper),
+                "every 64: nvj / external",
+                self.ratio("nvj", "external", paper - 1),
                 2.2,
             )
             .as_printed(),
@@ -318,7 +317,7 @@ impl Cells {
 
     /// Figure 7: DJFS beside all others.
     fn of_djfs(&self, paper: usize) -> Vec<Claim> {
-        let peak = |other| self.peak("djfs", other, paper);
+        let often = |other| self.ratio("djfs", other, paper - 1);
         let flush = "the modelled drive's flush and write are guesses; by what a flush takes the factor goes \
              through the paper's (calibration)";
         vec![
@@ -340,8 +339,8 @@ impl Cells {
             Claim::at_least(
                 "figure 7",
                 "with fsyncs DJFS is up to 5.1 times as fast as ordered and full journaling",
-                "every 64 or rarer: djfs / ext4-journal",
-                peak("ext4-journal"),
+                "every 64: djfs / the slower of ext4-ordered and ext4-journal",
+                often("ext4-ordered").max(often("ext4-journal")),
                 5.1,
             )
             .as_printed()
@@ -349,8 +348,8 @@ impl Cells {
             Claim::at_least(
                 "figure 7",
                 "with fsyncs it is up to 4.0 times as fast as external journaling",
-                "every 64 or rarer: djfs / external",
-                peak("external"),
+                "every 64: djfs / external",
+                often("external"),
                 4.0,
             )
             .as_printed()
@@ -358,8 +357,8 @@ impl Cells {
             Claim::at_least(
                 "figure 7",
                 "it is up to 1.8 times as fast as journaling in NVRAM alone",
-                "every 64 or rarer: djfs / nvj",
-                peak("nvj"),
+                "every 64: djfs / nvj",
+                often("nvj"),
                 1.8,
             )
             .as_printed()
