@@ -34,6 +34,7 @@ pub mod servers;
 pub mod stats;
 pub mod stock;
 pub mod studies;
+pub mod trace;
 pub mod tree;
 pub mod walk;
 pub mod work;

@@ -257,6 +257,10 @@ enum What {
         #[command(flatten)]
         how: How,
     },
+    /// RFJ, figure 5: which blocks of a disk trace's writes are new, and which overwrite (Microsoft's traces at SNIA)
+    Classify {
+        trace: PathBuf,
+    },
     /// Make one HTML page of studies' results
     ///
     /// Example: quire-lab report --results target/lab/normal --to report.html
@@ -465,6 +469,9 @@ fn main() -> Result<()> {
         What::Djfs { how } => how.run(vec!["djfs".into()])?,
         What::Okeanos { how } => how.run(vec!["okeanos".into()])?,
         What::Rfj { how } => how.run(vec!["rfj".into()])?,
+        What::Classify { trace } => {
+            println!("{}", quire_lab::trace::classify(std::io::BufReader::new(std::fs::File::open(&trace)?))?);
+        }
         What::Report { results, to, table } => laboratory::report(&results, &to, table.as_deref())?,
         What::TpccStudy { what, work, in_memory } => {
             let plan = work.plan();

@@ -111,7 +111,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (
         Paper::Rfj,
         "figure 5: writes that are new, and that overwrite",
-        Not("no package has the traces of Microsoft's servers"),
+        Not("no package has the traces of Microsoft's servers; `quire-lab classify TRACE` answers it for them"),
     ),
     (Paper::Rfj, "figure 8: RFJ against the modes of ext3", Claims("figure 8", &["rfj-fileserver"])),
 ];
