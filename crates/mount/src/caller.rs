@@ -7,6 +7,7 @@
 //! *Relies on*: the process waits for the answer, so that its number is not given to another meanwhile. The
 //! caller of a FUSE request that the daemon has read does; for a peer of the control socket see its listener.
 
+use crate::sandbox::broker;
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -82,12 +83,17 @@ pub(crate) fn effective_user(pid: u32) -> Option<u32> {
     status(&pid.to_string(), "Uid:")?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// A number in a process's memory: the argument of an ioctl that the kernel does not copy, because its command says
-/// that it only reads. The process waits for the answer.
+/// A number in a process's memory: the argument of FS_IOC_SHUTDOWN, an ioctl that the kernel does not copy, because its
+/// command says that it only reads. The process waits for the answer.
 ///
 /// # Errors
 /// There is no memory at this address; or the daemon may not look at this process (`EPERM`, `ESRCH`).
 pub(crate) fn argument(pid: u32, address: u64) -> Result<u32, Errno> {
+    broker::shutdown_flag(pid, address).unwrap_or_else(|| read_argument(pid, address))
+}
+
+/// The same by this process itself.
+pub(crate) fn read_argument(pid: u32, address: u64) -> Result<u32, Errno> {
     let pid = i32::try_from(pid).map_err(|_| Errno::SRCH)?;
     let mut bytes = [0u8; 4];
     let base = usize::try_from(address).map_err(|_| Errno::FAULT)?;
@@ -105,12 +111,28 @@ pub(crate) fn argument(pid: u32, address: u64) -> Result<u32, Errno> {
 
 /// A line of what `/proc` tells anybody of a process.
 fn status(process: &str, name: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let asked = process.parse().ok().and_then(broker::status);
+    let status = asked.unwrap_or_else(|| read_status(process))?;
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
+}
+
+pub(crate) fn read_status(process: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/{process}/status")).ok()
+}
+
+/// True if a process is in a group, its first one apart.
+pub(crate) fn is_in_group(pid: u32, gid: u32) -> bool {
+    let groups = status(&pid.to_string(), "Groups:").unwrap_or_default();
+    groups.split_whitespace().any(|g| g.parse() == Ok(gid))
 }
 
 /// The user namespace of a process.
 fn namespace(process: &str) -> Option<(u64, u64)> {
+    let asked = process.parse().ok().and_then(broker::user_namespace);
+    asked.unwrap_or_else(|| read_namespace(process))
+}
+
+pub(crate) fn read_namespace(process: &str) -> Option<(u64, u64)> {
     let file = fs::metadata(format!("/proc/{process}/ns/user")).ok()?;
     Some((file.dev(), file.ino()))
 }

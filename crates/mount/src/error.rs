@@ -2,6 +2,7 @@
 
 use crate::mounting::AttachError;
 use crate::options::OptionError;
+use crate::sandbox::SandboxError;
 use crate::transport_choice::TransportError;
 use quire_device::OpenError;
 use quire_device::nvram::NvramError;
@@ -35,6 +36,8 @@ pub enum MountError {
     Attach { dir: PathBuf, source: AttachError },
     #[error("{0}")]
     Transport(#[from] TransportError),
+    #[error("{0}")]
+    Sandbox(#[from] SandboxError),
     #[error("the FUSE session ended: {}", crate::fail::words(*.0))]
     Session(Errno),
     #[error("{0}")]
@@ -52,7 +55,7 @@ impl MountError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            MountError::Options(_) | MountError::Transport(_) => 1,
+            MountError::Options(_) | MountError::Transport(_) | MountError::Sandbox(_) => 1,
             MountError::System(_) | MountError::AddressSpace { .. } => 2,
             MountError::Attach { source: AttachError::NoFuse(_) | AttachError::NoHelper(_), .. } => 2,
             MountError::Attach { source: AttachError::Mount(Errno::PERM), .. } => 1,

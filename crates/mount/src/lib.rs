@@ -31,6 +31,7 @@ mod refused;
 mod remount;
 mod replies;
 mod requests;
+pub mod sandbox;
 pub mod serve;
 mod server;
 mod session;
@@ -47,6 +48,7 @@ mod workers;
 pub use control::{About, Control, ControlError};
 pub use error::MountError;
 pub use options::{MountOptions, OptionError, WritePath};
+pub use sandbox::{SandboxChoice, SandboxError, SandboxStats};
 pub use serve::{Mount, SIMULATED_NVRAM, run, run_on};
 
 pub use latency::Latency;

@@ -7,6 +7,7 @@
 //! wherever it was moved, and no other (H5): one that is hidden under another mount, or has mounts in it, is left as a
 //! dead mount point instead, because its removal would take theirs with it.
 
+use crate::control;
 use crate::control::listener::{Hooks, Listener};
 use crate::daemon;
 use crate::error::MountError;
@@ -16,6 +17,8 @@ use crate::openers::Openers;
 use crate::options::MountOptions;
 use crate::policy::BUSY_MOUNT_TIMEOUT;
 use crate::remount::Remounter;
+use crate::sandbox::SandboxError;
+use crate::sandbox::apply::{self, Files};
 use crate::server::Server;
 use crate::session::Session;
 use crate::watch::Watch;
@@ -119,6 +122,10 @@ struct Stopping {
 
 impl Live {
     pub(crate) fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
+        if let Err(e) = self.confine() {
+            self.server.close().ok();
+            return Err(e.into());
+        }
         let background = self.server.volume.maintenance().spawn_background();
         self.session.spawn()?;
         let stopping = Arc::new(Stopping::default());
@@ -136,6 +143,18 @@ impl Live {
         tracing::info!("{} unmounted", self.dir.display());
         clean.map_err(|source| MountError::NotClean { image: self.image.clone(), source })?;
         ended.map_err(MountError::Session)
+    }
+
+    /// Gives up what is not needed any more, before the first request of a user is read.
+    fn confine(&self) -> Result<(), SandboxError> {
+        let device = self.entry.as_ref().map(|e| e.device.clone());
+        let files = Files {
+            control_dir: device.as_deref().and_then(control::socket_directory),
+            lock_dir: self.options.lock_file.as_deref().and_then(apply::directory_of),
+            device,
+            may_tune: rustix::process::geteuid().is_root(),
+        };
+        apply::confine(self.options.sandbox, &files, self.entry.as_ref())
     }
 
     /// The control socket. A mount without one works, but cannot be asked.
@@ -212,8 +231,11 @@ impl Live {
             match &place {
                 // The kernel hands its dirty pages over before the mount is gone.
                 Place::At(dir) if !again => {
-                    if let Err(e) = daemon::sync_in_child(dir) {
-                        tracing::error!("write back what {} has in memory: {}", dir.display(), crate::fail::words(e));
+                    if let Err(e) = mounting::sync_own(dir) {
+                        tracing::error!("write back what {} has in memory: {e}", dir.display());
+                        if matches!(e, DetachError::NoBroker) {
+                            session.write_back();
+                        }
                     }
                 }
                 Place::At(_) => {}
@@ -224,6 +246,13 @@ impl Live {
                 Place::At(dir) => match mounting::detach_own(&dir, entry.as_ref().map(|e| e.id)) {
                     // An earlier signal has done it.
                     Ok(()) | Err(DetachError::NotMounted) => {}
+                    Err(e @ DetachError::NoBroker) => {
+                        tracing::error!(
+                            "{}: {e}: the image is clean, the mount point is dead: unmount it later",
+                            dir.display()
+                        );
+                        stopping.at_once.store(true, Ordering::Release);
+                    }
                     Err(e) => tracing::error!("unmount: {e}"),
                 },
                 Place::Hidden(kind) => {

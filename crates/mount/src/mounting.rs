@@ -6,6 +6,7 @@
 
 use crate::daemon;
 use crate::options::MountOptions;
+use crate::sandbox::broker::{self, BrokerError};
 use crate::transport::Channel;
 use quire_fs::Atime;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -212,7 +213,23 @@ pub fn detach(dir: &Path, lazy: bool) -> Result<(), DetachError> {
 /// # Errors
 /// As [`detach`].
 pub(crate) fn detach_own(dir: &Path, id: Option<u64>) -> Result<(), DetachError> {
+    broker::detach().map_or_else(|| detach_here(dir, id), |done| Ok(done?))
+}
+
+/// The same without the broker.
+pub(crate) fn detach_here(dir: &Path, id: Option<u64>) -> Result<(), DetachError> {
     by_kernel_or_helper(daemon::detach_in_child(dir, id), dir, true)
+}
+
+/// Makes the kernel hand over what it holds of the daemon's own mount.
+///
+/// # Errors
+/// What open(2) and syncfs(2) say; no process can be had, or the broker has ended.
+pub(crate) fn sync_own(dir: &Path) -> Result<(), DetachError> {
+    match broker::sync() {
+        Some(done) => Ok(done?),
+        None => daemon::sync_in_child(dir).map_err(DetachError::Kernel),
+    }
 }
 
 /// Where the kernel does not permit it, the helper does it for the user who mounted.
@@ -251,6 +268,19 @@ pub enum DetachError {
     NoHelper(std::io::Error),
     #[error("{0}")]
     Helper(String),
+    #[error("the broker of the sandbox has ended, and a confined daemon may not unmount")]
+    NoBroker,
+}
+
+impl From<BrokerError> for DetachError {
+    fn from(e: BrokerError) -> Self {
+        match e {
+            BrokerError::Gone => DetachError::NoBroker,
+            BrokerError::NotMounted => DetachError::NotMounted,
+            BrokerError::Kernel(e) => DetachError::Kernel(e),
+            BrokerError::Helper(said) => DetachError::Helper(said),
+        }
+    }
 }
 
 impl DetachError {

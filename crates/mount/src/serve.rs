@@ -20,6 +20,7 @@ use crate::meter::Meter;
 use crate::mountinfo::{MountEntry, Mounts};
 use crate::mounting::{self, Attach};
 use crate::options::{MountOptions, WritePath};
+use crate::sandbox;
 use crate::server::{ServeOptions, Server};
 use crate::session::Session;
 use crate::stats_source::{Disk, StatsSource};
@@ -70,6 +71,7 @@ pub fn run(mount: &Mount, progress: &mut dyn FnMut(Progress), ready: impl FnOnce
     let stops = prepare(&mount.options, lock_file.as_ref())?;
     let place = Place { image, path, dir, options: &mount.options, stops: stops.clone() };
     place.check_transport()?;
+    sandbox::apply::check(mount.options.sandbox)?;
     let live = if place.is_fuseblk()? { place.on_block_device(progress) } else { place.on_file(progress) };
     let ended = live.and_then(|live| live.serve(ready));
     stops.detach_unless_served();

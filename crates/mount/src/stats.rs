@@ -1,6 +1,7 @@
 //! The figures of a mount: what `/proc/fs/jbd2/DEV/info` tells, and every write, byte and flush by device and region.
 
 use crate::latency::Latency;
+use crate::sandbox::SandboxStats;
 use crate::transport_choice::TransportStats;
 use quire_device::counted::OpStats;
 use quire_device::{DeviceLatencies, Region};
@@ -46,6 +47,9 @@ pub struct Stats {
     /// What requests have waited for, in nanoseconds, summed by reason.
     #[serde(default)]
     pub waited_nanos: BTreeMap<String, u64>,
+    /// What the daemon has given up.
+    #[serde(default)]
+    pub sandbox: SandboxStats,
     #[serde(default)]
     pub queue: QueueStats,
     #[serde(default)]

@@ -2,6 +2,7 @@
 
 use crate::meter::Meter;
 use crate::options::WritePath;
+use crate::sandbox;
 use crate::stats::{CacheStats, DeviceStats, QueueStats, Stats};
 use crate::transport_choice::TransportCounters;
 use quire_device::sync::{Arc, Mutex, lock};
@@ -42,6 +43,7 @@ impl StatsSource {
             atomic_write_bytes: limits.atomic_bytes.map_or(0, |n| u64::try_from(n).unwrap_or(0)),
             write_path: lock(&self.write_path).name().to_owned(),
             transport: self.transport.stats(),
+            sandbox: sandbox::held(),
             auto: limits.auto_threshold.map(Into::into),
             read_only: self.volume.status().read_only,
             ..Stats::default()

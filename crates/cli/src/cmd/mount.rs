@@ -3,7 +3,8 @@
 use crate::progress::Bar;
 use crate::{exit, log};
 use quire_mount::daemon::{self, Forked};
-use quire_mount::{Control, Mount, MountOptions};
+use quire_mount::sandbox::broker_process;
+use quire_mount::{Control, Mount, MountOptions, SandboxChoice};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,6 +39,8 @@ use std::process::ExitCode;
   slow_ms=MS             log requests that take so long, with what they waited for (default: none)
   atomic_writes=WHICH    files that SQLite can update without its journal: asked (default), all or off
   transport=WAY          how requests come: dev (auto, the default) or uring (the kernel must allow it)
+  sandbox=WHICH          auto (default): once it serves, the daemon gives up what it does not need, as far
+                         as the kernel can; on: or it does not mount; off
   tune=host              change settings of the host while mounted: readahead, dirty pages, halt polling
   errors=WHAT            continue, remount-ro or panic (ends the daemon; an image cannot ask for that);
                          data_err=ignore or abort
@@ -130,6 +133,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     };
     let mount = Mount { image: args.image.clone(), dir, options };
     if args.foreground {
+        start_broker(&mount.options);
         return match start_log(args) {
             Ok(()) => {
                 let code = serve(&mount, || {});
@@ -144,6 +148,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(Forked::Parent(Some(code))) => ExitCode::from(code),
         Ok(Forked::Parent(None)) => exit::fail(NAME, exit::FAILURE, "the daemon ended unexpectedly"),
         Ok(Forked::Daemon(readiness)) => {
+            start_broker(&mount.options);
             if let Err(code) = start_log(args) {
                 readiness.tell(exit::USAGE);
                 return code;
@@ -172,6 +177,15 @@ fn remount(args: &Args) -> ExitCode {
     match Control::open(dir).and_then(|(control, _)| control.remount(&args.options.join(","))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => exit::fail(NAME, exit::FAILURE, format_args!("{}: {e}", dir.display())),
+    }
+}
+
+/// Before there is a second thread. Without a broker there is no sandbox, which the mount tells.
+fn start_broker(options: &MountOptions) {
+    if options.sandbox != SandboxChoice::Off
+        && let Err(e) = broker_process::start()
+    {
+        eprintln!("quire: {NAME}: no broker for the sandbox: {e}");
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ pub fn tool(name: &str) -> Command {
     let mut c = Command::new(name);
     let path = std::env::var("PATH").unwrap_or_default();
     c.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C").stdin(Stdio::null());
+    // A daemon ends by a system call that its sandbox does not know, instead of going on without it.
+    c.env("QUIRE_SANDBOX_VIOLATION", "kill");
     c
 }
 
@@ -160,7 +162,9 @@ impl Place {
         let (code, words) = said(&mut c);
         assert_eq!(code, 0, "{c:?}: {words}");
         let line = ok(Command::new("sh").arg("-c").arg(format!("pgrep -f -- '--log {}'", log.display())));
-        let pid = line.split_whitespace().next().and_then(|p| p.parse().ok()).expect("a daemon");
+        // The broker has the daemon's command line, and a name of its own.
+        let is_daemon = |p: &i32| fs::read_to_string(format!("/proc/{p}/comm")).is_ok_and(|c| c.trim() == "quire");
+        let pid = line.split_whitespace().filter_map(|p| p.parse().ok()).find(is_daemon).expect("a daemon");
         Mounted { dir: self.mnt(), pid, over: false }
     }
 

@@ -28,6 +28,7 @@ mod quire_log;
 mod recipes;
 mod remount;
 mod routes;
+mod sandbox;
 mod setid;
 mod shell;
 mod shutdown;

@@ -17,7 +17,12 @@ mod place;
 pub use client::{Control, ControlError};
 
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The directory of the socket of this process's mount, made if it is not there.
+pub(crate) fn socket_directory(device: &str) -> Option<PathBuf> {
+    place::make(device).ok()?.parent().map(Path::to_owned)
+}
 
 /// Bytes of a request, at most.
 const MAX_REQUEST_BYTES: usize = 4096;

@@ -1,5 +1,6 @@
 //! Attributes: GETATTR, STATX, SETATTR, STATFS, and the references that the kernel holds.
 
+use crate::caller;
 use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::{GETATTR_HANDLE, HANDLE_RESERVE, HANDLE_WRITES, fattr, init};
@@ -114,12 +115,7 @@ pub(crate) fn forget_many(s: &Server, b: &mut Body<'_>) -> Result<Answer, Fail> 
 
 /// True if the caller is in a group. FUSE tells its first group only; /proc knows the others.
 fn is_member(h: &Header, gid: u32) -> bool {
-    let others = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", h.pid)).unwrap_or_default();
-        let groups = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or_default();
-        groups.split_whitespace().any(|g| g.parse() == Ok(gid))
-    };
-    h.gid == gid || others()
+    h.gid == gid || caller::is_in_group(h.pid, gid)
 }
 
 /// `fuse_setattr_in`.

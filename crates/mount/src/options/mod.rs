@@ -10,6 +10,7 @@ mod remount;
 mod tests;
 mod values;
 
+use crate::sandbox::SandboxChoice;
 use crate::transport_choice::TransportChoice;
 use crate::updates::AtomicWrites;
 use quire_device::nvram::NvramOptions;
@@ -125,6 +126,8 @@ pub struct MountOptions {
     pub slow: Option<Duration>,
     /// Which way requests come.
     pub transport: TransportChoice,
+    /// Whether the daemon confines itself.
+    pub sandbox: SandboxChoice,
     /// Settings of the host may be changed while the mount is served.
     pub tune_host: bool,
     /// Options without effect, each with the reason; the mount says so.

@@ -2,7 +2,8 @@
 
 use super::known::{Fate, fate, name_of, nearest};
 use super::values::{
-    atomic_writes, bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, transport, tunes_host,
+    atomic_writes, bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, sandbox, transport,
+    tunes_host,
 };
 use super::{DATABASE, MountOptions, OptionError, bad};
 use quire_fs::{Atime, Choices, ModeRule, Profile, Route};
@@ -140,6 +141,7 @@ impl MountOptions {
                 self.slow = (millis > 0).then(|| Duration::from_millis(millis.into()));
             }
             "transport" => self.transport = transport(option, value)?,
+            "sandbox" => self.sandbox = sandbox(option, value)?,
             "tune" => self.tune_host = tunes_host(option, value)?,
             "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
             "resuid" => self.reserve_uid = Some(number(option, value)?),

@@ -1,6 +1,7 @@
 //! Values of options: numbers, sizes, names, devices. An error names the whole option.
 
 use super::{OptionError, bad};
+use crate::sandbox::SandboxChoice;
 use crate::transport_choice::TransportChoice;
 use crate::updates::AtomicWrites;
 use quire_device::nvram::NvramMap;
@@ -48,6 +49,15 @@ pub(super) fn transport(option: &str, value: &str) -> Result<TransportChoice, Op
         "dev" => Ok(TransportChoice::Dev),
         "uring" => Ok(TransportChoice::Uring),
         _ => Err(bad(option, "auto, dev or uring is expected")),
+    }
+}
+
+pub(super) fn sandbox(option: &str, value: &str) -> Result<SandboxChoice, OptionError> {
+    match value {
+        "auto" => Ok(SandboxChoice::Auto),
+        "on" => Ok(SandboxChoice::On),
+        "off" => Ok(SandboxChoice::Off),
+        _ => Err(bad(option, "auto, on or off is expected")),
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn table(s: &Stats) -> String {
         0 => out.push_str("requests come over /dev/fuse\n"),
         queues => out.push_str(&format!("requests come by io_uring: {queues} queues, {} entries\n", t.entries)),
     }
+    out.push_str(&format!("sandbox: {}\n", s.sandbox));
     if s.atomic_write_bytes > 0 {
         out.push_str(&format!("atomic unit: {}\n", atomic_unit(s)));
     }
