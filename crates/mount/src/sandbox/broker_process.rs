@@ -1,4 +1,4 @@
-//! The broker's own side: a process that answers [`Request`]s until its daemon ends.
+//! The broker's own side: a process that answers the daemon's requests until its daemon ends.
 //!
 //! *Guarantees*: it has no descriptor but its two sockets and `/dev/null`, is in a session of its own, and does not end
 //! by the signals that end a mount: those are the daemon's, which then asks it to unmount.

@@ -6,10 +6,10 @@
 //!             │                                                                                  │
 //!             └ unmounts this mount, tells of callers <───── two sockets, narrow questions ──────┘
 //! ```
-//! *Guarantees*: P4: a daemon in the sandbox opens no file, runs no program and mounts nothing, save what [`files`] and
-//! [`calls`] list.
+//! *Guarantees*: P4: a daemon in the sandbox opens no file, runs no program and mounts nothing, save what `files` and
+//! `calls` list.
 //!
-//! *Relies on*: the kernel's Landlock (5.13) and seccomp. The [`broker`] does what no confined process may: Landlock
+//! *Relies on*: the kernel's Landlock (5.13) and seccomp. The `broker` does what no confined process may: Landlock
 //! forbids unmounting, and looking at the namespaces and the memory of callers.
 
 pub(crate) mod apply;
