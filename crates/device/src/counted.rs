@@ -353,4 +353,8 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.inner.preallocate(at, len)
     }
+
+    fn grow(&self, size: u64) -> Result<(), DeviceError> {
+        self.inner.grow(size)
+    }
 }

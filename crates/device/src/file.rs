@@ -35,7 +35,12 @@ pub struct FileDevice {
     /// Dropped before `host`: transfers in flight end while the file is open. Made when first needed.
     ring: OnceLock<Option<Ring>>,
     host: Host,
+    /// As it was opened, but for the size.
     info: DeviceInfo,
+    /// Bytes of the device.
+    size: AtomicU64,
+    /// Bytes that it may have at most.
+    limit: Option<u64>,
     direct: bool,
     tickets: Mutex<HashMap<u64, Pending>>,
     next: AtomicU64,
@@ -58,7 +63,16 @@ impl FileDevice {
     /// It is not there, not ours to use, in use, or no device.
     pub fn open(path: impl AsRef<Path>, how: OpenOptions) -> Result<FileDevice, OpenError> {
         let Opened { host, info, direct } = open::open(path.as_ref(), how)?;
-        Ok(FileDevice { ring: OnceLock::new(), host, info, direct, tickets: Mutex::default(), next: AtomicU64::new(0) })
+        Ok(FileDevice {
+            ring: OnceLock::new(),
+            host,
+            info,
+            size: AtomicU64::new(info.size),
+            limit: how.size,
+            direct,
+            tickets: Mutex::default(),
+            next: AtomicU64::new(0),
+        })
     }
 
     /// True if transfers go past the host's page cache.
@@ -96,7 +110,7 @@ impl FileDevice {
 
     fn check_range(&self, op: IoOp, at: u64, len: u64) -> Result<(), DeviceError> {
         let error = |kind| Err(DeviceError { op, at, len, kind, errno: 0 });
-        if at.checked_add(len).is_none_or(|end| end > self.info.size) {
+        if at.checked_add(len).is_none_or(|end| end > self.size.load(Ordering::Acquire)) {
             return error(ErrorKind::OutOfRange);
         }
         if self.info.read_only && !matches!(op, IoOp::Read | IoOp::Flush) {
@@ -209,7 +223,7 @@ fn done(mut reads: Reads) -> Done {
 impl BlockDevice for FileDevice {
     fn info(&self) -> DeviceInfo {
         let discards = self.host.discards.load(crate::sync::atomic::Ordering::Relaxed);
-        DeviceInfo { discards, ..self.info }
+        DeviceInfo { discards, size: self.size.load(Ordering::Acquire), ..self.info }
     }
 
     fn submit(&self, batch: Vec<Io>) -> Ticket {
@@ -289,5 +303,21 @@ impl BlockDevice for FileDevice {
         let (fd, base) = (self.host.fd.as_fd(), self.host.base);
         let holes = if self.host.block_device { Backing::of_loop(fd, base) } else { Some(Backing::of_image(fd, base)) };
         holes.map_or(Ok(()), |holes| self.fill_holes(&holes, at, len))
+    }
+
+    fn grow(&self, size: u64) -> Result<(), DeviceError> {
+        let now = self.size.load(Ordering::Acquire);
+        let Some(len) = size.checked_sub(now).filter(|n| *n > 0) else { return Ok(()) };
+        let error = |kind| DeviceError { op: IoOp::Write, at: now, len, kind, errno: 0 };
+        if self.info.read_only {
+            return Err(error(ErrorKind::ReadOnly));
+        }
+        let end = size.checked_add(self.host.base).filter(|_| self.limit.is_none_or(|limit| size <= limit));
+        let end = end.ok_or_else(|| error(ErrorKind::OutOfRange))?;
+        if !self.host.lengthen(end).map_err(|e| device_error(IoOp::Write, now, len, e))? {
+            return Err(error(ErrorKind::OutOfRange));
+        }
+        self.size.fetch_max(size, Ordering::AcqRel);
+        Ok(())
     }
 }

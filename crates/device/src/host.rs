@@ -160,6 +160,20 @@ impl Host {
         Ok(())
     }
 
+    /// Makes a file at least `end` bytes long, durably. False: it is a block device that is shorter.
+    pub(crate) fn lengthen(&self, end: u64) -> Result<bool, Errno> {
+        before_blocking();
+        if rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::End(0))? >= end {
+            return Ok(true);
+        }
+        if self.block_device {
+            return Ok(false);
+        }
+        rustix::fs::ftruncate(&self.fd, end)?;
+        rustix::fs::fsync(&self.fd)?;
+        Ok(true)
+    }
+
     /// Makes completed writes durable.
     pub(crate) fn flush(&self) -> Result<(), DeviceError> {
         before_blocking();

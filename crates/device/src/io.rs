@@ -227,6 +227,19 @@ pub trait BlockDevice: Send + Sync {
         let _ = (at, len);
         Ok(())
     }
+
+    /// Makes the device at least `size` bytes long, durably. What it gets reads as zeros. A device that cannot be
+    /// extended may be as long already.
+    ///
+    /// # Errors
+    /// Out of range: it cannot be extended. The host has no space for it.
+    fn grow(&self, size: u64) -> Result<(), DeviceError> {
+        let len = size.saturating_sub(self.info().size);
+        match len {
+            0 => Ok(()),
+            _ => Err(DeviceError { op: IoOp::Write, at: size - len, len, kind: ErrorKind::OutOfRange, errno: 0 }),
+        }
+    }
 }
 
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
@@ -250,5 +263,8 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         (**self).preallocate(at, len)
+    }
+    fn grow(&self, size: u64) -> Result<(), DeviceError> {
+        (**self).grow(size)
     }
 }

@@ -1,6 +1,6 @@
 //! A device in memory: images of the library's callers, and tests. Every write is durable at once.
 
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, Ticket};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
 use crate::sync::{Mutex, lock};
 use crate::tickets::Tickets;
 
@@ -60,6 +60,17 @@ impl BlockDevice for MemDevice {
     fn info(&self) -> DeviceInfo {
         let size = lock(&self.state).bytes.len() as u64;
         DeviceInfo { size, logical_sector: 512, physical_sector: 512, read_only: false, discards: true }
+    }
+
+    fn grow(&self, size: u64) -> Result<(), DeviceError> {
+        let mut s = lock(&self.state);
+        let len = size.saturating_sub(s.bytes.len() as u64);
+        let too_long = |_| DeviceError { op: IoOp::Write, at: size - len, len, kind: ErrorKind::NoSpace, errno: 0 };
+        let size = usize::try_from(size).map_err(too_long)?;
+        if len > 0 {
+            s.bytes.resize(size, 0);
+        }
+        Ok(())
     }
 
     fn submit(&self, batch: Vec<Io>) -> Ticket {

@@ -168,6 +168,10 @@ impl BlockDevice for Paced {
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.device.preallocate(at, len)
     }
+
+    fn grow(&self, size: u64) -> Result<(), DeviceError> {
+        self.device.grow(size)
+    }
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]

@@ -216,7 +216,9 @@ impl Superblock {
         self.group_count().div_ceil(self.descriptors_per_block())
     }
 
-    fn descriptors_per_block(&self) -> u32 {
+    /// Descriptors in a block.
+    #[must_use]
+    pub fn descriptors_per_block(&self) -> u32 {
         u32::try_from(self.block_size().bytes() / self.desc_size()).expect("at most 2048")
     }
 

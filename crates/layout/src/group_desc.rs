@@ -7,7 +7,7 @@
 //! ```
 //! Source: kernel documentation, "ext4: block group descriptors".
 
-use crate::bytes::{hi16, le16, le32, lo16, put_le16, put_le32};
+use crate::bytes::{hi16, hi32, le16, le32, lo16, lo32, put_le16, put_le32};
 use crate::checksum::{crc16, crc32c};
 use crate::error::{Corrupt, Structure};
 use crate::features::ro_compat;
@@ -82,6 +82,22 @@ impl DescChecksum {
 }
 
 impl GroupDesc {
+    /// A descriptor of zeros for a group that is added.
+    #[must_use]
+    pub fn empty(sb: &Superblock) -> Self {
+        GroupDesc { raw: SmallVec::from_elem(0, sb.desc_size()) }
+    }
+
+    /// Where the bitmaps and the inode table of the group are.
+    pub fn set_places(&mut self, block_bitmap: BlockNo, inode_bitmap: BlockNo, inode_table: BlockNo) {
+        for (lo, hi, b) in [(0x00, 0x20, block_bitmap), (0x04, 0x24, inode_bitmap), (0x08, 0x28, inode_table)] {
+            put_le32(&mut self.raw, lo, lo32(b.0));
+            if self.wide() {
+                put_le32(&mut self.raw, hi, hi32(b.0));
+            }
+        }
+    }
+
     /// Decodes the descriptor of group `g` and checks its checksum and that its blocks lie in the image.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ pub mod acl;
 pub mod bitmap;
 pub mod bytes;
 pub mod checksum;
+pub mod descriptors;
 pub mod dir;
 pub mod error;
 pub mod extent;

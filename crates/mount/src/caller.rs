@@ -19,7 +19,7 @@ pub(crate) enum Capability {
     Fowner = 3,
     /// Freeze, thaw, trim, unmount.
     SysAdmin = 21,
-    /// Take more of what all share: a file whose data is journaled.
+    /// Take more of what all share: a file whose data is journaled, a larger file system.
     SysResource = 24,
 }
 

@@ -282,6 +282,10 @@ impl<D: BlockDevice> BlockDevice for Modelled<D> {
     fn preallocate(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.inner.preallocate(at, len)
     }
+
+    fn grow(&self, size: u64) -> Result<(), DeviceError> {
+        self.inner.grow(size)
+    }
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]

@@ -1,4 +1,4 @@
-//! `quire sync`, `quire freeze`, `quire thaw`: what is asked of a mount that serves.
+//! `quire sync`, `quire freeze`, `quire thaw`, and the growth of a mount: what is asked of a mount that serves.
 
 use crate::exit;
 use quire_mount::{Control, ControlError};
@@ -46,6 +46,11 @@ pub(crate) fn freeze(args: &FreezeArgs) -> ExitCode {
 
 pub(crate) fn thaw(args: &ThawArgs) -> ExitCode {
     ask("thaw", &args.dir, Control::thaw)
+}
+
+/// `quire resize` of a mount.
+pub(crate) fn resize(dir: &Path, bytes: u64) -> ExitCode {
+    ask("resize", dir, |control| control.resize(bytes))
 }
 
 fn ask(name: &str, dir: &Path, what: impl Fn(&Control) -> Result<(), ControlError>) -> ExitCode {

@@ -13,6 +13,7 @@ mod devices;
 mod features;
 mod full_host;
 mod fuse2fs;
+mod grow;
 mod host;
 mod hostile_trees;
 mod images;

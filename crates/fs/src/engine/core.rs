@@ -38,7 +38,7 @@ impl Engine {
         write_gate: WriteGate,
         free_pending: FreePending,
     ) -> Self {
-        let (tables, discarding) = (Mutex::new(Tables::default()), Mutex::new(()));
+        let (tables, discarding) = (Mutex::new(Tables::new(Arc::new(context.sb.clone()))), Mutex::new(()));
         Engine { context, journal, clock, write_gate, tables, discarding, free_pending }
     }
 
@@ -69,7 +69,8 @@ impl Engine {
             if !self.context.runtime().discard {
                 tables.space.release_up_to(reusable);
             }
-            let mut op = Op::new(&self.context, &self.write_gate, tables, journal.handle(), terms);
+            let sb = tables.sb.clone();
+            let mut op = Op::new(&self.context, &sb, &self.write_gate, tables, journal.handle(), terms);
             let error = match f(&mut op).and_then(|value| records::seal(&mut op).map(|()| value)) {
                 Ok(value) => match op.stop(|| journal.durable()) {
                     Ok(tid) => return Ok((value, tid)),

@@ -20,9 +20,12 @@ mod blocks;
 mod claim;
 mod free_space;
 mod group;
+mod grow;
+mod growth_plan;
 mod inodes;
 mod orlov;
 mod reserve;
+mod resize_inode;
 mod shortage;
 #[cfg(test)]
 mod tests;
@@ -32,6 +35,8 @@ pub(crate) use crate::tables::{Pool, Run};
 pub(crate) use blocks::start;
 pub(crate) use blocks::{Goal, Request, alloc_blocks, alloc_with, free_blocks};
 pub(crate) use claim::{Claim, claim, drop_claim, mark_claimed};
+pub(crate) use grow::{add, added, backup_copies, fill, filled, new_blocks, put_new_descriptors, renew};
+pub(crate) use growth_plan::{GrowthStep, NewGroup, steps as growth_steps, target as growth_target};
 pub(crate) use inodes::{alloc_inode, free_inode, inode_is_used};
 pub(crate) use reserve::{reserve, unreserve};
 #[cfg(any(test, feature = "shortage"))]

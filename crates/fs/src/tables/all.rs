@@ -8,15 +8,19 @@ use super::dir_scans::DirScans;
 use super::orphans::{OrphanPlace, OrphanTable};
 use super::ruled_names::RuledNames;
 use super::shared_xattrs::SharedXattrBlocks;
-use super::space::{SpaceDelta, SpaceTable};
+use super::space::{NewSpace, SpaceDelta, SpaceTable};
 use crate::config::JournalingMode;
+use quire_device::sync::Arc;
 use quire_layout::number_map::NumberMap;
+use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, GroupNo, Ino, Tid};
 use std::collections::HashSet;
 
 /// In-memory state of a volume. The metadata mutex guards it.
-#[derive(Default)]
 pub(crate) struct Tables {
+    /// Features as they were at mount, and the geometry, which changes only when the file system grows. Those who use
+    /// it with the other tables hold the mutex: both grow together.
+    pub sb: Arc<Superblock>,
     /// References on inodes: lookups and open files. An inode without links lives until it has none.
     pub refs: NumberMap<Ino, u64>,
     /// Free space, claims and reservations.
@@ -62,12 +66,36 @@ pub(crate) struct Deferred {
     pub freed_inodes: Vec<Ino>,
     /// Inodes reached by a name, and the mode that a rule gives to the name.
     pub named: Vec<(Ino, Option<JournalingMode>)>,
+    /// The file system has grown.
+    pub growth: Option<NewSpace>,
 }
 
 impl Tables {
+    /// The tables of a volume that has not been looked at.
+    pub(crate) fn new(sb: Arc<Superblock>) -> Self {
+        Tables {
+            sb,
+            refs: NumberMap::default(),
+            space: SpaceTable::default(),
+            orphans: OrphanTable::default(),
+            pending_evictions: Vec::new(),
+            made: 0,
+            unnamed: HashSet::new(),
+            xattr_blocks: SharedXattrBlocks::default(),
+            changes: Changes::default(),
+            ruled_names: RuledNames::default(),
+            inode_tables: NumberMap::default(),
+            scans: DirScans::default(),
+        }
+    }
+
     /// Applies the changes of an operation that joined transaction `tid`.
     pub(crate) fn apply(&mut self, d: Deferred, tid: Tid) {
         self.space.apply(d.space, tid);
+        if let Some(new) = d.growth {
+            self.space.grow(&new);
+            self.sb = new.sb;
+        }
         for (ino, _) in d.orphans.iter().filter(|(_, place)| place.is_none()) {
             self.unnamed.remove(ino);
         }

@@ -12,6 +12,6 @@ mod zones;
 pub(crate) use all::{Deferred, Tables};
 pub(crate) use dir_scans::{DirScans, make_way};
 pub(crate) use orphans::{OrphanFile, OrphanPlace};
-pub(crate) use space::{Busy, GroupHint, SpaceTable};
-pub(crate) use space::{Pool, Run};
+pub(crate) use space::{Busy, GroupHint, NewSpace, SpaceTable};
+pub(crate) use space::{Pool, Run, Space};
 pub(crate) use zones::Zones;

@@ -57,6 +57,19 @@ pub(crate) struct GroupHint {
     pub next: u32,
 }
 
+impl GroupHint {
+    /// What the descriptor tells.
+    pub(crate) fn of(d: &GroupDesc) -> Self {
+        GroupHint {
+            free: d.free_blocks(),
+            free_inodes: d.free_inodes(),
+            dirs: d.used_dirs(),
+            longest: d.free_blocks(),
+            next: 0,
+        }
+    }
+}
+
 /// Blocks of a group that are free in its bitmap, but not available.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Busy {
@@ -153,10 +166,25 @@ pub(crate) struct GroupChange {
     pub next: Option<u32>,
 }
 
+/// What the allocator learns when the file system has grown.
+pub(crate) struct NewSpace {
+    /// The superblock of the larger file system.
+    pub sb: Arc<Superblock>,
+    /// The groups behind those that there were.
+    pub groups: Vec<GroupHint>,
+    /// Blocks in them that are the file system's own.
+    pub own: Vec<(BlockNo, u32)>,
+}
+
 impl SpaceDelta {
     pub(crate) fn group(&mut self, g: GroupNo) -> &mut GroupChange {
         self.groups.entry(g).or_default()
     }
+}
+
+/// Room for tree blocks of delayed allocations and conversions: as in the kernel, but in indirect maps, too.
+fn metadata_reserve(sb: &Superblock) -> u64 {
+    (sb.blocks_count() / 50).min(4096)
 }
 
 impl SpaceTable {
@@ -174,23 +202,15 @@ impl SpaceTable {
             descs.extend(read(part)?);
         }
         let zones = Zones::collect(sb, &descs);
-        let groups = descs.iter().map(|d| GroupHint {
-            free: d.free_blocks(),
-            free_inodes: d.free_inodes(),
-            dirs: d.used_dirs(),
-            longest: d.free_blocks(),
-            next: 0,
-        });
+        let groups = descs.iter().map(GroupHint::of);
         let clusters = sb.cluster_blocks();
         let free = descs.iter().map(|d| u64::from(d.free_blocks())).sum::<u64>() * clusters;
-        // Room for tree blocks of delayed allocations and conversions: as in the kernel, but in indirect maps, too.
-        let metadata_reserve = (sb.blocks_count() / 50).min(4096);
         Ok(SpaceTable {
             groups: groups.collect(),
             free,
             free_inodes: descs.iter().map(|d| u64::from(d.free_inodes())).sum(),
             root_reserve: sb.reserved_blocks(),
-            metadata_reserve,
+            metadata_reserve: metadata_reserve(sb),
             overhead: sb.overhead_clusters().map(|n| n * clusters),
             blocks_per_group: sb.blocks_per_group(),
             first: sb.first_data_block().0,
@@ -203,6 +223,19 @@ impl SpaceTable {
     #[must_use]
     pub(crate) fn zones(&self) -> Arc<Zones> {
         self.zones.clone()
+    }
+
+    /// The file system has grown. Blocks that the last group has got are counted by [`SpaceTable::apply`].
+    pub(crate) fn grow(&mut self, new: &NewSpace) {
+        self.free += new.groups.iter().map(|g| u64::from(g.free)).sum::<u64>();
+        self.free_inodes += new.groups.iter().map(|g| u64::from(g.free_inodes)).sum::<u64>();
+        self.groups.extend(&new.groups);
+        self.root_reserve = new.sb.reserved_blocks();
+        self.metadata_reserve = metadata_reserve(&new.sb);
+        self.overhead = new.sb.overhead_clusters().map(|n| n * new.sb.cluster_blocks());
+        let mut zones = (*self.zones).clone();
+        zones.grow(new.sb.blocks_count(), new.own.iter().copied());
+        self.zones = Arc::new(zones);
     }
 
     /// Adds the journal's blocks to the file system's own.

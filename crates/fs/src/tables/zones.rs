@@ -46,6 +46,12 @@ impl Zones {
         self.merge(all);
     }
 
+    /// The file system has got more blocks, and these runs of them are its own.
+    pub(crate) fn grow(&mut self, blocks: u64, own: impl IntoIterator<Item = (BlockNo, u32)>) {
+        self.blocks = blocks;
+        self.protect(own);
+    }
+
     fn merge(&mut self, mut all: Vec<(u64, u64)>) {
         all.retain(|(start, end)| start < end);
         all.sort_unstable();

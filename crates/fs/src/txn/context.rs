@@ -10,7 +10,8 @@ use quire_layout::{BlockNo, BlockSize};
 
 /// The fixed properties of a mounted file system.
 pub(crate) struct Context {
-    /// The superblock at mount: geometry and features. `records::superblock` gives its current counts.
+    /// The superblock at mount, for what never changes: features, sizes, the journal's place. The geometry is that of
+    /// `Tables::sb`, and `records::superblock` gives the current counts.
     pub sb: Superblock,
     pub desc_sums: DescChecksum,
     /// Seed of inode and block checksums, with `metadata_csum`.

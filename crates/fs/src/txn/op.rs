@@ -50,6 +50,7 @@ pub struct Op<'v> {
     handle: Handle<'v>,
     tables: MutexGuard<'v, Tables>,
     pub(crate) context: &'v Context,
+    sb: &'v Superblock,
     write_gate: &'v WriteGate,
     pub(crate) deferred: Deferred,
     /// Runs that this operation has removed from memory.
@@ -59,15 +60,17 @@ pub struct Op<'v> {
 }
 
 impl<'v> Op<'v> {
+    /// `sb`: as the tables have it.
     pub(crate) fn new(
         context: &'v Context,
+        sb: &'v Superblock,
         write_gate: &'v WriteGate,
         tables: MutexGuard<'v, Tables>,
         handle: Handle<'v>,
         terms: Terms,
     ) -> Self {
         let (deferred, unsealed) = (Deferred::default(), Unsealed::default());
-        Op { handle, tables, context, write_gate, deferred, forgotten: Vec::new(), unsealed, terms }
+        Op { handle, tables, context, sb, write_gate, deferred, forgotten: Vec::new(), unsealed, terms }
     }
 
     /// # Errors
@@ -76,10 +79,10 @@ impl<'v> Op<'v> {
         self.write_gate.check()
     }
 
-    /// Geometry and features as they were at mount. `records::superblock` gives the current counts and lists.
+    /// Geometry as it is, and features as they were at mount. `records::superblock` gives the current counts and lists.
     #[must_use]
     pub fn sb(&self) -> &'v Superblock {
-        &self.context.sb
+        self.sb
     }
 
     /// The time of this operation.

@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     pub was_valid: bool,
     /// When the running transaction is due.
     pub ticks: Mutex<Ticks>,
+    /// Held while the file system grows, so that one growth follows the other. Comes before every other lock.
+    pub growing: Mutex<()>,
 }
 
 /// A call that was admitted; it leaves when dropped. With `counted` false it is part of a call or batch that was

@@ -9,6 +9,9 @@ mod background;
 mod clean;
 mod devices;
 mod files;
+mod grow;
+#[cfg(test)]
+mod grow_tests;
 mod handle;
 #[cfg(test)]
 mod image_tests;

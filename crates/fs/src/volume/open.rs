@@ -94,6 +94,7 @@ fn assembled(engine: Engine, pace: Arc<Pace>, was_valid: bool) -> Volume {
         lifecycle: Lifecycle::new(),
         was_valid,
         ticks: Mutex::default(),
+        growing: Mutex::default(),
     };
     Volume { inner: Arc::new(inner), pool: Pool::User }
 }

@@ -2,8 +2,9 @@
 
 use super::handle::Volume;
 use super::maintenance::Maintenance;
+use crate::engine::Engine;
 use crate::names::evict;
-use crate::tables::Pool;
+use crate::tables::{Pool, Space};
 use quire_layout::Ino;
 use quire_layout::bytes::le64;
 
@@ -28,6 +29,11 @@ pub struct StatFs {
     pub id: u64,
 }
 
+fn space(engine: &Engine) -> Space {
+    let tables = engine.tables();
+    tables.space.space(&tables.sb, engine.context.options.minix_df)
+}
+
 impl Volume {
     /// How full the file system is. Space that is reserved for data without blocks counts as used.
     #[must_use]
@@ -38,7 +44,7 @@ impl Volume {
             evict::free_pending(engine);
         }
         let sb = &engine.context.sb;
-        let space = engine.tables().space.space(sb, engine.context.options.minix_df);
+        let space = space(engine);
         let uuid = sb.uuid();
         StatFs {
             block_size: u32::try_from(sb.block_size().bytes()).expect("at most 64 KiB"),
@@ -59,9 +65,8 @@ impl Maintenance<'_> {
     #[must_use]
     pub fn free_bytes(&self) -> (u64, u64) {
         let engine = &*self.volume.inner.engine;
-        let sb = &engine.context.sb;
-        let space = engine.tables().space.space(sb, engine.context.options.minix_df);
-        let block = u64::try_from(sb.block_size().bytes()).expect("at most 64 KiB");
+        let space = space(engine);
+        let block = u64::try_from(engine.context.block_size().bytes()).expect("at most 64 KiB");
         let free = if self.volume.pool == Pool::User { space.available } else { space.free };
         (free.saturating_mul(block), space.blocks.saturating_mul(block))
     }

@@ -15,7 +15,7 @@ use quire_layout::BlockNo;
 /// Discards free space; see `Maintenance::trim`.
 pub(super) fn trim(engine: &Engine, start: u64, len: u64, min: u64) -> Result<u64> {
     engine.write_gate.check()?;
-    let sb = &engine.context.sb;
+    let sb = engine.tables().sb.clone();
     let bs = sb.block_size();
     let per_group = u64::from(sb.blocks_per_group());
     if start >> bs.bits() >= sb.blocks_count() || len < bs.bytes64() || bs.blocks_for(min) > per_group {

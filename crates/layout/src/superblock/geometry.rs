@@ -1,5 +1,5 @@
 //! What the superblock says of the shape of the file system: counted in blocks, clusters, groups and inodes, checked
-//! once when it is decoded, and never changed by us.
+//! once when it is decoded. It changes only when the file system grows, as a whole (`growth`).
 
 use super::{OFFSET, SIZE, bad};
 use crate::bytes::{le_split, le16, le32};

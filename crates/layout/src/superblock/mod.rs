@@ -12,11 +12,13 @@
 
 mod decode;
 mod geometry;
+mod growth;
 mod identity;
 mod record;
 mod usage;
 
 pub use geometry::Geometry;
+pub use growth::{Growth, backup_of};
 pub use record::Superblock;
 
 use crate::error::{Corrupt, Structure};

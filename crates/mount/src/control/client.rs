@@ -147,6 +147,14 @@ impl Control {
         self.tell("thaw", Request::Thaw)
     }
 
+    /// Makes the file system of the mount so many bytes large.
+    ///
+    /// # Errors
+    /// Not permitted; it would not grow; it cannot grow so far.
+    pub fn resize(&self, bytes: u64) -> Result<(), ControlError> {
+        self.tell("resize", Request::Resize { bytes })
+    }
+
     /// Changes options of the mount: those that the kernel keeps, then those of the daemon. `ro` returns when the image
     /// is clean.
     ///

@@ -1,11 +1,11 @@
 //! The answering side of the control socket.
 //!
-//! *Guarantees*: P2: freeze, thaw and remount are done for root with CAP_SYS_ADMIN in the daemon's user namespace, or
-//! for the user who mounted where the daemon has no such capability. A client counts only as long as the process that
-//! connected lives and is still the same user: neither a program that it became meanwhile nor a later process with
-//! its number lends it rights. H4: clients are bounded in number and in time, and those of root and of the mount's
-//! user have places of their own; one that is slow or dead delays none of the others and no request of the file
-//! system.
+//! *Guarantees*: P2: freeze, thaw and remount are done for root with CAP_SYS_ADMIN in the daemon's user namespace, a
+//! growth for root with CAP_SYS_RESOURCE there, or for the user who mounted where the daemon has no such capability. A
+//! client counts only as long as the process that connected lives and is still the same user: neither a program that it
+//! became meanwhile nor a later process with its number lends it rights. H4: clients are bounded in number and in time,
+//! and those of root and of the mount's user have places of their own; one that is slow or dead delays none of the
+//! others and no request of the file system.
 
 use super::place::SocketFile;
 use super::{MAX_REQUEST_BYTES, Reply, Request, place};
@@ -114,11 +114,11 @@ impl Peer {
         matches!(rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
     }
 
-    fn may_administer(&self, server: &Server) -> bool {
+    fn may(&self, capability: Capability, server: &Server) -> bool {
         let keeper = &server.options.keeper;
         let candidate = self.caller.uid == 0 || self.caller.uid == keeper.user();
         candidate
-            && keeper.allows(self.caller, Capability::SysAdmin)
+            && keeper.allows(self.caller, capability)
             && effective_user(self.caller.pid) == Some(self.caller.uid)
             && self.lives()
     }
@@ -177,9 +177,14 @@ impl Shared {
         let server = &self.server;
         let maintenance = server.volume.maintenance();
         let errno = |e: quire_fs::Error| e.errno();
-        if matches!(request, Request::Freeze | Request::Thaw | Request::Remount { .. }) {
+        let needed = match request {
+            Request::Freeze | Request::Thaw | Request::Remount { .. } => Some(Capability::SysAdmin),
+            Request::Resize { .. } => Some(Capability::SysResource),
+            Request::About | Request::Stats | Request::WriteBack | Request::Sync => None,
+        };
+        if let Some(capability) = needed {
             let peer = Peer::of(stream).map_err(Errno::raw_os_error)?;
-            if !peer.may_administer(server) {
+            if !peer.may(capability, server) {
                 return Err(Errno::PERM.raw_os_error());
             }
         }
@@ -194,6 +199,11 @@ impl Shared {
             // It is frozen already, for as long as the mount is read-only.
             Request::Freeze if server.is_remounted_read_only() => Err(Errno::ROFS.raw_os_error())?,
             Request::Thaw if server.is_remounted_read_only() => Err(Errno::INVAL.raw_os_error())?,
+            Request::Resize { .. } if server.is_remounted_read_only() => Err(Errno::ROFS.raw_os_error())?,
+            Request::Resize { bytes } => match maintenance.grow(bytes) {
+                Ok(_) => Reply::Done,
+                Err(e) => Reply::Because(e.to_string()),
+            },
             Request::Freeze => maintenance.freeze().map(|()| Reply::Done).map_err(errno)?,
             Request::Remount { options, only_check } => {
                 (self.hooks.remount)(&options, only_check).map_or_else(Reply::Because, Reply::Flags)

@@ -42,6 +42,10 @@ enum Request {
     /// For those who may administer it.
     Freeze,
     Thaw,
+    /// Make the file system so large. For those who may take what all share.
+    Resize {
+        bytes: u64,
+    },
     /// Change options: check that they can change, or change what is the daemon's.
     Remount {
         options: String,

@@ -1,4 +1,4 @@
-//! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, journaling modes. Who may is in docs/design.md.
+//! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, growth, journaling modes. Who may is in docs/design.md.
 
 use crate::caller::{self, Capability};
 use crate::fail::Fail;
@@ -24,6 +24,8 @@ const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 const FSLABEL_SIZE: usize = 256;
+/// A number of blocks: what resize2fs asks of a mount.
+const EXT4_IOC_RESIZE_FS: u32 = 0x4008_6610;
 const FITRIM: u32 = 0xC018_5879;
 /// Also EXT4_IOC_SHUTDOWN and XFS_IOC_GOINGDOWN.
 const FS_IOC_SHUTDOWN: u32 = 0x8004_587D;
@@ -63,6 +65,7 @@ pub(crate) fn ioctl_changes(command: u32) -> bool {
             | FS_IOC_FSSETXATTR
             | FS_IOC_SETFSLABEL
             | FITRIM
+            | EXT4_IOC_RESIZE_FS
             | QUIRE_IOC_SET_JOURNAL
             | F2FS_IOC_COMMIT_ATOMIC_WRITE
     )
@@ -185,6 +188,7 @@ fn run_command(s: &Server, h: &Header, command: u32, given: &mut Body<'_>, out: 
         FS_IOC_GETFSLABEL => padded(&s.volume.maintenance().label()?, FSLABEL_SIZE, out),
         FS_IOC_SETFSLABEL => set_label(s, h, given),
         FITRIM => fitrim(s, h, given, out),
+        EXT4_IOC_RESIZE_FS => resize(s, h, given),
         QUIRE_IOC_GET_JOURNAL => out.u32(match s.volume.inode_flags().journaling_mode(ino)?.0 {
             None => 0,
             Some(JournalingMode::Journal) => 1,
@@ -252,6 +256,13 @@ fn fs_set_xattr(s: &Server, h: &Header, ino: Ino, given: &mut Body<'_>) -> Resul
     let have = s.volume.inode_flags().get(ino)?;
     let flags = XFLAGS.iter().fold(have, |flags, (x, f)| if wanted & x != 0 { flags | f } else { flags & !f });
     set_flags(s, h, ino, flags)
+}
+
+fn resize(s: &Server, h: &Header, given: &mut Body<'_>) -> Result<(), Fail> {
+    s.demand(h, Capability::SysResource)?;
+    let bytes = given.u64()?.checked_mul(s.volume.superblock().block_size().bytes64());
+    s.volume.maintenance().grow(bytes.ok_or(Fail::of(Errno::INVAL))?)?;
+    Ok(())
 }
 
 fn fitrim(s: &Server, h: &Header, given: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {

@@ -6,6 +6,8 @@ use super::signals;
 use super::target::{At, split};
 use super::values;
 use super::work;
+use crate::cmd::control;
+use crate::exit;
 use quire::{FileSystem, Links, Metadata, WalkEntry};
 use rustix::fs::SeekFrom;
 use serde::Serialize;
@@ -302,7 +304,10 @@ fn same_bytes(mut a: quire::File, mut b: quire::File, path: &Path) -> Result<boo
     }
 }
 
-/// Make an image larger or smaller, by `resize2fs`.
+/// Make an image larger or smaller, by `resize2fs`; or a mounted file system larger, while it is used.
+///
+/// A mount is named by a directory of it. Its image file grows with it; a disk must be large enough already. A crash in
+/// the middle leaves a file system that has grown by a part. Root may ask for it, and who mounted as a user.
 ///
 /// A dirty image is recovered first. An image file is resized itself, too; what lies behind a smaller file system is
 /// cut off. `resize2fs` does not survive a kill while it moves blocks: the work is done on a copy (shared with the
@@ -310,11 +315,13 @@ fn same_bytes(mut a: quire::File, mut b: quire::File, path: &Path) -> Result<boo
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire resize rootfs.img 4G
-  quire resize rootfs.img min")]
+  quire resize rootfs.img min
+  quire resize /mnt 8G")]
 pub(crate) struct ResizeArgs {
-    #[arg(value_name = "IMG")]
+    /// An image, or a directory of a mount
+    #[arg(value_name = "IMG|DIR")]
     image: PathBuf,
-    /// Bytes, with K, M, G or T; or min
+    /// Bytes, with K, M, G or T; or min, for an image
     #[arg(value_name = "SIZE", value_parser = new_size)]
     size: NewSize,
 }
@@ -330,6 +337,13 @@ fn new_size(text: &str) -> Result<NewSize, String> {
 }
 
 pub(crate) fn resize(args: &ResizeArgs) -> ExitCode {
+    if args.image.is_dir() {
+        let NewSize::Bytes(bytes) = args.size else {
+            let why = format_args!("{}: a mounted volume can only grow", args.image.display());
+            return exit::fail("resize", exit::FAILURE, why);
+        };
+        return control::resize(&args.image, bytes);
+    }
     let failed = |e: std::io::Error| Failure::host(quire::Error::host(&args.image, &e));
     let done = || {
         let dir = args.image.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
