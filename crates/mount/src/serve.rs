@@ -100,7 +100,7 @@ fn prepare(options: &MountOptions, lock_file: Option<&LockFile>) -> Result<Stops
     daemon::hold_stops();
     daemon::ignore_size_limit_signal();
     daemon::become_io_flusher();
-    daemon::use_one_arena();
+    daemon::hold_back_little();
     Ok(Stops::watch(lock_file.map(|l| l.path().to_owned()))?)
 }
 
