@@ -211,7 +211,7 @@ fn save(file: &Path, plan: &Plan, rows: &[Row]) -> Result<()> {
         "note": format!("Medians of {} rounds, {} files, in brackets the ratio to `mke2fs -d`, then the least and the \
             most; put: {PUTS} files into an image of {}, a process each. `tar into a mount` includes formatting, \
             mounting and unmounting; its memory is the daemon's.", plan.rounds, plan.files, plan.large),
-        "command": "sudo scripts/bench.sh toolbox",
+        "command": "sudo scripts/bench.sh toolbox --save bench/results/toolbox.json",
         "columns": WAYS, "base": 0, "rows": table, "spread": spread,
     });
     Ok(fs::write(file, serde_json::to_string_pretty(&data)? + "\n")?)
