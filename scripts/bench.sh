@@ -6,8 +6,9 @@
 #                                                           pages; without options into bench/results/databases.json
 #   scripts/bench.sh clients [options of quire-lab clients]   many clients, databases, git, tar
 #   scripts/bench.sh toolbox [options of quire-lab toolbox]   images without mounting, against mke2fs -d
+#   scripts/bench.sh start [options of quire-lab start]       how a mount begins and ends
 #   scripts/bench.sh sqlite [options of quire-lab sqlite]     SQLite on the kernel, on a mount, in its process
-# Without arguments the first, clients and toolbox run.
+# Without arguments the first, clients, toolbox and start run.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 if [ "${1:-}" = databases ]; then
 	scripts/setup.sh --databases
@@ -28,7 +29,7 @@ if [ "${1:-}" = sqlite ]; then
 	exec "$LAB" sqlite "$@"
 fi
 case "${1:-}" in
-"") "$LAB" bench && "$LAB" clients && exec "$LAB" toolbox ;;
-clients | toolbox) exec "$LAB" "$@" ;;
+"") "$LAB" bench && "$LAB" clients && "$LAB" toolbox && exec "$LAB" start ;;
+clients | toolbox | start) exec "$LAB" "$@" ;;
 *) exec "$LAB" bench "$@" ;;
 esac

@@ -128,6 +128,8 @@ enum What {
     /// Measure images without mounting: mke2fs -d, quire create from a directory and from a tar, tar into a mount
     /// (root), and quire put; prints a table
     Toolbox(bench::toolbox::Plan),
+    /// Measure how a mount begins and ends: the kernel, fuse2fs and Quire (root); prints a table
+    Start(bench::start::Plan),
     /// TPC-C on SQLite in a directory: load the database, run the mix, or check its consistency
     ///
     /// Example: quire-lab tpcc load --dir mnt --warehouses 10 && quire-lab tpcc run --dir mnt --transactions 10000
@@ -429,6 +431,7 @@ fn main() -> Result<()> {
         }
         What::Databases(plan) => bench::databases::measure(&plan)?,
         What::Clients(plan) => bench::clients::measure(&plan)?,
+        What::Start(plan) => bench::start::measure(&plan)?,
         What::Toolbox(plan) => bench::toolbox::measure(&plan)?,
         What::Tpcc { what, dir, journal, warehouses, divide, seed, page, grain, transactions, seconds } => {
             let db = dir.join("tpcc.db");

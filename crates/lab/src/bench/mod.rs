@@ -9,6 +9,8 @@ pub mod databases;
 mod programs;
 mod results;
 mod servers_load;
+pub mod start;
+mod table;
 pub mod toolbox;
 mod work;
 

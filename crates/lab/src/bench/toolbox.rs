@@ -10,13 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
 
+use super::table::{About, Table};
 use super::work;
 use crate::cmd::{command, quire, run, run_tool, text};
 use crate::mounter::Mounter;
-use crate::results::Host;
-use crate::stats::{float, median};
+use crate::stats::float;
 use crate::tree::{self, Flavour};
 
 /// How often a process is asked for its memory, which only grows.
@@ -52,13 +51,6 @@ struct Made {
     bytes: u64,
 }
 
-/// A row of the table: a name, its unit, and the values of each way in all rounds.
-struct Row {
-    name: &'static str,
-    unit: &'static str,
-    values: Vec<Vec<f64>>,
-}
-
 /// Measures and prints the table.
 ///
 /// # Errors
@@ -77,7 +69,10 @@ pub fn measure(plan: &Plan) -> Result<()> {
         mib(fs::metadata(&tar)?.len()),
         size >> 20
     );
-    let (mut seconds, mut memory) = (vec![Vec::new(); WAYS.len()], vec![Vec::new(); WAYS.len()]);
+    let mut table = Table { columns: WAYS.map(str::to_owned).to_vec(), rows: Vec::new() };
+    table.add("the tree into a new image", "s");
+    table.add("memory, at most", "MiB");
+    table.add("`quire put` of one file into a large image", "ms");
     for round in 0..plan.rounds {
         for turn in 0..WAYS.len() {
             let way = (turn + round) % WAYS.len();
@@ -86,19 +81,23 @@ pub fn measure(plan: &Plan) -> Result<()> {
             let made = make(way, &image, &tree, &tar, size).with_context(|| WAYS[way])?;
             run_tool("e2fsck", ["-fn", text(&image)]).with_context(|| WAYS[way])?;
             fs::remove_file(&image)?;
-            seconds[way].push(made.seconds);
-            memory[way].push(float(made.bytes) / float(1 << 20));
+            table.rows[0].values[way].push(made.seconds);
+            table.rows[1].values[way].push(float(made.bytes) / float(1 << 20));
         }
     }
-    let mut puts = vec![Vec::new(); WAYS.len()];
-    puts[1] = put(&dir.path().join("large"), &plan.large)?;
-    let rows = [
-        Row { name: "the tree into a new image", unit: "s", values: seconds },
-        Row { name: "memory, at most", unit: "MiB", values: memory },
-        Row { name: "`quire put` of one file into a large image", unit: "ms", values: puts },
-    ];
-    print(&rows);
-    plan.save.as_ref().map_or(Ok(()), |file| save(file, plan, &rows))
+    table.rows[2].values[1] = put(&dir.path().join("large"), &plan.large)?;
+    table.print();
+    let about = About {
+        title: "A tree into a new image, and one file into a large one",
+        note: format!(
+            "Medians of {} rounds, {} files, in brackets the ratio to `mke2fs -d`, then the least and the most; put: \
+             {PUTS} files into an image of {}, a process each. `tar into a mount` includes formatting, mounting and \
+             unmounting; its memory is the daemon's.",
+            plan.rounds, plan.files, plan.large
+        ),
+        command: "sudo scripts/bench.sh toolbox --save bench/results/toolbox.json",
+    };
+    plan.save.as_ref().map_or(Ok(()), |file| table.save(file, &about))
 }
 
 /// Room for the tree with a fifth to spare, and an inode for each file.
@@ -176,45 +175,6 @@ fn put(image: &Path, size: &str) -> Result<Vec<f64>> {
 
 fn mib(bytes: u64) -> u64 {
     bytes >> 20
-}
-
-fn middle(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| median(values))
-}
-
-fn print(rows: &[Row]) {
-    println!("| | unit | {} |\n|---|---|{}", WAYS.join(" | "), "---|".repeat(WAYS.len()));
-    for row in rows {
-        let cell = |values: &Vec<f64>| middle(values).map_or("-".to_owned(), |v| format!("{v:.2}"));
-        let cells: Vec<String> = row.values.iter().map(cell).collect();
-        println!("| {} | {} | {} |", row.name, row.unit, cells.join(" | "));
-    }
-}
-
-fn save(file: &Path, plan: &Plan, rows: &[Row]) -> Result<()> {
-    let host = Host::here();
-    let round = |v: f64| (v * 1000.0).round() / 1000.0;
-    let range = |values: &Vec<f64>| {
-        let least = values.iter().copied().min_by(f64::total_cmp)?;
-        Some([round(least), round(values.iter().copied().max_by(f64::total_cmp)?)])
-    };
-    let spread: serde_json::Map<_, _> =
-        rows.iter().map(|r| (r.name.to_owned(), json!(r.values.iter().map(range).collect::<Vec<_>>()))).collect();
-    let table: Vec<_> = rows
-        .iter()
-        .map(|r| json!([r.name, r.unit, r.values.iter().map(|v| middle(v).map(round)).collect::<Vec<_>>()]))
-        .collect();
-    let data = json!({
-        "title": "A tree into a new image, and one file into a large one",
-        "date": run(Command::new("date").arg("+%F"))?.trim(),
-        "host": format!("{}, {} processors, Linux {}", host.processor, host.processors, host.kernel),
-        "note": format!("Medians of {} rounds, {} files, in brackets the ratio to `mke2fs -d`, then the least and the \
-            most; put: {PUTS} files into an image of {}, a process each. `tar into a mount` includes formatting, \
-            mounting and unmounting; its memory is the daemon's.", plan.rounds, plan.files, plan.large),
-        "command": "sudo scripts/bench.sh toolbox --save bench/results/toolbox.json",
-        "columns": WAYS, "base": 0, "rows": table, "spread": spread,
-    });
-    Ok(fs::write(file, serde_json::to_string_pretty(&data)? + "\n")?)
 }
 
 #[cfg(test)]
