@@ -1,6 +1,6 @@
 //! Block devices and images as the host has them: write-protected, mounted already, asked where a file lies.
 
-use crate::common::{Place, needs_mounts, needs_root, quire, said, skip, text, tool};
+use crate::common::{Place, check, needs_mounts, needs_root, ok, quire, said, skip, text, tool};
 use std::fs;
 use std::path::Path;
 
@@ -35,6 +35,25 @@ fn a_write_protected_device_is_mounted_read_only() {
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert!(m.path("lost+found").is_dir());
     m.unmount();
+}
+
+#[test]
+fn a_mount_of_a_device_grows_when_the_device_has() {
+    needs_mounts();
+    needs_root();
+    let place = Place::new("40M", &[]);
+    let device = Loop::new(&[], &place.image());
+    let m = place.mount_image(Path::new(&device.0), "");
+    let resize = || said(&mut quire(&["resize", m.dir(), "80M"]));
+    let (code, words) = resize();
+    assert!(code == 32 && words.contains("unsupported") && words.contains("smaller"), "{code} {words}");
+    fs::File::options().write(true).open(place.image()).unwrap().set_len(80 << 20).unwrap();
+    ok(tool("losetup").args(["-c", &device.0]));
+    assert_eq!(resize(), (0, String::new()));
+    fs::write(m.path("f"), vec![0xA7; 50 << 20]).expect("there is space");
+    m.unmount();
+    drop(device);
+    check(&place.image());
 }
 
 #[test]
