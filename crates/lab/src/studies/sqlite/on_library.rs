@@ -97,6 +97,7 @@ fn case(rig: &Rig, vfs: &Vfs, protection: Protection, operations: u64, rows: u64
 mod tests {
     use super::super::plan::STOCK_JOURNAL;
     use super::*;
+    use quire_fs::Checkpoint;
 
     #[test]
     fn every_case_takes_its_flushes_on_the_library() {
@@ -118,9 +119,9 @@ mod tests {
             one(&plan, &Series { mounter, protections: protections.clone() }, model).unwrap()
         };
         let (none, joj, djfs) = (run("ext4-none"), run("joj"), run("djfs"));
-        let (journal, single) = (run(&STOCK_JOURNAL["profile=".len()..]), run("single-io"));
-        let total = |times: &[f64]| times.iter().sum::<f64>();
-        assert!(total(&journal) > total(&single), "stock ext4 writes home at each fsync: {journal:?}, {single:?}");
+        // What this costs in time is within the noise of the processor, which these times include.
+        let stock = plan_of(&Mounter::quire(STOCK_JOURNAL), model).unwrap();
+        assert_eq!(stock.options.choices().checkpoint, Checkpoint::Fsync, "stock ext4 writes home at each fsync");
         // One fdatasync to a transaction of a write-ahead log, three of a rollback journal.
         for (flushes, cases) in [(1.0, 0..3), (3.0, 6..9)] {
             assert!(none[cases.clone()].iter().all(|ms| *ms >= flushes * flush), "{none:?}");
