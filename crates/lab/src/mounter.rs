@@ -216,6 +216,16 @@ pub fn is_mount_point(dir: &Path) -> bool {
     }
 }
 
+/// Bytes that a line of `/proc/PID/status` tells, such as `VmHWM:`.
+pub(crate) fn memory_of(pid: u32, field: &str) -> Option<u64> {
+    bytes_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, field)
+}
+
+fn bytes_in(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
 impl Mounted {
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -241,9 +251,7 @@ impl Mounted {
     }
 
     fn memory(&self, field: &str) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
-        let line = status.lines().find(|line| line.starts_with(field))?;
-        Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+        memory_of(self.pid()?, field)
     }
 
     /// The end of what the daemon printed.
@@ -375,6 +383,12 @@ pub fn describe_tools() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_peak_is_read_from_a_status_file() {
+        assert_eq!(bytes_in("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 12 kB\n", "VmHWM:"), Some(2 << 20));
+        assert_eq!(bytes_in("Name:\tx\n", "VmHWM:"), None);
+    }
 
     #[test]
     fn what_mke2fs_decides_is_no_option_of_the_kernels_mount() {

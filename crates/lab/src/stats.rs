@@ -56,6 +56,22 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|v| v.ln()).sum::<f64>() / float(values.len() as u64)).exp()
 }
 
+/// Bytes as MiB.
+#[must_use]
+pub fn mib(bytes: u64) -> f64 {
+    // Far below 2^53: exact.
+    #[expect(clippy::cast_precision_loss)]
+    let mib = (bytes >> 10) as f64 / 1024.0;
+    mib
+}
+
+/// The least and the most; `None` of nothing.
+#[must_use]
+pub fn range(values: &[f64]) -> Option<(f64, f64)> {
+    let least = values.iter().copied().min_by(f64::total_cmp)?;
+    Some((least, values.iter().copied().max_by(f64::total_cmp)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,15 +7,15 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::servers_load::{Guard, Load};
-use crate::cmd::{is_root, run, run_tool, text};
+use crate::cmd::{is_root, run_tool, text};
 use crate::mounter::Mounter;
-use crate::results::Host;
+use crate::results::{Host, date};
 use crate::served::{Kind, Looped};
 use crate::stats::{float, median};
 
@@ -199,10 +199,9 @@ fn save(file: &Path, plan: &Plan, pair: &Pair) -> Result<()> {
         Ok(text) => serde_json::from_str(&text)?,
         Err(_) => json!({ "rows": [] }),
     };
-    let host = Host::here();
     data["title"] = "Databases that guard their pages on the kernel's ext4, and need not on Quire".into();
-    data["date"] = run(Command::new("date").arg("+%F"))?.trim().into();
-    data["host"] = format!("{}, {} processors, Linux {}", host.processor, host.processors, host.kernel).into();
+    data["date"] = date(SystemTime::now()).into();
+    data["host"] = Host::here().line().into();
     data["note"] = format!(
         "Medians of {} rounds of {} s, scale {}; {} with full_page_writes=on and the doublewrite buffer, {} with both off.",
         plan.rounds, plan.seconds, plan.scale, plan.kernel, plan.quire

@@ -25,7 +25,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cmd::{is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
-use crate::stats::median;
+use crate::stats::{median, mib, range};
 
 /// What to measure.
 #[derive(Debug)]
@@ -189,18 +189,6 @@ fn requests(mounter: &Mounter, mnt: &Path) -> Result<Option<f64>> {
     let said = run(Command::new(quire()?).args(["stats", "--json"]).arg(mnt))?;
     let stats: serde_json::Value = serde_json::from_str(&said)?;
     Ok(stats["requests"].as_f64())
-}
-
-fn mib(bytes: u64) -> f64 {
-    // Far below 2^53: exact.
-    #[expect(clippy::cast_precision_loss)]
-    let mib = (bytes >> 10) as f64 / 1024.0;
-    mib
-}
-
-fn range(values: &[f64]) -> Option<(f64, f64)> {
-    let least = values.iter().copied().min_by(f64::total_cmp)?;
-    Some((least, values.iter().copied().max_by(f64::total_cmp)?))
 }
 
 /// Medians, and in brackets the ratio to the first column.

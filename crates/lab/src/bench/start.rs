@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use super::table::{About, Table};
 use crate::cmd::{command, is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
-use crate::stats::float;
+use crate::stats::mib;
 
 const GIB: u64 = 1 << 30;
 /// Images that are mounted at once.
@@ -93,7 +93,7 @@ fn one(mounter: &Mounter, small: &[PathBuf], large: &Path, dir: &Path) -> Result
     let (mount_large, unmount_large) = timed(mounter, large, &dir.join("mnt"))?;
     let mounted = mounter.mount(large, &dir.join("mnt"))?;
     fs::metadata(mounted.dir())?;
-    let resident = mounted.peak_memory().map(|bytes| float(bytes) / float(1 << 20));
+    let resident = mounted.peak_memory().map(mib);
     mounted.unmount()?;
     let ten = at_once(mounter, small, dir)?;
     Ok([Some(mount), Some(unmount), Some(mount_large), Some(unmount_large), resident, Some(ten)])

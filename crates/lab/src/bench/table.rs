@@ -3,14 +3,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::Result;
 use serde_json::json;
 
-use crate::cmd::run;
-use crate::results::Host;
-use crate::stats::median;
+use crate::results::{Host, date};
+use crate::stats::{median, range};
 
 /// A row: what it is, its unit, and of each column the values of all rounds.
 pub(super) struct Row {
@@ -52,15 +51,14 @@ impl Table {
     /// # Errors
     /// It cannot be written.
     pub(super) fn save(&self, file: &Path, about: &About<'_>) -> Result<()> {
-        let host = Host::here();
         let cells = |row: &Row| row.values.iter().map(|v| middle(v).map(round)).collect::<Vec<_>>();
         let rows: Vec<_> = self.rows.iter().map(|row| json!([row.name, row.unit, cells(row)])).collect();
-        let ranges = |row: &Row| row.values.iter().map(|v| range(v)).collect::<Vec<_>>();
+        let ranges = |row: &Row| row.values.iter().map(|v| spread(v)).collect::<Vec<_>>();
         let spread: serde_json::Map<_, _> = self.rows.iter().map(|r| (r.name.clone(), json!(ranges(r)))).collect();
         let data = json!({
             "title": about.title,
-            "date": run(Command::new("date").arg("+%F"))?.trim(),
-            "host": format!("{}, {} processors, Linux {}", host.processor, host.processors, host.kernel),
+            "date": date(SystemTime::now()),
+            "host": Host::here().line(),
             "note": about.note,
             "command": about.command,
             "columns": self.columns, "base": 0, "rows": rows, "spread": spread,
@@ -77,9 +75,9 @@ fn middle(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| median(values))
 }
 
-fn range(values: &[f64]) -> Option<[f64; 2]> {
-    let least = values.iter().copied().min_by(f64::total_cmp)?;
-    Some([round(least), round(values.iter().copied().max_by(f64::total_cmp)?)])
+/// Least and most.
+fn spread(values: &[f64]) -> Option<[f64; 2]> {
+    range(values).map(|(least, most)| [round(least), round(most)])
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, ensure};
 use super::table::{About, Table};
 use super::work;
 use crate::cmd::{command, quire, run, run_tool, text};
-use crate::mounter::Mounter;
-use crate::stats::float;
+use crate::mounter::{Mounter, memory_of};
+use crate::stats::mib;
 use crate::tree::{self, Flavour};
 
 /// How often a process is asked for its memory, which only grows.
@@ -66,7 +66,7 @@ pub fn measure(plan: &Plan) -> Result<()> {
         "{} rounds; {} files, {} MiB in a tar; images of {} MiB",
         plan.rounds,
         plan.files,
-        mib(fs::metadata(&tar)?.len()),
+        fs::metadata(&tar)?.len() >> 20,
         size >> 20
     );
     let mut table = Table { columns: WAYS.map(str::to_owned).to_vec(), rows: Vec::new() };
@@ -82,7 +82,7 @@ pub fn measure(plan: &Plan) -> Result<()> {
             run_tool("e2fsck", ["-fn", text(&image)]).with_context(|| WAYS[way])?;
             fs::remove_file(&image)?;
             table.rows[0].values[way].push(made.seconds);
-            table.rows[1].values[way].push(float(made.bytes) / float(1 << 20));
+            table.rows[1].values[way].push(mib(made.bytes));
         }
     }
     table.rows[2].values[1] = put(&dir.path().join("large"), &plan.large)?;
@@ -136,11 +136,9 @@ fn through_a_mount(image: &Path, tar: &Path, size: &str) -> Result<u64> {
 /// Runs a command, and gives the most memory that it had.
 fn watched(command: &mut Command) -> Result<u64> {
     let mut child = command.stdout(Stdio::null()).spawn()?;
-    let status = PathBuf::from(format!("/proc/{}/status", child.id()));
     let mut most = 0;
     let code = loop {
-        let peak = fs::read_to_string(&status).ok().and_then(|s| peak_of(&s));
-        most = most.max(peak.unwrap_or(0));
+        most = most.max(memory_of(child.id(), "VmHWM:").unwrap_or(0));
         if let Some(code) = child.try_wait()? {
             break code;
         }
@@ -148,13 +146,6 @@ fn watched(command: &mut Command) -> Result<u64> {
     };
     ensure!(code.success(), "{command:?}: {code}");
     Ok(most)
-}
-
-/// VmHWM of a status file in /proc, in bytes.
-fn peak_of(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
 }
 
 /// Milliseconds of each `quire put` of a small file, a process each.
@@ -173,19 +164,9 @@ fn put(image: &Path, size: &str) -> Result<Vec<f64>> {
     Ok(all)
 }
 
-fn mib(bytes: u64) -> u64 {
-    bytes >> 20
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_peak_is_read_from_a_status_file() {
-        assert_eq!(peak_of("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 12 kB\n"), Some(2 << 20));
-        assert_eq!(peak_of("Name:\tx\n"), None);
-    }
 
     #[test]
     fn a_watched_command_that_fails_is_an_error() {

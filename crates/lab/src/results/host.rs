@@ -15,6 +15,12 @@ pub struct Host {
 }
 
 impl Host {
+    /// What a table's heading says of it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{}, {} processors, Linux {}", self.processor, self.processors, self.kernel)
+    }
+
     /// This one.
     #[must_use]
     pub fn here() -> Self {
