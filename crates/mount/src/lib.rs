@@ -12,6 +12,7 @@ pub mod daemon;
 mod error;
 pub mod expose;
 mod fail;
+mod fallbacks;
 mod found;
 mod given;
 mod handshake;

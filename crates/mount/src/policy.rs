@@ -113,6 +113,9 @@ pub(crate) const COPY_STEP: u64 = 16 << 20;
 /// forgotten, and asked about again.
 pub(crate) const MAX_ASKED: usize = 16 << 10;
 
+/// Files that are made durable after a failed atomic update before its program goes on, at most: SQLite opens one.
+pub(crate) const MAX_OPENED_AFTER_FAILURE: usize = 16;
+
 // The host, with `tune=host`.
 
 /// Between two looks at the count of requests while requests come.

@@ -9,6 +9,7 @@
 //! such reads are noted, and after the commit the kernel is told to drop the pages ([`Updates::commit`] says when).
 
 use crate::fail::Fail;
+use crate::fallbacks::Fallbacks;
 use crate::policy::MAX_ASKED;
 use quire_device::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Mutex, lock};
@@ -22,7 +23,8 @@ use rustix::io::Errno;
 pub enum AtomicWrites {
     /// None, and no program is told that files can be.
     Off,
-    /// Those of which a program has asked whether they can be (F2FS_IOC_GET_FEATURES), from their next open on.
+    /// Those of which a program has asked whether they can be (F2FS_IOC_GET_FEATURES), from their next open on; but no
+    /// database in WAL mode, because SQLite asks then, too, begins no update and needs the cache.
     #[default]
     Asked,
     /// All.
@@ -32,11 +34,13 @@ pub enum AtomicWrites {
 /// The updates under way.
 #[derive(Default)]
 pub(crate) struct Updates {
+    pub(crate) fallbacks: Fallbacks,
     files: AtomicWrites,
     by_handle: Mutex<NumberMap<u64, Update>>,
     /// The number of entries of `by_handle`, for those who need not look.
     under_way: AtomicUsize,
-    asked: Mutex<NumberMap<Ino, ()>>,
+    /// Files of which a program has asked, with their generations: a number is used again.
+    asked: Mutex<NumberMap<Ino, u32>>,
     last_handle: AtomicU64,
 }
 
@@ -59,20 +63,35 @@ impl Updates {
     }
 
     /// A program asks whether this file can be updated atomically.
-    pub(crate) fn ask(&self, ino: Ino) {
+    ///
+    /// # Errors
+    /// The inode cannot be read.
+    pub(crate) fn ask(&self, volume: &Volume, ino: Ino) -> Result<(), Fail> {
+        let generation = volume.inode_flags().generation(ino)?;
         let mut asked = lock(&self.asked);
         if asked.len() >= MAX_ASKED {
             asked.clear();
         }
-        asked.insert(ino, ());
+        asked.insert(ino, generation);
+        Ok(())
     }
 
     /// True if a file that is opened for writing now is to bypass the kernel's cache.
-    pub(crate) fn bypasses_cache(&self, ino: Ino) -> bool {
+    ///
+    /// # Errors
+    /// The inode cannot be read.
+    pub(crate) fn bypasses_cache(&self, volume: &Volume, ino: Ino) -> Result<bool, Fail> {
         match self.files {
-            AtomicWrites::Off => false,
-            AtomicWrites::Asked => lock(&self.asked).contains_key(&ino),
-            AtomicWrites::All => true,
+            AtomicWrites::Off => Ok(false),
+            AtomicWrites::Asked => {
+                let Some(generation) = lock(&self.asked).get(&ino).copied() else { return Ok(false) };
+                let same = volume.inode_flags().generation(ino)? == generation;
+                if !same {
+                    lock(&self.asked).remove(&ino);
+                }
+                Ok(same && !is_in_wal_mode(volume, ino)?)
+            }
+            AtomicWrites::All => Ok(true),
         }
     }
 
@@ -142,10 +161,26 @@ impl Updates {
         Ok(read_by_kernel)
     }
 
+    /// A handle is closed.
+    pub(crate) fn close(&self, handle: u64) {
+        self.abort(handle);
+        self.fallbacks.end(handle);
+    }
+
     /// Undoes the update of a handle, if it has one.
     pub(crate) fn abort(&self, handle: u64) {
         if self.under_way.load(Ordering::SeqCst) > 0 {
             drop(self.end(handle));
         }
     }
+}
+
+/// True for a database of SQLite whose header names WAL (its file format, section 1.3).
+fn is_in_wal_mode(volume: &Volume, ino: Ino) -> Result<bool, Fail> {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    const WRITE_VERSION: usize = 18;
+    const WAL: u8 = 2;
+    let mut head = [0; WRITE_VERSION + 1];
+    let n = volume.read(ino, 0, &mut head)?;
+    Ok(n == head.len() && head.starts_with(MAGIC) && head[WRITE_VERSION] == WAL)
 }

@@ -39,6 +39,91 @@ fn open_atomic(path: &Path) -> File {
     file
 }
 
+/// SQLite asks in WAL mode, too, where it begins no update and reads through the kernel's cache.
+#[test]
+fn a_database_in_wal_mode_stays_in_the_kernels_cache() {
+    needs_mounts();
+    let place = Place::new("64M", &[]);
+    let m = place.mount("");
+    for _ in 0..3 {
+        let db = Connection::open(m.path("db")).unwrap();
+        db.execute_batch("pragma journal_mode=wal; create table if not exists t(k); insert into t values(1)").unwrap();
+    }
+    assert_eq!(plain::<START>(&open(&m.path("db"))), Err(Errno::OPNOTSUPP), "it was opened past the cache");
+    Connection::open(m.path("db"))
+        .unwrap()
+        .execute_batch("pragma journal_mode=delete; insert into t values(2)")
+        .unwrap();
+    assert_eq!(plain::<START>(&open(&m.path("db"))), Ok(()), "in DELETE mode");
+    m.unmount();
+    place.check();
+}
+
+/// The number of a removed file's inode is used again, by a file of which no program has asked.
+#[test]
+fn a_new_file_with_a_removed_files_inode_number_stays_in_the_kernels_cache() {
+    use std::os::unix::fs::MetadataExt;
+    needs_mounts();
+    let place = Place::new("64M", &[]);
+    let m = place.mount("");
+    drop(open_atomic(&m.path("old")));
+    let number = std::fs::metadata(m.path("old")).unwrap().ino();
+    std::fs::remove_file(m.path("old")).unwrap();
+    let mut made = 0;
+    crate::common::wait_until("the number is used again", || {
+        made += 1;
+        let file = open(&m.path(&format!("new{made}")));
+        let same = file.metadata().unwrap().ino() == number;
+        if same {
+            assert_eq!(plain::<START>(&file), Err(Errno::OPNOTSUPP), "it was opened past the cache");
+        }
+        same
+    });
+    m.unmount();
+    place.check();
+}
+
+/// SQLite writes its journal after an update that failed, and then the database, without an fsync between both. A
+/// crash must not leave the database's new pages without the journal.
+#[test]
+fn the_journal_of_a_failed_atomic_write_is_durable_before_the_database_is_written() {
+    needs_mounts();
+    for options in ["", "writethrough", "data=ordered", "data=journal"] {
+        for failure in ["write", "start"] {
+            let place = Place::new("64M", &[]);
+            let m = place.mount(options);
+            std::fs::write(m.path("db"), vec![1; 8192]).unwrap();
+            let db = open_atomic(&m.path("db"));
+            db.sync_all().unwrap();
+            let other = (failure == "start").then(|| open(&m.path("db")));
+            match &other {
+                Some(other) => {
+                    plain::<START>(other).unwrap();
+                    assert_eq!(plain::<START>(&db), Err(Errno::BUSY));
+                    plain::<ABORT>(other).unwrap();
+                }
+                None => {
+                    plain::<START>(&db).unwrap();
+                    assert!((0..10_000u64).any(|n| db.write_all_at(&[2; 4096], n * 4096).is_err()));
+                    plain::<ABORT>(&db).unwrap();
+                }
+            }
+            let journal = open(&m.path("db-journal"));
+            journal.write_all_at(&[7; 5000], 0).unwrap();
+            db.write_all_at(&[3; 4096], 4096).unwrap();
+            m.end_by(Signal::KILL);
+            drop((db, journal, other));
+            said(tool("umount").arg("-l").arg(place.mnt()));
+            said(tool("fusermount3").args(["-u", "-z"]).arg(place.mnt()));
+            let m = place.mount("");
+            let found = std::fs::read(m.path("db-journal")).unwrap_or_default();
+            assert!(found == vec![7; 5000], "{options:?}, {failure}: {} bytes of the journal", found.len());
+            m.unmount();
+            place.check();
+        }
+    }
+}
+
 fn bytes(file: &File, at: u64, len: usize) -> Vec<u8> {
     let mut buf = vec![0xEE; len];
     let n = file.read_at(&mut buf, at).unwrap();

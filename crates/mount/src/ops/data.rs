@@ -71,10 +71,13 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
     if !how.deferred
         && let Some(staged) = s.updates.write(handle, offset, b.rest(size)?, privileges)
     {
-        staged?;
+        staged.inspect_err(|_| s.updates.fallbacks.begin(handle, h.pid))?;
         out.u32(size)?;
         out.u32(0)?;
         return Ok(Answer::Reply);
+    }
+    if handle & HANDLE_BYPASSES != 0 {
+        s.updates.fallbacks.take(handle).into_iter().try_for_each(|opened| s.volume.fsync(opened, false))?;
     }
     let (offset, data) = if how.deferred && before.flags & flags::APPEND != 0 {
         appended(s, ino, before.size, offset, b.bytes(size)?)?

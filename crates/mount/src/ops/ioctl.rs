@@ -138,14 +138,16 @@ fn atomic_write(s: &Server, h: &Header, handle: u64, command: u32, out: &mut Out
     })
 }
 
-/// A program that asks is going to use it: the next who opens the file gets a handle that can.
+/// A program that asks is going to use it: the next who opens the file gets a handle that can. A handle that goes
+/// through the kernel's cache is told that it cannot. SQLite would begin in vain otherwise, and what it does then is
+/// ordered for handles that bypass the cache alone ([`crate::fallbacks`]).
 fn atomic_features(s: &Server, h: &Header, handle: u64, out: &mut Out<'_>) -> Result<Answer, Fail> {
     if !s.updates.are_offered(&s.volume) {
         return Err(Fail::of(Errno::NOTTY));
     }
     let can = handle & HANDLE_BYPASSES != 0;
     if !can && handle & HANDLE_WRITES != 0 {
-        s.updates.ask(ino_of(h.node)?);
+        s.updates.ask(&s.volume, ino_of(h.node)?)?;
     }
     out.u32(if can { F2FS_FEATURE_ATOMIC_WRITE } else { 0 })?;
     Ok(Answer::Reply)
@@ -153,18 +155,21 @@ fn atomic_features(s: &Server, h: &Header, handle: u64, out: &mut Out<'_>) -> Re
 
 fn start_atomic_write(s: &Server, h: &Header, handle: u64) -> Result<Answer, Fail> {
     match (s.updates.are_offered(&s.volume), handle & HANDLE_WRITES != 0, handle & HANDLE_BYPASSES != 0) {
-        (false, ..) => Err(Fail::of(Errno::NOTTY)),
-        (_, false, _) => Err(Fail::of(Errno::BADF)),
+        (false, ..) => return Err(Fail::of(Errno::NOTTY)),
+        (_, false, _) => return Err(Fail::of(Errno::BADF)),
         // The kernel's cache would show the update to others.
-        (_, _, false) => Err(Fail::of(Errno::OPNOTSUPP)),
-        _ => s.updates.begin(&s.acting(h), handle, ino_of(h.node)?).map(|()| Answer::Reply),
+        (_, _, false) => return Err(Fail::of(Errno::OPNOTSUPP)),
+        _ => s.updates.fallbacks.end(handle),
     }
+    let begun = s.updates.begin(&s.acting(h), handle, ino_of(h.node)?);
+    begun.inspect_err(|_| s.updates.fallbacks.begin(handle, h.pid)).map(|()| Answer::Reply)
 }
 
 /// As with F2FS, the update is durable when this is answered.
 fn commit_atomic_write(s: &Server, h: &Header, handle: u64) -> Result<Answer, Fail> {
     let ino = ino_of(h.node)?;
-    if s.updates.commit(handle)? {
+    let failed = |_: &Fail| s.updates.fallbacks.begin(handle, h.pid);
+    if s.updates.commit(handle).inspect_err(failed)? {
         s.volume.fsync(ino, false)?;
         return Ok(Answer::DropsPages(ino));
     }

@@ -136,7 +136,7 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
 }
 
 pub(crate) fn release(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-    s.updates.abort(b.u64()?);
+    s.updates.close(b.u64()?);
     let ino = ino_of(h.node)?;
     if writes(OFlags::from_bits_retain(b.u32()?)) && s.writers.closed(ino) {
         s.refused.forget(ino);
@@ -192,12 +192,16 @@ pub(crate) fn link(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
 ///
 /// Writes to a synchronous or append-only file go past the kernel's cache: only so is each durable when it returns,
 /// and only so is it known what it appends. The same when the disk is nearly full: each write is told whether it
-/// fits; and for a file that is to be updated atomically: the kernel's cache would show the update to others.
+/// fits; and for a file that is to be updated atomically: the kernel's cache would show the update to others; and for
+/// what is opened after an update that failed ([`crate::fallbacks`]).
 fn opened(s: &Server, h: &Header, of: (Ino, bool), i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
     let (ino, writes) = of;
     let may = s.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
     let uncached = i_flags & (inode_flags::SYNC | inode_flags::APPEND) != 0
-        || writes && (goes_through(s, may) || s.has(init::DIRECT_IO_ALLOW_MMAP) && s.updates.bypasses_cache(ino));
+        || writes && s.updates.fallbacks.opens(h.pid, ino)
+        || writes
+            && (goes_through(s, may)
+                || s.has(init::DIRECT_IO_ALLOW_MMAP) && s.updates.bypasses_cache(&s.volume, ino)?);
     let bits = [(may, HANDLE_RESERVE), (writes, HANDLE_WRITES), (uncached && writes, HANDLE_BYPASSES)];
     let bits: u64 = bits.iter().filter(|(has, _)| *has).map(|(_, bit)| bit).sum();
     let number = if bits & HANDLE_BYPASSES == 0 { 0 } else { s.updates.new_handle() };

@@ -17,6 +17,8 @@ pub(super) struct ImageFile {
     ino: u32,
     kind: Kind,
     may_write: bool,
+    /// An update failed. SQLite then writes its journal, and the database, without an `xSync` between both.
+    fell_back: bool,
 }
 
 impl ImageFile {
@@ -25,7 +27,7 @@ impl ImageFile {
     pub(super) fn new(used: Use, file: File, path: PathBuf, kind: Kind, may_write: bool) -> Result<Self> {
         let ino = file.metadata()?.ino;
         let node = used.image().nodes.of(ino);
-        Ok(ImageFile { update: None, file, node, used, path, ino, kind, may_write })
+        Ok(ImageFile { update: None, file, node, used, path, ino, kind, may_write, fell_back: false })
     }
 }
 
@@ -52,10 +54,15 @@ impl StoredFile for ImageFile {
     }
 
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        match &mut self.update {
-            Some(update) => update.write_at(bytes, at),
-            None => self.file.write_at(bytes, at),
+        if let Some(update) = &mut self.update {
+            return update.write_at(bytes, at).inspect_err(|_| self.fell_back = true);
         }
+        if self.fell_back {
+            // F26: the journal is durable before the database is written.
+            self.used.image().fs.sync()?;
+            self.fell_back = false;
+        }
+        self.file.write_at(bytes, at)
     }
 
     fn truncate(&mut self, size: u64) -> Result<()> {
@@ -79,12 +86,13 @@ impl StoredFile for ImageFile {
     }
 
     fn begin_update(&mut self) -> Result<()> {
-        self.update = Some(self.file.begin_update()?);
+        self.update = Some(self.file.begin_update().inspect_err(|_| self.fell_back = true)?);
+        self.fell_back = false;
         Ok(())
     }
 
     fn commit_update(&mut self) -> Result<()> {
-        self.update.take().map_or(Ok(()), Update::commit)
+        self.update.take().map_or(Ok(()), Update::commit).inspect_err(|_| self.fell_back = true)
     }
 
     fn abort_update(&mut self) {

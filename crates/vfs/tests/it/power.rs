@@ -3,7 +3,7 @@
 
 use crate::common::{MODES, Mode, Named, image_bytes};
 use crate::cuts;
-use quire_testkit::PowerLossDevice;
+use quire_testkit::{Image, MemDevice, PowerLossDevice, PowerLossOptions, Rng};
 use quire_vfs::FileSystem;
 use std::sync::Arc;
 
@@ -39,6 +39,49 @@ fn a_power_cut_loses_no_acknowledged_transaction_with_a_persistent_journal() {
 #[test]
 fn a_power_cut_loses_no_acknowledged_transaction_with_a_truncated_journal() {
     cut_everywhere(Mode::Truncate);
+}
+
+/// A transaction that is too large for an atomic update: SQLite goes on with its journal, which it does not sync before
+/// it writes the database.
+#[test]
+fn the_journal_of_a_failed_update_is_durable_before_the_database_is_written() {
+    const ROWS: i64 = 1500;
+    let options = PowerLossOptions { record: true, ..PowerLossOptions::default() };
+    let device = Arc::new(PowerLossDevice::from_image(Image::from_bytes(&image_bytes(32)), options));
+    let named = Named::new(FileSystem::options().quire_log(true).open_device(device.clone()).unwrap());
+    let db = named.open_in(Mode::Delete, "/a.db");
+    Mode::Delete.set(&db).unwrap();
+    db.execute_batch("pragma cache_size=-100000; create table t(k integer primary key, v)").unwrap();
+    db.execute(
+        "with recursive n(k) as (select 1 union all select k + 1 from n where k < ?1)
+        insert into t select k, zeroblob(3500) from n",
+        [ROWS],
+    )
+    .unwrap();
+    let before = device.completed();
+    db.execute("update t set v = randomblob(3500)", ()).unwrap();
+    let after = device.completed();
+    let recording = device.recording().unwrap();
+    let mut rng = Rng::from_parts(&[26]);
+    let wanted = |at: u64, settles: bool| (before..=after).contains(&at) && (settles || rng.below(after - before) < 40);
+    let (mut cuts, mut old) = (0, 0);
+    for (completed, point) in recording.crash_points_at(wanted) {
+        let image = point.crash(completed).image;
+        let device = Arc::new(MemDevice::new(image.to_vec()));
+        let named = Named::new(FileSystem::options().quire_log(true).open_device(device).unwrap());
+        let db = named.open("/a.db");
+        let verdict: String = db.query_row("pragma integrity_check", (), |r| r.get(0)).unwrap();
+        let zeros = "select count(*) from t where v = zeroblob(3500)";
+        let left: i64 = db.query_row(zeros, (), |r| r.get(0)).unwrap();
+        assert!(
+            verdict == "ok" && (left == 0 || left == ROWS),
+            "after step {completed}: {verdict}, {left} rows are old"
+        );
+        cuts += 1;
+        old += u64::from(left == ROWS);
+    }
+    println!("{cuts} cuts, {old} before the commit");
+    assert!(cuts >= 20 && old > 0 && old < cuts, "{cuts} cuts, {old} before the commit");
 }
 
 #[test]
