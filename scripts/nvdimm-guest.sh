@@ -7,15 +7,10 @@
 # QEMU's end loses nothing that the guest stored; what a loss of power does to stores that no fence has followed is the simulator's business.
 # Needs apt-get (qemu-system-x86, and a kernel, which is only unpacked); where KVM works it takes a minute, else, emulated, some.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+source scripts/guest.sh
 seconds=${1:-5} rounds=${2:-1}
 [ -x "$LAB" ] || die "no $LAB: run make first"
-have apt-get || die "this script knows Debian's packages only"
-for need in qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod strip:binutils; do
-	have "${need%:*}" && continue
-	[ "$(id -u)" = 0 ] || die "${need%:*} is missing: install ${need#*:}"
-	say "installing ${need#*:}"
-	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${need#*:}" >/dev/null
-done
+guest_needs qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod strip:binutils
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-guest.XXXXXX") qemu=''
 cleanup() {
 	local code=$?
@@ -29,30 +24,11 @@ trap 'exit 130' INT TERM
 
 # --- the guest: Debian's cloud kernel, busybox, what we built, and the judges -------------------------------------------------------
 
-packages=$TARGET/guest
-image=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
-[ -n "$image" ] || die "apt knows no linux-image-cloud-amd64"
-version=${image#linux-image-}
-[ -e "$packages/boot/vmlinuz-$version" ] || {
-	say "unpacking $image, busybox-static, ndctl into ${packages#"$ROOT"/}"
-	mkdir -p "$packages/debs"
-	(cd "$packages/debs" && apt-get download -q "$image" busybox-static ndctl libndctl6 libdaxctl1 libkmod2 libiniparser1 >/dev/null 2>&1) ||
-		die "apt-get download failed: is its package list up to date?"
-	for deb in "$packages"/debs/*.deb; do dpkg -x "$deb" "$packages"; done
-	rm -r "$packages/debs"
-}
-
+guest_packages ndctl libndctl6 libdaxctl1 libkmod2 libiniparser1
 root=$work/root
 mkdir -p "$root"/{bin,dev,proc,sys,tmp,run,mnt,pm,acks,etc,lib64,"lib/modules/$version"}
 cp "$packages/bin/busybox" "$root/bin/busybox"
-modules=(nfit nd_pmem dax_pmem device_dax virtio_pci virtio_blk ext4 fuse crc32c_intel crc32c_generic)
-depmod -b "$packages" "$version"
-for module in "${modules[@]}"; do
-	# What modprobe would load, in order.
-	modprobe -d "$packages" -S "$version" --show-depends "$module" 2>/dev/null | awk '$1 == "insmod" { print $2 }'
-done | awk '!seen[$0]++' | while read -r file; do
-	cp "$file" "$root/lib/modules/$version/" && echo "/lib/modules/$version/${file##*/}" >>"$root/etc/modules"
-done
+guest_modules "$root/lib/modules/$version" nfit nd_pmem dax_pmem device_dax virtio_pci virtio_blk ext4 fuse crc32c_intel crc32c_generic
 add() { # PROGRAM...: and the libraries that it is linked with
 	local program library
 	for program in "$@"; do
@@ -73,7 +49,7 @@ export PATH=/bin:/bb LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu:/lib/x86_64-linux
 echo "guest: up"
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
 ln -s /proc/self/mounts /etc/mtab
-while read -r m; do insmod "$m" 2>/dev/null; done </etc/modules
+cd "/lib/modules/$(uname -r)"; while read -r m; do insmod "$m" 2>/dev/null; done <list; cd /
 dmesg -n 1
 for o in $(cat /proc/cmdline); do case $o in step=*|memory=*|seconds=*) export "$o";; esac; done
 end() { echo "guest: $*"; sync; poweroff -f; }
@@ -130,14 +106,12 @@ recover)
 esac
 INIT
 chmod +x "$root/init"
-(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
+guest_initrd "$root" "$work/initrd"
 
 # --- the host: boot, kill, boot again -----------------------------------------------------------------------------------------------
 
 boot() { # STEP MEMORY -> its console in $work/console.STEP
-	local cpu=max
-	[ "$accel" = tcg ] || cpu=host
-	qemu-system-x86_64 -machine "q35,nvdimm=on,accel=$accel" -cpu $cpu -smp 2 -m 1G,slots=2,maxmem=4G -nographic -no-reboot -nodefaults \
+	qemu-system-x86_64 -machine "q35,nvdimm=on,accel=$accel" -cpu "$cpu" -smp 2 -m 1G,slots=2,maxmem=4G -nographic -no-reboot -nodefaults \
 		-kernel "$packages/boot/vmlinuz-$version" -initrd "$work/initrd" -append "console=ttyS0 quiet panic=-1 step=$1 memory=$2 seconds=$seconds" -serial stdio \
 		-object "memory-backend-file,id=nv,share=on,mem-path=$work/nvdimm,size=256M" -device nvdimm,id=nvdimm0,memdev=nv \
 		-drive "file=$work/disk,format=raw,if=virtio,cache=writeback" -drive "file=$work/acks,format=raw,if=virtio,cache=writethrough" \
@@ -160,19 +134,7 @@ heard() { # STEP PATTERN LIMIT: waits until the guest says it
 	done
 }
 
-# KVM where a guest comes up in it (in a virtual machine it may not), else emulation.
-accel=tcg
-if [ -w /dev/kvm ]; then
-	accel=kvm
-	truncate -s 256M "$work/nvdimm" "$work/disk" "$work/acks"
-	boot probe none
-	for _ in $(seq 150); do
-		if grep -q 'guest: up' "$work/console.probe" || ! kill -0 "$qemu" 2>/dev/null; then break; fi
-		sleep 0.1
-	done
-	grep -q 'guest: up' "$work/console.probe" || accel=tcg
-	destroy
-fi
+guest_accelerator "$work"
 say "QEMU $(qemu-system-x86_64 --version | grep -oE '[0-9]+\.[0-9.]+' | head -1), accelerator $accel, guest $version"
 
 for round in $(seq "$rounds"); do

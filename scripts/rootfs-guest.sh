@@ -7,11 +7,10 @@
 # modes, times, links, devices, contents, attributes, capabilities), and QEMU boots it to a shell. Needs root for the loop mount, and apt-get
 # (mmdebstrap, umoci, skopeo, qemu-system-x86, a kernel, which is only unpacked).
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+source scripts/guest.sh
 [ -x "$QUIRE" ] || die "no $QUIRE: run make first"
 [ "$(id -u)" = 0 ] || die "the kernel's loop mount needs root"
-for need in mmdebstrap:mmdebstrap umoci:umoci skopeo:skopeo qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod getfattr:attr; do
-	have "${need%:*}" || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${need#*:}" >/dev/null
-done
+guest_needs mmdebstrap:mmdebstrap umoci:umoci skopeo:skopeo qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod getfattr:attr
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-rootfs.XXXXXX")
 cleanup() {
 	local code=$?
@@ -79,45 +78,31 @@ compare "$work/user/directory.img" "$work/tree"
 compare "$work/user/oci.img" "$changed"
 
 say "== QEMU boots them"
-packages=$TARGET/guest
-image=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
-[ -n "$image" ] || die "apt knows no linux-image-cloud-amd64"
-version=${image#linux-image-}
-[ -e "$packages/boot/vmlinuz-$version" ] && [ -e "$packages/bin/busybox" ] || {
-	mkdir -p "$packages/debs"
-	(cd "$packages/debs" && apt-get download -q "$image" busybox-static >/dev/null 2>&1) || die "apt-get download failed"
-	for deb in "$packages"/debs/*.deb; do dpkg -x "$deb" "$packages"; done
-	rm -r "$packages/debs"
-}
+guest_packages
+guest_accelerator "$work"
 root=$work/initrd
 mkdir -p "$root"/{bin,dev,proc,sys,mnt,modules}
 cp "$packages/bin/busybox" "$root/bin/busybox"
-depmod -b "$packages" "$version"
-for module in virtio_pci virtio_blk ext4 crc32c_intel crc32c_generic; do
-	modprobe -d "$packages" -S "$version" --show-depends "$module" 2>/dev/null | awk '$1 == "insmod" { print $2 }'
-done | awk '!seen[$0]++' | while read -r file; do
-	cp "$file" "$root/modules/" && echo "/modules/${file##*/}" >>"$root/modules/list"
-done
+guest_modules "$root/modules" virtio_pci virtio_blk ext4 crc32c_intel crc32c_generic
 cat >"$root/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox mkdir /bb; /bin/busybox --install -s /bb; export PATH=/bb
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
-while read -r m; do insmod "$m" 2>/dev/null; done </modules/list
+cd /modules; while read -r m; do insmod "$m" 2>/dev/null; done <list; cd /
 for i in $(seq 100); do [ -b /dev/vda ] && break; sleep 0.1; done
 mount -t ext4 /dev/vda /mnt || { echo "guest: FAILED: mount"; poweroff -f; }
 mount --move /dev /mnt/dev; mount --move /proc /mnt/proc
 exec switch_root /mnt /bin/bash -c 'export PATH=/usr/sbin:/usr/bin; echo "guest: shell of Debian $(cat /etc/debian_version), $(dpkg -l | grep -c ^ii) packages"; echo written >/root/by-guest; sync; mount -o remount,ro /; echo o >/proc/sysrq-trigger; sleep 9'
 INIT
 chmod +x "$root/init"
-(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd.gz"
-# KVM where a guest comes up in it (in a virtual machine it may not), else emulation.
-boot() { # IMAGE ACCELERATOR CPU SECONDS
-	timeout "$4" qemu-system-x86_64 -machine "q35,accel=$2" -cpu "$3" -m 512M -nographic -no-reboot -nodefaults \
+guest_initrd "$root" "$work/initrd.gz"
+boot() { # IMAGE
+	timeout 240 qemu-system-x86_64 -machine "q35,accel=$accel" -cpu "$cpu" -m 512M -nographic -no-reboot -nodefaults \
 		-kernel "$packages/boot/vmlinuz-$version" -initrd "$work/initrd.gz" -append "console=ttyS0 quiet panic=-1" -serial stdio \
 		-drive "file=$1,format=raw,if=virtio" </dev/null >"$work/console" 2>&1 && grep -aq 'guest: shell' "$work/console"
 }
 for image in "$work"/user/{tar,directory,oci}.img; do
-	{ [ -w /dev/kvm ] && boot "$image" kvm host 60 2>/dev/null; } || boot "$image" tcg max 240 || true
+	boot "$image" || true
 	grep -ao 'guest: shell.*' "$work/console" | tr -d '\r' || die "the guest did not come to a shell from $image"
 	[ "$("$QUIRE" cat "$image:/root/by-guest")" = written ] || die "what the guest wrote is not in $image"
 	e2fsck -fn "$image" 2>&1 | tail -n 1

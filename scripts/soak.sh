@@ -4,8 +4,8 @@
 # (STATES= of them), in every configuration, each judged by e2fsck; every sequence of two calls with one profile, in turn, and its crashes;
 # unmounts by SIGTERM and thaws during a freeze beside writers (ROUNDS= of each); as many (NVRAM_STATES=) of disk and NVRAM at once; several writers,
 # interleavings and faults; every damage of one kind to a tiny image, in turn; real applications on a mount that records; crashes of a
-# cluster (etcd and GlusterFS in turn; root only); in the first of nine rounds Debian's root file system in images that QEMU boots (root and
-# apt-get only); and one of the acceptance tests in its full size, in turn. What has begun is finished, so one round is the least.
+# cluster (etcd and GlusterFS in turn; root only); in the first of nine rounds Debian's root file system in images that QEMU boots, Debian's own
+# test of fuse2fs, and mounts under systemd (root and apt-get only); and one of the acceptance tests in its full size, in turn. What has begun is finished, so one round is the least.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 scripts/setup.sh --tools
 scripts/setup.sh --clusters
@@ -73,7 +73,11 @@ while [ $SECONDS -lt $end ]; do
 	scripts/clusters.py crash "${clusters[runs % ${#clusters[@]}]}" --rounds 3 --seed "$seed" | tee -a "$other_log" || code=$?
 	[ "$code" = 0 ] || [ "$code" = 77 ] || die "a cluster lost something"
 	[ $SECONDS -lt $end ] || break
-	if [ $((runs % 9)) = 0 ] && [ "$(id -u)" = 0 ] && have apt-get; then scripts/rootfs-guest.sh || die "an image of Debian"; fi
+	if [ $((runs % 9)) = 0 ] && [ "$(id -u)" = 0 ] && have apt-get; then
+		scripts/rootfs-guest.sh || die "an image of Debian"
+		scripts/fuse2fs-debian.sh 50 || die "Debian's test of fuse2fs"
+		scripts/systemd-guest.sh || die "a machine under systemd"
+	fi
 	tests=${acceptance[runs % ${#acceptance[@]}]}
 	SEED=$seed scripts/accept.sh "$tests" || die "failed with SEED=$seed FULL=1 scripts/accept.sh $tests"
 	seed=$((seed + 1)) runs=$((runs + 1))

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::cmd::is_root;
 use crate::mounter::Mounter;
 use crate::results::{Effort, Findings, Host, Paper, Run, Verdict, build, date};
+use crate::studies::mounts::KERNEL;
 use crate::studies::{self, fileserver, isolation, latency, okeanos, randwrite, sqlite, table1};
 use crate::work::tpcc::{Grain, Journal, Scale};
 use quire_testkit::Model;
@@ -41,7 +42,7 @@ const fn mounted(study: Study) -> Study {
 }
 
 /// All of them, in the order of the report.
-pub const STUDIES: [Study; 15] = [
+pub const STUDIES: [Study; 23] = [
     study("joj-sqlite", Paper::Joj, "SQLite's transactions on the paper's two devices, as models", [60, 240, 900], joj),
     mounted(study(
         "joj-mounts",
@@ -63,11 +64,55 @@ pub const STUDIES: [Study; 15] = [
     study("djfs-figure10", Paper::Djfs, "Base images in the page cache", [20, 60, 900], |e| {
         studies::figure10::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
     }),
+    mounted(study(
+        "djfs-mounts",
+        Paper::Djfs,
+        "Random writes on mounts",
+        [60, 150, 500],
+        studies::mounts::randwrite::study,
+    )),
+    mounted(study(
+        "djfs-table1-mounts",
+        Paper::Djfs,
+        "TPC-C on SQLite on mounts",
+        [120, 400, 3600],
+        studies::mounts::database::study,
+    )),
     study("okeanos-requests", Paper::Okeanos, "Journal traffic by request size", [15, 60, 300], okeanos::requests),
     study("okeanos-slow", Paper::Okeanos, "Streams of 1 Kbit/s", [20, 60, 240], okeanos::slow),
     study("okeanos-fast", Paper::Okeanos, "Streams of 1 Mbit/s", [20, 60, 300], okeanos::fast),
     study("okeanos-asynchronous", Paper::Okeanos, "Streams without O_SYNC", [15, 20, 60], okeanos::asynchronous),
+    study(
+        "okeanos-readback",
+        Paper::Okeanos,
+        "Reads of what streams of 1 Mbit/s wrote",
+        [10, 60, 300],
+        okeanos::readback::study,
+    ),
+    study("okeanos-postmark", Paper::Okeanos, "Postmark", [20, 120, 600], okeanos::postmark::study),
+    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [20, 120, 300], okeanos::log_replay::study),
+    study(
+        "okeanos-server",
+        Paper::Okeanos,
+        "A parallel file system's data server",
+        [10, 60, 300],
+        okeanos::server::study,
+    ),
+    mounted(study(
+        "okeanos-mounts",
+        Paper::Okeanos,
+        "Streams on mounts",
+        [90, 300, 1500],
+        studies::mounts::streams::study,
+    )),
     study("rfj-fileserver", Paper::Rfj, "A file server", [40, 90, 300], fileserver::study),
+    mounted(study(
+        "rfj-mounts",
+        Paper::Rfj,
+        "A file server on mounts",
+        [60, 200, 700],
+        studies::mounts::fileserver::study,
+    )),
     study("isolation", Paper::Quire, "One program's fsync beside another's stream", [40, 60, 300], isolated),
     mounted(study("isolation-mounts", Paper::Quire, "The same on mounts", [40, 60, 200], isolated_mounts)),
     mounted(study("latency", Paper::Quire, "One small durable write", [20, 40, 80], |e| {
@@ -85,9 +130,6 @@ const PROFILES: [&str; 6] = [
     "profile=joj",
     "profile=auto",
 ];
-
-/// The kernel's ext4 in its modes.
-const KERNEL: [&str; 4] = ["kernel:none", "kernel:data=ordered", "kernel:data=journal", "kernel:fast_commit"];
 
 fn joj(effort: Effort) -> Result<Findings> {
     sqlite::study(&sqlite::Plan {

@@ -305,6 +305,17 @@ impl Rig {
         Crashed { contents, plan: self.plan.clone() }
     }
 
+    /// Unmounts and mounts anew, with nothing in memory; the clock begins again.
+    ///
+    /// # Errors
+    /// One of both fails.
+    pub fn remounted(self) -> Result<Self> {
+        self.volume.close()?;
+        let Rig { volume, memory, plan, .. } = self;
+        drop(volume);
+        Self::on(&plan, memory)
+    }
+
     /// Unmounts, and asks e2fsck what it thinks of the image.
     ///
     /// # Errors

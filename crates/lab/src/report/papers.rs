@@ -16,13 +16,11 @@ enum By {
     Test(&'static str),
     /// It explains, and measures nothing; where ours stands.
     Explains(&'static str),
-    /// Nothing yet, or not as the paper has it.
-    Missing(&'static str),
     /// It cannot be had here, and why.
     Not(&'static str),
 }
 
-use By::{Claims, Explains, Missing, Not, Test};
+use By::{Claims, Explains, Not, Test};
 
 const ITEMS: &[(Paper, &str, By)] = &[
     (
@@ -82,16 +80,17 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (Paper::Okeanos, "write-home of journaled buffers by age", Test("what_is_old_in_the_log_goes_home")),
     (
         Paper::Okeanos,
-        "figures 4c and 4d: NILFS; sequential reads of what was written side by side",
-        Missing("the kernel here has no NILFS2; the reads of ext3's modes have no study"),
+        "figures 4c and 4d: NILFS2 beside ext3",
+        Not("the kernel here has no NILFS2; `okeanos-fast` and `okeanos-readback` draw the side of ext3's modes"),
     ),
-    (Paper::Okeanos, "figure 5a: Postmark", Missing("no study yet (Debian packages postmark)")),
-    (Paper::Okeanos, "figure 5b: the transaction log of InnoDB", Missing("no study yet")),
+    (Paper::Okeanos, "figure 5a: Postmark", Claims("figure 5a", &["okeanos-postmark"])),
+    (Paper::Okeanos, "figure 5b: the transaction log of InnoDB", Claims("figure 5b", &["okeanos-innodb"])),
     (
         Paper::Okeanos,
-        "figures 5c and 5d: PVFS2 with an MPI-IO benchmark",
-        Not("thirteen clients and two servers; Debian has no PVFS2"),
+        "figure 5c: PVFS2 with an MPI-IO benchmark, throughput (the data server alone; bricks of GlusterFS: docs/clusters.md)",
+        Claims("figure 5c", &["okeanos-server"]),
     ),
+    (Paper::Okeanos, "figure 5d: the same, bytes (the data server alone)", Claims("figure 5d", &["okeanos-server"])),
     (
         Paper::Rfj,
         "journal what is overwritten, write what is new in place first",
@@ -146,7 +145,6 @@ fn row(paper: Paper, what: &'static str, by: &By, runs: &[Run]) -> Row {
     match by {
         Test(name) => fixed(format!("test `{name}`"), Some(Verdict::Held), "held", ""),
         Explains(place) => fixed(String::new(), None, "explains", place),
-        Missing(why) => fixed(String::new(), None, "not done", why),
         Not(why) => fixed(String::new(), None, "not possible here", why),
         Claims(at, studies) => {
             let (verdict, result, why) = judged(at, studies, runs);

@@ -5,6 +5,7 @@
 //! - [`streams`], [`okeanos`]: synchronous small appends on a 15,000 rpm disk.
 //! - [`fileserver`]: RFJ's file server on a 7,200 rpm disk.
 //! - [`sqlite`]: JoJ's 24 cases, on mounts.
+//! - [`mounts`]: the papers' workloads on mounts, beside the kernel's ext4.
 //! - [`isolation`]: one thread's fsync beside another's stream.
 //! - [`latency`]: one small durable write, journaled in NVRAM; in memory, through library, FUSE and kernel.
 //! - [`randwrite`]: DJFS' random writes, with an fsync never to always.
@@ -16,6 +17,7 @@ pub mod figure10;
 pub mod fileserver;
 pub mod isolation;
 pub mod latency;
+pub mod mounts;
 pub mod okeanos;
 pub mod randwrite;
 pub mod sqlite;

@@ -1,65 +1,27 @@
 //! Okeanos (USENIX ATC '11): what small synchronous writes cost in the journal. Figure 1 by request size, figure 4 by
 //! number of streams, the time to recover; on the modelled 15,000 rpm disk, in virtual time, the journal on a disk of
-//! its own.
+//! its own. What it does for applications is in [`postmark`], [`log_replay`] and [`server`], what reads cost in
+//! [`readback`].
+
+pub mod log_replay;
+pub mod postmark;
+pub mod readback;
+pub mod series;
+pub mod server;
 
 use std::time::Duration;
 
 use anyhow::Result;
-use quire_fs::{Checkpoint, Choices, CommitMode, Profile};
+use quire_fs::Profile;
 use quire_testkit::Model;
 
+use self::series::{JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS, assumed, names};
 use super::streams::{Outcome, Streams, run};
 use crate::results::{Claim, Effort, Figure, Findings};
 use crate::stats::float;
 
-/// The series. The paper's are one ext3 with one way to commit, so they are compared with the same commit here; `auto`
-/// is ours. In the last one an fsync writes earlier journaled blocks of the file home.
-const SERIES: [(&str, Choices); 6] = [
-    ("ext4-ordered", with_barrier(Profile::Ext4Ordered)),
-    ("ext4-journal", with_barrier(Profile::Ext4Journal)),
-    ("wasteless", with_barrier(Profile::Wasteless)),
-    ("selective", with_barrier(Profile::Selective)),
-    ("auto", Profile::Auto.choices()),
-    ("journal, home at fsync", Choices { checkpoint: Checkpoint::Fsync, ..with_barrier(Profile::Ext4Journal) }),
-];
-
-/// A profile with the commit of ext3: a block of its own behind the others.
-const fn with_barrier(profile: Profile) -> Choices {
-    Choices { commit: CommitMode::Barrier, ..profile.choices() }
-}
-
-fn names() -> [&'static str; 6] {
-    SERIES.map(|(name, _)| name)
-}
-
-const ORDERED: usize = 0;
-/// The one that the others are compared with.
-const JOURNAL: usize = 1;
-const WASTELESS: usize = 2;
-const SELECTIVE: usize = 3;
 const KBIT: usize = 125;
 const MBIT: usize = 125_000;
-
-fn assumed(findings: &mut Findings) {
-    findings.assume(
-        "disks: model hdd15k, two of them (data, journal): seek 0.3 to 3.5 ms, turn 4 ms, 102 MB/s, no write cache, no \
-         elevator; the paper's are two Cheetah SAS 15,000 rpm",
-    );
-    findings.assume("a thread appends once a second, all begin together; processors cost nothing; time is virtual");
-    findings.assume(
-        "ordered and journal are Quire's jbd2 log with a group commit, on ext4; the paper's are ext3 of Linux 2.6.18",
-    );
-    findings.assume(
-        "\"several\": three times; \"hardly changes\": by a quarter at most; \"identical\": within a twentieth; an order \
-         of magnitude: ten times",
-    );
-    findings.assume("all series but auto commit with a barrier, as the paper's: one file system, one way to commit");
-    findings.assume(
-        "claims are of ext4-journal: a write with O_SYNC writes back its own range alone in Linux 2.6.18 \
-         (sync_page_range), so earlier journaled blocks stay in memory; \"journal, home at fsync\" shows what an fsync, \
-         which takes the whole file, would add",
-    );
-}
 
 fn each(streams: Streams) -> Result<Vec<Outcome>> {
     SERIES.iter().map(|(_, choices)| run(Model::hdd_15k(), *choices, streams)).collect()

@@ -47,24 +47,11 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// # Errors
 /// The file system fails.
 pub fn run(model: Model, choices: Choices, streams: Streams) -> Result<Outcome> {
-    let need = (streams.count * (streams.bytes as u64) * streams.time.as_secs()) >> 20;
-    let mut plan =
-        Plan { external: true, journal_mib: 128, mib: 512 + need * 5 / 4, ..Plan::new(model, Profile::Ext4Ordered) };
-    plan.options = plan.options.with(choices);
-    let rig = Rig::new(&plan)?;
-    let files: Vec<Ino> =
-        (0..streams.count).map(|n| rig.create(Ino::ROOT, &format!("stream-{n}"))).collect::<Result<_>>()?;
-    rig.volume.sync()?;
+    let (rig, files) = prepared(model, choices, streams)?;
     let before = rig.counted();
     let start = rig.world.monotonic();
-    let bodies = files.iter().enumerate().map(|(n, ino)| {
-        let rig = &rig;
-        let body = move || stream(rig, *ino, n as u64, start, streams);
-        Box::new(body) as Body<'_, Result<Vec<f64>>>
-    });
-    let latencies: Vec<Vec<f64>> = rig.run(bodies.collect()).into_iter().collect::<Result<_>>()?;
+    let latencies = write(&rig, &files, streams)?;
     let (traffic, time) = (rig.traffic(&before), rig.world.monotonic() - start);
-    let latencies: Vec<f64> = latencies.into_iter().flatten().collect();
     let writes = latencies.len() as u64;
     let crashed = rig.crashed();
     rig.volume.sync()?;
@@ -73,6 +60,43 @@ pub fn run(model: Model, choices: Choices, streams: Streams) -> Result<Outcome> 
     drop(rig);
     let recovery = crashed.recover()?;
     Ok(Outcome { traffic, home, latency: Spread::of(latencies), writes, time, recovery })
+}
+
+/// Runs them, and returns the file system as it is then and the names of their files.
+///
+/// # Errors
+/// The file system fails.
+pub fn written(model: Model, choices: Choices, streams: Streams) -> Result<(Rig, Vec<String>)> {
+    let (rig, files) = prepared(model, choices, streams)?;
+    write(&rig, &files, streams)?;
+    Ok((rig, (0..streams.count).map(name).collect()))
+}
+
+fn name(n: u64) -> String {
+    format!("stream-{n}")
+}
+
+/// A file system with an empty file for each.
+fn prepared(model: Model, choices: Choices, streams: Streams) -> Result<(Rig, Vec<Ino>)> {
+    let need = (streams.count * (streams.bytes as u64) * streams.time.as_secs()) >> 20;
+    let mut plan =
+        Plan { external: true, journal_mib: 128, mib: 512 + need * 5 / 4, ..Plan::new(model, Profile::Ext4Ordered) };
+    plan.options = plan.options.with(choices);
+    let rig = Rig::new(&plan)?;
+    let files = (0..streams.count).map(|n| rig.create(Ino::ROOT, &name(n))).collect::<Result<_>>()?;
+    rig.volume.sync()?;
+    Ok((rig, files))
+}
+
+/// Has all of them write; returns the latencies in microseconds.
+fn write(rig: &Rig, files: &[Ino], streams: Streams) -> Result<Vec<f64>> {
+    let start = rig.world.monotonic();
+    let bodies = files.iter().enumerate().map(|(n, ino)| {
+        let body = move || stream(rig, *ino, n as u64, start, streams);
+        Box::new(body) as Body<'_, Result<Vec<f64>>>
+    });
+    let latencies: Vec<Vec<f64>> = rig.run(bodies.collect()).into_iter().collect::<Result<_>>()?;
+    Ok(latencies.into_iter().flatten().collect())
 }
 
 /// One of them; returns the latencies in microseconds.

@@ -25,6 +25,10 @@ fn add(f: &mut Families, dir: &str, s: &Stats) {
     f.gauge("quire_info", "The profile of the mount.", &[("mount", dir), ("profile", s.profile.as_str())], 1.0);
     let read_only = if s.read_only.is_some() { 1.0 } else { 0.0 };
     f.gauge("quire_read_only", "1 if nothing may be written.", &mount, read_only);
+    for (part, holds) in [("landlock", s.sandbox.landlock_abi.is_some()), ("seccomp", s.sandbox.seccomp)] {
+        let help = "1 if the daemon is confined by this part of the kernel.";
+        f.gauge("quire_sandboxed", help, &[("mount", dir), ("part", part)], f64::from(u8::from(holds)));
+    }
     let atomic = float(s.atomic_write_bytes);
     f.gauge("quire_atomic_write_bytes", "Largest write request that is whole or absent after a crash.", &mount, atomic);
     requests(f, dir, s);

@@ -20,6 +20,7 @@ fn full() -> Stats {
     s.latency.insert("fsync".into(), l.clone());
     s.waited_nanos.insert("flush".into(), 1);
     s.queue.kernel = Some(1);
+    s.sandbox.seccomp = true;
     let mut d = DeviceStats::default();
     d.regions.insert("log".into(), quire_mount::stats::RegionStats::default());
     d.latency.insert("flush".into(), l);

@@ -1,0 +1,86 @@
+//! The modes that Okeanos compares, and what its studies assume of them and of the disks.
+
+use anyhow::Result;
+use quire_fs::{Checkpoint, Choices, CommitMode, Profile};
+use quire_testkit::Model;
+
+use crate::results::Findings;
+use crate::rig::{Plan, Rig};
+
+/// The series. The paper's are one ext3 with one way to commit, so they are compared with the same commit here; `auto`
+/// is ours. In the last one an fsync writes earlier journaled blocks of the file home.
+pub const SERIES: [(&str, Choices); 6] = [
+    ("ext4-ordered", with_barrier(Profile::Ext4Ordered)),
+    ("ext4-journal", with_barrier(Profile::Ext4Journal)),
+    ("wasteless", with_barrier(Profile::Wasteless)),
+    ("selective", with_barrier(Profile::Selective)),
+    ("auto", Profile::Auto.choices()),
+    ("journal, home at fsync", Choices { checkpoint: Checkpoint::Fsync, ..with_barrier(Profile::Ext4Journal) }),
+];
+
+pub const ORDERED: usize = 0;
+/// The one that the others are compared with.
+pub const JOURNAL: usize = 1;
+pub const WASTELESS: usize = 2;
+pub const SELECTIVE: usize = 3;
+/// Of the series, the paper's four and ours.
+pub const APPLICATIONS: usize = 5;
+
+/// A profile with the commit of ext3: a block of its own behind the others.
+const fn with_barrier(profile: Profile) -> Choices {
+    Choices { commit: CommitMode::Barrier, ..profile.choices() }
+}
+
+#[must_use]
+pub fn names() -> [&'static str; 6] {
+    SERIES.map(|(name, _)| name)
+}
+
+/// Where the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// On the disk of the data.
+    Inside,
+    /// On a disk of its own.
+    Apart,
+}
+
+/// The paper's server with a file system of so many MiB in this mode. What was read or written before is in the page
+/// cache above, which is what `cached` says.
+///
+/// # Errors
+/// As [`Rig::new`].
+pub fn server(choices: Choices, mib: u64, journal: Journal, cached: bool) -> Result<Rig> {
+    let model = Model { cached, ..Model::hdd_15k() };
+    let external = journal == Journal::Apart;
+    let mut plan = Plan { external, journal_mib: 128, mib, ..Plan::new(model, Profile::Ext4Ordered) };
+    plan.options = plan.options.with(choices);
+    Rig::new(&plan)
+}
+
+/// What all of the paper's studies assume of the disks and of the modes.
+pub fn assume_disks(findings: &mut Findings) {
+    findings.assume(
+        "disks: model hdd15k, two of them (data, journal): seek 0.3 to 3.5 ms, turn 4 ms, 102 MB/s, no write cache, no \
+         elevator; the paper's are two Cheetah SAS 15,000 rpm",
+    );
+    findings.assume(
+        "ordered and journal are Quire's jbd2 log with a group commit, on ext4; the paper's are ext3 of Linux 2.6.18",
+    );
+    findings.assume("all series but auto commit with a barrier, as the paper's: one file system, one way to commit");
+}
+
+/// What the studies of streams assume.
+pub fn assumed(findings: &mut Findings) {
+    assume_disks(findings);
+    findings.assume("a thread appends once a second, all begin together; processors cost nothing; time is virtual");
+    findings.assume(
+        "\"several\": three times; \"hardly changes\": by a quarter at most; \"identical\": within a twentieth; an order \
+         of magnitude: ten times",
+    );
+    findings.assume(
+        "claims are of ext4-journal: a write with O_SYNC writes back its own range alone in Linux 2.6.18 \
+         (sync_page_range), so earlier journaled blocks stay in memory; \"journal, home at fsync\" shows what an fsync, \
+         which takes the whole file, would add",
+    );
+}

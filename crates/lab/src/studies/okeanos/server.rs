@@ -1,0 +1,188 @@
+//! Okeanos, figures 5c and 5d (USENIX ATC '11): the data server of a parallel file system under an MPI-IO benchmark.
+//! Each process writes 1,024 bytes at a time to a file of its own, and the server makes each write durable before it
+//! answers; on one modelled 15,000 rpm disk with the journal on it, in virtual time.
+//!
+//! The paper's server is PVFS2's, with thirteen clients; here the server's part stands alone: its I/O threads take the
+//! requests in turn. `make bench-clusters` runs GlusterFS, whose bricks do the same, on real mounts (docs/clusters.md).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use quire_device::Clock;
+use quire_fs::{Choices, WriteFlags};
+use quire_layout::Ino;
+use quire_testkit::rng::content;
+
+use super::series::{APPLICATIONS, JOURNAL, Journal, ORDERED, SELECTIVE, SERIES, WASTELESS, assume_disks, server};
+use crate::results::{Claim, Effort, Figure, Findings};
+use crate::rig::{Body, Rig, Traffic};
+use crate::stats::float;
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Each with a file of its own.
+    pub processes: u64,
+    /// Of all processes.
+    pub writes: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Of data, in MB a second.
+    pub rate: f64,
+    pub traffic: Traffic,
+}
+
+/// Bytes of a write.
+const WRITE: u64 = 1024;
+/// Threads of the server that do I/O at once: PVFS2's default (`TroveMaxConcurrentIO`).
+const IO_THREADS: u64 = 16;
+
+/// Runs the server in this mode.
+///
+/// # Errors
+/// The file system fails.
+pub fn run(choices: Choices, work: Work) -> Result<Outcome> {
+    let mib = 512 + (work.writes * WRITE >> 20) * 2;
+    let rig = server(choices, mib, Journal::Inside, true)?;
+    let files: Vec<Ino> =
+        (0..work.processes).map(|n| rig.create(Ino::ROOT, &format!("process-{n}"))).collect::<Result<_>>()?;
+    rig.volume.sync()?;
+    rig.volume.maintenance().checkpoint()?;
+    let (before, start, next) = (rig.counted(), rig.world.monotonic(), AtomicU64::new(0));
+    let bodies = (0..IO_THREADS).map(|_| {
+        let (rig, files, next) = (&rig, &files[..], &next);
+        Box::new(move || serve(rig, files, next, work.writes)) as Body<'_, Result<()>>
+    });
+    rig.run(bodies.collect()).into_iter().collect::<Result<()>>()?;
+    let seconds = (rig.world.monotonic() - start).as_secs_f64();
+    // What is still to go home belongs to the run, too.
+    rig.volume.sync()?;
+    rig.volume.maintenance().checkpoint()?;
+    let traffic = rig.traffic(&before);
+    rig.close()?;
+    Ok(Outcome { rate: float(work.writes * WRITE) / 1e6 / seconds, traffic })
+}
+
+/// One thread of the server: the next process' next write, and what makes it durable.
+fn serve(rig: &Rig, files: &[Ino], next: &AtomicU64, writes: u64) -> Result<()> {
+    let synced = WriteFlags { sync: true, ..WriteFlags::default() };
+    let processes = files.len() as u64;
+    loop {
+        let n = next.fetch_add(1, Ordering::Relaxed);
+        if n >= writes {
+            return Ok(());
+        }
+        let (process, at) = (n % processes, n / processes * WRITE);
+        let data = content(process, at, usize::try_from(WRITE)?);
+        rig.volume.write(files[usize::try_from(process)?], at, &data, synced)?;
+    }
+}
+
+/// Figures 5c and 5d.
+///
+/// # Errors
+/// A file system failed.
+pub fn study(effort: Effort) -> Result<Findings> {
+    let counts: &[u64] = effort.pick(&[52, 520], &[52, 260, 520], &[52, 104, 208, 312, 416, 520]);
+    let writes = effort.pick(5_200, 26_000, 65_000);
+    let title = |what: &str| format!("{what}: {writes} synchronous writes of 1,024 B");
+    let series = || SERIES[..APPLICATIONS].iter().map(|(name, _)| name);
+    let mut rate =
+        Figure::lines("okeanos-5c", "figure 5c", title("Data server"), "processes", "MB/s").of_series(series());
+    let mut journal =
+        Figure::lines("okeanos-5d-journal", "figure 5d", title("Bytes to the journal"), "processes", "MB")
+            .of_series(series());
+    let mut home = Figure::lines(
+        "okeanos-5d-final",
+        "figure 5d",
+        title("Bytes to the file system until all is home"),
+        "processes",
+        "MB",
+    )
+    .of_series(series());
+    let mut last = Vec::new();
+    for count in counts {
+        let work = Work { processes: *count, writes };
+        let row: Vec<Outcome> = SERIES[..APPLICATIONS].iter().map(|(_, c)| run(*c, work)).collect::<Result<_>>()?;
+        rate.place(count, row.iter().map(|o| o.rate));
+        journal.place(count, row.iter().map(|o| float(o.traffic.journal) / 1e6));
+        home.place(count, row.iter().map(|o| float(o.traffic.fs) / 1e6));
+        last = row;
+    }
+    let mut f = Findings { figures: vec![rate, journal, home], ..Findings::default() };
+    assume_disks(&mut f);
+    f.assume(format!(
+        "the server's {IO_THREADS} I/O threads (PVFS2's default) take the processes' writes in turn; data and journal on \
+         one disk, as the paper's; metadata (BerkeleyDB) on another, which is not here; the network costs nothing"
+    ));
+    f.assume("\"almost doubles\": nine tenths of it; claims are of the most processes");
+    f.claims = claims(&last);
+    Ok(f)
+}
+
+fn claims(last: &[Outcome]) -> Vec<Claim> {
+    let rate = |n: usize| last[n].rate;
+    let written = |n: usize| float(last[n].traffic.journal + last[n].traffic.fs);
+    let journal = |n: usize| float(last[n].traffic.journal);
+    vec![
+        Claim::at_least(
+            "figure 5c",
+            "wasteless almost doubles ordered's throughput",
+            "wasteless / ext4-ordered",
+            rate(WASTELESS) / rate(ORDERED),
+            1.8,
+        )
+        .printed(2.0)
+        .because(
+            "ordered writes each block in place, a movement of the head to each, and the model has no elevator and no \
+             network: nothing else takes time",
+        ),
+        Claim::at_least(
+            "figure 5c",
+            "data journaling and selective are not below ordered",
+            "the slower of both / ext4-ordered",
+            rate(JOURNAL).min(rate(SELECTIVE)) / rate(ORDERED),
+            1.0,
+        ),
+        Claim::at_most(
+            "figure 5c",
+            "data journaling and selective are not above wasteless",
+            "the faster of both / wasteless",
+            rate(JOURNAL).max(rate(SELECTIVE)) / rate(WASTELESS),
+            1.0,
+        ),
+        Claim::at_most(
+            "figure 5d",
+            "wasteless writes 42 % less to the journal than data journaling",
+            "journal bytes, wasteless / ext4-journal",
+            journal(WASTELESS) / journal(JOURNAL),
+            0.58,
+        )
+        .as_printed(),
+        Claim::at_most(
+            "figure 5d",
+            "selective writes less than wasteless",
+            "all bytes, selective / wasteless",
+            written(SELECTIVE) / written(WASTELESS),
+            1.0,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_fs::Profile;
+
+    #[test]
+    fn every_write_is_served_and_parts_of_blocks_are_fewer_bytes_than_blocks() {
+        let work = Work { processes: 20, writes: 200 };
+        let wasteless = run(Profile::Wasteless.choices(), work).unwrap();
+        let journal = run(SERIES[JOURNAL].1, work).unwrap();
+        assert!(wasteless.traffic.journal < journal.traffic.journal, "{wasteless:?} {journal:?}");
+        assert_eq!(run(Profile::Wasteless.choices(), work).unwrap().traffic, wasteless.traffic);
+    }
+}
