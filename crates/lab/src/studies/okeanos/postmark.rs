@@ -2,8 +2,8 @@
 //! every write synchronous; on the modelled 15,000 rpm disks, in virtual time.
 //!
 //! A transaction is Katcher's (NetApp TR3022): a file is read whole or appended to, then one is created or deleted,
-//! each with even chances. Debian's `postmark` is 1.53, which has one thread and no synchronous writes; the paper ran 1.5
-//! with both added.
+//! each with even chances. Debian's `postmark` is 1.53, which has one thread and no synchronous writes; the paper ran
+//! 1.5 with both added.
 
 use std::time::Duration;
 
