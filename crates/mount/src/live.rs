@@ -3,7 +3,9 @@
 //! ```text
 //! signal while it opens:   what is attached is detached, the process ends; the next recovery begins again
 //! signal while it serves:  thaw ─> the kernel writes back ─> detach this mount ─> (grace) ─> close: the image is clean
-//! ``` *Guarantees*: SIGTERM, SIGINT and SIGHUP are heard at any time. They end the mount that this process has made,
+//! ```
+//!
+//! *Guarantees*: SIGTERM, SIGINT and SIGHUP are heard at any time. They end the mount that this process has made,
 //! wherever it was moved, and no other (H5): one that is hidden under another mount, or has mounts in it, is left as a
 //! dead mount point instead, because its removal would take theirs with it.
 
@@ -127,12 +129,14 @@ impl Live {
             return Err(e.into());
         }
         let background = self.server.volume.maintenance().spawn_background();
+        let remounter = Arc::new(Remounter::new(self.options.clone(), self.server.clone(), self.dir.clone()));
+        // Before the first request is answered: who sees the mount can ask it.
+        let listener = self.listen(remounter.clone());
         self.session.spawn()?;
+        remounter.begin()?;
         let stopping = Arc::new(Stopping::default());
         self.stop_by_signal(stopping.clone());
-        let remounter = Remounter::new(self.options.clone(), self.server.clone(), self.dir.clone())?;
-        let remounter = Arc::new(remounter);
-        let (listener, watch, _openers) = (self.listen(remounter.clone()), self.watch(), self.openers());
+        let (watch, _openers) = (self.watch(), self.openers());
         tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
         ready();
         let ended = self.wait(&stopping);

@@ -32,15 +32,18 @@ pub(crate) struct Remounter {
 }
 
 impl Remounter {
-    /// Begins with the options of the mount; tunes the host if they ask for it.
+    /// With the options of the mount.
+    pub(crate) fn new(options: MountOptions, server: Arc<Server>, dir: PathBuf) -> Self {
+        let usual = server.volume.maintenance().options();
+        Remounter { options: Mutex::new(options), usual, server, dir, tuning: Mutex::new(None) }
+    }
+
+    /// Changes on the host what the options ask for. The mount has to answer: its directory is looked at.
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn new(options: MountOptions, server: Arc<Server>, dir: PathBuf) -> std::io::Result<Self> {
-        let usual = server.volume.maintenance().options();
-        let new = Remounter { options: Mutex::new(options), usual, server, dir, tuning: Mutex::new(None) };
-        new.tune(lock(&new.options).tune_host)?;
-        Ok(new)
+    pub(crate) fn begin(&self) -> std::io::Result<()> {
+        self.tune(lock(&self.options).tune_host)
     }
 
     /// Ends what was changed on the host.

@@ -44,6 +44,26 @@ fn slow_and_silent_clients_hold_up_nobody() {
     place.check();
 }
 
+/// Who sees the mount can ask it: the socket is there before the first request is answered.
+#[test]
+fn a_mount_that_answers_has_its_control_socket() {
+    needs_mounts();
+    needs_root();
+    let place = Place::new("16M", &[]);
+    for _ in 0..20 {
+        let outside = fs::metadata(place.mnt()).unwrap().dev();
+        let mut command = quire(&["mount", "-f", text(&place.image()), text(&place.mnt())]);
+        let mut daemon = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+        while fs::metadata(place.mnt()).unwrap().dev() == outside {
+            std::thread::yield_now();
+        }
+        UnixStream::connect(socket(&place.mnt())).expect("the socket of a mount that answers");
+        ok(&mut quire(&["umount", text(&place.mnt())]));
+        daemon.wait().unwrap();
+    }
+    place.check();
+}
+
 #[test]
 fn a_request_that_is_too_long_or_no_request_is_refused() {
     needs_mounts();
