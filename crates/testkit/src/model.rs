@@ -190,12 +190,14 @@ impl<D: BlockDevice> Modelled<D> {
             }
             Io::Read { .. } if m.cached => now,
             Io::Read { .. } => {
-                let start = if m.head.is_some() { self.reach(bus, at, len, start) } else { start };
+                // A drive reads on into its own memory, so what follows is there.
+                let start = if m.head.is_some() { self.reach(bus, at, len, start, true) } else { start };
                 bus.free = start + self.carry(m.read_ns_per_kib, len);
                 bus.free + m.read
             }
             Io::Write { fua, .. } => {
-                let start = self.reach(bus, at, len, start);
+                let queued = bus.free > now;
+                let start = self.reach(bus, at, len, start, queued);
                 bus.free = start + self.carry(m.write_ns_per_kib, len);
                 bus.dirty += len;
                 let complete = bus.free + m.write;
@@ -221,7 +223,9 @@ impl<D: BlockDevice> Modelled<D> {
     }
 
     /// When the transfer can start: the head has moved, if there is one; else a write elsewhere has been made room for.
-    fn reach(&self, bus: &mut Bus, at: u64, len: u64, start: Duration) -> Duration {
+    /// What goes on where the last transfer ended needs no turn if it was `queued` by then. A write that comes later has
+    /// missed its place, however soon it comes: the drive tells of a completion and takes a command while it turns on.
+    fn reach(&self, bus: &mut Bus, at: u64, len: u64, start: Duration, queued: bool) -> Duration {
         let last = std::mem::replace(&mut bus.head, at + len);
         let Some(head) = self.model.head else {
             return if at == last { start } else { start + self.model.scattered };
@@ -235,7 +239,12 @@ impl<D: BlockDevice> Modelled<D> {
         let place = u128::from(at % head.track) * turn / u128::from(head.track);
         let turned = (place + turn - now) % turn;
         // A transfer that goes on where the last one ended is there already but for rounding.
-        let turned = if turned + 1000 > turn { 0 } else { turned };
+        let there = turned < 1000 || turned + 1000 > turn;
+        let turned = match (there, queued || at != last) {
+            (true, true) => 0,
+            (true, false) => turn,
+            (false, _) => turned,
+        };
         arrived + nanos(turned)
     }
 }
@@ -355,11 +364,13 @@ mod tests {
     #[test]
     fn a_disk_streams_but_pays_for_places() {
         let (clock, dev) = device(Model::hdd_7200());
-        dev.run(vec![write(0, 4, false)]).unwrap();
         let stream = took(&clock, || drop(dev.run((1..100).map(|i| write(i * 4096, 4, false)).collect())));
         assert!(stream < Duration::from_millis(5), "{stream:?}");
+        // What comes when the last one has ended has missed its place.
+        let late = took(&clock, || drop(dev.run(vec![write(100 * 4096, 4, false)])));
+        assert!(late > Duration::from_millis(8) && late < Duration::from_millis(9), "{late:?}");
         // The same place again comes by after one turn; another track takes a seek.
-        let again = took(&clock, || drop(dev.run(vec![write(99 * 4096, 4, false)])));
+        let again = took(&clock, || drop(dev.run(vec![write(100 * 4096, 4, false)])));
         assert!(again > Duration::from_millis(8) && again < Duration::from_millis(9), "{again:?}");
         // A third of the 16 MiB away, and the next track; each waits for its place, at most a turn.
         let turn = Duration::from_nanos(8_333_333 + 100_000);

@@ -63,7 +63,9 @@ impl Row {
 pub(super) fn save(file: &Path, rows: &[Row]) -> Result<()> {
     let mut data: Value = match fs::read_to_string(file) {
         Ok(text) => serde_json::from_str(&text)?,
-        Err(_) => json!({"title": "Many clients", "host": Host::here().line(), "command": "sudo scripts/bench.sh clients", "rows": []}),
+        Err(_) => {
+            json!({"title": "Many clients", "host": Host::here().line(), "command": "sudo scripts/bench.sh clients", "rows": []})
+        }
     };
     data["date"] = date(SystemTime::now()).into();
     let mut kept = data["rows"].as_array().cloned().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! The modes that Okeanos compares, and what its studies assume of them and of the disks.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use quire_fs::{Checkpoint, Choices, CommitMode, Profile};
 use quire_testkit::Model;
@@ -35,6 +37,10 @@ const fn with_barrier(profile: Profile) -> Choices {
 pub fn names() -> [&'static str; 6] {
     SERIES.map(|(name, _)| name)
 }
+
+/// What a call takes of a processor, of which there are enough. Without it the next commit's write would be there
+/// before the disk has turned on, and no commit would wait for a turn.
+pub const CALL: Duration = Duration::from_micros(20);
 
 /// Where the journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
