@@ -30,7 +30,7 @@ apt=(apt-get -q -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$w
 version=$(dpkg-query -W -f '${source:Version}' e2fsprogs)
 { "${apt[@]}" update && cd "$work/source" && "${apt[@]}" source --download-only "e2fsprogs=$version"; } >"$work/log" 2>&1 ||
 	{ tail "$work/log"; die "the sources of e2fsprogs $version cannot be fetched"; }
-tar -xf "$work"/source/*.orig.tar.* -C "$work/source" --strip-components=1
+tar -xf "$(ls "$work"/source/*.orig.tar.* | grep -v "\.asc$")" -C "$work/source" --strip-components=1
 tar -xf "$work"/source/*.debian.tar.* -C "$work/source"
 ln -s "$QUIRE" "$work/bin/fuse2fs"
 

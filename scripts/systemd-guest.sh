@@ -92,7 +92,7 @@ chmod +x "$work/files/setup"
 say "== a Debian with systemd and ${package##*/}"
 mmdebstrap --quiet --variant=minbase --include=systemd-sysv,udev,e2fsprogs,fuse3 --customize-hook="'$work/files/setup' '$work/files' \"\$1\"" \
 	"$(. /etc/os-release && echo "$VERSION_CODENAME")" "$work/root.tar" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; die "mmdebstrap failed"; }
-"$QUIRE" create "$work/disk.img" --from "$work/root.tar" --size min+300M
+"$QUIRE" create "$work/disk.img" --from "$work/root.tar" --size 1G
 
 guest_packages
 guest_accelerator "$work"
