@@ -67,7 +67,7 @@ impl Trace {
 
 /// Replays a trace, over and over, by so many instances for so long; returns how late flushes ended, in seconds.
 fn run(choices: Choices, trace: &Trace, instances: u64, time: Duration) -> Result<Spread> {
-    let mib = 256 + (instances * trace.size >> 20) * 5 / 4;
+    let mib = 256 + ((instances * trace.size) >> 20) * 5 / 4;
     let rig = server(choices, mib, Journal::Apart, true)?;
     let files = (0..instances).map(|n| {
         let ino = rig.create(Ino::ROOT, &format!("log-{n}"))?;

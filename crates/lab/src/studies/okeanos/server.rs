@@ -47,7 +47,7 @@ const IO_THREADS: u64 = 16;
 /// # Errors
 /// The file system fails.
 pub fn run(choices: Choices, work: Work) -> Result<Outcome> {
-    let mib = 512 + (work.writes * WRITE >> 20) * 2;
+    let mib = 512 + ((work.writes * WRITE) >> 20) * 2;
     let rig = server(choices, mib, Journal::Inside, true)?;
     let files: Vec<Ino> =
         (0..work.processes).map(|n| rig.create(Ino::ROOT, &format!("process-{n}"))).collect::<Result<_>>()?;
