@@ -25,7 +25,8 @@ if [ $# = 0 ] || [ "$1" = clients ]; then scripts/setup.sh --bench; else scripts
 if [ "${1:-}" = sqlite ]; then
 	shift
 	[ $# != 0 ] || set -- --device own --device ssd --rounds 3 --small 500 --large 5000 --mounter kernel:data=ordered \
-		--mounter quire --mounter quire:atomic_writes=all --mounter quire:vfs --mounter quire:vfs,atomic_writes=off
+		--mounter quire --mounter quire:atomic_writes=all --mounter quire:tune=host,atomic_writes=all \
+		--mounter quire:vfs --mounter quire:vfs,atomic_writes=off
 	exec "$LAB" sqlite "$@"
 fi
 case "${1:-}" in

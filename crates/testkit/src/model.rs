@@ -223,8 +223,9 @@ impl<D: BlockDevice> Modelled<D> {
     }
 
     /// When the transfer can start: the head has moved, if there is one; else a write elsewhere has been made room for.
-    /// What goes on where the last transfer ended needs no turn if it was `queued` by then. A write that comes later has
-    /// missed its place, however soon it comes: the drive tells of a completion and takes a command while it turns on.
+    /// What goes on where the last transfer ended needs no turn if it was `queued` by then. A write that comes later
+    /// has missed its place, however soon it comes: the platter turns on while the drive tells of the one and takes the
+    /// other.
     fn reach(&self, bus: &mut Bus, at: u64, len: u64, start: Duration, queued: bool) -> Duration {
         let last = std::mem::replace(&mut bus.head, at + len);
         let Some(head) = self.model.head else {
