@@ -325,6 +325,9 @@ fn record(study: &Study, plan: &Plan, build: &str, took: Duration, findings: Fin
 pub fn report(results: &Path, page: &Path, table: Option<&Path>) -> Result<()> {
     let runs = Run::load_all(results)?;
     anyhow::ensure!(!runs.is_empty(), "no results in {}: quire-lab run", results.display());
+    if let Some(dir) = page.parent() {
+        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    }
     std::fs::write(page, crate::report::page(&runs)?).with_context(|| page.display().to_string())?;
     println!("{}: {} studies", page.display(), runs.len());
     table.map_or(Ok(()), |table| crate::report::papers::save(&runs, table))
@@ -340,7 +343,7 @@ mod tests {
             let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
             chosen(&wanted).unwrap().iter().map(|s| s.name).collect()
         };
-        assert_eq!(names(&["rfj", "okeanos-slow"]), ["okeanos-slow", "rfj-fileserver"]);
+        assert_eq!(names(&["rfj", "okeanos-slow"]), ["okeanos-slow", "rfj-fileserver", "rfj-mounts"]);
         assert_eq!(names(&[]).len(), STUDIES.len());
         assert!(chosen(&["none".into()]).is_err());
         let mut all = names(&[]);
