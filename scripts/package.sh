@@ -21,13 +21,20 @@ deb() {
 	say "$(ls -t "$out"/*.deb | head -n 1)"
 }
 
+musl_compiler() { # ARCH: installs it where apt-get can
+	have "$1-linux-musl-gcc" && return
+	{ have apt-get && [ "$(id -u)" = 0 ] && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends musl-tools >/dev/null 2>&1; } || return
+	have "$1-linux-musl-gcc"
+}
+
 # A statically linked binary runs with every glibc and with musl. The flag needs an explicit target, so that it does not
 # reach procedural macros.
 tarball() {
 	local arch target name
 	arch=$(uname -m)
 	target=$arch-unknown-linux-musl
-	[ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] || target=$arch-unknown-linux-gnu
+	# musl needs the target, and a compiler for the C of libraries; else glibc is linked statically.
+	if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ] || ! musl_compiler "$arch"; then target=$arch-unknown-linux-gnu; fi
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --quiet -p quire-cli --target "$target"
 	name=quire-$version-linux-$arch
 	QUIRE=$TARGET/$target/release/quire DESTDIR=$stage PREFIX=/$name scripts/install.sh
