@@ -28,8 +28,9 @@ base() { # IMAGE PACKAGES [HOOK]
 	rm "$work/base.tar"
 }
 base docker.io/library/debian:bookworm-slim ca-certificates
+# With the certificates that this machine trusts: its way to crates.io may have one of its own.
 base docker.io/library/rust:1-bookworm ca-certificates,gcc,libc6-dev,make,git,pkg-config \
-	"cp -a '$toolchain/bin' '$toolchain/lib' '$toolchain/libexec' \"\$1/usr/local/\" 2>/dev/null || cp -a '$toolchain/bin' '$toolchain/lib' \"\$1/usr/local/\""
+	"cp -L /etc/ssl/certs/ca-certificates.crt \"\$1/etc/ssl/certs/\"; cp -a '$toolchain/bin' '$toolchain/lib' '$toolchain/libexec' \"\$1/usr/local/\" 2>/dev/null || cp -a '$toolchain/bin' '$toolchain/lib' \"\$1/usr/local/\""
 
 say "== podman build"
 git archive --prefix=context/ HEAD | tar -x -C "$work"
