@@ -5,9 +5,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 [ "$(id -u)" = 0 ] || die "needs root"
 [ -x "$QUIRE" ] || die "no $QUIRE: run make first"
-for tool in podman runc mmdebstrap; do
-	have $tool || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $tool >/dev/null || die "$tool cannot be installed"
-done
+needs podman:podman runc:runc mmdebstrap:mmdebstrap
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-container.XXXXXX")
 cleanup() {

@@ -3,16 +3,15 @@
 # the Rust toolchain of this machine, under the names that the file has. Takes as long as a release build. Needs root, and
 # installs podman, runc and mmdebstrap where they are missing.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
-source scripts/guest.sh
 [ "$(id -u)" = 0 ] || die "needs root"
-guest_needs podman:podman runc:runc mmdebstrap:mmdebstrap
+needs podman:podman runc:runc mmdebstrap:mmdebstrap
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-image.XXXXXX")
 # A store of its own: nothing of the user's is named or removed.
-pod() { podman --root "$work/store" --runroot "$work/run" --runtime runc --storage-driver vfs "$@"; }
+pod=(podman --root "$work/store" --runroot "$work/run" --runtime runc --storage-driver vfs)
 cleanup() {
 	local code=$?
 	trap - EXIT INT TERM
-	pod rmi --all --force >/dev/null 2>&1 || true
+	"${pod[@]}" rmi --all --force >/dev/null 2>&1 || true
 	rm -rf --one-file-system "$work"
 	exit "$code"
 }
@@ -24,7 +23,7 @@ toolchain=$(rustc --print sysroot)
 base() { # IMAGE PACKAGES [HOOK]
 	mmdebstrap --quiet --variant=minbase --include="$2" ${3:+"--customize-hook=$3"} bookworm "$work/base.tar" >"$work/log" 2>&1 ||
 		{ tail -n 20 "$work/log"; die "mmdebstrap failed"; }
-	pod import --quiet "$work/base.tar" "$1" >/dev/null
+	"${pod[@]}" import --quiet "$work/base.tar" "$1" >/dev/null
 	rm "$work/base.tar"
 }
 base docker.io/library/debian:bookworm-slim ca-certificates
@@ -34,14 +33,14 @@ base docker.io/library/rust:1-bookworm ca-certificates,gcc,libc6-dev,make,git,pk
 
 say "== podman build"
 git archive --prefix=context/ HEAD | tar -x -C "$work"
-pod build --quiet --pull=never --network host --isolation chroot --build-arg "QUIRE_COMMIT=$(git rev-parse --short=12 HEAD)" -t quire \
+"${pod[@]}" build --quiet --pull=never --network host --isolation chroot --build-arg "QUIRE_COMMIT=$(git rev-parse --short=12 HEAD)" -t quire \
 	-f packaging/Containerfile "$work/context" >"$work/log" 2>&1 || { tail -n 40 "$work/log"; die "podman build failed"; }
 
 say "== the image runs"
 mkdir -p "$work/shared/tree"
 echo inside >"$work/shared/tree/file"
 run() {
-	timeout 120 podman --root "$work/store" --runroot "$work/run" --runtime runc --storage-driver vfs run --rm --net none --pull=never \
+	timeout 120 "${pod[@]}" run --rm --net none --pull=never \
 		--ulimit nofile=1024:1024 --ulimit nproc=1000:1000 --security-opt label=disable --security-opt apparmor=unconfined \
 		-v "$work/shared:/work" "$@"
 }

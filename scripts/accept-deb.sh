@@ -3,7 +3,7 @@
 # killed, removed, and nothing left. Needs root, mmdebstrap, and the mirror that this machine uses.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 [ "$(id -u)" = 0 ] || die "needs root"
-have mmdebstrap || apt-get install -y --no-install-recommends mmdebstrap >/dev/null || die "mmdebstrap cannot be installed"
+needs mmdebstrap:mmdebstrap
 package=$(scripts/package.sh deb | tail -n 1)
 [ -x "$LAB" ] || cargo build --release --quiet -p quire-lab
 

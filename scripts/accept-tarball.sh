@@ -4,7 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 source scripts/guest.sh
 [ "$(id -u)" = 0 ] || die "needs root"
-guest_needs mmdebstrap:mmdebstrap
+needs mmdebstrap:mmdebstrap
 tarball=$(scripts/package.sh tarball | tail -n 1)
 guest_packages
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-tarball.XXXXXX")

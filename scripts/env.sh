@@ -9,6 +9,17 @@ have() { command -v "$1" >/dev/null 2>&1; }
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
+needs() { # COMMAND:PACKAGE...: installs what is missing
+	local need
+	for need in "$@"; do
+		have "${need%:*}" && continue
+		have apt-get || die "this script knows Debian's packages only"
+		[ "$(id -u)" = 0 ] || die "${need%:*} is missing: install ${need#*:}"
+		say "installing ${need#*:}"
+		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${need#*:}" >/dev/null || die "${need#*:} cannot be installed"
+	done
+}
+
 # Tests under explored interleavings of threads (feature shuttle of quire-device), and the broken engines that they must find.
 interleavings() {
 	cargo test -p quire-device -p quire-testkit -p quire-journal -p quire-fs -p quire-sim --test gate_shuttle --test interleavings --test writers --features \

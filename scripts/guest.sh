@@ -3,17 +3,6 @@
 
 packages=$TARGET/guest
 
-guest_needs() { # COMMAND:PACKAGE...: installs what is missing
-	local need
-	for need in "$@"; do
-		have "${need%:*}" && continue
-		have apt-get || die "this script knows Debian's packages only"
-		[ "$(id -u)" = 0 ] || die "${need%:*} is missing: install ${need#*:}"
-		say "installing ${need#*:}"
-		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${need#*:}" >/dev/null || die "${need#*:} cannot be installed"
-	done
-}
-
 guest_packages() { # PACKAGE...: unpacks Debian's cloud kernel, busybox and these; sets version to the kernel's
 	local image package wanted=()
 	image=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image/ { print $2; exit }')

@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 seconds=${1:-20}
 [ "$(id -u)" = 0 ] || die "needs root"
 scripts/setup.sh --databases
-have strace || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends strace >/dev/null || die "strace cannot be installed"
+needs strace:strace
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-innodb.XXXXXX")
 server=
 cleanup() {
@@ -22,7 +22,6 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 chmod 711 "$work"
-socket=$work/socket
 for method in 0 1 2; do
 	mkdir -p "$work/data"
 	# MariaDB writes its log in blocks of the disk's physical size: in the paper's time 512 bytes, as a loop device has.

@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 source scripts/guest.sh
 seconds=${1:-5} rounds=${2:-1}
 [ -x "$LAB" ] || die "no $LAB: run make first"
-guest_needs qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod strip:binutils
+needs qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod strip:binutils
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-guest.XXXXXX") qemu=''
 cleanup() {
 	local code=$?

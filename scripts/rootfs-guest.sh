@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 source scripts/guest.sh
 [ -x "$QUIRE" ] || die "no $QUIRE: run make first"
 [ "$(id -u)" = 0 ] || die "the kernel's loop mount needs root"
-guest_needs mmdebstrap:mmdebstrap umoci:umoci skopeo:skopeo qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod getfattr:attr
+needs mmdebstrap:mmdebstrap umoci:umoci skopeo:skopeo qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod getfattr:attr
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-rootfs.XXXXXX")
 cleanup() {
 	local code=$?

@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 source scripts/guest.sh
 [ "$(id -u)" = 0 ] || die "needs root"
 [ -x "$QUIRE" ] || die "no $QUIRE: run make first"
-guest_needs mmdebstrap:mmdebstrap qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod
+needs mmdebstrap:mmdebstrap qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod
 package=$(scripts/package.sh deb | tail -n 1)
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-systemd.XXXXXX")
 cleanup() {

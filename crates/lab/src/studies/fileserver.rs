@@ -105,7 +105,7 @@ struct Entry {
 /// Its reads are served by the page cache.
 const DISK: fn() -> Model = || Model { cached: true, ..Model::hdd_7200() };
 const BLOCK: u64 = 4096;
-const DIRECTORIES: u64 = 20;
+pub(super) const DIRECTORIES: u64 = 20;
 /// What an operation takes beside the disk: 160 us on one of 8 cores that 50 threads share.
 const CPU: Duration = Duration::from_millis(1);
 
@@ -152,7 +152,7 @@ pub fn run(model: Model, profile: Profile, stock: Stock, server: Server) -> Resu
 }
 
 /// Of one turn of a thread.
-const OPERATIONS: u64 = 6;
+pub(super) const OPERATIONS: u64 = 6;
 
 /// One thread.
 fn serve(

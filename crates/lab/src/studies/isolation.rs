@@ -212,6 +212,35 @@ mod tests {
         assert!(beside.streamed > 50_000_000 && beside.latency.mean > alone.latency.mean, "{beside:?}");
     }
 
+    /// A checkpoint writes blocks home in pieces, and a commit's write to the log waits for one of them at most.
+    #[test]
+    fn an_fsync_beside_a_checkpoint_waits_for_a_piece_of_it() {
+        const FILE: usize = 32 << 20;
+        let plan = Plan { mib: 512, journal_mib: 128, ..Plan::new(Model::consumer_ssd(), Profile::Ext4Journal) };
+        let rig = Rig::new(&plan).unwrap();
+        let ino = rig.create(Ino::ROOT, "file").unwrap();
+        rig.volume.write(ino, 0, &content(1, 0, FILE), WriteFlags::default()).unwrap();
+        rig.volume.sync().unwrap();
+        rig.volume.maintenance().checkpoint().unwrap();
+        let before = rig.volume.maintenance().journal_stats().checkpoints;
+        let body: Body<'_, Vec<f64>> = Box::new(|| {
+            let mut rng = Rng::from_parts(&[1, 0xC4]);
+            let write = |n| {
+                let began = rig.world.monotonic();
+                let at = rng.below(FILE as u64 / 4096) * 4096;
+                rig.volume.write(ino, at, &content(n, at, 4096), WriteFlags::default()).unwrap();
+                rig.volume.fsync(ino, true).unwrap();
+                (rig.world.monotonic() - began).as_secs_f64() * 1e3
+            };
+            (0..10_000).map(write).collect()
+        });
+        let latency = Spread::of(rig.run(vec![body]).pop().unwrap());
+        let checkpoints = rig.volume.maintenance().journal_stats().checkpoints - before;
+        rig.close().unwrap();
+        // A commit with a barrier takes two writes and a flush or two; a piece of 1 MiB takes 2 ms.
+        assert!(checkpoints > 1 && latency.largest < latency.median + 7.0, "{checkpoints} checkpoints, {latency:?} ms");
+    }
+
     /// Who has written little waits for a stream's writes that are under way, not until its pages are clean (that takes
     /// seconds).
     #[test]

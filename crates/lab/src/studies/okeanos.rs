@@ -13,18 +13,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use quire_fs::Profile;
-use quire_testkit::Model;
 
 use self::series::{JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS, assumed, names};
-use super::streams::{Outcome, Streams, run};
+use super::streams::{KBIT, MBIT, Outcome, Streams, run};
 use crate::results::{Claim, Effort, Figure, Findings};
 use crate::stats::float;
 
-const KBIT: usize = 125;
-const MBIT: usize = 125_000;
-
 fn each(streams: Streams) -> Result<Vec<Outcome>> {
-    SERIES.iter().map(|(_, choices)| run(Model::hdd_15k(), *choices, streams)).collect()
+    SERIES.iter().map(|(_, choices)| run(*choices, streams)).collect()
 }
 
 fn megabytes(bytes: u64) -> f64 {
@@ -294,7 +290,7 @@ pub fn asynchronous(effort: Effort) -> Result<Findings> {
 /// A file system failed.
 pub fn small() -> Result<Findings> {
     let work = Streams { count: 5, bytes: KBIT, time: Duration::from_secs(2), synchronous: true };
-    let outcome = run(Model::hdd_15k(), Profile::Wasteless.choices(), work)?;
+    let outcome = run(Profile::Wasteless.choices(), work)?;
     let mut figure = Figure::bars("small", "none", "Mean latency, recovery", "what", "us").of_series(["wasteless"]);
     figure.place("latency", [outcome.latency.mean]);
     figure.place("recovery", [outcome.recovery.as_secs_f64() * 1e6]);

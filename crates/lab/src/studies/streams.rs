@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use quire_device::Clock;
-use quire_fs::{Choices, Profile, WriteFlags};
+use quire_fs::{Choices, WriteFlags};
 use quire_layout::Ino;
-use quire_testkit::Model;
 
-use crate::rig::{Body, Plan, Rig, Traffic};
+use super::okeanos::series::{Journal, server};
+use crate::rig::{Body, Rig, Traffic};
 use crate::stats::Spread;
 use quire_testkit::rng::content;
 
@@ -40,14 +40,18 @@ pub struct Outcome {
     pub recovery: Duration,
 }
 
-const PERIOD: Duration = Duration::from_secs(1);
+/// Between two writes of a stream.
+pub const PERIOD: Duration = Duration::from_secs(1);
+/// Bytes of each write of a stream of 1 Kbit/s, and of one of 1 Mbit/s.
+pub const KBIT: usize = 125;
+pub const MBIT: usize = 125_000;
 
 /// Runs them with a log of these choices, the journal on a device of its own.
 ///
 /// # Errors
 /// The file system fails.
-pub fn run(model: Model, choices: Choices, streams: Streams) -> Result<Outcome> {
-    let (rig, files) = prepared(model, choices, streams)?;
+pub fn run(choices: Choices, streams: Streams) -> Result<Outcome> {
+    let (rig, files) = prepared(choices, streams)?;
     let before = rig.counted();
     let start = rig.world.monotonic();
     let latencies = write(&rig, &files, streams)?;
@@ -66,23 +70,21 @@ pub fn run(model: Model, choices: Choices, streams: Streams) -> Result<Outcome> 
 ///
 /// # Errors
 /// The file system fails.
-pub fn written(model: Model, choices: Choices, streams: Streams) -> Result<(Rig, Vec<String>)> {
-    let (rig, files) = prepared(model, choices, streams)?;
+pub fn written(choices: Choices, streams: Streams) -> Result<(Rig, Vec<String>)> {
+    let (rig, files) = prepared(choices, streams)?;
     write(&rig, &files, streams)?;
     Ok((rig, (0..streams.count).map(name).collect()))
 }
 
+/// The name of a stream's file.
 fn name(n: u64) -> String {
     format!("stream-{n}")
 }
 
 /// A file system with an empty file for each.
-fn prepared(model: Model, choices: Choices, streams: Streams) -> Result<(Rig, Vec<Ino>)> {
+fn prepared(choices: Choices, streams: Streams) -> Result<(Rig, Vec<Ino>)> {
     let need = (streams.count * (streams.bytes as u64) * streams.time.as_secs()) >> 20;
-    let mut plan =
-        Plan { external: true, journal_mib: 128, mib: 512 + need * 5 / 4, ..Plan::new(model, Profile::Ext4Ordered) };
-    plan.options = plan.options.with(choices);
-    let rig = Rig::new(&plan)?;
+    let rig = server(choices, 512 + need * 5 / 4, Journal::Apart, false)?;
     let files = (0..streams.count).map(|n| rig.create(Ino::ROOT, &name(n))).collect::<Result<_>>()?;
     rig.volume.sync()?;
     Ok((rig, files))
@@ -121,19 +123,20 @@ fn stream(rig: &Rig, ino: Ino, n: u64, start: Duration, s: Streams) -> Result<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quire_fs::Profile;
 
     #[test]
     fn runs_are_alike_to_the_nanosecond_and_commits_gather_writers() {
         let streams = Streams { count: 20, bytes: 125, time: Duration::from_secs(5), synchronous: true };
-        let once = run(Model::hdd_15k(), Profile::Wasteless.choices(), streams).unwrap();
-        let again = run(Model::hdd_15k(), Profile::Wasteless.choices(), streams).unwrap();
+        let once = run(Profile::Wasteless.choices(), streams).unwrap();
+        let again = run(Profile::Wasteless.choices(), streams).unwrap();
         assert_eq!((once.time, once.traffic), (again.time, again.traffic));
         assert_eq!(once.writes, 100);
-        let journal = run(Model::hdd_15k(), Profile::Ext4Journal.choices(), streams).unwrap();
+        let journal = run(Profile::Ext4Journal.choices(), streams).unwrap();
         assert!(once.traffic.journal < journal.traffic.journal);
         // One turn of the disk is 4 ms: without sharing commits 1000 writers could not all write every second.
         let crowd = Streams { count: 1000, bytes: 125, time: Duration::from_secs(2), synchronous: true };
-        let crowd = run(Model::hdd_15k(), Profile::Wasteless.choices(), crowd).unwrap();
+        let crowd = run(Profile::Wasteless.choices(), crowd).unwrap();
         assert_eq!(crowd.writes, 2000);
         assert!(crowd.latency.mean < 50_000.0, "{:?}", crowd.latency);
     }

@@ -198,9 +198,9 @@ fn opened(s: &Server, h: &Header, of: (Ino, bool), i_flags: u32, out: &mut Out<'
     let (ino, writes) = of;
     let may = s.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
     let uncached = i_flags & (inode_flags::SYNC | inode_flags::APPEND) != 0
-        || writes && s.updates.fallbacks.opens(h.pid, ino)
         || writes
-            && (goes_through(s, may)
+            && (s.updates.fallbacks.opens(h.pid, ino)
+                || goes_through(s, may)
                 || s.has(init::DIRECT_IO_ALLOW_MMAP) && s.updates.bypasses_cache(&s.volume, ino)?);
     let bits = [(may, HANDLE_RESERVE), (writes, HANDLE_WRITES), (uncached && writes, HANDLE_BYPASSES)];
     let bits: u64 = bits.iter().filter(|(has, _)| *has).map(|(_, bit)| bit).sum();

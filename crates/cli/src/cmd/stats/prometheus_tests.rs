@@ -118,6 +118,13 @@ fn a_histogram_counts_up_to_all_and_has_the_buckets_of_etcd() {
     assert_eq!((one("_count"), bucket("+Inf"), one("_sum")), (3.0, 3.0, 0.007));
 }
 
+#[test]
+fn each_part_of_the_sandbox_is_told_whether_it_holds() {
+    let families = parse(&text(&[("/mnt".to_owned(), Some(full()))]));
+    let parts: Vec<_> = families["quire_sandboxed"].1.iter().map(|(_, l, v)| (l["part"].as_str(), *v)).collect();
+    assert_eq!(parts, [("landlock", 0.0), ("seccomp", 1.0)]);
+}
+
 /// The dashboard asks for metrics that exist, by labels that they have.
 #[test]
 fn the_dashboard_names_metrics_and_labels_that_exist() {

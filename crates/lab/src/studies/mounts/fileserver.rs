@@ -10,20 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use quire_testkit::rng::{Rng, content};
 
+use super::super::fileserver::{DIRECTORIES, OPERATIONS, Server};
 use super::{ASSUMED, Bed, mounters};
 use crate::results::{Effort, Figure, Findings};
 use crate::stats::float;
 
-const THREADS: u64 = 50;
-const DIRECTORIES: u64 = 20;
-/// Mean size of a whole file, and of what is appended.
-const MEAN: u64 = 128 << 10;
-const APPEND: u64 = 16 << 10;
-/// Of one turn of a thread.
-const OPERATIONS: u64 = 6;
-
-fn make(path: &Path, rng: &mut Rng) -> Result<()> {
-    let len = MEAN / 2 + rng.below(MEAN);
+fn make(path: &Path, rng: &mut Rng, server: Server) -> Result<()> {
+    let len = server.mean / 2 + rng.below(server.mean);
     Ok(fs::write(path, content(len, 0, usize::try_from(len)?))?)
 }
 
@@ -31,26 +24,26 @@ fn place(dir: &Path, name: &str, rng: &mut Rng) -> PathBuf {
     dir.join(format!("dir-{}", rng.below(DIRECTORIES))).join(name)
 }
 
-fn fill(dir: &Path, files: u64) -> Result<()> {
+/// The files that are there at the beginning.
+fn first(dir: &Path, server: Server) -> impl Iterator<Item = PathBuf> {
+    (0..server.files).map(move |n| dir.join(format!("dir-{}", n % DIRECTORIES)).join(format!("first-{n}")))
+}
+
+fn fill(dir: &Path, server: Server) -> Result<()> {
     (0..DIRECTORIES).try_for_each(|n| fs::create_dir(dir.join(format!("dir-{n}"))))?;
     let mut rng = Rng::from_parts(&[1, 0xF5]);
-    (0..files).try_for_each(|n| {
-        let path = dir.join(format!("dir-{}", n % DIRECTORIES)).join(format!("first-{n}"));
-        make(&path, &mut rng)
-    })
+    first(dir, server).try_for_each(|path| make(&path, &mut rng, server))
 }
 
 /// Returns the operations.
-fn serve(dir: &Path, files: u64, time: Duration) -> Result<u64> {
-    let set: Vec<PathBuf> =
-        (0..files).map(|n| dir.join(format!("dir-{}", n % DIRECTORIES)).join(format!("first-{n}"))).collect();
-    let (set, began) = (Mutex::new(set), Instant::now());
+fn serve(dir: &Path, server: Server) -> Result<u64> {
+    let (set, began) = (Mutex::new(first(dir, server).collect()), Instant::now());
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS)
+        let threads: Vec<_> = (0..server.threads)
             .map(|n| {
                 scope.spawn({
                     let set = &set;
-                    move || thread(dir, set, n, began, time)
+                    move || thread(dir, set, n, began, server)
                 })
             })
             .collect();
@@ -58,7 +51,7 @@ fn serve(dir: &Path, files: u64, time: Duration) -> Result<u64> {
     })
 }
 
-fn thread(dir: &Path, set: &Mutex<Vec<PathBuf>>, n: u64, began: Instant, time: Duration) -> Result<u64> {
+fn thread(dir: &Path, set: &Mutex<Vec<PathBuf>>, n: u64, began: Instant, server: Server) -> Result<u64> {
     let mut rng = Rng::from_parts(&[2, 0xF5, n]);
     let put = |path| set.lock().expect("no holder panics").push(path);
     let take = |rng: &mut Rng| {
@@ -67,12 +60,12 @@ fn thread(dir: &Path, set: &Mutex<Vec<PathBuf>>, n: u64, began: Instant, time: D
         set.swap_remove(n)
     };
     let mut turns = 0;
-    while began.elapsed() < time {
+    while began.elapsed() < server.time {
         let path = place(dir, &format!("file-{n}-{turns}"), &mut rng);
-        make(&path, &mut rng)?;
+        make(&path, &mut rng, server)?;
         put(path);
         let path = take(&mut rng);
-        let len = APPEND / 2 + rng.below(APPEND);
+        let len = server.append / 2 + rng.below(server.append);
         File::options().append(true).open(&path)?.write_all(&content(len, 0, usize::try_from(len)?))?;
         fs::read(&path)?;
         put(path);
@@ -91,13 +84,13 @@ fn thread(dir: &Path, set: &Mutex<Vec<PathBuf>>, n: u64, began: Instant, time: D
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
     let files = effort.pick(500, 2000, 2000);
-    let time = Duration::from_secs(effort.pick(5, 15, 60));
-    let bed = Bed::new("hdd7200", 2048, 25)?;
-    let title = format!("A file server of {THREADS} threads, {} s, mounts", time.as_secs());
+    let server = Server { files, ..Server::new(Duration::from_secs(effort.pick(5, 15, 60))) };
+    let bed = Bed::new("hdd7200", server.mib, 25)?;
+    let title = format!("A file server of {} threads, {} s, mounts", server.threads, server.time.as_secs());
     let mut figure =
         Figure::bars("rfj-8-mounts", "figures 2 and 8", title, "mount", "operations/s").of_series(["operations/s"]);
     for mounter in mounters(&["profile=ext4-ordered", "profile=ext4-journal", "profile=rfj", "profile=auto"])? {
-        let m = bed.measure(&mounter, |dir| fill(dir, files), |dir| serve(dir, files, time))?;
+        let m = bed.measure(&mounter, |dir| fill(dir, server), |dir| serve(dir, server))?;
         figure.place(&mounter, [float(m.of) / m.seconds]);
     }
     let mut f = Findings { figures: vec![figure], ..Findings::default() };

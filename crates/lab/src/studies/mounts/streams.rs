@@ -11,11 +11,11 @@ use anyhow::Result;
 use quire_testkit::rng::content;
 use rustix::fs::OFlags;
 
+use super::super::streams::{KBIT, MBIT, PERIOD};
 use super::{ASSUMED, Bed, mounters};
 use crate::results::{Effort, Figure, Findings};
 use crate::stats::{Spread, float};
 
-const PERIOD: Duration = Duration::from_secs(1);
 /// Memory of a thread's stack: there are a thousand.
 const STACK: usize = 256 << 10;
 
@@ -77,11 +77,11 @@ pub fn study(effort: Effort) -> Result<Findings> {
     {
         let each = |kind: Kind| bed.measure(&mounter, |_| Ok(()), |dir| run(dir, kind, time));
         let rate = |n: &usize| {
-            let m = each((*n, 125))?;
+            let m = each((*n, KBIT))?;
             Ok(float(m.asked.journal_bytes) / 1e6 / m.seconds)
         };
         journal.place(&mounter, slow.iter().map(rate).collect::<Result<Vec<f64>>>()?);
-        let mean = |n: &usize| Ok(each((*n, 125_000))?.of.mean);
+        let mean = |n: &usize| Ok(each((*n, MBIT))?.of.mean);
         latency.place(&mounter, fast.iter().map(mean).collect::<Result<Vec<f64>>>()?);
     }
     let mut f = Findings { figures: vec![journal, latency], ..Findings::default() };

@@ -8,16 +8,14 @@ use anyhow::Result;
 use quire_device::Clock;
 use quire_fs::Choices;
 use quire_layout::Ino;
-use quire_testkit::Model;
 
 use super::super::NILFS;
-use super::super::streams::{Streams, written};
+use super::super::streams::{MBIT, Streams, written};
 use super::series::{APPLICATIONS, SERIES, assume_disks};
 use crate::results::{Effort, Figure, Findings};
 use crate::rig::Body;
 use crate::stats::float;
 
-const MBIT: usize = 125_000;
 const BLOCK: usize = 4096;
 
 /// Writes `count` files side by side and reads them one after the other; returns the time to read a block.
@@ -26,7 +24,7 @@ const BLOCK: usize = 4096;
 /// The file system fails.
 pub fn run(choices: Choices, count: u64, time: Duration) -> Result<Duration> {
     let streams = Streams { count, bytes: MBIT, time, synchronous: true };
-    let (rig, names) = written(Model::hdd_15k(), choices, streams)?;
+    let (rig, names) = written(choices, streams)?;
     let rig = rig.remounted()?;
     let body: Body<'_, Result<(u64, Duration)>> = Box::new(|| {
         let (mut blocks, mut took) = (0, Duration::ZERO);
