@@ -1,12 +1,10 @@
 //! The handshake: INIT, in which kernel and mount agree on what they can do.
 
 use crate::fail::Fail;
+use crate::policy::MAX_BACKGROUND;
 use crate::wire::abi::{self, MAX_PAGES, MAX_WRITE, init};
 use crate::wire::{Body, Out};
 use rustix::io::Errno;
-
-/// Requests that the kernel sends without anybody waiting (write-back, readahead), at most at once.
-const MAX_BACKGROUND: u16 = 8;
 
 /// Capabilities without which we do not work.
 const NEEDED: u64 = init::BIG_WRITES | init::DONT_MASK;

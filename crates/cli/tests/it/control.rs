@@ -57,9 +57,10 @@ fn a_mount_that_answers_has_its_control_socket() {
         while fs::metadata(place.mnt()).unwrap().dev() == outside {
             std::thread::yield_now();
         }
-        UnixStream::connect(socket(&place.mnt())).expect("the socket of a mount that answers");
+        let reached = UnixStream::connect(socket(&place.mnt()));
         ok(&mut quire(&["umount", text(&place.mnt())]));
         daemon.wait().unwrap();
+        reached.expect("the socket of a mount that answers");
     }
     place.check();
 }
