@@ -35,8 +35,7 @@ pub(super) fn commit_running(shared: &Shared) -> Result<Option<Tid>, Error> {
         None => write_without_log(shared, &txn)?,
         Some(log) => match (log.nvram(), shared.config.choices.format()) {
             (Some(nvram), _) => NvramCommit { shared, log, nvram }.write(&txn)?,
-            (None, Format::Jbd2) => DeviceCommit { shared, log }.write_blocks(&txn)?,
-            (None, _) => DeviceCommit { shared, log }.write_run(&txn)?,
+            (None, format) => DeviceCommit { shared, log }.write(&txn, format)?,
         },
     };
     let took = shared.config.clock.monotonic().saturating_sub(begun);
@@ -60,6 +59,23 @@ struct DeviceCommit<'a> {
 }
 
 impl DeviceCommit<'_> {
+    /// Returns the log blocks it took. The background is woken while there is much to write home, so that it makes room
+    /// before a commit has to.
+    fn write(&self, txn: &InFlight, format: Format) -> Result<u32, Error> {
+        let took = match format {
+            Format::Jbd2 => self.write_blocks(txn)?,
+            _ => self.write_run(txn)?,
+        };
+        if self.space().wants_checkpoint() {
+            self.shared.wake();
+        }
+        Ok(took)
+    }
+
+    fn space(&self) -> LogSpace<'_> {
+        LogSpace { shared: self.shared, log: self.log }
+    }
+
     /// `barrier`: body, flush, commit block, durable. Returns the log blocks it took.
     fn write_blocks(&self, txn: &InFlight) -> Result<u32, Error> {
         let body = encode::body(&self.log.format, txn);
@@ -146,7 +162,7 @@ impl DeviceCommit<'_> {
 
     /// Frees `blocks` blocks of the log, and memory, before a transaction of that size.
     fn make_space(&self, blocks: u32) -> Result<(), Error> {
-        let space = LogSpace { shared: self.shared, log: self.log };
+        let space = self.space();
         if !space.is_short_of(blocks) {
             return Ok(());
         }

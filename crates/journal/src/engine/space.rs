@@ -37,12 +37,14 @@ impl LogSpace<'_> {
         self.log.free() < blocks || self.shared.pinned_bytes() > self.most_pinned()
     }
 
-    /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare.
+    /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare. It is enough if
+    /// the background has made the room meanwhile.
     pub(super) fn make_room(&self, blocks: u32) -> Result<(), Error> {
-        while self.log.free() < blocks {
+        let is_short = || self.log.free() < blocks;
+        while is_short() {
             let want = blocks.saturating_sub(self.log.free()).max(self.log.capacity() / 4);
-            let moved = self.checkpoint(want)?;
-            assert!(moved || self.log.free() >= blocks, "a log without transactions has room for one");
+            let moved = self.pass(|| if is_short() { self.choose(want) } else { None })?;
+            assert!(moved || !is_short(), "a log without transactions has room for one");
         }
         Ok(())
     }
@@ -50,8 +52,9 @@ impl LogSpace<'_> {
     /// What the log pins in memory is bounded, too, where no thread does the background work: beyond the cache's size
     /// and a quarter, the commit writes some of the log home.
     pub(super) fn relieve_memory(&self) -> Result<(), Error> {
-        while self.shared.pinned_bytes() > self.most_pinned() {
-            if !self.checkpoint(self.log.capacity() / 4)? {
+        let is_much = || self.shared.pinned_bytes() > self.most_pinned();
+        while is_much() {
+            if !self.pass(|| if is_much() { self.choose(self.log.capacity() / 4) } else { None })? {
                 break;
             }
         }

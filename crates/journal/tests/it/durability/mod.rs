@@ -7,4 +7,5 @@ mod overlap;
 mod power;
 mod quire;
 mod quire_cases;
+mod room;
 mod setup;
