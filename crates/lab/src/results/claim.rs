@@ -59,6 +59,13 @@ pub struct Claim {
     pub verdict: Verdict,
 }
 
+/// A figure with as many decimal places as a printed number has.
+fn to_places_of(printed: f64, figure: f64) -> f64 {
+    let digits = printed.to_string();
+    let places = digits.split_once('.').map_or(0, |(_, behind)| behind.len());
+    format!("{figure:.places$}").parse().expect("a number")
+}
+
 /// So many times what is printed is another result, not the same.
 const ANOTHER: f64 = 2.0;
 
@@ -113,11 +120,13 @@ impl Claim {
         self
     }
 
+    /// A figure that the paper would print as its own number is that number.
     fn judge(&self) -> Verdict {
-        let on_its_side = match (self.measured, self.side) {
-            (None, _) => return Verdict::NotHeld,
-            (Some(m), Side::AtMost) => m <= self.limit,
-            (Some(m), Side::AtLeast) => m >= self.limit,
+        let Some(measured) = self.measured else { return Verdict::NotHeld };
+        let as_printed = if self.paper == Some(self.limit) { to_places_of(self.limit, measured) } else { measured };
+        let on_its_side = match self.side {
+            Side::AtMost => as_printed <= self.limit,
+            Side::AtLeast => as_printed >= self.limit,
         };
         let another = match (self.measured, self.paper) {
             (Some(m), Some(paper)) => match self.side {
@@ -179,6 +188,9 @@ mod tests {
         let (held, differs, not) = (Verdict::Held, Verdict::Differs, Verdict::NotHeld);
         assert_eq!(verdicts([least(5.1), least(5.0), least(5.0).because("so")]), [held, not, differs]);
         assert_eq!(verdicts([least(10.2), least(10.3), least(f64::NAN).because("so")]), [held, differs, not]);
+        assert_eq!(verdicts([least(5.049), least(5.051), least(4.9)]), [not, held, not], "printed as 5.0, 5.1, 4.9");
+        let words = |m| Claim::at_least("section 3", "several", "a / b", m, 3.0);
+        assert_eq!(verdicts([words(2.99), words(3.0), words(3.1).printed(3.2)]), [not, held, held], "no rounding");
         let most = |m| Claim::at_most("table 1", "fewer", "a", m, 2.0);
         assert_eq!(verdicts([most(2.0), most(2.1), most(0.0)]), [held, not, held]);
         assert_eq!(verdicts([most(0.9).as_printed(), most(1.0).as_printed(), most(0.0)]), [differs, held, held]);

@@ -9,7 +9,7 @@ use quire_device::Clock;
 use quire_fs::{Choices, WriteFlags};
 use quire_layout::Ino;
 
-use super::okeanos::series::{Journal, server};
+use super::okeanos::series::{Journal, server, server_with_memory};
 use crate::rig::{Body, Rig, Traffic};
 use crate::stats::Spread;
 use quire_testkit::rng::content;
@@ -84,7 +84,11 @@ fn name(n: u64) -> String {
 /// A file system with an empty file for each.
 fn prepared(choices: Choices, streams: Streams) -> Result<(Rig, Vec<Ino>)> {
     let need = (streams.count * (streams.bytes as u64) * streams.time.as_secs()) >> 20;
-    let rig = server(choices, 512 + need * 5 / 4, Journal::Apart, false)?;
+    let mib = 512 + need * 5 / 4;
+    let rig = match streams.synchronous {
+        true => server(choices, mib, Journal::Apart, false)?,
+        false => server_with_memory(choices, mib)?,
+    };
     let files = (0..streams.count).map(|n| rig.create(Ino::ROOT, &name(n))).collect::<Result<_>>()?;
     rig.volume.sync()?;
     Ok((rig, files))

@@ -218,7 +218,8 @@ pub(super) fn of_figure4(kind: &Kind, of: &[Vec<f64>]) -> Vec<Claim> {
             format!("{kind}: full / application, mean"),
             geometric_mean(&full),
             1.06,
-        ),
+        )
+        .because(FLUSHED_FIRST),
         Claim::at_least(
             at,
             "small transactions: protection is almost an order of magnitude slower than none",
