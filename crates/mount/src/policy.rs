@@ -31,7 +31,7 @@ pub(crate) const MAX_BLOCKED: usize = 16;
 
 /// Requests of write-back, readahead and O_DIRECT that the kernel sends at once, at most; callers with O_DIRECT wait in
 /// the kernel for a place among them. As many as workers may block ([`MAX_BLOCKED`]): with 8 places 16 random readers
-/// read a fifth to a half less, and with 32 no more. A write-back may fill a worker's buffer of 1 MiB.
+/// read a fifth to a third less, and with 32 no more. A write-back may fill a worker's buffer of 1 MiB.
 pub(crate) const MAX_BACKGROUND: u16 = 16;
 
 /// Requests that a reader takes without waiting for one, before another worker reads beside it.

@@ -34,7 +34,7 @@ pub(super) struct LogSpace<'a> {
 impl LogSpace<'_> {
     /// True if a transaction of `blocks` log blocks needs a checkpoint first.
     pub(super) fn is_short_of(&self, blocks: u32) -> bool {
-        self.log.free() < blocks || self.shared.pinned_bytes() > self.most_pinned()
+        self.log.free() < blocks || self.pins_too_much()
     }
 
     /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare. It is enough if
@@ -43,7 +43,7 @@ impl LogSpace<'_> {
         let is_short = || self.log.free() < blocks;
         while is_short() {
             let want = blocks.saturating_sub(self.log.free()).max(self.log.capacity() / 4);
-            let moved = self.pass(|| if is_short() { self.choose(want) } else { None })?;
+            let moved = self.pass(|| is_short().then(|| self.choose(want))?)?;
             assert!(moved || !is_short(), "a log without transactions has room for one");
         }
         Ok(())
@@ -52,17 +52,13 @@ impl LogSpace<'_> {
     /// What the log pins in memory is bounded, too, where no thread does the background work: beyond the cache's size
     /// and a quarter, the commit writes some of the log home.
     pub(super) fn relieve_memory(&self) -> Result<(), Error> {
-        let is_much = || self.shared.pinned_bytes() > self.most_pinned();
-        while is_much() {
-            if !self.pass(|| if is_much() { self.choose(self.log.capacity() / 4) } else { None })? {
-                break;
-            }
-        }
+        let quarter = self.log.capacity() / 4;
+        while self.pins_too_much() && self.pass(|| self.pins_too_much().then(|| self.choose(quarter))?)? {}
         Ok(())
     }
 
-    fn most_pinned(&self) -> u64 {
-        self.shared.pinned_bound() / 4 * 5
+    fn pins_too_much(&self) -> bool {
+        self.shared.pinned_bytes() > self.shared.pinned_bound() / 4 * 5
     }
 
     /// True if more than half of the log is in use, or if the images that it pins take more than the cache.

@@ -128,13 +128,10 @@ impl Claim {
             Side::AtMost => as_printed <= self.limit,
             Side::AtLeast => as_printed >= self.limit,
         };
-        let another = match (self.measured, self.paper) {
-            (Some(m), Some(paper)) => match self.side {
-                Side::AtMost => m * ANOTHER < paper,
-                Side::AtLeast => m > paper * ANOTHER,
-            },
-            _ => false,
-        };
+        let another = self.paper.is_some_and(|paper| match self.side {
+            Side::AtMost => measured * ANOTHER < paper,
+            Side::AtLeast => measured > paper * ANOTHER,
+        });
         match (on_its_side, another, &self.why) {
             (true, false, _) => Verdict::Held,
             (false, _, None) => Verdict::NotHeld,
