@@ -190,7 +190,11 @@ fn isolated(effort: Effort) -> Result<Findings> {
 
 fn isolated_mounts(effort: Effort) -> Result<Findings> {
     let work = isolation::Work { rate: 200_000_000, time: Duration::from_secs(effort.pick(4, 10, 30)) };
-    let mounters: Vec<Mounter> = KERNEL.into_iter().chain(["quire"]).map(str::parse).collect::<Result<_>>()?;
+    let mounters: Vec<Mounter> = KERNEL
+        .into_iter()
+        .chain(["quire", "quire:tune=host", "quire:profile=database"])
+        .map(str::parse)
+        .collect::<Result<_>>()?;
     isolation::study_mounts(&"ssd".parse()?, &mounters, work, &std::env::temp_dir())
 }
 

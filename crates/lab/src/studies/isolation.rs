@@ -144,7 +144,7 @@ pub fn study(name: &str, model: Model, work: Work) -> Result<Findings> {
     for profile in PROFILES {
         table.row(&profile, |into| run(model, profile, into, work))?;
     }
-    Ok(table.findings("auto"))
+    Ok(table.findings(&[("auto", None)]))
 }
 
 /// Latencies alone and beside both streams.
@@ -178,18 +178,21 @@ impl Table {
         Ok(())
     }
 
-    fn findings(self, ours: &str) -> Findings {
+    /// The claims of `ours`, each with why it may not hold, if that is known.
+    fn findings(self, ours: &[(&str, Option<&str>)]) -> Findings {
         let of = |(who, ratio): &(String, f64)| {
+            let (_, cause) = ours.iter().find(|(name, _)| name == who)?;
             let what = format!("{}: {who}: p99 beside a stream into files / beside one written raw", self.device);
-            Claim::at_most(
+            let claim = Claim::at_most(
                 "isolation",
                 "a stream into files costs another's fsync at most twice what the device makes it cost",
                 what,
                 *ratio,
                 2.0,
-            )
+            );
+            Some(if let Some(why) = cause { claim.because(why) } else { claim })
         };
-        let claims = self.ratios.iter().filter(|(who, _)| who == ours).map(of).collect();
+        let claims = self.ratios.iter().filter_map(of).collect();
         Findings { figures: vec![self.figure], claims, ..Findings::default() }
     }
 }

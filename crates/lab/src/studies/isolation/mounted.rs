@@ -19,6 +19,11 @@ use crate::served::{Kind, Looped};
 use crate::stats::Spread;
 use quire_testkit::rng::{Rng, content};
 
+/// Why an append to a file that the kernel caches may wait for the stream.
+const AT_CLOSE: &str = "close(2) has the kernel's FUSE send all dirty pages of the stream's file, and the appended page \
+    waits behind them in its queue; tune=host lets fewer be dirty, and profile=database has none (docs/clusters.md, An \
+    fdatasync beside a stream)";
+
 /// Runs it on mounts.
 ///
 /// # Errors
@@ -31,7 +36,8 @@ pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Resul
         table
             .row(&mounter, |into| run(&mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string()))?;
     }
-    Ok(table.findings("quire"))
+    let ours = [("quire", Some(AT_CLOSE)), ("quire:tune=host", None), ("quire:profile=database", None)];
+    Ok(table.findings(&ours))
 }
 
 fn run(mounter: &Mounter, disk: &Looped, into: Into, work: Work, dir: &Path) -> Result<Outcome> {
