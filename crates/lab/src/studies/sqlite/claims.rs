@@ -12,6 +12,16 @@ use crate::work::sqlite::Protection;
 const FLUSHED_FIRST: &str = "new blocks of the write-ahead log are flushed before the commit that names them; the paper's \
      kernel, with journal_async_commit, had one flush for both and no order between them (section 2.1)";
 
+/// Why data journaling's worst case may be below the paper's, on the models of the paper's devices and on mounts.
+const COMPUTED: &str = "what SQLite computes is measured and not modelled, and is part of both: the worst case is 1.71 \
+     to 1.73 by run";
+const FLUSH_COUNTS: &str = "a flush of the SSD outweighs a second copy of the pages, and both flush as often; the paper's \
+     devices write the same bytes five to thirty times as slowly";
+
+/// Why large transactions on a mount may take longer than the kernel's on a disk whose flush is short.
+const COPIED: &str = "copying a transaction's 0.7 MB to the daemon takes longer than the flushes of 0.2 ms that Quire \
+     saves, and each request wakes an idle CPU twice without tune=host";
+
 /// The geometric mean over the cases of so many operations.
 pub(super) fn mean_of(cases: &[Case], values: &[f64], operations: u64) -> f64 {
     let of: Vec<f64> = cases.iter().zip(values).filter(|(c, _)| c.operations == operations).map(|(_, v)| *v).collect();
@@ -84,7 +94,8 @@ fn of_single_io(at: &str, none: &[f64], joj: &[f64], journal: &[f64], single: &[
             worst(&ratio(journal, none)),
             1.73,
         )
-        .as_printed(),
+        .as_printed()
+        .because(if at.contains("mounts") { FLUSH_COUNTS } else { COMPUTED }),
         Claim::at_least(
             at,
             "single-I/O journaling is still 38 % slower in the worst case, which file-adaptive journaling avoids",
@@ -143,8 +154,8 @@ pub(super) fn of_device(kind: &Kind, mounters: &[Mounter], cases: &[Case], means
     {
         let says = format!("data journaling is up to {:.0} % slower than no journal", (worst_case - 1.0) * 100.0);
         let what = format!("{kind}: stock journal / ext4-none, worst case");
-        claims
-            .push(Claim::at_least(of_paper(kind), &says, what, worst(&ratio(journal, none)), worst_case).as_printed());
+        let measured = worst(&ratio(journal, none));
+        claims.push(Claim::at_least(of_paper(kind), &says, what, measured, worst_case).as_printed().because(COMPUTED));
     }
     if kind.to_string() == "emmc" {
         let update = cases.iter().position(|c| c.protection == Protection::Delete && c.operations == 1 && c.step == 1);
@@ -200,7 +211,9 @@ fn own<'m>(kind: &Kind, cases: &[Case], claims: &mut Vec<Claim>, of: &dyn Fn(&st
             let says =
                 format!("{size} transactions are no slower than on the kernel's ext4 in ordered mode (Quire's aim)");
             let what = format!("{kind}: {name} / kernel ordered, {size}, mean");
-            claims.push(Claim::at_most(at, &says, what, mean_of(cases, &ratio(series, ordered), operations), 1.0));
+            let claim = Claim::at_most(at, &says, what, mean_of(cases, &ratio(series, ordered), operations), 1.0);
+            let is_known = size == "large" && kind.to_string() == "own";
+            claims.push(if is_known { claim.because(COPIED) } else { claim });
         }
     }
 }
