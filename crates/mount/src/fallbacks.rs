@@ -39,7 +39,11 @@ impl Fallbacks {
 
     /// The handle begins another update, or is closed.
     pub(crate) fn end(&self, handle: u64) {
-        self.take(handle);
+        if self.count.load(Ordering::SeqCst) > 0 {
+            let mut all = lock(&self.by_handle);
+            all.remove(&handle);
+            self.count.store(all.len(), Ordering::SeqCst);
+        }
     }
 
     /// A thread opens a file for writing. Returns true if the file has to bypass the kernel's cache.
@@ -56,15 +60,18 @@ impl Fallbacks {
         found
     }
 
-    /// A plain write through a handle is about to be taken: what has to be durable before.
-    pub(crate) fn take(&self, handle: u64) -> Vec<Ino> {
+    /// A plain write through a handle is about to be taken: makes durable what has to be before, by `fsync`.
+    ///
+    /// # Errors
+    /// The first of `fsync`; all is still to be made durable then, and the write must not be taken.
+    pub(crate) fn settle<E>(&self, handle: u64, fsync: impl FnMut(Ino) -> Result<(), E>) -> Result<(), E> {
         if self.count.load(Ordering::SeqCst) == 0 {
-            return Vec::new();
+            return Ok(());
         }
-        let mut all = lock(&self.by_handle);
-        let taken = all.remove(&handle);
-        self.count.store(all.len(), Ordering::SeqCst);
-        taken.map_or(Vec::new(), |f| f.opened)
+        let Some(opened) = lock(&self.by_handle).get(&handle).map(|f| f.opened.clone()) else { return Ok(()) };
+        opened.into_iter().try_for_each(fsync)?;
+        self.end(handle);
+        Ok(())
     }
 }
 
@@ -72,17 +79,34 @@ impl Fallbacks {
 mod tests {
     use super::*;
 
+    /// What `settle` makes durable.
+    fn settled(f: &Fallbacks, handle: u64) -> Vec<Ino> {
+        let mut all = Vec::new();
+        f.settle(handle, |ino| Ok::<_, ()>(all.push(ino))).unwrap();
+        all
+    }
+
     #[test]
     fn what_the_thread_of_a_failed_update_opens_is_due_once_before_the_next_write() {
         let f = Fallbacks::default();
         assert!(!f.opens(7, Ino(20)), "no update has failed");
         f.begin(1, 7);
         assert!(f.opens(7, Ino(20)) && !f.opens(8, Ino(21)));
-        assert_eq!(f.take(2), []);
-        assert_eq!(f.take(1), [Ino(20)]);
-        assert_eq!(f.take(1), []);
+        assert_eq!(settled(&f, 2), []);
+        assert_eq!(settled(&f, 1), [Ino(20)]);
+        assert_eq!(settled(&f, 1), []);
         f.begin(1, 7);
         f.end(1);
         assert!(!f.opens(7, Ino(20)));
+    }
+
+    #[test]
+    fn what_could_not_be_made_durable_is_due_before_the_next_write_again() {
+        let f = Fallbacks::default();
+        f.begin(1, 7);
+        assert!(f.opens(7, Ino(20)) && f.opens(7, Ino(21)));
+        assert_eq!(f.settle(1, |ino| if ino == Ino(21) { Err("I/O") } else { Ok(()) }), Err("I/O"));
+        assert_eq!(settled(&f, 1), [Ino(20), Ino(21)]);
+        assert_eq!(settled(&f, 1), []);
     }
 }

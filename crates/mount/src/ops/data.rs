@@ -77,7 +77,7 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
         return Ok(Answer::Reply);
     }
     if handle & HANDLE_BYPASSES != 0 {
-        s.updates.fallbacks.take(handle).into_iter().try_for_each(|opened| s.volume.fsync(opened, false))?;
+        s.updates.fallbacks.settle(handle, |opened| s.volume.fsync(opened, false))?;
     }
     let (offset, data) = if how.deferred && before.flags & flags::APPEND != 0 {
         appended(s, ino, before.size, offset, b.bytes(size)?)?
