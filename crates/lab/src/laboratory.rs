@@ -43,22 +43,22 @@ const fn mounted(study: Study) -> Study {
 
 /// All of them, in the order of the report.
 pub const STUDIES: [Study; 23] = [
-    study("joj-sqlite", Paper::Joj, "SQLite's transactions on the paper's two devices, as models", [60, 240, 900], joj),
+    study("joj-sqlite", Paper::Joj, "SQLite's transactions on the paper's two devices, as models", [30, 120, 900], joj),
     mounted(study(
         "joj-mounts",
         Paper::Joj,
         "The same on mounts, beside the kernel's ext4",
-        [60, 300, 2400],
+        [20, 200, 2400],
         joj_mounts,
     )),
-    study("djfs-randwrite", Paper::Djfs, "Random writes", [60, 240, 2400], randwrite::study),
-    study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [40, 120, 900], |e| {
+    study("djfs-randwrite", Paper::Djfs, "Random writes", [20, 160, 2400], randwrite::study),
+    study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [10, 40, 900], |e| {
         table1::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
     }),
-    study("djfs-figure8", Paper::Djfs, "TPC-C on SQLite", [50, 180, 1800], |e| {
+    study("djfs-figure8", Paper::Djfs, "TPC-C on SQLite", [30, 160, 1800], |e| {
         studies::tpcc::figure8(&tpcc(e, &[Journal::Persist, Journal::Wal]), true)
     }),
-    study("djfs-figure9", Paper::Djfs, "TPC-C by the latency of NVRAM", [40, 180, 1200], |e| {
+    study("djfs-figure9", Paper::Djfs, "TPC-C by the latency of NVRAM", [30, 160, 1200], |e| {
         studies::tpcc::figure9(&tpcc(e, &[Journal::Persist]))
     }),
     study("djfs-figure10", Paper::Djfs, "Base images in the page cache", [20, 60, 900], |e| {
@@ -68,14 +68,14 @@ pub const STUDIES: [Study; 23] = [
         "djfs-mounts",
         Paper::Djfs,
         "Random writes on mounts",
-        [60, 150, 500],
+        [50, 120, 500],
         studies::mounts::randwrite::study,
     )),
     mounted(study(
         "djfs-table1-mounts",
         Paper::Djfs,
         "TPC-C on SQLite on mounts",
-        [120, 400, 3600],
+        [70, 280, 3600],
         studies::mounts::database::study,
     )),
     study("okeanos-requests", Paper::Okeanos, "Journal traffic by request size", [15, 60, 300], okeanos::requests),
@@ -90,7 +90,7 @@ pub const STUDIES: [Study; 23] = [
         okeanos::readback::study,
     ),
     study("okeanos-postmark", Paper::Okeanos, "Postmark", [20, 120, 600], okeanos::postmark::study),
-    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [20, 120, 300], okeanos::log_replay::study),
+    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [20, 190, 300], okeanos::log_replay::study),
     study(
         "okeanos-server",
         Paper::Okeanos,
@@ -102,19 +102,19 @@ pub const STUDIES: [Study; 23] = [
         "okeanos-mounts",
         Paper::Okeanos,
         "Streams on mounts",
-        [90, 300, 1500],
+        [50, 300, 1500],
         studies::mounts::streams::study,
     )),
-    study("rfj-fileserver", Paper::Rfj, "A file server", [40, 90, 300], fileserver::study),
+    study("rfj-fileserver", Paper::Rfj, "A file server", [130, 320, 1200], fileserver::study),
     mounted(study(
         "rfj-mounts",
         Paper::Rfj,
         "A file server on mounts",
-        [60, 200, 700],
+        [70, 240, 700],
         studies::mounts::fileserver::study,
     )),
     study("isolation", Paper::Quire, "One program's fsync beside another's stream", [40, 60, 300], isolated),
-    mounted(study("isolation-mounts", Paper::Quire, "The same on mounts", [40, 60, 200], isolated_mounts)),
+    mounted(study("isolation-mounts", Paper::Quire, "The same on mounts", [50, 220, 650], isolated_mounts)),
     mounted(study("latency", Paper::Quire, "One small durable write", [20, 40, 80], |e| {
         let memory = PathBuf::from("/dev/shm");
         latency::study(&latency::Plan { rounds: e.pick(1, 3, 5), writes: e.pick(2000, 5000, 5000), memory })
@@ -189,7 +189,7 @@ fn isolated(effort: Effort) -> Result<Findings> {
 }
 
 fn isolated_mounts(effort: Effort) -> Result<Findings> {
-    let work = isolation::Work { rate: 200_000_000, time: Duration::from_secs(effort.pick(4, 10, 30)) };
+    let work = isolation::Work { rate: 200_000_000, time: Duration::from_secs(effort.pick(2, 10, 30)) };
     let mounters: Vec<Mounter> = KERNEL
         .into_iter()
         .chain(["quire", "quire:tune=host", "quire:profile=database"])

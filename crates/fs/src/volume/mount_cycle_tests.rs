@@ -5,7 +5,7 @@ use crate::{Cred, Devices, New, NewKind, Options, SetAttr, SetTime, Volume, Writ
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, SystemClock};
 use quire_layout::features::incompat;
-use quire_layout::superblock::Superblock;
+use quire_layout::superblock::{Superblock, state};
 use quire_layout::{Corrupt, Ino};
 use quire_testkit::MemDevice;
 use quire_testkit::{fsck, mke2fs, run};
@@ -107,6 +107,28 @@ fn a_truncated_image_and_a_torn_superblock_are_named_or_mended() {
     let mut none = image;
     none[1024 + 0x38] = 0;
     assert_eq!(open(none).unwrap_err().errno(), 117);
+}
+
+/// Before it writes, a mount looks at the record of orphans, which begins in the superblock.
+#[test]
+fn a_superblock_that_is_torn_does_not_make_its_mount_read_only() {
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^has_journal"]] {
+        let mut torn = mke2fs("64M", args);
+        let has_journal = superblock(&torn).journal_ino() != Ino(0);
+        // A flag is set, its checksum in the other sector not yet.
+        torn[1024 + if has_journal { 0x60 } else { 0x3A }] ^= if has_journal { 4 } else { 1 };
+        assert!(Superblock::decode(&torn[1024..]).is_err());
+        let t = TestVolume::on(torn, Options::default());
+        touch_root(&t.volume, 1_000_000_007);
+        t.volume.close().unwrap();
+        let again = TestVolume::on(t.device.snapshot(), Options::default());
+        assert_eq!(root_mtime(&again.volume), 1_000_000_007);
+        again.volume.close().unwrap();
+        assert_eq!(superblock(&again.device.snapshot()).state() & state::ERROR, 0);
+        if has_journal {
+            fsck(&again.device.snapshot());
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! *Guarantees* O3 (docs/invariants.md): a mount that is refused has not changed the image. What a mount needs (the
 //! superblock, the descriptors, the journal's map, the root directory, the record of orphans) is read through
-//! [`AsReplayed`], which shows each block as the replay will leave it.
+//! [`AsMounted`], which shows each block as the replay will leave it, and a torn superblock as the mount mends it.
 
 use super::assemble;
 use super::devices::Devices;
@@ -16,16 +16,21 @@ use crate::names::{self, Orphans};
 use crate::records;
 use crate::txn::Op;
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{BlockDevice, Buf, Clock, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
+use quire_device::{BlockDevice, Buf, Clock, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
+use quire_journal::recover::superblock_place;
 use quire_layout::features::Access;
-use quire_layout::superblock::Superblock;
-use quire_layout::{BlockNo, Corrupt, FileBlock, Ino, Structure, inline_data};
+use quire_layout::superblock::{OFFSET, SIZE, Superblock};
+use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, Structure, inline_data};
 use std::collections::HashMap;
 
-/// A device as a replay of its journal will leave it. It is only read.
-struct AsReplayed {
+/// A device as its mount will find it. It is only read.
+struct AsMounted {
     home: Arc<dyn BlockDevice>,
-    pending: Arc<Pending>,
+    bs: BlockSize,
+    /// What is to be replayed.
+    pending: Option<Arc<Pending>>,
+    /// The superblock, if the one at home is torn between its sectors and the replay does not replace it.
+    mended: Option<Superblock>,
     done: Mutex<Outcomes>,
 }
 
@@ -36,28 +41,50 @@ struct Outcomes {
     ready: HashMap<u64, Result<Done, DeviceError>>,
 }
 
-impl AsReplayed {
-    fn fill(&self, at: u64, mut buf: Buf, region: quire_device::Region) -> Result<Buf, DeviceError> {
-        let len = buf.len();
+impl AsMounted {
+    fn fill(&self, at: u64, mut buf: Buf, region: Region) -> Result<Buf, DeviceError> {
+        let end = at + buf.len() as u64;
         self.home.read_into(at, &mut buf, region)?;
-        let bs = self.pending.block_size();
-        let end = at + len as u64;
-        for b in at >> bs.bits()..end.div_ceil(bs.bytes64()) {
+        if let Some(sb) = &self.mended {
+            overlay(&mut buf, at, sb.bytes(), OFFSET);
+        }
+        for b in at >> self.bs.bits()..end.div_ceil(self.bs.bytes64()) {
             let failed = |e: recovery::JournalError| match e {
                 recovery::JournalError::Device(e) => e,
-                _ => DeviceError { op: IoOp::Read, at, len: len as u64, kind: ErrorKind::Io, errno: 0 },
+                _ => DeviceError { op: IoOp::Read, at, len: end - at, kind: ErrorKind::Io, errno: 0 },
             };
-            let Some(image) = self.pending.image_of(BlockNo(b)).map_err(failed)? else { continue };
-            let start = b << bs.bits();
-            let (from, to) = (start.max(at), (start + bs.bytes64()).min(end));
-            let offset = |n: u64| usize::try_from(n).expect("inside the buffer");
-            buf[offset(from - at)..offset(to - at)].copy_from_slice(&image[offset(from - start)..offset(to - start)]);
+            let image = self.pending.as_ref().map_or(Ok(None), |p| p.image_of(BlockNo(b)).map_err(failed))?;
+            if let Some(image) = image {
+                overlay(&mut buf, at, &image, b << self.bs.bits());
+            }
         }
         Ok(buf)
     }
 }
 
-impl BlockDevice for AsReplayed {
+/// Puts bytes that belong at `place` of the device into a buffer of what lies at `at`, as far as they are part of it.
+fn overlay(buf: &mut [u8], at: u64, bytes: &[u8], place: u64) {
+    let (from, to) = (place.max(at), (place + bytes.len() as u64).min(at + buf.len() as u64));
+    if from < to {
+        let index = |n: u64| usize::try_from(n).expect("inside the buffer");
+        buf[index(from - at)..index(to - at)].copy_from_slice(&bytes[index(from - place)..index(to - place)]);
+    }
+}
+
+/// The superblock at home, mended, if it is torn and the replay leaves it as it is.
+fn mended(home: &dyn BlockDevice, replayed: Option<&Arc<Pending>>, bs: BlockSize) -> Result<Option<Superblock>> {
+    let (block, _) = superblock_place(bs);
+    if let Some(p) = replayed
+        && p.image_of(block)?.is_some()
+    {
+        return Ok(None);
+    }
+    let raw = home.read(OFFSET, SIZE, Region::Superblock)?;
+    let (sb, torn) = Superblock::decode_torn(&raw)?;
+    Ok(torn.then_some(sb))
+}
+
+impl BlockDevice for AsMounted {
     fn info(&self) -> DeviceInfo {
         DeviceInfo { read_only: true, ..self.home.info() }
     }
@@ -112,21 +139,20 @@ pub fn look(
     clock: &Arc<dyn Clock>,
     before: &Superblock,
 ) -> Result<Outlook> {
-    let home = &devices.fs;
-    let (view, sb) = match pending.filter(|p| p.writes_home()) {
-        Some(p) => {
-            let (home, pending) = (home.clone(), p.clone());
-            let view: Arc<dyn BlockDevice> = Arc::new(AsReplayed { home, pending, done: Mutex::default() });
-            let sb = superblock_after(&*view, before)?;
-            let after = Devices { fs: view.clone(), ..devices.clone() };
-            if let Err(Error::Corrupt(_)) = recovery::find_journal(&after, clock, &sb) {
-                let why = "the replay of the journal would make the journal itself unusable";
-                return Err(Corrupt::new(Structure::JournalInode, why).of(sb.journal_ino().0).into());
-            }
-            (view, sb)
+    let (home, bs) = (devices.fs.clone(), before.block_size());
+    let replayed = pending.filter(|p| p.writes_home()).cloned();
+    let mended = mended(&*home, replayed.as_ref(), bs)?;
+    let is_replayed = replayed.is_some();
+    let view: Arc<dyn BlockDevice> =
+        Arc::new(AsMounted { home, bs, pending: replayed, mended, done: Mutex::default() });
+    let sb = if is_replayed { superblock_after(&*view, before)? } else { before.clone() };
+    if is_replayed {
+        let after = Devices { fs: view.clone(), ..devices.clone() };
+        if let Err(Error::Corrupt(_)) = recovery::find_journal(&after, clock, &sb) {
+            let why = "the replay of the journal would make the journal itself unusable";
+            return Err(Corrupt::new(Structure::JournalInode, why).of(sb.journal_ino().0).into());
         }
-        None => (home.clone(), before.clone()),
-    };
+    }
     let only_read = only_read(&sb)?;
     let engine = assemble::read_only_engine(view, clock.clone(), sb);
     assemble::load_space(&engine)?;

@@ -24,7 +24,7 @@ use quire_journal::recover::{CleanLog, Plan, Progress, UnrecoveredLog, open_exte
 use quire_journal::{Log, LogRun, NvramLayout, NvramLog};
 use quire_layout::features::{compat, incompat};
 use quire_layout::superblock::Superblock;
-use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, LogBlock, Structure, Tid};
+use quire_layout::{BlockNo, Corrupt, FileBlock, Ino, LogBlock, Structure, Tid};
 
 /// Most extents that a journal inode may have. A larger map belongs to no journal.
 const MAX_RUNS: usize = 65_536;
@@ -134,10 +134,6 @@ impl Pending {
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_ref()
-    }
-
-    pub(super) fn block_size(&self) -> BlockSize {
-        self.log.geometry().block_size()
     }
 
     pub(super) fn writes_home(&self) -> bool {

@@ -134,7 +134,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let work = Work {
         files: effort.pick(192, 512, 2048),
         time: Duration::from_secs_f64(effort.pick(1.0, 4.0, 20.0)),
-        journal_mib: effort.pick(32, 128, 128),
+        journal_mib: 128,
     };
     let every: &[u64] = effort.pick(&[0, 256, 64], &[0, 1024, 256, 64], &[0, 1024, 512, 256, 128, 64]);
     let beyond: &[u64] = effort.pick(&[], &[16, 1], &[32, 16, 8, 4, 2, 1]);

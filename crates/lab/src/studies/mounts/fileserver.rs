@@ -83,8 +83,8 @@ fn thread(dir: &Path, set: &Mutex<Vec<PathBuf>>, n: u64, began: Instant, server:
 /// # Errors
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
-    let files = effort.pick(500, 2000, 2000);
-    let server = Server { files, ..Server::new(Duration::from_secs(effort.pick(5, 15, 60))) };
+    let files = effort.pick(300, 2000, 2000);
+    let server = Server { files, ..Server::new(Duration::from_secs(effort.pick(3, 15, 60))) };
     let bed = Bed::new("hdd7200", server.mib, 25)?;
     let title = format!("A file server of {} threads, {} s, mounts", server.threads, server.time.as_secs());
     let mut figure =

@@ -60,7 +60,7 @@ fn append(path: &Path, n: usize, bytes: usize, start: Instant, time: Duration) -
 pub fn study(effort: Effort) -> Result<Findings> {
     let slow: &[usize] = effort.pick(&[100], &[100, 1000], &[100, 500, 1000]);
     let fast: &[usize] = effort.pick(&[20], &[10, 40], &[10, 20, 40]);
-    let time = Duration::from_secs(effort.pick(4, 8, 30));
+    let time = Duration::from_secs(effort.pick(2, 8, 30));
     let bed = Bed::new("hdd15k", 1024 + 40 * time.as_secs() / 8, 128)?;
     let series = |counts: &[usize]| counts.iter().map(|n| format!("{n} streams")).collect::<Vec<_>>();
     let title = |what: &str, rate: &str| format!("{what}, streams of {rate}, {} s, mounts", time.as_secs());
