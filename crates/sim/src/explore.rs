@@ -388,8 +388,12 @@ impl Survivors<'_> {
     }
 
     fn mount(&self, device: Arc<dyn BlockDevice>) -> Result<Volume, String> {
-        mount(device, Arc::new(VirtualClock::default()), self.config.how)
-            .map_err(|e| format!("mounting the crash image: {e}"))
+        let volume = mount(device, Arc::new(VirtualClock::default()), self.config.how)
+            .map_err(|e| format!("mounting the crash image: {e}"))?;
+        match volume.status().read_only {
+            Some(why) => Err(format!("the crash image is mounted read-only: {why}")),
+            None => Ok(volume),
+        }
     }
 
     /// Loses power in the middle of recovery, and of the next one. How many of the two recoveries had got so far.
