@@ -135,7 +135,7 @@ def chart():
     """Bars of how many times as fast as fuse2fs a mount is, and the kernel beside it, on a logarithmic scale."""
     data = load("mount")
     columns = {name: i for i, name in enumerate(data["columns"])}
-    series = [("kernel:data=ordered", "#9aa5b1"), ("quire:data=ordered", "#5aa9e6"), ("quire (auto)", "#1f5f99")]
+    series = [("kernel:data=ordered", "#9aa5b1"), ("quire (auto)", "#5aa9e6"), ("quire:tune=host", "#1f5f99")]
     other = columns["fuse2fs"]
     rows = [r for r in data["rows"] if r[1] in ("us", "s", "MiB/s") and r[2][other] is not None and r[2][0] is not None]
     rows = [r for r in rows if r[0] != "unmount"]
