@@ -38,6 +38,12 @@ pub fn said(c: &mut Command) -> (i32, String) {
     (status.code().unwrap_or(-1), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
 
+/// Copies the program to where others may run it. By a process of its own: a process that another test starts meanwhile
+/// would keep our descriptor of the copy, and the kernel runs none that is open for writing.
+pub fn copy_program(to: &Path) {
+    ok(Command::new("cp").arg(env!("CARGO_BIN_EXE_quire")).arg(to));
+}
+
 /// Runs to the end; it must succeed.
 pub fn ok(c: &mut Command) -> String {
     let (code, text) = said(c);

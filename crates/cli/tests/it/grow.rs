@@ -1,6 +1,8 @@
 //! `quire resize` of a mount: the file system grows under those who use it.
 
-use crate::common::{Mounted, Place, check, needs_mounts, needs_root, needs_tools, ok, quire, said, text, tool};
+use crate::common::{
+    Mounted, Place, check, copy_program, needs_mounts, needs_root, needs_tools, ok, quire, said, text, tool,
+};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -122,7 +124,7 @@ fn strangers_do_not_grow_a_mount() {
     let m = place.mount("allow_other");
     ok(tool("chmod").arg("a+rX").args([place.path(""), m.path("")]));
     let program = place.path("quire");
-    fs::copy(env!("CARGO_BIN_EXE_quire"), &program).expect("a copy that others may run");
+    copy_program(&program);
     ok(tool("chmod").arg("-R").arg("a+rX").arg(program.parent().expect("a directory")));
     let mut stranger = tool(text(&program));
     let (code, words) = said(stranger.args(["resize", m.dir(), "80M"]).uid(12345).gid(12345));

@@ -1,7 +1,8 @@
 //! The command, a mount, and what e2fsck says afterwards.
 
 use crate::common::{
-    Place, check, has, is_root, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool, wait_until,
+    Place, check, copy_program, has, is_root, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool,
+    wait_until,
 };
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
@@ -394,7 +395,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     let owner = if is_root() { format!("root_owner={NOBODY}:{NOBODY}") } else { "root_owner".to_owned() };
     let place = Place::new("32M", &["-E", &owner]);
     let bin = place.path("quire");
-    fs::copy(env!("CARGO_BIN_EXE_quire"), &bin).unwrap();
+    copy_program(&bin);
     let user = |program: &std::path::Path| {
         let mut c = Command::new(program);
         if is_root() {
