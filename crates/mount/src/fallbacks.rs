@@ -82,7 +82,11 @@ mod tests {
     /// What `settle` makes durable.
     fn settled(f: &Fallbacks, handle: u64) -> Vec<Ino> {
         let mut all = Vec::new();
-        f.settle(handle, |ino| Ok::<_, ()>(all.push(ino))).unwrap();
+        f.settle(handle, |ino| {
+            all.push(ino);
+            Ok::<_, ()>(())
+        })
+        .unwrap();
         all
     }
 
