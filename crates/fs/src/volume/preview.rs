@@ -17,9 +17,8 @@ use crate::records;
 use crate::txn::Op;
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, Buf, Clock, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
-use quire_journal::recover::superblock_place;
 use quire_layout::features::Access;
-use quire_layout::superblock::{OFFSET, SIZE, Superblock};
+use quire_layout::superblock::{OFFSET, Superblock};
 use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, Structure, inline_data};
 use std::collections::HashMap;
 
@@ -29,8 +28,8 @@ struct AsMounted {
     bs: BlockSize,
     /// What is to be replayed.
     pending: Option<Arc<Pending>>,
-    /// The superblock, if the one at home is torn between its sectors and the replay does not replace it.
-    mended: Option<Superblock>,
+    /// The superblock as it was read, without a tear between its sectors.
+    superblock: Superblock,
     done: Mutex<Outcomes>,
 }
 
@@ -45,9 +44,7 @@ impl AsMounted {
     fn fill(&self, at: u64, mut buf: Buf, region: Region) -> Result<Buf, DeviceError> {
         let end = at + buf.len() as u64;
         self.home.read_into(at, &mut buf, region)?;
-        if let Some(sb) = &self.mended {
-            overlay(&mut buf, at, sb.bytes(), OFFSET);
-        }
+        overlay(&mut buf, at, self.superblock.bytes(), OFFSET);
         for b in at >> self.bs.bits()..end.div_ceil(self.bs.bytes64()) {
             let failed = |e: recovery::JournalError| match e {
                 recovery::JournalError::Device(e) => e,
@@ -69,19 +66,6 @@ fn overlay(buf: &mut [u8], at: u64, bytes: &[u8], place: u64) {
         let index = |n: u64| usize::try_from(n).expect("inside the buffer");
         buf[index(from - at)..index(to - at)].copy_from_slice(&bytes[index(from - place)..index(to - place)]);
     }
-}
-
-/// The superblock at home, mended, if it is torn and the replay leaves it as it is.
-fn mended(home: &dyn BlockDevice, replayed: Option<&Arc<Pending>>, bs: BlockSize) -> Result<Option<Superblock>> {
-    let (block, _) = superblock_place(bs);
-    if let Some(p) = replayed
-        && p.image_of(block)?.is_some()
-    {
-        return Ok(None);
-    }
-    let raw = home.read(OFFSET, SIZE, Region::Superblock)?;
-    let (sb, torn) = Superblock::decode_torn(&raw)?;
-    Ok(torn.then_some(sb))
 }
 
 impl BlockDevice for AsMounted {
@@ -139,13 +123,12 @@ pub fn look(
     clock: &Arc<dyn Clock>,
     before: &Superblock,
 ) -> Result<Outlook> {
-    let (home, bs) = (devices.fs.clone(), before.block_size());
+    let (home, bs, superblock) = (devices.fs.clone(), before.block_size(), before.clone());
     let replayed = pending.filter(|p| p.writes_home()).cloned();
-    let mended = mended(&*home, replayed.as_ref(), bs)?;
     let is_replayed = replayed.is_some();
     let view: Arc<dyn BlockDevice> =
-        Arc::new(AsMounted { home, bs, pending: replayed, mended, done: Mutex::default() });
-    let sb = if is_replayed { superblock_after(&*view, before)? } else { before.clone() };
+        Arc::new(AsMounted { home, bs, pending: replayed, superblock, done: Mutex::default() });
+    let sb = superblock_after(&*view, before)?;
     if is_replayed {
         let after = Devices { fs: view.clone(), ..devices.clone() };
         if let Err(Error::Corrupt(_)) = recovery::find_journal(&after, clock, &sb) {
