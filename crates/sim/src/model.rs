@@ -296,7 +296,7 @@ impl History {
             | SimOp::JournalData(..) => change_attributes(s, op),
             SimOp::Fsync(p) | SimOp::Fdatasync(p) => s.find_file(p).map_or(Outcome::Refused, done),
             SimOp::FsyncDir(dir) => s.dir_id(dir).map_or(Outcome::Refused, done),
-            SimOp::Sync | SimOp::Step | SimOp::Release | SimOp::Checkpoint => Outcome::Done(None),
+            SimOp::Sync | SimOp::Step | SimOp::WriteBack | SimOp::Release | SimOp::Checkpoint => Outcome::Done(None),
             SimOp::Mkdir(_) => Outcome::Refused,
             SimOp::RenameDir(from, to) => rename_dir(s, from, to),
             SimOp::Unnamed { place, len, fill } => {

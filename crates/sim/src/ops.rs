@@ -137,6 +137,8 @@ pub enum SimOp {
     Sync,
     /// Background work.
     Step,
+    /// Everything in pages goes where it belongs. Nothing becomes durable.
+    WriteBack,
     /// Everything committed goes home.
     Checkpoint,
     /// The image is made clean, and stays so until [`SimOp::Thaw`] or [`SimOp::Remount`].
@@ -150,8 +152,9 @@ impl SimOp {
     /// True if a frozen volume keeps the call waiting.
     #[must_use]
     pub fn waits_when_frozen(&self) -> bool {
-        use SimOp::{Checkpoint, Fdatasync, Freeze, Fsync, FsyncDir, Release, Remount, Step, Sync, Thaw};
-        let goes_on = matches!(self, Fsync(_) | Fdatasync(_) | FsyncDir(_) | Sync | Step | Checkpoint | Release);
+        use SimOp::{Checkpoint, Fdatasync, Freeze, Fsync, FsyncDir, Release, Remount, Step, Sync, Thaw, WriteBack};
+        let goes_on =
+            matches!(self, Fsync(_) | Fdatasync(_) | FsyncDir(_) | Sync | Step | WriteBack | Checkpoint | Release);
         !goes_on && !matches!(self, Freeze | Thaw | Remount)
     }
 }
@@ -301,6 +304,8 @@ pub enum Mix {
     Lifecycle,
     /// Atomic updates, mostly; hardly any data is written otherwise.
     Updates,
+    /// Whole pages, and a few bytes of a page that has gone home and that no flush has covered.
+    Patches,
 }
 
 /// A file among few, in the root.
@@ -457,6 +462,28 @@ fn reuse(rng: &mut StdRng) -> SimOp {
     }
 }
 
+fn patches(rng: &mut StdRng) -> SimOp {
+    let place = few(rng);
+    match rng.random_range(0..100) {
+        0..6 => SimOp::Create(place),
+        6..36 => {
+            let (first, pages) = (rng.random_range(0..5), rng.random_range(1..=2));
+            SimOp::Write {
+                place,
+                offset: first * PAGE,
+                len: pages * PAGE,
+                fill: rng.random_range(1..=255),
+                sync: false,
+            }
+        }
+        36..56 => map_write(rng, place),
+        56..80 => SimOp::WriteBack,
+        80..90 => SimOp::Fdatasync(place),
+        90..94 => SimOp::Checkpoint,
+        _ => SimOp::Step,
+    }
+}
+
 /// The operations that a seed stands for. They begin with directories, so that paths exist.
 #[must_use]
 pub fn generate(mix: Mix, seed: u64, len: usize) -> Vec<SimOp> {
@@ -471,6 +498,7 @@ pub fn generate(mix: Mix, seed: u64, len: usize) -> Vec<SimOp> {
         Mix::Long => long,
         Mix::Lifecycle => lifecycle,
         Mix::Updates => updates,
+        Mix::Patches => patches,
     };
     ops.extend((0..len).map(|_| make(&mut rng)));
     ops

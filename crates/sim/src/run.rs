@@ -233,6 +233,7 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
         SimOp::Thaw => v.maintenance().thaw(),
         SimOp::Remount => Err(Error::Invalid("only a run mounts again")),
         SimOp::Step => v.maintenance().step().map(drop),
+        SimOp::WriteBack => v.maintenance().write_back(),
     }
 }
 

@@ -21,6 +21,7 @@ const LONG: u64 = 20;
 const ATOMIC: u64 = 20;
 const LIFECYCLE: u64 = 4;
 const UPDATES: u64 = 20;
+const PATCHES: u64 = 20;
 
 /// Distinct states wanted of a configuration that gets one in `part` of a share.
 fn wanted(part: u64) -> u64 {
@@ -29,7 +30,8 @@ fn wanted(part: u64) -> u64 {
         + 6 * 60 / 20
         + 3 * 60 / 20
         + 3 * 60 / 4
-        + 6 * 60 / 20;
+        + 6 * 60 / 20
+        + 4 * 60 / 20;
     share(u64::try_from(sixtieths).expect("few"), 5_200).div_ceil(part)
 }
 
@@ -168,6 +170,23 @@ fn atomic_updates() {
         let config = Config { how, mix: Mix::Updates, ..config(name, how.route) };
         if wants(config.mix) {
             explore_states(&config, wanted(UPDATES), effort());
+        }
+    }
+}
+
+/// Q3: a few bytes are logged over what lies at home only where that is durable.
+#[test]
+fn patches() {
+    for (name, route, record) in [
+        ("selective_range_data", Route::Selective, Record::RangeData),
+        ("selective_range", Route::Selective, Record::Range),
+        ("adaptive_range", Route::Adaptive, Record::Range),
+        ("auto_range", Route::Auto, Record::Range),
+    ] {
+        let how = How::lazy(route, record, CommitMode::Checksum);
+        let config = Config { how, mix: Mix::Patches, ..config(name, route) };
+        if wants(config.mix) {
+            explore_states(&config, wanted(PATCHES), Effort { calls: 220, ..effort() });
         }
     }
 }

@@ -40,6 +40,8 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
         Mutant::StaleBase => Config { mix: Mix::Long, ..general },
         // Where blocks are used again, and written in part.
         Mutant::ZeroBaseForgotten => Config { mix: Mix::Long, leave: Some(220), ..general },
+        // Data has gone home, and no flush has covered it.
+        Mutant::UnflushedBase => Config { mix: Mix::Patches, ..general },
         Mutant::RemapNotDurable => Config { mix: Mix::Ranges, ..general },
         Mutant::RevokeForgotten | Mutant::FreedReusedEarly => Config { mix: Mix::Reuse, leave: Some(220), ..general },
         Mutant::ThawUnmarked | Mutant::FrozenAdmits => Config { mix: Mix::Lifecycle, ..general },
