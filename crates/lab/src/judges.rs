@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::superblock::{self, Superblock};
 use quire_sim::explore::{Config, fresh_image};
-use quire_sim::ops::{Mix, generate};
+use quire_sim::mixes::{Mix, generate};
 use quire_sim::run::{How, Route, run};
 use quire_testkit::{PowerLossDevice, PowerLossOptions};
 

@@ -105,7 +105,7 @@ pub const STUDIES: [Study; 23] = [
         [50, 300, 1500],
         studies::mounts::streams::study,
     )),
-    study("rfj-fileserver", Paper::Rfj, "A file server", [130, 320, 1200], fileserver::study),
+    study("rfj-fileserver", Paper::Rfj, "A file server", [90, 320, 1200], fileserver::study),
     mounted(study(
         "rfj-mounts",
         Paper::Rfj,

@@ -56,6 +56,22 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|v| v.ln()).sum::<f64>() / float(values.len() as u64)).exp()
 }
 
+/// What is left at the last of values at even distances of what was there at the first, by the straight line of least
+/// squares through all: two values alone may be off by their spread. NaN of fewer than two.
+#[must_use]
+pub fn left_by_line(values: &[f64]) -> f64 {
+    let n = float(values.len() as u64);
+    let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
+    let from_middle = |(i, v): (u64, &f64)| (float(i) - middle, v - mean);
+    let (mut along, mut squares) = (0.0, 0.0);
+    for (x, y) in (0..).zip(values).map(from_middle) {
+        along += x * y;
+        squares += x * x;
+    }
+    let half = along / squares * middle;
+    (mean + half) / (mean - half)
+}
+
 /// Bytes as MiB.
 #[must_use]
 pub fn mib(bytes: u64) -> f64 {
@@ -86,6 +102,14 @@ mod tests {
         );
         assert!((geometric_mean(&[1.0, 4.0]) - 2.0).abs() < 1e-9);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_line_leaves_what_its_ends_say_and_one_value_off_changes_little() {
+        assert!((left_by_line(&[10.0, 9.0, 8.0, 7.0, 6.0]) - 0.6).abs() < 1e-9);
+        // The ends alone say 1.2.
+        assert!((left_by_line(&[5.0, 9.0, 8.0, 7.0, 6.0]) - 1.0).abs() < 1e-9);
+        assert!(left_by_line(&[1.0]).is_nan());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::explore::{Failure, Report};
 use crate::known::Seen;
-use crate::ops::Mix;
+use crate::mixes::Mix;
 use crate::shrink::shrink;
 
 /// mke2fs options of an image with as little as has all structures, and a log that goes round soon.

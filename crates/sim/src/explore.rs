@@ -5,8 +5,9 @@
 //! allows, e2fsck looks at some of them, and the survivor is used on and unmounted.
 
 use crate::known::{Known, Moment, Seen};
+use crate::mixes::{Mix, generate};
 use crate::observe::{FILLER, Observed, observe};
-use crate::ops::{Mix, SimOp, generate};
+use crate::ops::SimOp;
 pub use crate::outcomes::Effort;
 use crate::outcomes::{Digest, Exhausted, LogArea, exhausted, outcomes};
 use crate::run::{How, Run, call, mount, run};

@@ -18,9 +18,10 @@
 
 use crate::check::{Floors, first_legal, floors};
 use crate::explore::{Config, fsck};
+use crate::mixes::generate;
 use crate::model::{History, Kind, NodeId, Outcome, ROOT, State};
 use crate::observe::{ObservedKind, observe};
-use crate::ops::{DIRS, NAMES, Place, SimOp, generate};
+use crate::ops::{DIRS, NAMES, Place, SimOp};
 use crate::run::{call, mount_options};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, IoOp, Region};

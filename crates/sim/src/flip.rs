@@ -1,7 +1,7 @@
 //! A bit that flips in the log must be noticed: the image is not replayed as if nothing were wrong.
 
 use crate::explore::Config;
-use crate::ops::generate;
+use crate::mixes::generate;
 use crate::run::{mount, run};
 use quire_device::sync::Arc;
 use quire_fs::{Devices, Error, recovery};

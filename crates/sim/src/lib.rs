@@ -11,6 +11,7 @@ pub mod faults;
 pub mod flip;
 pub mod hostile;
 pub mod known;
+pub mod mixes;
 pub mod model;
 pub mod nvram;
 pub mod observe;

@@ -10,8 +10,9 @@
 
 use crate::explore::{Config, Effort, Failure, Report, fsck, work_on};
 use crate::known::{Known, Moment, Seen};
+use crate::mixes::generate;
 use crate::observe::{Observed, observe};
-use crate::ops::{SimOp, generate};
+use crate::ops::SimOp;
 use crate::outcomes::{Digest, LogArea, hash_bytes};
 use crate::run::{Rig, Run, mount_options};
 use quire_device::sync::Arc;

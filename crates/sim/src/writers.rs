@@ -7,9 +7,10 @@
 
 use crate::check::{Floors, first_legal, floors};
 use crate::explore::{Config, Effort, Failure, Report, fsck};
+use crate::mixes::generate;
 use crate::model::{History, Outcome};
 use crate::observe::{Observed, observe_below};
-use crate::ops::{SimOp, generate};
+use crate::ops::SimOp;
 use crate::outcomes::{Digest, LogArea, outcomes};
 use crate::run::{How, Route, call_below, mount};
 use quire_device::Clock;

@@ -4,7 +4,7 @@
 use quire_fs::{CommitMode, Record};
 use quire_sim::campaign::{SMALL, number, wants};
 use quire_sim::explore::{Config, Effort, Report, fresh_image};
-use quire_sim::ops::Mix;
+use quire_sim::mixes::Mix;
 use quire_sim::run::{How, Route};
 use quire_sim::writers::explore;
 

@@ -243,13 +243,19 @@ fn rate(mode: usize, server: Server) -> Result<f64> {
     Ok(rate)
 }
 
+/// Files of the set. Memory and journal are as much smaller than the paper's.
+fn files(effort: Effort) -> u64 {
+    effort.pick(1000, 2000, 2000)
+}
+
 /// Figures 2 and 8.
 ///
 /// # Errors
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
     let server = Server {
-        before: Duration::from_secs(effort.pick(30, 40, 60)),
+        before: Duration::from_secs(effort.pick(10, 40, 60)),
+        files: files(effort),
         ..Server::new(Duration::from_secs(effort.pick(10, 20, 60)))
     };
     // The last is ours alone.
@@ -281,7 +287,7 @@ fn by_memory(effort: Effort) -> Result<Figure> {
     let percents: &[u64] = effort.pick(&[2, 8], &[1, 2, 4, 8], &[1, 2, 4, 8, 15, 20]);
     for percent in percents {
         let time = Duration::from_secs(effort.pick(5, 10, 30));
-        let server = Server { dirty_percent: *percent, before: time, ..Server::new(time) };
+        let server = Server { dirty_percent: *percent, before: time, files: files(effort), ..Server::new(time) };
         let rfj = rate(RFJ, server)?;
         figure.place(percent, [rfj / rate(JOURNAL, server)?, rfj / rate(WRITEBACK, server)?]);
         figure.printed(percent, "rfj / journal", 5.0);

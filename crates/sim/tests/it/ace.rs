@@ -9,7 +9,7 @@ use quire_fs::{CommitMode, Record};
 use quire_sim::ace::{Before, Enumeration, Sequence, core_calls, of_one, of_two};
 use quire_sim::campaign::{SMALL, number};
 use quire_sim::explore::{Config, Effort, fresh_image};
-use quire_sim::ops::Mix;
+use quire_sim::mixes::Mix;
 use quire_sim::run::{How, Route};
 use std::sync::OnceLock;
 

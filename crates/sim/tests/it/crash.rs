@@ -7,7 +7,7 @@ use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
 use quire_sim::explore::{Config, Effort, explore, explore_kept, fresh_image};
 use quire_sim::known::Seen;
-use quire_sim::ops::Mix;
+use quire_sim::mixes::Mix;
 use quire_sim::run::{How, Route};
 
 /// A log in which a request of 1 MiB is atomic.

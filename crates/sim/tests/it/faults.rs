@@ -6,7 +6,7 @@ use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::{SMALL, number};
 use quire_sim::explore::{Config, filled, fresh_image};
 use quire_sim::faults::{Rig, Seen, device_fails, disk_is_full, space_runs_out};
-use quire_sim::ops::Mix;
+use quire_sim::mixes::Mix;
 use quire_sim::run::{How, Route};
 use quire_testkit::{FaultKind, Image};
 

@@ -5,8 +5,8 @@
 use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::campaign::{SMALL, explore_seeds, fsck_every, share, wants};
 use quire_sim::explore::{Config, Effort, fresh_image};
+use quire_sim::mixes::Mix;
 use quire_sim::nvram::{NvramConfig, explore_nvram};
-use quire_sim::ops::Mix;
 use quire_sim::run::{How, Route};
 
 const EFFORT: Effort =

@@ -7,7 +7,7 @@ use quire_sim::campaign::SMALL;
 use quire_sim::explore::{Config, Effort, explore, fresh_image};
 use quire_sim::flip::{a_changed_home_is_noticed, flipped_log_is_noticed, no_image_poses_as_log_block};
 use quire_sim::known::Seen;
-use quire_sim::ops::Mix;
+use quire_sim::mixes::Mix;
 use quire_sim::run::{How, Route};
 
 const EFFORT: Effort =
