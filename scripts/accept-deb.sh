@@ -47,6 +47,10 @@ echo "/srv/bank.img /srv/bank quire noatime,nofail 0 0" >>"$root/etc/fstab"
 inside mount /srv/bank
 grep -F " $root/srv/bank " /proc/mounts | cut -d' ' -f3
 
+# mount(8) remounts by the helpers of the types that the kernel tells.
+for helper in mount.quire mount.fuse.quire mount.fuseblk.quire; do
+	[ "$(readlink "$root/usr/sbin/$helper")" = ../bin/quire ] || die "no link $helper"
+done
 inside mount -o remount,strictatime,commit=7 /srv/bank
 grep -F " $root/srv/bank " /proc/mounts | grep -qv noatime || die "mount -o remount changed nothing"
 

@@ -40,6 +40,8 @@ inside "$work/empty" '/bin/busybox echo inside >/tmp/file
 e2fsck -fn "$work/empty/tmp/disk.img"
 [ "$("$work/empty/quire/bin/quire" cat "$work/empty/tmp/disk.img:/more")" = inside ] || die "another file than was put"
 
+grep -q '^ExecStart=/usr/local/bin/quire ' "$work/empty/quire/lib/systemd/system/quire@.service" || die "the unit names another program"
+
 say "== and in Debian bullseye, mounted"
 mmdebstrap --quiet --variant=minbase --include=e2fsprogs bullseye "$work/old" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; die "mmdebstrap failed"; }
 unpacked "$work/old"

@@ -1,10 +1,10 @@
 #!/bin/bash
 # Installs the built command below $DESTDIR$PREFIX, or removes it again (install.sh --remove). The files are the same for
-# `make install`, `make deb` and `make tarball`. Nothing is built here.
+# `make install`, `make deb` and `make tarball`. Nothing is built here. BINDIR= is where the program will be, if not there.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 PREFIX=${PREFIX:-/usr/local} DESTDIR=${DESTDIR:-}
 case $PREFIX in /*) ;; *) die "PREFIX=$PREFIX: an absolute path is expected" ;; esac
-share=$PREFIX/share
+share=$PREFIX/share BINDIR=${BINDIR:-$PREFIX/bin}
 # mount(8) looks for its helpers in /sbin only, whatever the prefix is.
 helpers=/sbin
 [ "$PREFIX" != /usr ] || helpers=/usr/sbin
@@ -39,7 +39,7 @@ done
 put 644 "$pages/bash" "$share/bash-completion/completions/quire"
 put 644 "$pages/zsh" "$share/zsh/vendor-completions/_quire"
 put 644 "$pages/fish" "$share/fish/vendor_completions.d/quire.fish"
-sed "s|@BINDIR@|$PREFIX/bin|" packaging/quire@.service >"$pages/unit"
+sed "s|@BINDIR@|$BINDIR|" packaging/quire@.service >"$pages/unit"
 put 644 "$pages/unit" "$PREFIX/lib/systemd/system/quire@.service"
 for doc in README.md CHANGELOG.md docs/format.md docs/media.md docs/monitoring.md contrib/grafana-dashboard.json \
 	packaging/fstab.example; do

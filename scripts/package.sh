@@ -37,7 +37,7 @@ tarball() {
 	if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ] || ! musl_compiler "$arch"; then target=$arch-unknown-linux-gnu; fi
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --quiet -p quire-cli --target "$target"
 	name=quire-$version-linux-$arch
-	QUIRE=$TARGET/$target/release/quire DESTDIR=$stage PREFIX=/$name scripts/install.sh
+	QUIRE=$TARGET/$target/release/quire DESTDIR=$stage PREFIX=/$name BINDIR=/usr/local/bin scripts/install.sh
 	rm -rf "$stage/sbin"
 	strip "$stage/$name/bin/quire"
 	cp LICENSE-MIT LICENSE-APACHE "$stage/$name/share/doc/quire/"

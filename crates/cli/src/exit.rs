@@ -1,7 +1,7 @@
 //! Exit codes and messages: those of mount(8), and of fsck(8) for `recover`.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// mount(8): wrong usage or not permitted.
@@ -26,6 +26,16 @@ pub(crate) fn fail(command: &str, code: u8, what: impl Display) -> ExitCode {
     // A standard error that is gone is no reason to fail otherwise than said.
     writeln!(std::io::stderr(), "quire: {command}: {what}").ok();
     code.into()
+}
+
+/// Prints what a command found, and ends with `code`. If standard output cannot take it, it says so and ends with
+/// `failure`. A reader that has gone has read what it wanted.
+pub(crate) fn print(command: &str, text: &str, code: u8, failure: u8) -> ExitCode {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => fail(command, failure, format_args!("standard output: {e}")),
+        _ => code.into(),
+    }
 }
 
 /// Help and version go to standard output and are no failure; anything else is wrong usage, and ends with `code`.

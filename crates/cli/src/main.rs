@@ -1,5 +1,8 @@
 //! The `quire` command: ext4 in user space, journaled. Each subcommand is a file of `cmd`.
 
+// `exit::print` tells of an output that takes nothing; the macros panic.
+#![deny(clippy::print_stdout)]
+
 mod cmd;
 mod exit;
 mod fuse2fs;

@@ -75,11 +75,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         What::Dir { path } => peek(device).and_then(|v| directory(&v, path)),
     };
     match text {
-        Ok(text) => {
-            // Into a pipe that was closed: no failure of ours.
-            std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).ok();
-            ExitCode::SUCCESS
-        }
+        Ok(text) => exit::print(NAME, &text, 0, exit::FAILURE),
         Err(what) => exit::fail(NAME, exit::FAILURE, format_args!("{}: {what}", args.image.display())),
     }
 }

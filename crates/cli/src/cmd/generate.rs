@@ -23,8 +23,9 @@ pub(crate) struct ManArgs {
 }
 
 pub(crate) fn completions(args: &CompletionsArgs, mut command: clap::Command) -> ExitCode {
-    clap_complete::generate(args.shell, &mut command, "quire", &mut std::io::stdout());
-    ExitCode::SUCCESS
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "quire", &mut script);
+    exit::print("completions", &String::from_utf8_lossy(&script), 0, exit::SYSTEM)
 }
 
 pub(crate) fn man(args: &ManArgs, mut command: clap::Command) -> ExitCode {

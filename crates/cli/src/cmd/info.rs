@@ -82,15 +82,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     };
     let journal = super::journal::info(device, &sb);
     let info = collect(&sb, journal);
-    if args.json {
+    let text = if args.json {
         match serde_json::to_string_pretty(&info) {
-            Ok(text) => println!("{text}"),
+            Ok(text) => text + "\n",
             Err(e) => return fail(e.to_string()),
         }
     } else {
-        print!("{}", text(&info));
-    }
-    ExitCode::SUCCESS
+        text(&info)
+    };
+    exit::print(NAME, &text, 0, exit::FAILURE)
 }
 
 /// The superblock; one that is torn is shown as it will be mended, also from the journal.

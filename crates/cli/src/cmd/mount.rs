@@ -35,7 +35,8 @@ use std::process::ExitCode;
   checkpoint_age=SECS    write home what the log holds for so long, so that recovery is short (default 30;
                          0: only when log space or memory is needed)
   cache_size=BYTES       memory for blocks (default 64M, at least 4M)
-  writethrough           each write request reaches Quire at once, no writeback cache
+  writethrough           each write request reaches Quire at once; writeback: through the kernel's
+                         cache (default, but with selective and wasteless)
   slow_ms=MS             log requests that take so long, with what they waited for (default: none)
   atomic_writes=WHICH    files that SQLite can update without its journal: asked (default), all or off
   transport=WAY          how requests come: dev (auto, the default) or uring (the kernel must allow it)

@@ -67,8 +67,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     crate::log::flush();
     match recovered {
         Ok(outcome) => {
-            println!("{}: {}", args.image.display(), outcome.text);
-            outcome.code.into()
+            let text = format!("{}: {}\n", args.image.display(), outcome.text);
+            exit::print(NAME, &text, outcome.code, fsck::OPERATIONAL)
         }
         Err(what) => exit::fail(NAME, fsck::OPERATIONAL, what),
     }

@@ -32,9 +32,13 @@ pub(crate) struct Args {
 const NAME: &str = "top";
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let done = if args.once || !std::io::stdout().is_terminal() { once(args) } else { live(args) };
+    let done = if args.once || !std::io::stdout().is_terminal() {
+        once(args).map(|text| exit::print(NAME, &text, 0, exit::SYSTEM))
+    } else {
+        live(args).map(|()| ExitCode::SUCCESS)
+    };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(Failed::Stats(e)) => exit::fail(NAME, exit::FAILURE, e),
         Err(Failed::Terminal(e)) => exit::fail(NAME, exit::SYSTEM, e),
     }
@@ -57,12 +61,12 @@ impl From<std::io::Error> for Failed {
     }
 }
 
-fn once(args: &Args) -> Result<(), Failed> {
+/// The figures of one interval.
+fn once(args: &Args) -> Result<String, Failed> {
     let (begun, first) = (Instant::now(), stats(&args.dir)?);
     std::thread::sleep(Duration::from_secs(args.delay.into()));
     let now = stats(&args.dir)?;
-    print!("{}", View::new(&args.dir, &first, &now, begun.elapsed()).text());
-    Ok(())
+    Ok(View::new(&args.dir, &first, &now, begun.elapsed()).text())
 }
 
 fn live(args: &Args) -> Result<(), Failed> {

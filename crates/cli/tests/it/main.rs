@@ -25,6 +25,7 @@ mod mount;
 mod nvram;
 mod options;
 mod permissions;
+mod printed;
 mod quire_log;
 mod recipes;
 mod remount;

@@ -49,6 +49,11 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
     })
 }
 
+/// True unless `QUIRE_SIM_MUTANT` picks another.
+fn wants(mutant: Mutant) -> bool {
+    std::env::var("QUIRE_SIM_MUTANT").map_or(true, |only| only == format!("{mutant:?}"))
+}
+
 /// Looks for the mutant with one seed after the other; tells how it was found.
 fn hunt(mutant: Mutant, config: &Config) -> Option<String> {
     let base = fresh_image(config);
@@ -85,9 +90,8 @@ fn hunt(mutant: Mutant, config: &Config) -> Option<String> {
 }
 
 fn every_mutant_is_found(route: Route) {
-    let only = std::env::var("QUIRE_SIM_MUTANT").ok();
     let mut missed = Vec::new();
-    for mutant in Mutant::ALL.into_iter().filter(|m| only.as_ref().is_none_or(|o| *o == format!("{m:?}"))) {
+    for mutant in Mutant::ALL.into_iter().filter(|m| wants(*m)) {
         let Some(config) = config_for(mutant, route) else { continue };
         match hunt(mutant, &config) {
             Some(how) => println!("{route:?}, {mutant:?}: {how}"),
@@ -125,10 +129,9 @@ fn every_mutant_is_found_with_selective() {
 /// The same engines with Quire's log, and those that only it has.
 #[test]
 fn every_mutant_is_found_with_quires_log() {
-    let only = std::env::var("QUIRE_SIM_MUTANT").ok();
     let mut missed = Vec::new();
     let all = Mutant::ALL.into_iter().chain(Mutant::OF_QUIRE_LOG);
-    for mutant in all.filter(|m| only.as_ref().is_none_or(|o| *o == format!("{m:?}"))) {
+    for mutant in all.filter(|m| wants(*m)) {
         let (route, record) = match mutant {
             // jbd2's; Quire's log has RunSumIgnored, and no escapes.
             Mutant::ChecksumIgnored | Mutant::EscapeForgotten => continue,
@@ -152,7 +155,7 @@ fn every_mutant_is_found_with_quires_log() {
 fn every_mutant_of_home_writes_by_fsync_is_found() {
     let mut missed = Vec::new();
     for commit_mode in [CommitMode::Barrier, CommitMode::Checksum] {
-        for mutant in Mutant::OF_HOME_WRITES_BY_FSYNC {
+        for mutant in Mutant::OF_HOME_WRITES_BY_FSYNC.into_iter().filter(|m| wants(*m)) {
             let how = How { checkpoint: Checkpoint::Fsync, ..How::lazy(Route::Journal, Record::Block, commit_mode) };
             let general = config_for(Mutant::UncommittedHome, Route::Journal).expect("with every route");
             match hunt(mutant, &Config { how, ..general }) {
@@ -167,7 +170,6 @@ fn every_mutant_of_home_writes_by_fsync_is_found() {
 /// What a route or a record can get wrong, with each record or route that goes with it in Quire's log.
 #[test]
 fn every_mutant_of_a_choice_is_found_with_it() {
-    let only = std::env::var("QUIRE_SIM_MUTANT").ok();
     let mut missed = Vec::new();
     for (mutant, route, record) in [
         (Mutant::ModeChangedInPlace, Route::Adaptive, Record::Block),
@@ -182,7 +184,7 @@ fn every_mutant_of_a_choice_is_found_with_it() {
         (Mutant::ResultSumIgnored, Route::Journal, Record::Delta),
         (Mutant::StaleBase, Route::Journal, Record::Delta),
     ] {
-        if only.as_ref().is_some_and(|o| *o != format!("{mutant:?}")) {
+        if !wants(mutant) {
             continue;
         }
         let how = How::lazy(route, record, CommitMode::Checksum);
@@ -198,7 +200,7 @@ fn every_mutant_of_a_choice_is_found_with_it() {
 /// L1: a volume in use that is marked clean, and a frozen one that changes.
 #[test]
 fn mutants_of_freeze_and_thaw_are_found() {
-    for mutant in Mutant::OF_FREEZE {
+    for mutant in Mutant::OF_FREEZE.into_iter().filter(|m| wants(*m)) {
         let config = config_for(mutant, Route::Ordered).expect("it shows there");
         println!("{mutant:?}: {}", hunt(mutant, &config).unwrap_or_else(|| panic!("{mutant:?} is not found")));
     }
@@ -209,7 +211,7 @@ fn mutants_of_freeze_and_thaw_are_found() {
 fn mutants_of_atomic_updates_are_found() {
     let quire = |route| How::lazy(route, Record::Range, CommitMode::Checksum);
     for how in [Route::Ordered.into(), Route::Writeback.into(), quire(Route::Auto)] {
-        for mutant in Mutant::OF_UPDATES {
+        for mutant in Mutant::OF_UPDATES.into_iter().filter(|m| wants(*m)) {
             let config = config_for(mutant, Route::Ordered).expect("it shows there");
             let config = Config { how, mix: Mix::Updates, ..config };
             let found = hunt(mutant, &config).unwrap_or_else(|| panic!("{mutant:?} is not found with {how:?}"));
@@ -225,6 +227,9 @@ fn mutants_are_found_by_sequences_of_one_call() {
     for mutant in
         [Mutant::FsyncEarly, Mutant::NoFlushBeforeCommit, Mutant::CompletionIsDurable, Mutant::RecoverClearedEarly]
     {
+        if !wants(mutant) {
+            continue;
+        }
         let config = config_for(Mutant::FsyncEarly, Route::Ordered).expect("it shows there");
         let base = fresh_image(&config);
         Mutant::set(Some(mutant));

@@ -81,10 +81,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         stats(&args.dirs[0]).map(|stats| table::table(&stats))
     };
     match text {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => exit::print(NAME, &text, 0, exit::FAILURE),
         Err(e) => exit::fail(NAME, exit::FAILURE, e),
     }
 }

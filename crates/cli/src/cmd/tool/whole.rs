@@ -150,8 +150,8 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         Ok(out) => {
             let said =
                 String::from_utf8_lossy(&out.stdout).replace(&*copied.to_string_lossy(), &args.image.to_string_lossy());
-            print!("{said}");
-            ExitCode::from(u8::try_from(out.status.code().unwrap_or(8)).unwrap_or(8))
+            let code = out.status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(8);
+            crate::exit::print("check", &said, code, 8)
         }
         Err(e) => failed(8, &Failure::Usage(format!("e2fsck: {e} (is e2fsprogs installed?)"))),
     }
