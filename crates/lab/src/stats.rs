@@ -62,11 +62,11 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
 pub fn left_by_line(values: &[f64]) -> f64 {
     let n = float(values.len() as u64);
     let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
-    let from_middle = |(i, v): (u64, &f64)| (float(i) - middle, v - mean);
     let (mut along, mut squares) = (0.0, 0.0);
-    for (x, y) in (0..).zip(values).map(from_middle) {
-        along += x * y;
-        squares += x * x;
+    for (i, v) in (0..).zip(values) {
+        let from_middle = float(i) - middle;
+        along += from_middle * (v - mean);
+        squares += from_middle * from_middle;
     }
     let half = along / squares * middle;
     (mean + half) / (mean - half)

@@ -243,11 +243,6 @@ fn rate(mode: usize, server: Server) -> Result<f64> {
     Ok(rate)
 }
 
-/// Files of the set. Memory and journal are as much smaller than the paper's.
-fn files(effort: Effort) -> u64 {
-    effort.pick(1000, 2000, 2000)
-}
-
 /// Figures 2 and 8.
 ///
 /// # Errors
@@ -255,7 +250,8 @@ fn files(effort: Effort) -> u64 {
 pub fn study(effort: Effort) -> Result<Findings> {
     let server = Server {
         before: Duration::from_secs(effort.pick(10, 40, 60)),
-        files: files(effort),
+        // Memory and journal are as much smaller than the paper's.
+        files: effort.pick(1000, 2000, 2000),
         ..Server::new(Duration::from_secs(effort.pick(10, 20, 60)))
     };
     // The last is ours alone.
@@ -272,14 +268,14 @@ pub fn study(effort: Effort) -> Result<Findings> {
         }
         eight.place(name, [rates[n]]);
     }
-    let mut f = Findings { figures: vec![two, eight, by_memory(effort)?], ..Findings::default() };
+    let mut f = Findings { figures: vec![two, eight, by_memory(effort, server)?], ..Findings::default() };
     assume(&mut f, server);
     f.claims = claims(&rates);
     Ok(f)
 }
 
 /// How many times as fast RFJ is by how much of the memory may be dirty.
-fn by_memory(effort: Effort) -> Result<Figure> {
+fn by_memory(effort: Effort, of: Server) -> Result<Figure> {
     let title = "rfj by what may be dirty in memory (calibration)";
     let mut figure = Figure::lines("rfj-8-memory", "figure 8", title, "dirty, % of the memory", "times as fast")
         .of_series(["rfj / journal", "rfj / writeback"])
@@ -287,7 +283,7 @@ fn by_memory(effort: Effort) -> Result<Figure> {
     let percents: &[u64] = effort.pick(&[2, 8], &[1, 2, 4, 8], &[1, 2, 4, 8, 15, 20]);
     for percent in percents {
         let time = Duration::from_secs(effort.pick(5, 10, 30));
-        let server = Server { dirty_percent: *percent, before: time, files: files(effort), ..Server::new(time) };
+        let server = Server { dirty_percent: *percent, before: time, time, ..of };
         let rfj = rate(RFJ, server)?;
         figure.place(percent, [rfj / rate(JOURNAL, server)?, rfj / rate(WRITEBACK, server)?]);
         figure.printed(percent, "rfj / journal", 5.0);

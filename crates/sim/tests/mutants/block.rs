@@ -1,5 +1,6 @@
 //! Tests of the tests: each deliberately broken engine must be found.
 
+use crate::wants;
 use quire_device::Mutant;
 use quire_fs::{Checkpoint, CommitMode, Record};
 use quire_sim::ace::{Before, Enumeration, of_one};
@@ -47,11 +48,6 @@ fn config_for(mutant: Mutant, route: Route) -> Option<Config> {
         Mutant::ThawUnmarked | Mutant::FrozenAdmits => Config { mix: Mix::Lifecycle, ..general },
         _ => general,
     })
-}
-
-/// True unless `QUIRE_SIM_MUTANT` picks another.
-fn wants(mutant: Mutant) -> bool {
-    std::env::var("QUIRE_SIM_MUTANT").map_or(true, |only| only == format!("{mutant:?}"))
 }
 
 /// Looks for the mutant with one seed after the other; tells how it was found.

@@ -2,3 +2,8 @@
 
 mod block;
 mod nvram;
+
+/// True unless `QUIRE_SIM_MUTANT` picks another.
+fn wants(mutant: quire_device::Mutant) -> bool {
+    std::env::var("QUIRE_SIM_MUTANT").map_or(true, |only| only == format!("{mutant:?}"))
+}
