@@ -34,7 +34,9 @@ pub(crate) const MAX_BLOCKED: usize = 16;
 /// read a fifth to a third less, and with 32 no more. A write-back may fill a worker's buffer of 1 MiB.
 pub(crate) const MAX_BACKGROUND: u16 = 16;
 
-/// Requests that a reader takes without waiting for one, before another worker reads beside it.
+/// Requests that a reader takes without waiting for one, before another worker reads beside it. On two CPUs a second
+/// reader brings 64 callers of fdatasync 13 % (25 of them share a commit, 12 without), and takes 3 to 9 % from eight
+/// clients that create and delete.
 pub(crate) const REQUESTS_BEFORE_SECOND_READER: u32 = 16;
 
 // How a reader of /dev/fuse waits.
