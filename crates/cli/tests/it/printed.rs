@@ -1,6 +1,6 @@
 //! What becomes of a command whose standard output is full, or read by nobody.
 
-use crate::common::{Place, needs_tools, quire};
+use crate::common::{Place, needs_mounts, needs_tools, quire};
 use std::fs::File;
 use std::process::{Command, Stdio};
 
@@ -26,21 +26,39 @@ fn on(place: &Place, args: &[&str]) -> Command {
     quire(&all)
 }
 
+/// What a command comes to whose standard output is full, and one whose reader has gone.
+fn judge(name: &[&str], command: impl Fn() -> Command, of_clean: i32, of_full: i32) {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let out = command().stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    let is_told = said.contains("standard output: No space left on device") && !said.contains("panicked");
+    assert!(out.status.code() == Some(of_full) && is_told, "{name:?}: {:?}: {said}", out.status);
+
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let out = command().stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(of_clean) && said.is_empty(), "{name:?}: {:?}: {said}", out.status);
+}
+
 #[test]
 fn a_full_output_is_told_and_one_that_nobody_reads_is_no_failure() {
     needs_tools(&["mke2fs", "e2fsck"]);
     let place = Place::new("16M", &[]);
     for (args, of_clean, of_full) in COMMANDS {
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let out = on(&place, args).stdout(full).stderr(Stdio::piped()).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr);
-        let is_told = said.contains("standard output: No space left on device") && !said.contains("panicked");
-        assert!(out.status.code() == Some(of_full) && is_told, "{args:?}: {:?}: {said}", out.status);
-
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        let out = on(&place, args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.code() == Some(of_clean) && said.is_empty(), "{args:?}: {:?}: {said}", out.status);
+        judge(args, || on(&place, args), of_clean, of_full);
     }
+}
+
+#[test]
+fn figures_of_a_mount_tell_of_a_full_output() {
+    needs_mounts();
+    let place = Place::new("16M", &[]);
+    let m = place.mount("");
+    for format in [None, Some("--json"), Some("--prometheus")] {
+        let args: Vec<_> = ["stats"].into_iter().chain(format).chain([m.dir()]).collect();
+        judge(&args, || quire(&args), 0, 32);
+    }
+    judge(&["top"], || quire(&["top", "--once", m.dir()]), 0, 2);
+    m.unmount();
 }
