@@ -23,12 +23,24 @@ const ALL: [(&str, Route, Record, CommitMode); 9] = [
     ("ordered_range_nvram", Route::Ordered, Record::Range, CommitMode::Nvram),
 ];
 
-fn seeds(most: u64) -> std::ops::RangeInclusive<u64> {
+/// Seeds of a test that injects one fault to a run, unless told otherwise. A test that runs a seed once for every place
+/// where space may be missing takes one seed of so many.
+const SEEDS: u64 = 40;
+
+fn seeds() -> std::ops::RangeInclusive<u64> {
+    first_of(number("QUIRE_FAULT_SEEDS").unwrap_or(SEEDS))
+}
+
+fn sweeps() -> std::ops::RangeInclusive<u64> {
+    first_of((number("QUIRE_FAULT_SEEDS").unwrap_or(SEEDS) / SEEDS).max(1))
+}
+
+fn first_of(seeds: u64) -> std::ops::RangeInclusive<u64> {
     match number("QUIRE_FAULT_SEED") {
         Some(seed) => seed..=seed,
         None => {
             let first = number("QUIRE_FAULT_FIRST").unwrap_or(1);
-            first..=first + number("QUIRE_FAULT_SEEDS").unwrap_or(most) - 1
+            first..=first + seeds - 1
         }
     }
 }
@@ -79,7 +91,7 @@ fn campaign(test: &str, kinds: &[FaultKind]) -> Sum {
         let name = what.0;
         let (rig, base) = rig(what, Mix::General);
         let mut of_this = Sum::default();
-        for seed in seeds(40) {
+        for seed in seeds() {
             for kind in kinds {
                 match device_fails(&rig, &base, seed, 80, *kind) {
                     Ok(seen) => of_this.add(seen),
@@ -135,7 +147,7 @@ fn a_full_disk_leaks_nothing() {
         // As few as the filler leaves, and so many that nothing is refused.
         for leave in 0..160 {
             let base = filled(&filler, fresh.clone(), leave);
-            for seed in seeds(1) {
+            for seed in sweeps() {
                 match disk_is_full(&rig, &base, seed + leave, 60) {
                     Ok(seen) => full += seen.full,
                     Err(why) => panic!(
@@ -159,7 +171,7 @@ fn each_allocation_may_find_no_space() {
     for what in ALL {
         for mix in [Mix::General, Mix::Reuse] {
             let (rig, base) = rig(what, mix);
-            for seed in seeds(1) {
+            for seed in sweeps() {
                 let (_, allocations) = space_runs_out(&rig, &base, seed, 110, 0..0).expect("there is space");
                 points += allocations;
                 for k in 0..allocations {
