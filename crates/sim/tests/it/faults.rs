@@ -120,6 +120,14 @@ fn errors_are_told_and_final() {
     assert!(only_seed() || sum.asked_again > 5, "{sum:?}");
 }
 
+/// A write to a file fails in the background, and a truncate of that file is committed: an fsync told of the loss.
+#[test]
+fn data_that_was_lost_before_a_truncate_is_no_newer_for_it() {
+    let (rig, base) = rig(ALL[0], Mix::General);
+    let seen = device_fails(&rig, &base, 999_058, 80, FaultKind::Error(ErrorKind::Io)).unwrap();
+    assert!(seen.hit && seen.failed > 1, "{seen:?}");
+}
+
 #[test]
 fn a_device_that_goes_leaves_what_was_durable() {
     let sum = campaign("a_device_that_goes_leaves_what_was_durable", &[FaultKind::Error(ErrorKind::Gone)]);
