@@ -59,6 +59,8 @@ pub enum Mutant {
     RunSumIgnored,
     /// A transaction longer than the bound is written before the superblock allows for it (Q10).
     BoundForgotten,
+    /// The tail moves although the journal is aborted (Q11).
+    TailAfterAbort,
     /// The file system's superblock forgets Quire's log before the journal's does (Q8).
     QuireBitClearedEarly,
     /// Mappings that were moved are used before they are durable (F20).
@@ -134,6 +136,9 @@ impl Mutant {
 
     /// Those that show with one route and one record only, which the simulator finds with these.
     pub const OF_A_CHOICE: [Mutant; 1] = [Mutant::UnflushedBase];
+
+    /// Those that show when the device fails.
+    pub const OF_FAULTS: [Mutant; 1] = [Mutant::TailAfterAbort];
 
     /// Those that show with `checkpoint=fsync`.
     pub const OF_HOME_WRITES_BY_FSYNC: [Mutant; 2] = [Mutant::FsyncHomeForgotten, Mutant::UncommittedHome];

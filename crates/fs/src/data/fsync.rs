@@ -104,7 +104,7 @@ pub(crate) fn end_fsync(d: &Data, ino: Ino, need: Need, outcome: std::result::Re
 /// Something could not be written, now or earlier.
 pub(crate) fn sync(d: &Data) -> Result<()> {
     write_back_all(d);
-    d.engine.journal.commit_all()?;
+    d.engine.commit_all()?;
     if let Some(epoch) = d.files.last_written() {
         let flushed = d.engine.journal.gate().ensure(epoch).map_err(Error::from);
         flushed.inspect_err(|e| d.engine.note_error(e))?;

@@ -51,7 +51,7 @@ fn leave(d: &Data, pool: Pool, ino: Ino, size: u64) -> Result<()> {
     let _exclusive = file.exclusive();
     let taken = d.engine.run_as(pool, |op| take_out(op, ino, size))?.0;
     if let Some(bytes) = taken {
-        d.engine.journal.commit_all()?;
+        d.engine.commit_all()?;
         d.engine.run_as(pool, |op| {
             let mut inode = live(op, ino)?;
             put_data(op, ino, &mut inode, Request { at: 0, data: &bytes })?;

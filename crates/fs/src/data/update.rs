@@ -102,7 +102,7 @@ pub(crate) fn commit_update(d: &Data, pool: Pool, ino: Ino, staged: &Staged) -> 
     if Mutant::UpdateTorn.is_on() {
         for one in &extents {
             join(d, pool, ino, std::slice::from_ref(one), staged.privileges)?;
-            d.engine.journal.commit_all()?;
+            d.engine.commit_all()?;
         }
         return Ok(());
     }

@@ -28,6 +28,10 @@ impl Engine {
             Error::Device(d) => (Ino(0), BlockNo(d.at >> self.context.block_size().bits())),
             Error::Journal(_) if self.journal.failure().is_none() => return,
             Error::Journal(_) => return self.write_gate.turn_read_only("the journal was aborted"),
+            // The journal refuses; data that needs no transaction would go on.
+            Error::ReadOnly(_) if self.journal.failure().is_some() => {
+                return self.write_gate.turn_read_only("the journal was aborted");
+            }
             _ => return,
         };
         tracing::error!("{e}");

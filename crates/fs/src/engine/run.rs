@@ -47,6 +47,14 @@ impl Engine {
         self.journal.commit(tid).map_err(crate::error::Error::from).inspect_err(|e| self.note_error(e))
     }
 
+    /// Makes all that was changed durable; an error aborts the journal and is recorded.
+    ///
+    /// # Errors
+    /// As [`Engine::commit`].
+    pub(crate) fn commit_all(&self) -> Result<()> {
+        self.journal.commit_all().map_err(crate::error::Error::from).inspect_err(|e| self.note_error(e))
+    }
+
     /// Metadata blocks that one step of a long change touches at most.
     pub(crate) fn step_budget(&self) -> usize {
         crate::policy::step_budget(self.journal.limit())

@@ -40,6 +40,10 @@ impl Maintenance<'_> {
     /// # Errors
     /// As [`Maintenance::step`].
     pub fn step_with(&self, flush_wait: Duration) -> Result<Step> {
+        self.work_once(flush_wait).inspect_err(|e| self.volume.inner.engine.note_error(e))
+    }
+
+    fn work_once(&self, flush_wait: Duration) -> Result<Step> {
         let v = self.volume;
         let (engine, d) = (&*v.inner.engine, &v.inner.data);
         let interval = engine.context.runtime().commit_interval;
@@ -122,10 +126,7 @@ impl Maintenance<'_> {
                 Ok(Step::Did) => Duration::ZERO,
                 // A file that is due may be locked. The step looks for it again a little later.
                 Ok(Step::Idle(d)) => d.max(MIN_IDLE_PAUSE),
-                Err(e) => {
-                    engine.note_error(&e);
-                    engine.context.runtime().commit_interval
-                }
+                Err(_) => engine.context.runtime().commit_interval,
             };
             let state = lock(&stop.state);
             let state = if state.stopped || idle.is_zero() {

@@ -125,6 +125,6 @@ fn renew_copies(engine: &Engine, before: &Superblock) -> Result<()> {
     for some in copies.chunks(COPIES_AT_ONCE.min(engine.step_budget().max(1))) {
         engine.run(|op| space::renew(op, some))?;
     }
-    engine.journal.commit_all()?;
+    engine.commit_all()?;
     Ok(())
 }

@@ -128,7 +128,7 @@ impl Maintenance<'_> {
     /// The commit failed; the journal is then aborted.
     pub fn commit(&self) -> Result<()> {
         match self.volume.inner.enter_unless_frozen()? {
-            Some(_pass) => Ok(self.volume.inner.engine.journal.commit_all()?),
+            Some(_pass) => self.volume.inner.engine.commit_all(),
             None => Ok(()),
         }
     }

@@ -38,8 +38,10 @@ impl Shared {
     }
 
     /// The images to write, and the floor under which freed blocks may be reused meanwhile (J9), taken at one moment: a
-    /// commit takes out what it revokes under the core's lock before it raises `durable`.
-    pub(crate) fn begin_home_writes(&self, upto: Tid) -> Vec<(BlockNo, Image)> {
+    /// commit takes out what it revokes under the core's lock before it raises `durable`. An error once the journal is
+    /// aborted: a transaction whose write failed may stand whole behind the last durable one, with deltas over images
+    /// that the tail would pass (Q11).
+    pub(crate) fn begin_home_writes(&self, upto: Tid) -> Result<Vec<(BlockNo, Image)>, Error> {
         let mut core = lock(&self.core);
         // A commit under way may write a delta over an image whose chain would end here. It holds no lock that we hold.
         // With regions no chain leaves its region, and none that is under way begins in one that is passed (V6).
@@ -47,9 +49,12 @@ impl Shared {
         while core.chosen && !regions && self.config.choices.record == Record::Delta {
             core = wait(&self.unchosen, core);
         }
+        if let Some(e) = core.aborted.as_ref().filter(|_| !Mutant::TailAfterAbort.is_on()) {
+            return Err(Error::Aborted(Box::new(e.clone())));
+        }
         let mut commit = lock(&self.commits);
         commit.checkpoint_floor = Some(commit.durable);
-        core.home_writes(upto)
+        Ok(core.home_writes(upto))
     }
 
     /// `checkpoint=fsync`: writes home what is committed of these runs of blocks and is not there yet. Complete, not

@@ -150,24 +150,21 @@ impl Shared {
             s.begun
         };
         let result = commit::commit_running(self);
-        lock(&self.core).chosen = false;
-        self.unchosen.notify_all();
-        let mut s = lock(&self.commits);
-        s.writing = false;
-        match &result {
-            Ok(tid) => {
-                s.ended = number;
-                s.durable = tid.unwrap_or(s.durable);
-            }
-            Err(_) if Mutant::FailureForgotten.is_on() => {}
-            Err(e) => s.failed = Some(e.clone()),
-        }
-        drop(s);
+        // Before a checkpoint goes on that has waited for what this commit chose: its tail stays then (Q11).
         if let Err(e) = &result
             && !Mutant::FailureForgotten.is_on()
         {
             self.abort(e);
         }
+        lock(&self.core).chosen = false;
+        self.unchosen.notify_all();
+        let mut s = lock(&self.commits);
+        s.writing = false;
+        if let Ok(tid) = &result {
+            s.ended = number;
+            s.durable = tid.unwrap_or(s.durable);
+        }
+        drop(s);
         self.committed.notify_all();
         result.map(drop)
     }

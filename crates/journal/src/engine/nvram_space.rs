@@ -157,7 +157,7 @@ impl NvramSpace<'_> {
         let Some(target) = choose(self.nvram) else { return Ok(false) };
         let begun = self.shared.config.clock.monotonic();
         let next = target.upto.next();
-        let homes = self.shared.begin_home_writes(target.upto);
+        let homes = self.shared.begin_home_writes(target.upto)?;
         if Mutant::NvramFreedEarly.is_on() {
             self.nvram.free(target.tail, next);
         }

@@ -84,7 +84,7 @@ impl LogSpace<'_> {
         let _one_at_a_time = lock(&self.shared.checkpointing);
         let Some(target) = choose() else { return Ok(false) };
         let begun = self.shared.config.clock.monotonic();
-        let homes = self.shared.begin_home_writes(target.upto);
+        let homes = self.shared.begin_home_writes(target.upto)?;
         let written = self.shared.write_home(&homes);
         lock(&self.shared.commits).checkpoint_floor = None;
         written?;

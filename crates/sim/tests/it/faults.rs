@@ -128,6 +128,14 @@ fn data_that_was_lost_before_a_truncate_is_no_newer_for_it() {
     assert!(seen.hit && seen.failed > 1, "{seen:?}");
 }
 
+/// Q11: a write to the log fails, and yet all of it is there. The deltas in it are over images that nothing else holds.
+#[test]
+fn a_transaction_that_failed_and_is_there_is_no_damage() {
+    let (rig, base) = rig(ALL[4], Mix::General);
+    let seen = device_fails(&rig, &base, 999_059, 80, FaultKind::Torn { sectors: 1 }).unwrap();
+    assert!(seen.hit && seen.read_only, "{seen:?}");
+}
+
 #[test]
 fn a_device_that_goes_leaves_what_was_durable() {
     let sum = campaign("a_device_that_goes_leaves_what_was_durable", &[FaultKind::Error(ErrorKind::Gone)]);

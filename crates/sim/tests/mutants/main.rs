@@ -1,6 +1,7 @@
 //! Tests of the tests: each deliberately broken engine must be found.
 
 mod block;
+mod faults;
 mod nvram;
 
 /// True unless `QUIRE_SIM_MUTANT` picks another.
