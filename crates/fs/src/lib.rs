@@ -55,7 +55,7 @@ pub use error::{Error, Result};
 pub use inode::{Attr, Cred, New, NewKind, Privileges, SetAttr, SetTime};
 pub use names::{Attributes, MAX_LINKS, RenameFlags};
 pub use policy::{AutoThreshold, may_hold_back, nearly_full};
-pub use quire_journal::JournalStats;
+pub use quire_journal::{JournalStats, Lead};
 #[cfg(any(test, feature = "shortage"))]
 pub use space::shortage_for_tests as shortage;
 pub use volume::{

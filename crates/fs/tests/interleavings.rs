@@ -331,7 +331,8 @@ fn lifecycle(suspends: bool) {
             }
             if suspends && below(2) == 0 {
                 let (count, told) = (count.clone(), told.clone());
-                quire_fs::fsync_then(&writer, ino, false, move |outcome| {
+                let lead = if below(2) == 0 { quire_fs::Lead::Once } else { quire_fs::Lead::UntilNobodyWaits };
+                quire_fs::fsync_then(&writer, &[ino], false, lead, move |outcome| {
                     *lock(&told) += 1;
                     if outcome.is_ok() {
                         let mut count = lock(&count);

@@ -6,7 +6,7 @@
 use crate::choices::{CommitMode, Format};
 use crate::core::LoggedNewData;
 use crate::encode;
-use crate::engine::{Completion, EmptyLog, JournalConfig, Need, Shared};
+use crate::engine::{Completion, EmptyLog, JournalConfig, Lead, Need, Shared};
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::log::Log;
@@ -204,11 +204,18 @@ impl Journal {
     }
 
     /// Calls `then` when `need` is met or cannot be met. If that is so already, or no other caller commits, this call
-    /// does it before it returns, and goes on to commit while further callers are suspended. Otherwise it returns at
-    /// once, and the caller that commits calls `then`. A transaction that the calling thread keeps open is not waited
-    /// for, as in [`Journal::commit`].
-    pub fn sync_then(&self, need: Need, then: Completion) {
-        self.shared.sync_then(need, then);
+    /// does it before it returns, and goes on to commit for further callers that are suspended, as `lead` says.
+    /// Otherwise it returns at once, and the caller that commits calls `then`. A transaction that the calling thread
+    /// keeps open is not waited for, as in [`Journal::commit`].
+    pub fn sync_then(&self, need: Need, lead: Lead, then: Completion) {
+        self.shared.sync_then(need, lead, then);
+    }
+
+    /// True inside of a `then` that is called because its need is met: the calling thread commits for all, and a commit
+    /// would wait for it for ever.
+    #[must_use]
+    pub fn tells_here(&self) -> bool {
+        self.shared.tells_here()
     }
 
     /// Commits for suspended callers until none is left, unless another caller does already.

@@ -9,7 +9,7 @@ mod setup;
 
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, Io, Region};
-use quire_journal::Journal;
+use quire_journal::{Journal, Lead};
 use quire_layout::Tid;
 use quire_layout::jbd2::{BlockKind, Header};
 use quire_testkit::interleave::{below, explore};
@@ -343,7 +343,8 @@ fn suspended() {
                     }
                     lock(&told)[usize::from(n * 2 + round)] += 1;
                 };
-                j.sync_then(need, Box::new(then));
+                let lead = if below(2) == 0 { Lead::Once } else { Lead::UntilNobodyWaits };
+                j.sync_then(need, lead, Box::new(then));
             }
         })
     };

@@ -238,15 +238,19 @@ pub fn raise_descriptor_limit() {
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
-/// Address space that a mount needs besides its cache: buffers and stacks of the threads that answer, and the log.
-const ADDRESS_SPACE_BYTES: u64 = 256 << 20;
+/// Address space that a mount needs besides its cache and its workers: other threads and the log.
+const ADDRESS_SPACE_BYTES: u64 = 128 << 20;
+
+/// Address space of a worker: two buffers in huge pages of 2 MiB, and a stack.
+const WORKER_BYTES: u64 = 7 << 20;
 
 /// The limit of the address space (RLIMIT_AS, `ulimit -v`) and what a mount with this cache needs, in bytes, if that is
 /// more. An allocation that fails would end the daemon.
 #[must_use]
 pub fn short_address_space(cache_bytes: u64) -> Option<(u64, u64)> {
     // Twice: the images that a commit or a checkpoint holds are beside those that replace them.
-    let need = cache_bytes.saturating_mul(2).saturating_add(ADDRESS_SPACE_BYTES);
+    let workers = crate::workers::most(0) as u64 * WORKER_BYTES;
+    let need = cache_bytes.saturating_mul(2).saturating_add(ADDRESS_SPACE_BYTES + workers);
     let limit = rustix::process::getrlimit(Resource::As).current?;
     (limit < need).then_some((limit, need))
 }

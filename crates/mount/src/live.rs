@@ -27,6 +27,7 @@ use crate::watch::Watch;
 use quire_device::Lease;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
+use quire_fs::Phase;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -225,16 +226,20 @@ impl Live {
             tracing::info!("signal {signal}: unmounting {}", dir.display());
             let again = stopping.asked.load(Ordering::Acquire);
             // An unmount ends a freeze: the kernel's dirty pages would wait for the thaw for ever.
-            if !server.is_remounted_read_only()
-                && let Ok(()) = server.volume.maintenance().thaw()
-            {
-                tracing::warn!("{} was frozen; thawed to unmount it", dir.display());
-                session.answer_kept();
+            let mut stays_frozen = false;
+            if !server.is_remounted_read_only() {
+                match server.volume.maintenance().thaw() {
+                    Ok(()) => {
+                        tracing::warn!("{} was frozen; thawed to unmount it", dir.display());
+                        session.answer_kept();
+                    }
+                    Err(e) => stays_frozen = stays_frozen_by(&server, &dir, &e),
+                }
             }
             let place = where_it_is(entry.as_ref());
             match &place {
-                // The kernel hands its dirty pages over before the mount is gone.
-                Place::At(dir) if !again => {
+                // The kernel hands its dirty pages over before the mount is gone. A frozen volume would not take them.
+                Place::At(dir) if !again && !stays_frozen => {
                     if let Err(e) = mounting::sync_own(dir) {
                         tracing::error!("write back what {} has in memory: {e}", dir.display());
                         if matches!(e, DetachError::NoBroker) {
@@ -272,6 +277,16 @@ impl Live {
             }
         }));
     }
+}
+
+/// True if the volume is frozen and cannot be thawed: what the kernel holds of it is lost, and whoever waits for the
+/// thaw has the grace.
+fn stays_frozen_by(server: &Server, dir: &Path, e: &quire_fs::Error) -> bool {
+    let frozen = server.volume.status().phase == Phase::Frozen;
+    if frozen {
+        tracing::error!("{} cannot be thawed to unmount it: {e}", dir.display());
+    }
+    frozen
 }
 
 /// Where a mount is now.

@@ -10,8 +10,9 @@ use crate::space::SpaceQueue;
 use crate::transport::Transport;
 use crate::wire::reply;
 use crate::wire::{Header, Out};
-use crate::workers::Workers;
+use crate::workers::{self, Workers};
 use quire_device::sync::{Arc, Mutex};
+use quire_fs::Lead;
 use quire_layout::Ino;
 use rustix::io::Errno;
 
@@ -26,34 +27,28 @@ pub(crate) struct Shared {
     pub(crate) error: Mutex<Option<Errno>>,
 }
 
-/// Suspends a request until a file is durable, or everything, and then the next. The thread that makes the last one
-/// durable replies.
+/// Suspends a request until files are durable, or everything. The thread that makes the last one durable replies. A
+/// thread that is no worker commits for its own request only.
 pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended, durable: Durable, body: Vec<u8>) {
-    let Durable { ino, then, data_only, sent } = durable;
+    let Durable { ino, and, data_only, sent } = durable;
     let after = shared.clone();
-    let told = move |outcome| {
-        let answer = match outcome {
-            Ok(()) => match then {
-                Some(ino) => {
-                    let next = Durable { ino: Some(ino), then: None, data_only, sent };
-                    return suspend(&after, header, suspended, next, body);
-                }
-                None => Ok(sent.answer()),
-            },
-            Err(e) => {
-                after.server.take_back(sent);
-                Err(Fail::from(e))
-            }
-        };
+    let told = move |outcome: Result<(), quire_fs::Error>| {
+        let answer = outcome.map(|()| sent.answer()).map_err(|e| {
+            after.server.take_back(sent);
+            Fail::from(e)
+        });
         if let Err(e) = after.reply_with(&header, answer, &body) {
             // The workers learn of a broken connection by themselves.
             tracing::debug!("operation {} when durable: {e}", header.opcode);
         }
         after.server.meter.end_suspended(&header, suspended);
     };
-    match ino {
-        Some(ino) => quire_fs::fsync_then(&shared.server.volume, ino, data_only, told),
-        None => quire_fs::sync_then(&shared.server.volume, told),
+    let lead = if workers::is_worker() { Lead::UntilNobodyWaits } else { Lead::Once };
+    let volume = &shared.server.volume;
+    match (ino, and) {
+        (Some(first), Some(second)) => quire_fs::fsync_then(volume, &[first, second], data_only, lead, told),
+        (Some(ino), None) => quire_fs::fsync_then(volume, &[ino], data_only, lead, told),
+        (None, _) => quire_fs::sync_then(volume, lead, told),
     }
 }
 

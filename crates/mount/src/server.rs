@@ -49,8 +49,8 @@ pub(crate) enum Answer {
 pub(crate) struct Durable {
     /// The file; `None`: everything.
     pub ino: Option<Ino>,
-    /// Another file, after the first.
-    pub then: Option<Ino>,
+    /// Another file beside it.
+    pub and: Option<Ino>,
     pub data_only: bool,
     pub sent: Sent,
 }
@@ -77,7 +77,7 @@ impl Sent {
 
 impl Answer {
     /// The same answer when these files are durable. For an answer that is a reply.
-    pub(crate) fn when_durable(self, ino: Ino, then: Option<Ino>, data_only: bool) -> Answer {
+    pub(crate) fn when_durable(self, ino: Ino, and: Option<Ino>, data_only: bool) -> Answer {
         let sent = match self {
             Answer::Gives(ino) => Sent::Gives(ino),
             Answer::Opens(ino) => Sent::Opens(ino),
@@ -86,7 +86,7 @@ impl Answer {
                 Sent::Reply
             }
         };
-        Answer::WhenDurable(Durable { ino: Some(ino), then, data_only, sent })
+        Answer::WhenDurable(Durable { ino: Some(ino), and, data_only, sent })
     }
 }
 

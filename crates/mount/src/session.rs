@@ -100,7 +100,7 @@ impl Session {
         thread::Builder::new().name("quire-space".to_owned()).spawn(move || worker.answer_when_space_is_free())?;
         for _ in 0..self.shared.workers.queues() {
             self.shared.workers.begin();
-            Worker::spawn(self.shared.clone())?;
+            Worker::spawn(self.shared.clone(), Begin::First)?;
         }
         Ok(())
     }
@@ -131,15 +131,23 @@ impl Session {
     /// # Errors
     /// What ended the connection besides an unmount.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
-        if !self.shared.workers.wait(timeout) {
-            return Ok(false);
-        }
-        lock(&self.shared.error).map_or(Ok(true), Err)
+        let over = self.shared.workers.wait(timeout);
+        // After an error a reader of /dev/fuse may wait for requests that come by rings, and that nobody serves.
+        lock(&self.shared.error).map_or(Ok(over), Err)
     }
 }
 
 /// Bytes of the replies to requests without data.
 const SHORT_REPLY: usize = 4 << 10;
+
+/// How a worker begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Begin {
+    /// With the session, which needs it.
+    First,
+    /// For one that is about to block.
+    Hired,
+}
 
 struct Worker {
     shared: Arc<Shared>,
@@ -147,27 +155,32 @@ struct Worker {
 
 impl Worker {
     /// Starts a worker that has begun.
-    fn spawn(shared: Arc<Shared>) -> std::io::Result<()> {
-        thread::Builder::new().name("quire-fuse".to_owned()).spawn(move || Worker { shared }.run()).map(drop)
+    fn spawn(shared: Arc<Shared>, begin: Begin) -> std::io::Result<()> {
+        thread::Builder::new().name("quire-fuse".to_owned()).spawn(move || Worker { shared }.run(begin)).map(drop)
     }
 
     /// As [`Worker::spawn`]; true if it could be started.
     fn hire(shared: &Arc<Shared>) -> bool {
-        let started = Self::spawn(shared.clone());
+        let started = Self::spawn(shared.clone(), Begin::Hired);
         if let Err(e) = &started {
             tracing::warn!("no further worker: {e}");
         }
         started.is_ok()
     }
 
-    fn run(self) {
+    fn run(self, begin: Begin) {
+        let buffer = RequestBuffer::new();
+        if let (Err(e), Begin::Hired) = (&buffer, begin) {
+            // The worker that has hired it reads again when it is done.
+            tracing::warn!("no further worker: no memory for its requests: {e}");
+            return self.shared.workers.left();
+        }
         let shared = self.shared.clone();
         when_blocking(move || {
             shared.transport.before_blocking();
             shared.workers.blocks(|| Worker::hire(&shared));
         });
-        let buffer = RequestBuffer::new().map_err(|_| Errno::NOMEM);
-        if let Err(e) = buffer.and_then(|mut buffer| self.serve(&mut buffer)) {
+        if let Err(e) = buffer.map_err(|_| Errno::NOMEM).and_then(|mut buffer| self.serve(&mut buffer)) {
             tracing::error!("FUSE connection: {e}");
             lock(&self.shared.error).get_or_insert(e);
             self.shared.end();

@@ -91,7 +91,8 @@ impl Watched {
     }
 
     fn become_read_only(&mut self) {
-        match self.server.volume.maintenance().freeze() {
+        let frozen = self.server.volume.maintenance().freeze();
+        match &frozen {
             Ok(()) => {
                 self.server.set_remounted_read_only(true);
                 tracing::info!("{} is read-only now, and its image clean", self.entry.mount_point.display());
@@ -103,6 +104,10 @@ impl Watched {
                 tracing::error!("{} is read-only now, but not clean: {e}", self.entry.mount_point.display());
                 self.refused = true;
             }
+        }
+        if frozen.is_err() {
+            // What was kept while the volume was about to freeze.
+            self.session.answer_kept();
         }
     }
 

@@ -26,6 +26,13 @@ thread_local! {
     static READS: Cell<Option<QueueIndex>> = const { Cell::new(None) };
     /// Requests that it has taken without waiting for one.
     static IN_A_ROW: Cell<u32> = const { Cell::new(0) };
+    /// The calling thread has been a reader.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True if the calling thread is a worker of some session: what it does besides can wait.
+pub(crate) fn is_worker() -> bool {
+    IS_WORKER.get()
 }
 
 /// A source of requests.
@@ -81,13 +88,22 @@ pub(crate) struct Workers {
     ended: Condvar,
 }
 
+/// CPUs on which the daemon may run.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Workers at most, of a mount with so many rings.
+pub(crate) fn most(rings: usize) -> usize {
+    cpus().max(1 + rings) + MAX_BLOCKED
+}
+
 impl Workers {
     /// Workers for /dev/fuse and so many rings.
     pub(crate) fn new(rings: usize) -> Self {
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let queues = 1 + rings;
         let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
-        Workers { most: cpus.max(queues) + MAX_BLOCKED, cpus, pool, ended: Condvar::new() }
+        Workers { most: most(rings), cpus: cpus(), pool, ended: Condvar::new() }
     }
 
     /// All queues.
@@ -112,6 +128,7 @@ impl Workers {
     /// Makes the calling worker the reader of a queue: at once if one has none, else when it is called. `None` if it
     /// is to end.
     pub(crate) fn become_reader(&self, idle: &Arc<Idle>) -> Option<QueueIndex> {
+        IS_WORKER.set(true);
         READS.set(None);
         let mut p = lock_unannounced(&self.pool);
         if p.over {

@@ -176,6 +176,38 @@ fn a_frozen_mount_answers_readers_and_thaws_under_load() {
 
 /// A signal ends a freeze, and with it the wait of writers: of one who makes a file, and of one whose data only the
 /// kernel has, which no unmount may lose.
+/// A rename between two directories waits, with `dirsync`, until both are durable: a freeze that comes meanwhile waits
+/// for both, and neither for the other.
+#[test]
+fn a_freeze_beside_renames_that_wait_for_two_directories_ends() {
+    needs_mounts();
+    let place = Place::new("64M", &[]);
+    let m = place.mount("dirsync");
+    let (a, b) = (m.path("a"), m.path("b"));
+    fs::create_dir(&a).unwrap();
+    fs::create_dir(&b).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let renames = |n: u32| {
+        let (here, there, stop) = (a.join(n.to_string()), b.join(n.to_string()), stop.clone());
+        std::thread::spawn(move || {
+            File::create(&here).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                fs::rename(&here, &there).unwrap();
+                fs::rename(&there, &here).unwrap();
+            }
+        })
+    };
+    let threads: Vec<_> = (0..3).map(renames).collect();
+    for _ in 0..rounds(1) * 30 {
+        ok(&mut quire(&["freeze", m.dir()]));
+        ok(&mut quire(&["thaw", m.dir()]));
+    }
+    stop.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|t| t.join().expect("no panic"));
+    m.unmount();
+    place.check();
+}
+
 #[test]
 fn sigterm_on_a_frozen_mount_unmounts_it() {
     needs_mounts();

@@ -38,8 +38,9 @@ pub(crate) fn sectors_to_free(engine: &Engine, ino: Ino) -> Result<Option<u64>> 
 
 /// Frees the inodes that wait for eviction. Returns true if there were any. Takes no file lock.
 pub(crate) fn free_pending(engine: &Engine) -> bool {
-    // A frozen volume does this after the thaw. In a batch the transaction may have no room for it.
-    if engine.write_gate.check().is_err() || engine.journal.is_held_here() {
+    // A frozen volume does this after the thaw. In a batch the transaction may have no room for it; the thread that
+    // commits for others would wait for itself if there is no room.
+    if engine.write_gate.check().is_err() || engine.journal.is_held_here() || engine.journal.tells_here() {
         return false;
     }
     let mut pending = std::mem::take(&mut engine.tables().pending_evictions);

@@ -4,7 +4,7 @@ use super::handle::{Inner, Volume};
 use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
 use crate::error::Result;
 use crate::names::evict;
-use quire_journal::Need;
+use quire_journal::{Lead, Need, SyncError};
 use quire_layout::Ino;
 use std::time::Duration;
 
@@ -125,38 +125,54 @@ pub fn read_to_change(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8]) ->
     data::read(&volume.inner.data, ino, offset, buf, Intent::Change)
 }
 
-/// As [`Volume::fsync`], for a caller that does not wait: `then` is called with the outcome, once, on the thread
-/// that makes the file durable. That is the calling thread if no other commits; it then also serves the callers
-/// that come meanwhile. Writing the file back may block the calling thread, waiting for a commit of another does
-/// not. A freeze or close waits until `then` has returned, so `then` must not wait for either.
-pub fn fsync_then(volume: &Volume, ino: Ino, datasync: bool, then: impl FnOnce(Result<()>) + Send + 'static) {
+/// As [`Volume::fsync`] of each of these inodes, for a caller that does not wait: `then` is called with the outcome,
+/// once, on the thread that makes them durable. That is the calling thread if no other commits; it then also serves
+/// the callers that come meanwhile, as `lead` says. Writing files back may block the calling thread, waiting for a
+/// commit of another does not. A freeze or close waits until `then` has returned, so `then` must not wait for either; nor may it
+/// call this function, which waits for a freeze.
+pub fn fsync_then(
+    volume: &Volume,
+    inos: &[Ino],
+    datasync: bool,
+    lead: Lead,
+    then: impl FnOnce(Result<()>) + Send + 'static,
+) {
     let pass = match volume.inner.enter_unless_frozen() {
         Err(e) => return then(Err(e)),
-        Ok(None) => return then(data::check_file_error(&volume.inner.data, ino)),
+        Ok(None) => return then(inos.iter().try_for_each(|ino| data::check_file_error(&volume.inner.data, *ino))),
         Ok(Some(pass)) => pass.detach(&volume.inner),
     };
     let inner = volume.inner.clone();
     let took = Took::begin(&inner);
     evict::free_pending(&inner.engine);
-    let need = match data::begin_fsync(&inner.data, ino, datasync) {
-        Ok(need) if need == Need::default() => {
-            took.end(&inner);
-            return then(Ok(()));
-        }
-        Ok(need) => need,
+    let begin = |ino: &Ino| Ok((*ino, data::begin_fsync(&inner.data, *ino, datasync)?));
+    let needs: Vec<(Ino, Need)> = match inos.iter().map(begin).collect::<Result<_>>() {
+        Ok(needs) => needs,
         Err(e) => return then(Err(e)),
     };
-    let end = move |outcome| {
-        let outcome = data::end_fsync(&inner.data, ino, need, outcome);
+    let all = needs.iter().fold(Need::default(), |all, (_, need)| all.and(*need));
+    if all == Need::default() {
         took.end(&inner);
-        then(outcome);
+        return then(Ok(()));
+    }
+    let end = move |outcome: std::result::Result<(), SyncError>| {
+        let mut told = Ok(());
+        for (ino, need) in needs {
+            let of_other = need.data.is_none() && matches!(outcome, Err(SyncError::Flush(_)));
+            let outcome = if of_other { Ok(()) } else { outcome.clone() };
+            // Each file takes note of its own.
+            let ended = data::end_fsync(&inner.data, ino, need, outcome);
+            told = told.and(ended);
+        }
+        took.end(&inner);
+        then(told);
         drop(pass);
     };
-    volume.inner.engine.journal.sync_then(need, Box::new(end));
+    volume.inner.engine.journal.sync_then(all, lead, Box::new(end));
 }
 
 /// As [`Volume::sync`], for a caller that does not wait: as [`fsync_then`] for all files.
-pub fn sync_then(volume: &Volume, then: impl FnOnce(Result<()>) + Send + 'static) {
+pub fn sync_then(volume: &Volume, lead: Lead, then: impl FnOnce(Result<()>) + Send + 'static) {
     let pass = match volume.inner.enter_unless_frozen() {
         Err(e) => return then(Err(e)),
         Ok(None) => return then(data::check_any_error(&volume.inner.data)),
@@ -169,5 +185,5 @@ pub fn sync_then(volume: &Volume, then: impl FnOnce(Result<()>) + Send + 'static
         then(data::end_sync(&inner.data, outcome));
         drop(pass);
     };
-    volume.inner.engine.journal.sync_then(need, Box::new(end));
+    volume.inner.engine.journal.sync_then(need, lead, Box::new(end));
 }

@@ -30,8 +30,8 @@ pub(super) fn free_later(engine: &Engine, data: &Data, ino: Ino) {
     match evict::sectors_to_free(engine, ino) {
         Ok(Some(sectors)) => {
             drop_pages(data, ino);
-            // Callers would wait for a large one later.
-            if sectors > MAX_DEFERRED_SECTORS {
+            // Callers would wait for a large one later. The thread that commits for others leaves it to them.
+            if sectors > MAX_DEFERRED_SECTORS && !engine.journal.tells_here() {
                 return evict::free_or_warn(engine, ino);
             }
         }

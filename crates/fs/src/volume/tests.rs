@@ -70,7 +70,7 @@ fn a_freeze_waits_until_a_failed_suspended_fsync_was_told() {
     device.inject(Fault::once(IoOp::Flush, FaultKind::Error(ErrorKind::Io)));
     let (tell, told) = std::sync::mpsc::channel();
     let freezer = volume.clone();
-    crate::fsync_then(&volume, ino, true, move |outcome| {
+    crate::fsync_then(&volume, &[ino], true, crate::Lead::Once, move |outcome| {
         let (frozen, ended) = std::sync::mpsc::channel();
         let freezes = std::thread::spawn(move || frozen.send(freezer.maintenance().freeze().is_ok()));
         let early = ended.recv_timeout(std::time::Duration::from_millis(100)).is_ok();
@@ -81,6 +81,31 @@ fn a_freeze_waits_until_a_failed_suspended_fsync_was_told() {
     freezes.join().expect("the freeze returns").ok();
     assert!(failed, "the flush failed");
     assert!(!early, "the freeze ended while the caller was being told");
+}
+
+/// The thread that commits for others frees nothing: where a transaction is full, it would wait for its own commit.
+#[test]
+fn what_is_given_back_while_a_caller_is_told_is_freed_later() {
+    let image = mke2fs("16M", &["-t", "ext4"]);
+    let open = Volume::open(Devices::one(Arc::new(MemDevice::new(image))), Arc::new(SystemClock), Options::default());
+    let volume = open.expect("mount");
+    let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred::default() };
+    let names: Vec<_> = (0..40).map(|n| format!("f{n}")).collect();
+    let inos: Vec<_> =
+        names.iter().map(|n| volume.create(Ino::ROOT, n.as_bytes(), &new).expect("create").ino).collect();
+    volume.sync().expect("sync");
+    names.iter().for_each(|n| volume.unlink(Ino::ROOT, n.as_bytes()).expect("unlink"));
+    let before = volume.statfs().free_inodes;
+    let (theirs, given) = (volume.clone(), inos.clone());
+    let (tell, told) = std::sync::mpsc::channel();
+    crate::fsync_then(&volume, &[Ino::ROOT], false, crate::Lead::Once, move |outcome| {
+        given.iter().for_each(|ino| theirs.forget(*ino, 1));
+        tell.send((outcome.is_ok(), theirs.inner.engine.tables().pending_evictions.len())).expect("the test waits");
+    });
+    assert_eq!(told.recv(), Ok((true, inos.len())), "they wait");
+    volume.sync().expect("sync");
+    volume.maintenance().step().expect("a step");
+    assert_eq!(volume.statfs().free_inodes, before + 40);
 }
 
 /// F15: the same as `Volume::sync`, for a caller without a thread.
@@ -99,7 +124,9 @@ fn a_suspended_sync_is_told_when_everything_is_durable_or_has_failed() {
             device.inject(Fault::always(IoOp::Flush, FaultKind::Error(ErrorKind::Io)));
         }
         let (tell, told) = std::sync::mpsc::channel();
-        crate::sync_then(&volume, move |outcome| tell.send(outcome.is_ok()).expect("the test waits"));
+        crate::sync_then(&volume, crate::Lead::Once, move |outcome| {
+            tell.send(outcome.is_ok()).expect("the test waits")
+        });
         assert_eq!(told.recv(), Ok(!fails), "it is told once");
         assert!(told.recv().is_err(), "and not again");
         if !fails {

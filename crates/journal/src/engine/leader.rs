@@ -10,13 +10,13 @@
 //! Guarantees: J6 (one leader); J12: `then` is called once, without a lock of the journal, when what its caller needs
 //! is durable or has failed, and no suspended caller is left without a leader.
 //!
-//! Relies on: a `then` waits for no commit unless it is given an error.
+//! Relies on: a `then` waits for no commit unless it is given an error; it may ask [`Shared::tells_here`].
 
 use super::commit;
 use super::shared::Shared;
-use super::waiting::{Completion, Need, Suspended, SyncError};
+use super::waiting::{Completion, Lead, Need, Suspended, SyncError};
 use crate::error::Error;
-use quire_device::sync::{lock, wait};
+use quire_device::sync::{lock, thread, wait};
 use quire_device::waits::waiting;
 use quire_device::{DeviceError, Mutant, WaitFor};
 use quire_layout::Tid;
@@ -56,10 +56,10 @@ impl Shared {
     }
 
     /// Calls `then` when `need` is met or cannot be met. If that is so already, or no other caller commits, this call
-    /// does it before it returns, and goes on to commit while further callers are suspended. Otherwise it returns at
-    /// once, and the caller that commits calls `then`. A transaction that the calling thread keeps open is not waited
-    /// for, as in [`Shared::commit`].
-    pub(crate) fn sync_then(&self, mut need: Need, then: Completion) {
+    /// does it before it returns, and goes on to commit for further callers that are suspended, as `lead` says.
+    /// Otherwise it returns at once, and the caller that commits calls `then`. A transaction that the calling thread
+    /// keeps open is not waited for, as in [`Shared::commit`].
+    pub(crate) fn sync_then(&self, mut need: Need, lead: Lead, then: Completion) {
         need.tid = need.tid.filter(|tid| !self.is_open_here(*tid));
         let met = need.data.is_none_or(|e| self.gate.is_durable(e));
         let mut s = lock(&self.commits);
@@ -73,7 +73,7 @@ impl Shared {
         }
         s.leader = true;
         drop(s);
-        self.serve_suspended();
+        self.serve_suspended(lead);
     }
 
     /// Commits for suspended callers until none is left, unless another caller does already.
@@ -84,12 +84,17 @@ impl Shared {
         }
         s.leader = true;
         drop(s);
-        self.serve_suspended();
+        self.serve_suspended(Lead::UntilNobodyWaits);
     }
 
-    /// As the leader: serves all suspended callers with one commit and one flush, and again those that came meanwhile.
-    /// Then no caller leads.
-    fn serve_suspended(&self) {
+    /// True if the calling thread is the leader, and calls what was suspended: it would wait for itself.
+    pub(crate) fn tells_here(&self) -> bool {
+        lock(&self.commits).telling == Some(thread::current().id())
+    }
+
+    /// As the leader: serves all suspended callers with one commit and one flush, and again those that came meanwhile,
+    /// as `lead` says. Then this caller does not lead.
+    fn serve_suspended(&self, lead: Lead) {
         loop {
             let (callers, mut commits) = {
                 let mut s = lock(&self.commits);
@@ -107,9 +112,13 @@ impl Shared {
             let data = callers.iter().filter_map(|c| c.need.data).max().filter(|e| !self.gate.is_durable(*e));
             let flushed = data.map_or(Ok(()), |e| self.gate.ensure(e));
             let failed = committed.is_err() || flushed.is_err();
-            if failed {
+            {
+                let mut s = lock(&self.commits);
                 // A caller that learns of an error may commit a note of it.
-                lock(&self.commits).leader = false;
+                s.leader = !failed;
+                s.telling = (!failed).then(|| thread::current().id());
+            }
+            if failed {
                 self.committed.notify_all();
             }
             for Suspended { need, then } in callers {
@@ -117,6 +126,10 @@ impl Shared {
             }
             if failed {
                 return self.lead_suspended();
+            }
+            lock(&self.commits).telling = None;
+            if lead == Lead::Once {
+                return self.resign();
             }
         }
     }

@@ -21,4 +21,4 @@ mod waiting;
 pub use empty::EmptyLog;
 pub use shared::JournalConfig;
 pub(crate) use shared::Shared;
-pub use waiting::{Completion, Need, SyncError};
+pub use waiting::{Completion, Lead, Need, SyncError};

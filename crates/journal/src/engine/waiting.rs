@@ -1,6 +1,7 @@
 //! What callers wait for, and how far commits have come.
 
 use crate::error::Error;
+use quire_device::sync::thread::ThreadId;
 use quire_device::{DeviceError, Epoch};
 use quire_layout::Tid;
 
@@ -11,6 +12,29 @@ pub struct Need {
     pub tid: Option<Tid>,
     /// Data written in place, complete by this time.
     pub data: Option<Epoch>,
+}
+
+impl Need {
+    /// What both need.
+    #[must_use]
+    pub fn and(self, other: Need) -> Need {
+        let later = |a: Tid, b: Tid| if a.after(b) { a } else { b };
+        let tid = match (self.tid, other.tid) {
+            (Some(a), Some(b)) => Some(later(a, b)),
+            (a, b) => a.or(b),
+        };
+        Need { tid, data: self.data.max(other.data) }
+    }
+}
+
+/// How long a caller commits for those that come meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lead {
+    /// Until nobody waits: its thread has nothing else to do.
+    UntilNobodyWaits,
+    /// Until its own need is met; then the thread that [`Journal::on_suspended`](crate::Journal::on_suspended) wakes
+    /// commits. Without such a thread: until nobody waits.
+    Once,
 }
 
 /// Why it is not durable.
@@ -50,6 +74,8 @@ pub(crate) struct CommitState {
     pub ended: u64,
     pub awaited: u64,
     pub suspended: Vec<Suspended>,
+    /// The leader, while it calls those that were suspended: it cannot wait for a commit.
+    pub telling: Option<ThreadId>,
 }
 
 impl CommitState {
@@ -64,6 +90,7 @@ impl CommitState {
             ended: 0,
             awaited: 0,
             suspended: Vec::new(),
+            telling: None,
         }
     }
 

@@ -204,7 +204,14 @@ impl Shared {
                 Ok(_) => Reply::Done,
                 Err(e) => Reply::Because(e.to_string()),
             },
-            Request::Freeze => maintenance.freeze().map(|()| Reply::Done).map_err(errno)?,
+            Request::Freeze => {
+                let frozen = maintenance.freeze();
+                if frozen.is_err() {
+                    // What was kept while the volume was about to freeze.
+                    (self.hooks.after_thaw)();
+                }
+                frozen.map(|()| Reply::Done).map_err(errno)?
+            }
             Request::Remount { options, only_check } => {
                 (self.hooks.remount)(&options, only_check).map_or_else(Reply::Because, Reply::Flags)
             }

@@ -215,5 +215,5 @@ pub(crate) fn fsync(h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
 
 /// sync(2) and syncfs(2); only mounts of block devices get it.
 pub(crate) fn syncfs() -> Answer {
-    Answer::WhenDurable(Durable { ino: None, then: None, data_only: false, sent: Sent::Reply })
+    Answer::WhenDurable(Durable { ino: None, and: None, data_only: false, sent: Sent::Reply })
 }

@@ -52,8 +52,8 @@ fn make(s: &Server, h: &Header, name: &[u8], kind: NewKind<'_>, mode: u32, umask
 }
 
 /// With `dirsync`, the answer waits until the changed directories are durable.
-fn after_change(s: &Server, answer: Answer, dir: Ino, then: Option<Ino>) -> Answer {
-    if s.changing.dir_sync() { answer.when_durable(dir, then, false) } else { answer }
+fn after_change(s: &Server, answer: Answer, dir: Ino, and: Option<Ino>) -> Answer {
+    if s.changing.dir_sync() { answer.when_durable(dir, and, false) } else { answer }
 }
 
 /// The answer to the creation of a name in the directory of the request.

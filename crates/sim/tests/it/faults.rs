@@ -116,7 +116,7 @@ fn errors_are_told_and_final() {
         &[FaultKind::Error(ErrorKind::Io), FaultKind::Error(ErrorKind::NoSpace), FaultKind::Torn { sectors: 1 }],
     );
     // The test is not empty.
-    assert!(sum.hit > sum.runs / 3 && sum.failed > 100 && sum.read_only > 20, "{sum:?}");
+    assert!(only_seed() || sum.hit > sum.runs / 3 && sum.failed > 100 && sum.read_only > 20, "{sum:?}");
     assert!(only_seed() || sum.asked_again > 5, "{sum:?}");
 }
 
@@ -139,14 +139,14 @@ fn a_transaction_that_failed_and_is_there_is_no_damage() {
 #[test]
 fn a_device_that_goes_leaves_what_was_durable() {
     let sum = campaign("a_device_that_goes_leaves_what_was_durable", &[FaultKind::Error(ErrorKind::Gone)]);
-    assert!(sum.hit > sum.runs / 3 && sum.failed > 100, "{sum:?}");
+    assert!(only_seed() || sum.hit > sum.runs / 3 && sum.failed > 100, "{sum:?}");
 }
 
 #[test]
 fn a_device_that_lies_does_no_worse_than_errors() {
     let kinds = [FaultKind::Lost, FaultKind::FlipBit(3), FaultKind::FlipBit(4099), FaultKind::FlipBit(7001)];
     let sum = campaign("a_device_that_lies_does_no_worse_than_errors", &kinds);
-    assert!(sum.hit > sum.runs / 5, "{sum:?}");
+    assert!(only_seed() || sum.hit > sum.runs / 5, "{sum:?}");
 }
 
 fn only_seed() -> bool {

@@ -9,3 +9,4 @@ mod quire;
 mod quire_cases;
 mod room;
 mod setup;
+mod suspended;
