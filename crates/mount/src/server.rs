@@ -12,7 +12,7 @@ use crate::refused::Refused;
 use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Header, ShownOwner};
-use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use quire_device::sync::{Mutex, lock};
 use quire_fs::{Admitted, Attr, Cred, Volume};
 use quire_layout::Ino;
@@ -197,6 +197,8 @@ pub(crate) struct Server {
     pub(crate) updates: Updates,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
+    /// There are such requests: each worker asks after each request, without the lock.
+    has_parked: AtomicBool,
     /// When a file was last removed.
     removed: Mutex<Option<Instant>>,
     /// The mount was made read-only, and the volume is frozen for that.
@@ -221,6 +223,7 @@ impl Server {
             openers: Openers::default(),
             refused: Refused::default(),
             parked: Mutex::default(),
+            has_parked: AtomicBool::new(false),
             removed: Mutex::default(),
             remounted_read_only: AtomicBool::new(false),
             closed: Mutex::new(None),
@@ -373,22 +376,31 @@ impl Server {
             Err(_) => return Admission::Now(None),
         }
         let mut parked = lock(&self.parked);
-        // Asked again under the lock, under which the worker that thaws takes the kept requests.
-        match self.volume.try_admit() {
-            Ok(admitted) => Admission::Now(Some(admitted)),
-            Err(quire_fs::Error::Frozen) => {
-                parked.push(request.to_vec());
-                Admission::AfterThaw
-            }
-            Err(_) => Admission::Now(None),
+        // Asked again under the lock, under which the thread that thaws takes the kept requests. Said before: that
+        // thread, which asks for it after the thaw, sees it if this one does not see the thaw.
+        self.has_parked.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let admitted = self.volume.try_admit();
+        if matches!(admitted, Err(quire_fs::Error::Frozen)) {
+            parked.push(request.to_vec());
+            return Admission::AfterThaw;
         }
+        self.has_parked.store(!parked.is_empty(), Ordering::Relaxed);
+        Admission::Now(admitted.ok())
     }
 
     /// The requests that were kept for the thaw, once it has come.
     pub(crate) fn unparked(&self) -> Vec<Vec<u8>> {
+        fence(Ordering::SeqCst);
+        if !self.has_parked.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
         let mut parked = lock(&self.parked);
-        let waits = parked.is_empty() || matches!(self.volume.try_admit(), Err(quire_fs::Error::Frozen));
-        if waits { Vec::new() } else { std::mem::take(&mut *parked) }
+        if matches!(self.volume.try_admit(), Err(quire_fs::Error::Frozen)) {
+            return Vec::new();
+        }
+        self.has_parked.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *parked)
     }
 }
 

@@ -17,6 +17,7 @@
 //! would else change the count of readers between its look at it and its change of it (L5).
 
 use crate::policy::{MAX_BLOCKED, REQUESTS_BEFORE_SECOND_READER};
+use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced};
 use std::cell::Cell;
 use std::time::Duration;
@@ -85,6 +86,8 @@ pub(crate) struct Workers {
     /// Workers that read /dev/fuse at once, at most.
     cpus: usize,
     pool: Mutex<Pool>,
+    /// [`Pool::over`], for those who ask before each request.
+    is_over: AtomicBool,
     ended: Condvar,
 }
 
@@ -103,7 +106,7 @@ impl Workers {
     pub(crate) fn new(rings: usize) -> Self {
         let queues = 1 + rings;
         let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
-        Workers { most: most(rings), cpus: cpus(), pool, ended: Condvar::new() }
+        Workers { most: most(rings), cpus: cpus(), pool, is_over: AtomicBool::new(false), ended: Condvar::new() }
     }
 
     /// All queues.
@@ -186,7 +189,7 @@ impl Workers {
 
     /// True if the session is over.
     pub(crate) fn is_over(&self) -> bool {
-        lock_unannounced(&self.pool).over
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// The calling thread is about to block. If it reads, another worker does from now on. `hire` starts another
@@ -226,6 +229,7 @@ impl Workers {
     pub(crate) fn end(&self) {
         let mut p = lock_unannounced(&self.pool);
         p.over = true;
+        self.is_over.store(true, Ordering::Release);
         let idle = std::mem::take(&mut p.idle);
         drop(p);
         idle.iter().for_each(|i| i.call(DEV_QUEUE));

@@ -43,8 +43,8 @@ pub struct Floors {
     /// For each file, its data is at least that after so many calls.
     pub data: BTreeMap<NodeId, usize>,
     /// Files that have told that data was lost: of them each byte is of some version since the last sync that
-    /// succeeded, and no more. (What was written over a part of a sector has met what the disk still held; what was lost before a
-    /// truncate or a rename is lost, although data is else as new as these.)
+    /// succeeded, and no more. (What was written over a part of a sector has met what the disk still held; what was
+    /// lost before a truncate or a rename is lost, although data is else as new as these.)
     pub lossy: BTreeSet<NodeId>,
     /// Files of whose data nothing is known: a write to them failed.
     pub unknown: BTreeSet<NodeId>,

@@ -128,8 +128,8 @@ pub fn read_to_change(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8]) ->
 /// As [`Volume::fsync`] of each of these inodes, for a caller that does not wait: `then` is called with the outcome,
 /// once, on the thread that makes them durable. That is the calling thread if no other commits; it then also serves
 /// the callers that come meanwhile, as `lead` says. Writing files back may block the calling thread, waiting for a
-/// commit of another does not. A freeze or close waits until `then` has returned, so `then` must not wait for either; nor may it
-/// call this function, which waits for a freeze.
+/// commit of another does not. A freeze or close waits until `then` has returned, so `then` must not wait for either;
+/// nor may it call this function, which waits for a freeze.
 pub fn fsync_then(
     volume: &Volume,
     inos: &[Ino],
