@@ -12,9 +12,8 @@
 //! ```
 
 use crate::io::{BlockDevice, DeviceError, Io};
-use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
+use crate::sync::{Arc, Condvar, Mutex, lock, wait};
 use crate::waits::{WaitFor, waiting};
-use std::time::Duration;
 
 /// When a write completed, in flushes started so far.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -36,8 +35,6 @@ struct State {
     /// A flush is under way; there is one at a time.
     running: bool,
     failed: Option<DeviceError>,
-    /// How often a waiter was told to look again.
-    looks: u64,
 }
 
 impl FlushGate {
@@ -69,34 +66,6 @@ impl FlushGate {
     /// As [`FlushGate::ensure`].
     pub fn flush(&self) -> Result<(), DeviceError> {
         self.ensure(self.stamp())
-    }
-
-    /// Waits until a flush that others need has made durable what was stamped `e`, and starts none. Gives up where none
-    /// begins within so long, after the one under way if that began too early; where one failed; and where it is
-    /// `called_off`: who calls it off says so with [`FlushGate::look_again`], after which the time begins anew for all
-    /// others. True if it is durable.
-    pub fn await_others(&self, e: Epoch, timeout: Duration, called_off: impl Fn() -> bool) -> bool {
-        let mut s = lock(&self.state);
-        loop {
-            if s.durable > e.0 || s.failed.is_some() || called_off() {
-                return s.durable > e.0;
-            }
-            if s.running {
-                s = wait(&self.changed, s);
-                continue;
-            }
-            let before = (s.started, s.looks);
-            s = wait_timeout(&self.changed, s, timeout);
-            if (s.started, s.looks) == before {
-                return false;
-            }
-        }
-    }
-
-    /// Whoever waits in [`FlushGate::await_others`] looks whether that is called off.
-    pub fn look_again(&self) {
-        lock(&self.state).looks += 1;
-        self.changed.notify_all();
     }
 
     /// Returns when what was stamped `e` is durable; flushes only if no flush that counts has returned.

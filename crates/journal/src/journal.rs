@@ -229,25 +229,15 @@ impl Journal {
         self.shared.await_commit_in_flight();
     }
 
-    /// For data written in place that a transaction is going to name: waits for it to become durable where a commit
-    /// that names it would have to flush it first (Q5). The flush of a commit does, unless none begins within `timeout`
-    /// or the wait is called off ([`FlushGate::await_others`]); where commits leave this device alone, one is begun.
-    /// False after a timeout.
-    pub fn await_flush(&self, stamp: Epoch, timeout: Duration, called_off: impl Fn() -> bool) -> bool {
-        match &self.shared.log {
-            _ if !self.names_cost_a_flush() => true,
-            Some(log) if log.nvram().is_none() && Arc::ptr_eq(&self.shared.gate, &log.gate) => {
-                self.shared.gate.await_others(stamp, timeout, called_off)
-            }
+    /// For data written in place that a transaction is going to name: makes it durable where commits leave this device
+    /// alone (the log is in NVRAM or on another device), and would have to flush it first (Q5).
+    pub fn flush_apart(&self, stamp: Epoch) {
+        let Some(log) = &self.shared.log else { return };
+        let is_apart = log.nvram().is_some() || !Arc::ptr_eq(&self.shared.gate, &log.gate);
+        if is_apart && self.shared.config.choices.commit != CommitMode::Barrier {
             // A failure meets the commit.
-            _ => self.shared.gate.ensure(stamp).is_ok(),
+            self.shared.gate.ensure(stamp).ok();
         }
-    }
-
-    /// True if a commit that names data which is not durable yet flushes it first, besides its own flush (Q5).
-    #[must_use]
-    pub fn names_cost_a_flush(&self) -> bool {
-        self.shared.log.is_some() && self.shared.config.choices.commit != CommitMode::Barrier
     }
 
     /// Stops the journal without an error: nothing more becomes durable. The log keeps what it has.

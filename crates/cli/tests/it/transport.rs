@@ -113,6 +113,7 @@ impl Drop for Thaw<'_> {
 /// More requests are suspended than the queues had entries: others are answered meanwhile, and all are at the thaw.
 fn suspended_requests_do_not_exhaust_the_queues() {
     const WRITERS: usize = 300;
+    const CALLERS: usize = 16;
     needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("writethrough");
@@ -144,11 +145,12 @@ fn suspended_requests_do_not_exhaust_the_queues() {
         drop(thaw);
     });
     assert_eq!(ended.load(Ordering::SeqCst), WRITERS);
-    // The rings have the entries of then, and need no more.
+    // The rings have the entries of then. A queue has those that its own CPU needed, so some may need a few more for
+    // these callers, but none for each of their calls.
     let grown = entries();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        for f in &files[..16] {
+        for f in &files[..CALLERS] {
             let over = &over;
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
@@ -162,7 +164,8 @@ fn suspended_requests_do_not_exhaust_the_queues() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    assert_eq!(entries(), grown, "entries for requests that wait are used again");
+    let now = entries();
+    assert!(now <= grown + CALLERS as u64 + 1, "entries for requests that wait are used again: {grown}, then {now}");
     drop(files);
     m.unmount();
     place.check();

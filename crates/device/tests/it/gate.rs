@@ -1,10 +1,9 @@
 //! The flush gate: who shares a flush, who needs his own, and what a failed one means.
 
 use quire_device::{
-    BlockDevice, Buf, Clock, Counted, DeviceError, DeviceInfo, Done, ErrorKind, FlushGate, Io, IoOp, Region, Ticket,
+    BlockDevice, Buf, Counted, DeviceError, DeviceInfo, Done, ErrorKind, FlushGate, Io, IoOp, Region, Ticket,
 };
-use quire_testkit::{Fault, FaultKind, Faulty, MemDevice, VirtualThreads};
-use std::sync::atomic::{AtomicBool, Ordering};
+use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -87,62 +86,6 @@ fn all_who_come_during_a_flush_share_the_next_one() {
     others.into_iter().for_each(|t| t.join().unwrap().unwrap());
     assert!(gate.is_durable(stamps[9]));
     assert_eq!(dev.started(), 2);
-}
-
-#[test]
-fn who_can_wait_starts_no_flush() {
-    let dev = Arc::new(Held::new());
-    let gate = Arc::new(FlushGate::new(dev.clone()));
-    assert!(!gate.await_others(gate.stamp(), Duration::from_millis(1), || false));
-    assert_eq!(dev.started(), 0, "nobody needs one");
-    let flush = |gate: &Arc<FlushGate>| {
-        let gate = Arc::clone(gate);
-        thread::spawn(move || gate.flush())
-    };
-    let first = flush(&gate);
-    dev.wait_started(1);
-    // It may have begun too early.
-    let stamp = gate.stamp();
-    let waits = thread::spawn({
-        let gate = Arc::clone(&gate);
-        move || gate.await_others(stamp, Duration::from_secs(60), || false) && gate.is_durable(stamp)
-    });
-    let second = flush(&gate);
-    // Both wait by now, or the test shows less.
-    thread::sleep(Duration::from_millis(50));
-    dev.let_go(1);
-    dev.wait_started(2);
-    dev.let_go(2);
-    assert!(waits.join().unwrap());
-    [first, second].into_iter().for_each(|t| t.join().unwrap().unwrap());
-    assert_eq!(dev.started(), 2);
-}
-
-#[test]
-fn a_wait_for_others_ends_in_its_time_or_when_it_is_called_off() {
-    let gate = FlushGate::new(Arc::new(MemDevice::new(vec![0; 4096])));
-    let (world, off) = (VirtualThreads::default(), AtomicBool::new(false));
-    let waits = |timeout| {
-        let (gate, off, world) = (&gate, &off, &world);
-        let body = move || {
-            let durable = gate.await_others(gate.stamp(), timeout, || off.load(Ordering::SeqCst));
-            (durable, world.monotonic())
-        };
-        Box::new(body) as Box<dyn FnOnce() -> (bool, Duration) + Send + '_>
-    };
-    let calls_off = || {
-        // Not yet.
-        world.sleep(Duration::from_millis(5));
-        gate.look_again();
-        world.sleep(Duration::from_millis(15));
-        off.store(true, Ordering::SeqCst);
-        gate.look_again();
-        (true, world.monotonic())
-    };
-    let (short, long) = (Duration::from_millis(10), Duration::from_secs(60));
-    let ended = world.run(vec![waits(short), waits(long), Box::new(calls_off)]);
-    let at = Duration::from_millis(20);
-    assert_eq!(ended, [(false, Duration::from_millis(15)), (false, at), (true, at)]);
 }
 
 #[test]

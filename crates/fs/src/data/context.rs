@@ -4,7 +4,7 @@ use super::staged::Updates;
 use super::table::Files;
 use super::throttle::Throttle;
 use crate::engine::Engine;
-use crate::policy::{self, AutoThreshold, CacheShares, CommitRate, FlushWaitBackoff, WritebackLimits};
+use crate::policy::{self, AutoThreshold, CacheShares, CommitRate, WritebackLimits};
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{Histogram, Pace};
 use quire_layout::BlockSize;
@@ -25,7 +25,6 @@ pub(crate) struct Data {
     pub fsync: Histogram,
     pub(super) throttle: Throttle,
     commit_rate: Mutex<CommitRate>,
-    pub(super) flush_wait_backoff: Mutex<FlushWaitBackoff>,
 }
 
 impl Data {
@@ -41,7 +40,6 @@ impl Data {
             fsync: Histogram::default(),
             throttle: Throttle::default(),
             commit_rate: Mutex::default(),
-            flush_wait_backoff: Mutex::default(),
         }
     }
 

@@ -4,8 +4,6 @@
 //! under pages (truncate, punch, collapse, insert) works while no batch and no reader uses the file's blocks.
 
 use super::pages::FileState;
-use quire_device::FlushGate;
-use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
 use quire_layout::{FileBlock, Ino};
 use std::ops::Range;
@@ -16,16 +14,11 @@ pub(crate) struct File {
     state: Mutex<FileState>,
     /// A batch or a reader has finished.
     finished: Condvar,
-    /// A caller waits for the batch under way. Set and cleared under the lock of `state`, read without it.
-    wanted: AtomicBool,
-    /// The flush gate at which that batch may be waiting.
-    gate: Arc<FlushGate>,
 }
 
 impl File {
-    pub(in crate::data) fn new(ino: Ino, gate: Arc<FlushGate>) -> Self {
-        let state = Mutex::new(FileState::default());
-        File { ino, state, finished: Condvar::new(), wanted: AtomicBool::new(false), gate }
+    pub(in crate::data) fn new(ino: Ino) -> Self {
+        File { ino, state: Mutex::new(FileState::default()), finished: Condvar::new() }
     }
 
     /// Locks the file against other writers. Batches and readers may be under way.
@@ -35,22 +28,10 @@ impl File {
 
     /// Locks the file when no batch and no reader uses its blocks (F2).
     pub(in crate::data) fn exclusive(&self) -> MutexGuard<'_, FileState> {
-        self.exclusive_by(Self::wait_to_finish)
-    }
-
-    /// As [`File::exclusive`], but the batch under way may go on waiting for a flush.
-    pub(in crate::data) fn exclusive_patiently(&self) -> MutexGuard<'_, FileState> {
-        self.exclusive_by(|file, s| wait(&file.finished, s))
-    }
-
-    fn exclusive_by<'f>(
-        &'f self,
-        wait_to_finish: impl Fn(&'f File, MutexGuard<'f, FileState>) -> MutexGuard<'f, FileState>,
-    ) -> MutexGuard<'f, FileState> {
         let mut s = self.lock();
         s.waiting += 1;
         while s.writing || s.readers > 0 {
-            s = wait_to_finish(self, s);
+            s = wait(&self.finished, s);
         }
         s.waiting -= 1;
         self.finished.notify_all();
@@ -61,28 +42,9 @@ impl File {
     pub(in crate::data) fn lock_for_batch(&self) -> MutexGuard<'_, FileState> {
         let mut s = self.lock();
         while s.writing || s.waiting > 0 {
-            s = self.wait_to_finish(s);
+            s = wait(&self.finished, s);
         }
         s
-    }
-
-    /// Waits for a batch or a reader to finish. A batch that waits for a flush of another caller stops waiting.
-    fn wait_to_finish<'f>(&'f self, s: MutexGuard<'f, FileState>) -> MutexGuard<'f, FileState> {
-        self.wanted.store(true, Ordering::Relaxed);
-        if s.awaits_flush {
-            self.gate.look_again();
-        }
-        wait(&self.finished, s)
-    }
-
-    /// Notes that the batch under way is going to wait for a flush, as long as no caller wants the file.
-    pub(in crate::data) fn await_flush(&self) {
-        self.lock().awaits_flush = true;
-    }
-
-    /// True if a caller waits for the batch under way.
-    pub(in crate::data) fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
     }
 
     /// As [`File::lock_for_batch`], if the file is free at once.
@@ -94,12 +56,11 @@ impl File {
     /// Begins a batch; [`File::end_batch`] ends it.
     pub(in crate::data) fn begin_batch(&self, s: &mut FileState) {
         assert!(!s.writing, "one batch at a time");
-        (s.writing, s.awaits_flush) = (true, false);
-        self.wanted.store(false, Ordering::Relaxed);
+        s.writing = true;
     }
 
     pub(in crate::data) fn end_batch(&self, mut s: MutexGuard<'_, FileState>) {
-        (s.writing, s.awaits_flush) = (false, false);
+        s.writing = false;
         drop(s);
         self.finished.notify_all();
     }
@@ -108,8 +69,7 @@ impl File {
     pub(in crate::data) fn reader(self: &Arc<Self>) -> (Reader, MutexGuard<'_, FileState>) {
         let mut s = self.lock();
         while s.waiting > 0 {
-            // The caller that waits may be one that lets the batch go on.
-            s = self.wait_to_finish(s);
+            s = wait(&self.finished, s);
         }
         s.readers += 1;
         (Reader { file: self.clone() }, s)

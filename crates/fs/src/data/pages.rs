@@ -52,8 +52,6 @@ pub(in crate::data) struct FileState {
     pub queued_as: Option<u64>,
     /// A batch writes this file back.
     pub(super) writing: bool,
-    /// That batch may be waiting for nothing but a flush of another caller.
-    pub(super) awaits_flush: bool,
     /// Readers and direct writes of the file's blocks.
     pub(super) readers: u32,
     /// Blocks under direct writes (F19).

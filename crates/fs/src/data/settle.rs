@@ -117,8 +117,7 @@ fn add_pending(d: &Data, attr: &mut Attr) {
 /// an older one, the one that was set comes back.
 fn set_pending_times(d: &Data, ino: Ino, mtime: Option<Timestamp>, ctime: Timestamp) {
     let (Some(file), Some(mtime)) = (d.files.find(ino), mtime) else { return };
-    // A cache above reports the times of a stream again and again. That must not end the waits of its batches.
-    let mut s = file.exclusive_patiently();
+    let mut s = file.exclusive();
     s.times = None;
     if !s.has_dirty_pages() && s.size.is_none() {
         d.files.unqueue(&mut s);

@@ -13,7 +13,6 @@ use super::file::File;
 use super::pages::FileState;
 use crate::error::Error;
 use crate::policy::CacheShares;
-use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
 use quire_device::{Epoch, FlushGate};
 use quire_layout::Ino;
@@ -31,8 +30,6 @@ pub(crate) struct Files {
     gate: Arc<FlushGate>,
     /// A batch has ended.
     batch_ended: Condvar,
-    /// Callers that wait for all batches.
-    waiting_for_all: AtomicUsize,
     /// Background writeback holds it while it writes. A holder must not acquire a file lock.
     pub(super) background_write: Mutex<()>,
     /// Clean pages, for writes of less than a block.
@@ -71,7 +68,6 @@ impl Files {
             table: Mutex::new(Table::default()),
             gate,
             batch_ended: Condvar::new(),
-            waiting_for_all: AtomicUsize::new(0),
             background_write: Mutex::new(()),
             clean: Mutex::new(CleanPages::new(shares.clean_pages())),
         }
@@ -80,7 +76,7 @@ impl Files {
     /// The file of an inode; made if the table does not have it.
     pub(super) fn get(&self, ino: Ino) -> FileRef<'_> {
         let mut t = lock(&self.table);
-        let file = t.files.entry(ino).or_insert_with(|| Arc::new(File::new(ino, self.gate.clone()))).clone();
+        let file = t.files.entry(ino).or_insert_with(|| Arc::new(File::new(ino))).clone();
         FileRef { files: self, file }
     }
 
@@ -168,20 +164,8 @@ impl Files {
         under_way > 0
     }
 
-    /// Waits for all batches that are under way now. None of them goes on waiting for a flush of another caller.
+    /// Waits for all batches that are under way now.
     pub(crate) fn wait_for_batches(&self) {
-        self.waiting_for_all.fetch_add(1, Ordering::SeqCst);
-        self.gate.look_again();
-        self.wait_for_batches_to_end();
-        self.waiting_for_all.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// True if a caller waits for all batches.
-    pub(super) fn are_batches_wanted(&self) -> bool {
-        self.waiting_for_all.load(Ordering::SeqCst) > 0
-    }
-
-    fn wait_for_batches_to_end(&self) {
         let mut t = lock(&self.table);
         let next = t.next_batch;
         while t.batches.first().is_some_and(|first| *first < next) {

@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-/// How long a batch of the background thread waits for a commit of others to begin a flush. A batch that is named in a
-/// transaction before costs the next commit a flush more; ten milliseconds cover the pause between two commits of a
-/// busy database.
-pub(crate) const MAX_FLUSH_WAIT: Duration = Duration::from_millis(10);
-
 /// A checkpoint begins when the oldest transaction in the log is so old, unless the mount says otherwise
 /// (`checkpoint_age=`). After 30 s the kernel writes dirty buffers home (`dirty_expire_centisecs`), those that jbd2 has
 /// committed, too. So recovery replays what was committed in the last 30 seconds, however large the log is.

@@ -15,9 +15,6 @@ const FREQUENT_COMMITS: usize = 4;
 /// See [`FREQUENT_COMMITS`].
 const FREQUENT_WINDOW: Duration = Duration::from_secs(1);
 
-/// Binary logarithm of the batches that go without a wait, at most, after waits that ended with a timeout.
-const MAX_BACKOFF_LOG2: u32 = 6;
-
 /// The last commits and flushes that callers waited for.
 #[derive(Default)]
 pub(crate) struct CommitRate {
@@ -38,30 +35,5 @@ impl CommitRate {
     pub(crate) fn is_frequent(&self, now: Duration) -> bool {
         let recent = |first: &Duration| now.saturating_sub(*first) < FREQUENT_WINDOW;
         self.last.len() == FREQUENT_COMMITS && self.last.front().is_some_and(recent)
-    }
-}
-
-/// Whether a batch waits for a flush of others. After a wait that ended with a timeout the next batches do not wait,
-/// more of them each time, because commits may be frequent and yet further apart than the timeout.
-#[derive(Default)]
-pub(crate) struct FlushWaitBackoff {
-    timeouts: u32,
-    batches_to_skip: u32,
-}
-
-impl FlushWaitBackoff {
-    /// The timeout of the next batch, which could wait for `timeout`.
-    pub(crate) fn next(&mut self, timeout: Duration) -> Duration {
-        if timeout.is_zero() || self.batches_to_skip == 0 {
-            return timeout;
-        }
-        self.batches_to_skip -= 1;
-        Duration::ZERO
-    }
-
-    /// A batch waited.
-    pub(crate) fn waited(&mut self, timed_out: bool) {
-        self.timeouts = if timed_out { (self.timeouts + 1).min(MAX_BACKOFF_LOG2) } else { 0 };
-        self.batches_to_skip = (1 << self.timeouts) - 1;
     }
 }

@@ -10,7 +10,7 @@ use super::trim::discard_step;
 use crate::data::{Which, should_write_back, write_back_oldest};
 use crate::error::Result;
 use crate::names::evict;
-use crate::policy::{CHECKPOINT_AGE, MAX_FLUSH_WAIT, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE, closed_long_ago};
+use crate::policy::{CHECKPOINT_AGE, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE, closed_long_ago};
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait, wait_timeout};
 use std::time::Duration;
 
@@ -31,19 +31,10 @@ impl Maintenance<'_> {
     /// # Errors
     /// A commit or checkpoint failed. Errors of writeback stay with their files.
     pub fn step(&self) -> Result<Step> {
-        self.step_with(Duration::ZERO)
+        self.work_once().inspect_err(|e| self.volume.inner.engine.note_error(e))
     }
 
-    /// As [`Maintenance::step`], for a caller that may block: while commits are frequent, a batch of writeback may wait
-    /// up to `flush_wait` for the flush of one to begin.
-    ///
-    /// # Errors
-    /// As [`Maintenance::step`].
-    pub fn step_with(&self, flush_wait: Duration) -> Result<Step> {
-        self.work_once(flush_wait).inspect_err(|e| self.volume.inner.engine.note_error(e))
-    }
-
-    fn work_once(&self, flush_wait: Duration) -> Result<Step> {
+    fn work_once(&self) -> Result<Step> {
         let v = self.volume;
         let (engine, d) = (&*v.inner.engine, &v.inner.data);
         let interval = engine.context.runtime().commit_interval;
@@ -54,9 +45,9 @@ impl Maintenance<'_> {
         // First, so that a commit of this step includes it.
         let freed = evict::free_pending(engine);
         let now = engine.clock.monotonic();
-        let much = should_write_back(d) && write_back_oldest(d, Which::ANY, flush_wait);
+        let much = should_write_back(d) && write_back_oldest(d, Which::ANY);
         // Making room takes large files first and may go on without end. Old data does not wait for that.
-        let is_old = |since| write_back_oldest(d, Which::older_than(since), flush_wait);
+        let is_old = |since| write_back_oldest(d, Which::older_than(since));
         let wrote = now.checked_sub(interval).is_some_and(is_old) || much;
         // Also while there is something to write back: writers may keep it so.
         if commit_due(engine, &v.inner.ticks, now)? || engine.journal.checkpoint_step()? || wrote {
@@ -112,7 +103,7 @@ impl Maintenance<'_> {
         }
     }
 
-    /// Calls [`Maintenance::step_with`] until `stop` is set, on a thread that has nothing else to do.
+    /// Calls [`Maintenance::step`] until `stop` is set, on a thread that has nothing else to do.
     pub fn work_until(&self, stop: &Arc<Stop>) {
         let (engine, woken) = (&self.volume.inner.engine, Arc::downgrade(stop));
         // Without the lock of `stop`: a caller that has work does not wait. At worst the pause passes.
@@ -122,7 +113,7 @@ impl Maintenance<'_> {
             }
         });
         loop {
-            let idle = match self.step_with(MAX_FLUSH_WAIT) {
+            let idle = match self.step() {
                 Ok(Step::Did) => Duration::ZERO,
                 // A file that is due may be locked. The step looks for it again a little later.
                 Ok(Step::Idle(d)) => d.max(MIN_IDLE_PAUSE),

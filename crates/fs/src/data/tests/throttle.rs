@@ -2,19 +2,17 @@
 
 use super::{Bench, file, image, options};
 use crate::Step;
-use crate::config::Profile;
 use crate::config::Route;
 use crate::data::WriteFlags;
 use crate::data::context::Data;
 use crate::data::throttle::{Entered, Traffic};
-use crate::data::{Which, write_back_oldest};
-use crate::{Devices, Options, SetAttr, SetTime, Volume};
-use quire_device::sync::{Arc, lock};
+use crate::{Devices, Options, Volume};
+use quire_device::sync::Arc;
 use quire_device::{Clock, Counted, Region};
 use quire_testkit::mke2fs;
 use quire_testkit::{MemDevice, VirtualClock};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -109,117 +107,6 @@ fn what_is_old_does_not_wait_for_a_stream() {
     assert_eq!(did.region(Region::Data).writes.bytes, 4 * MIB + 4096);
     assert_eq!(v.data().files.pages(), 0);
     v.close().expect("unmount");
-}
-
-/// What a stream wrote is named when the flush of a commit has made it durable: a commit that names it would need
-/// another, before it (Q5).
-#[test]
-fn a_round_that_can_wait_costs_no_commit_a_flush() {
-    let o = Options { direct_bytes: usize::MAX, auto_threshold: Some(4096), ..Options::default() };
-    let o = o.with(Profile::Auto.choices());
-    let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 2, o);
-    let v = &b.volume;
-    let commit = |n: u64| {
-        v.write(file(1), n * 100, &[1; 100], WriteFlags::default()).expect("write");
-        v.fsync(file(1), false).expect("fsync");
-    };
-    (0..4).for_each(commit);
-    for (timeout, flushes) in [(Duration::from_secs(60), 0), (Duration::ZERO, 1)] {
-        v.write(file(0), 0, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
-        std::thread::scope(|scope| {
-            let round = scope.spawn(|| assert!(write_back_oldest(v.data(), Which::ANY, timeout)));
-            while !timeout.is_zero() && !round.is_finished() {
-                std::thread::sleep(Duration::from_millis(1));
-                commit(4);
-            }
-        });
-        commit(5);
-        assert_eq!(v.maintenance().journal_stats().data_flushes, flushes, "{timeout:?}");
-        v.setattr(file(0), &SetAttr { size: Some(0), ..SetAttr::default() }).expect("truncate");
-        commit(6);
-    }
-    v.write(file(1), 40_960, &[3; 100], WriteFlags::default()).expect("write");
-    let (begun, timeout) = (Instant::now(), Duration::from_secs(5));
-    assert!(v.status().commits_are_frequent && write_back_oldest(v.data(), Which::ANY, timeout));
-    assert!(begun.elapsed() < timeout, "somebody may be about to sync it");
-    b.check();
-}
-
-/// A round that waits for nothing but others' flush keeps its files from nobody.
-#[test]
-fn who_wants_a_file_does_not_wait_for_a_flush_of_others() {
-    let o = Options { direct_bytes: usize::MAX, auto_threshold: Some(4096), ..Options::default() };
-    let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 1, o.with(Profile::Auto.choices()));
-    let v = &b.volume;
-    let sync = || v.fsync(file(0), true);
-    let cut = || v.setattr(file(0), &SetAttr { size: Some(1), ..SetAttr::default() }).map(drop);
-    // Who sets times has time, but a reader behind him may not.
-    let read = || {
-        std::thread::scope(|scope| {
-            let times = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
-            let sets = scope.spawn(move || v.setattr(file(0), &times).map(drop));
-            // He may have yet to come.
-            while !sets.is_finished() {
-                std::thread::sleep(Duration::from_millis(5));
-                v.read(file(0), 0, &mut [0; 4096])?;
-            }
-            sets.join().expect("no panic")
-        })
-    };
-    let wants: [&dyn Fn() -> crate::Result<()>; 4] = [&sync, &|| v.sync(), &read, &cut];
-    for (n, want) in (0..).zip(wants) {
-        (0..4).for_each(|_| v.data().note_commit());
-        v.write(file(0), n * 4 * MIB, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
-        let before = b.device.snapshot();
-        let written = || b.device.snapshot().since(&before).region(Region::Data).writes.bytes;
-        let begun = Instant::now();
-        std::thread::scope(|scope| {
-            let round = || write_back_oldest(v.data(), Which::ANY, Duration::from_secs(60));
-            let round = scope.spawn(round);
-            while written() < 4 * MIB && !round.is_finished() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!round.is_finished(), "it waits");
-            want().expect("it is there at once");
-            assert!(round.join().expect("no panic"));
-        });
-        assert!(begun.elapsed() < Duration::from_secs(30), "it was waited for");
-    }
-    b.check();
-}
-
-/// Commits may be often and yet far apart: a round that waited in vain tells the next ones, for longer each time.
-#[test]
-fn rounds_do_not_wait_in_vain_again_and_again() {
-    let b = Bench::new(
-        "128M",
-        &["-t", "ext4", "-b", "4096"],
-        1,
-        Options { direct_bytes: usize::MAX, ..Options::default() }.with(Profile::Auto.choices()),
-    );
-    let v = &b.volume;
-    let timeout = Duration::from_millis(700);
-    let mut at = 0;
-    let mut waited = |rounds: usize| {
-        let mut round = || {
-            (0..4).for_each(|_| v.data().note_commit());
-            assert!(
-                !write_back_oldest(v.data(), Which::older_than(Duration::ZERO), timeout),
-                "nothing is as old, and no round goes by"
-            );
-            v.write(file(0), at, &vec![2; 1 << 20], WriteFlags::default()).expect("write");
-            at += MIB;
-            let begun = Instant::now();
-            assert!(write_back_oldest(v.data(), Which::ANY, timeout));
-            begun.elapsed() >= timeout
-        };
-        (0..rounds).map(|_| round()).collect::<Vec<bool>>()
-    };
-    assert_eq!(waited(7), [true, false, true, false, false, false, true]);
-    lock(&v.data().flush_wait_backoff).waited(false);
-    assert_eq!(waited(3), [true, false, true]);
-    b.check();
 }
 
 /// The pieces of one batch fill the throttle: it goes on when its own are complete.

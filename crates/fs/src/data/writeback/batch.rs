@@ -10,7 +10,7 @@
 //! *Guarantees*: F8, F9, F16 (see the steps).
 //!
 //! *Relies on*: a caller that changes the map under pages waits for the batch (F2). Between collect and finish a batch
-//! acquires no file lock, except for a moment before background writeback waits for a flush of another caller.
+//! acquires no file lock.
 
 use super::collect::Collected;
 use super::place::{place, unreserve};
@@ -19,50 +19,26 @@ use super::submit::submit;
 use crate::data::context::Data;
 use crate::data::failure::data_failed;
 use crate::data::pages::FileState;
-use crate::data::table::FileRef;
 use crate::error::Result;
 use crate::policy::{FILES_PER_OPERATION, KEEP_CLEAN_PAGES};
 use quire_device::Mutant;
 use quire_device::sync::lock;
-use std::time::Duration;
-
-/// Background writeback: its files, and how long it may wait for a flush of another caller to begin.
-#[derive(Clone, Copy)]
-pub(super) struct Background<'a> {
-    pub files: &'a [FileRef<'a>],
-    pub flush_wait: Duration,
-}
 
 /// Brings collected pages to the disk and into the transaction. Errors stay in what was collected.
-pub(super) fn write_and_record(d: &Data, batch: &mut [Collected], background: Option<Background<'_>>) {
+pub(super) fn write_and_record(d: &Data, batch: &mut [Collected], is_background: bool) {
     batch.chunks_mut(FILES_PER_OPERATION).for_each(|group| place(d, group));
     if Mutant::SizeBeforeData.is_on() {
         batch.chunks_mut(FILES_PER_OPERATION).for_each(|group| record(d, group));
         d.engine.journal.commit_all().ok();
-        return submit(d, batch, background.is_some());
+        return submit(d, batch, is_background);
     }
-    submit(d, batch, background.is_some());
-    if let Some(background) = background.filter(|b| !b.flush_wait.is_zero()) {
-        wait_for_flush(d, batch, &background);
+    submit(d, batch, is_background);
+    // While commits are frequent: the next would do it.
+    let named = is_background && d.commits_are_frequent();
+    if named && let Some(epoch) = batch.iter().filter(|c| c.needs_record()).filter_map(|c| c.written).max() {
+        d.engine.journal.flush_apart(epoch);
     }
     batch.chunks_mut(FILES_PER_OPERATION).for_each(|group| record(d, group));
-}
-
-/// Waits for a commit of another caller whose flush makes the written data durable. A commit that named the data before
-/// would need a flush more (Q5). A caller that wants one of the files ends the wait.
-fn wait_for_flush(d: &Data, batch: &[Collected], background: &Background<'_>) {
-    let journal = &d.engine.journal;
-    let named = batch.iter().filter(|c| c.needs_record());
-    let Some(epoch) = named.filter_map(|c| c.written).max() else { return };
-    if !journal.names_cost_a_flush() {
-        return;
-    }
-    background.files.iter().for_each(|file| file.await_flush());
-    let is_wanted = || d.files.are_batches_wanted() || background.files.iter().any(|file| file.is_wanted());
-    let flushed = journal.await_flush(epoch, background.flush_wait, is_wanted);
-    if flushed || !is_wanted() {
-        lock(&d.flush_wait_backoff).waited(!flushed);
-    }
 }
 
 /// Ends the batch for one file: pages that were not changed meanwhile are clean.

@@ -3,14 +3,14 @@
 //! *Guarantees*: batches never wait for each other in a circle. A batch over many files skips those that another batch
 //! writes back, and a caller that must have them waits afterwards.
 
-use super::batch::{Background, finish, write_and_record};
+use super::batch::{finish, write_and_record};
 use super::collect::{Collected, collect};
 use crate::data::context::Data;
 use crate::data::pages::FileState;
 use crate::data::table::FileRef;
 use crate::error::{Error, Result};
 use crate::policy::BATCH_FILES;
-use quire_device::sync::{MutexGuard, lock};
+use quire_device::sync::MutexGuard;
 use quire_layout::{FileBlock, Ino};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(in crate::data) fn write_back(d: &Data, ino: Ino, times: bool, log_limit: us
         file.begin_batch(&mut s);
         drop(s);
         let mut batch = [c.with_log_limit(log_limit)];
-        write_and_record(d, &mut batch, None);
+        write_and_record(d, &mut batch, false);
         let [c] = batch;
         let mut s = file.lock();
         result = result.and(finish(d, &mut s, c));
@@ -55,7 +55,7 @@ pub(in crate::data) fn write_back_exclusive(d: &Data, ino: Ino, s: &mut FileStat
     let _batch = d.files.begin_batch();
     while let Some(c) = collect(d, ino, s, FileBlock(0), d.limits.batch_pages(), true) {
         let mut batch = [c.with_log_limit(d.log_limit())];
-        write_and_record(d, &mut batch, None);
+        write_and_record(d, &mut batch, false);
         let [c] = batch;
         // On a volume that is read-only now the size stays pending, so trying again would never end.
         finish(d, s, c)?;
@@ -86,9 +86,8 @@ impl Which {
     }
 }
 
-/// Writes back a batch of the oldest files. Returns false if there was nothing to collect. While commits are frequent,
-/// the batch may wait up to `flush_wait` for the flush of one to begin.
-pub(crate) fn write_back_oldest(d: &Data, which: Which, flush_wait: Duration) -> bool {
+/// Writes back a batch of the oldest files. Returns false if there was nothing to collect.
+pub(crate) fn write_back_oldest(d: &Data, which: Which) -> bool {
     let _batch = d.files.begin_batch();
     let frequent = d.commits_are_frequent();
     let mut collected = if which.is_for_room() && frequent {
@@ -96,18 +95,14 @@ pub(crate) fn write_back_oldest(d: &Data, which: Which, flush_wait: Duration) ->
     } else {
         Vec::new()
     };
-    // A caller may be about to sync one of the small files that are left, unless they are old.
-    let about_to_be_synced = which.is_for_room() && collected.is_empty();
     if collected.is_empty() {
         collected = collect_oldest(d, which, 0);
     }
     if collected.is_empty() {
         return false;
     }
-    let may_wait = !about_to_be_synced && frequent;
-    let flush_wait = if may_wait { lock(&d.flush_wait_backoff).next(flush_wait) } else { Duration::ZERO };
     let (users, mut batch): (Vec<_>, Vec<_>) = collected.into_iter().unzip();
-    write_and_record(d, &mut batch, Some(Background { files: &users, flush_wait }));
+    write_and_record(d, &mut batch, true);
     for (file, c) in users.iter().zip(batch) {
         let mut s = file.lock();
         // The file remembers the error.
@@ -153,7 +148,7 @@ pub(in crate::data) fn limit_writer(d: &Data, ino: Ino) {
         if files.pages() <= d.limits.max_pages_for_small_files() && is_small() {
             return;
         }
-        if write_back_oldest(d, Which::ANY, Duration::ZERO) || files.wait_for_a_batch() {
+        if write_back_oldest(d, Which::ANY) || files.wait_for_a_batch() {
             continue;
         }
         // Each file is held by a caller that is about to change it. The oldest will do.
@@ -184,7 +179,7 @@ pub(crate) fn write_back_all(d: &Data) {
     let files = &d.files;
     let end = files.next_in_queue();
     let which = Which { end, since: Duration::MAX };
-    while write_back_oldest(d, which, Duration::ZERO) {}
+    while write_back_oldest(d, which) {}
     for file in files.oldest(usize::MAX, end, Duration::MAX) {
         // The file remembers the error.
         write_back(d, file.ino, true, 0).ok();

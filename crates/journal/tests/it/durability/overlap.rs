@@ -1,10 +1,10 @@
 //! Loads, commits and checkpoints that overlap, in orders that the device dictates.
 
-use super::setup::{BS, Hooked, home, image, journal, put, styled};
-use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::setup::{BS, Hooked, home, image, journal, put};
+use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, Io, Region};
-use quire_journal::{CommitMode, Journal, LogChoices, Record};
+use quire_journal::Journal;
 use quire_layout::Tid;
 use quire_layout::jbd2::{BlockKind, Header};
 use quire_testkit::MemDevice;
@@ -207,37 +207,6 @@ fn a_commit_that_is_being_written_is_let_pass() {
     commits.join().unwrap();
     lock(&waiter).take().expect("the log was written").join().unwrap();
     assert!(passed.load(Ordering::SeqCst));
-}
-
-/// Q5: where a commit would need a flush more for data that it names, its own log's flush is waited for, and where that
-/// is on this device no other is begun. A barrier makes the data durable in any case.
-#[test]
-fn data_is_waited_for_only_where_its_name_would_cost_a_flush() {
-    let record = Record::Range;
-    for (choices, waits) in [
-        (LogChoices::JBD2, false),
-        (LogChoices::on_device(record, CommitMode::Barrier), false),
-        (LogChoices::on_device(record, CommitMode::Checksum), true),
-    ] {
-        let d = device();
-        let j = Arc::new(styled(d.clone(), 1 << 20, choices));
-        let flushes = Arc::new(AtomicU64::new(0));
-        let seen = flushes.clone();
-        d.hook(move |io| {
-            seen.fetch_add(u64::from(matches!(io, Io::Flush)), Ordering::SeqCst);
-        });
-        let stamp = j.gate().stamp();
-        assert_eq!(j.await_flush(stamp, Duration::from_millis(1), || false), !waits, "{choices:?}");
-        assert_eq!(flushes.load(Ordering::SeqCst), 0, "{choices:?}");
-        let other = j.clone();
-        let waiter = thread::spawn(move || other.await_flush(stamp, Duration::from_secs(60), || false));
-        thread::sleep(Duration::from_millis(50));
-        assert_eq!(waiter.is_finished(), !waits, "{choices:?}");
-        let tid = put(&j, home(0), 1);
-        j.commit(tid).unwrap();
-        assert!(waiter.join().unwrap());
-        assert_eq!(flushes.load(Ordering::SeqCst), 1, "{choices:?}");
-    }
 }
 
 /// A block that the running transaction only forgets takes no room in it: a handle of many such fits.
