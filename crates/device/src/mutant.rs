@@ -59,7 +59,7 @@ pub enum Mutant {
     RunSumIgnored,
     /// A transaction longer than the bound is written before the superblock allows for it (Q10).
     BoundForgotten,
-    /// The tail moves although the journal is aborted (Q11).
+    /// The background goes on after the journal was aborted, and the tail moves (Q11).
     TailAfterAbort,
     /// The file system's superblock forgets Quire's log before the journal's does (Q8).
     QuireBitClearedEarly,

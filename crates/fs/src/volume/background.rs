@@ -11,6 +11,7 @@ use crate::data::{Which, should_write_back, write_back_oldest};
 use crate::error::Result;
 use crate::names::evict;
 use crate::policy::{CHECKPOINT_AGE, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE, closed_long_ago};
+use quire_device::Mutant;
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait, wait_timeout};
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ impl Maintenance<'_> {
         let (engine, d) = (&*v.inner.engine, &v.inner.data);
         let interval = engine.context.runtime().commit_interval;
         let Ok(_pass) = v.inner.try_enter() else { return Ok(Step::Idle(interval)) };
-        if engine.write_gate.check().is_err() {
+        if engine.write_gate.check().is_err() && !Mutant::TailAfterAbort.is_on() {
             return Ok(Step::Idle(interval));
         }
         // First, so that a commit of this step includes it.
