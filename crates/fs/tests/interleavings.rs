@@ -224,8 +224,7 @@ fn names_that_were_synced_are_there() {
 }
 
 /// Q5, F15, F16: beside small commits the background writes a stream in place and names it. The file may be wanted
-/// meanwhile. What was synced is there, requests are whole, and nobody finds
-/// what the blocks held before.
+/// meanwhile. What was synced is there, requests are whole, and nobody finds what the blocks held before.
 #[test]
 fn rounds_beside_commits_keep_what_they_must() {
     const REQUEST: u64 = 20;

@@ -76,7 +76,6 @@ struct Pool {
     readers: Vec<usize>,
     /// The last to become idle is called first: its memory is warm.
     idle: Vec<Arc<Idle>>,
-    over: bool,
 }
 
 /// The workers of a session.
@@ -86,8 +85,8 @@ pub(crate) struct Workers {
     /// Workers that read /dev/fuse at once, at most.
     cpus: usize,
     pool: Mutex<Pool>,
-    /// [`Pool::over`], for those who ask before each request.
-    is_over: AtomicBool,
+    /// The session is over. Set under the lock of the pool, read also without it: readers ask before each request.
+    over: AtomicBool,
     ended: Condvar,
 }
 
@@ -106,7 +105,7 @@ impl Workers {
     pub(crate) fn new(rings: usize) -> Self {
         let queues = 1 + rings;
         let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
-        Workers { most: most(rings), cpus: cpus(), pool, is_over: AtomicBool::new(false), ended: Condvar::new() }
+        Workers { most: most(rings), cpus: cpus(), pool, over: AtomicBool::new(false), ended: Condvar::new() }
     }
 
     /// All queues.
@@ -117,7 +116,7 @@ impl Workers {
     /// A worker begins. False if there are enough.
     pub(crate) fn begin(&self) -> bool {
         let mut p = lock_unannounced(&self.pool);
-        let begins = p.workers < self.most && !p.over;
+        let begins = p.workers < self.most && !self.is_over();
         p.workers += usize::from(begins);
         begins
     }
@@ -134,7 +133,7 @@ impl Workers {
         IS_WORKER.set(true);
         READS.set(None);
         let mut p = lock_unannounced(&self.pool);
-        if p.over {
+        if self.is_over() {
             return None;
         }
         let queue = match p.readers.iter().position(|readers| *readers == 0) {
@@ -164,7 +163,7 @@ impl Workers {
         IN_A_ROW.set(0);
         let mut p = lock_unannounced(&self.pool);
         let Some(QueueIndex(queue)) = READS.get() else { return true };
-        if p.readers[queue] == 1 || p.over {
+        if p.readers[queue] == 1 || self.is_over() {
             return true;
         }
         p.readers[queue] -= 1;
@@ -189,7 +188,7 @@ impl Workers {
 
     /// True if the session is over.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        self.over.load(Ordering::Acquire)
     }
 
     /// The calling thread is about to block. If it reads, another worker does from now on. `hire` starts another
@@ -228,8 +227,7 @@ impl Workers {
     /// The session is over: all are called to end.
     pub(crate) fn end(&self) {
         let mut p = lock_unannounced(&self.pool);
-        p.over = true;
-        self.is_over.store(true, Ordering::Release);
+        self.over.store(true, Ordering::Release);
         let idle = std::mem::take(&mut p.idle);
         drop(p);
         idle.iter().for_each(|i| i.call(DEV_QUEUE));

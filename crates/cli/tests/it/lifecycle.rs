@@ -174,8 +174,6 @@ fn a_frozen_mount_answers_readers_and_thaws_under_load() {
     place.check();
 }
 
-/// A signal ends a freeze, and with it the wait of writers: of one who makes a file, and of one whose data only the
-/// kernel has, which no unmount may lose.
 /// A rename between two directories waits, with `dirsync`, until both are durable: a freeze that comes meanwhile waits
 /// for both, and neither for the other.
 #[test]
@@ -208,6 +206,8 @@ fn a_freeze_beside_renames_that_wait_for_two_directories_ends() {
     place.check();
 }
 
+/// A signal ends a freeze, and with it the wait of writers: of one who makes a file, and of one whose data only the
+/// kernel has, which no unmount may lose.
 #[test]
 fn sigterm_on_a_frozen_mount_unmounts_it() {
     needs_mounts();

@@ -26,11 +26,12 @@ impl Engine {
         let (ino, block) = match e {
             Error::Corrupt(c) => (Ino(0), c.block.unwrap_or(BlockNo(0))),
             Error::Device(d) => (Ino(0), BlockNo(d.at >> self.context.block_size().bits())),
-            Error::Journal(_) if self.journal.failure().is_none() => return,
-            Error::Journal(_) => return self.write_gate.turn_read_only("the journal was aborted"),
-            // The journal refuses; data that needs no transaction would go on.
-            Error::ReadOnly(_) if self.journal.failure().is_some() => {
-                return self.write_gate.turn_read_only("the journal was aborted");
+            // The journal refuses what needs a transaction; other data would go on.
+            Error::Journal(_) | Error::ReadOnly(_) => {
+                if self.journal.failure().is_some() {
+                    self.write_gate.turn_read_only("the journal was aborted");
+                }
+                return;
             }
             _ => return,
         };

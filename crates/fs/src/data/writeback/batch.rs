@@ -33,9 +33,9 @@ pub(super) fn write_and_record(d: &Data, batch: &mut [Collected], is_background:
         return submit(d, batch, is_background);
     }
     submit(d, batch, is_background);
-    // While commits are frequent: the next would do it.
-    let named = is_background && d.commits_are_frequent();
-    if named && let Some(epoch) = batch.iter().filter(|c| c.needs_record()).filter_map(|c| c.written).max() {
+    // Else the next commit would.
+    let flushes = is_background && d.commits_are_frequent();
+    if flushes && let Some(epoch) = batch.iter().filter(|c| c.needs_record()).filter_map(|c| c.written).max() {
         d.engine.journal.flush_apart(epoch);
     }
     batch.chunks_mut(FILES_PER_OPERATION).for_each(|group| record(d, group));
