@@ -148,6 +148,8 @@ fn suspended_requests_do_not_exhaust_the_queues() {
     // The rings have the entries of then. A queue has those that its own CPU needed, so some may need a few more for
     // these callers, but none for each of their calls.
     let grown = entries();
+    let needed = before + (WRITERS + CALLERS) as u64;
+    assert!(grown <= needed, "one entry for each that waits, and a few: {grown}");
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         for f in &files[..CALLERS] {
