@@ -46,7 +46,7 @@ mod xattr;
 
 pub use config::{
     Atime, Checkpoint, Choices, CommitMode, Illegal, JournalingMode, ModeRule, Options, Profile, Record, Route,
-    RuntimeOptions, UnknownValue, name_matches,
+    RuntimeOptions, UnknownValue, Without, name_matches,
 };
 pub use data::{Falloc, FileExtent, FilePlace, Seek, WriteFlags};
 pub use dir::DirItem;

@@ -122,6 +122,8 @@ enum What {
     /// Measure many clients and whole programs (fio, dbench, PostgreSQL, MariaDB, git, tar) on one loop device (root);
     /// prints a table
     Clients(bench::clients::Plan),
+    /// Measure what each heuristic brings: its workload on a mount with it and on one without (root); prints tables
+    Heuristics(bench::heuristics::Plan),
     /// Measure PostgreSQL and MariaDB that guard their pages, on the kernel's ext4, against the same without that, on
     /// Quire (root); prints a table
     Databases(bench::databases::Plan),
@@ -431,6 +433,7 @@ fn main() -> Result<()> {
         }
         What::Databases(plan) => bench::databases::measure(&plan)?,
         What::Clients(plan) => bench::clients::measure(&plan)?,
+        What::Heuristics(plan) => bench::heuristics::measure(&plan)?,
         What::Start(plan) => bench::start::measure(&plan)?,
         What::Toolbox(plan) => bench::toolbox::measure(&plan)?,
         What::Tpcc { what, dir, journal, warehouses, divide, seed, page, grain, transactions, seconds } => {

@@ -44,6 +44,7 @@ mod transport_choice;
 mod updates;
 mod watch;
 mod wire;
+mod without;
 mod workers;
 
 pub use control::{About, Control, ControlError};
@@ -55,3 +56,4 @@ pub use serve::{Mount, SIMULATED_NVRAM, run, run_on};
 pub use latency::Latency;
 pub use stats::Stats;
 pub use transport_choice::{TransportChoice, TransportError, TransportStats};
+pub use without::Without;

@@ -351,6 +351,7 @@ impl Place<'_> {
                 shut_down: false,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
+            without: self.options.without,
             slow: self.options.slow,
         }
     }

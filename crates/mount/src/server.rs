@@ -12,6 +12,7 @@ use crate::refused::Refused;
 use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Header, ShownOwner};
+use crate::without::Without;
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use quire_device::sync::{Mutex, lock};
 use quire_fs::{Admitted, Attr, Cred, Volume};
@@ -113,6 +114,8 @@ pub(crate) struct ServeOptions {
     pub owner: ShownOwner,
     /// What `quire umount` and others want to know.
     pub about: crate::control::About,
+    /// Heuristics that are off.
+    pub without: Without,
     /// Requests that take so long are logged.
     pub slow: Option<Duration>,
 }

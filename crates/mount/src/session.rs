@@ -19,7 +19,7 @@ use crate::transport::{Channel, Entry, Found, Next, RequestBuffer, Rings, Transp
 use crate::transport_choice::{TransportCounters, TransportError};
 use crate::wire::abi::{init, opcode};
 use crate::wire::{Body, Header, Out};
-use crate::workers::{DEV_QUEUE, QueueIndex, Workers};
+use crate::workers::{DEV_QUEUE, QueueIndex, Workers, cpus};
 use quire_device::sync::atomic::Ordering;
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use quire_fs::Admitted;
@@ -38,7 +38,7 @@ impl Session {
     /// # Errors
     /// The connection broke, or the kernel is too old.
     pub(crate) fn start(
-        channel: Channel,
+        mut channel: Channel,
         server: Arc<Server>,
         requested: Requested,
         rings: Option<Rings>,
@@ -76,10 +76,14 @@ impl Session {
             }
         });
         counters.queues.store(rings.as_ref().map_or(0, |r| r.queues()), Ordering::Relaxed);
+        let without = server.options.without;
+        if without.polling {
+            channel.never_spins();
+        }
         let transport = Transport { channel, rings };
         Ok(Session {
             shared: Arc::new(Shared {
-                workers: Workers::new(transport.rings()),
+                workers: Workers::new(transport.rings(), if without.second_reader { 1 } else { cpus() }),
                 transport,
                 server,
                 kernel_pages: KernelPages::default(),
@@ -207,7 +211,7 @@ impl Worker {
         let (request, mut out) = buffer.parts();
         let workers = &self.shared.workers;
         while let Some(n) = self.next(request)? {
-            if n >= LONG_REQUEST && self.shared.transport.channel.is_ready() {
+            if self.is_long(n) && self.shared.transport.channel.is_ready() {
                 workers.shares(|| Worker::hire(&self.shared));
             }
             self.answer(&request[..n], &mut out)?;
@@ -244,13 +248,18 @@ impl Worker {
         let unique = entry.unique();
         let mut split = entry.split(buffer.whole())?;
         rings.serves(unique, split.reply_at);
-        if split.request.len() >= LONG_REQUEST && rings.has_more(queue) {
+        if self.is_long(split.request.len()) && rings.has_more(queue) {
             self.shared.workers.shares(|| Worker::hire(&self.shared));
         }
         let answered = self.answer(split.request, &mut split.out);
         rings.served(queue, entry, self.shared.workers.reads());
         answered?;
         self.answer_unparked(&mut buffer.parts().1)
+    }
+
+    /// True if the requests behind one of so many bytes are not to wait for it.
+    fn is_long(&self, bytes: usize) -> bool {
+        bytes >= LONG_REQUEST && !self.shared.server.options.without.hand_over
     }
 
     /// After a thaw: answers what was kept meanwhile.

@@ -83,7 +83,7 @@ pub(crate) struct Workers {
     /// Workers at most.
     most: usize,
     /// Workers that read /dev/fuse at once, at most.
-    cpus: usize,
+    readers: usize,
     pool: Mutex<Pool>,
     /// The session is over. Set under the lock of the pool, read also without it: readers ask before each request.
     over: AtomicBool,
@@ -91,7 +91,7 @@ pub(crate) struct Workers {
 }
 
 /// CPUs on which the daemon may run.
-fn cpus() -> usize {
+pub(crate) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
@@ -101,11 +101,11 @@ pub(crate) fn most(rings: usize) -> usize {
 }
 
 impl Workers {
-    /// Workers for /dev/fuse and so many rings.
-    pub(crate) fn new(rings: usize) -> Self {
+    /// Workers for so many rings and /dev/fuse, which `readers` read at once, at most.
+    pub(crate) fn new(rings: usize, readers: usize) -> Self {
         let queues = 1 + rings;
         let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
-        Workers { most: most(rings), cpus: cpus(), pool, over: AtomicBool::new(false), ended: Condvar::new() }
+        Workers { most: most(rings), readers, pool, over: AtomicBool::new(false), ended: Condvar::new() }
     }
 
     /// All queues.
@@ -176,8 +176,8 @@ impl Workers {
     pub(crate) fn took(&self, hire: impl FnOnce() -> bool) {
         let taken = IN_A_ROW.get() + 1;
         IN_A_ROW.set(taken % REQUESTS_BEFORE_SECOND_READER);
-        if taken == REQUESTS_BEFORE_SECOND_READER && self.cpus > 1 {
-            self.call_reader(DEV_QUEUE, hire, self.cpus);
+        if taken == REQUESTS_BEFORE_SECOND_READER && self.readers > 1 {
+            self.call_reader(DEV_QUEUE, hire, self.readers);
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
     }
 
     fn one_reader(cpus: usize) -> Arc<Workers> {
-        let workers = Arc::new(Workers { cpus, ..Workers::new(0) });
+        let workers = Arc::new(Workers::new(0, cpus));
         assert!(workers.begin() && workers.become_reader(&Arc::default()).is_some());
         workers
     }
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_hired_when_none_is_idle_up_to_the_bound() {
-        let workers = Arc::new(Workers { most: 2, ..Workers::new(0) });
+        let workers = Arc::new(Workers { most: 2, ..Workers::new(0, 2) });
         let hired = Cell::new(0);
         let hire = || {
             hired.set(hired.get() + 1);
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn each_queue_has_a_reader_and_one_that_blocks_is_replaced_at_its_own() {
-        let workers = Arc::new(Workers::new(2));
+        let workers = Arc::new(Workers::new(2, 1));
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let (tell, told) = mpsc::channel();

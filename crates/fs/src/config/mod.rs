@@ -3,9 +3,11 @@
 mod choices;
 mod journaling_mode;
 mod options;
+mod without;
 
 pub use choices::{Choices, Illegal, Profile, Route};
 pub(crate) use journaling_mode::by_rule;
 pub use journaling_mode::{JournalingMode, ModeRule, name_matches};
 pub use options::{Atime, Options, RuntimeOptions};
+pub use without::Without;
 pub use quire_journal::{Checkpoint, CommitMode, Record, UnknownValue};

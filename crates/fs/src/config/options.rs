@@ -2,6 +2,7 @@
 
 use super::choices::{Choices, Route};
 use super::journaling_mode::{JournalingMode, ModeRule};
+use super::without::Without;
 use quire_journal::{Checkpoint, CommitMode, Record};
 use quire_layout::superblock::OnError;
 use std::time::Duration;
@@ -61,6 +62,8 @@ pub struct Options {
     /// says.
     pub reserve_uid: Option<u32>,
     pub reserve_gid: Option<u32>,
+    /// Heuristics that are off.
+    pub without: Without,
     /// Where the image is mounted, for the superblock; may be empty.
     pub mounted_on: String,
 }
@@ -118,6 +121,7 @@ impl Default for Options {
             minix_df: false,
             reserve_uid: None,
             reserve_gid: None,
+            without: Without::default(),
             mounted_on: String::new(),
         }
     }

@@ -3,6 +3,7 @@
 use super::staged::Updates;
 use super::table::Files;
 use super::throttle::Throttle;
+use crate::config::Without;
 use crate::engine::Engine;
 use crate::policy::{self, AutoThreshold, CacheShares, CommitRate, WritebackLimits};
 use quire_device::sync::{Arc, Mutex, lock};
@@ -95,5 +96,10 @@ impl Data {
     /// pieces.
     pub(crate) fn commits_are_frequent(&self) -> bool {
         lock(&self.commit_rate).is_frequent(self.engine.clock.monotonic())
+    }
+
+    /// Heuristics that are off.
+    pub(crate) fn without(&self) -> Without {
+        self.engine.context.options.without
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn write_direct(
         return Ok(None);
     }
     // While commits are frequent, the requests of a stream wait in pages, so that requests behind them do not wait.
-    if flags.deferred && d.commits_are_frequent() {
+    if flags.deferred && !d.without().streams_in_pages && d.commits_are_frequent() {
         return Ok(None);
     }
     let (Some(first), Some(last)) = (bs.file_block(r.at), bs.file_block(r.at + len as u64 - 1)) else {

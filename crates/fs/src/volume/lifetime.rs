@@ -43,7 +43,8 @@ pub(super) fn free_later(engine: &Engine, data: &Data, ino: Ino) {
         tables.pending_evictions.push(ino);
         tables.pending_evictions.len()
     };
-    if pending >= MAX_PENDING {
+    let enough = if data.without().batched_frees { 1 } else { MAX_PENDING };
+    if pending >= enough {
         evict::free_pending(engine);
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Loop;
-use super::programs::{Outcome, WORKLOADS, Workload};
+use super::programs::{OF_HEURISTICS, Outcome, WORKLOADS, Workload};
 use super::results::{self, Row};
 use crate::cmd::{have, is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
@@ -33,7 +33,7 @@ pub struct Plan {
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
     /// Only these: fsync1, fsync4, fsync16, fsync64, randread16, dbench, pgbench1, pgbench16, sysbench1, sysbench16,
-    /// git, tar, names8
+    /// git, tar, names8; and, of heuristics, beside, small-beside, delete
     #[arg(long = "only", value_delimiter = ',')]
     pub workloads: Vec<String>,
     /// How long each workload runs that has no end of its own
@@ -107,10 +107,10 @@ fn choose(names: &[String]) -> Result<Vec<&'static Workload>> {
     if names.is_empty() {
         return Ok(WORKLOADS.iter().collect());
     }
-    let all = || WORKLOADS.iter().map(|w| w.name).collect::<Vec<_>>().join(", ");
-    let find = |name: &String| {
-        WORKLOADS.iter().find(|w| w.name == name).with_context(|| format!("no workload {name}; there are {}", all()))
-    };
+    let all = || WORKLOADS.iter().chain(&OF_HEURISTICS);
+    let known = || all().map(|w| w.name).collect::<Vec<_>>().join(", ");
+    let find =
+        |name: &String| all().find(|w| w.name == name).with_context(|| format!("no workload {name}; there are {}", known()));
     names.iter().map(find).collect()
 }
 

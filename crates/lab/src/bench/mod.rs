@@ -6,6 +6,7 @@
 pub mod clients;
 mod cpus;
 pub mod databases;
+pub mod heuristics;
 mod programs;
 mod results;
 mod servers_load;

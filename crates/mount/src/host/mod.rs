@@ -44,7 +44,8 @@ fn tune(server: &Server, halt_poll: &HaltPoll, bdi: &Bdi, over: &AtomicBool) {
             free = server.volume.maintenance().free_bytes().0;
         }
         looks = looks.wrapping_add(1);
-        bdi.limit(server.volume.status().commits_are_frequent, free);
+        let few = !server.options.without.dirty_limit && server.volume.status().commits_are_frequent;
+        bdi.limit(few, free);
         thread::sleep(if idle > HALT_AFTER { HOST_IDLE_TICK } else { HOST_TICK });
         let now = server.total_requests();
         idle = if now == last { idle.saturating_add(1) } else { 0 };

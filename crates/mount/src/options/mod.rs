@@ -13,6 +13,7 @@ mod values;
 use crate::sandbox::SandboxChoice;
 use crate::transport_choice::TransportChoice;
 use crate::updates::AtomicWrites;
+use crate::without::Without;
 use quire_device::nvram::NvramOptions;
 use quire_fs::{Atime, Checkpoint, Choices, CommitMode, JournalingMode, ModeRule, Profile, Record, Route};
 use quire_layout::superblock::{OnError, Superblock, default_opts};
@@ -130,6 +131,8 @@ pub struct MountOptions {
     pub sandbox: SandboxChoice,
     /// Settings of the host may be changed while the mount is served.
     pub tune_host: bool,
+    /// Heuristics that are off.
+    pub without: Without,
     /// Options without effect, each with the reason; the mount says so.
     pub ignored: Vec<(String, &'static str)>,
 }
@@ -254,6 +257,7 @@ impl MountOptions {
             reserve_gid: self.reserve_gid,
             acl: self.acl.unwrap_or(true),
             minix_df: self.minix_df,
+            without: self.without.engine,
             mounted_on: mounted_on.to_owned(),
             ..fallback
         };

@@ -6,6 +6,7 @@ use super::values::{
     tunes_host,
 };
 use super::{DATABASE, MountOptions, OptionError, bad};
+use crate::without::Without;
 use quire_fs::{Atime, Choices, ModeRule, Profile, Route};
 use std::time::Duration;
 
@@ -142,6 +143,7 @@ impl MountOptions {
             }
             "transport" => self.transport = transport(option, value)?,
             "sandbox" => self.sandbox = sandbox(option, value)?,
+            "without" => self.without = Without::parse(value).map_err(|why| bad(option, why))?,
             "tune" => self.tune_host = tunes_host(option, value)?,
             "cache_size" => self.cache_bytes = Some(cache_size(option, value)?),
             "resuid" => self.reserve_uid = Some(number(option, value)?),

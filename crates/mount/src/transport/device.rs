@@ -57,6 +57,11 @@ impl Channel {
         Channel { fd, may_spin, spins: AtomicBool::new(false), backoff: Backoff::default() }
     }
 
+    /// Readers sleep at once.
+    pub(crate) fn never_spins(&mut self) {
+        self.may_spin = false;
+    }
+
     /// Opens the device; it belongs to no mount yet.
     pub(crate) fn open_device() -> Result<OwnedFd, Errno> {
         rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())

@@ -89,8 +89,8 @@ impl Which {
 /// Writes back a batch of the oldest files. Returns false if there was nothing to collect.
 pub(crate) fn write_back_oldest(d: &Data, which: Which) -> bool {
     let _batch = d.files.begin_batch();
-    let frequent = d.commits_are_frequent();
-    let mut collected = if which.is_for_room() && frequent {
+    let leaves_small_files = !d.without().small_files && d.commits_are_frequent();
+    let mut collected = if which.is_for_room() && leaves_small_files {
         collect_oldest(d, which, d.limits.small_file_pages())
     } else {
         Vec::new()
@@ -133,7 +133,7 @@ fn collect_oldest(d: &Data, which: Which, more_than: usize) -> Vec<(FileRef<'_>,
 
 /// True if the background should write back although nothing is old.
 pub(crate) fn should_write_back(d: &Data) -> bool {
-    d.limits.should_write_back(d.files.pages(), d.commits_are_frequent())
+    d.limits.should_write_back(d.files.pages(), !d.without().early_writeback && d.commits_are_frequent())
 }
 
 /// Has a writer wait, or rather work, while too many pages are not clean (F5), and wakes the background to help. A
@@ -143,7 +143,7 @@ pub(in crate::data) fn limit_writer(d: &Data, ino: Ino) {
     if should_write_back(d) && !files.any_batch() {
         d.engine.journal.wake();
     }
-    let is_small = || files.find(ino).is_none_or(|file| file.lock().pages() <= d.limits.small_file_pages());
+    let is_small = || !d.without().small_files && files.find(ino).is_none_or(|file| file.lock().pages() <= d.limits.small_file_pages());
     while files.pages() > d.limits.max_pages {
         if files.pages() <= d.limits.max_pages_for_small_files() && is_small() {
             return;

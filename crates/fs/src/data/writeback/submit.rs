@@ -104,8 +104,8 @@ fn write_pieces<'a>(d: &Data, writes: &'a [OwnedWrite], background: bool) -> Vec
         // A caller waits for it, and there is nothing to submit meanwhile: no thread has to wake.
         return vec![(device.run(ios_of(piece)), *piece)];
     }
-    let (is_frequent, now) = (|| d.commits_are_frequent(), || d.engine.clock.monotonic());
-    let (journal, pace) = (&d.engine.journal, &*d.pace);
+    let is_frequent = || !d.without().throttle && d.commits_are_frequent();
+    let (journal, pace, now) = (&d.engine.journal, &*d.pace, || d.engine.clock.monotonic());
     let traffic = Traffic { journal, pace, commits_are_frequent: &is_frequent, now: &now };
     let (mut done, mut under_way) = (Vec::with_capacity(pieces.len()), VecDeque::new());
     let complete = |(ticket, entered, piece)| {

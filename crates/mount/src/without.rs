@@ -1,0 +1,62 @@
+//! Heuristics that a mount does without (`-o without=`), to see what each brings.
+
+/// Heuristics that are off; all are on by default. None changes what a mount promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Without {
+    /// A reader of /dev/fuse polls for the next request before it sleeps.
+    pub polling: bool,
+    /// A second worker reads /dev/fuse beside one that always finds a request.
+    pub second_reader: bool,
+    /// While a long request is answered, another worker takes the requests behind it.
+    pub hand_over: bool,
+    /// While commits are frequent, the kernel may keep few dirty pages of the mount (`tune=host`).
+    pub dirty_limit: bool,
+    /// Those of the engine.
+    pub engine: quire_fs::Without,
+}
+
+/// The names of all heuristics, as `without=` takes them, and where each stands.
+const NAMES: [(&str, fn(&mut Without) -> &mut bool); 9] = [
+    ("polling", |w| &mut w.polling),
+    ("second-reader", |w| &mut w.second_reader),
+    ("hand-over", |w| &mut w.hand_over),
+    ("dirty-limit", |w| &mut w.dirty_limit),
+    ("throttle", |w| &mut w.engine.throttle),
+    ("early-writeback", |w| &mut w.engine.early_writeback),
+    ("streams-in-pages", |w| &mut w.engine.streams_in_pages),
+    ("small-files", |w| &mut w.engine.small_files),
+    ("batched-frees", |w| &mut w.engine.batched_frees),
+];
+
+impl Without {
+    /// Reads names separated by colons.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub(crate) fn parse(names: &str) -> Result<Self, String> {
+        let mut without = Without::default();
+        for name in names.split(':') {
+            match NAMES.iter().find(|(known, _)| *known == name) {
+                Some((_, place)) => *place(&mut without) = true,
+                None => return Err(format!("{} are expected, separated by colons", NAMES.map(|(n, _)| n).join(", "))),
+            }
+        }
+        Ok(without)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_turns_off_one_heuristic_of_its_own() {
+        let all = NAMES.map(|(name, _)| Without::parse(name).unwrap());
+        for (n, one) in all.iter().enumerate() {
+            assert!(*one != Without::default() && all.iter().skip(n + 1).all(|other| other != one), "{}", NAMES[n].0);
+        }
+        let two = Without::parse("polling:throttle").unwrap();
+        assert!(two.polling && two.engine.throttle && !two.hand_over);
+        assert!(Without::parse("polling:").unwrap_err().starts_with("polling, second-reader, "));
+    }
+}
