@@ -21,21 +21,18 @@ pub enum WaitFor {
     LogSpace,
     /// Free blocks: a commit that makes freed ones usable.
     FreeSpace,
-    /// The writeback throttle.
-    Throttle,
     /// A lock, or another thread.
     Lock,
 }
 
 impl WaitFor {
-    pub const ALL: [WaitFor; 8] = [
+    pub const ALL: [WaitFor; 7] = [
         WaitFor::Read,
         WaitFor::Write,
         WaitFor::Flush,
         WaitFor::Commit,
         WaitFor::LogSpace,
         WaitFor::FreeSpace,
-        WaitFor::Throttle,
         WaitFor::Lock,
     ];
 
@@ -49,7 +46,6 @@ impl WaitFor {
             WaitFor::Commit => "commit",
             WaitFor::LogSpace => "log_space",
             WaitFor::FreeSpace => "free_space",
-            WaitFor::Throttle => "throttle",
             WaitFor::Lock => "lock",
         }
     }

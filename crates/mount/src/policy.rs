@@ -19,10 +19,6 @@ pub(crate) const WAITS_FOR_SPACE: [Duration; 5] = [
 /// all of [`WAITS_FOR_SPACE`] for nothing so long after the removal, and not later.
 pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 
-/// Bytes of a request from which on another worker takes the requests behind it at once: copying and checksums of as
-/// many bytes take a tenth of a millisecond, the wake-up of a worker some 10 us.
-pub(crate) const LONG_REQUEST: usize = 256 << 10;
-
 // How many workers answer.
 
 /// Workers at most, besides one for each CPU (with rings: for each queue): so many requests can wait for the device, or

@@ -10,7 +10,6 @@ use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages};
 use crate::meter::Measured;
-use crate::policy::LONG_REQUEST;
 use crate::replies::{Shared, suspend};
 use crate::requests;
 use crate::server::{Admission, Answer, Server};
@@ -211,9 +210,6 @@ impl Worker {
         let (request, mut out) = buffer.parts();
         let workers = &self.shared.workers;
         while let Some(n) = self.next(request)? {
-            if self.is_long(n) && self.shared.transport.channel.is_ready() {
-                workers.shares(|| Worker::hire(&self.shared));
-            }
             self.answer(&request[..n], &mut out)?;
             self.answer_unparked(&mut out)?;
             if !workers.reads() {
@@ -248,18 +244,10 @@ impl Worker {
         let unique = entry.unique();
         let mut split = entry.split(buffer.whole())?;
         rings.serves(unique, split.reply_at);
-        if self.is_long(split.request.len()) && rings.has_more(queue) {
-            self.shared.workers.shares(|| Worker::hire(&self.shared));
-        }
         let answered = self.answer(split.request, &mut split.out);
         rings.served(queue, entry, self.shared.workers.reads());
         answered?;
         self.answer_unparked(&mut buffer.parts().1)
-    }
-
-    /// True if the requests behind one of so many bytes are not to wait for it.
-    fn is_long(&self, bytes: usize) -> bool {
-        bytes >= LONG_REQUEST && !self.shared.server.options.without.hand_over
     }
 
     /// After a thaw: answers what was kept meanwhile.

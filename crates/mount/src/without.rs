@@ -7,8 +7,6 @@ pub struct Without {
     pub polling: bool,
     /// A second worker reads /dev/fuse beside one that always finds a request.
     pub second_reader: bool,
-    /// While a long request is answered, another worker takes the requests behind it.
-    pub hand_over: bool,
     /// While commits are frequent, the kernel may keep few dirty pages of the mount (`tune=host`).
     pub dirty_limit: bool,
     /// Those of the engine.
@@ -16,14 +14,12 @@ pub struct Without {
 }
 
 /// The names of all heuristics, as `without=` takes them, and where each stands.
-const NAMES: [(&str, fn(&mut Without) -> &mut bool); 9] = [
+const NAMES: [(&str, fn(&mut Without) -> &mut bool); 7] = [
     ("polling", |w| &mut w.polling),
     ("second-reader", |w| &mut w.second_reader),
-    ("hand-over", |w| &mut w.hand_over),
     ("dirty-limit", |w| &mut w.dirty_limit),
-    ("throttle", |w| &mut w.engine.throttle),
-    ("early-writeback", |w| &mut w.engine.early_writeback),
-    ("streams-in-pages", |w| &mut w.engine.streams_in_pages),
+    ("pieces", |w| &mut w.engine.pieces),
+    ("commit-first", |w| &mut w.engine.commit_first),
     ("small-files", |w| &mut w.engine.small_files),
     ("batched-frees", |w| &mut w.engine.batched_frees),
 ];
@@ -55,8 +51,8 @@ mod tests {
         for (n, one) in all.iter().enumerate() {
             assert!(*one != Without::default() && all.iter().skip(n + 1).all(|other| other != one), "{}", NAMES[n].0);
         }
-        let two = Without::parse("polling:throttle").unwrap();
-        assert!(two.polling && two.engine.throttle && !two.hand_over);
+        let two = Without::parse("polling:pieces").unwrap();
+        assert!(two.polling && two.engine.pieces && !two.dirty_limit);
         assert!(Without::parse("polling:").unwrap_err().starts_with("polling, second-reader, "));
     }
 }

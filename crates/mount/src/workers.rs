@@ -200,11 +200,6 @@ impl Workers {
         }
     }
 
-    /// The request that the calling reader has taken is long work, and others wait: another worker takes them at once.
-    pub(crate) fn shares(&self, hire: impl FnOnce() -> bool) {
-        self.blocks(hire);
-    }
-
     /// Has an idle worker read the queue, or a new one, unless `enough` read it already.
     fn call_reader(&self, queue: QueueIndex, hire: impl FnOnce() -> bool, enough: usize) {
         let idle = {

@@ -6,16 +6,14 @@
 /// ```
 /// use quire_fs::{Options, Without};
 /// let options = Options { without: Without { batched_frees: true, ..Without::default() }, ..Options::default() };
-/// assert!(!options.without.throttle);
+/// assert!(!options.without.pieces);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Without {
-    /// While commits are frequent, background writeback gives the device only a few milliseconds of work at once.
-    pub throttle: bool,
-    /// While commits are frequent, background writeback begins at an eighth of the pages that may be dirty.
-    pub early_writeback: bool,
-    /// While commits are frequent, large requests of a stream wait in pages instead of going straight to the device.
-    pub streams_in_pages: bool,
+    /// A batch of writeback goes to the device in pieces.
+    pub pieces: bool,
+    /// A piece that no caller waits for waits for the commit that is being written.
+    pub commit_first: bool,
     /// Writers of small files do not wait for those of large ones, and a batch that makes room leaves small files alone
     /// while commits are frequent.
     pub small_files: bool,

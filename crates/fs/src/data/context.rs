@@ -2,13 +2,13 @@
 
 use super::staged::Updates;
 use super::table::Files;
-use super::throttle::Throttle;
 use crate::config::Without;
 use crate::engine::Engine;
 use crate::policy::{self, AutoThreshold, CacheShares, CommitRate, WritebackLimits};
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{Histogram, Pace};
 use quire_layout::BlockSize;
+use std::time::Duration;
 
 /// Parts of a transaction that one request writes at most: a half. A transaction takes a quarter of the log and half of
 /// the cache at most.
@@ -24,7 +24,8 @@ pub(crate) struct Data {
     pub pace: Arc<Pace>,
     /// How long calls of fsync took.
     pub fsync: Histogram,
-    pub(super) throttle: Throttle,
+    /// When a piece of writeback was last complete, by the monotonic clock.
+    pub(super) piece_completed: Mutex<Duration>,
     commit_rate: Mutex<CommitRate>,
 }
 
@@ -39,7 +40,7 @@ impl Data {
             engine,
             pace,
             fsync: Histogram::default(),
-            throttle: Throttle::default(),
+            piece_completed: Mutex::default(),
             commit_rate: Mutex::default(),
         }
     }

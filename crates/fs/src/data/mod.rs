@@ -30,7 +30,6 @@ mod steps;
 mod table;
 #[cfg(test)]
 mod tests;
-mod throttle;
 mod truncate;
 mod update;
 mod write;

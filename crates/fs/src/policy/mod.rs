@@ -8,17 +8,18 @@
 
 mod allocation;
 mod background;
+mod commit_rate;
 mod eviction;
 mod held_back;
 mod memory;
 mod new_data;
 mod route;
 mod steps;
-mod throttle;
 mod writeback;
 
 pub(crate) use allocation::{GROUPS_TO_EXAMINE, MIN_LONG_FILE_BLOCKS, MIN_RUN_AT_GOAL};
 pub(crate) use background::{CHECKPOINT_AGE, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE, closed_long_ago};
+pub(crate) use commit_rate::CommitRate;
 pub(crate) use eviction::{MAX_DEFERRED_SECTORS, MAX_PENDING};
 pub use held_back::{may_hold_back, nearly_full};
 pub(crate) use memory::CacheShares;
@@ -30,8 +31,7 @@ pub(crate) use steps::{
     MAX_WAITS_FOR_SPACE, NAMES_PER_OPERATION, ORPHAN_BLOCKS_PER_OPERATION, READ_BYTES_AT_ONCE, WRITE_BYTES_AT_ONCE,
     step_budget, trim_budget,
 };
-pub(crate) use throttle::{CommitRate, MAX_DEVICE_TIME, PIECE_DEVICE_TIME};
 pub(crate) use writeback::{
-    BATCH_FILES, FILES_PER_OPERATION, JOURNALED_BLOCKS_PER_PIECE, KEEP_CLEAN_PAGES, PAGES_PER_WRITE,
-    RECORDS_PER_OPERATION, WritebackLimits,
+    BATCH_FILES, FILES_PER_OPERATION, JOURNALED_BLOCKS_PER_PIECE, KEEP_CLEAN_PAGES, PAGES_PER_WRITE, PIECE_DEVICE_TIME,
+    PIECES_AT_ONCE, RECORDS_PER_OPERATION, WritebackLimits,
 };

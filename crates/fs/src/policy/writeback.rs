@@ -1,5 +1,7 @@
 //! How much writeback does at once, and when it begins.
 
+use std::time::Duration;
+
 /// Bytes that a batch collects at most.
 const BATCH_BYTES: usize = 16 << 20;
 /// Files that a batch collects at most.
@@ -14,6 +16,12 @@ pub(crate) const JOURNALED_BLOCKS_PER_PIECE: u32 = 64;
 pub(crate) const PAGES_PER_WRITE: usize = 256;
 /// A batch of at most this many pages leaves them in memory as clean pages, for the next append or small update.
 pub(crate) const KEEP_CLEAN_PAGES: usize = 8;
+
+/// Device time of one piece of a batch, by the device's measured pace. A commit, or a read, waits for a piece and not
+/// for the whole batch.
+pub(crate) const PIECE_DEVICE_TIME: Duration = Duration::from_millis(2);
+/// Pieces of a batch under way: when one completes, the next is there.
+pub(crate) const PIECES_AT_ONCE: usize = 2;
 
 /// A file with at most one in this many of the pages that may be dirty is small.
 const SMALL_FILE_SHARE: usize = 256;
@@ -49,9 +57,8 @@ impl WritebackLimits {
         self.max_pages + self.max_pages / SMALL_FILE_RESERVE
     }
 
-    /// True if the background should write back although nothing is old: half of the pages that may be dirty are, or an
-    /// eighth while commits are frequent, so that there is room for what a stream sends at once.
-    pub(crate) fn should_write_back(&self, pages: usize, commits_are_frequent: bool) -> bool {
-        pages > self.max_pages / 2 || (pages > self.max_pages / 8 && commits_are_frequent)
+    /// True if the background should write back although nothing is old: half of the pages that may be dirty are.
+    pub(crate) fn should_write_back(&self, pages: usize) -> bool {
+        pages > self.max_pages / 2
     }
 }

@@ -15,14 +15,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Loop;
-use super::programs::{OF_HEURISTICS, Outcome, WORKLOADS, Workload};
+use super::programs::{Outcome, WORKLOADS, Workload};
 use super::results::{self, Row};
 use crate::cmd::{have, is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
 use crate::stats::{float, median};
 
 /// Bytes of the disk that all use.
-const DISK_BYTES: u64 = 2 << 30;
+pub(super) const DISK_BYTES: u64 = 2 << 30;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub struct Plan {
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
     /// Only these: fsync1, fsync4, fsync16, fsync64, randread16, dbench, pgbench1, pgbench16, sysbench1, sysbench16,
-    /// git, tar, names8; and, of heuristics, beside, small-beside, delete
+    /// git, tar, names8
     #[arg(long = "only", value_delimiter = ',')]
     pub workloads: Vec<String>,
     /// How long each workload runs that has no end of its own
@@ -52,7 +52,7 @@ pub struct Plan {
 
 /// What the daemon did meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
-struct Daemon {
+pub(super) struct Daemon {
     threads: usize,
     switches: f64,
     fsyncs: f64,
@@ -88,7 +88,7 @@ pub fn measure(plan: &Plan) -> Result<()> {
             for turn in 0..mounters.len() {
                 let who = (turn + round) % mounters.len();
                 eprintln!("{}, round {}: {}", workload.name, round + 1, mounters[who]);
-                match one(plan, &mounters[who], workload, device, dir.path()) {
+                match one(plan.seconds, &mounters[who], workload, device, dir.path()) {
                     Ok(outcome) => rounds.entry(who).or_default().push(outcome),
                     Err(e) => println!("failed {} on {}: {e:#}", workload.name, mounters[who]),
                 }
@@ -107,14 +107,23 @@ fn choose(names: &[String]) -> Result<Vec<&'static Workload>> {
     if names.is_empty() {
         return Ok(WORKLOADS.iter().collect());
     }
-    let all = || WORKLOADS.iter().chain(&OF_HEURISTICS);
-    let known = || all().map(|w| w.name).collect::<Vec<_>>().join(", ");
-    let find =
-        |name: &String| all().find(|w| w.name == name).with_context(|| format!("no workload {name}; there are {}", known()));
-    names.iter().map(find).collect()
+    names.iter().map(|name| workload(name)).collect()
 }
 
-fn one(plan: &Plan, mounter: &Mounter, workload: &Workload, device: &Path, dir: &Path) -> Result<Round> {
+/// The workload of this name.
+///
+/// # Errors
+/// The names that there are.
+pub(super) fn workload(name: &str) -> Result<&'static Workload> {
+    let all = || WORKLOADS.iter().map(|w| w.name).collect::<Vec<_>>().join(", ");
+    WORKLOADS.iter().find(|w| w.name == name).with_context(|| format!("no workload {name}; there are {}", all()))
+}
+
+/// Runs a workload once, for `seconds` if it has no end of its own, on a fresh file system of the device.
+///
+/// # Errors
+/// The file system or the workload failed.
+pub(super) fn one(seconds: u32, mounter: &Mounter, workload: &Workload, device: &Path, dir: &Path) -> Result<Round> {
     let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
     run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-E", lazy, text(device)])?;
     let mounted = mounter.mount(device, &dir.join("mnt"))?;
@@ -137,7 +146,7 @@ fn one(plan: &Plan, mounter: &Mounter, workload: &Workload, device: &Path, dir: 
                 }
             })
         });
-        let outcome = (workload.run)(&mnt, plan.seconds);
+        let outcome = (workload.run)(&mnt, seconds);
         over.store(true, Ordering::Relaxed);
         (outcome, watcher.map(|w| w.join().expect("it only counts")))
     });
@@ -151,7 +160,7 @@ fn one(plan: &Plan, mounter: &Mounter, workload: &Workload, device: &Path, dir: 
 }
 
 /// What a round gives.
-type Round = (Outcome, Option<Daemon>);
+pub(super) type Round = (Outcome, Option<Daemon>);
 
 /// Counters of a daemon.
 struct Usage {

@@ -1,24 +1,43 @@
-//! What each heuristic brings: the workload that it is for, on a mount with it and on one without (`-o without=`).
+//! What each heuristic brings: what it is for, on a mount with it and on one without (`-o without=`), or in virtual time.
+//! The order changes from round to round.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
+use quire_fs::{Profile, Without};
+use quire_testkit::model::Model;
 
-use super::clients;
+use super::Loop;
+use super::clients::{self, DISK_BYTES};
+use super::programs::{DELETE, Workload};
+use super::table::{About, Row, Table};
+use crate::cmd::is_root;
 use crate::mounter::Mounter;
+use crate::rig;
+use crate::served::Looped;
+use crate::studies::isolation::{self, Into, Work};
 
-/// A heuristic, the workload that it is for, and the options under which it acts.
-const HEURISTICS: [(&str, &str, &str); 10] = [
-    ("polling", "tar", ""),
-    ("polling", "tar", "tune=host"),
-    ("second-reader", "fsync64", ""),
-    ("hand-over", "beside", ""),
-    ("throttle", "beside", ""),
-    ("early-writeback", "beside", ""),
-    ("streams-in-pages", "beside", ""),
-    ("dirty-limit", "beside", "tune=host"),
-    ("small-files", "small-beside", ""),
-    ("batched-frees", "delete", ""),
+/// What a heuristic is measured with.
+enum With {
+    /// The rate of a workload, on a mount with these options.
+    Rate(&'static str, &'static str),
+    /// The p99 of an append and fsync beside a stream, on a mount with these options over the modelled SSD.
+    Mounted(&'static str),
+    /// The same in virtual time on a disk that the stream overloads.
+    Virtual(fn(&mut Without)),
+}
+
+/// By the names of `without=`.
+const HEURISTICS: [(&str, With); 8] = [
+    ("polling", With::Rate("tar", "")),
+    ("polling", With::Rate("tar", "tune=host")),
+    ("second-reader", With::Rate("fsync64", "tune=host")),
+    ("batched-frees", With::Rate("delete", "tune=host")),
+    ("dirty-limit", With::Mounted("tune=host")),
+    ("small-files", With::Virtual(|w| w.small_files = true)),
+    ("pieces", With::Virtual(|w| w.pieces = true)),
+    ("commit-first", With::Virtual(|w| w.commit_first = true)),
 ];
 
 /// What to measure.
@@ -27,40 +46,90 @@ pub struct Plan {
     /// Only these, by the names of without=
     #[arg(long = "only", value_delimiter = ',')]
     pub heuristics: Vec<String>,
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     pub rounds: usize,
     /// How long a workload runs that has no end of its own
     #[arg(long, default_value_t = 6)]
     pub seconds: u32,
-    /// A block device to use instead of a loop device; its contents are lost
-    #[arg(long)]
-    pub device: Option<PathBuf>,
-    /// Where the image under the loop device is made
+    /// Where images are made
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub work: PathBuf,
-    /// A data file (bench/results) whose rows of these workloads and mounters are replaced
+    /// A data file (bench/results) to write
     #[arg(long)]
     pub save: Option<PathBuf>,
 }
 
-/// Measures and prints a table for each; the ratio is that of the mount without it to the one with it.
+/// Measures and prints the table.
 ///
 /// # Errors
-/// As [`clients::measure`].
+/// Not root; a mount or a workload failed.
 pub fn measure(plan: &Plan) -> Result<()> {
-    let wanted = |name: &str| plan.heuristics.is_empty() || plan.heuristics.iter().any(|h| h == name);
-    for (name, workload, options) in HEURISTICS.iter().filter(|(name, ..)| wanted(name)) {
-        let with = Mounter::quire(options);
-        let without = with.with(&format!("without={name}"));
-        clients::measure(&clients::Plan {
-            mounters: vec![with, without],
-            rounds: plan.rounds,
-            workloads: vec![(*workload).to_owned()],
-            seconds: plan.seconds,
-            device: plan.device.clone(),
-            work: plan.work.clone(),
-            save: plan.save.clone(),
-        })?;
+    if !is_root() {
+        bail!("the benchmark needs root, for the loop device");
     }
-    Ok(())
+    let dir = tempfile::Builder::new().prefix("quire-bench-").tempdir_in(&plan.work)?;
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let mut table = Table { columns: vec!["with it".into(), "without".into()], rows: Vec::new() };
+    let wanted = |name: &str| plan.heuristics.is_empty() || plan.heuristics.iter().any(|h| h == name);
+    for (name, with) in HEURISTICS.iter().filter(|(name, _)| wanted(name)) {
+        eprintln!("{name}");
+        table.rows.push(row(plan, name, with, dir.path()).with_context(|| (*name).to_owned())?);
+    }
+    table.print();
+    let note = format!("Medians of {} rounds in turn; in virtual time one, because all are the same", plan.rounds);
+    let about = About { title: "What each heuristic brings", note, command: "sudo scripts/bench.sh heuristics" };
+    plan.save.as_ref().map_or(Ok(()), |file| table.save(file, &about))
+}
+
+fn row(plan: &Plan, name: &str, with: &With, dir: &Path) -> Result<Row> {
+    let mounters = |options: &str| {
+        let on = Mounter::quire(options);
+        let off = on.with(&format!("without={name}"));
+        [on, off]
+    };
+    let row = |what: String, unit, values| Row { name: format!("`{name}`: {what}"), unit, values };
+    match with {
+        With::Rate(workload, options) => {
+            let workload = if *workload == DELETE.name { &DELETE } else { clients::workload(workload)? };
+            let values = in_turn(plan.rounds, &mounters(options), rate(plan, workload, dir)?)?;
+            let what = if options.is_empty() { String::new() } else { format!(", `{options}`") };
+            Ok(row(format!("{}{what}", workload.name), workload.unit, values))
+        }
+        With::Mounted(options) => {
+            let disk = Looped::new(&"ssd".parse()?, isolation::DISK_BYTES, dir)?;
+            let work = Work { rate: 200_000_000, time: Duration::from_secs(plan.seconds.into()) };
+            let p99 = |mounter: &Mounter| {
+                Ok(isolation::run_mounted(mounter, &disk, Into::Files, work, dir)?.latency.p99 / 1e3)
+            };
+            let values = in_turn(plan.rounds, &mounters(options), p99)?;
+            Ok(row(format!("append + fsync beside a stream, p99, modelled SSD, `{options}`"), "ms", values))
+        }
+        With::Virtual(turn_off) => {
+            let model = Model::named("hdd7200").context("hdd7200")?;
+            let mut off = rig::Plan::new(model, Profile::Auto);
+            turn_off(&mut off.options.without);
+            let work = Work { rate: 50_000_000, time: Duration::from_secs(10) };
+            let p99 = |plan| -> Result<_> { Ok(vec![isolation::run_on(plan, Into::Files, work)?.latency.p99 / 1e3]) };
+            let values = vec![p99(rig::Plan::new(model, Profile::Auto))?, p99(off)?];
+            Ok(row("append + fsync beside a stream, p99, modelled disk, virtual".into(), "ms", values))
+        }
+    }
+}
+
+/// What runs a workload on a mounter.
+fn rate<'a>(plan: &Plan, workload: &'a Workload, dir: &'a Path) -> Result<impl Fn(&Mounter) -> Result<f64> + use<'a>> {
+    let (disk, seconds) = (Loop::over(&dir.join("disk.img"), DISK_BYTES)?, plan.seconds);
+    Ok(move |mounter: &Mounter| Ok(clients::one(seconds, mounter, workload, &disk.device, dir)?.0.rate))
+}
+
+/// Figures of both in each round, each first in every other.
+fn in_turn(rounds: usize, mounters: &[Mounter; 2], figure: impl Fn(&Mounter) -> Result<f64>) -> Result<Vec<Vec<f64>>> {
+    let mut values = vec![Vec::new(), Vec::new()];
+    for round in 0..rounds {
+        for turn in 0..2 {
+            let who = (turn + round) % 2;
+            values[who].push(figure(&mounters[who]).with_context(|| mounters[who].to_string())?);
+        }
+    }
+    Ok(values)
 }

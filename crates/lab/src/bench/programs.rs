@@ -1,10 +1,7 @@
 //! The workloads of [`super::clients`], each as functions over a mount point. `prepare` is not measured.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,12 +50,9 @@ pub(super) static WORKLOADS: [Workload; 13] = [
     Workload { name: "names8", unit: "op/s", needs: &[], prepare: |_| Ok(()), run: names },
 ];
 
-/// Those that only heuristics are measured with.
-pub(super) static OF_HEURISTICS: [Workload; 3] = [
-    Workload { name: "beside", unit: "fsync/s", needs: &["fio"], prepare: |_| Ok(()), run: fsync_beside_a_stream },
-    Workload { name: "small-beside", unit: "file/s", needs: &[], prepare: |_| Ok(()), run: small_files_beside_a_stream },
-    Workload { name: "delete", unit: "1/s", needs: &["tar"], prepare: make_tree, run: delete },
-];
+/// Of the tree that `tar` unpacks: for heuristics.
+pub(super) static DELETE: Workload =
+    Workload { name: "delete", unit: "1/s", needs: &["tar"], prepare: make_tree, run: delete };
 
 const PG: &[&str] = crate::servers::postgres::NEEDS;
 const MY: &[&str] = crate::servers::mariadb::NEEDS;
@@ -180,68 +174,6 @@ fn untar(mnt: &Path, _: u32) -> Result<Outcome> {
     run_tool("tar", ["-C", text(mnt), "-xf", text(&beside(mnt, "tree.tar"))])?;
     run_tool("sync", ["-f", text(mnt)])?;
     Ok(Outcome { rate: 1.0 / start.elapsed().as_secs_f64(), p99_micros: None })
-}
-
-/// Bytes that a stream writes to its file before it begins again, in pieces of 1 MiB.
-const STREAM_BYTES: u64 = 256 << 20;
-const STREAM_PIECE: usize = 1 << 20;
-
-/// Bytes a second of a stream: half of what a SATA disk takes.
-const STREAM_RATE: u64 = 200 << 20;
-
-/// Does `work` while a stream of writes of 1 MiB goes to a file of the mount.
-fn beside_a_stream<T>(mnt: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let over = AtomicBool::new(false);
-    let stream = || -> Result<()> {
-        let (piece, start) = (vec![7; STREAM_PIECE], Instant::now());
-        let mut written = 0;
-        while !over.load(Ordering::Relaxed) {
-            let mut file = fs::File::create(mnt.join("stream"))?;
-            for _ in 0..STREAM_BYTES / STREAM_PIECE as u64 {
-                file.write_all(&piece)?;
-                written += STREAM_PIECE as u64;
-                let due = Duration::from_secs_f64(float(written) / float(STREAM_RATE));
-                thread::sleep(due.saturating_sub(start.elapsed()));
-                if over.load(Ordering::Relaxed) {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let stream = scope.spawn(stream);
-        let done = work();
-        over.store(true, Ordering::Relaxed);
-        stream.join().expect("the stream returns its errors")?;
-        done
-    })
-}
-
-/// Random overwrites of 4 KiB, each followed by fdatasync, beside a stream.
-fn fsync_beside_a_stream(mnt: &Path, seconds: u32) -> Result<Outcome> {
-    beside_a_stream(mnt, || fio_fsync(mnt, 1, seconds))
-}
-
-/// Files of 4 KiB, written with O_DIRECT, so that each write is a request; nothing is synced.
-fn small_files_beside_a_stream(mnt: &Path, seconds: u32) -> Result<Outcome> {
-    let limit = Duration::from_secs(seconds.into());
-    let dir = mnt.join("small");
-    fs::create_dir(&dir)?;
-    let mut page = vec![0_u8; 8192];
-    let skip = page.as_ptr().align_offset(4096);
-    let page = &mut page[skip..skip + 4096];
-    beside_a_stream(mnt, || {
-        let (start, mut files) = (Instant::now(), 0);
-        while start.elapsed() < limit {
-            let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits())?;
-            let path = dir.join((files % 1000).to_string());
-            let file = fs::File::options().create(true).write(true).truncate(true).custom_flags(direct).open(path)?;
-            file.write_all_at(page, 0)?;
-            files += 1;
-        }
-        Ok(Outcome { rate: float(files) / start.elapsed().as_secs_f64(), p99_micros: None })
-    })
 }
 
 fn make_tree(mnt: &Path) -> Result<()> {

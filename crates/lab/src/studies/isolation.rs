@@ -52,13 +52,23 @@ const KEPT: u64 = 6;
 /// MiB of the device that belong to the file system, and behind it.
 const FS_MIB: u64 = 1024;
 const RAW_MIB: u64 = 512;
+/// Both together.
+pub const DISK_BYTES: u64 = (FS_MIB + RAW_MIB) << 20;
 
 /// Runs both threads on a profile.
 ///
 /// # Errors
 /// The file system or the device fails.
 pub fn run(model: Model, profile: Profile, into: Into, work: Work) -> Result<Outcome> {
-    let rig = Rig::new(&Plan { mib: FS_MIB, spare_mib: RAW_MIB, ..Plan::new(model, profile) })?;
+    run_on(Plan::new(model, profile), into, work)
+}
+
+/// Runs both threads on a device that has its place for the stream besides what the plan says.
+///
+/// # Errors
+/// The file system or the device fails.
+pub fn run_on(plan: Plan, into: Into, work: Work) -> Result<Outcome> {
+    let rig = Rig::new(&Plan { mib: FS_MIB, spare_mib: RAW_MIB, ..plan })?;
     let file = rig.create(Ino::ROOT, "appended")?;
     rig.volume.sync()?;
     let start = rig.world.monotonic();
@@ -199,7 +209,7 @@ impl Table {
 
 /// The same in real time, on a mount of a device that is served to the kernel.
 mod mounted;
-pub use mounted::study as study_mounts;
+pub use mounted::{run as run_mounted, study as study_mounts};
 
 #[cfg(test)]
 mod tests {

@@ -122,7 +122,7 @@ pub const OPTIONS: &[Known] = &[
     known(&[], &["transport=auto", "transport=dev", "transport=uring"], Honoured("which way requests come, io_uring or /dev/fuse: docs/tuning.md")),
     known(&[], &["sandbox=auto", "sandbox=on", "sandbox=off"],
         Honoured("whether the daemon gives up what it does not need once it serves, by Landlock and seccomp; `on`: or there is no mount: docs/mount.md, below")),
-    known(&[], &["without=polling:throttle"], Honoured("heuristics that are turned off, to see what each brings: docs/tuning.md")),
+    known(&[], &["without=polling:pieces"], Honoured("heuristics that are turned off, to see what each brings: docs/tuning.md")),
     known(&[], &["tune=host", "tune=none"], Honoured("whether settings of the host are changed while the mount is served: docs/tuning.md")),
 ];
 

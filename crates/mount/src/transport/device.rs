@@ -131,13 +131,6 @@ impl Channel {
         }
     }
 
-    /// True if a request waits.
-    pub(crate) fn is_ready(&self) -> bool {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
-    }
-
     /// Sends a reply or a notice. `NOENT`: nobody waits for it any more.
     pub(crate) fn send(&self, bytes: &[u8]) -> Result<(), Errno> {
         rustix::io::write(&self.fd, bytes).map(drop)

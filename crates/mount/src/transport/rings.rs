@@ -288,11 +288,6 @@ impl Rings {
         self.changed.notify_all();
         self.queues.iter().for_each(Queue::call);
     }
-
-    /// True if a request waits in this queue.
-    pub(crate) fn has_more(&self, queue: usize) -> bool {
-        self.queues[queue].has_more()
-    }
 }
 
 #[cfg(test)]

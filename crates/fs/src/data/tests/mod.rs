@@ -1,6 +1,7 @@
 //! File data against a model, against faults, against counts; e2fsck judges every image.
 
 mod attrs;
+mod beside;
 mod counts;
 mod crash;
 mod direct;
@@ -16,7 +17,6 @@ mod stale;
 mod stopped;
 mod tails;
 mod threads;
-mod throttle;
 mod updates;
 
 use crate::config::Route;

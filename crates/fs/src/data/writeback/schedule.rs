@@ -133,7 +133,7 @@ fn collect_oldest(d: &Data, which: Which, more_than: usize) -> Vec<(FileRef<'_>,
 
 /// True if the background should write back although nothing is old.
 pub(crate) fn should_write_back(d: &Data) -> bool {
-    d.limits.should_write_back(d.files.pages(), !d.without().early_writeback && d.commits_are_frequent())
+    d.limits.should_write_back(d.files.pages())
 }
 
 /// Has a writer wait, or rather work, while too many pages are not clean (F5), and wakes the background to help. A
@@ -143,7 +143,10 @@ pub(in crate::data) fn limit_writer(d: &Data, ino: Ino) {
     if should_write_back(d) && !files.any_batch() {
         d.engine.journal.wake();
     }
-    let is_small = || !d.without().small_files && files.find(ino).is_none_or(|file| file.lock().pages() <= d.limits.small_file_pages());
+    let is_small = || {
+        !d.without().small_files
+            && files.find(ino).is_none_or(|file| file.lock().pages() <= d.limits.small_file_pages())
+    };
     while files.pages() > d.limits.max_pages {
         if files.pages() <= d.limits.max_pages_for_small_files() && is_small() {
             return;

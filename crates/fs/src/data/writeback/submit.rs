@@ -1,14 +1,13 @@
 //! The second step of a batch: the pages that go in place are written to the device, merged, in pieces, and complete.
 //!
-//! *Guarantees*: when [`submit`] returns, every write is complete or its file has the error. A batch of background
-//! writeback goes through the throttle in pieces of
-//! [`PIECE_DEVICE_TIME`](crate::policy::PIECE_DEVICE_TIME), two at a time.
+//! *Guarantees*: when [`submit`] returns, every write is complete or its file has the error. A batch goes in pieces of
+//! [`PIECE_DEVICE_TIME`], [`PIECES_AT_ONCE`] at a time; where no caller waits for the batch, a piece waits for the commit
+//! that is being written, and for one only, so that commits without end do not stop it.
 
 use super::collect::{Collected, CollectedPage};
 use crate::data::context::Data;
-use crate::data::throttle::Traffic;
 use crate::error::Error;
-use crate::policy::{PAGES_PER_WRITE, PIECE_DEVICE_TIME};
+use crate::policy::{PAGES_PER_WRITE, PIECE_DEVICE_TIME, PIECES_AT_ONCE};
 use quire_device::sync::lock;
 use quire_device::{DeviceError, Done, Io, Region};
 use quire_layout::{BlockNo, BlockSize};
@@ -95,42 +94,40 @@ fn joins(io: &Io, at: u64) -> bool {
     matches!(io, Io::Write { data, .. } if data.len() < PAGES_PER_WRITE) && start + len == at
 }
 
-/// Writes a batch piece by piece, at most two at a time. Returns when all pieces are complete, or have failed.
+/// Writes a batch piece by piece. Returns when all pieces are complete, or have failed.
 fn write_pieces<'a>(d: &Data, writes: &'a [OwnedWrite], background: bool) -> Vec<WrittenPiece<'a>> {
     let device = d.engine.journal.gate().device();
     let ios_of = |piece: &[OwnedWrite]| piece.iter().map(|(io, _)| io.clone()).collect::<Vec<Io>>();
-    let pieces = cut(d, writes);
+    let pieces = if d.without().pieces { vec![writes] } else { cut(d, writes) };
     if let ([piece], false) = (&pieces[..], background) {
         // A caller waits for it, and there is nothing to submit meanwhile: no thread has to wake.
         return vec![(device.run(ios_of(piece)), *piece)];
     }
-    let is_frequent = || !d.without().throttle && d.commits_are_frequent();
-    let (journal, pace, now) = (&d.engine.journal, &*d.pace, || d.engine.clock.monotonic());
-    let traffic = Traffic { journal, pace, commits_are_frequent: &is_frequent, now: &now };
     let (mut done, mut under_way) = (Vec::with_capacity(pieces.len()), VecDeque::new());
-    let complete = |(ticket, entered, piece)| {
+    let complete = |(ticket, begun, piece)| {
         let complete = device.wait(ticket);
-        d.throttle.leave(entered, traffic);
+        note_pace(d, begun, piece);
         (complete, piece)
     };
     for piece in pieces {
-        let bytes = piece.iter().map(|(io, _)| io.range().1).sum();
-        let entered = loop {
-            // The piece that takes up the limit may be one of this batch.
-            let entered = match under_way.len() {
-                0 => Some(d.throttle.enter(bytes, traffic)),
-                1 => d.throttle.try_enter(bytes, traffic),
-                _ => None,
-            };
-            match entered {
-                Some(entered) => break entered,
-                None => done.extend(under_way.pop_front().map(complete)),
-            }
-        };
-        under_way.push_back((device.submit(ios_of(piece)), entered, piece));
+        if under_way.len() == PIECES_AT_ONCE {
+            done.extend(under_way.pop_front().map(complete));
+        }
+        if background && !d.without().commit_first {
+            d.engine.journal.await_commit_in_flight();
+        }
+        let begun = d.engine.clock.monotonic();
+        under_way.push_back((device.submit(ios_of(piece)), begun, piece));
     }
     done.extend(under_way.into_iter().map(complete));
     done
+}
+
+/// A piece is complete: the pace learns how long all that are under way took together.
+fn note_pace(d: &Data, begun: Duration, piece: &[OwnedWrite]) {
+    let now = d.engine.clock.monotonic();
+    let since = std::mem::replace(&mut *lock(&d.piece_completed), now).max(begun);
+    d.pace.wrote(piece.iter().map(|(io, _)| io.range().1).sum(), now.saturating_sub(since));
 }
 
 /// Cuts a batch into pieces of [`PIECE_DEVICE_TIME`] each, by the measured pace of the device; one write at least.

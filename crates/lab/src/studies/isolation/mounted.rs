@@ -40,7 +40,11 @@ pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Resul
     Ok(table.findings(&ours))
 }
 
-fn run(mounter: &Mounter, disk: &Looped, into: Into, work: Work, dir: &Path) -> Result<Outcome> {
+/// Runs both threads on a mount.
+///
+/// # Errors
+/// The file system failed.
+pub fn run(mounter: &Mounter, disk: &Looped, into: Into, work: Work, dir: &Path) -> Result<Outcome> {
     let feature = mounter.feature().map(|feature| ["-O", feature]).into_iter().flatten();
     let arguments = ["-q", "-F", "-t", "ext4", "-b", "4096"].into_iter().chain(feature);
     run_tool("mke2fs", arguments.chain([text(disk.device()), &format!("{FS_MIB}M")]))?;

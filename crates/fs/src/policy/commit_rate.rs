@@ -1,14 +1,7 @@
-//! How much background writeback leaves to commits.
+//! Whether callers make small changes durable again and again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Device time of one piece of a batch, by the device's measured pace. A commit, or a read, waits for a piece and not
-/// for the whole batch.
-pub(crate) const PIECE_DEVICE_TIME: Duration = Duration::from_millis(2);
-/// Device time of the pieces that are submitted at once while commits are frequent: when one piece completes, the next
-/// is there.
-pub(crate) const MAX_DEVICE_TIME: Duration = Duration::from_millis(4);
 
 /// Commits are frequent if callers waited for this many within [`FREQUENT_WINDOW`].
 const FREQUENT_COMMITS: usize = 4;

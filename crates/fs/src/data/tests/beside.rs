@@ -4,9 +4,7 @@ use super::{Bench, file, image, options};
 use crate::Step;
 use crate::config::Route;
 use crate::data::WriteFlags;
-use crate::data::context::Data;
-use crate::data::throttle::{Entered, Traffic};
-use crate::{Devices, Options, Volume};
+use crate::{Devices, Options, Volume, Without};
 use quire_device::sync::Arc;
 use quire_device::{Clock, Counted, Region};
 use quire_testkit::mke2fs;
@@ -16,44 +14,20 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-fn with_traffic<T>(d: &Data, f: impl FnOnce(Traffic<'_>) -> T) -> T {
-    let (frequent, now) = (|| d.commits_are_frequent(), || d.engine.clock.monotonic());
-    f(Traffic { journal: &d.engine.journal, pace: &d.pace, commits_are_frequent: &frequent, now: &now })
-}
-
-fn try_enter(v: &Volume, bytes: u64) -> Option<Entered> {
-    with_traffic(v.data(), |t| v.data().throttle.try_enter(bytes, t))
-}
-
-fn leave(v: &Volume, entered: Entered) {
-    with_traffic(v.data(), |t| v.data().throttle.leave(entered, t));
-}
-
 #[test]
-fn while_commits_come_often_little_is_under_way() {
+fn four_commits_within_a_second_are_often() {
     let clock = Arc::new(VirtualClock::default());
     let device = Arc::new(MemDevice::new(mke2fs("32M", &["-t", "ext4"])));
     let v = Volume::open(Devices::one(device), clock.clone(), Options::default()).expect("mount");
-    // A usual SSD is assumed: 1.6 MB in 4 ms.
-    let both = |v: &Volume| {
-        let first = try_enter(v, MIB).expect("it is alone");
-        let second = try_enter(v, MIB);
-        let admitted = second.is_some();
-        second.into_iter().chain([first]).for_each(|e| leave(v, e));
-        admitted
-    };
-    assert!(!v.status().commits_are_frequent && both(&v), "nobody commits");
     for _ in 0..3 {
         v.data().note_commit();
         clock.sleep(Duration::from_millis(300));
-        assert!(!v.status().commits_are_frequent && both(&v), "now and then somebody does");
+        assert!(!v.status().commits_are_frequent, "now and then somebody commits");
     }
     v.data().note_commit();
-    assert!(v.status().commits_are_frequent && !both(&v), "four times within a second");
-    let large = try_enter(&v, 64 * MIB).expect("what is alone goes, however large it is");
-    leave(&v, large);
+    assert!(v.status().commits_are_frequent, "four times within a second");
     clock.sleep(Duration::from_millis(100));
-    assert!(!v.status().commits_are_frequent && both(&v), "the first was a second ago");
+    assert!(!v.status().commits_are_frequent, "the first was a second ago");
 }
 
 /// Whatever an fsync needs, a commit, a flush or both, it counts once.
@@ -68,26 +42,24 @@ fn three_fsyncs_are_not_often() {
     b.check();
 }
 
-/// A stream waits in memory, and its write-back begins early; who syncs a little does not wait for that round.
+/// Who syncs a little does not wait for the batch that makes room for a stream.
 #[test]
-fn while_commits_come_often_rounds_leave_small_files_alone() {
-    let o = Options { direct_bytes: 64 << 10, auto_threshold: Some(4096), ..options(Route::Auto) };
-    let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 3, o);
-    let cached = WriteFlags { deferred: true, keep_times: true, ..WriteFlags::default() };
-    let stream = vec![1; 4 << 20];
-    let written = |f: &dyn Fn()| b.counted(f).region(Region::Data).writes.bytes;
-    let writes = |n| b.volume.write(file(n), 0, &stream, cached).map(drop).expect("write");
-    assert_eq!(written(&|| writes(0)), 4 * MIB, "nobody commits");
-    (0..4).for_each(|_| b.volume.data().note_commit());
-    b.volume.write(file(1), 0, &[2; 8192], cached).expect("write");
-    assert_eq!(written(&|| writes(2)), 0);
-    assert_eq!(
-        written(&|| assert_eq!(b.volume.maintenance().step().expect("step"), Step::Did)),
-        4 * MIB,
-        "an eighth of what may be dirty is"
-    );
-    assert_eq!(written(&|| b.volume.fsync(file(1), false).expect("fsync")), 8192);
-    b.check();
+fn while_commits_come_often_room_is_made_of_large_files() {
+    let synced = |without| {
+        let o = Options { direct_bytes: usize::MAX, without, ..options(Route::Ordered) };
+        let b = Bench::new("128M", &["-t", "ext4", "-b", "4096", "-J", "size=32"], 3, o);
+        b.volume.write(file(1), 0, &[2; 8192], WriteFlags::default()).expect("write");
+        (0..4).for_each(|_| b.volume.data().note_commit());
+        let max_pages = b.volume.data().limits.max_pages;
+        for page in 0..=max_pages as u64 {
+            b.volume.write(file(2), page * 4096, &[1; 4096], WriteFlags::default()).expect("write");
+        }
+        let did = b.counted(&|| b.volume.fsync(file(1), false).expect("fsync"));
+        b.check();
+        did.region(Region::Data).writes.bytes
+    };
+    assert_eq!(synced(Without::default()), 8192);
+    assert_eq!(synced(Without { small_files: true, ..Without::default() }), 0, "the batch has written it");
 }
 
 /// Room is made of large files; what is old is written back all the same, without end as the stream may be.
@@ -100,16 +72,16 @@ fn what_is_old_does_not_wait_for_a_stream() {
     v.write(file(1), 0, &[1; 4096], WriteFlags::default()).expect("write");
     clock.sleep(v.engine().context.options.commit_interval + Duration::from_millis(1));
     (0..4).for_each(|_| v.data().note_commit());
-    v.write(file(0), 0, &vec![2; 4 << 20], WriteFlags::default()).expect("write");
-    let before = device.snapshot();
+    let more_than_half = v.data().limits.max_pages / 2 + 1;
+    v.write(file(0), 0, &vec![2; more_than_half * 4096], WriteFlags::default()).expect("write");
     assert_eq!(v.maintenance().step().expect("step"), Step::Did);
-    let did = device.snapshot().since(&before);
-    assert_eq!(did.region(Region::Data).writes.bytes, 4 * MIB + 4096);
-    assert_eq!(v.data().files.pages(), 0);
+    let before = device.snapshot();
+    v.fsync(file(1), false).expect("fsync");
+    assert_eq!(device.snapshot().since(&before).region(Region::Data).writes.bytes, 0, "it was written");
     v.close().expect("unmount");
 }
 
-/// The pieces of one batch fill the throttle: it goes on when its own are complete.
+/// A batch of many pieces goes on when its own are complete.
 #[test]
 fn a_long_round_does_not_wait_for_itself() {
     let b = Bench::new(
