@@ -7,8 +7,11 @@
 #   scripts/bench.sh clients [options of quire-lab clients]   many clients, databases, git, tar
 #   scripts/bench.sh toolbox [options of quire-lab toolbox]   images without mounting, against mke2fs -d
 #   scripts/bench.sh start [options of quire-lab start]       how a mount begins and ends
+#   scripts/bench.sh heuristics [options of quire-lab heuristics]
+#                                                           what each heuristic brings, on and off
 #   scripts/bench.sh sqlite [options of quire-lab sqlite]     SQLite on the kernel, on a mount, in its process
-# Without arguments the first, clients, toolbox and start run.
+# Without arguments the first, clients (own disk and modelled SSD, tune=host beside the default), heuristics, toolbox and
+# start run.
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 if [ "${1:-}" = databases ]; then
 	scripts/setup.sh --databases
@@ -20,7 +23,7 @@ if [ "${1:-}" = databases ]; then
 	"$LAB" databases "${devices[@]}" --rounds "${ROUNDS:-3}" --seconds "${MEASURE_SECONDS:-300}" --save bench/results/databases.json
 	exec scripts/report.py
 fi
-if [ $# = 0 ] || [ "$1" = clients ]; then scripts/setup.sh --bench; else scripts/setup.sh; fi
+if [ $# = 0 ] || [ "$1" = clients ] || [ "$1" = heuristics ]; then scripts/setup.sh --bench; else scripts/setup.sh; fi
 [ -x "$LAB" ] || die "no $LAB: run make first"
 if [ "${1:-}" = sqlite ]; then
 	shift
@@ -30,7 +33,10 @@ if [ "${1:-}" = sqlite ]; then
 	exec "$LAB" sqlite "$@"
 fi
 case "${1:-}" in
-"") "$LAB" bench && "$LAB" clients && "$LAB" toolbox && exec "$LAB" start ;;
-clients | toolbox | start) exec "$LAB" "$@" ;;
+"")
+	"$LAB" bench && "$LAB" clients && "$LAB" clients --on ssd && "$LAB" heuristics && "$LAB" toolbox &&
+		exec "$LAB" start
+	;;
+clients | heuristics | toolbox | start) exec "$LAB" "$@" ;;
 *) exec "$LAB" bench "$@" ;;
 esac

@@ -12,6 +12,7 @@
 mod passing;
 
 use crate::error::Error;
+use crate::policy::NEW_DATA_REMEMBERED;
 use quire_cache::{BlockCache, Image};
 use quire_device::sync::thread::ThreadId;
 use quire_device::{Epoch, Mutant};
@@ -105,9 +106,6 @@ pub struct LoggedNewData {
     /// Was overwritten or freed before.
     pub died: u64,
 }
-
-/// So many blocks are remembered; then each counts half.
-const NEW_DATA_REMEMBERED: u64 = 16_384;
 
 impl LoggedNewData {
     fn ended(&mut self, home: bool) {

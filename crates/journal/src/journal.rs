@@ -10,6 +10,7 @@ use crate::engine::{Completion, EmptyLog, JournalConfig, Lead, Need, Shared};
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::log::Log;
+use crate::policy::{LEAST_LIMIT, LIMIT_WITHOUT_LOG, TRANSACTION_CACHE_PART, TRANSACTION_PART};
 use crate::stats::{JournalLatencies, JournalStats};
 use quire_device::sync::thread::ThreadId;
 use quire_device::sync::{Arc, lock, thread};
@@ -29,12 +30,6 @@ pub struct Journal {
     shared: Shared,
 }
 
-/// Bytes of images that a transaction may hold where the log has space for them, however small the cache is: some write
-/// requests of 1 MiB.
-const LEAST_LIMIT: u64 = 4 << 20;
-/// Largest transaction without a log, in blocks.
-const LIMIT_WITHOUT_LOG: usize = 8192;
-
 /// Making a journal, and what it calls when there is work.
 impl Journal {
     /// A journal without a log: a commit writes home and flushes, and is not atomic (`data=none`).
@@ -53,12 +48,10 @@ impl Journal {
         if let Some(features) = config.choices.features() {
             log.set_quire(features);
         }
-        // As jbd2: a transaction takes a quarter of the log at most, so that commits need not wait for checkpoints.
-        let limit = encode::images_in(&log.format, usize::try_from(log.capacity() / 4).expect("fits"));
+        let part = usize::try_from(log.capacity() / TRANSACTION_PART).expect("fits");
+        let limit = encode::images_in(&log.format, part);
         let limit = log.nvram().map_or(limit, |n| n.most_blocks());
-        // And half of the cache at most: what a transaction holds stays in memory while it is open and while it is
-        // written.
-        let largest = (config.cache_bytes / 2).max(LEAST_LIMIT);
+        let largest = (config.cache_bytes / TRANSACTION_CACHE_PART).max(LEAST_LIMIT);
         let limit = limit.min(usize::try_from(largest >> config.block_size.bits()).unwrap_or(usize::MAX));
         let first = log.sequence();
         Journal { shared: Shared::new(gate, Some(log), first, limit, config) }

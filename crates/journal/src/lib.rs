@@ -21,6 +21,7 @@ mod journal;
 mod log;
 mod log_map;
 pub mod nvram;
+mod policy;
 pub mod recover;
 mod run;
 mod stats;

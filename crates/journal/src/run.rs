@@ -11,6 +11,7 @@
 
 use crate::choices;
 use crate::core::{Base, InFlight};
+use crate::policy::MANY_BLOCKS;
 use quire_cache::Image;
 use quire_device::sync::Arc;
 use quire_device::{Buf, Mutant};
@@ -113,7 +114,7 @@ impl Encoder<'_> {
             ranges: Ranges::default(),
             from_zeros: Ranges::default(),
             delta: SCRATCH.take(),
-            many: txn.blocks.len() >= MANY,
+            many: txn.blocks.len() >= MANY_BLOCKS,
         };
         if !Mutant::RevokeForgotten.is_on() {
             run.revokes(&txn.revokes);
@@ -176,9 +177,6 @@ struct Building<'a> {
     /// The transaction has many blocks: to copy a block's bytes costs more than to write a few that did not change.
     many: bool,
 }
-
-/// Blocks of a transaction that are many.
-const MANY: usize = 16;
 
 impl Building<'_> {
     fn revokes(&mut self, sorted: &[BlockNo]) {

@@ -14,12 +14,13 @@ pub struct Without {
 }
 
 /// The names of all heuristics, as `without=` takes them, and where each stands.
-const NAMES: [(&str, fn(&mut Without) -> &mut bool); 7] = [
+const NAMES: [(&str, fn(&mut Without) -> &mut bool); 8] = [
     ("polling", |w| &mut w.polling),
     ("second-reader", |w| &mut w.second_reader),
     ("dirty-limit", |w| &mut w.dirty_limit),
     ("pieces", |w| &mut w.engine.pieces),
     ("commit-first", |w| &mut w.engine.commit_first),
+    ("streams-in-pages", |w| &mut w.engine.streams_in_pages),
     ("small-files", |w| &mut w.engine.small_files),
     ("batched-frees", |w| &mut w.engine.batched_frees),
 ];

@@ -42,6 +42,7 @@ use std::process::ExitCode;
   transport=WAY          how requests come: dev (auto, the default) or uring (the kernel must allow it)
   sandbox=WHICH          auto (default): once it serves, the daemon gives up what it does not need, as far
                          as the kernel can; on: or it does not mount; off
+  without=NAMES          turn heuristics off, separated by colons: polling, second-reader, ... (docs/tuning.md)
   tune=host              change settings of the host while mounted: readahead, dirty pages, halt polling
   errors=WHAT            continue, remount-ro or panic (ends the daemon; an image cannot ask for that);
                          data_err=ignore or abort

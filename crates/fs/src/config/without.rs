@@ -14,6 +14,8 @@ pub struct Without {
     pub pieces: bool,
     /// A piece that no caller waits for waits for the commit that is being written.
     pub commit_first: bool,
+    /// While commits are frequent, large requests of a stream wait in pages instead of going straight to the device.
+    pub streams_in_pages: bool,
     /// Writers of small files do not wait for those of large ones, and a batch that makes room leaves small files alone
     /// while commits are frequent.
     pub small_files: bool,

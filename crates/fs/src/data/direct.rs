@@ -56,6 +56,11 @@ pub(super) fn write_direct(
     if len < d.engine.context.options.direct_bytes || flags.append || !whole(r.at) || !whole(len as u64) {
         return Ok(None);
     }
+    // While commits are frequent, the requests of a stream wait in pages: the requests behind them, of which one may be
+    // what a caller syncs, do not wait for the device then.
+    if flags.deferred && !d.without().streams_in_pages && d.commits_are_frequent() {
+        return Ok(None);
+    }
     let (Some(first), Some(last)) = (bs.file_block(r.at), bs.file_block(r.at + len as u64 - 1)) else {
         return Ok(None);
     };

@@ -8,6 +8,7 @@ use super::shared::Shared;
 use super::space::LogSpace;
 use crate::error::Error;
 use crate::log::Log;
+use crate::policy::CHECKPOINT_PART;
 use quire_device::Mutant;
 use quire_device::sync::lock;
 use std::time::Duration;
@@ -29,7 +30,7 @@ impl Shared {
                 if !space.wants_checkpoint() {
                     return Ok(false);
                 }
-                space.checkpoint(log.capacity() / 4)
+                space.checkpoint(log.capacity() / CHECKPOINT_PART)
             }
         };
         step.inspect_err(|e| self.abort(e))

@@ -7,23 +7,18 @@ use super::shared::Shared;
 use crate::choices::Record;
 use crate::error::Error;
 use crate::log::Log;
+use crate::policy::{BLOCKS_TO_A_TRANSFER, HOME_BYTES_AT_ONCE};
 use quire_cache::Image;
 use quire_device::sync::{Arc, lock, wait};
 use quire_device::{Buf, Io, Mutant, Region};
 use quire_layout::{BlockNo, Tid};
 
-/// Blocks to a device read or write, at most.
-const RUN: usize = 256;
-
-/// Bytes of home writes that are under way at once. A commit's write to the log waits behind them on a device that
-/// serves in order: 1 MiB takes 2 ms at 500 MB/s, a flush of such a device about as long.
-const HOME_BYTES_AT_ONCE: usize = 1 << 20;
-
 impl Shared {
     /// Reads blocks, in order, from their homes. Neighbours are read at once.
     pub(crate) fn read_home(&self, sorted: &[BlockNo]) -> Result<Vec<(BlockNo, Image)>, Error> {
         let bs = self.config.block_size;
-        let runs: Vec<&[BlockNo]> = sorted.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|r| r.chunks(RUN)).collect();
+        let runs: Vec<&[BlockNo]> =
+            sorted.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|r| r.chunks(BLOCKS_TO_A_TRANSFER)).collect();
         let batch = (runs.iter())
             .map(|r| Io::Read { at: bs.offset(r[0]), buf: Buf::zeroed(r.len() * bs.bytes()), region: Region::Metadata })
             .collect();
@@ -79,7 +74,7 @@ impl Shared {
     /// Writes images to their homes, neighbours at once; complete, not durable.
     pub(crate) fn write_home(&self, blocks: &[(BlockNo, Image)]) -> Result<(), Error> {
         let bs = self.config.block_size;
-        let runs = blocks.chunk_by(|a, b| a.0.0 + 1 == b.0.0).flat_map(|r| r.chunks(RUN));
+        let runs = blocks.chunk_by(|a, b| a.0.0 + 1 == b.0.0).flat_map(|r| r.chunks(BLOCKS_TO_A_TRANSFER));
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for run in runs {
             batch.push(Io::Write {

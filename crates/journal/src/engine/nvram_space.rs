@@ -11,18 +11,12 @@ use super::shared::Shared;
 use crate::error::Error;
 use crate::log::Log;
 use crate::nvram::{Fit, NvramLog, Target};
+use crate::policy::{LAZY_BATCH, LAZY_SHARE};
 use quire_device::sync::lock;
 use quire_device::waits::waiting;
 use quire_device::{Mutant, WaitFor};
 use quire_layout::Tid;
 use std::time::Duration;
-
-/// A commit that finds no space in a log with one region frees this share of it, the least that helps, as jbd2's
-/// explicit checkpoint; or less if [`LAZY_BATCH`] blocks had to go home for it. (DJFS' NVJ frees about 1/30 with each
-/// flush: table 1, 0.4 % of one for each of its commits of some 18 KB.)
-const LAZY_SHARE: u64 = 32;
-/// Blocks that such a commit writes home at most: a batch of jbd2's (`JBD2_NR_BATCH`).
-const LAZY_BATCH: usize = 64;
 
 /// The space of a log in NVRAM.
 pub(super) struct NvramSpace<'a> {

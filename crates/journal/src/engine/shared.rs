@@ -8,15 +8,13 @@ use crate::choices::LogChoices;
 use crate::core::{Core, InFlight};
 use crate::error::Error;
 use crate::log::Log;
+use crate::policy::{BASES_PART, LEAST_BASES, LEAST_PINNED};
 use crate::stats::{Counters, Timings};
 use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
 use quire_device::waits::waiting;
 use quire_device::{Clock, FlushGate, WaitFor};
 use quire_layout::{BlockSize, Tid};
 use std::time::Duration;
-
-/// Images that a log may pin whatever the cache's size, in bytes.
-const LEAST_PINNED: u64 = 1 << 20;
 
 /// How a journal works.
 #[derive(Clone)]
@@ -69,7 +67,7 @@ impl Shared {
         let durable = Tid(first.0.wrapping_sub(1));
         let mut core = Core::new(cache_blocks, first);
         if config.choices.uses_home_bases() {
-            core.keep_bases = (cache_blocks / 2).max(64);
+            core.keep_bases = (cache_blocks / BASES_PART).max(LEAST_BASES);
         }
         Shared {
             core: Mutex::new(core),

@@ -14,6 +14,7 @@
 use super::shared::Shared;
 use crate::error::Error;
 use crate::log::Log;
+use crate::policy::{CHECKPOINT_BEGINS, CHECKPOINT_PART};
 use quire_device::Mutant;
 use quire_device::sync::lock;
 use quire_layout::Tid;
@@ -42,7 +43,7 @@ impl LogSpace<'_> {
     pub(super) fn make_room(&self, blocks: u32) -> Result<(), Error> {
         let is_short = || self.log.free() < blocks;
         while is_short() {
-            let want = blocks.saturating_sub(self.log.free()).max(self.log.capacity() / 4);
+            let want = blocks.saturating_sub(self.log.free()).max(self.log.capacity() / CHECKPOINT_PART);
             let moved = self.pass(|| is_short().then(|| self.choose(want))?)?;
             assert!(moved || !is_short(), "a log without transactions has room for one");
         }
@@ -52,7 +53,7 @@ impl LogSpace<'_> {
     /// What the log pins in memory is bounded, too, where no thread does the background work: beyond the cache's size
     /// and a quarter, the commit writes some of the log home.
     pub(super) fn relieve_memory(&self) -> Result<(), Error> {
-        let quarter = self.log.capacity() / 4;
+        let quarter = self.log.capacity() / CHECKPOINT_PART;
         while self.pins_too_much() && self.pass(|| self.pins_too_much().then(|| self.choose(quarter))?)? {}
         Ok(())
     }
@@ -63,7 +64,8 @@ impl LogSpace<'_> {
 
     /// True if more than half of the log is in use, or if the images that it pins take more than the cache.
     pub(super) fn wants_checkpoint(&self) -> bool {
-        self.log.used() > self.log.capacity() / 2 || self.shared.pinned_bytes() > self.shared.config.cache_bytes
+        self.log.used() > self.log.capacity() / CHECKPOINT_BEGINS
+            || self.shared.pinned_bytes() > self.shared.config.cache_bytes
     }
 
     /// Passes the oldest transactions until `want` log blocks are freed, or all. False if there were none.
@@ -75,7 +77,7 @@ impl LogSpace<'_> {
     /// device between two steps. False if there were none.
     pub(super) fn checkpoint_closed_by(&self, time: Duration) -> Result<bool, Error> {
         self.pass(|| {
-            let (upto, blocks) = lock(&self.shared.core).closed_by(time, self.log.capacity() / 4)?;
+            let (upto, blocks) = lock(&self.shared.core).closed_by(time, self.log.capacity() / CHECKPOINT_PART)?;
             Some(Target { upto, blocks })
         })
     }

@@ -15,17 +15,13 @@ use super::runs::{Bodies, Chain, Logged};
 use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
+use crate::policy::BLOCKS_TO_A_TRANSFER;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Io, Mutant, Region};
 use quire_layout::BlockNo;
 use quire_layout::qlog::ranges::{self, decode_table};
 use quire_layout::qlog::{Kind, Record, delta};
 use std::borrow::Cow;
-
-/// Bytes of images made at once.
-pub(super) const BATCH: usize = 32 << 20;
-/// Blocks to one read, at most.
-const RUN: usize = 256;
 
 /// What a chain makes.
 pub(super) enum Made {
@@ -83,8 +79,9 @@ impl UnrecoveredLog {
         let bs = self.format.block_size;
         let mut images: Vec<Buf> = chains.iter().map(|_| Buf::zeroed(bs.bytes())).collect();
         let needed: Vec<usize> = (0..chains.len()).filter(|n| needs_home(chains[*n].1)).collect();
-        let runs: Vec<&[usize]> =
-            (needed.chunk_by(|a, b| chains[*a].0.0 + 1 == chains[*b].0.0)).flat_map(|run| run.chunks(RUN)).collect();
+        let runs: Vec<&[usize]> = (needed.chunk_by(|a, b| chains[*a].0.0 + 1 == chains[*b].0.0))
+            .flat_map(|run| run.chunks(BLOCKS_TO_A_TRANSFER))
+            .collect();
         let reads = runs.iter().map(|run| Io::Read {
             at: bs.offset(chains[run[0]].0),
             buf: Buf::zeroed(run.len() * bs.bytes()),

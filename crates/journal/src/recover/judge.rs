@@ -1,12 +1,13 @@
 //! The second pass: what a replay would write, from what the scan found.
 
-use super::images::{BATCH, Made};
+use super::images::Made;
 use super::plan::{BadBlock, Plan, Planned};
 use super::runs::{Chain, FoundRuns};
 use super::scan::Found;
 use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
+use crate::policy::IMAGES_AT_ONCE;
 use quire_layout::jbd2::Revokes;
 use quire_layout::{BlockNo, Corrupt, LogBlock, Structure, Tid};
 use std::collections::BTreeMap;
@@ -74,7 +75,7 @@ pub(super) fn plan_of_runs(log: &UnrecoveredLog, found: FoundRuns, home_blocks: 
     }
     let home = log.home_device();
     let all: Vec<(BlockNo, &Chain)> = found.chains.iter().map(|(b, c)| (*b, c)).collect();
-    let per_batch = BATCH >> log.format.block_size.bits();
+    let per_batch = IMAGES_AT_ONCE >> log.format.block_size.bits();
     let mut written = Vec::new();
     for batch in all.chunks(per_batch) {
         let made = log.make_images(&home, batch, &found.bodies)?;

@@ -1,7 +1,7 @@
 //! The third pass: images go home.
 
 use super::clean::{CleanLog, Damage, empty_log, superblock_place};
-use super::images::{self, Made};
+use super::images::Made;
 use super::plan::{Plan, Planned};
 use super::progress::{Phase, Progress};
 use super::runs::Bodies;
@@ -9,16 +9,12 @@ use super::undo::{SavedFrom, Undo};
 use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
+use crate::policy::{BLOCKS_TO_A_TRANSFER, IMAGES_AT_ONCE, REPLAYED_AT_ONCE};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Io, Region};
 use quire_layout::BlockNo;
 use quire_layout::jbd2::unescape;
 use quire_layout::superblock::Superblock;
-
-/// Bytes of images in memory at once.
-const BATCH: usize = 8 << 20;
-/// Blocks to one write, at most.
-const RUN: usize = 256;
 
 impl UnrecoveredLog {
     /// Writes the plan's images home, flushes, and empties the log. Interrupted anywhere, it may be run again from
@@ -47,7 +43,7 @@ impl UnrecoveredLog {
             self.replay_runs(&mut plan, home, &mut |done| progress(Progress { phase: Phase::Replay, done, total }))?;
             plan.images.clear();
         }
-        for chunk in plan.images.chunks(BATCH >> bs.bits()) {
+        for chunk in plan.images.chunks(REPLAYED_AT_ONCE >> bs.bits()) {
             let mut blocks = chunk.iter().map(|p| load(&mut window, p)).collect::<Result<Vec<_>, _>>()?;
             blocks.sort_unstable_by_key(|(at, _)| *at);
             write_home(home, bs, &blocks, &mut undo)?;
@@ -81,7 +77,7 @@ impl UnrecoveredLog {
         }
         let all: Vec<_> = plan.chains.iter().map(|(b, c)| (*b, c)).collect();
         let mut done = 0;
-        for batch in all.chunks(images::BATCH >> bs.bits()) {
+        for batch in all.chunks(IMAGES_AT_ONCE >> bs.bits()) {
             let made = self.make_images(home, batch, &Bodies::default())?;
             let image = |((b, _), made): (&(BlockNo, _), Made)| match made {
                 Made::Image(image) => Some((*b, image)),
@@ -141,7 +137,7 @@ fn write_home(
     undo: &mut Option<&mut dyn Undo>,
 ) -> Result<(), Error> {
     let runs: Vec<&[(BlockNo, Arc<Buf>)]> =
-        blocks.chunk_by(|a, b| a.0.0 + 1 == b.0.0).flat_map(|run| run.chunks(RUN)).collect();
+        blocks.chunk_by(|a, b| a.0.0 + 1 == b.0.0).flat_map(|run| run.chunks(BLOCKS_TO_A_TRANSFER)).collect();
     if let Some(undo) = undo {
         let reads = runs.iter().map(|run| Io::Read {
             at: bs.offset(run[0].0),

@@ -18,6 +18,7 @@ use super::progress::{Phase, Progress};
 use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
+use crate::policy::MAX_BODIES_IN_MEMORY;
 use quire_device::Mutant;
 use quire_layout::qlog::ranges::{ENTRY, decode_table};
 use quire_layout::qlog::{Head, Kind, RECORD, Record, Signature, pack};
@@ -47,9 +48,6 @@ pub(super) struct Logged {
 
 /// The records of one block that its image needs, oldest first. Never empty.
 pub(super) type Chain = Vec<Logged>;
-
-/// Bytes of bodies that the scan keeps.
-const MAX_BODIES_IN_MEMORY: usize = 32 << 20;
 
 /// Bodies of records as the scan has read them: for those the log is read once. By run and place.
 #[derive(Default)]

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::Loop;
 use super::programs::{Outcome, WORKLOADS, Workload};
 use super::results::{self, Row};
 use crate::cmd::{have, is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
+use crate::served::{Kind, Looped};
 use crate::stats::{float, median};
 
 /// Bytes of the disk that all use.
@@ -28,7 +28,7 @@ pub(super) const DISK_BYTES: u64 = 2 << 30;
 #[derive(Debug, clap::Args)]
 pub struct Plan {
     /// kernel, fuse2fs or quire with :OPTIONS; the first is what the others are compared with
-    #[arg(long = "mounter", default_values = ["kernel:data=ordered", "quire"])]
+    #[arg(long = "mounter", default_values = ["kernel:data=ordered", "quire", "quire:tune=host"])]
     pub mounters: Vec<Mounter>,
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
@@ -39,7 +39,10 @@ pub struct Plan {
     /// How long each workload runs that has no end of its own
     #[arg(long, default_value_t = 6)]
     pub seconds: u32,
-    /// A block device to use instead of a loop device; its contents are lost
+    /// own: a loop device over a file of the host; or a modelled device: ssd, hdd7200, ...
+    #[arg(long = "on", default_value = "own", conflicts_with = "device")]
+    pub on: Kind,
+    /// A block device to use instead; its contents are lost
     #[arg(long)]
     pub device: Option<PathBuf>,
     /// Where the image under the loop device is made
@@ -73,9 +76,9 @@ pub fn measure(plan: &Plan) -> Result<()> {
     fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let disk = match &plan.device {
         Some(_) => None,
-        None => Some(Loop::over(&dir.path().join("disk.img"), DISK_BYTES)?),
+        None => Some(Looped::new(&plan.on, DISK_BYTES, dir.path())?),
     };
-    let device = plan.device.as_deref().or(disk.as_ref().map(|d| d.device.as_path())).expect("one of the two");
+    let device = plan.device.as_deref().or(disk.as_ref().map(Looped::device)).expect("one of the two");
     println!("{} rounds of {} s on {}", plan.rounds, plan.seconds, device.display());
     println!("{}", results::HEAD);
     for workload in chosen {

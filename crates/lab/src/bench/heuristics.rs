@@ -8,20 +8,19 @@ use anyhow::{Context, Result, bail};
 use quire_fs::{Profile, Without};
 use quire_testkit::model::Model;
 
-use super::Loop;
 use super::clients::{self, DISK_BYTES};
 use super::programs::{DELETE, Workload};
 use super::table::{About, Row, Table};
 use crate::cmd::is_root;
 use crate::mounter::Mounter;
 use crate::rig;
-use crate::served::Looped;
+use crate::served::{Kind, Looped};
 use crate::studies::isolation::{self, Into, Work};
 
 /// What a heuristic is measured with.
 enum With {
-    /// The rate of a workload, on a mount with these options.
-    Rate(&'static str, &'static str),
+    /// The rate of a workload, on a mount with these options over the machine's own disk or a modelled one.
+    Rate(&'static str, &'static str, &'static str),
     /// The p99 of an append and fsync beside a stream, on a mount with these options over the modelled SSD.
     Mounted(&'static str),
     /// The same in virtual time on a disk that the stream overloads.
@@ -29,12 +28,13 @@ enum With {
 }
 
 /// By the names of `without=`.
-const HEURISTICS: [(&str, With); 8] = [
-    ("polling", With::Rate("tar", "")),
-    ("polling", With::Rate("tar", "tune=host")),
-    ("second-reader", With::Rate("fsync64", "tune=host")),
-    ("batched-frees", With::Rate("delete", "tune=host")),
+const HEURISTICS: [(&str, With); 9] = [
+    ("polling", With::Rate("tar", "", "own")),
+    ("polling", With::Rate("tar", "tune=host", "own")),
+    ("second-reader", With::Rate("fsync64", "tune=host", "own")),
+    ("batched-frees", With::Rate("delete", "", "ssd")),
     ("dirty-limit", With::Mounted("tune=host")),
+    ("streams-in-pages", With::Mounted("tune=host")),
     ("small-files", With::Virtual(|w| w.small_files = true)),
     ("pieces", With::Virtual(|w| w.pieces = true)),
     ("commit-first", With::Virtual(|w| w.commit_first = true)),
@@ -89,10 +89,11 @@ fn row(plan: &Plan, name: &str, with: &With, dir: &Path) -> Result<Row> {
     };
     let row = |what: String, unit, values| Row { name: format!("`{name}`: {what}"), unit, values };
     match with {
-        With::Rate(workload, options) => {
+        With::Rate(workload, options, disk) => {
             let workload = if *workload == DELETE.name { &DELETE } else { clients::workload(workload)? };
-            let values = in_turn(plan.rounds, &mounters(options), rate(plan, workload, dir)?)?;
-            let what = if options.is_empty() { String::new() } else { format!(", `{options}`") };
+            let values = in_turn(plan.rounds, &mounters(options), rate(plan, workload, &disk.parse()?, dir)?)?;
+            let disk = if *disk == "own" { "" } else { ", modelled SSD" };
+            let what = if options.is_empty() { disk.to_owned() } else { format!("{disk}, `{options}`") };
             Ok(row(format!("{}{what}", workload.name), workload.unit, values))
         }
         With::Mounted(options) => {
@@ -117,9 +118,14 @@ fn row(plan: &Plan, name: &str, with: &With, dir: &Path) -> Result<Row> {
 }
 
 /// What runs a workload on a mounter.
-fn rate<'a>(plan: &Plan, workload: &'a Workload, dir: &'a Path) -> Result<impl Fn(&Mounter) -> Result<f64> + use<'a>> {
-    let (disk, seconds) = (Loop::over(&dir.join("disk.img"), DISK_BYTES)?, plan.seconds);
-    Ok(move |mounter: &Mounter| Ok(clients::one(seconds, mounter, workload, &disk.device, dir)?.0.rate))
+fn rate<'a>(
+    plan: &Plan,
+    workload: &'a Workload,
+    disk: &Kind,
+    dir: &'a Path,
+) -> Result<impl Fn(&Mounter) -> Result<f64> + use<'a>> {
+    let (disk, seconds) = (Looped::new(disk, DISK_BYTES, dir)?, plan.seconds);
+    Ok(move |mounter: &Mounter| Ok(clients::one(seconds, mounter, workload, disk.device(), dir)?.0.rate))
 }
 
 /// Figures of both in each round, each first in every other.

@@ -16,8 +16,6 @@ pub mod toolbox;
 mod work;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +24,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cmd::{is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
+use crate::served::{Kind, Looped};
 use crate::stats::{median, mib, range};
 
 /// What to measure.
@@ -62,33 +61,6 @@ const FIGURES: [(&str, &str); 12] = [
 /// Figures of one round, by the index in `FIGURES`.
 type Round = [Option<f64>; FIGURES.len()];
 
-/// A loop device over a file that is fully allocated, so that no write costs the host's file system an allocation.
-struct Loop {
-    device: PathBuf,
-}
-
-impl Loop {
-    fn over(image: &Path, bytes: u64) -> Result<Self> {
-        let mut file = File::create(image)?;
-        let zeros = vec![0; 1 << 20];
-        for _ in 0..bytes >> 20 {
-            file.write_all(&zeros)?;
-        }
-        file.sync_all()?;
-        drop(file);
-        let said = run_tool("losetup", ["--find", "--show", "--direct-io=on", text(image)])?;
-        Ok(Self { device: PathBuf::from(said.trim()) })
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        if let Err(error) = run_tool("losetup", ["--detach", text(&self.device)]) {
-            eprintln!("cannot detach the loop device: {error:#}");
-        }
-    }
-}
-
 /// Measures and prints the table.
 pub fn measure(plan: &Plan) -> Result<()> {
     if !is_root() {
@@ -100,11 +72,11 @@ pub fn measure(plan: &Plan) -> Result<()> {
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o711))?;
     let tar = work::archive(dir.path(), plan.files)?;
     let size = (plan.mib << 20) * 2 + plan.files * 24 * 1024 + (512 << 20);
-    let disk = Loop::over(&dir.path().join("disk.img"), size >> 20 << 20)?;
+    let disk = Looped::new(&Kind::Own, size >> 20 << 20, dir.path())?;
     println!(
         "{} rounds on {} ({} MiB); {} files; {} MiB sequential",
         plan.rounds,
-        disk.device.display(),
+        disk.device().display(),
         size >> 20,
         plan.files,
         plan.mib
@@ -113,13 +85,13 @@ pub fn measure(plan: &Plan) -> Result<()> {
     let (mut raw, mut trips) = (Vec::new(), Vec::new());
     let mut rounds: BTreeMap<usize, Vec<Round>> = BTreeMap::new();
     for round in 0..plan.rounds {
-        raw.push(work::raw_write(&disk.device, plan.writes)?);
+        raw.push(work::raw_write(disk.device(), plan.writes)?);
         for turn in 0..mounters.len() {
             let who = (turn + round) % mounters.len();
             let mounter = &mounters[who];
             eprintln!("round {}: {mounter}", round + 1);
             trips.extend(cpus::round_trip()?);
-            let figures = one(plan, mounter, &disk.device, dir.path(), &tar).with_context(|| format!("{mounter}"))?;
+            let figures = one(plan, mounter, disk.device(), dir.path(), &tar).with_context(|| format!("{mounter}"))?;
             rounds.entry(who).or_default().push(figures);
         }
     }
