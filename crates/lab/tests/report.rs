@@ -27,7 +27,7 @@ const HEIGHT: u32 = 4000;
 /// Of the bar at the top of the window, which covers what is below it.
 const BAR: u64 = 80;
 
-/// Of the page: its width and height, and the colours of series. Of each figure: its name, its points, the drawings that
+/// Of the page: its width and that of what is on it. Of each figure: its name, its points, the drawings that
 /// are to be seen, the marks in them, those that have a size, the box of the drawing, and the colours that have to be
 /// seen: of a mark of three pixels or more whose middle is under no later mark.
 const PROBE: &str = r#"(() => {

@@ -1,5 +1,5 @@
-//! DJFS' random writes on mounts (figures 2, 3 and 7): one program overwrites 4 KiB at random in files of 1 MiB, with an
-//! fsync every so many writes, of the file that it wrote last. DJFS' own journals lie in a simulated NVRAM.
+//! DJFS' random writes on mounts (figures 2, 3 and 7): one program overwrites 4 KiB at random in files of 1 MiB, with
+//! an fsync every so many writes, of the file that it wrote last. DJFS' own journals lie in a simulated NVRAM.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
