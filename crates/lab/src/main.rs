@@ -467,7 +467,7 @@ fn main() -> Result<()> {
             println!("{}", isolation::study(&name, model, work)?.text());
             if !mounter.is_empty() {
                 let kind = DeviceKind::Modelled { name, model };
-                println!("{}", isolation::study_mounts(&kind, &mounter, work, &dir)?.text());
+                println!("{}", isolation::study_mounts(&kind, &mounter, work, 1, &dir)?.text());
             }
         }
         What::Run { wanted, how } => how.run(wanted)?,

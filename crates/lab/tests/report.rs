@@ -1,24 +1,57 @@
-//! The laboratory's page in a real browser: every figure is drawn with its data at the widths of a screen and of a
-//! phone, nothing is wider than the page, and the browser complains of nothing.
+//! The laboratory's page in a real browser: every figure is painted with its data at the widths of a screen and of a
+//! phone, in light and dark; nothing is wider than the page, and the browser complains of nothing.
 
 #[macro_use(test)]
 extern crate quire_testkit;
 
-use std::path::Path;
-use std::process::Command;
+#[path = "report/browser.rs"]
+mod browser;
+#[path = "report/png.rs"]
+mod png;
+
+use std::path::{Path, PathBuf};
 
 use quire_lab::report::page;
 use quire_lab::results::{Claim, Effort, Figure, Findings, Host, Paper, Run, Shape};
 use quire_testkit::needs_tools;
+use serde_json::Value;
 
-/// Says of each figure: its name, its points, drawings to be seen, marks in them, marks that have a size.
-const PROBE: &str = r#"<script>addEventListener('load',()=>{
-const seen=e=>{const b=e.getBoundingClientRect();return b.width>0&&b.height>0};
-const lines=[...document.querySelectorAll('figure')].map(f=>{const svg=[...f.querySelectorAll('svg')].filter(seen);
-const marks=svg.flatMap(s=>[...s.querySelectorAll('rect[fill^="var(--s"],circle[fill^="var(--s"]')]);
-return ['figure',f.id,f.dataset.points,svg.length,marks.length,marks.filter(seen).length].join(' ')});
-lines.push('width '+innerWidth+' '+document.documentElement.scrollWidth);
-const pre=document.createElement('pre');pre.textContent='\nprobe\n'+lines.join('\n')+'\nend\n';document.body.append(pre)})</script>"#;
+use browser::{Browser, View};
+use png::{Area, Colour};
+
+const REPEAT: &str = "cargo test --release -p quire-lab --test report every_figure";
+/// A screen and a phone, in CSS pixels.
+const WIDTHS: [u32; 2] = [1280, 390];
+/// Of the window. A screenshot has that much of the page.
+const HEIGHT: u32 = 4000;
+/// Of the bar at the top of the window, which covers what is below it.
+const BAR: u64 = 80;
+
+/// Of the page: its width and that of what is on it. Of each figure: its name, its points, the drawings that
+/// are to be seen, the marks in them, those that have a size, the box of the drawing, and the colours that have to be
+/// seen: of a mark of three pixels or more whose middle is under no later mark.
+const PROBE: &str = r#"(() => {
+const size = e => e.getBoundingClientRect();
+const seen = e => size(e).width > 0 && size(e).height > 0;
+const style = getComputedStyle(document.documentElement);
+const colour = n => { const hex = style.getPropertyValue('--s' + n).trim();
+    return [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16)) };
+const number = mark => mark.getAttribute('fill').match(/\d+/)[0];
+const figures = [...document.querySelectorAll('figure')].map(f => {
+    const svg = [...f.querySelectorAll('svg')].filter(seen);
+    const marks = svg.flatMap(s => [...s.querySelectorAll('rect[fill^="var(--s"],circle[fill^="var(--s"]')]);
+    const boxes = marks.map(size);
+    const covers = (box, x, y) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
+    const due = marks.filter((mark, n) => { const box = boxes[n];
+        const x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
+        const large = Math.min(box.width, box.height) >= 3;
+        return large && !boxes.slice(n + 1).some(later => covers(later, x, y)) });
+    const box = svg.length ? size(svg[0]) : size(f);
+    return { id: f.id, points: +f.dataset.points, drawings: svg.length, marks: marks.length,
+        sized: marks.filter(seen).length, left: Math.round(box.left), right: Math.round(box.right),
+        top: Math.round(box.top + scrollY), bottom: Math.round(box.bottom + scrollY),
+        due: [...new Set(due.map(number))].map(n => colour(+n)) } });
+return { width: innerWidth, wide: document.documentElement.scrollWidth, figures } })()"#;
 
 fn findings() -> Findings {
     let mut f = Findings::default();
@@ -53,68 +86,136 @@ fn run() -> Run {
     }
 }
 
-/// What the probe says at a width, and what the browser printed.
-fn browse(page: &str, width: u32, dir: &Path) -> (Vec<String>, String) {
-    let file = dir.join(format!("page-{width}.html"));
-    std::fs::write(&file, page.replace("</body>", &format!("{PROBE}</body>"))).unwrap();
-    let profile = dir.join(format!("profile-{width}"));
-    let out = Command::new("timeout")
-        .args(["-k", "5", "90", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"])
-        .args(["--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=2000", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("--window-size={width},900"))
-        .arg(format!("file://{}", file.display()))
-        .output()
-        .unwrap();
-    let (dom, said) =
-        (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr).into_owned());
-    let probe = dom.split_once("\nprobe\n").and_then(|(_, rest)| rest.split_once("\nend\n"));
-    let Some((probe, _)) = probe else { panic!("the page did not load: {said}\n{dom}") };
-    (probe.lines().map(str::to_owned).collect(), said)
-}
-
-/// True if everything on the page is as it should be; else what is not.
-fn faults(page: &str, width: u32, dir: &Path) -> Vec<String> {
-    let (lines, said) = browse(page, width, dir);
-    let mut faults: Vec<String> = said.lines().filter(|l| l.contains("CONSOLE")).map(str::to_owned).collect();
-    let mut figures = 0;
-    for line in &lines {
-        let words: Vec<&str> = line.split(' ').collect();
-        let number = |n: usize| words[n].parse::<u64>().unwrap();
-        match words[0] {
-            "figure" => {
-                figures += 1;
-                if number(2) == 0 || number(3) != 1 || number(4) != number(2) || number(5) == 0 {
-                    faults.push(line.clone());
-                }
-            }
-            _ if number(2) > number(1) => faults.push(format!("wider than the page: {line}")),
-            _ => {}
-        }
-    }
-    if figures != page.matches("<figure").count() {
-        faults.push(format!("{figures} figures"));
-    }
-    faults
-}
-
-#[test]
-fn every_figure_is_drawn_with_its_data_on_a_screen_and_on_a_phone() {
-    needs_tools(&["chromium"]);
-    let dir = tempfile::tempdir().unwrap();
+/// The page of the committed results and of those above.
+fn whole_page() -> String {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/lab");
     let mut runs = Run::load_all(&committed).unwrap();
     runs.push(run());
-    let page = page(&runs).unwrap();
-    for width in [1280, 500] {
-        assert_eq!(faults(&page, width, dir.path()), Vec::<String>::new(), "at {width}");
+    page(&runs).unwrap()
+}
+
+/// A page in a browser.
+struct Look<'a> {
+    browser: &'a mut Browser,
+    dir: &'a Path,
+    view: View,
+}
+
+impl Look<'_> {
+    /// What is not as it should be on a page of so many figures.
+    fn faults(&mut self, page: &str, count: usize) -> Vec<String> {
+        let file = self.dir.join("page.html");
+        std::fs::write(&file, page).unwrap();
+        let mut faults = self.browser.open(&file, self.view);
+        let probe = self.browser.evaluate(PROBE);
+        let figures = probe["figures"].as_array().expect("a list");
+        if figures.len() != count {
+            faults.push(format!("{} figures instead of {count}", figures.len()));
+        }
+        if number(&probe["wide"]) > number(&probe["width"]) {
+            faults.push(format!("wider than the page: {} at {}", probe["wide"], probe["width"]));
+        }
+        faults.extend(figures.iter().filter_map(fault_of_drawing));
+        faults.extend(self.unpainted(figures));
+        faults
     }
-    // It would be seen: a figure without marks, an error of a script.
-    let broken = page.replacen("fill=\"var(--s0)\"", "fill=\"none\"", 1);
-    assert_eq!(faults(&broken, 1280, dir.path()).len(), 1);
+
+    /// Figures without pixels of a series' colour that has to be seen. They come in the order of the page.
+    fn unpainted(&mut self, figures: &[Value]) -> Vec<String> {
+        let (mut faults, mut left) = (Vec::new(), figures);
+        while let Some(first) = left.first() {
+            let to = number(&first["top"]).saturating_sub(BAR);
+            let top = self.browser.evaluate(&format!("scrollTo({{top:{to},behavior:'instant'}}),Math.round(scrollY)"));
+            let top = number(&top);
+            let (pixels, png) = self.browser.pixels();
+            let is_shown = |f: &&Value| number(&f["bottom"]) <= top + u64::from(HEIGHT) && number(&f["top"]) >= top;
+            let shown = left.iter().take_while(is_shown).count();
+            assert!(shown > 0, "larger than a window of {HEIGHT} pixels: {first}");
+            for figure in &left[..shown] {
+                let missing: Vec<Colour> = due(figure).filter(|c| pixels.count(area(figure, top), *c) == 0).collect();
+                if !missing.is_empty() || due(figure).next().is_none() {
+                    let shot = self.keep(&png);
+                    faults.push(format!("{}: no pixel of {missing:?}: see {}", figure["id"], shot.display()));
+                }
+            }
+            left = &left[shown..];
+        }
+        faults
+    }
+
+    /// Keeps a screenshot for the reader of a failure.
+    fn keep(&self, png: &[u8]) -> PathBuf {
+        let View { width, is_dark, .. } = self.view;
+        let theme = if is_dark { "dark" } else { "light" };
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{width}-{theme}.png"));
+        std::fs::write(&path, png).unwrap();
+        path
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// Of a figure in the document: one drawing with a mark to each point, some of which have a size.
+fn fault_of_drawing(figure: &Value) -> Option<String> {
+    let [points, drawings, marks, sized] = ["points", "drawings", "marks", "sized"].map(|key| number(&figure[key]));
+    (points == 0 || drawings != 1 || marks != points || sized == 0).then(|| figure.to_string())
+}
+
+/// The colours that have to be seen in a figure.
+fn due(figure: &Value) -> impl Iterator<Item = Colour> {
+    let colours = figure["due"].as_array().expect("a list").iter();
+    colours.map(|c| [0, 1, 2].map(|n| u8::try_from(number(&c[n])).expect("a colour")))
+}
+
+/// Where a figure's drawing is on a screenshot that begins at `top`.
+fn area(figure: &Value, top: u64) -> Area {
+    let at = |key: &str| usize::try_from(number(&figure[key])).expect("on a screen");
+    let top = usize::try_from(top).expect("on a screen");
+    Area { left: at("left"), right: at("right"), top: at("top") - top, bottom: at("bottom") - top }
+}
+
+#[test]
+fn every_figure_is_painted_with_its_data_on_a_screen_and_on_a_phone_in_light_and_dark() {
+    needs_tools(&["chromium", "bash", "mkfifo"]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut browser = Browser::start(dir.path());
+    let page = whole_page();
+    let count = page.matches("<figure").count();
+    for width in WIDTHS {
+        for is_dark in [false, true] {
+            let view = View { width, height: HEIGHT, is_dark };
+            let faults = Look { browser: &mut browser, dir: dir.path(), view }.faults(&page, count);
+            assert_eq!(faults, Vec::<String>::new(), "{view:?}; repeat: {REPEAT}");
+        }
+    }
+}
+
+/// What the test above looks for would be seen.
+#[test]
+fn empty_figures_and_complaints_are_seen() {
+    needs_tools(&["chromium", "bash", "mkfifo"]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut browser = Browser::start(dir.path());
+    let page = page(&[run()]).unwrap();
+    let view = View { width: WIDTHS[0], height: HEIGHT, is_dark: false };
+    let mut look = Look { browser: &mut browser, dir: dir.path(), view };
+    let styled = |rule: &str| page.replacen("</style>", &format!("{rule}</style>"), 1);
+    assert_eq!(look.faults(&page, 4), Vec::<String>::new());
+    let unmarked = page.replacen("fill=\"var(--s0)\"", "fill=\"none\"", 1);
+    assert_eq!(look.faults(&unmarked, 4).len(), 1, "a point without a mark");
+    // All marks are in the document, and have a size.
+    let empty = styled("#figure-1-true svg{visibility:hidden}");
+    let faults = look.faults(&empty, 4);
+    assert!(faults.len() == 1 && faults[0].contains("figure-1-true"), "an empty figure: {faults:?}");
+    let pale = styled("#figure-0-false [fill=\"var(--s1)\"]{opacity:.3}");
+    let faults = look.faults(&pale, 4);
+    assert!(faults.len() == 1 && faults[0].contains("figure-0-false"), "a series of another colour: {faults:?}");
+    assert_eq!(look.faults(&styled("h1{width:2000px}"), 4).len(), 1, "wider than the page");
     let noisy = page.replace("</body>", "<script>missing()</script></body>");
-    assert!(!faults(&noisy, 1280, dir.path()).is_empty());
+    assert_eq!(look.faults(&noisy, 4).len(), 1, "a script's error");
+    assert_eq!(look.faults(&page, 5).len(), 1, "a missing figure");
 }
 
 #[test]

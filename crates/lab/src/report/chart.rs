@@ -1,7 +1,9 @@
 //! A figure as SVG, by plotters. Colours are placeholders that the page's style sheet names, so that one drawing serves
 //! light and dark; text is left to the browser's fonts.
+//!
+//! *Guarantees*: no two series of a figure look alike ([`Look`]); names of places do not overlap.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -18,10 +20,11 @@ pub enum Width {
 }
 
 impl Width {
-    const fn size(self) -> (u32, u32) {
+    /// Of the drawing of a figure whose names of places stand in so many pixels.
+    const fn size(self, names: u32) -> (u32, u32) {
         match self {
-            Width::Wide => (620, 330),
-            Width::Narrow => (350, 290),
+            Width::Wide => (620, 310 + names),
+            Width::Narrow => (350, 270 + names),
         }
     }
 
@@ -35,13 +38,36 @@ impl Width {
 }
 
 /// Colours of series in the style sheet.
-pub(super) const COLOURS: u8 = 8;
+pub(super) const COLOURS: usize = 8;
 const INK: RGBColor = RGBColor(1, 2, 3);
 const GRID: RGBColor = RGBColor(1, 2, 4);
 const PAPER: RGBColor = RGBColor(1, 2, 5);
+const CARD: RGBColor = RGBColor(1, 2, 6);
 
-const fn series(n: u8) -> RGBColor {
-    RGBColor(1, 3, n % COLOURS)
+/// How a series is told from the others: by its colour, and the ninth and later ones by stripes, too (dashes and hollow
+/// points in a figure of lines).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) colour: usize,
+    pub(super) is_striped: bool,
+}
+
+impl Look {
+    /// Series of a figure that can be told apart.
+    const MOST: usize = 2 * COLOURS;
+
+    /// Of the `n`-th series.
+    pub(super) const fn of(n: usize) -> Self {
+        Look { colour: n % COLOURS, is_striped: n >= COLOURS }
+    }
+
+    fn ink(self) -> RGBColor {
+        placeholder(self.colour)
+    }
+}
+
+fn placeholder(colour: usize) -> RGBColor {
+    RGBColor(1, 3, u8::try_from(colour).expect("a few colours"))
 }
 
 /// The y axis: from `low` to `high`, linear or logarithmic.
@@ -122,13 +148,16 @@ fn tick(value: f64) -> String {
     }
 }
 
+type Area<'b> = DrawingArea<SVGBackend<'b>, plotters::coord::Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Scale>>;
 
 /// Draws it.
 ///
 /// # Errors
-/// plotters refuses.
+/// plotters refuses, or there are more series than can be told apart.
 pub fn draw(figure: &Figure, width: Width) -> Result<String> {
+    let count = figure.series.len();
+    ensure!(count <= Look::MOST, "{}: {count} series, {} can be told apart", figure.id, Look::MOST);
     let mut svg = String::new();
     drawn(figure, width, &mut svg).map_err(|e| anyhow!("{}: {e}", figure.id))?;
     Ok(styled(&svg, figure, width))
@@ -136,9 +165,31 @@ pub fn draw(figure: &Figure, width: Width) -> Result<String> {
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
+/// Pixels of a letter of a name, on average.
+const LETTER: usize = 6;
+/// Pixels of names that stand beside each other.
+const LINE: u32 = 20;
+
+fn letters<'a>(names: impl IntoIterator<Item = &'a String>) -> usize {
+    names.into_iter().map(|name| name.chars().count()).max().unwrap_or(0)
+}
+
+/// Whether names of places have no space beside each other, and stand upright.
+fn is_upright(figure: &Figure, width: Width) -> bool {
+    let (all, _) = width.size(LINE);
+    letters(&figure.places) * LETTER > (all as usize - 60) / figure.places.len().max(1)
+}
+
+/// Pixels in which they stand.
+fn height_of_names(figure: &Figure, width: Width) -> u32 {
+    let upright = || u32::try_from(letters(&figure.places) * LETTER + 8).unwrap_or(LINE);
+    if is_upright(figure, width) { upright() } else { LINE }
+}
+
 fn drawn(figure: &Figure, width: Width, svg: &mut String) -> Drawn {
     let scale = Scale::of(figure);
-    let area = SVGBackend::with_string(svg, width.size()).into_drawing_area();
+    let names = height_of_names(figure, width);
+    let area = SVGBackend::with_string(svg, width.size(names)).into_drawing_area();
     let font = ("sans-serif", 12).into_font();
     let labels = scale.ticks().iter().map(|t| tick(*t).len()).max().unwrap_or(1);
     let mut chart = ChartBuilder::on(&area)
@@ -146,7 +197,7 @@ fn drawn(figure: &Figure, width: Width, svg: &mut String) -> Drawn {
         .margin_right(8)
         .margin_bottom(2)
         .margin_left(2)
-        .x_label_area_size(42)
+        .x_label_area_size(names + 22)
         .y_label_area_size(16 + 7 * u32::try_from(labels)?)
         .build_cartesian_2d(0f64..f64::from(u32::try_from(figure.places.len())?), scale.clone())?;
     chart
@@ -158,17 +209,20 @@ fn drawn(figure: &Figure, width: Width, svg: &mut String) -> Drawn {
         .axis_style(GRID)
         .y_label_style(font.clone().color(&INK))
         .draw()?;
-    let (w, h) = width.size();
+    let (w, h) = width.size(names);
     let (w, h) = (i32::try_from(w)?, i32::try_from(h)?);
-    let middle = TextStyle::from(font.clone()).color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
-    area.draw(&Text::new(figure.y.clone(), (4, 4), TextStyle::from(font).color(&INK)))?;
-    area.draw(&Text::new(figure.x.clone(), (w / 2, h - 16), middle.clone()))?;
+    let below = TextStyle::from(font.clone()).color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    area.draw(&Text::new(figure.y.clone(), (4, 4), TextStyle::from(font.clone()).color(&INK)))?;
+    area.draw(&Text::new(figure.x.clone(), (w / 2, h - 16), below.clone()))?;
+    let upright = TextStyle::from(font.transform(FontTransform::Rotate270)).color(&INK);
+    let upright = upright.pos(Pos::new(HPos::Right, VPos::Center));
+    let style = if is_upright(figure, width) { upright } else { below };
     for (n, place) in figure.places.iter().enumerate() {
-        let (x, _) = chart.backend_coord(&(at(n) + 0.5, scale.low));
-        area.draw(&Text::new(place.clone(), (x, h - 40 + 4), middle.clone()))?;
+        let (x, axis) = chart.backend_coord(&(at(n) + 0.5, scale.low));
+        area.draw(&Text::new(place.clone(), (x, axis + 7), style.clone()))?;
     }
     match figure.shape {
-        Shape::Bars => bars(&mut chart, figure, &scale)?,
+        Shape::Bars => bars(&mut chart, &area, figure, &scale)?,
         Shape::Lines => lines(&mut chart, figure)?,
     }
     marks(&mut chart, figure)?;
@@ -191,14 +245,23 @@ fn middle(figure: &Figure, place: usize, series: usize) -> (f64, f64) {
     }
 }
 
-fn bars(chart: &mut Chart<'_, '_>, figure: &Figure, scale: &Scale) -> Drawn {
+/// Pixels from one stripe of a bar to the next.
+const STRIPES: i32 = 6;
+
+fn bars(chart: &mut Chart<'_, '_>, area: &Area<'_>, figure: &Figure, scale: &Scale) -> Drawn {
     for (n, s) in figure.series.iter().enumerate() {
-        let colour = series(u8::try_from(n)?);
+        let look = Look::of(n);
         for (place, point) in s.points.iter().enumerate() {
             let Some(p) = point else { continue };
             let (x, half) = middle(figure, place, n);
             let corners = [(x - half, scale.low), (x + half, p.value)];
-            chart.draw_series([Rectangle::new(corners, colour.filled())])?;
+            chart.draw_series([Rectangle::new(corners, look.ink().filled())])?;
+            if look.is_striped {
+                let [(left, bottom), (right, top)] = corners.map(|corner| chart.backend_coord(&corner));
+                for y in (top + STRIPES / 2..bottom).step_by(usize::try_from(STRIPES)?) {
+                    area.draw(&PathElement::new(vec![(left, y), (right, y)], CARD.stroke_width(2)))?;
+                }
+            }
         }
     }
     spread(chart, figure)
@@ -206,12 +269,20 @@ fn bars(chart: &mut Chart<'_, '_>, figure: &Figure, scale: &Scale) -> Drawn {
 
 fn lines(chart: &mut Chart<'_, '_>, figure: &Figure) -> Drawn {
     for (n, s) in figure.series.iter().enumerate() {
-        let colour = series(u8::try_from(n)?);
+        let look = Look::of(n);
         let points =
             s.points.iter().enumerate().filter_map(|(place, p)| Some((middle(figure, place, n).0, (*p)?.value)));
         let points: Vec<(f64, f64)> = points.collect();
-        chart.draw_series([PathElement::new(points.clone(), colour.stroke_width(2))])?;
-        chart.draw_series(points.into_iter().map(|p| Circle::new(p, 3, colour.filled())))?;
+        let stroke = look.ink().stroke_width(2);
+        if look.is_striped {
+            chart.draw_series([plotters::element::DashedPathElement::new(points.clone(), 5, 4, stroke)])?;
+        } else {
+            chart.draw_series([PathElement::new(points.clone(), stroke)])?;
+        }
+        chart.draw_series(points.iter().map(|p| Circle::new(*p, 3, look.ink().filled())))?;
+        if look.is_striped {
+            chart.draw_series(points.into_iter().map(|p| Circle::new(p, 1, CARD.filled())))?;
+        }
     }
     spread(chart, figure)
 }
@@ -253,11 +324,11 @@ fn marks(chart: &mut Chart<'_, '_>, figure: &Figure) -> Drawn {
 fn styled(svg: &str, figure: &Figure, width: Width) -> String {
     let hex = |c: RGBColor| format!("#{:02X}{:02X}{:02X}", c.0, c.1, c.2);
     let mut svg = svg.replace(&hex(INK), "var(--ink)").replace(&hex(GRID), "var(--grid)");
-    svg = svg.replace(&hex(PAPER), "var(--paper)");
+    svg = svg.replace(&hex(PAPER), "var(--paper)").replace(&hex(CARD), "var(--card)");
     for n in 0..COLOURS {
-        svg = svg.replace(&hex(series(n)), &format!("var(--s{n})"));
+        svg = svg.replace(&hex(placeholder(n)), &format!("var(--s{n})"));
     }
-    let (w, h) = width.size();
+    let (w, h) = width.size(height_of_names(figure, width));
     let title = escaped(&format!("{}: {}", figure.of, figure.title));
     let head = format!(r#"<svg class="{}" viewBox="0 0 {w} {h}" role="img" aria-label="{title}""#, width.class());
     let rest = svg.split_once("<svg").map_or("", |(_, rest)| rest);
@@ -287,6 +358,34 @@ mod tests {
         }
         let lines = draw(&figure(Shape::Lines, false), Width::Narrow).unwrap();
         assert_eq!(lines.matches("<circle").count(), 3, "{lines}");
+    }
+
+    #[test]
+    fn series_beyond_the_colours_are_striped_and_more_than_can_be_told_apart_are_refused() {
+        let of = |count: usize, shape| {
+            let mut figure = Figure { shape, ..Figure::bars("f", "", "", "x", "y") }.of_series(0..count);
+            figure.place("1", vec![5.0; count]);
+            figure.place("2", vec![6.0; count]);
+            draw(&figure, Width::Wide)
+        };
+        for shape in [Shape::Bars, Shape::Lines] {
+            assert!(!of(COLOURS, shape).unwrap().contains("var(--card)"), "stripes without need");
+            assert!(of(COLOURS + 1, shape).unwrap().contains("var(--card)"), "the ninth looks as the first");
+            assert!(of(Look::MOST, shape).is_ok() && of(Look::MOST + 1, shape).is_err());
+        }
+        let looks: Vec<Look> = (0..Look::MOST).map(Look::of).collect();
+        assert!(looks.iter().enumerate().all(|(n, look)| !looks[..n].contains(look)), "{looks:?}");
+    }
+
+    #[test]
+    fn names_of_places_stand_upright_where_they_have_no_space_beside_each_other() {
+        let of = |places: usize, width| {
+            let mut figure = Figure::bars("f", "", "", "mount", "y").of_series(["a"]);
+            (0..places).for_each(|n| figure.place(format!("kernel fast_{n}"), [1.0]));
+            draw(&figure, width).unwrap()
+        };
+        assert!(!of(4, Width::Wide).contains("rotate(270"));
+        assert!(of(4, Width::Narrow).contains("rotate(270") && of(10, Width::Wide).contains("rotate(270"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
-use super::chart::{self, COLOURS, Width};
+use super::chart::{self, Look, Width};
 use super::escape::escaped;
 use super::papers;
 use crate::results::{Claim, Figure, Paper, Run, Verdict, shown};
@@ -149,8 +149,9 @@ fn figure(f: &Figure) -> Result<String> {
     }
     out += "<ul class=\"legend\">";
     for (n, s) in f.series.iter().enumerate() {
-        let colour = n % usize::from(COLOURS);
-        let _ = write!(out, "<li><i style=\"background:var(--s{colour})\"></i>{}</li>", escaped(&s.name));
+        let Look { colour, is_striped } = Look::of(n);
+        let class = if is_striped { " class=\"striped\"" } else { "" };
+        let _ = write!(out, "<li><i{class} style=\"--of:var(--s{colour})\"></i>{}</li>", escaped(&s.name));
     }
     if !f.printed.is_empty() {
         out += "<li><i class=\"mark\" style=\"background:var(--paper)\"></i>the paper's</li>";

@@ -2,100 +2,120 @@
 //! device, which counts what reaches it. So no factor rests on Quire's own baselines alone.
 //!
 //! - [`randwrite`]: DJFS' random writes with fsyncs (figures 2 and 7).
-//! - [`database`]: what DJFS' TPC-C makes a journal do (table 1).
-//! - [`streams`]: Okeanos' streams (figures 4a and 4c).
+//! - [`database`]: what DJFS' TPC-C makes a journal do (table 1, figure 8).
+//! - [`streams`]: Okeanos' streams (figures 4a, 4b and 4c).
 //! - [`fileserver`]: RFJ's file server (figures 2 and 8).
+//!
+//! Each study measures every mounter once a round ([`bed::Bed::rounds`]); its figures have the medians of the rounds
+//! and their standard deviation, and its claims are of ratios of medians.
 //!
 //! *Relies on*: root, loop devices and FUSE. A write with FUA reaches the served device as a write and a flush.
 
+mod bed;
 pub mod database;
+mod dirty_limit;
 pub mod fileserver;
 pub mod randwrite;
 pub mod streams;
 
-use std::path::Path;
-use std::time::Instant;
+use anyhow::Result;
 
-use anyhow::{Context, Result};
-
-use crate::cmd::{run_tool, text};
-use crate::mounter::Mounter;
-use crate::served::{Asked, Kind, Looped};
+use crate::mounter::{Mounter, Who};
+use crate::results::{Effort, Findings, Point};
+use crate::stats::Spread;
 
 /// The kernel's ext4 in its modes: without a journal, ordered, full journaling, and fast commits.
 pub const KERNEL: [&str; 4] = ["kernel:none", "kernel:data=ordered", "kernel:data=journal", "kernel:fast_commit"];
 
-/// What all of these studies assume.
-const ASSUMED: &str = "mounts in real time on a device that is served to the kernel over FUSE, with a loop device on it; \
-     journals are on the device; processors, FUSE and the loop device take their time, which virtual time leaves out";
+/// Their names in figures, and that of RFJ's further baseline.
+const NONE: &str = "kernel none";
+const ORDERED: &str = "kernel ordered";
+const JOURNAL: &str = "kernel journal";
+const WRITEBACK: &str = "kernel writeback";
 
-/// The kernel's modes and these of Quire's.
+/// The kernel's modes and these of Quire's, as far as they work here.
 fn mounters(quire: &[&str]) -> Result<Vec<Mounter>> {
     let quire = quire.iter().map(|options| Ok(Mounter::quire(options)));
-    KERNEL.iter().map(|mounter| mounter.parse()).chain(quire).collect()
+    let all: Vec<Mounter> = KERNEL.iter().map(|mounter| mounter.parse()).chain(quire).collect::<Result<_>>()?;
+    Mounter::available(&all)
 }
 
-/// What a workload came to.
-struct Measured<T> {
-    of: T,
-    asked: Asked,
-    seconds: f64,
+/// A mounter's name in figures: who mounts and the mode, without further options.
+fn label(mounter: &Mounter) -> String {
+    let first = mounter.options.split(',').next().unwrap_or_default();
+    let mode = first.trim_start_matches("data=").trim_start_matches("profile=");
+    let who = match mounter.who {
+        Who::Kernel => "kernel",
+        Who::Fuse2fs => "fuse2fs",
+        Who::Quire => "quire",
+    };
+    format!("{who} {mode}").trim_end().to_owned()
 }
 
-/// A modelled device that one mounter after the other uses.
-struct Bed {
-    disk: Looped,
-    dir: tempfile::TempDir,
-    journal_mib: u64,
+/// How many times each mounter is measured.
+fn rounds_of(effort: Effort) -> usize {
+    effort.pick(1, 3, 3)
 }
 
-impl Bed {
-    fn new(model: &str, mib: u64, journal_mib: u64) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("quire-mounts-").tempdir()?;
-        let kind: Kind = model.parse()?;
-        Ok(Bed { disk: Looped::new(&kind, mib << 20, dir.path())?, dir, journal_mib })
+/// The turns of `rounds` rounds of `count` competitors: the round and the competitor. Each round begins with another
+/// one, because the machine may get slower or faster while a study runs.
+pub(super) fn turns(rounds: usize, count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..rounds).flat_map(move |round| (0..count).map(move |turn| (round, (turn + round * count / rounds) % count)))
+}
+
+/// The median of rounds, with their standard deviation.
+pub(super) fn point_of_rounds(values: Vec<f64>) -> Point {
+    let spread = Spread::of(values);
+    let deviation = (spread.deviation > 0.0).then(|| Point::from(spread.deviation).value);
+    Point { deviation, ..Point::from(spread.median) }
+}
+
+/// What all of these studies assume.
+fn assume(findings: &mut Findings, effort: Effort) {
+    findings.assume(
+        "mounts in real time on a device that is served to the kernel over FUSE, with a loop device on it; journals \
+         are on the device; processors (their number is below), FUSE and the loop device take their time, which virtual time leaves \
+         out; Quire's mounts go through FUSE, and the paper's file system is in the kernel",
+    );
+    findings.assume(
+        "baselines are the kernel's ext4 of today (kernel none, ordered, journal, fast_commit) instead of the paper's \
+         kernel; the kernel commits with a barrier",
+    );
+    let rounds = rounds_of(effort);
+    if rounds > 1 {
+        findings.assume(format!("medians of {rounds} rounds, each in another order; claims are of medians"));
+    } else {
+        findings.assume("one round, without a spread");
     }
+}
 
-    /// Makes a file system, mounts it, prepares, and measures `work`.
-    fn measure<T>(
-        &self,
-        mounter: &Mounter,
-        prepare: impl FnOnce(&Path) -> Result<()>,
-        work: impl FnOnce(&Path) -> Result<T>,
-    ) -> Result<Measured<T>> {
-        self.mounted(mounter, prepare, work).with_context(|| mounter.to_string())
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn mounted<T>(
-        &self,
-        mounter: &Mounter,
-        prepare: impl FnOnce(&Path) -> Result<()>,
-        work: impl FnOnce(&Path) -> Result<T>,
-    ) -> Result<Measured<T>> {
-        let mut mke2fs = vec!["-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-        let journal = format!("size={}", self.journal_mib);
-        match mounter.feature() {
-            Some(feature) if feature.starts_with('^') => mke2fs.extend(["-O", feature]),
-            Some(feature) => mke2fs.extend(["-O", feature, "-J", &journal]),
-            None => mke2fs.extend(["-J", &journal]),
+    #[test]
+    fn each_round_has_every_competitor_once_and_begins_with_another() {
+        let all: Vec<(usize, usize)> = turns(3, 10).collect();
+        for round in 0..3 {
+            let mut of: Vec<usize> = all.iter().filter(|(r, _)| *r == round).map(|(_, who)| *who).collect();
+            assert_eq!(of[0], [0, 3, 6][round]);
+            of.sort_unstable();
+            assert_eq!(of, (0..10).collect::<Vec<_>>());
         }
-        run_tool("mke2fs", mke2fs.into_iter().chain([text(self.disk.device())]))?;
-        let mounted = mounter.with("noatime").mount(self.disk.device(), &self.dir.path().join("mnt"))?;
-        prepare(mounted.dir())?;
-        sync(mounted.dir())?;
-        let (before, began) = (self.asked()?, Instant::now());
-        let of = work(mounted.dir())?;
-        let (seconds, asked) = (began.elapsed().as_secs_f64(), self.asked()?.since(before));
-        mounted.unmount()?;
-        eprintln!("{mounter}: {seconds:.1} s; {}", asked.to_string().trim_end().replace('\n', ", "));
-        Ok(Measured { of, asked, seconds })
     }
 
-    fn asked(&self) -> Result<Asked> {
-        self.disk.asked()?.context("a device of the machine's counts nothing")
+    #[test]
+    fn a_label_has_the_mode_without_further_options() {
+        let of = |text: &str| label(&text.parse().unwrap());
+        assert_eq!(of(KERNEL[1]), ORDERED);
+        assert_eq!([of(KERNEL[0]), of(KERNEL[2])], [NONE, JOURNAL]);
+        assert_eq!(of("quire:profile=wasteless,commit_mode=barrier"), "quire wasteless");
+        assert_eq!((of("quire"), of("kernel:data=writeback")), ("quire".to_owned(), WRITEBACK.to_owned()));
     }
-}
 
-fn sync(dir: &Path) -> Result<()> {
-    Ok(rustix::fs::syncfs(std::fs::File::open(dir)?)?)
+    #[test]
+    fn a_point_of_rounds_is_their_median_and_one_round_has_no_spread() {
+        assert_eq!(point_of_rounds(vec![3.0, 1.0, 2.0]), Point { value: 2.0, deviation: Some(1.0) });
+        assert_eq!(point_of_rounds(vec![7.0]), Point { value: 7.0, deviation: None });
+    }
 }

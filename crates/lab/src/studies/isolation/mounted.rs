@@ -11,12 +11,13 @@ use anyhow::{Context, Result};
 use quire_device::Buf;
 use rustix::fs::OFlags;
 
+use super::super::mounts::{point_of_rounds, turns};
 use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Table, Work};
 use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
 use crate::results::Findings;
 use crate::served::{Kind, Looped};
-use crate::stats::Spread;
+use crate::stats::{Spread, float, median};
 use quire_testkit::rng::{Rng, content};
 
 /// Why an append to a file that the kernel caches may wait for the stream.
@@ -24,20 +25,42 @@ const AT_CLOSE: &str = "close(2) has the kernel's FUSE send all dirty pages of t
     waits behind them in its queue; tune=host lets fewer be dirty, and profile=database has none (docs/clusters.md, An \
     fdatasync beside a stream)";
 
-/// Runs it on mounts.
+/// Where the stream goes, in the order of the figure's series.
+const STREAMS: [Into; 3] = [Into::Nothing, Into::Device, Into::Files];
+/// Their places in it.
+const RAW: usize = 1;
+const FILES: usize = 2;
+
+/// Runs it on mounts, so many rounds of all of them; the figure has the medians of the rounds' p99s.
 ///
 /// # Errors
 /// Not root; a file system failed.
-pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, dir: &Path) -> Result<Findings> {
+pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, rounds: usize, dir: &Path) -> Result<Findings> {
     let dir = tempfile::Builder::new().prefix("quire-isolation-").tempdir_in(dir)?;
     let disk = Looped::new(kind, (FS_MIB + RAW_MIB) << 20, dir.path())?;
+    let mounters = Mounter::available(mounters)?;
+    let mut p99s = vec![[const { Vec::new() }; STREAMS.len()]; mounters.len()];
+    for (round, who) in turns(rounds, mounters.len()) {
+        let mounter = &mounters[who];
+        for (into, all) in STREAMS.into_iter().zip(&mut p99s[who]) {
+            let outcome = run(mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string())?;
+            let streamed = float(outcome.streamed) / 1e6 / work.time.as_secs_f64();
+            eprintln!("round {}: {mounter}: {into:?}: the stream got {streamed:.0} MB/s", round + 1);
+            all.push(outcome.latency.p99);
+        }
+    }
     let mut table = Table::new(&kind.to_string(), "mounts in real time", work);
-    for mounter in Mounter::available(mounters)? {
-        table
-            .row(&mounter, |into| run(&mounter, &disk, into, work, dir.path()).with_context(|| mounter.to_string()))?;
+    for (mounter, p99s) in mounters.iter().zip(p99s) {
+        table.ratios.push((mounter.to_string(), median(&p99s[FILES]) / median(&p99s[RAW])));
+        let in_ms = |all: Vec<f64>| point_of_rounds(all.iter().map(|p99| p99 / 1e3).collect());
+        table.figure.place(mounter, p99s.map(in_ms));
     }
     let ours = [("quire", Some(AT_CLOSE)), ("quire:tune=host", None), ("quire:profile=database", None)];
-    Ok(table.findings(&ours))
+    let mut findings = table.findings(&ours);
+    if rounds > 1 {
+        findings.assume(format!("medians of {rounds} rounds, each in another order; claims are of medians"));
+    }
+    Ok(findings)
 }
 
 /// Runs both threads on a mount.

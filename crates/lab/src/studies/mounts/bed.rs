@@ -1,0 +1,182 @@
+//! A modelled device that one mounter after the other uses, the rounds on it, and what they came to.
+//!
+//! ```text
+//! for each round, for each mounter:
+//!   mke2fs, [NVRAM file], mount, prepare, { sync, count, work, count } for each phase, unmount, [no NVRAM file]
+//! ```
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use quire_fs::{CommitMode, Profile};
+
+use super::dirty_limit::DirtyLimit;
+use super::{label, point_of_rounds, turns};
+use crate::cmd::{run_tool, text};
+use crate::mounter::Mounter;
+use crate::results::Figure;
+use crate::served::{Asked, Kind, Looped};
+use crate::stats::median;
+
+/// Where a simulated NVRAM lies: a tmpfs.
+const MEMORY: &str = "/dev/shm";
+
+/// What a phase of a workload came to.
+pub(super) struct Measured<T> {
+    pub(super) of: T,
+    pub(super) asked: Asked,
+    pub(super) seconds: f64,
+}
+
+pub(super) struct Bed {
+    disk: Looped,
+    dir: tempfile::TempDir,
+    journal_mib: u64,
+    dirty_bytes: Option<u64>,
+}
+
+impl Bed {
+    /// A device of this model of so many MiB, for journals of so many, on it or in NVRAM.
+    pub(super) fn new(model: &str, mib: u64, journal_mib: u64) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("quire-mounts-").tempdir()?;
+        let kind: Kind = model.parse()?;
+        Ok(Bed { disk: Looped::new(&kind, mib << 20, dir.path())?, dir, journal_mib, dirty_bytes: None })
+    }
+
+    /// The kernel may keep at most so many dirty bytes of each mount in its page cache.
+    pub(super) fn with_dirty_limit(self, bytes: u64) -> Self {
+        Bed { dirty_bytes: Some(bytes), ..self }
+    }
+
+    /// Measures every phase on each mounter once a round. Everything is durable before a phase begins.
+    pub(super) fn rounds<P: Copy, T>(
+        &self,
+        rounds: usize,
+        mounters: &[Mounter],
+        prepare: impl Fn(&Path) -> Result<()>,
+        phases: &[P],
+        work: impl Fn(&Path, P) -> Result<T>,
+    ) -> Result<Rounds<T>> {
+        let mut all = Rounds { of: mounters.iter().map(|m| (label(m), Vec::new())).collect() };
+        for (_, who) in turns(rounds, mounters.len()) {
+            let mounter = &mounters[who];
+            let measured = self.once(mounter, &prepare, phases, &work).with_context(|| mounter.to_string())?;
+            all.of[who].1.push(measured);
+        }
+        Ok(all)
+    }
+
+    /// Makes a file system, mounts it, prepares, and measures each phase.
+    fn once<P: Copy, T>(
+        &self,
+        mounter: &Mounter,
+        prepare: &impl Fn(&Path) -> Result<()>,
+        phases: &[P],
+        work: &impl Fn(&Path, P) -> Result<T>,
+    ) -> Result<Vec<Measured<T>>> {
+        self.format(mounter)?;
+        let memory = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir())?;
+        let mut with = mounter.with("noatime");
+        if is_journal_in_nvram(mounter) {
+            let nvram = memory.path().join("nvram");
+            let mib = self.journal_mib;
+            with = with.with(&format!("nvram={},nvram_simulated,nvram_size={mib}M", text(&nvram)));
+        }
+        let mounted = with.mount(self.disk.device(), &self.dir.path().join("mnt"))?;
+        let limit = self.dirty_bytes.map(|bytes| DirtyLimit::set(mounted.dir(), bytes)).transpose()?;
+        prepare(mounted.dir())?;
+        let measured = phases.iter().map(|phase| {
+            sync(mounted.dir())?;
+            let (before, began) = (self.asked()?, Instant::now());
+            let of = work(mounted.dir(), *phase)?;
+            let (seconds, asked) = (began.elapsed().as_secs_f64(), self.asked()?.since(before));
+            eprintln!("{mounter}: {seconds:.1} s; {}", asked.to_string().trim_end().replace('\n', ", "));
+            Ok(Measured { of, asked, seconds })
+        });
+        let measured = measured.collect::<Result<_>>()?;
+        drop(limit);
+        mounted.unmount()?;
+        Ok(measured)
+    }
+
+    fn format(&self, mounter: &Mounter) -> Result<()> {
+        let mut mke2fs = vec!["-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        let journal = format!("size={}", self.journal_mib);
+        match mounter.feature() {
+            Some(feature) if feature.starts_with('^') => mke2fs.extend(["-O", feature]),
+            Some(feature) => mke2fs.extend(["-O", feature, "-J", &journal]),
+            None => mke2fs.extend(["-J", &journal]),
+        }
+        run_tool("mke2fs", mke2fs.into_iter().chain([text(self.disk.device())])).map(drop)
+    }
+
+    fn asked(&self) -> Result<Asked> {
+        self.disk.asked()?.context("a device of the machine's counts nothing")
+    }
+}
+
+fn sync(dir: &Path) -> Result<()> {
+    Ok(rustix::fs::syncfs(std::fs::File::open(dir)?)?)
+}
+
+/// Whether a mounter's profile needs the memory of a journal in NVRAM.
+fn is_journal_in_nvram(mounter: &Mounter) -> bool {
+    let profiles = mounter.options.split(',').filter_map(|option| option.strip_prefix("profile="));
+    profiles.filter_map(|name| name.parse::<Profile>().ok()).any(|p| p.choices().commit == CommitMode::Nvram)
+}
+
+/// What each mounter came to: its name, and of each round the phases.
+pub(super) struct Rounds<T> {
+    of: Vec<(String, Vec<Vec<Measured<T>>>)>,
+}
+
+impl<T> Rounds<T> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.of.iter().map(|(name, _)| &**name)
+    }
+
+    /// A figure of each round of a mounter in a phase; none if that mounter did not run.
+    pub(super) fn values(&self, name: &str, phase: usize, value: impl Fn(&Measured<T>) -> f64) -> Vec<f64> {
+        let rounds = self.of.iter().filter(|(of, _)| of == name).flat_map(|(_, rounds)| rounds);
+        rounds.map(|phases| value(&phases[phase])).collect()
+    }
+
+    /// Their median; NaN if that mounter did not run.
+    pub(super) fn median(&self, name: &str, phase: usize, value: impl Fn(&Measured<T>) -> f64) -> f64 {
+        median(&self.values(name, phase, value))
+    }
+
+    /// A place on the figure for each mounter, with a series for each of these phases.
+    pub(super) fn drawn(&self, mut figure: Figure, phases: &[usize], value: impl Fn(&Measured<T>) -> f64) -> Figure {
+        for name in self.names() {
+            let points = phases.iter().map(|phase| point_of_rounds(self.values(name, *phase, &value)));
+            figure.place(name, points.collect::<Vec<_>>());
+        }
+        figure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_with_a_journal_in_nvram_get_the_memory_and_others_do_not() {
+        let of = |text: &str| is_journal_in_nvram(&text.parse().unwrap());
+        assert!(["quire:profile=nvj", "quire:profile=djfs", "quire:noatime,profile=djfs4"].into_iter().all(of));
+        assert!(!["quire:profile=auto", "quire:profile=database", "kernel:none", "quire"].into_iter().any(of));
+    }
+
+    #[test]
+    fn a_figure_has_the_medians_of_a_mounters_rounds_and_a_missing_mounter_has_none() {
+        let measured = |seconds| Measured { of: (), asked: Asked::default(), seconds };
+        let rounds = [[1.0, 10.0], [3.0, 30.0], [2.0, 50.0]].map(|round| round.map(measured).into()).into();
+        let all = Rounds { of: vec![("kernel none".into(), rounds)] };
+        let figure = all.drawn(Figure::bars("f", "", "", "", "s").of_series(["a"]), &[1], |m| m.seconds);
+        let point = figure.series[0].points[0].unwrap();
+        assert_eq!((&*figure.places[0], point.value, point.deviation), ("kernel none", 30.0, Some(20.0)));
+        assert!((all.median("kernel none", 0, |m| m.seconds) - 2.0).abs() < 1e-9);
+        assert!(all.median("quire auto", 0, |m| m.seconds).is_nan());
+    }
+}

@@ -1,0 +1,79 @@
+//! How many dirty bytes the kernel may keep of one file system: `max_bytes` and `strict_limit` of its entry in
+//! `/sys/class/bdi` (Linux 6.2 and later; Documentation/ABI/testing/sysfs-class-bdi).
+//!
+//! *Guarantees*: a dropped [`DirtyLimit`] leaves the entry as it was. A loop device's entry outlives the mount.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The limit in bytes, and the same in millionths of what may be dirty in all, which is how the kernel keeps it.
+const BYTES: &str = "max_bytes";
+const MILLIONTHS: &str = "max_ratio_fine";
+/// Whether the limit holds also while the machine has memory to spare.
+const STRICT: &str = "strict_limit";
+
+pub(super) struct DirtyLimit {
+    entry: PathBuf,
+    /// What the entry said before.
+    millionths: String,
+    strict: String,
+}
+
+impl DirtyLimit {
+    /// Limits the file system that is mounted on `dir`.
+    ///
+    /// # Errors
+    /// Not root, or the kernel has no such limit.
+    pub(super) fn set(dir: &Path, bytes: u64) -> Result<Self> {
+        let device = fs::metadata(dir)?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        Self::of_entry(PathBuf::from(format!("/sys/class/bdi/{major}:{minor}")), bytes)
+    }
+
+    fn of_entry(entry: PathBuf, bytes: u64) -> Result<Self> {
+        let read = |name: &str| {
+            let path = entry.join(name);
+            fs::read_to_string(&path).map(|text| text.trim().to_owned()).with_context(|| path.display().to_string())
+        };
+        let (millionths, strict) = (read(MILLIONTHS)?, read(STRICT)?);
+        let limit = DirtyLimit { entry, millionths, strict };
+        limit.write(BYTES, &bytes.to_string())?;
+        limit.write(STRICT, "1")?;
+        Ok(limit)
+    }
+
+    fn write(&self, name: &str, value: &str) -> Result<()> {
+        let path = self.entry.join(name);
+        fs::write(&path, value).with_context(|| path.display().to_string())
+    }
+}
+
+impl Drop for DirtyLimit {
+    fn drop(&mut self) {
+        let restored = self.write(MILLIONTHS, &self.millionths).and_then(|()| self.write(STRICT, &self.strict));
+        if let Err(error) = restored {
+            eprintln!("the limit of dirty data stays: {error:#}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_limit_leaves_the_entry_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(MILLIONTHS), "1000000\n").unwrap();
+        fs::write(dir.path().join(STRICT), "0\n").unwrap();
+        let limit = DirtyLimit::of_entry(dir.path().to_owned(), 1 << 20).unwrap();
+        assert_eq!((read(BYTES), read(STRICT)), ("1048576".to_owned(), "1".to_owned()));
+        drop(limit);
+        assert_eq!((read(MILLIONTHS), read(STRICT)), ("1000000".to_owned(), "0".to_owned()));
+        assert!(DirtyLimit::of_entry(dir.path().join("none"), 1).is_err());
+    }
+}
