@@ -12,11 +12,12 @@
 //!   mounts.
 //! - [`laboratory`]: runs the studies; [`results`]: what they write; [`report`]: the page that is made of it.
 //! - [`pages`]: power cuts under PostgreSQL and MariaDB, whose pages must not tear; [`servers`] starts them.
-//! - [`mod@bench`]: rotated rounds on one loop device, medians.
+//! - [`mod@bench`]: rotated rounds on one loop device, medians; [`heuristics`]: on and off.
 
 pub mod accept;
 pub mod bench;
 pub mod cmd;
+pub mod heuristics;
 pub mod image;
 pub mod images;
 pub mod judges;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
+use quire_lab::heuristics;
 use quire_lab::laboratory::{self, How};
 use quire_lab::mounter::Mounter;
 use quire_lab::pages;
@@ -119,16 +120,13 @@ enum What {
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         work: PathBuf,
     },
-    /// Measure many clients and whole programs (fio, dbench, PostgreSQL, MariaDB, git, tar) on one loop device (root);
-    /// prints a table
+    /// Measure many clients, databases, git and tar on one loop device (root); prints a table
     Clients(bench::clients::Plan),
-    /// Measure what each heuristic brings: its workload on a mount with it and on one without (root); prints tables
-    Heuristics(bench::heuristics::Plan),
-    /// Measure PostgreSQL and MariaDB that guard their pages, on the kernel's ext4, against the same without that, on
-    /// Quire (root); prints a table
+    /// Measure what each heuristic brings, with it and without (root); prints a table
+    Heuristics(heuristics::Plan),
+    /// Measure databases that guard their pages on the kernel's ext4, and do not on Quire (root); prints a table
     Databases(bench::databases::Plan),
-    /// Measure images without mounting: mke2fs -d, quire create from a directory and from a tar, tar into a mount
-    /// (root), and quire put; prints a table
+    /// Measure images without mounting: mke2fs -d, quire create, quire put, tar into a mount (root); prints a table
     Toolbox(bench::toolbox::Plan),
     /// Measure how a mount begins and ends: the kernel, fuse2fs and Quire (root); prints a table
     Start(bench::start::Plan),
@@ -212,8 +210,7 @@ enum What {
         image: PathBuf,
         dir: PathBuf,
     },
-    /// Isolation: append + fsync beside a stream of new data, in virtual time; with --mounter also on mounts in real
-    /// time (root)
+    /// Isolation: append + fsync beside a stream of new data, in virtual time; with --mounter also on mounts (root)
     ///
     /// Example: quire-lab isolation --device ssd --mounter kernel:data=ordered --mounter quire
     Isolation {
@@ -433,7 +430,7 @@ fn main() -> Result<()> {
         }
         What::Databases(plan) => bench::databases::measure(&plan)?,
         What::Clients(plan) => bench::clients::measure(&plan)?,
-        What::Heuristics(plan) => bench::heuristics::measure(&plan)?,
+        What::Heuristics(plan) => heuristics::measure(&plan)?,
         What::Start(plan) => bench::start::measure(&plan)?,
         What::Toolbox(plan) => bench::toolbox::measure(&plan)?,
         What::Tpcc { what, dir, journal, warehouses, divide, seed, page, grain, transactions, seconds } => {

@@ -13,8 +13,11 @@ pub struct Without {
     pub engine: quire_fs::Without,
 }
 
+/// Where a heuristic stands.
+type Place = fn(&mut Without) -> &mut bool;
+
 /// The names of all heuristics, as `without=` takes them, and where each stands.
-const NAMES: [(&str, fn(&mut Without) -> &mut bool); 8] = [
+const NAMES: [(&str, Place); 8] = [
     ("polling", |w| &mut w.polling),
     ("second-reader", |w| &mut w.second_reader),
     ("dirty-limit", |w| &mut w.dirty_limit),

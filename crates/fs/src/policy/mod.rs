@@ -1,8 +1,8 @@
 //! What is decided by cost, apart from the mechanism that carries a decision out.
 //!
 //! *Guarantees*: every decision here is safe either way: a different one changes how long work takes, and nothing that
-//! docs/invariants.md promises. The tuning constants of this crate stand in this folder, each with its unit and reason; what can be
-//! turned off is named in [`Without`](crate::Without).
+//! docs/invariants.md promises. The tuning constants of this crate stand in this folder, each with its unit
+//! and reason; what can be turned off is named in [`Without`](crate::Without).
 //!
 //! *Relies on* nothing but numbers: the functions take measurements and return decisions, and hold no locks. The
 //! exception is [`RoutePolicy`], which states what a route promises; the code that keeps the promise cites it.

@@ -22,7 +22,7 @@ use crate::served::{Kind, Looped};
 use crate::stats::{float, median};
 
 /// Bytes of the disk that all use.
-pub(super) const DISK_BYTES: u64 = 2 << 30;
+pub(crate) const DISK_BYTES: u64 = 2 << 30;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub struct Plan {
 
 /// What the daemon did meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     threads: usize,
     switches: f64,
     fsyncs: f64,
@@ -117,7 +117,7 @@ fn choose(names: &[String]) -> Result<Vec<&'static Workload>> {
 ///
 /// # Errors
 /// The names that there are.
-pub(super) fn workload(name: &str) -> Result<&'static Workload> {
+pub(crate) fn workload(name: &str) -> Result<&'static Workload> {
     let all = || WORKLOADS.iter().map(|w| w.name).collect::<Vec<_>>().join(", ");
     WORKLOADS.iter().find(|w| w.name == name).with_context(|| format!("no workload {name}; there are {}", all()))
 }
@@ -126,7 +126,7 @@ pub(super) fn workload(name: &str) -> Result<&'static Workload> {
 ///
 /// # Errors
 /// The file system or the workload failed.
-pub(super) fn one(seconds: u32, mounter: &Mounter, workload: &Workload, device: &Path, dir: &Path) -> Result<Round> {
+pub(crate) fn one(seconds: u32, mounter: &Mounter, workload: &Workload, device: &Path, dir: &Path) -> Result<Round> {
     let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
     run_tool("mke2fs", ["-q", "-F", "-t", "ext4", "-E", lazy, text(device)])?;
     let mounted = mounter.mount(device, &dir.join("mnt"))?;
@@ -163,7 +163,7 @@ pub(super) fn one(seconds: u32, mounter: &Mounter, workload: &Workload, device: 
 }
 
 /// What a round gives.
-pub(super) type Round = (Outcome, Option<Daemon>);
+pub(crate) type Round = (Outcome, Option<Daemon>);
 
 /// Counters of a daemon.
 struct Usage {

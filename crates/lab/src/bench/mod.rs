@@ -6,12 +6,11 @@
 pub mod clients;
 mod cpus;
 pub mod databases;
-pub mod heuristics;
-mod programs;
+pub(crate) mod programs;
 mod results;
 mod servers_load;
 pub mod start;
-mod table;
+pub(crate) mod table;
 pub mod toolbox;
 mod work;
 

@@ -13,14 +13,14 @@ use crate::stats::float;
 
 /// What a run of a workload gives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// In the workload's unit; more is better.
     pub rate: f64,
     pub p99_micros: Option<f64>,
 }
 
 /// A workload.
-pub(super) struct Workload {
+pub(crate) struct Workload {
     pub name: &'static str,
     pub unit: &'static str,
     /// Programs without which it is skipped.
@@ -34,7 +34,7 @@ const fn fsync(name: &'static str, run: fn(&Path, u32) -> Result<Outcome>) -> Wo
 }
 
 /// All of them, in the order in which they run.
-pub(super) static WORKLOADS: [Workload; 13] = [
+pub(crate) static WORKLOADS: [Workload; 13] = [
     fsync("fsync1", |mnt, s| fio_fsync(mnt, 1, s)),
     fsync("fsync4", |mnt, s| fio_fsync(mnt, 4, s)),
     fsync("fsync16", |mnt, s| fio_fsync(mnt, 16, s)),
@@ -51,7 +51,7 @@ pub(super) static WORKLOADS: [Workload; 13] = [
 ];
 
 /// Of the tree that `tar` unpacks: for heuristics.
-pub(super) static DELETE: Workload =
+pub(crate) static DELETE: Workload =
     Workload { name: "delete", unit: "1/s", needs: &["tar"], prepare: make_tree, run: delete };
 
 const PG: &[&str] = crate::servers::postgres::NEEDS;

@@ -12,20 +12,20 @@ use crate::results::{Host, date};
 use crate::stats::{median, range};
 
 /// A row: what it is, its unit, and of each column the values of all rounds.
-pub(super) struct Row {
+pub(crate) struct Row {
     pub name: String,
     pub unit: &'static str,
     pub values: Vec<Vec<f64>>,
 }
 
 /// The ratios are those to the first column.
-pub(super) struct Table {
+pub(crate) struct Table {
     pub columns: Vec<String>,
     pub rows: Vec<Row>,
 }
 
 /// What a data file says besides the numbers.
-pub(super) struct About<'a> {
+pub(crate) struct About<'a> {
     pub title: &'a str,
     pub note: String,
     pub command: &'a str,
@@ -33,11 +33,11 @@ pub(super) struct About<'a> {
 
 impl Table {
     /// A row without values yet.
-    pub(super) fn add(&mut self, name: &str, unit: &'static str) {
+    pub(crate) fn add(&mut self, name: &str, unit: &'static str) {
         self.rows.push(Row { name: name.to_owned(), unit, values: vec![Vec::new(); self.columns.len()] });
     }
 
-    pub(super) fn print(&self) {
+    pub(crate) fn print(&self) {
         println!("| | unit | {} |\n|---|---|{}", self.columns.join(" | "), "---|".repeat(self.columns.len()));
         for row in &self.rows {
             let cell = |values: &Vec<f64>| middle(values).map_or("-".to_owned(), |v| format!("{v:.2}"));
@@ -50,7 +50,7 @@ impl Table {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn save(&self, file: &Path, about: &About<'_>) -> Result<()> {
+    pub(crate) fn save(&self, file: &Path, about: &About<'_>) -> Result<()> {
         let cells = |row: &Row| row.values.iter().map(|v| middle(v).map(round)).collect::<Vec<_>>();
         let rows: Vec<_> = self.rows.iter().map(|row| json!([row.name, row.unit, cells(row)])).collect();
         let ranges = |row: &Row| row.values.iter().map(|v| spread(v)).collect::<Vec<_>>();

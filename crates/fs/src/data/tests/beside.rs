@@ -54,7 +54,7 @@ fn while_commits_come_often_room_is_made_of_large_files() {
         for page in 0..=max_pages as u64 {
             b.volume.write(file(2), page * 4096, &[1; 4096], WriteFlags::default()).expect("write");
         }
-        let did = b.counted(&|| b.volume.fsync(file(1), false).expect("fsync"));
+        let did = b.counted(|| b.volume.fsync(file(1), false).expect("fsync"));
         b.check();
         did.region(Region::Data).writes.bytes
     };

@@ -1,8 +1,8 @@
 //! The second step of a batch: the pages that go in place are written to the device, merged, in pieces, and complete.
 //!
 //! *Guarantees*: when [`submit`] returns, every write is complete or its file has the error. A batch goes in pieces of
-//! [`PIECE_DEVICE_TIME`], [`PIECES_AT_ONCE`] at a time; where no caller waits for the batch, a piece waits for the commit
-//! that is being written, and for one only, so that commits without end do not stop it.
+//! [`PIECE_DEVICE_TIME`], [`PIECES_AT_ONCE`] at a time. Where no caller waits for the batch, a piece waits for the
+//! commit that is being written, and for one only, so that commits without end do not stop it.
 
 use super::collect::{Collected, CollectedPage};
 use crate::data::context::Data;

@@ -1,5 +1,5 @@
-//! What each heuristic brings: what it is for, on a mount with it and on one without (`-o without=`), or in virtual time.
-//! The order changes from round to round.
+//! What each heuristic brings: what it is for, on a mount with it and on one without (`-o without=`), in changing
+//! order, or in virtual time.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail};
 use quire_fs::{Profile, Without};
 use quire_testkit::model::Model;
 
-use super::clients::{self, DISK_BYTES};
-use super::programs::{DELETE, Workload};
-use super::table::{About, Row, Table};
+use crate::bench::clients::{self, DISK_BYTES};
+use crate::bench::programs::{DELETE, Workload};
+use crate::bench::table::{About, Row, Table};
 use crate::cmd::is_root;
 use crate::mounter::Mounter;
 use crate::rig;
