@@ -10,6 +10,7 @@ mod clients;
 mod common;
 mod control;
 mod devices;
+mod failing_device;
 mod features;
 mod full_host;
 mod fuse2fs;
