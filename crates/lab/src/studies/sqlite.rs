@@ -3,6 +3,7 @@
 //! loop device: 12 cases on each, the paper's 24 on two. `quire:vfs` has the file system in SQLite's process. Or all on
 //! the library, in virtual time.
 
+mod calibration;
 mod cases;
 mod claims;
 mod in_process;
@@ -70,7 +71,8 @@ pub fn study(plan: &Plan) -> Result<Findings> {
         let of_device = on_device(plan, kind, &mounters, &mut f)?;
         all.iter_mut().zip(of_device).for_each(|(all, of_device)| all.extend(of_device));
     }
-    f.claims.extend(claims::of_all(&mounters, &all, plan.kinds.len()));
+    let cases = cases(&PROTECTIONS);
+    f.claims.extend(claims::of_all(&mounters, &cases, &all, plan.on_library));
     Ok(f)
 }
 
@@ -82,20 +84,30 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
     } else {
         Disk::Looped(Looped::new(kind, IMAGE_MIB << 20, dir.path())?)
     };
-    let protections = [Protection::Wal, Protection::Delete];
     let series: Vec<Series> =
-        mounters.iter().map(|m| Series { mounter: m.clone(), protections: protections.to_vec() }).collect();
+        mounters.iter().map(|m| Series { mounter: m.clone(), protections: PROTECTIONS.to_vec() }).collect();
     let measured = rounds(plan, &series, &disk, dir.path())?;
-    let cases = cases(&protections);
+    let cases = cases(&PROTECTIONS);
     f.figures.extend(figures(kind, &series, &cases, &measured.times));
     f.figures.extend(traffic(kind, &series, &measured.traffic));
     let means: Vec<Vec<f64>> = (0..mounters.len()).map(|who| means(&measured.times, who)).collect();
-    f.claims.extend(claims::of_device(kind, mounters, &cases, &means));
+    let swept = match &disk {
+        Disk::Library(model) => {
+            let (figures, swept) = calibration::of_device(plan, kind, *model)?;
+            f.figures.extend(figures);
+            Some(swept)
+        }
+        Disk::Looped(_) => None,
+    };
+    f.claims.extend(claims::of_device(kind, mounters, &cases, &means, swept.as_ref()));
     if plan.figure4 {
         figure4(plan, kind, &disk, dir.path(), f)?;
     }
     Ok(means)
 }
+
+/// Of the paper's 24 cases.
+const PROTECTIONS: [Protection; 2] = [Protection::Wal, Protection::Delete];
 
 /// What the file systems are on.
 enum Disk {
@@ -259,7 +271,7 @@ mod tests {
 
     #[test]
     fn twelve_cases_to_a_device_and_their_means_by_size() {
-        let cases = cases(&[Protection::Wal, Protection::Delete]);
+        let cases = cases(&PROTECTIONS);
         let last = Case { protection: Protection::Delete, operations: 1000, step: 2 };
         assert_eq!((cases.len(), cases[11]), (12, last));
         let values: Vec<f64> = cases.iter().map(|c| if c.operations == 1 { 2.0 } else { 8.0 }).collect();

@@ -12,6 +12,13 @@ pub(super) struct Case {
     pub(super) step: usize,
 }
 
+impl Case {
+    /// A write-ahead log takes new blocks: later cases overwrite what the inserts have made.
+    pub(super) fn is_growing_log(self) -> bool {
+        self.protection == Protection::Wal && self.step == 0
+    }
+}
+
 pub(super) fn cases(protections: &[Protection]) -> Vec<Case> {
     let mut all = Vec::new();
     for protection in protections {
