@@ -406,10 +406,18 @@ mod tests {
 
     /// The baselines have the problem that RFJ solves: a commit of ordered waits for all data, journal writes it twice.
     #[test]
-    fn writeback_is_faster_than_ordered_and_rfj_is_as_fast_and_journal_is_far_behind() {
+    fn writeback_is_faster_than_ordered_and_rfj_is_faster_and_journal_is_far_behind() {
         let [journal, ordered, writeback, rfj] = [JOURNAL, ORDERED, WRITEBACK, RFJ].map(|m| rate(m, SMALL).unwrap());
         let all = format!("journal {journal:.0}, ordered {ordered:.0}, writeback {writeback:.0}, rfj {rfj:.0}");
         assert!(writeback > 1.05 * ordered && ordered > 2.0 * journal, "{all}");
-        assert!(rfj > 5.0 * journal && rfj > 0.9 * writeback, "{all}");
+        assert!(rfj > 5.0 * journal && rfj > 1.1 * writeback, "{all}");
+    }
+
+    /// The last block of a file, partly filled, is what RFJ has before writeback: without it they are alike.
+    #[test]
+    fn rfj_is_as_fast_as_writeback_where_writes_end_at_blocks() {
+        let whole = Server { grain: BLOCK, ..SMALL };
+        let times = rate(RFJ, whole).unwrap() / rate(WRITEBACK, whole).unwrap();
+        assert!((0.8..1.25).contains(&times), "rfj / writeback: {times}");
     }
 }

@@ -179,20 +179,12 @@ fn journal_claims(count: u64, outcomes: &[Outcome], swept: &calibration::Swept) 
             "4",
         )
         .calibrated(&swept.wasteless, shared),
-        Claim::at_most(
-            "figure 4a",
-            "they write 4 / 27 of data journaling's bytes",
-            at("the higher of both / ext4-journal"),
-            rate(WASTELESS).max(rate(SELECTIVE)) / rate(JOURNAL),
-            4.0 / 27.0,
-        )
-        .printed(4.0 / 27.0),
         Claim::at_least(
             "figure 4a",
-            "data journaling is an order of magnitude above all other modes",
+            "data journaling is an order of magnitude above all other modes (27 MB/s beside about 4)",
             at("ext4-journal / the highest of ordered, wasteless, selective"),
             rate(JOURNAL) / rate(ORDERED).max(rate(WASTELESS)).max(rate(SELECTIVE)),
-            10.0,
+            27.0 / 4.0,
         ),
         Claim::about(
             "figure 4a, latency",

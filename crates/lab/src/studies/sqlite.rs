@@ -11,6 +11,7 @@ mod on_library;
 mod plan;
 
 use cases::{Case, cases, of_paper};
+use claims::Swept;
 use plan::{IMAGE_MIB, NVRAM, OPERATIONS, Series};
 pub use plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED};
 
@@ -66,18 +67,24 @@ pub fn study(plan: &Plan) -> Result<Findings> {
              (measured); a page cache in between as on a mount",
         );
     }
-    let mut all = vec![Vec::new(); mounters.len()];
+    let (mut all, mut worst) = (vec![Vec::new(); mounters.len()], Vec::new());
     for kind in &plan.kinds {
-        let of_device = on_device(plan, kind, &mounters, &mut f)?;
+        let (of_device, swept) = on_device(plan, kind, &mounters, &mut f)?;
+        worst.extend(swept.map(|swept| swept.journal).unwrap_or_default());
         all.iter_mut().zip(of_device).for_each(|(all, of_device)| all.extend(of_device));
     }
-    let cases = cases(&PROTECTIONS);
-    f.claims.extend(claims::of_all(&mounters, &cases, &all, plan.on_library));
+    let growing = cases::growing(&cases(&PROTECTIONS), plan);
+    f.claims.extend(claims::of_all(&mounters, &growing, &all, plan.on_library.then_some(&worst[..])));
     Ok(f)
 }
 
-/// The cases on one device: the means of each mounter.
-fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -> Result<Vec<Vec<f64>>> {
+/// The cases on one device: the means of each mounter, and what they are on other models.
+fn on_device(
+    plan: &Plan,
+    kind: &Kind,
+    mounters: &[Mounter],
+    f: &mut Findings,
+) -> Result<(Vec<Vec<f64>>, Option<Swept>)> {
     let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
     let disk = if plan.on_library {
         Disk::Library(on_library::device(kind)?)
@@ -99,11 +106,11 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
         }
         Disk::Looped(_) => None,
     };
-    f.claims.extend(claims::of_device(kind, mounters, &cases, &means, swept.as_ref()));
+    f.claims.extend(claims::of_device(kind, mounters, &cases, &means, &cases::growing(&cases, plan), swept.as_ref()));
     if plan.figure4 {
         figure4(plan, kind, &disk, dir.path(), f)?;
     }
-    Ok(means)
+    Ok((means, swept))
 }
 
 /// Of the paper's 24 cases.

@@ -25,8 +25,7 @@ pub(super) fn of_journal_traffic(effort: Effort, count: u64) -> Result<Swept> {
     let series = [JOURNAL, WASTELESS].map(|n| SERIES[n].0);
     let figure = |id: &str, title: &str, x: &str| {
         let title = format!("{title}, {count} streams of 1 Kbit/s (calibration)");
-        let figure = Figure::lines(id, "figure 4a", title, x, "MB/s").of_series(series).logarithmic();
-        figure
+        Figure::lines(id, "figure 4a", title, x, "MB/s").of_series(series).logarithmic()
     };
     let spread = figure("okeanos-4a-spread", "Bytes to the journal by when streams begin", "all begin within, ms");
     let turn = figure("okeanos-4a-turn", "Bytes to the journal by a turn of the disk, all begin in 1 s", "turn, ms");

@@ -1,5 +1,5 @@
-//! JoJ's figures on models whose flush, or whose scattered write, takes another time: the two that are assumed of the
-//! paper's devices.
+//! JoJ's figures on models whose flush, scattered write or byte takes another time: what is assumed of the paper's
+//! devices.
 
 use std::time::Duration;
 
@@ -18,8 +18,10 @@ use crate::served::Kind;
 /// Rows of the cases, at most: ratios are all that is wanted.
 const SMALL: u64 = 500;
 const LARGE: u64 = 5000;
-/// Of what is assumed.
-const PARTS: [f64; 4] = [0.1, 0.25, 0.5, 2.0];
+/// Parts and multiples of what is assumed.
+const FLUSHES: [f64; 4] = [0.1, 0.25, 0.5, 2.0];
+const SCATTERED: [f64; 3] = [0.0, 0.25, 2.0];
+const BYTES: [f64; 3] = [0.5, 2.0, 4.0];
 
 /// The figures of a device by its flush and by its scattered writes.
 ///
@@ -36,27 +38,34 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
         on_library: true,
         work: plan.work.clone(),
     };
+    let flushes = FLUSHES.map(|part| Model { flush: model.flush.mul_f64(part), ..model });
+    let scattered = SCATTERED.map(|part| Model { scattered: model.scattered.mul_f64(part), ..model });
+    let bytes = BYTES.map(|part| Model { write_ns_per_kib: per_kib(model.write_ns_per_kib, part), ..model });
+    let milliseconds = |time: Duration| shown(time.as_secs_f64() * 1e3);
     let mut swept = Swept::default();
     let mut figures = Vec::new();
-    for by in ["flush", "scattered"] {
-        let title =
-            format!("{kind}: by what a {} takes (calibration)", if by == "flush" { by } else { "scattered write" });
+    let sweeps: [(&str, &str, &[Model]); 3] = [
+        ("flush", "a flush takes, ms", &flushes),
+        ("scattered", "a scattered write takes besides, ms", &scattered),
+        ("bytes", "a KiB takes, ms", &bytes),
+    ];
+    for (by, x, models) in sweeps {
+        let title = format!("{kind}: by what {} (calibration)", x.trim_end_matches(", ms"));
+        let id = format!("joj-{kind}-by-{by}");
         let series = [
             "large inserts with a rollback journal / best, joj",
             "worst case, stock journal",
-            "small updates \
-             with a rollback journal, joj",
+            "small updates with a rollback journal, joj",
         ];
-        let id = format!("joj-{kind}-by-{by}");
-        let x = format!("{by}, ms");
-        let mut figure = Figure::lines(&id, of_paper(kind), title, &x, "times ext4-none").of_series(series);
-        for part in PARTS {
-            let (flush, scattered) = if by == "flush" { (part, 1.0) } else { (1.0, part) };
-            let flush = model.flush.mul_f64(flush);
-            let other = Model { flush, scattered: model.scattered.mul_f64(scattered), ..model };
-            let values = with(&less, other)?;
-            let place: Duration = if by == "flush" { other.flush } else { other.scattered };
-            figure.place(shown(place.as_secs_f64() * 1e3), values);
+        let mut figure = Figure::lines(&id, of_paper(kind), title, x, "times ext4-none").of_series(series);
+        for other in models {
+            let values = with(&less, *other)?;
+            let place = match by {
+                "flush" => milliseconds(other.flush),
+                "scattered" => milliseconds(other.scattered),
+                _ => milliseconds(Duration::from_nanos(other.write_ns_per_kib)),
+            };
+            figure.place(place, values);
             swept.insert.push(values[0]);
             swept.journal.push(values[1]);
             swept.update.push(values[2]);
@@ -64,6 +73,11 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
         figures.push(figure);
     }
     Ok((figures, swept))
+}
+
+/// So many times a time in nanoseconds.
+fn per_kib(ns: u64, times: f64) -> u64 {
+    u64::try_from(Duration::from_nanos(ns).mul_f64(times).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// In the order of the series above.
