@@ -88,7 +88,7 @@ pub struct Claim {
     /// Why ours is another, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The figures that the cause explains, from the least to the most.
+    /// The figures that the cause explains, from the least to the most. Older results have a cause without a range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explains: Option<[f64; 2]>,
     /// An aim of Quire's, not a sentence of the study's paper.
@@ -107,6 +107,9 @@ fn to_places_of(printed: &str, figure: f64) -> f64 {
 const ANOTHER: f64 = 2.0;
 /// A figure that is closer than this to the limit, in parts of the limit, is a tie: neither below nor above.
 const TIE: f64 = 0.005;
+
+/// The range of a cause that explains no figure.
+const NOTHING: [f64; 2] = [1.0, 0.0];
 
 impl Claim {
     fn new(at: &str, says: &str, what: String, measured: f64, side: Side, limit: Number) -> Self {
@@ -203,7 +206,7 @@ impl Claim {
     pub fn because_within(mut self, explains: RangeInclusive<f64>, why: &str) -> Self {
         let (least, most) = (rounded(*explains.start()), rounded(*explains.end()));
         let is_range = least.is_finite() && most.is_finite() && least <= most;
-        self.explains = is_range.then_some([least, most]);
+        self.explains = Some(if is_range { [least, most] } else { NOTHING });
         let reach = if least < most { format!("{} to {}", shown(least), shown(most)) } else { shown(least) };
         self.why = Some(if is_range { format!("{why} (which explains {reach})") } else { why.into() });
         self.judged()
@@ -219,7 +222,7 @@ impl Claim {
             Some(upper) => (self.limit, upper),
             None => [self.paper.unwrap_or(self.limit); 2].into(),
         };
-        self.explains = (least <= high && low <= most).then(|| [least, most].map(rounded));
+        self.explains = Some(if least <= high && low <= most { [least, most].map(rounded) } else { NOTHING });
         self.why = Some(format!("{why}; by it the figure goes from {} to {} (calibration)", shown(least), shown(most)));
         self.judged()
     }
@@ -281,7 +284,8 @@ impl Claim {
             (Verdict::NotHeld, _) if self.why.is_some() => Some("the known cause does not explain so much"),
             (Verdict::NotHeld, _) => Some("cause not known"),
             (Verdict::Differs, measured) => {
-                let why = self.why.as_deref().filter(|_| measured.is_some_and(|m| self.is_explained(m)));
+                let is_cause = self.explains.is_none() || measured.is_some_and(|m| self.is_explained(m));
+                let why = self.why.as_deref().filter(|_| is_cause);
                 Some(why.unwrap_or("stronger here than printed"))
             }
         }

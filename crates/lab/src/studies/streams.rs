@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn streams_that_begin_apart_share_fewer_commits_and_a_faster_disk_has_more_of_them() {
-        let together = Streams::new(100, 125, Duration::from_secs(2));
+        let together = Streams::new(400, 125, Duration::from_secs(2));
         let journal = |streams| run(Profile::Wasteless.choices(), streams).unwrap().traffic.journal;
         let apart = Streams { spread: PERIOD, ..together };
         assert!(journal(apart) > 2 * journal(together));
