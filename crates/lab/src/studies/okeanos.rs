@@ -7,6 +7,7 @@ mod calibration;
 pub mod log_replay;
 pub mod postmark;
 pub mod readback;
+mod runs;
 pub mod series;
 pub mod server;
 
@@ -15,22 +16,11 @@ use std::time::Duration;
 use anyhow::Result;
 use quire_fs::Profile;
 
+use self::runs::{each, megabytes, per_second};
 use self::series::{JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS, assumed, names};
 use super::streams::{KBIT, MBIT, Outcome, Streams, run};
 use crate::results::{Claim, Effort, Figure, Findings};
 use crate::stats::float;
-
-fn each(streams: Streams) -> Result<Vec<Outcome>> {
-    SERIES.iter().map(|(_, choices)| run(*choices, streams)).collect()
-}
-
-fn megabytes(bytes: u64) -> f64 {
-    float(bytes) / 1e6
-}
-
-fn per_second(bytes: u64, time: Duration) -> f64 {
-    megabytes(bytes) / time.as_secs_f64()
-}
 
 fn streams(id: &str, of: &str, title: String, y: &str) -> Figure {
     Figure::lines(id, of, title, "streams", y).of_series(names())

@@ -140,14 +140,6 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let beyond: &[u64] = effort.pick(&[], &[16, 1], &[32, 16, 8, 4, 2, 1]);
     let all: Vec<u64> = every.iter().chain(beyond).copied().collect();
     let mut cells = vec![Vec::new(); COLUMNS.len()];
-    let mut sweep = Figure::lines(
-        "djfs-7-flush",
-        "figure 7",
-        "djfs by what a flush takes, fsync every 64 writes (calibration)",
-        "flush, ms",
-        "times as fast",
-    )
-    .of_series(SWEPT.map(|way| format!("djfs / {}", way.name)));
     // Writes a second by what a flush takes: of `djfs` first, and of those that it is compared with.
     let mut by_flush = [(); SWEPT.len() + 1].map(|()| Vec::new());
     // One place after the other: they are large.
@@ -168,18 +160,16 @@ pub fn study(effort: Effort) -> Result<Findings> {
             }
         }
     }
-    let mut swept = vec![Vec::new(); SWEPT.len()];
-    for (n, us) in FLUSHES.into_iter().enumerate() {
-        let times: Vec<f64> = by_flush[1..].iter().map(|other| by_flush[0][n] / other[n]).collect();
-        sweep.place(shown(Duration::from_micros(us).as_secs_f64() * 1e3), times.iter().copied());
-        swept.iter_mut().zip(times).for_each(|(swept, times)| swept.push(times));
-    }
+    let (sweep, swept) = swept(&by_flush);
     let cells = Cells { every: all, of: cells };
     let mut f = Findings { figures: cells.figures(every.len()), ..Findings::default() };
-    for (way, printed) in SWEPT.iter().zip([5.1, 5.1, 4.0, 1.8]) {
-        sweep.printed(shown(2.0), format!("djfs / {}", way.name), printed);
-    }
     f.figures.push(sweep);
+    assume(&mut f, work);
+    f.claims = cells.claims(every.len(), &swept);
+    Ok(f)
+}
+
+fn assume(f: &mut Findings, work: Work) {
     f.assume(format!(
         "drive: model samsung840 (write 50 us, 130 MB/s, flush 2 ms and 1 us to each dirty KiB; \
          all of it assumed), {} files of 1 MiB (the paper: 4096), journals of {} MiB",
@@ -193,10 +183,26 @@ pub fn study(effort: Effort) -> Result<Findings> {
         work.time.as_secs_f64()
     ));
     f.assume(ways::ASSUMED);
-    f.assume("what the paper says of fsyncs is measured at its highest frequency, one every 64 writes");
+    f.assume("\"up to\": the most of the paper's frequencies of an fsync, never to every 64 writes");
     f.assume("\"dramatically\": three times; \"close to\": a tenth more or less");
-    f.claims = cells.claims(every.len(), &swept);
-    Ok(f)
+}
+
+/// How many times as fast `djfs` is by what a flush takes: the figure, and the values of each of [`SWEPT`]. Of the
+/// writes a second, those of `djfs` come first.
+fn swept(by_flush: &[Vec<f64>]) -> (Figure, Vec<Vec<f64>>) {
+    let title = "djfs by what a flush takes, fsync every 64 writes (calibration)";
+    let names = SWEPT.map(|way| format!("djfs / {}", way.name));
+    let mut figure = Figure::lines("djfs-7-flush", "figure 7", title, "flush, ms", "times as fast").of_series(&names);
+    let mut swept = vec![Vec::new(); SWEPT.len()];
+    for (n, us) in FLUSHES.into_iter().enumerate() {
+        let times: Vec<f64> = by_flush[1..].iter().map(|other| by_flush[0][n] / other[n]).collect();
+        figure.place(shown(Duration::from_micros(us).as_secs_f64() * 1e3), times.iter().copied());
+        swept.iter_mut().zip(times).for_each(|(swept, times)| swept.push(times));
+    }
+    for (name, printed) in names.iter().zip([5.1, 5.1, 4.0, 1.8]) {
+        figure.printed(shown(2.0), name, printed);
+    }
+    (figure, swept)
 }
 
 /// What `djfs` is compared with by what a flush takes.
@@ -272,8 +278,8 @@ impl Cells {
         figure
     }
 
-    /// Of the frequencies that the paper has: the last of them is its highest, an fsync every 64 writes. `swept` has the
-    /// factors of [`SWEPT`] by what a flush takes.
+    /// Of the frequencies that the paper has: the last of them is its highest, an fsync every 64 writes. `swept` has
+    /// the factors of [`SWEPT`].
     fn claims(&self, paper: usize, swept: &[Vec<f64>]) -> Vec<Claim> {
         let mut claims = self.of_motivation(paper);
         claims.extend(self.of_djfs(paper, swept));

@@ -10,7 +10,7 @@ mod in_process;
 mod on_library;
 mod plan;
 
-use cases::{Case, cases, of_paper};
+use cases::{Case, PROTECTIONS, cases, of_paper};
 use claims::Swept;
 use plan::{IMAGE_MIB, NVRAM, OPERATIONS, Series};
 pub use plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED};
@@ -112,9 +112,6 @@ fn on_device(
     }
     Ok((means, swept))
 }
-
-/// Of the paper's 24 cases.
-const PROTECTIONS: [Protection; 2] = [Protection::Wal, Protection::Delete];
 
 /// What the file systems are on.
 enum Disk {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::super::streams::{KBIT, MBIT, Outcome, PERIOD, Streams, run};
+use super::runs::{each, per_second};
 use super::series::{JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS};
-use super::{each, per_second};
 use crate::results::{Effort, Figure, shown};
 
 /// Traffic to the journal, in MB/s.

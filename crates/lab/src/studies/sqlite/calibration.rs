@@ -6,8 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use quire_testkit::Model;
 
-use super::PROTECTIONS;
-use super::cases::{cases, of_paper};
+use super::cases::{PROTECTIONS, cases, of_paper};
 use super::claims::{Swept, insert_to_best, ratio, small_update, worst};
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, Series};

@@ -4,6 +4,9 @@ use super::plan::{OPERATIONS, Plan};
 use crate::served::Kind;
 use crate::work::sqlite::{Protection, STEPS};
 
+/// Of the paper's 24 cases.
+pub(super) const PROTECTIONS: [Protection; 2] = [Protection::Wal, Protection::Delete];
+
 /// A line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use quire_testkit::Model;
 
 use super::super::ways;
-use super::{Loaded, Plan};
+use super::loaded::{Loaded, Plan};
 use crate::results::{Figure, shown};
 use crate::work::tpcc::Journal;
 
@@ -17,10 +17,6 @@ const FLUSHES: [u64; 4] = [50, 250, 1000, 2000];
 const FLUSH_OF_FIGURE_7: Duration = Duration::from_micros(2500);
 /// How many times as long computing takes in a calibration.
 const COMPUTING: [u64; 5] = [1, 2, 5, 10, 20];
-
-/// Why all that has NVRAM is faster beside the disks than in the paper.
-pub(super) const COMPUTED: &str = "a transaction computes by calls of a library in one process here, and by system calls on a machine \
-     of 2012 in the paper: how long that took is not known";
 
 impl Plan {
     /// Enough for a ratio.
