@@ -1,6 +1,7 @@
 //! A sentence of a paper, the figure it was held against, and what came out.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,12 @@ use super::number::{rounded, shown};
 pub enum Side {
     AtMost,
     AtLeast,
+    /// Less than the limit by more than [`TIE`].
+    Below,
+    /// More than the limit by more than [`TIE`].
+    Above,
+    /// From the limit to the claim's upper limit.
+    Within,
 }
 
 /// What came out.
@@ -20,9 +27,9 @@ pub enum Side {
 pub enum Verdict {
     /// The figure is on the sentence's side of the sentence's number, and of its size.
     Held,
-    /// It is not, or it is more than twice as strong as printed, and the cause is known.
+    /// It is not, and a known cause explains a figure of that size; or it is more than twice as strong as printed.
     Differs,
-    /// It is not, and no cause is known.
+    /// It is not, and no known cause explains a figure of that size.
     NotHeld,
 }
 
@@ -33,6 +40,25 @@ impl fmt::Display for Verdict {
             Verdict::Differs => "differs",
             Verdict::NotHeld => "not held",
         })
+    }
+}
+
+/// A number that the paper prints, with its places (from `"3.0"`), or one that its words mean (from `3.0`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Number {
+    value: f64,
+    printed: Option<String>,
+}
+
+impl From<f64> for Number {
+    fn from(value: f64) -> Self {
+        Number { value, printed: None }
+    }
+}
+
+impl From<&str> for Number {
+    fn from(printed: &str) -> Self {
+        Number { value: printed.parse().expect("a printed number"), printed: Some(printed.into()) }
     }
 }
 
@@ -50,102 +76,226 @@ pub struct Claim {
     pub side: Side,
     /// The sentence's number, or the weakest that its words allow.
     pub limit: f64,
+    /// The other end, where the figure has to be between two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper: Option<f64>,
     /// The number that the paper prints; none where the sentence has only words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<f64>,
+    /// That number with the places that it is printed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<String>,
     /// Why ours is another, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The figures that the cause explains, from the least to the most. Older results have a cause without a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explains: Option<[f64; 2]>,
+    /// An aim of Quire's, not a sentence of the study's paper.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ours: bool,
     pub verdict: Verdict,
 }
 
 /// A figure with as many decimal places as a printed number has.
-fn to_places_of(printed: f64, figure: f64) -> f64 {
-    let digits = printed.to_string();
-    let places = digits.split_once('.').map_or(0, |(_, behind)| behind.len());
+fn to_places_of(printed: &str, figure: f64) -> f64 {
+    let places = printed.split_once('.').map_or(0, |(_, behind)| behind.len());
     format!("{figure:.places$}").parse().expect("a number")
 }
 
 /// So many times what is printed is another result, not the same.
 const ANOTHER: f64 = 2.0;
+/// A figure that is closer than this to the limit, in parts of the limit, is a tie: neither below nor above.
+const TIE: f64 = 0.005;
+
+/// The range of a cause that explains no figure.
+const NOTHING: [f64; 2] = [1.0, 0.0];
 
 impl Claim {
-    fn new(at: &str, says: &str, what: String, measured: f64, side: Side, limit: f64) -> Self {
-        let measured = measured.is_finite().then(|| rounded(measured));
-        let mut claim = Claim {
+    fn new(at: &str, says: &str, what: String, measured: f64, side: Side, limit: Number) -> Self {
+        let claim = Claim {
             at: at.into(),
             says: says.into(),
             what,
-            measured,
+            measured: measured.is_finite().then(|| rounded(measured)),
             side,
-            limit,
-            paper: None,
+            limit: limit.value,
+            upper: None,
+            paper: limit.printed.as_ref().map(|_| limit.value),
+            printed: limit.printed,
             why: None,
+            explains: None,
+            ours: false,
             verdict: Verdict::NotHeld,
         };
-        claim.verdict = claim.judge();
-        claim
+        claim.judged()
     }
 
     /// The figure has to be at most the limit.
-    pub fn at_most(at: &str, says: &str, what: impl Into<String>, measured: f64, limit: f64) -> Self {
-        Claim::new(at, says, what.into(), measured, Side::AtMost, limit)
+    pub fn at_most(at: &str, says: &str, what: impl Into<String>, measured: f64, limit: impl Into<Number>) -> Self {
+        Claim::new(at, says, what.into(), measured, Side::AtMost, limit.into())
     }
 
     /// The figure has to be at least the limit.
-    pub fn at_least(at: &str, says: &str, what: impl Into<String>, measured: f64, limit: f64) -> Self {
-        Claim::new(at, says, what.into(), measured, Side::AtLeast, limit)
+    pub fn at_least(at: &str, says: &str, what: impl Into<String>, measured: f64, limit: impl Into<Number>) -> Self {
+        Claim::new(at, says, what.into(), measured, Side::AtLeast, limit.into())
+    }
+
+    /// The figure has to be less than the limit; a tie is not.
+    pub fn below(at: &str, says: &str, what: impl Into<String>, measured: f64, limit: impl Into<Number>) -> Self {
+        Claim::new(at, says, what.into(), measured, Side::Below, limit.into())
+    }
+
+    /// The figure has to be more than the limit; a tie is not.
+    pub fn above(at: &str, says: &str, what: impl Into<String>, measured: f64, limit: impl Into<Number>) -> Self {
+        Claim::new(at, says, what.into(), measured, Side::Above, limit.into())
+    }
+
+    /// The figure has to be between these two, or be one of them.
+    pub fn between(
+        at: &str,
+        says: &str,
+        what: impl Into<String>,
+        measured: f64,
+        (low, high): (impl Into<Number>, f64),
+    ) -> Self {
+        Claim { upper: Some(high), ..Claim::new(at, says, what.into(), measured, Side::Within, low.into()) }.judged()
+    }
+
+    /// The figure has to be this number, up to so many parts of it on either side.
+    pub fn about(
+        at: &str,
+        says: &str,
+        what: impl Into<String>,
+        measured: f64,
+        (number, parts): (impl Into<Number>, f64),
+    ) -> Self {
+        let number = number.into();
+        let ends = (number.value * (1.0 - parts), number.value * (1.0 + parts));
+        let claim = Claim::between(at, says, what, measured, ends);
+        if number.printed.is_some() { claim.printed(number) } else { claim }
     }
 
     /// The limit is the number that the paper prints.
     #[must_use]
     pub fn as_printed(self) -> Self {
-        let limit = self.limit;
-        self.printed(limit)
+        let limit = self.limit.to_string();
+        self.printed(&*limit)
     }
 
     /// The paper prints this number.
     #[must_use]
-    pub fn printed(mut self, paper: f64) -> Self {
-        self.paper = Some(paper);
-        self.verdict = self.judge();
-        self
+    pub fn printed(mut self, paper: impl Into<Number>) -> Self {
+        let paper = paper.into();
+        self.paper = Some(paper.value);
+        self.printed = paper.printed;
+        self.judged()
     }
 
-    /// The known cause, should ours be another result.
+    /// The known cause, should ours be another result. It is taken to explain what is beyond the limit by a factor of
+    /// [`ANOTHER`]; a cause whose reach is known says it ([`Claim::because_within`], [`Claim::calibrated`]).
     #[must_use]
     pub fn because(mut self, why: &str) -> Self {
         self.why = Some(why.into());
+        self.explains = Some([self.limit / ANOTHER, self.upper.unwrap_or(self.limit) * ANOTHER]);
+        self.judged()
+    }
+
+    /// The known cause, which explains figures of this range and no others.
+    #[must_use]
+    pub fn because_within(mut self, explains: RangeInclusive<f64>, why: &str) -> Self {
+        let (least, most) = (rounded(*explains.start()), rounded(*explains.end()));
+        let is_range = least.is_finite() && most.is_finite() && least <= most;
+        self.explains = Some(if is_range { [least, most] } else { NOTHING });
+        let reach = if least < most { format!("{} to {}", shown(least), shown(most)) } else { shown(least) };
+        self.why = Some(if is_range { format!("{why} (which explains {reach})") } else { why.into() });
+        self.judged()
+    }
+
+    /// The cause is a parameter that is assumed; `sweep` are the figures with other values of it. They explain the
+    /// difference if the range of them and of the measured figure has the sentence's number in it.
+    #[must_use]
+    pub fn calibrated(mut self, sweep: &[f64], why: &str) -> Self {
+        let all = sweep.iter().copied().chain(self.measured).filter(|v| v.is_finite());
+        let [least, most] = all.fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], v| [a.min(v), b.max(v)]);
+        let (low, high) = match self.upper {
+            Some(upper) => (self.limit, upper),
+            None => [self.paper.unwrap_or(self.limit); 2].into(),
+        };
+        self.explains = Some(if least <= high && low <= most { [least, most].map(rounded) } else { NOTHING });
+        self.why = Some(format!("{why}; by it the figure goes from {} to {} (calibration)", shown(least), shown(most)));
+        self.judged()
+    }
+
+    /// An aim of Quire's in a study of a paper.
+    #[must_use]
+    pub fn ours(self) -> Self {
+        Claim { ours: true, ..self }
+    }
+
+    fn judged(mut self) -> Self {
         self.verdict = self.judge();
         self
     }
 
     /// A figure that the paper would print as its own number is that number.
-    fn judge(&self) -> Verdict {
-        let Some(measured) = self.measured else { return Verdict::NotHeld };
-        let as_printed = if self.paper == Some(self.limit) { to_places_of(self.limit, measured) } else { measured };
-        let on_its_side = match self.side {
+    fn is_on_its_side(&self, measured: f64) -> bool {
+        let as_printed = match &self.printed {
+            Some(printed) if self.paper == Some(self.limit) => to_places_of(printed, measured),
+            _ => measured,
+        };
+        match self.side {
             Side::AtMost => as_printed <= self.limit,
             Side::AtLeast => as_printed >= self.limit,
-        };
-        let another = self.paper.is_some_and(|paper| match self.side {
-            Side::AtMost => measured * ANOTHER < paper,
-            Side::AtLeast => measured > paper * ANOTHER,
-        });
-        match (on_its_side, another, &self.why) {
-            (true, false, _) => Verdict::Held,
-            (false, _, None) => Verdict::NotHeld,
-            (true, true, _) | (false, _, Some(_)) => Verdict::Differs,
+            Side::Below => measured < self.limit * (1.0 - TIE),
+            Side::Above => measured > self.limit * (1.0 + TIE),
+            Side::Within => self.limit <= measured && self.upper.is_some_and(|upper| measured <= upper),
+        }
+    }
+
+    fn is_another(&self, measured: f64) -> bool {
+        self.paper.is_some_and(|paper| match self.side {
+            Side::AtMost | Side::Below => measured * ANOTHER < paper,
+            Side::AtLeast | Side::Above => measured > paper * ANOTHER,
+            Side::Within => false,
+        })
+    }
+
+    fn is_explained(&self, measured: f64) -> bool {
+        self.explains.is_some_and(|[least, most]| least <= measured && measured <= most)
+    }
+
+    fn judge(&self) -> Verdict {
+        match self.measured {
+            None => Verdict::NotHeld,
+            Some(m) if self.is_another(m) => Verdict::Differs,
+            Some(m) if self.is_on_its_side(m) => Verdict::Held,
+            Some(m) if self.is_explained(m) => Verdict::Differs,
+            Some(_) => Verdict::NotHeld,
         }
     }
 
     /// The cause that goes with the verdict, if it needs one.
     #[must_use]
     pub fn cause(&self) -> Option<&str> {
-        match self.verdict {
-            Verdict::Held => None,
-            Verdict::Differs => Some(self.why.as_deref().unwrap_or("stronger here than printed")),
-            Verdict::NotHeld => Some(if self.measured.is_none() { "not measured" } else { "cause not known" }),
+        match (self.verdict, self.measured) {
+            (Verdict::Held, _) => None,
+            (Verdict::NotHeld, None) => Some("not measured"),
+            (Verdict::NotHeld, _) if self.why.is_some() => Some("the known cause does not explain so much"),
+            (Verdict::NotHeld, _) => Some("cause not known"),
+            (Verdict::Differs, measured) => {
+                let is_cause = self.explains.is_none() || measured.is_some_and(|m| self.is_explained(m));
+                let why = self.why.as_deref().filter(|_| is_cause);
+                Some(why.unwrap_or("stronger here than printed"))
+            }
+        }
+    }
+
+    /// The limit as the paper prints it, or with three digits.
+    fn limit_shown(&self) -> String {
+        match &self.printed {
+            Some(printed) if self.paper == Some(self.limit) => printed.clone(),
+            _ => shown(self.limit),
         }
     }
 
@@ -155,50 +305,32 @@ impl Claim {
         let side = match self.side {
             Side::AtMost => "at most",
             Side::AtLeast => "at least",
+            Side::Below => "below",
+            Side::Above => "above",
+            Side::Within => return format!("{} to {}", shown(self.limit), shown(self.upper.unwrap_or(self.limit))),
         };
-        format!("{side} {}", shown(self.limit))
+        format!("{side} {}", self.limit_shown())
+    }
+
+    /// The paper's number as it is printed; none where the sentence has only words.
+    #[must_use]
+    pub fn paper_shown(&self) -> Option<String> {
+        self.paper.map(|paper| self.printed.clone().unwrap_or_else(|| shown(paper)))
     }
 }
 
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let measured = self.measured.map_or("-".into(), shown);
-        write!(f, "{}: {} ({}): {}: {measured}, {}", self.verdict, self.says, self.at, self.what, self.bound())?;
-        if let Some(paper) = self.paper {
-            write!(f, ", the paper {}", shown(paper))?;
+        let ours = if self.ours { "Quire's aim, " } else { "" };
+        write!(f, "{}: {} ({ours}{}): {}: {measured}, ", self.verdict, self.says, self.at, self.what)?;
+        f.write_str(&self.bound())?;
+        if let Some(paper) = self.paper_shown() {
+            write!(f, ", the paper {paper}")?;
         }
         self.cause().map_or(Ok(()), |why| write!(f, "; {why}"))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verdicts(claims: [Claim; 3]) -> [Verdict; 3] {
-        claims.map(|c| c.verdict)
-    }
-
-    #[test]
-    fn on_its_side_is_held_beyond_it_is_not_and_a_known_cause_makes_it_differ() {
-        let least = |m| Claim::at_least("figure 7", "faster", "a / b", m, 5.1).as_printed();
-        let (held, differs, not) = (Verdict::Held, Verdict::Differs, Verdict::NotHeld);
-        assert_eq!(verdicts([least(5.1), least(5.0), least(5.0).because("so")]), [held, not, differs]);
-        assert_eq!(verdicts([least(10.2), least(10.3), least(f64::NAN).because("so")]), [held, differs, not]);
-        assert_eq!(verdicts([least(5.049), least(5.051), least(4.9)]), [not, held, not], "printed as 5.0, 5.1, 4.9");
-        let words = |m| Claim::at_least("section 3", "several", "a / b", m, 3.0);
-        assert_eq!(verdicts([words(2.99), words(3.0), words(3.1).printed(3.2)]), [not, held, held], "no rounding");
-        let most = |m| Claim::at_most("table 1", "fewer", "a", m, 2.0);
-        assert_eq!(verdicts([most(2.0), most(2.1), most(0.0)]), [held, not, held]);
-        assert_eq!(verdicts([most(0.9).as_printed(), most(1.0).as_printed(), most(0.0)]), [differs, held, held]);
-    }
-
-    #[test]
-    fn a_line_says_what_was_measured_and_why_it_differs() {
-        let claim = Claim::at_least("figure 7", "up to 5.1 times", "djfs / ordered", 3.2, 5.1).because("the model");
-        assert_eq!(
-            claim.to_string(),
-            "differs: up to 5.1 times (figure 7): djfs / ordered: 3.20, at least 5.10; the model"
-        );
-    }
-}
+mod tests;

@@ -3,13 +3,15 @@
 //! loop device: 12 cases on each, the paper's 24 on two. `quire:vfs` has the file system in SQLite's process. Or all on
 //! the library, in virtual time.
 
+mod calibration;
 mod cases;
 mod claims;
 mod in_process;
 mod on_library;
 mod plan;
 
-use cases::{Case, cases, of_paper};
+use cases::{Case, PROTECTIONS, cases, of_paper};
+use claims::Swept;
 use plan::{IMAGE_MIB, NVRAM, OPERATIONS, Series};
 pub use plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED};
 
@@ -65,36 +67,50 @@ pub fn study(plan: &Plan) -> Result<Findings> {
              (measured); a page cache in between as on a mount",
         );
     }
-    let mut all = vec![Vec::new(); mounters.len()];
+    let (mut all, mut worst) = (vec![Vec::new(); mounters.len()], Vec::new());
     for kind in &plan.kinds {
-        let of_device = on_device(plan, kind, &mounters, &mut f)?;
+        let (of_device, swept) = on_device(plan, kind, &mounters, &mut f)?;
+        worst.extend(swept.map(|swept| swept.journal).unwrap_or_default());
         all.iter_mut().zip(of_device).for_each(|(all, of_device)| all.extend(of_device));
     }
-    f.claims.extend(claims::of_all(&mounters, &all, plan.kinds.len()));
+    let growing = cases::growing(&cases(&PROTECTIONS), plan);
+    f.claims.extend(claims::of_all(&mounters, &growing, &all, plan.on_library.then_some(&worst[..])));
     Ok(f)
 }
 
-/// The cases on one device: the means of each mounter.
-fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -> Result<Vec<Vec<f64>>> {
+/// The cases on one device: the means of each mounter, and what they are on other models.
+fn on_device(
+    plan: &Plan,
+    kind: &Kind,
+    mounters: &[Mounter],
+    f: &mut Findings,
+) -> Result<(Vec<Vec<f64>>, Option<Swept>)> {
     let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
     let disk = if plan.on_library {
         Disk::Library(on_library::device(kind)?)
     } else {
         Disk::Looped(Looped::new(kind, IMAGE_MIB << 20, dir.path())?)
     };
-    let protections = [Protection::Wal, Protection::Delete];
     let series: Vec<Series> =
-        mounters.iter().map(|m| Series { mounter: m.clone(), protections: protections.to_vec() }).collect();
+        mounters.iter().map(|m| Series { mounter: m.clone(), protections: PROTECTIONS.to_vec() }).collect();
     let measured = rounds(plan, &series, &disk, dir.path())?;
-    let cases = cases(&protections);
+    let cases = cases(&PROTECTIONS);
     f.figures.extend(figures(kind, &series, &cases, &measured.times));
     f.figures.extend(traffic(kind, &series, &measured.traffic));
     let means: Vec<Vec<f64>> = (0..mounters.len()).map(|who| means(&measured.times, who)).collect();
-    f.claims.extend(claims::of_device(kind, mounters, &cases, &means));
+    let swept = match &disk {
+        Disk::Library(model) => {
+            let (figures, swept) = calibration::of_device(plan, kind, *model)?;
+            f.figures.extend(figures);
+            Some(swept)
+        }
+        Disk::Looped(_) => None,
+    };
+    f.claims.extend(claims::of_device(kind, mounters, &cases, &means, &cases::growing(&cases, plan), swept.as_ref()));
     if plan.figure4 {
         figure4(plan, kind, &disk, dir.path(), f)?;
     }
-    Ok(means)
+    Ok((means, swept))
 }
 
 /// What the file systems are on.
@@ -259,7 +275,7 @@ mod tests {
 
     #[test]
     fn twelve_cases_to_a_device_and_their_means_by_size() {
-        let cases = cases(&[Protection::Wal, Protection::Delete]);
+        let cases = cases(&PROTECTIONS);
         let last = Case { protection: Protection::Delete, operations: 1000, step: 2 };
         assert_eq!((cases.len(), cases[11]), (12, last));
         let values: Vec<f64> = cases.iter().map(|c| if c.operations == 1 { 2.0 } else { 8.0 }).collect();

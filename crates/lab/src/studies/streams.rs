@@ -9,9 +9,10 @@ use quire_device::Clock;
 use quire_fs::{Choices, WriteFlags};
 use quire_layout::Ino;
 
-use super::okeanos::series::{Journal, server, server_with_memory};
+use super::okeanos::series::{Journal, plan};
 use crate::rig::{Body, Rig, Traffic};
 use crate::stats::Spread;
+use quire_testkit::Model;
 use quire_testkit::rng::content;
 
 /// What streams do.
@@ -23,7 +24,25 @@ pub struct Streams {
     pub time: Duration,
     /// Each write is `O_SYNC`.
     pub synchronous: bool,
+    /// They begin one after the other within this time.
+    pub spread: Duration,
+    /// Time of one turn of the disks.
+    pub turn: Duration,
+    /// Bytes of memory for data, of writes that are not synchronous.
+    pub memory: u64,
 }
+
+impl Streams {
+    /// Synchronous ones that begin together, on the paper's disks.
+    #[must_use]
+    pub fn new(count: u64, bytes: usize, time: Duration) -> Self {
+        let turn = Model::hdd_15k().head.expect("a disk").turn;
+        Streams { count, bytes, time, synchronous: true, spread: Duration::ZERO, turn, memory: MEMORY }
+    }
+}
+
+/// Bytes of memory for data in the study of asynchronous writes: a third of the paper's server's.
+const MEMORY: u64 = 1 << 30;
 
 /// What came of it.
 #[derive(Clone, Debug)]
@@ -85,10 +104,14 @@ fn name(n: u64) -> String {
 fn prepared(choices: Choices, streams: Streams) -> Result<(Rig, Vec<Ino>)> {
     let need = (streams.count * (streams.bytes as u64) * streams.time.as_secs()) >> 20;
     let mib = 512 + need * 5 / 4;
-    let rig = match streams.synchronous {
-        true => server(choices, mib, Journal::Apart, false)?,
-        false => server_with_memory(choices, mib)?,
-    };
+    let mut plan = plan(choices, mib, Journal::Apart, false);
+    if let Some(head) = &mut plan.model.head {
+        head.turn = streams.turn;
+    }
+    if !streams.synchronous {
+        plan.options.cache_bytes = streams.memory;
+    }
+    let rig = Rig::new(&plan)?;
     let files = (0..streams.count).map(|n| rig.create(Ino::ROOT, &name(n))).collect::<Result<_>>()?;
     rig.volume.sync()?;
     Ok((rig, files))
@@ -97,8 +120,9 @@ fn prepared(choices: Choices, streams: Streams) -> Result<(Rig, Vec<Ino>)> {
 /// Has all of them write; returns the latencies in microseconds.
 fn write(rig: &Rig, files: &[Ino], streams: Streams) -> Result<Vec<f64>> {
     let start = rig.world.monotonic();
-    let bodies = files.iter().enumerate().map(|(n, ino)| {
-        let body = move || stream(rig, *ino, n as u64, start, streams);
+    let bodies = files.iter().zip(0u32..).map(|(ino, n)| {
+        let own = start + streams.spread * n / u32::try_from(files.len()).unwrap_or(u32::MAX);
+        let body = move || stream(rig, *ino, u64::from(n), own, streams);
         Box::new(body) as Body<'_, Result<Vec<f64>>>
     });
     let latencies: Vec<Vec<f64>> = rig.run(bodies.collect()).into_iter().collect::<Result<_>>()?;
@@ -131,7 +155,7 @@ mod tests {
 
     #[test]
     fn runs_are_alike_to_the_nanosecond_and_commits_gather_writers() {
-        let streams = Streams { count: 20, bytes: 125, time: Duration::from_secs(5), synchronous: true };
+        let streams = Streams::new(20, 125, Duration::from_secs(5));
         let once = run(Profile::Wasteless.choices(), streams).unwrap();
         let again = run(Profile::Wasteless.choices(), streams).unwrap();
         assert_eq!((once.time, once.traffic), (again.time, again.traffic));
@@ -139,9 +163,18 @@ mod tests {
         let journal = run(Profile::Ext4Journal.choices(), streams).unwrap();
         assert!(once.traffic.journal < journal.traffic.journal);
         // One turn of the disk is 4 ms: without sharing commits 1000 writers could not all write every second.
-        let crowd = Streams { count: 1000, bytes: 125, time: Duration::from_secs(2), synchronous: true };
+        let crowd = Streams::new(1000, 125, Duration::from_secs(2));
         let crowd = run(Profile::Wasteless.choices(), crowd).unwrap();
         assert_eq!(crowd.writes, 2000);
         assert!(crowd.latency.mean < 50_000.0, "{:?}", crowd.latency);
+    }
+
+    #[test]
+    fn streams_that_begin_apart_share_fewer_commits_and_a_faster_disk_has_more_of_them() {
+        let together = Streams::new(400, 125, Duration::from_secs(2));
+        let journal = |streams| run(Profile::Wasteless.choices(), streams).unwrap().traffic.journal;
+        let apart = Streams { spread: PERIOD, ..together };
+        assert!(journal(apart) > 2 * journal(together));
+        assert!(journal(Streams { turn: apart.turn / 8, ..apart }) > journal(apart));
     }
 }

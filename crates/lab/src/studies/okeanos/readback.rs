@@ -23,7 +23,7 @@ const BLOCK: usize = 4096;
 /// # Errors
 /// The file system fails.
 pub fn run(choices: Choices, count: u64, time: Duration) -> Result<Duration> {
-    let streams = Streams { count, bytes: MBIT, time, synchronous: true };
+    let streams = Streams::new(count, MBIT, time);
     let (rig, names) = written(choices, streams)?;
     let rig = rig.remounted()?;
     let body: Body<'_, Result<(u64, Duration)>> = Box::new(|| {

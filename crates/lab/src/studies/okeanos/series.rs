@@ -42,9 +42,6 @@ pub fn names() -> [&'static str; 6] {
 /// before the disk has turned on, and no commit would wait for a turn.
 pub const CALL: Duration = Duration::from_micros(20);
 
-/// Bytes of memory for data in the study of asynchronous writes: a third of the paper's server's.
-const MEMORY: u64 = 1 << 30;
-
 /// Where the journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Journal {
@@ -63,17 +60,9 @@ pub fn server(choices: Choices, mib: u64, journal: Journal, cached: bool) -> Res
     Rig::new(&plan(choices, mib, journal, cached))
 }
 
-/// As [`server`], with the journal apart and so much memory that a write without `O_SYNC` is not held up for it.
-///
-/// # Errors
-/// As [`Rig::new`].
-pub fn server_with_memory(choices: Choices, mib: u64) -> Result<Rig> {
-    let mut plan = plan(choices, mib, Journal::Apart, false);
-    plan.options.cache_bytes = MEMORY;
-    Rig::new(&plan)
-}
-
-fn plan(choices: Choices, mib: u64, journal: Journal, cached: bool) -> Plan {
+/// The rig of [`server`].
+#[must_use]
+pub fn plan(choices: Choices, mib: u64, journal: Journal, cached: bool) -> Plan {
     let model = Model { cached, ..Model::hdd_15k() };
     let external = journal == Journal::Apart;
     let mut plan = Plan { external, journal_mib: 128, mib, ..Plan::new(model, Profile::Ext4Ordered) };

@@ -1,0 +1,96 @@
+use super::*;
+
+const HELD: Verdict = Verdict::Held;
+const DIFFERS: Verdict = Verdict::Differs;
+const NOT: Verdict = Verdict::NotHeld;
+
+fn verdicts<const N: usize>(claims: [Claim; N]) -> [Verdict; N] {
+    claims.map(|c| c.verdict)
+}
+
+#[test]
+fn on_its_side_is_held_beyond_it_is_not_and_twice_as_strong_differs() {
+    let least = |m| Claim::at_least("figure 7", "faster", "a / b", m, "5.1");
+    assert_eq!(verdicts([least(5.1), least(5.0), least(10.2), least(10.3)]), [HELD, NOT, HELD, DIFFERS]);
+    assert_eq!(least(10.3).cause(), Some("stronger here than printed"));
+    assert_eq!(verdicts([least(5.049), least(5.051), least(4.9)]), [NOT, HELD, NOT], "printed as 5.0, 5.1, 4.9");
+    let words = |m| Claim::at_least("section 3", "several", "a / b", m, 3.0);
+    assert_eq!(verdicts([words(2.99), words(3.0), words(3.1).printed(3.2)]), [NOT, HELD, HELD], "no rounding");
+    let most = |m| Claim::at_most("table 1", "fewer", "a", m, 2.0);
+    assert_eq!(verdicts([most(2.0), most(2.1), most(0.0)]), [HELD, NOT, HELD]);
+    let printed = |m| Claim::at_most("table 1", "fewer", "a", m, "2");
+    assert_eq!(verdicts([printed(0.9), printed(1.0), printed(f64::NAN).because("so")]), [DIFFERS, HELD, NOT]);
+}
+
+#[test]
+fn a_tie_is_neither_above_nor_below() {
+    let above = |m| Claim::above("figure 5a", "faster", "a / b", m, 1.0);
+    let below = |m| Claim::below("figure 5a", "slower", "a / b", m, 1.0);
+    assert_eq!(verdicts([above(1.0), above(1.004), above(1.006)]), [NOT, NOT, HELD]);
+    assert_eq!(verdicts([below(1.0), below(0.996), below(0.994)]), [NOT, NOT, HELD]);
+    assert_eq!(above(1.0).because_within(1.0..=1.0, "the same bytes").verdict, DIFFERS);
+    assert_eq!((above(1.0).bound(), below(1.0).bound()), ("above 1.00".into(), "below 1.00".into()));
+}
+
+#[test]
+fn an_equality_has_two_sides() {
+    let about = |m| Claim::about("table 1", "99.2 %", "a", m, ("99.2", 0.05));
+    assert_eq!(verdicts([about(94.0), about(95.0), about(104.0), about(105.0)]), [NOT, HELD, HELD, NOT]);
+    assert_eq!((about(99.0).paper_shown(), about(99.0).bound()), (Some("99.2".into()), "94.2 to 104".into()));
+    let almost = |m| Claim::between("figure 4", "almost ten times", "a", m, (8.0, 10.0));
+    assert_eq!(verdicts([almost(7.9), almost(8.0), almost(10.0), almost(500.0)]), [NOT, HELD, HELD, NOT]);
+}
+
+#[test]
+fn a_cause_explains_its_range_and_no_more() {
+    let least = |m| Claim::at_least("figure 7", "faster", "a / b", m, "5.1");
+    let within = |m| least(m).because_within(3.0..=5.0, "so");
+    assert_eq!(verdicts([within(3.0), within(2.9), within(5.2), within(11.0)]), [DIFFERS, NOT, HELD, DIFFERS]);
+    assert_eq!(within(2.9).cause(), Some("the known cause does not explain so much"));
+    assert_eq!(within(3.0).cause(), Some("so (which explains 3.00 to 5.00)"));
+    assert_eq!(within(11.0).cause(), Some("stronger here than printed"), "what a cause does not explain is not its");
+    assert_eq!(verdicts([least(2.6).because("so"), least(2.5).because("so")]), [DIFFERS, NOT], "a factor of two");
+    assert_eq!(least(3.0).because_within(f64::NAN..=5.0, "so").verdict, NOT, "no range");
+}
+
+#[test]
+fn a_calibration_explains_if_it_goes_through_the_number() {
+    let claim = |m| Claim::at_least("figure 7", "faster", "a / b", m, "5.1");
+    assert_eq!(claim(3.0).calibrated(&[2.0, 6.0], "the flush").verdict, DIFFERS);
+    assert_eq!(claim(3.0).calibrated(&[2.0, 5.0, f64::NAN], "the flush").verdict, NOT);
+    assert_eq!(claim(30.0).calibrated(&[4.0, 20.0], "the flush").explains, Some([4.0, 30.0]));
+    assert_eq!(claim(30.0).calibrated(&[6.0], "the flush").cause(), Some("stronger here than printed"));
+    let about =
+        |m, swept| Claim::about("figure 8", "the same", "a / b", m, (1.0, 0.1)).calibrated(&[swept], "it").verdict;
+    assert_eq!([about(2.0, 1.05), about(2.0, 1.2), about(2.0, 0.5), about(1.0, 9.0)], [DIFFERS, NOT, DIFFERS, HELD]);
+}
+
+#[test]
+fn a_printed_number_keeps_its_places() {
+    let claim = |m| Claim::at_least("figure 7", "three times", "a / b", m, "3.0");
+    assert_eq!(verdicts([claim(2.949), claim(2.951)]), [NOT, HELD], "with places of 3, 2.5 would be the same");
+    assert_eq!((claim(3.0).bound(), claim(3.0).paper), ("at least 3.0".into(), Some(3.0)));
+}
+
+#[test]
+fn a_line_says_what_was_measured_and_why_it_differs() {
+    let claim = Claim::at_least("figure 7", "up to 5.1 times", "djfs / ordered", 3.2, 5.1).because("the model");
+    assert_eq!(
+        claim.to_string(),
+        "differs: up to 5.1 times (figure 7): djfs / ordered: 3.20, at least 5.10; the model"
+    );
+    let ours = Claim::at_most("on mounts", "no slower", "a / b", 0.9, 1.0).ours();
+    assert_eq!(ours.to_string(), "held: no slower (Quire's aim, on mounts): a / b: 0.900, at most 1.00");
+}
+
+#[test]
+fn a_claim_of_an_older_result_loads() {
+    let old = r#"{"at": "figure 1", "says": "faster", "what": "a / b", "measured": 2.0, "side": "at-least",
+        "limit": 1.0, "why": "so", "verdict": "held"}"#;
+    let claim: Claim = serde_json::from_str(old).unwrap();
+    assert_eq!((claim.verdict, claim.ours, claim.explains, claim.upper), (HELD, false, None, None));
+    let differs = Claim { verdict: DIFFERS, ..claim.clone() };
+    assert_eq!(differs.cause(), Some("so"), "its cause has no range");
+    let same: Claim = serde_json::from_str(&serde_json::to_string(&claim.ours()).unwrap()).unwrap();
+    assert!(same.ours && same.why.as_deref() == Some("so"));
+}
