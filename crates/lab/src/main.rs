@@ -320,7 +320,7 @@ struct TpccStudy {
     /// Customers and items are divided by this
     #[arg(long, default_value_t = 1)]
     divide: u32,
-    /// What SQLite commits at once; "statement" is what the paper's figures for ext4-journal come from
+    /// What SQLite commits at once
     #[arg(long, default_value = "transaction")]
     grain: tpcc::Grain,
     /// Bytes of SQLite's pages; 1024 was its default at the time of the paper

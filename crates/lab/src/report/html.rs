@@ -51,10 +51,9 @@ pub fn page(runs: &[Run]) -> Result<String> {
     }
     out += "<li><a href=\"#items\">Figure by figure</a></li></ul></nav>\n<header><h1>Four papers on one engine</h1>";
     out += "<p>Each claim is a sentence of a paper in our words. <b>Held</b>: what was measured here is on the \
-         sentence's \
-            side of its number. <b>Differs</b>: it is not, or it is more than twice as strong, and the cause is known. \
-            <b>Not held</b>: it is not, and no cause is known. Pink lines and numbers are the papers'.</p>\
-            <div class=\"tiles\">";
+         sentence's side of its number. <b>Differs</b>: it is not, and a known cause explains a figure of that size; \
+         or it is more than twice as strong. <b>Not held</b>: it is not, and no known cause explains so much. Pink \
+         lines and numbers are the papers'.</p><div class=\"tiles\">";
     papers.iter().for_each(|p| out += &tile(*p, runs));
     out += "</div></header>\n<main>";
     for p in &papers {
@@ -79,7 +78,8 @@ fn class(verdict: Verdict) -> &'static str {
 }
 
 fn tile(paper: Paper, runs: &[Run]) -> String {
-    let claims: Vec<&Claim> = runs.iter().filter(|r| r.paper == paper).flat_map(|r| &r.findings.claims).collect();
+    let of = runs.iter().filter(|r| r.paper == paper).flat_map(|r| &r.findings.claims);
+    let claims: Vec<&Claim> = of.filter(|c| !c.ours).collect();
     let mut out = format!("<a class=\"tile\" href=\"#{paper:?}\"><b>{}</b><div class=\"bar\">", paper.name());
     let mut words = Vec::new();
     for verdict in [Verdict::Held, Verdict::Differs, Verdict::NotHeld] {
@@ -117,9 +117,10 @@ fn claims(claims: &[Claim]) -> String {
     );
     for c in claims {
         let cause = c.cause().map_or(String::new(), |why| format!("<div class=\"why\">Why: {}</div>", escaped(why)));
+        let whose = if c.ours { "Quire's aim, " } else { "" };
         let _ = write!(
             out,
-            "<tr><td><span class=\"badge {}\">{}</span></td><td>{} <span class=\"soft\">({})</span>{cause}</td>\
+            "<tr><td><span class=\"badge {}\">{}</span></td><td>{} <span class=\"soft\">({whose}{})</span>{cause}</td>\
              <td data-l=\"Measured\">{}</td><td class=\"n\" data-l=\"Here\">{}</td><td class=\"n\" \
                   data-l=\"Held if\">{}</td>\
              <td class=\"n\" data-l=\"Paper\">{}</td></tr>",
@@ -130,7 +131,7 @@ fn claims(claims: &[Claim]) -> String {
             escaped(&c.what),
             c.measured.map_or("-".into(), shown),
             c.bound(),
-            c.paper.map_or("in words".into(), shown),
+            c.paper_shown().unwrap_or_else(|| "in words".into()),
         );
     }
     out + "</tbody></table></div>"
