@@ -232,6 +232,25 @@ fn sigterm_on_a_frozen_mount_unmounts_it() {
     m.unmount();
 }
 
+/// The kernel's dirty pages would wait for the thaw, and the second freeze for them.
+#[test]
+fn a_second_freeze_of_a_mount_with_dirty_pages_is_busy() {
+    needs_mounts();
+    let place = Place::new("32M", &[]);
+    let m = frozen(&place);
+    // By a process of its own: whoever starts a program would close the file for it, and wait.
+    let append = format!("echo more >> {}", text(&m.path("before")));
+    let mut writer = crate::common::tool("sh").args(["-c", &append]).spawn().expect("a shell");
+    std::thread::sleep(Duration::from_millis(300));
+    let freeze = ["20", env!("CARGO_BIN_EXE_quire"), "freeze", m.dir()];
+    let (code, words) = said(crate::common::tool("timeout").args(freeze));
+    ok(&mut quire(&["thaw", m.dir()]));
+    assert!(writer.wait().expect("it ends").success());
+    assert!(code == 1 && words.contains("busy"), "{code}: {words}");
+    m.unmount();
+    place.check();
+}
+
 /// An unmount while many requests wait for a thaw: SIGTERM answers all of them, and what was acknowledged is there.
 #[test]
 fn sigterm_answers_all_requests_that_wait_for_a_thaw() {

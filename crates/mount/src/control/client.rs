@@ -135,6 +135,8 @@ impl Control {
     /// # Errors
     /// Frozen already, not permitted, or something could not be written.
     pub fn freeze(&self) -> Result<(), ControlError> {
+        // A frozen volume takes no pages, so handing them over would wait for the thaw.
+        self.tell("freeze", Request::MayFreeze)?;
         self.write_cached("freeze")?;
         self.tell("freeze", Request::Freeze)
     }

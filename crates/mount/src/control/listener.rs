@@ -14,6 +14,7 @@ use crate::policy::{CONTROL_TIMEOUT, MAX_CONTROL_CLIENTS};
 use crate::server::Server;
 use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, thread};
+use quire_fs::Phase;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::fs::Mode;
@@ -178,7 +179,7 @@ impl Shared {
         let maintenance = server.volume.maintenance();
         let errno = |e: quire_fs::Error| e.errno();
         let needed = match request {
-            Request::Freeze | Request::Thaw | Request::Remount { .. } => Some(Capability::SysAdmin),
+            Request::MayFreeze | Request::Freeze | Request::Thaw | Request::Remount { .. } => Some(Capability::SysAdmin),
             Request::Resize { .. } => Some(Capability::SysResource),
             Request::About | Request::Stats | Request::WriteBack | Request::Sync => None,
         };
@@ -197,7 +198,13 @@ impl Shared {
             }
             Request::Sync => server.volume.sync().map(|()| Reply::Done).map_err(errno)?,
             // It is frozen already, for as long as the mount is read-only.
-            Request::Freeze if server.is_remounted_read_only() => Err(Errno::ROFS.raw_os_error())?,
+            Request::MayFreeze | Request::Freeze if server.is_remounted_read_only() => {
+                Err(Errno::ROFS.raw_os_error())?
+            }
+            Request::MayFreeze => match server.volume.status().phase {
+                Phase::Running => Reply::Done,
+                _ => Err(Errno::BUSY.raw_os_error())?,
+            },
             Request::Thaw if server.is_remounted_read_only() => Err(Errno::INVAL.raw_os_error())?,
             Request::Resize { .. } if server.is_remounted_read_only() => Err(Errno::ROFS.raw_os_error())?,
             Request::Resize { bytes } => match maintenance.grow(bytes) {

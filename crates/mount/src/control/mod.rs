@@ -39,7 +39,8 @@ enum Request {
     WriteBack,
     /// Make what reached the daemon durable: likewise.
     Sync,
-    /// For those who may administer it.
+    /// For those who may administer it. Whether it could be frozen now, then the freeze itself.
+    MayFreeze,
     Freeze,
     Thaw,
     /// Make the file system so large. For those who may take what all share.
