@@ -5,10 +5,11 @@ use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RECORD: usize = 64;
 
@@ -242,11 +243,17 @@ fn a_second_freeze_of_a_mount_with_dirty_pages_is_busy() {
     let append = format!("echo more >> {}", text(&m.path("before")));
     let mut writer = crate::common::tool("sh").args(["-c", &append]).spawn().expect("a shell");
     std::thread::sleep(Duration::from_millis(300));
-    let freeze = ["20", env!("CARGO_BIN_EXE_quire"), "freeze", m.dir()];
-    let (code, words) = said(crate::common::tool("timeout").args(freeze));
+    let mut freeze = quire(&["freeze", m.dir()]).stderr(Stdio::piped()).spawn().expect("it starts");
+    let begun = Instant::now();
+    while freeze.try_wait().expect("our child").is_none() && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let waited = freeze.try_wait().expect("our child").is_none();
     ok(&mut quire(&["thaw", m.dir()]));
     assert!(writer.wait().expect("it ends").success());
-    assert!(code == 1 && words.contains("busy"), "{code}: {words}");
+    let said = freeze.wait_with_output().expect("its output");
+    let words = String::from_utf8_lossy(&said.stderr);
+    assert!(!waited && said.status.code() == Some(32) && words.contains("busy"), "{said:?}");
     m.unmount();
     place.check();
 }
