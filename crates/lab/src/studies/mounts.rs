@@ -33,6 +33,19 @@ const ORDERED: &str = "kernel ordered";
 const JOURNAL: &str = "kernel journal";
 const WRITEBACK: &str = "kernel writeback";
 
+/// Quire's series in DJFS' studies: DJFS' baselines, DJFS, and Quire's own mode.
+const OF_DJFS: [&str; 6] = [
+    "profile=ext4-ordered",
+    "profile=ext4-journal,checkpoint=fsync",
+    "profile=nvj",
+    "profile=djfs",
+    "profile=djfs4",
+    "profile=auto",
+];
+
+/// MiB of their journals on the device and in NVRAM.
+const DJFS_JOURNAL_MIB: u64 = 32;
+
 /// The kernel's modes and these of Quire's, as far as they work here.
 fn mounters(quire: &[&str]) -> Result<Vec<Mounter>> {
     let quire = quire.iter().map(|options| Ok(Mounter::quire(options)));

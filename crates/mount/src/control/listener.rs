@@ -179,7 +179,9 @@ impl Shared {
         let maintenance = server.volume.maintenance();
         let errno = |e: quire_fs::Error| e.errno();
         let needed = match request {
-            Request::MayFreeze | Request::Freeze | Request::Thaw | Request::Remount { .. } => Some(Capability::SysAdmin),
+            Request::MayFreeze | Request::Freeze | Request::Thaw | Request::Remount { .. } => {
+                Some(Capability::SysAdmin)
+            }
             Request::Resize { .. } => Some(Capability::SysResource),
             Request::About | Request::Stats | Request::WriteBack | Request::Sync => None,
         };
@@ -198,9 +200,7 @@ impl Shared {
             }
             Request::Sync => server.volume.sync().map(|()| Reply::Done).map_err(errno)?,
             // It is frozen already, for as long as the mount is read-only.
-            Request::MayFreeze | Request::Freeze if server.is_remounted_read_only() => {
-                Err(Errno::ROFS.raw_os_error())?
-            }
+            Request::MayFreeze | Request::Freeze if server.is_remounted_read_only() => Err(Errno::ROFS.raw_os_error())?,
             Request::MayFreeze => match server.volume.status().phase {
                 Phase::Running => Reply::Done,
                 _ => Err(Errno::BUSY.raw_os_error())?,

@@ -7,23 +7,10 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::bed::{Bed, Measured, Rounds};
-use super::{JOURNAL, ORDERED, assume, mounters, point_of_rounds, rounds_of};
+use super::{DJFS_JOURNAL_MIB, JOURNAL, OF_DJFS, ORDERED, assume, mounters, point_of_rounds, rounds_of};
 use crate::results::{Claim, Effort, Figure, Findings};
 use crate::stats::{float, median};
 use crate::work::tpcc::{self, Grain, Journal, Limit, Report, Scale};
-
-/// Of journals on the device and in NVRAM.
-const JOURNAL_MIB: u64 = 32;
-
-/// Quire's series: DJFS' baselines, DJFS, and Quire's own mode.
-const QUIRE: [&str; 6] = [
-    "profile=ext4-ordered",
-    "profile=ext4-journal,checkpoint=fsync",
-    "profile=nvj",
-    "profile=djfs",
-    "profile=djfs4",
-    "profile=auto",
-];
 
 /// What the paper has of one of SQLite's journals.
 struct Printed {
@@ -69,13 +56,13 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let loaded = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
     let db = loaded.path().join("loaded.db");
     tpcc::load(&db, Journal::Delete, scale, 1)?;
-    let bed = Bed::new("samsung840", 512 + (fs::metadata(&db)?.len() >> 20) * 3, JOURNAL_MIB)?;
+    let bed = Bed::new("samsung840", 512 + (fs::metadata(&db)?.len() >> 20) * 3, DJFS_JOURNAL_MIB)?;
     let prepare = |dir: &Path| PRINTED.iter().try_for_each(|p| Ok(fs::copy(&db, database(dir, p.journal)).map(drop)?));
     let run = |dir: &Path, half: usize| {
         let journal = PRINTED[half].journal;
         tpcc::run(&database(dir, journal), journal, Grain::Statement, 2, Limit::Transactions(transactions[half]))
     };
-    let rounds = bed.rounds(rounds_of(effort), &mounters(&QUIRE)?, prepare, &[0, 1], run)?;
+    let rounds = bed.rounds(rounds_of(effort), &mounters(&OF_DJFS)?, prepare, &[0, 1], run)?;
     let mut f = Findings::default();
     for (half, printed) in PRINTED.iter().enumerate() {
         f.figures.extend(figures(&rounds, half, printed));
@@ -83,7 +70,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     }
     assume(&mut f, effort);
     f.assume(format!(
-        "drive: model samsung840, as in djfs-table1; journals of {JOURNAL_MIB} MiB; nvj, djfs and djfs4: a file in tmpfs \
+        "drive: model samsung840, as in djfs-table1; journals of {DJFS_JOURNAL_MIB} MiB; nvj, djfs and djfs4: a file in tmpfs \
          of the same size is the NVRAM (nvram_simulated), as fast as DRAM (the paper: 128 MB of DRAM)",
     ));
     let [persist, wal] = transactions;

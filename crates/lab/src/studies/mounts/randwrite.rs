@@ -10,7 +10,7 @@ use anyhow::Result;
 use quire_testkit::rng::{Rng, content};
 
 use super::bed::{Bed, Measured, Rounds};
-use super::{JOURNAL, NONE, ORDERED, assume, mounters, rounds_of};
+use super::{DJFS_JOURNAL_MIB, JOURNAL, NONE, OF_DJFS, ORDERED, assume, mounters, rounds_of};
 use crate::results::{Claim, Effort, Figure, Findings};
 use crate::stats::float;
 
@@ -21,18 +21,6 @@ const EVERY: [u64; 2] = [1024, 64];
 /// Their places in it.
 const RARELY: usize = 0;
 const OFTEN: usize = 1;
-/// Of journals on the device and in NVRAM.
-const JOURNAL_MIB: u64 = 32;
-
-/// Quire's series: DJFS' baselines, DJFS, and Quire's own mode.
-const QUIRE: [&str; 6] = [
-    "profile=ext4-ordered",
-    "profile=ext4-journal,checkpoint=fsync",
-    "profile=nvj",
-    "profile=djfs",
-    "profile=djfs4",
-    "profile=auto",
-];
 
 /// What a program did.
 struct Done {
@@ -69,10 +57,10 @@ fn write(dir: &Path, files: u64, every: u64, time: Duration) -> Result<Done> {
 pub fn study(effort: Effort) -> Result<Findings> {
     let files = effort.pick(64, 192, 512);
     let time = Duration::from_millis(effort.pick(1500, 2500, 10_000));
-    let bed = Bed::new("samsung840", 384 + files * 5 / 4, JOURNAL_MIB)?;
+    let bed = Bed::new("samsung840", 384 + files * 5 / 4, DJFS_JOURNAL_MIB)?;
     let rounds = bed.rounds(
         rounds_of(effort),
-        &mounters(&QUIRE)?,
+        &mounters(&OF_DJFS)?,
         |dir| fill(dir, files),
         &EVERY,
         |dir, every| write(dir, files, every, time),
@@ -80,7 +68,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let mut f = Findings { figures: figures(&rounds, files), claims: claims(&rounds), ..Findings::default() };
     assume(&mut f, effort);
     f.assume(format!(
-        "drive: model samsung840, as in djfs-randwrite; journals of {JOURNAL_MIB} MiB; nvj, djfs and djfs4: a file in \
+        "drive: model samsung840, as in djfs-randwrite; journals of {DJFS_JOURNAL_MIB} MiB; nvj, djfs and djfs4: a file in \
          tmpfs of the same size is the NVRAM (nvram_simulated), as fast as DRAM (the paper: 128 MB of DRAM)",
     ));
     f.assume("quire ext4-journal: an fsync writes home what earlier transactions hold of the file (checkpoint=fsync)");
