@@ -1,7 +1,7 @@
 //! A figure as SVG, by plotters. Colours are placeholders that the page's style sheet names, so that one drawing serves
 //! light and dark; text is left to the browser's fonts.
 //!
-//! *Guarantees*: no two series of a figure look alike ([`Look`]); names of places do not overlap.
+//! *Guarantees*: no two series of a figure look alike (`Look`); names of places do not overlap.
 
 use anyhow::{Result, anyhow, ensure};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};

@@ -13,9 +13,9 @@ use super::number::{rounded, shown};
 pub enum Side {
     AtMost,
     AtLeast,
-    /// Less than the limit by more than [`TIE`].
+    /// Less than the limit by more than `TIE`.
     Below,
-    /// More than the limit by more than [`TIE`].
+    /// More than the limit by more than `TIE`.
     Above,
     /// From the limit to the claim's upper limit.
     Within,
@@ -193,7 +193,7 @@ impl Claim {
     }
 
     /// The known cause, should ours be another result. It is taken to explain what is beyond the limit by a factor of
-    /// [`ANOTHER`]; a cause whose reach is known says it ([`Claim::because_within`], [`Claim::calibrated`]).
+    /// `ANOTHER`; a cause whose reach is known says it ([`Claim::because_within`], [`Claim::calibrated`]).
     #[must_use]
     pub fn because(mut self, why: &str) -> Self {
         self.why = Some(why.into());

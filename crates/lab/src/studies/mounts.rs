@@ -6,7 +6,7 @@
 //! - [`streams`]: Okeanos' streams (figures 4a, 4b and 4c).
 //! - [`fileserver`]: RFJ's file server (figures 2 and 8).
 //!
-//! Each study measures every mounter once a round ([`bed::Bed::rounds`]); its figures have the medians of the rounds
+//! Each study measures every mounter once a round (`bed::Bed::rounds`); its figures have the medians of the rounds
 //! and their standard deviation, and its claims are of ratios of medians.
 //!
 //! *Relies on*: root, loop devices and FUSE. A write with FUA reaches the served device as a write and a flush.
