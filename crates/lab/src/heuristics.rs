@@ -16,6 +16,7 @@ use crate::mounter::Mounter;
 use crate::rig;
 use crate::served::{Kind, Looped};
 use crate::studies::isolation::{self, Into, Work};
+use crate::turns::turns;
 
 /// What a heuristic is measured with.
 enum With {
@@ -128,14 +129,11 @@ fn rate<'a>(
     Ok(move |mounter: &Mounter| Ok(clients::one(seconds, mounter, workload, disk.device(), dir)?.0.rate))
 }
 
-/// Figures of both in each round, each first in every other.
+/// Figures of both in each round.
 fn in_turn(rounds: usize, mounters: &[Mounter; 2], figure: impl Fn(&Mounter) -> Result<f64>) -> Result<Vec<Vec<f64>>> {
-    let mut values = vec![Vec::new(), Vec::new()];
-    for round in 0..rounds {
-        for turn in 0..2 {
-            let who = (turn + round) % 2;
-            values[who].push(figure(&mounters[who]).with_context(|| mounters[who].to_string())?);
-        }
+    let mut values = vec![Vec::new(); mounters.len()];
+    for (_, who) in turns(rounds, mounters.len()) {
+        values[who].push(figure(&mounters[who]).with_context(|| mounters[who].to_string())?);
     }
     Ok(values)
 }

@@ -37,5 +37,6 @@ pub mod stock;
 pub mod studies;
 pub mod trace;
 pub mod tree;
+pub mod turns;
 pub mod walk;
 pub mod work;

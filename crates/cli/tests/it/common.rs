@@ -51,12 +51,20 @@ pub fn ok(c: &mut Command) -> String {
     text
 }
 
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    assert!(is_within(Duration::from_secs(60), done), "waited too long: {what}");
+}
+
+/// True once it is true; false if it is not within so long.
+pub fn is_within(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited too long: {what}");
+        if start.elapsed() >= limit {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
+    true
 }
 
 /// The kernel's parameter that allows FUSE over io_uring.

@@ -1,6 +1,6 @@
 //! Mounts whose device fails while they are served: the test serves a device of its own over FUSE, and breaks it.
 
-use super::common::{Mounted, Place, needs_mounts, needs_root, ok, quire, said, text};
+use super::common::{Mounted, Place, is_within, needs_mounts, needs_root, ok, quire, said, text};
 use quire_device::{ErrorKind, IoOp};
 use quire_mount::expose::{Exposed, expose};
 use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
@@ -9,10 +9,13 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where the superblock lies in an image, in bytes.
 const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
+
+/// Longer than an answer takes on a busy machine.
+const A_WHILE: Duration = Duration::from_secs(30);
 
 /// An image that is served as a device.
 struct Failing {
@@ -70,7 +73,7 @@ fn a_freeze_that_fails_answers_what_it_has_kept() {
     let (code, words) = said(&mut quire(&["freeze", m.dir()]));
     assert_ne!(code, 0, "{words}");
     stop.store(true, Ordering::Relaxed);
-    let answered = within_a_while(|| writers.iter().all(|w| w.is_finished()));
+    let answered = is_within(A_WHILE, || writers.iter().all(|w| w.is_finished()));
     // Before anything is asserted: a request that is not answered holds the test's own threads.
     failing.is_over(m);
     assert!(answered, "a writer still waits");
@@ -89,20 +92,11 @@ fn sigterm_ends_a_frozen_mount_that_cannot_thaw() {
     let closed = std::thread::spawn(move || drop(kept));
     failing.loses_its_superblock();
     rustix::process::kill_process(pid(&m), Signal::TERM).expect("it is there");
-    let ended = within_a_while(|| !m.is_alive() && closed.is_finished());
+    let ended = is_within(A_WHILE, || !m.is_alive() && closed.is_finished());
     failing.is_over(m);
     assert!(ended, "the daemon, or who closes a file, still waits");
 }
 
 fn pid(m: &Mounted) -> Pid {
     Pid::from_raw(m.pid).expect("a process")
-}
-
-/// True if it becomes true within half a minute.
-fn within_a_while(mut done: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while !done() && start.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    done()
 }

@@ -1,6 +1,6 @@
 //! Freeze, thaw and unmount beside users of the mount: nothing that an fsync has acknowledged is lost, nobody hangs.
 
-use crate::common::{Mounted, Place, check, needs_mounts, ok, quire, said, text, wait_until};
+use crate::common::{Mounted, Place, check, is_within, needs_mounts, ok, quire, said, text, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const RECORD: usize = 64;
 
@@ -244,16 +244,12 @@ fn a_second_freeze_of_a_mount_with_dirty_pages_is_busy() {
     let mut writer = crate::common::tool("sh").args(["-c", &append]).spawn().expect("a shell");
     std::thread::sleep(Duration::from_millis(300));
     let mut freeze = quire(&["freeze", m.dir()]).stderr(Stdio::piped()).spawn().expect("it starts");
-    let begun = Instant::now();
-    while freeze.try_wait().expect("our child").is_none() && begun.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let waited = freeze.try_wait().expect("our child").is_none();
+    let refused = is_within(Duration::from_secs(10), || freeze.try_wait().expect("our child").is_some());
     ok(&mut quire(&["thaw", m.dir()]));
     assert!(writer.wait().expect("it ends").success());
     let said = freeze.wait_with_output().expect("its output");
     let words = String::from_utf8_lossy(&said.stderr);
-    assert!(!waited && said.status.code() == Some(32) && words.contains("busy"), "{said:?}");
+    assert!(refused && said.status.code() == Some(32) && words.contains("busy"), "{said:?}");
     m.unmount();
     place.check();
 }

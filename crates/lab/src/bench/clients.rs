@@ -20,6 +20,7 @@ use crate::cmd::{have, is_root, quire, run, run_tool, text};
 use crate::mounter::{Mounter, Who};
 use crate::served::{Kind, Looped};
 use crate::stats::{float, median};
+use crate::turns::turns;
 
 /// Bytes of the disk that all use.
 pub(crate) const DISK_BYTES: u64 = 2 << 30;
@@ -87,14 +88,11 @@ pub fn measure(plan: &Plan) -> Result<()> {
             continue;
         }
         let mut rounds: BTreeMap<usize, Vec<Round>> = BTreeMap::new();
-        for round in 0..plan.rounds {
-            for turn in 0..mounters.len() {
-                let who = (turn + round) % mounters.len();
-                eprintln!("{}, round {}: {}", workload.name, round + 1, mounters[who]);
-                match one(plan.seconds, &mounters[who], workload, device, dir.path()) {
-                    Ok(outcome) => rounds.entry(who).or_default().push(outcome),
-                    Err(e) => println!("failed {} on {}: {e:#}", workload.name, mounters[who]),
-                }
+        for (round, who) in turns(plan.rounds, mounters.len()) {
+            eprintln!("{}, round {}: {}", workload.name, round + 1, mounters[who]);
+            match one(plan.seconds, &mounters[who], workload, device, dir.path()) {
+                Ok(outcome) => rounds.entry(who).or_default().push(outcome),
+                Err(e) => println!("failed {} on {}: {e:#}", workload.name, mounters[who]),
             }
         }
         let rows = rows(workload, &mounters, &rounds);

@@ -176,13 +176,6 @@ impl Claim {
         if number.printed.is_some() { claim.printed(number) } else { claim }
     }
 
-    /// The limit is the number that the paper prints.
-    #[must_use]
-    pub fn as_printed(self) -> Self {
-        let limit = self.limit.to_string();
-        self.printed(&*limit)
-    }
-
     /// The paper prints this number.
     #[must_use]
     pub fn printed(mut self, paper: impl Into<Number>) -> Self {

@@ -19,6 +19,7 @@ use crate::mounter::Mounter;
 use crate::results::{Claim, Figure, Findings};
 use crate::served::Looped;
 use crate::stats::Spread;
+use crate::turns::turns;
 use quire_testkit::rng::Rng;
 
 /// What to measure.
@@ -89,13 +90,10 @@ pub fn study(plan: &Plan) -> Result<Findings> {
         ways.retain(|w| *w != Way::Kernel);
     }
     let mut all: Vec<Times> = vec![Times::default(); ways.len()];
-    for round in 0..plan.rounds {
-        for turn in 0..ways.len() {
-            let who = (turn + round) % ways.len();
-            eprintln!("round {}: {}", round + 1, ways[who].name());
-            let times = one(plan, ways[who]).with_context(|| ways[who].name())?;
-            all[who].iter_mut().zip(times).for_each(|(all, times)| all.extend(times));
-        }
+    for (round, who) in turns(plan.rounds, ways.len()) {
+        eprintln!("round {}: {}", round + 1, ways[who].name());
+        let times = one(plan, ways[who]).with_context(|| ways[who].name())?;
+        all[who].iter_mut().zip(times).for_each(|(all, times)| all.extend(times));
     }
     let title = format!("4 KiB overwrite and fsync, all in memory, {} rounds of {} writes", plan.rounds, plan.writes);
     let mut figure = Figure::bars("latency", "commit latency", title, "way", "us, median").of_series([

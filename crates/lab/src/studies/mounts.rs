@@ -70,12 +70,6 @@ fn rounds_of(effort: Effort) -> usize {
     effort.pick(1, 3, 3)
 }
 
-/// The turns of `rounds` rounds of `count` competitors: the round and the competitor. Each round begins with another
-/// one, because the machine may get slower or faster while a study runs.
-pub(super) fn turns(rounds: usize, count: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..rounds).flat_map(move |round| (0..count).map(move |turn| (round, (turn + round * count / rounds) % count)))
-}
-
 /// The median of rounds, with their standard deviation.
 pub(super) fn point_of_rounds(values: Vec<f64>) -> Point {
     let spread = Spread::of(values);
@@ -105,17 +99,6 @@ fn assume(findings: &mut Findings, effort: Effort) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_round_has_every_competitor_once_and_begins_with_another() {
-        let all: Vec<(usize, usize)> = turns(3, 10).collect();
-        for round in 0..3 {
-            let mut of: Vec<usize> = all.iter().filter(|(r, _)| *r == round).map(|(_, who)| *who).collect();
-            assert_eq!(of[0], [0, 3, 6][round]);
-            of.sort_unstable();
-            assert_eq!(of, (0..10).collect::<Vec<_>>());
-        }
-    }
 
     #[test]
     fn a_label_has_the_mode_without_further_options() {

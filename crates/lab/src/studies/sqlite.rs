@@ -23,6 +23,7 @@ use crate::mounter::Mounter;
 use crate::results::{Figure, Findings, Point};
 use crate::served::{Asked, Kind, Looped};
 use crate::stats::{Spread, float};
+use crate::turns::turns;
 use crate::work::sqlite::{Protection, STEPS, run};
 
 /// The competitors if none are named.
@@ -142,16 +143,13 @@ struct Measured {
 fn rounds(plan: &Plan, series: &[Series], disk: &Disk, dir: &std::path::Path) -> Result<Measured> {
     let times = series.iter().map(|s| vec![Vec::new(); cases(&s.protections).len()]).collect();
     let mut measured = Measured { times, traffic: vec![None; series.len()] };
-    for round in 0..plan.rounds {
-        for turn in 0..series.len() {
-            let who = (turn + round) % series.len();
-            let s = &series[who];
-            eprintln!("round {}: {}", round + 1, s.mounter);
-            let before = disk.asked()?;
-            let times = one(plan, s, disk, dir).with_context(|| s.mounter.to_string())?;
-            times.into_iter().zip(&mut measured.times[who]).for_each(|(time, all)| all.push(time));
-            measured.traffic[who] = disk.asked()?.zip(before).map(|(now, then)| now.since(then));
-        }
+    for (round, who) in turns(plan.rounds, series.len()) {
+        let s = &series[who];
+        eprintln!("round {}: {}", round + 1, s.mounter);
+        let before = disk.asked()?;
+        let times = one(plan, s, disk, dir).with_context(|| s.mounter.to_string())?;
+        times.into_iter().zip(&mut measured.times[who]).for_each(|(time, all)| all.push(time));
+        measured.traffic[who] = disk.asked()?.zip(before).map(|(now, then)| now.since(then));
     }
     Ok(measured)
 }

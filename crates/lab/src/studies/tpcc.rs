@@ -16,6 +16,7 @@ use quire_testkit::Model;
 use super::ways::{self, Way};
 use crate::results::{Claim, Figure, Findings};
 use crate::stats::{Spread, left_by_line};
+use crate::turns::turns;
 use crate::work::tpcc::{Grain, Journal};
 pub use loaded::Plan;
 pub(super) use loaded::{Loaded, Outcome};
@@ -127,11 +128,8 @@ pub fn figure9(plan: &Plan) -> Result<Findings> {
     let mut points = vec![(ways::NONE, Model::default(), 0)];
     points.extend(LATENCIES.iter().flat_map(|ns| [(ways::NVJ, model, *ns), (ways::DJFS, model, *ns)]));
     let mut measured = vec![Vec::new(); points.len()];
-    for round in 0..ROUNDS {
-        for turn in 0..points.len() {
-            let n = (turn + round * points.len() / ROUNDS) % points.len();
-            measured[n].push(tpm_c(points[n])? / external);
-        }
+    for (_, n) in turns(ROUNDS, points.len()) {
+        measured[n].push(tpm_c(points[n])? / external);
     }
     let spread: Vec<Spread> = measured.into_iter().map(Spread::of).collect();
     let title = format!("TPC-C on SQLite (PERSIST) by the latency of NVRAM, {}", grain(plan.grain));

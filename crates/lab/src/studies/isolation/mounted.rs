@@ -11,13 +11,14 @@ use anyhow::{Context, Result};
 use quire_device::Buf;
 use rustix::fs::OFlags;
 
-use super::super::mounts::{point_of_rounds, turns};
+use super::super::mounts::point_of_rounds;
 use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Table, Work};
 use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
 use crate::results::Findings;
 use crate::served::{Kind, Looped};
 use crate::stats::{Spread, float, median};
+use crate::turns::turns;
 use quire_testkit::rng::{Rng, content};
 
 /// Why an append to a file that the kernel caches may wait for the stream.

@@ -12,12 +12,13 @@ use anyhow::{Context, Result};
 use quire_fs::{CommitMode, Profile};
 
 use super::dirty_limit::DirtyLimit;
-use super::{label, point_of_rounds, turns};
+use super::{label, point_of_rounds};
 use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
 use crate::results::Figure;
 use crate::served::{Asked, Kind, Looped};
 use crate::stats::median;
+use crate::turns::turns;
 
 /// Where a simulated NVRAM lies: a tmpfs.
 const MEMORY: &str = "/dev/shm";

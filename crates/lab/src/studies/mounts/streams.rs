@@ -178,25 +178,22 @@ fn slow_claims(rounds: &Rounds<Done>, phase: usize, count: usize) -> Vec<Claim> 
             "data journaling writes up to 27 MB/s to the journal",
             at("kernel journal, MB/s"),
             median(JOURNAL, journal_rate),
-            27.0,
-        )
-        .as_printed(),
+            "27",
+        ),
         Claim::at_most(
             "figure 4a, on mounts",
             "wasteless and selective stay at about 4 MB/s",
             at("the higher of both, MB/s"),
             most(&okeanos, journal_rate),
-            4.0,
-        )
-        .as_printed(),
+            "4",
+        ),
         Claim::at_most(
             "figure 4a, on mounts",
             "they write 4 / 27 of data journaling's bytes",
             at("the higher of both / kernel journal, to a write"),
             most(&okeanos, logged) / median(JOURNAL, logged),
-            0.148,
-        )
-        .as_printed(),
+            "0.148",
+        ),
         Claim::at_least(
             "figure 4a, on mounts",
             "data journaling is an order of magnitude above all other modes",
