@@ -95,7 +95,7 @@ impl Session {
     /// Starts answering requests; returns at once.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// No thread could be started, or there is no memory for its requests.
     pub(crate) fn spawn(&self) -> std::io::Result<()> {
         let worker = Worker { shared: self.shared.clone() };
         thread::Builder::new().name("quire-pages".to_owned()).spawn(move || worker.answer_after_writeback())?;
@@ -103,7 +103,7 @@ impl Session {
         thread::Builder::new().name("quire-space".to_owned()).spawn(move || worker.answer_when_space_is_free())?;
         for _ in 0..self.shared.workers.queues() {
             self.shared.workers.begin();
-            Worker::spawn(self.shared.clone(), Begin::First)?;
+            Worker::spawn(self.shared.clone())?;
         }
         Ok(())
     }
@@ -143,47 +143,35 @@ impl Session {
 /// Bytes of the replies to requests without data.
 const SHORT_REPLY: usize = 4 << 10;
 
-/// How a worker begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Begin {
-    /// With the session, which needs it.
-    First,
-    /// For one that is about to block.
-    Hired,
-}
-
 struct Worker {
     shared: Arc<Shared>,
 }
 
 impl Worker {
-    /// Starts a worker that has begun.
-    fn spawn(shared: Arc<Shared>, begin: Begin) -> std::io::Result<()> {
-        thread::Builder::new().name("quire-fuse".to_owned()).spawn(move || Worker { shared }.run(begin)).map(drop)
+    /// Starts a worker that has begun. Its memory is asked for here, so that a worker which has none never starts.
+    fn spawn(shared: Arc<Shared>) -> std::io::Result<()> {
+        let buffer = RequestBuffer::new()?;
+        let thread = thread::Builder::new().name("quire-fuse".to_owned());
+        thread.spawn(move || Worker { shared }.run(buffer)).map(drop)
     }
 
-    /// As [`Worker::spawn`]; true if it could be started.
+    /// As [`Worker::spawn`]; true if it could be started. If not, the worker that hires it reads again when it has
+    /// answered its request.
     fn hire(shared: &Arc<Shared>) -> bool {
-        let started = Self::spawn(shared.clone(), Begin::Hired);
+        let started = Self::spawn(shared.clone());
         if let Err(e) = &started {
             tracing::warn!("no further worker: {e}");
         }
         started.is_ok()
     }
 
-    fn run(self, begin: Begin) {
-        let buffer = RequestBuffer::new();
-        if let (Err(e), Begin::Hired) = (&buffer, begin) {
-            // The worker that has hired it reads again when it is done.
-            tracing::warn!("no further worker: no memory for its requests: {e}");
-            return self.shared.workers.left();
-        }
+    fn run(self, mut buffer: RequestBuffer) {
         let shared = self.shared.clone();
         when_blocking(move || {
             shared.transport.before_blocking();
             shared.workers.blocks(|| Worker::hire(&shared));
         });
-        if let Err(e) = buffer.map_err(|_| Errno::NOMEM).and_then(|mut buffer| self.serve(&mut buffer)) {
+        if let Err(e) = self.serve(&mut buffer) {
             tracing::error!("FUSE connection: {e}");
             lock(&self.shared.error).get_or_insert(e);
             self.shared.end();
@@ -411,3 +399,6 @@ struct Request<'a> {
     /// It is tried again, after it has waited for space.
     waited: Option<&'a PutOff>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -358,6 +358,19 @@ mod tests {
         assert_eq!(lock(&workers.pool).workers, 2);
     }
 
+    /// No thread, or no memory for its requests: requests wait until the worker that blocks has answered its own.
+    #[test]
+    fn a_queue_whose_further_worker_cannot_start_is_read_again_by_the_one_that_blocked() {
+        let workers = one_reader(2);
+        for _ in 0..2 {
+            workers.blocks(|| false);
+            assert!(!workers.reads());
+            assert_eq!(workers.become_reader(&Arc::default()), Some(DEV_QUEUE), "at once");
+        }
+        assert_eq!(lock(&workers.pool).workers, 1, "those that did not start are not counted");
+        assert_eq!(lock(&workers.pool).readers, [1]);
+    }
+
     #[test]
     fn a_reader_that_waits_for_the_pool_itself_stays_a_reader() {
         let workers = one_reader(2);
