@@ -53,10 +53,10 @@ impl Remounter {
 
     fn tune(&self, wanted: bool) -> std::io::Result<()> {
         let mut tuning = lock(&self.tuning);
-        match (wanted, tuning.is_some()) {
-            (true, false) => *tuning = Some(HostTuning::start(&self.dir, self.server.clone())?),
-            (false, true) => *tuning = None,
-            _ => {}
+        if wanted && tuning.is_none() {
+            *tuning = Some(HostTuning::start(&self.dir, self.server.clone())?);
+        } else if let Some(tuned) = tuning.take_if(|_| !wanted) {
+            tuned.undo();
         }
         Ok(())
     }

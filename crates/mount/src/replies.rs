@@ -113,6 +113,7 @@ impl Shared {
                     header.unique,
                     header.opcode
                 );
+                server.take_back(sent);
                 unless_gone(channel.send(out.finish(header.unique, Some(Fail::of(Errno::IO)))))
             }
             sent => unless_gone(sent),

@@ -2,12 +2,12 @@
 
 use crate::model::{History, Outcome, dir_name, group_of, target, time_of, xattr_name, xattr_value};
 use crate::ops::{PAGE, Place, SimOp, pattern};
-use quire_device::sync::Arc;
+use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{
-    Checkpoint, CommitMode, Cred, Devices, Error, Falloc, FilePlace, FileUpdate, JournalingMode, ModeRule, New,
+    Checkpoint, CommitMode, Cred, Devices, Error, Falloc, FilePlace, FileUpdate, JournalingMode, Lead, ModeRule, New,
     NewKind, Options, Privileges, Record, RenameFlags, Result, SetAttr, SetTime, Volume, WriteFlags, XattrFlags,
-    read_to_change,
+    fsync_then, read_to_change,
 };
 use quire_layout::Ino;
 use quire_testkit::{PowerLossDevice, VirtualClock};
@@ -224,16 +224,36 @@ pub fn call_below(v: &Volume, top: Ino, held: &mut Vec<Ino>, op: &SimOp) -> Resu
             v.xattrs().set(find_file(v, top, p)?, &xattr_name(which), &xattr_value(which, len), XattrFlags::Any)
         }
         SimOp::RemoveXattr(p, which) => v.xattrs().remove(find_file(v, top, p)?, &xattr_name(which)),
-        SimOp::Fsync(p) => v.fsync(find_file(v, top, p)?, false),
-        SimOp::Fdatasync(p) => v.fsync(find_file(v, top, p)?, true),
+        SimOp::Fsync(p) => fsync(v, find_file(v, top, p)?, false),
+        SimOp::Fdatasync(p) => fsync(v, find_file(v, top, p)?, true),
         SimOp::Checkpoint => v.maintenance().checkpoint(),
-        SimOp::FsyncDir(d) => v.fsync(find_dir(v, top, d)?, false),
+        SimOp::FsyncDir(d) => fsync(v, find_dir(v, top, d)?, false),
         SimOp::Sync => v.sync(),
         SimOp::Freeze => v.maintenance().freeze(),
         SimOp::Thaw => v.maintenance().thaw(),
         SimOp::Remount => Err(Error::Invalid("only a run mounts again")),
         SimOp::Step => v.maintenance().step().map(drop),
         SimOp::WriteBack => v.maintenance().write_back(),
+    }
+}
+
+/// Of every other inode as a mount does it, by a caller that is told ([`fsync_then`]); of the others as the library.
+fn fsync(v: &Volume, ino: Ino, data_only: bool) -> Result<()> {
+    if ino.0.is_multiple_of(2) {
+        return v.fsync(ino, data_only);
+    }
+    let told = Arc::new((Mutex::new(None), Condvar::new()));
+    let tells = told.clone();
+    fsync_then(v, &[ino], data_only, Lead::UntilNobodyWaits, move |outcome| {
+        *lock(&tells.0) = Some(outcome);
+        tells.1.notify_all();
+    });
+    let mut outcome = lock(&told.0);
+    loop {
+        match outcome.take() {
+            Some(outcome) => return outcome,
+            None => outcome = wait(&told.1, outcome),
+        }
     }
 }
 

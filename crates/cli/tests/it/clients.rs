@@ -1,6 +1,9 @@
 //! Many clients at once: requests that wait for a commit take no thread, and none of them is lost.
 
 use crate::common::{Place, needs_mounts, needs_root, ok, quire, said, skip, text, tool, wait_until};
+use crate::served::Served;
+use quire_device::SystemClock;
+use quire_testkit::{MemDevice, Model, Modelled};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -8,6 +11,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -100,6 +104,44 @@ fn a_thousand_waiting_requests_are_answered_at_unmount() {
     drop(m);
     place.check();
     let m = place.mount("ro");
+    for n in 0..CLIENTS {
+        assert_eq!(fs::read(mnt.join(n.to_string())).unwrap(), [7; 100], "{n}");
+    }
+    m.unmount();
+}
+
+/// A thousand fsyncs wait for the flush of a commit when the daemon is told to end: each is answered, and its bytes are
+/// there.
+#[test]
+fn a_thousand_fsyncs_that_wait_for_a_commit_are_answered_at_unmount() {
+    const CLIENTS: usize = 1000;
+    needs_mounts();
+    needs_root();
+    let model = Model { flush: Duration::from_millis(700), ..Model::default() };
+    let slow = Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)));
+    let m = slow.mount("writethrough");
+    let mnt = slow.place.mnt();
+    with_clients(&mnt, CLIENTS, |_| ());
+    let (written, ended) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            with_clients(&mnt, CLIENTS, |f| {
+                f.write_all_at(&[7; 100], 0).unwrap();
+                written.fetch_add(1, Ordering::SeqCst);
+                f.sync_all().unwrap();
+                ended.fetch_add(1, Ordering::SeqCst);
+            });
+        });
+        wait_until("the writes", || written.load(Ordering::SeqCst) == 1000);
+        let threads = threads_of(m.pid).len();
+        kill_process(Pid::from_raw(m.pid).unwrap(), Signal::TERM).unwrap();
+        assert!(ended.load(Ordering::SeqCst) < 1000, "a commit takes 700 ms");
+        assert!(threads < 64, "{threads} threads");
+    });
+    assert_eq!(ended.load(Ordering::SeqCst), 1000);
+    wait_until("the daemon's end", || !m.is_alive());
+    drop(m);
+    let m = slow.mount("ro");
     for n in 0..CLIENTS {
         assert_eq!(fs::read(mnt.join(n.to_string())).unwrap(), [7; 100], "{n}");
     }

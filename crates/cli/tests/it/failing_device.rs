@@ -1,8 +1,8 @@
 //! Mounts whose device fails while they are served: the test serves a device of its own over FUSE, and breaks it.
 
-use super::common::{Mounted, Place, is_within, needs_mounts, needs_root, ok, quire, said, text};
+use super::common::{Mounted, is_within, needs_mounts, needs_root, ok, quire, said};
+use super::served::Served;
 use quire_device::{ErrorKind, IoOp};
-use quire_mount::expose::{Exposed, expose};
 use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
 use rustix::process::{Pid, Signal};
 use std::fs::{self, File};
@@ -17,33 +17,11 @@ const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
 /// Longer than an answer takes on a busy machine.
 const A_WHILE: Duration = Duration::from_secs(30);
 
-/// An image that is served as a device.
-struct Failing {
-    place: Place,
-    device: Arc<Faulty<MemDevice>>,
-    exposed: Exposed,
-}
+type Failing = Served<Faulty<MemDevice>>;
 
 impl Failing {
     fn new() -> Self {
-        let place = Place::new("32M", &[]);
-        let device = Arc::new(Faulty::new(MemDevice::new(fs::read(place.image()).expect("an image"))));
-        let dir = place.path("device");
-        fs::create_dir(&dir).expect("a directory");
-        let exposed = expose(device.clone(), Arc::new(String::new), &dir).expect("FUSE serves root");
-        Failing { place, device, exposed }
-    }
-
-    fn mount(&self) -> Mounted {
-        self.place.mount_image(&self.exposed.disk(), "")
-    }
-
-    /// Ends the daemon, if it lives, and takes away what it leaves.
-    fn is_over(&self, m: Mounted) {
-        if m.is_alive() {
-            m.end_by(Signal::KILL);
-        }
-        said(&mut quire(&["umount", "-l", text(&self.place.mnt())]));
+        Served::of("32M", |image| Faulty::new(MemDevice::new(image)))
     }
 
     /// From now on the image can be marked neither clean nor in use.
@@ -58,7 +36,7 @@ fn a_freeze_that_fails_answers_what_it_has_kept() {
     needs_mounts();
     needs_root();
     let failing = Failing::new();
-    let m = failing.mount();
+    let m = failing.mount("");
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..8)
         .map(|n| {
@@ -85,7 +63,7 @@ fn sigterm_ends_a_frozen_mount_that_cannot_thaw() {
     needs_mounts();
     needs_root();
     let failing = Failing::new();
-    let m = failing.mount();
+    let m = failing.mount("");
     let mut kept = File::create(m.path("kept")).expect("a file");
     ok(&mut quire(&["freeze", m.dir()]));
     kept.write_all(&[2; 3000]).expect("the kernel keeps it");

@@ -32,6 +32,7 @@ mod recipes;
 mod remount;
 mod routes;
 mod sandbox;
+mod served;
 mod setid;
 mod shell;
 mod shutdown;

@@ -235,6 +235,31 @@ fn the_kernels_dirty_pages_are_limited_while_commits_are_frequent_if_asked_for()
     place.check();
 }
 
+/// A remount with `tune=none` leaves the mount's settings as the kernel had made them.
+#[test]
+fn a_remount_undoes_what_was_tuned_on_the_host() {
+    needs_mounts();
+    needs_root();
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    let dev = fs::metadata(m.dir()).unwrap().dev();
+    let entry = PathBuf::from(format!("/sys/class/bdi/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
+    let settings = || {
+        let files = ["read_ahead_kb", "max_ratio", "strict_limit"];
+        files.map(|file| fs::read_to_string(entry.join(file)).unwrap_or_default())
+    };
+    let usual = settings();
+    for _ in 0..2 {
+        ok(&mut quire(&["mount", "-o", "remount,tune=host", m.dir()]));
+        let tuned = settings();
+        assert!(tuned[0].trim() == "3072" && tuned[1] != usual[1], "{tuned:?}, before {usual:?}");
+        ok(&mut quire(&["mount", "-o", "remount,tune=none", m.dir()]));
+        assert_eq!(settings(), usual, "tuned: {tuned:?}");
+    }
+    m.unmount();
+    place.check();
+}
+
 /// What `du` shows is right once the kernel has handed over what was written, though it may have asked before.
 #[test]
 fn space_taken_is_told_after_write_back() {

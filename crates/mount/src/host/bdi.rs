@@ -1,6 +1,8 @@
 //! How much the kernel reads ahead and keeps dirty of this mount's file data: its `/sys/class/bdi` entry, which goes
 //! with the mount. Needs root; without it the kernel's defaults for FUSE stay.
 //!
+//! *Guarantees*: [`Bdi::undo`] leaves the entry as [`Bdi::of`] found it.
+//!
 //! The kernel's dirty pages of a file come all at once when the file is closed, and the page of a caller that appends
 //! and fsyncs waits behind them: FUSE keeps one queue for background requests. So the kernel may keep many dirty pages,
 //! with which a lone stream is fastest, but few while small changes are committed often, and never much more than
@@ -11,6 +13,7 @@ use quire_device::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::Stat;
 use std::path::{Path, PathBuf};
 
+const READ_AHEAD: &[(&str, &str)] = &[("read_ahead_kb", "3072")];
 /// What it may keep otherwise. Before Linux 6.2 there is no `strict_limit`.
 const LARGE_SHARE: &[(&str, &str)] = &[("max_ratio", "100"), ("strict_limit", "0")];
 /// No limit but the kernel's own.
@@ -27,6 +30,9 @@ pub(crate) struct Bdi {
 
 struct Entry {
     dir: PathBuf,
+    /// The files that are set, and what they held. A share of memory also sets a limit in bytes, and the other way
+    /// round, so the share comes last.
+    before: Vec<(&'static str, String)>,
     /// What the kernel keeps of all file systems together, in bytes.
     of_all: u64,
 }
@@ -37,11 +43,14 @@ impl Bdi {
     pub(crate) fn of(dir: &Path) -> Self {
         let found = rustix::fs::stat(dir).ok().and_then(|stat| entry_of(&stat));
         let entry = found.map(|dir| {
-            set(&dir, &[("read_ahead_kb", "3072")]);
+            let settings = READ_AHEAD.iter().chain(LARGE_SHARE.iter().rev());
+            let before = settings.filter_map(|(file, _)| Some((*file, std::fs::read_to_string(dir.join(file)).ok()?)));
+            let before = before.collect();
+            set(&dir, READ_AHEAD);
             set(&dir, LARGE_SHARE);
             // With a share of 100 percent, the limit is that of all.
             let of_all = std::fs::read_to_string(dir.join(MAX_BYTES)).ok().and_then(|text| text.trim().parse().ok());
-            Entry { dir, of_all: of_all.unwrap_or_default() }
+            Entry { dir, before, of_all: of_all.unwrap_or_default() }
         });
         Bdi { entry, limit: AtomicU64::new(UNLIMITED) }
     }
@@ -62,6 +71,13 @@ impl Bdi {
         match limit {
             UNLIMITED => set(&entry.dir, LARGE_SHARE),
             bytes => set(&entry.dir, &[(MAX_BYTES, &bytes.to_string()), ("strict_limit", "1")]),
+        }
+    }
+
+    /// The mount is served on without these settings.
+    pub(crate) fn undo(&self) {
+        if let Some(Entry { dir, before, .. }) = &self.entry {
+            before.iter().for_each(|setting| set(dir, &[(setting.0, setting.1.trim())]));
         }
     }
 }

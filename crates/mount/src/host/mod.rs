@@ -12,8 +12,12 @@ use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
 use std::path::Path;
 
-/// A thread that tunes the host for a mount; undone when dropped.
-pub(crate) struct HostTuning(Arc<AtomicBool>);
+/// A thread that tunes the host for a mount. Dropped when the session is over: the mount's own settings go with it.
+pub(crate) struct HostTuning {
+    over: Arc<AtomicBool>,
+    bdi: Arc<Bdi>,
+    thread: Option<thread::JoinHandle<()>>,
+}
 
 impl HostTuning {
     /// Begins to tune for what is mounted on `dir`.
@@ -24,15 +28,27 @@ impl HostTuning {
         let over = Arc::new(AtomicBool::new(false));
         let (ends, halt_poll) = (over.clone(), HaltPoll::open());
         // The entry is asked for now: a stat, which the mount answers.
-        let bdi = Bdi::of(dir);
-        thread::Builder::new().name("quire-tune".to_owned()).spawn(move || tune(&server, &halt_poll, &bdi, &ends))?;
-        Ok(HostTuning(over))
+        let bdi = Arc::new(Bdi::of(dir));
+        let sets = bdi.clone();
+        let work = move || tune(&server, &halt_poll, &sets, &ends);
+        let thread = thread::Builder::new().name("quire-tune".to_owned()).spawn(work)?;
+        Ok(HostTuning { over, bdi, thread: Some(thread) })
+    }
+
+    /// The mount is served on: its settings are as before. Waits for the thread, which looks up every
+    /// [`HOST_IDLE_TICK`] at least.
+    pub(crate) fn undo(mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the thread that tunes does not panic");
+        }
+        self.bdi.undo();
     }
 }
 
 impl Drop for HostTuning {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.over.store(true, Ordering::Relaxed);
     }
 }
 

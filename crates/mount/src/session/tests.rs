@@ -1,10 +1,13 @@
-//! Sessions whose connection is a pair of sockets.
+//! Sessions whose connection is not the kernel's FUSE.
 
 use super::*;
 use crate::server::ServeOptions;
 use quire_device::{FileDevice, OpenOptions, SystemClock};
-use quire_fs::{Devices, Options, Volume};
+use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
+use quire_layout::Ino;
+use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 /// A server of a fresh file system.
 fn server() -> Arc<Server> {
@@ -16,20 +19,23 @@ fn server() -> Arc<Server> {
     Arc::new(Server::new(volume, ServeOptions::default(), Box::new(|_, _| String::new())))
 }
 
+/// What workers share over this connection, with so many further queues.
+fn shared(connection: OwnedFd, rings: usize) -> Shared {
+    Shared {
+        transport: Transport { channel: Channel::new(connection), rings: None },
+        server: server(),
+        workers: Workers::new(rings, 1),
+        kernel_pages: KernelPages::default(),
+        space: SpaceQueue::default(),
+        error: Mutex::default(),
+    }
+}
+
 /// As over rings: while one queue breaks, the reader of another waits for requests that never come.
 #[test]
 fn an_error_ends_the_wait_for_the_session_though_a_reader_of_another_queue_waits() {
     let (kernel, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    let session = Session {
-        shared: Arc::new(Shared {
-            transport: Transport { channel: Channel::new(ours), rings: None },
-            server: server(),
-            workers: Workers::new(1, 1),
-            kernel_pages: KernelPages::default(),
-            space: SpaceQueue::default(),
-            error: Mutex::default(),
-        }),
-    };
+    let session = Session { shared: Arc::new(shared(ours, 1)) };
     session.spawn().unwrap();
     assert_eq!(session.wait(Some(Duration::from_millis(1))), Ok(false));
     // Shorter than a header: one of the two readers takes it, and the other waits on.
@@ -45,4 +51,21 @@ fn an_error_ends_the_wait_for_the_session_though_a_reader_of_another_queue_waits
     // The other reader ends with the connection.
     drop(kernel);
     assert!(session.shared.workers.wait(Some(Duration::from_secs(10))), "a reader waits without a connection");
+}
+
+/// Writes to a timer are refused as the kernel refuses a reply that it finds fault with.
+#[test]
+fn what_a_refused_reply_was_to_give_stays_with_us() {
+    let shared = shared(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap(), 0);
+    let volume = &shared.server.volume;
+    let before = volume.statfs().free_inodes;
+    let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
+    let ino = volume.create(Ino::ROOT, b"f", &new).unwrap().ino;
+    let header = Header { opcode: opcode::LOOKUP, unique: 2, node: 1, uid: 0, gid: 0, pid: 0 };
+    let sent = shared.reply_with(&header, Ok(Answer::Gives(ino)), &[0; 128]);
+    assert_eq!(sent, Err(Errno::INVAL), "the error is refused, too");
+    // Nothing refers to the file once its name is gone.
+    volume.unlink(Ino::ROOT, b"f").unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.statfs().free_inodes, before);
 }
