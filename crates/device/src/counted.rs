@@ -3,9 +3,10 @@
 //! Operations are counted when they are submitted, their time when they have been waited for: the time of a batch is
 //! what its caller saw from submit to the return of wait, and counts for each of its operations.
 
+use crate::buf::Buf;
 use crate::clock::{Clock, SystemClock};
 use crate::histogram::{Histogram, Latencies};
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, Ticket};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, Ticket};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tickets::Tickets;
@@ -233,7 +234,7 @@ impl Counters {
 pub struct Counted<D> {
     inner: D,
     clock: Arc<dyn Clock>,
-    counters: Counters,
+    counters: Arc<Counters>,
     open: Tickets<(Ticket, Duration, Vec<Class>)>,
 }
 
@@ -245,7 +246,7 @@ impl<D: BlockDevice> Counted<D> {
 
     #[must_use]
     pub fn with_clock(inner: D, clock: Arc<dyn Clock>) -> Self {
-        Counted { inner, clock, counters: Counters::default(), open: Tickets::default() }
+        Counted { inner, clock, counters: Arc::default(), open: Tickets::default() }
     }
 
     #[must_use]
@@ -343,6 +344,25 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
     fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
         let len = into.len() as u64;
         self.timed(Class::Read(region), len, || self.inner.read_into(at, into, region))
+    }
+
+    fn can_suspend_reads(&self) -> bool {
+        self.inner.can_suspend_reads()
+    }
+
+    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+        if !self.inner.can_suspend_reads() {
+            let done = self.run(vec![Io::Read { at, buf, region }]);
+            return then(done.map(|mut done| done.reads.pop().expect("one read was submitted")));
+        }
+        let class = Class::Read(region);
+        self.counters.of(class).0.count(buf.len() as u64);
+        let (counters, clock, start) = (self.counters.clone(), self.clock.clone(), self.clock.monotonic());
+        let ended = move |outcome: Result<Buf, DeviceError>| {
+            counters.finish(&[class], clock.monotonic().saturating_sub(start), outcome.is_err());
+            then(outcome);
+        };
+        self.inner.read_then(at, buf, region, Box::new(ended));
     }
 
     fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {

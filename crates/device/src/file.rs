@@ -8,14 +8,16 @@
 //! batch ──Plan──> one segment  ──> pwritev2 / preadv2 in the caller
 //!             └─> several ───────> io_uring (or one call after the other where the host has none)
 //!             └─> flush, discard, zero, odd sizes ──> in the caller
+//! read_then ──────> io_uring and thread of their own (`read_ring`)
 //! ```
 
 use crate::buf::{Buf, SECTOR};
 use crate::holes::Backing;
 use crate::host::{Host, device_error};
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, ReadDone, Region, Ticket};
 use crate::lease::Lease;
 use crate::open::{self, OpenError, OpenOptions, Opened};
+use crate::read_ring::ReadRing;
 use crate::segment::{MAX_BYTES, Payload, Plan, Segment};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
@@ -34,7 +36,9 @@ const SMALL: usize = 256 << 10;
 pub struct FileDevice {
     /// Dropped before `host`: transfers in flight end while the file is open. Made when first needed.
     ring: OnceLock<Option<Ring>>,
-    host: Host,
+    /// The same for reads that no caller waits for.
+    read_ring: OnceLock<Option<ReadRing>>,
+    host: Arc<Host>,
     /// As it was opened, but for the size.
     info: DeviceInfo,
     /// Bytes of the device.
@@ -65,7 +69,8 @@ impl FileDevice {
         let Opened { host, info, direct } = open::open(path.as_ref(), how)?;
         Ok(FileDevice {
             ring: OnceLock::new(),
-            host,
+            read_ring: OnceLock::new(),
+            host: Arc::new(host),
             info,
             size: AtomicU64::new(info.size),
             limit: how.size,
@@ -93,7 +98,12 @@ impl FileDevice {
     #[must_use]
     pub fn without_ring(self) -> FileDevice {
         let _ = self.ring.set(None);
+        let _ = self.read_ring.set(None);
         self
+    }
+
+    fn read_ring(&self) -> Option<&ReadRing> {
+        self.read_ring.get_or_init(|| ReadRing::new(self.host.clone())).as_ref()
     }
 
     fn ring(&self) -> Option<&Ring> {
@@ -288,6 +298,24 @@ impl BlockDevice for FileDevice {
         }
         self.check_range(IoOp::Read, at, len)?;
         self.host.read_slice(at, into)
+    }
+
+    /// Past the host's page cache a read always waits; out of it, hardly ever.
+    fn can_suspend_reads(&self) -> bool {
+        self.direct && self.read_ring().is_some()
+    }
+
+    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+        if let Err(e) = self.check_range(IoOp::Read, at, buf.len() as u64) {
+            return then(Err(e));
+        }
+        match self.read_ring().filter(|_| self.is_aligned(at, &buf)) {
+            Some(ring) => ring.start(at, buf, then),
+            None => {
+                let done = self.run(vec![Io::Read { at, buf, region }]);
+                then(done.map(|mut done| done.reads.pop().expect("one read was submitted")));
+            }
+        }
     }
 
     fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {

@@ -159,6 +159,9 @@ impl fmt::Display for DeviceError {
 
 impl std::error::Error for DeviceError {}
 
+/// What is done with the outcome of a read that no caller waits for.
+pub type ReadDone = Box<dyn FnOnce(Result<Buf, DeviceError>) + Send>;
+
 /// A device of bytes with a volatile write cache. All of them agree on what they do (M6).
 pub trait BlockDevice: Send + Sync {
     fn info(&self) -> DeviceInfo;
@@ -198,6 +201,19 @@ pub trait BlockDevice: Send + Sync {
     fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
         into.copy_from_slice(&self.read(at, into.len(), region)?[..into.len()]);
         Ok(())
+    }
+
+    /// True if [`BlockDevice::read_then`] does not wait.
+    fn can_suspend_reads(&self) -> bool {
+        false
+    }
+
+    /// Fills `buf`, whole sectors, from `at`, for a caller that need not wait: `then` is called once, with the buffer
+    /// or the error, on a thread of the device's that ends other reads, too; or on the calling thread, which waits,
+    /// where the device cannot do better.
+    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+        let done = self.run(vec![Io::Read { at, buf, region }]);
+        then(done.map(|mut done| done.reads.pop().expect("one read was submitted")));
     }
 
     /// Writes `data`, whole sectors, at `at` and waits for completion (not durability). Devices that can do so write
@@ -257,6 +273,12 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
         (**self).read_into(at, into, region)
+    }
+    fn can_suspend_reads(&self) -> bool {
+        (**self).can_suspend_reads()
+    }
+    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+        (**self).read_then(at, buf, region, then);
     }
     fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {
         (**self).write_from(at, data, region)

@@ -28,6 +28,7 @@ pub mod mutant;
 pub mod nvram;
 pub mod open;
 pub mod pace;
+mod read_ring;
 #[cfg(feature = "scheduled")]
 pub mod scheduled;
 mod segment;
@@ -44,7 +45,7 @@ pub use gate::{Epoch, FlushGate};
 pub use histogram::{Histogram, Latencies};
 pub use holder::Holder;
 pub use huge::{HUGE, HugeBuf};
-pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, Ticket};
+pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, ReadDone, Region, Ticket};
 pub use lease::Lease;
 pub use mem::MemDevice;
 pub use mutant::Mutant;

@@ -5,8 +5,9 @@
 //! a request costs by itself) and of at least [`LARGE`] bytes (what a byte costs). Until there is an observation a
 //! usual SSD is assumed.
 
+use crate::buf::Buf;
 use crate::clock::Clock;
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, Ticket};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, Ticket};
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -158,6 +159,14 @@ impl BlockDevice for Paced {
 
     fn read_into(&self, at: u64, into: &mut [u8], region: Region) -> Result<(), DeviceError> {
         self.device.read_into(at, into, region)
+    }
+
+    fn can_suspend_reads(&self) -> bool {
+        self.device.can_suspend_reads()
+    }
+
+    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+        self.device.read_then(at, buf, region, then);
     }
 
     /// Told to the pace by who calls it: several of these are one batch.

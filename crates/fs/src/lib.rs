@@ -59,8 +59,8 @@ pub use quire_journal::{JournalStats, Lead};
 #[cfg(any(test, feature = "shortage"))]
 pub use space::shortage_for_tests as shortage;
 pub use volume::{
-    Admitted, Background, Devices, FileUpdate, InodeFlags, Inspect, Limits, Maintenance, Outlook, Phase, Shutdown,
-    StatFs, Status, Step, Stop, Volume, VolumeBatch, VolumeLatencies, Xattrs, finish_orphans, first_superblock,
-    fsync_then, look, peek, read_to_change, recovery, sync_then,
+    Admitted, Background, DeviceRead, Devices, FileUpdate, InodeFlags, Inspect, Limits, Maintenance, Outlook, Phase,
+    ReadBegun, Shutdown, StatFs, Status, Step, Stop, Volume, VolumeBatch, VolumeLatencies, Xattrs, begin_read,
+    finish_orphans, first_superblock, fsync_then, look, peek, read_to_change, recovery, sync_then,
 };
 pub use xattr::XattrFlags;

@@ -100,13 +100,13 @@ impl Meter {
         }
     }
 
-    /// The request is answered, by whoever made it durable.
-    pub(crate) fn end_suspended(&self, h: &Header, s: Suspended) {
+    /// The request is answered, by whoever made it durable or read its bytes. It waited for that.
+    pub(crate) fn end_suspended(&self, h: &Header, s: Suspended, reason: WaitFor) {
         if ANSWERS.get() == h.unique {
             return self.end(h, s.measured);
         }
         let mut waited = s.waited;
-        waited.add(WaitFor::Commit, s.since.elapsed());
+        waited.add(reason, s.since.elapsed());
         self.record(h, s.measured, waited);
     }
 
@@ -194,7 +194,7 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 std::thread::sleep(Duration::from_millis(2));
-                meter.end_suspended(&fsync, suspended);
+                meter.end_suspended(&fsync, suspended, WaitFor::Commit);
             });
         });
         let commit = meter.waited().find(|(name, _)| *name == "commit").unwrap().1;
@@ -210,7 +210,7 @@ mod tests {
         let fsync = header(opcode::FSYNC, 3);
         let suspended = meter.suspend(meter.begin(&fsync));
         waits::waiting(WaitFor::Flush, || std::thread::sleep(Duration::from_millis(2)));
-        meter.end_suspended(&fsync, suspended);
+        meter.end_suspended(&fsync, suspended, WaitFor::Commit);
         let of = |name| meter.waited().find(|(n, _)| *n == name).unwrap().1;
         assert!(of("flush") >= Duration::from_millis(2) && of("commit").is_zero());
         assert_eq!(meter.slow(), 1);

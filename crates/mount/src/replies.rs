@@ -11,8 +11,9 @@ use crate::transport::Transport;
 use crate::wire::reply;
 use crate::wire::{Header, Out};
 use crate::workers::{self, Workers};
+use quire_device::WaitFor;
 use quire_device::sync::{Arc, Mutex};
-use quire_fs::Lead;
+use quire_fs::{DeviceRead, Lead};
 use quire_layout::Ino;
 use rustix::io::Errno;
 
@@ -41,7 +42,7 @@ pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended
             // The workers learn of a broken connection by themselves.
             tracing::debug!("operation {} when durable: {e}", header.opcode);
         }
-        after.server.meter.end_suspended(&header, suspended);
+        after.server.meter.end_suspended(&header, suspended, WaitFor::Commit);
     };
     let lead = if workers::is_worker() { Lead::UntilNobodyWaits } else { Lead::Once };
     let volume = &shared.server.volume;
@@ -50,6 +51,22 @@ pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended
         (Some(ino), None) => quire_fs::fsync_then(volume, &[ino], data_only, lead, told),
         (None, _) => quire_fs::sync_then(volume, lead, told),
     }
+}
+
+/// Suspends a READ until the device has read.
+pub(crate) fn suspend_read(shared: &Arc<Shared>, header: Header, suspended: Suspended, read: DeviceRead) {
+    let after = shared.clone();
+    read.then(move |outcome| {
+        let replied = match outcome {
+            Ok(bytes) => after.reply_with(&header, Ok(Answer::Reply), bytes),
+            Err(e) => after.reply_with(&header, Err(Fail::from(e)), &[]),
+        };
+        if let Err(e) = replied {
+            // The workers learn of a broken connection by themselves.
+            tracing::debug!("a read of inode {}: {e}", header.node);
+        }
+        after.server.meter.end_suspended(&header, suspended, WaitFor::Read);
+    });
 }
 
 impl Shared {
@@ -78,7 +95,7 @@ impl Shared {
     pub(crate) fn reply(&self, header: &Header, answer: Result<Answer, Fail>, out: &mut Out<'_>) -> Result<(), Errno> {
         let Shared { server, transport: channel, .. } = self;
         let (error, sent) = match answer {
-            Ok(Answer::None | Answer::WhenDurable(_)) => return Ok(()),
+            Ok(Answer::None | Answer::WhenDurable(_) | Answer::OnDevice(_)) => return Ok(()),
             Ok(Answer::Reply | Answer::DropsPages(_)) => (None, Sent::Reply),
             Ok(Answer::Gives(ino)) => (None, Sent::Gives(ino)),
             Ok(Answer::Opens(ino)) => (None, Sent::Opens(ino)),

@@ -15,14 +15,14 @@ use crate::wire::{Header, ShownOwner};
 use crate::without::Without;
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use quire_device::sync::{Mutex, lock};
-use quire_fs::{Admitted, Attr, Cred, Volume};
+use quire_fs::{Admitted, Attr, Cred, DeviceRead, Volume};
 use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// What became of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) enum Answer {
     /// Nothing is sent.
     None,
@@ -40,6 +40,8 @@ pub(crate) enum Answer {
     /// As `Spoils`, for a request whose reply has no content, and the kernel is to drop its pages of the file first. A
     /// thread that is no worker waits for that.
     DropsPages(Ino),
+    /// The device's bytes are the reply, when it has read them. No thread waits.
+    OnDevice(DeviceRead),
     /// The reply in the buffer is sent when files are durable, or the error that keeps one from being so. No thread
     /// waits.
     WhenDurable(Durable),
@@ -83,9 +85,12 @@ impl Answer {
             Answer::Gives(ino) => Sent::Gives(ino),
             Answer::Opens(ino) => Sent::Opens(ino),
             Answer::Spoils(ino) => Sent::Spoils(ino),
-            Answer::Reply | Answer::StopsAll | Answer::DropsPages(_) | Answer::None | Answer::WhenDurable(_) => {
-                Sent::Reply
-            }
+            Answer::Reply
+            | Answer::StopsAll
+            | Answer::DropsPages(_)
+            | Answer::None
+            | Answer::OnDevice(_)
+            | Answer::WhenDurable(_) => Sent::Reply,
         };
         Answer::WhenDurable(Durable { ino: Some(ino), and, data_only, sent })
     }
@@ -340,7 +345,7 @@ impl Server {
     /// True if a change found no space, and space may become free without anybody doing something for it: a file that
     /// was removed is not open any more, or may be closed already.
     pub(crate) fn may_get_space(&self, h: &Header, answer: &Result<Answer, Fail>) -> bool {
-        let full = *answer == Err(Fail::of(Errno::NOSPC)) && opcode::CHANGES.contains(&h.opcode);
+        let full = answer.as_ref().is_err_and(|e| *e == Fail::of(Errno::NOSPC)) && opcode::CHANGES.contains(&h.opcode);
         let lately = || lock(&self.removed).is_some_and(|at| at.elapsed() < CLOSE_IS_TOLD);
         let may =
             full && self.volume.maintenance().unlinked().into_iter().any(|ino| !self.openers.has(ino) || lately());

@@ -10,7 +10,7 @@ use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages};
 use crate::meter::Measured;
-use crate::replies::{Shared, suspend};
+use crate::replies::{Shared, suspend, suspend_read};
 use crate::requests;
 use crate::server::{Admission, Answer, Server};
 use crate::space::{self, PutOff, SpaceQueue};
@@ -374,6 +374,10 @@ impl Worker {
             Ok(Answer::WhenDurable(durable)) => {
                 let suspended = server.meter.suspend(measured);
                 suspend(&self.shared, *header, suspended, durable, out.body().to_vec());
+                Ok(())
+            }
+            Ok(Answer::OnDevice(read)) => {
+                suspend_read(&self.shared, *header, server.meter.suspend(measured), read);
                 Ok(())
             }
             Ok(Answer::DropsPages(ino)) => {

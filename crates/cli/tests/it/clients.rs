@@ -2,14 +2,14 @@
 
 use crate::common::{Place, needs_mounts, needs_root, ok, quire, said, skip, text, tool, wait_until};
 use crate::served::Served;
-use quire_device::SystemClock;
+use quire_device::{BlockDevice, Buf, DeviceError, DeviceInfo, Done, Io, SystemClock, Ticket};
 use quire_testkit::{MemDevice, Model, Modelled};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -41,9 +41,9 @@ fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
 }
 
 /// The daemon's threads that answer no requests: the first one, background, commits for suspended callers, control
-/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, signals; with rings
-/// the keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
-const BESIDE_WORKERS: usize = 12;
+/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, the ends of reads, signals;
+/// with rings the keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
+const BESIDE_WORKERS: usize = 13;
 
 #[test]
 fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
@@ -107,6 +107,76 @@ fn a_thousand_waiting_requests_are_answered_at_unmount() {
     for n in 0..CLIENTS {
         assert_eq!(fs::read(mnt.join(n.to_string())).unwrap(), [7; 100], "{n}");
     }
+    m.unmount();
+}
+
+/// A device in memory whose reads take long once it is told so.
+struct SlowReads {
+    inner: MemDevice,
+    slow: AtomicBool,
+}
+
+impl BlockDevice for SlowReads {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        if self.slow.load(Ordering::SeqCst) && batch.iter().any(|io| matches!(io, Io::Read { .. })) {
+            thread::sleep(Duration::from_millis(150));
+        }
+        self.inner.submit(batch)
+    }
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        self.inner.wait(ticket)
+    }
+}
+
+/// As many reads as the kernel sends at once wait for the device, and no worker waits with them.
+#[test]
+fn reads_that_wait_for_the_device_take_no_worker() {
+    const CLIENTS: usize = 16;
+    const BLOCK: u64 = 4096;
+    needs_mounts();
+    needs_root();
+    let slow = Served::of("64M", |image| SlowReads { inner: MemDevice::new(image), slow: AtomicBool::new(false) });
+    let m = slow.mount("");
+    let bytes: Vec<u8> = (0..CLIENTS).flat_map(|n| [u8::try_from(n).unwrap(); 4096]).collect();
+    fs::write(m.path("f"), &bytes).unwrap();
+    m.unmount();
+    // Nothing of the file is in memory.
+    let m = slow.mount("noatime");
+    let path = m.path("f");
+    let file = File::options().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path).unwrap();
+    file.read_at(&mut Buf::zeroed(4096), 0).unwrap();
+    slow.device.slow.store(true, Ordering::SeqCst);
+    let read = AtomicU32::new(0);
+    let workers = || {
+        let tasks = threads_of(m.pid).into_iter();
+        let names =
+            tasks.map(|task| fs::read_to_string(format!("/proc/{}/task/{task}/comm", m.pid)).unwrap_or_default());
+        names.filter(|name| name.trim() == "quire-fuse").count()
+    };
+    let before = workers();
+    let most = thread::scope(|scope| {
+        for n in 0..CLIENTS {
+            let (file, read) = (&file, &read);
+            scope.spawn(move || {
+                let mut buf = Buf::zeroed(4096);
+                file.read_exact_at(&mut buf, n as u64 * BLOCK).unwrap();
+                assert!(buf.iter().all(|b| usize::from(*b) == n), "block {n}");
+                read.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let mut most = 0;
+        while read.load(Ordering::SeqCst) < 16 {
+            most = most.max(workers());
+            thread::sleep(Duration::from_millis(10));
+        }
+        most
+    });
+    slow.device.slow.store(false, Ordering::SeqCst);
+    assert!(most <= before + 2, "{most} workers, before {before}");
+    drop(file);
     m.unmount();
 }
 

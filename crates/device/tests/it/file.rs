@@ -1,10 +1,15 @@
 //! FileDevice on real files: what it reads and writes, whom it keeps out, what it refuses.
 
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Buf, ErrorKind, FileDevice, Holder, Io, IoOp, OpenError, OpenOptions, Region};
+use quire_device::{
+    BlockDevice, Buf, Counted, DeviceError, ErrorKind, FileDevice, Holder, Io, IoOp, OpenError, OpenOptions, Region,
+};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 const RO: OpenOptions = OpenOptions { read_only: true, offset: 0, size: None, direct: true, lock: true };
 
@@ -266,4 +271,64 @@ fn a_read_only_device_refuses_to_change() {
     }
     dev.run(vec![Io::Flush]).unwrap();
     dev.read(0, 512, Region::Data).unwrap();
+}
+
+/// More reads than can be in flight, each told once, with its own bytes.
+#[test]
+fn reads_that_no_caller_waits_for_bring_what_is_there_and_are_counted() {
+    const READS: u64 = 1000;
+    let f = image(4 << 20);
+    let dev = Counted::new(FileDevice::open(f.path(), rw()).unwrap());
+    let byte = |block: u64| u8::try_from(block % 251).unwrap();
+    dev.run((0..1024).map(|block| write(block * 4096, 4096, byte(block))).collect()).unwrap();
+    let (tell, told) = mpsc::channel();
+    for n in 0..READS {
+        let (tell, block) = (tell.clone(), n * 37 % 1024);
+        let then = move |outcome: Result<Buf, DeviceError>| tell.send((n, block, outcome)).unwrap();
+        dev.read_then(block * 4096, Buf::zeroed(4096), Region::Data, Box::new(then));
+    }
+    let mut seen = BTreeSet::new();
+    for _ in 0..READS {
+        let (n, block, outcome) = told.recv_timeout(Duration::from_secs(10)).expect("a read is told");
+        assert!(outcome.unwrap().iter().all(|b| *b == byte(block)), "block {block}");
+        assert!(seen.insert(n), "read {n} is told twice");
+    }
+    assert_eq!(dev.snapshot().region(Region::Data).reads.count, READS);
+    assert_eq!(dev.latencies().reads.count(), READS);
+}
+
+#[test]
+fn a_read_that_no_caller_waits_for_tells_its_error() {
+    let f = image(4 << 20);
+    let dev = FileDevice::open(f.path(), rw()).unwrap();
+    f.as_file().set_len(2 << 20).unwrap();
+    for (at, what) in [(4 << 20, "behind the device"), (3 << 20, "where the image was cut off")] {
+        let (tell, told) = mpsc::channel();
+        let then = move |outcome: Result<Buf, DeviceError>| tell.send(outcome.map(drop)).unwrap();
+        dev.read_then(at, Buf::zeroed(4096), Region::Data, Box::new(then));
+        let outcome = told.recv_timeout(Duration::from_secs(10)).expect("it is told");
+        let e = outcome.expect_err(what);
+        assert_eq!((e.op, e.at, e.len, e.kind), (IoOp::Read, at, 4096, ErrorKind::OutOfRange), "{what}");
+    }
+}
+
+/// M5. Whoever started the reads is told of each, also when the last of them has the device.
+#[test]
+fn a_device_that_is_dropped_ends_the_reads_that_no_caller_waits_for() {
+    let f = image(64 << 20);
+    FileDevice::open(f.path(), rw()).unwrap().run(vec![write(0, 64 << 20, 0xEE)]).unwrap();
+    for shared in [false, true] {
+        let dev = Arc::new(FileDevice::open(f.path(), rw()).unwrap());
+        let (tell, told) = mpsc::channel();
+        for n in 0..400u64 {
+            let (tell, holds) = (tell.clone(), shared.then(|| dev.clone()));
+            let then = move |outcome: Result<Buf, DeviceError>| {
+                drop(holds);
+                tell.send(outcome.unwrap().iter().all(|b| *b == 0xEE)).unwrap();
+            };
+            dev.read_then(n << 17, Buf::zeroed(64 << 10), Region::Data, Box::new(then));
+        }
+        drop((dev, tell));
+        assert_eq!(told.iter().filter(|whole| *whole).count(), 400);
+    }
 }

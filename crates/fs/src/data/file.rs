@@ -4,6 +4,7 @@
 //! under pages (truncate, punch, collapse, insert) works while no batch and no reader uses the file's blocks.
 
 use super::pages::FileState;
+use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
 use quire_layout::{FileBlock, Ino};
 use std::ops::Range;
@@ -12,13 +13,24 @@ use std::ops::Range;
 pub(crate) struct File {
     pub(in crate::data) ino: Ino,
     state: Mutex<FileState>,
+    /// Readers and direct writes of the file's blocks. They come under the lock, and leave without it: a reader ends on
+    /// a thread that ends others', too.
+    readers: AtomicUsize,
+    /// Callers that wait for batches and readers to finish. Changed under the lock.
+    waiting: AtomicUsize,
     /// A batch or a reader has finished.
     finished: Condvar,
 }
 
 impl File {
     pub(in crate::data) fn new(ino: Ino) -> Self {
-        File { ino, state: Mutex::new(FileState::default()), finished: Condvar::new() }
+        File {
+            ino,
+            state: Mutex::default(),
+            readers: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            finished: Condvar::new(),
+        }
     }
 
     /// Locks the file against other writers. Batches and readers may be under way.
@@ -26,14 +38,18 @@ impl File {
         lock(&self.state)
     }
 
+    fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
     /// Locks the file when no batch and no reader uses its blocks (F2).
     pub(in crate::data) fn exclusive(&self) -> MutexGuard<'_, FileState> {
         let mut s = self.lock();
-        s.waiting += 1;
-        while s.writing || s.readers > 0 {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while s.writing || self.readers.load(Ordering::SeqCst) > 0 {
             s = wait(&self.finished, s);
         }
-        s.waiting -= 1;
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
         self.finished.notify_all();
         s
     }
@@ -41,7 +57,7 @@ impl File {
     /// Locks the file for a new batch, after the batch under way.
     pub(in crate::data) fn lock_for_batch(&self) -> MutexGuard<'_, FileState> {
         let mut s = self.lock();
-        while s.writing || s.waiting > 0 {
+        while s.writing || self.has_waiting() {
             s = wait(&self.finished, s);
         }
         s
@@ -50,7 +66,7 @@ impl File {
     /// As [`File::lock_for_batch`], if the file is free at once.
     pub(in crate::data) fn try_lock_for_batch(&self) -> Option<MutexGuard<'_, FileState>> {
         let s = self.state.try_lock().ok()?;
-        (!s.writing && s.waiting == 0).then_some(s)
+        (!s.writing && !self.has_waiting()).then_some(s)
     }
 
     /// Begins a batch; [`File::end_batch`] ends it.
@@ -68,10 +84,10 @@ impl File {
     /// Registers a reader of the file's blocks.
     pub(in crate::data) fn reader(self: &Arc<Self>) -> (Reader, MutexGuard<'_, FileState>) {
         let mut s = self.lock();
-        while s.waiting > 0 {
+        while self.has_waiting() {
             s = wait(&self.finished, s);
         }
-        s.readers += 1;
+        self.readers.fetch_add(1, Ordering::SeqCst);
         (Reader { file: self.clone() }, s)
     }
 
@@ -81,10 +97,10 @@ impl File {
         blocks: Range<FileBlock>,
     ) -> Option<(Direct, MutexGuard<'_, FileState>)> {
         let mut s = self.lock();
-        if s.waiting > 0 || s.has_pages() || s.size.is_some() || s.is_direct(&blocks) {
+        if self.has_waiting() || s.has_pages() || s.size.is_some() || s.is_direct(&blocks) {
             return None;
         }
-        s.readers += 1;
+        self.readers.fetch_add(1, Ordering::SeqCst);
         s.direct.push(blocks.clone());
         Some((Direct { reader: Reader { file: self.clone() }, blocks }, s))
     }
@@ -127,12 +143,13 @@ pub(in crate::data) struct Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut s = self.file.lock();
-        s.readers -= 1;
-        let last = s.readers == 0;
-        drop(s);
-        if last {
-            self.file.finished.notify_all();
+        let File { readers, finished, .. } = &*self.file;
+        // A caller that waits says so before it looks for readers, and the last reader leaves before it looks for
+        // callers that wait: one of both sees the other.
+        if readers.fetch_sub(1, Ordering::SeqCst) == 1 && self.file.has_waiting() {
+            // The caller has looked, and waits.
+            drop(self.file.lock());
+            finished.notify_all();
         }
     }
 }

@@ -52,23 +52,14 @@ pub(in crate::data) struct FileState {
     pub queued_as: Option<u64>,
     /// A batch writes this file back.
     pub(super) writing: bool,
-    /// Readers and direct writes of the file's blocks.
-    pub(super) readers: u32,
     /// Blocks under direct writes (F19).
     pub(super) direct: Vec<Range<FileBlock>>,
-    /// Callers that wait for batches and readers to finish.
-    pub(super) waiting: u32,
 }
 
 impl FileState {
     /// True if nothing is pending and no batch, reader or caller uses the file.
     pub(in crate::data) fn is_idle(&self) -> bool {
-        self.pages.is_empty()
-            && self.size.is_none()
-            && self.times.is_none()
-            && !self.writing
-            && self.readers == 0
-            && self.waiting == 0
+        self.pages.is_empty() && self.size.is_none() && self.times.is_none() && !self.writing
     }
 
     /// True if any of these blocks is under a direct write.

@@ -3,6 +3,8 @@
 //! ```text
 //! file lock: clone the pages of the range ─> operation: extents, images of journaled blocks ─> read the rest in one batch
 //! ```
+//! A read whose bytes all lie in one run of the device need not wait for it: [`begin_read`] tells the run.
+//!
 //! *Guarantees* F11: a reader never gets what a block held before the file owned it, nor an old home under a live
 //! record. Holes and unwritten extents are zeros.
 //!
@@ -10,6 +12,7 @@
 
 use super::checks::check_file;
 use super::context::Data;
+use super::file::{File, Reader};
 use super::pages::FileState;
 use crate::error::{Error, Result};
 use crate::inode::live;
@@ -17,9 +20,10 @@ use crate::map;
 use crate::policy::{BLOCKS_TO_REMEMBER, READ_BYTES_AT_ONCE};
 use crate::txn::Op;
 use quire_cache::Image;
-use quire_device::{Buf, Io, Region};
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, Buf, Io, Region};
 use quire_layout::inline_data::{content, is_inline};
-use quire_layout::{BlockNo, FileBlock, Ino};
+use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
 use std::collections::BTreeMap;
 
 /// Where the bytes of a run of file blocks come from. Blocks that no source covers are zeros.
@@ -43,6 +47,16 @@ struct Pending {
     pages: BTreeMap<FileBlock, Image>,
 }
 
+/// Where the bytes of a request come from.
+#[derive(Default)]
+struct Found {
+    /// Bytes that there are.
+    len: usize,
+    sources: Vec<Source>,
+    /// Pages that are newer than the sources.
+    pages: BTreeMap<FileBlock, Image>,
+}
+
 /// Reads from a file at `offset`; less than the buffer holds only at the end of the file.
 ///
 /// # Errors
@@ -62,31 +76,103 @@ pub(crate) fn read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Inte
 }
 
 fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Intent) -> Result<usize> {
-    let bs = d.block_size();
     let file = d.files.get(ino);
-    let (_reader, s) = file.reader();
-    let Some(from) = bs.file_block(offset) else { return Ok(0) };
-    let to = bs.file_block(offset.saturating_add(buf.len() as u64 - 1)).unwrap_or(FileBlock(u32::MAX - 1)).plus(1);
+    let (_reader, found) = find(d, &file, offset, buf.len(), intent)?;
+    found.read(d, offset, buf)
+}
+
+/// What a read that need not wait came to.
+pub(crate) enum Begun {
+    /// So many bytes are in the buffer.
+    Done(usize),
+    /// They all lie in one run of the device, whose read has not begun.
+    OnDevice(DeviceRun),
+}
+
+/// A run of a file's blocks on the device, which stay the file's own until [`end_read`].
+pub(crate) struct DeviceRun {
+    reader: Reader,
+    /// Byte offset on the device.
+    pub at: u64,
+    /// Bytes of the run's blocks.
+    pub bytes: usize,
+    /// Bytes of them that are asked for.
+    pub len: usize,
+}
+
+/// As [`read`], of one part, for a caller that can go on before the device has read.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn begin_read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<Begun> {
+    if !d.engine.journal.gate().device().can_suspend_reads() || buf.len() > READ_BYTES_AT_ONCE {
+        return read(d, ino, offset, buf, Intent::Read).map(Begun::Done);
+    }
+    let file = d.files.get(ino);
+    let (reader, found) = find(d, &file, offset, buf.len(), Intent::Read)?;
+    match found.only_run(d.block_size(), offset) {
+        Some((phys, bytes)) => {
+            Ok(Begun::OnDevice(DeviceRun { reader, at: d.block_size().offset(phys), bytes, len: found.len }))
+        }
+        None => found.read(d, offset, buf).map(Begun::Done),
+    }
+}
+
+/// The run has been read, or will not be.
+pub(crate) fn end_read(d: &Data, ino: Ino, run: DeviceRun) {
+    drop(run.reader);
+    // The file leaves the table with its last user.
+    drop(d.files.find(ino));
+}
+
+/// Registers a reader, and finds where the bytes of a request come from.
+fn find(d: &Data, file: &Arc<File>, offset: u64, len: usize, intent: Intent) -> Result<(Reader, Found)> {
+    let (bs, ino) = (d.block_size(), file.ino);
+    let (reader, s) = file.reader();
+    let Some(from) = bs.file_block(offset) else { return Ok((reader, Found::default())) };
+    let last = offset.saturating_add((len as u64).saturating_sub(1));
+    let to = bs.file_block(last).unwrap_or(FileBlock(u32::MAX - 1)).plus(1);
     let pending = Pending { size: s.size, pages: pages_of(&s, from, to) };
     drop(s);
-    let (len, mut sources) = d.engine.run(|op| plan(op, ino, offset, buf.len(), &pending))?;
+    let (len, mut sources) = d.engine.run(|op| plan(op, ino, offset, len, &pending))?;
     if intent == Intent::Change && remember(d, &sources) {
         (_, sources) = d.engine.run(|op| plan(op, ino, offset, len, &pending))?;
     }
-    let device = d.engine.journal.gate().device();
-    if let [Source::Device { at, len: blocks, phys }] = sources.as_slice()
-        && u64::from(at.0) << bs.bits() == offset
-        && let bytes = usize::try_from(*blocks).expect("a request is small") * bs.bytes()
-        && (len..=buf.len()).contains(&bytes)
-    {
-        // The common case, without a copy.
-        device.read_into(bs.offset(*phys), &mut buf[..bytes], Region::Data)?;
-        return Ok(len);
+    Ok((reader, Found { len, sources, pages: pending.pages }))
+}
+
+impl Found {
+    /// The run of the device that has all bytes from `offset` on: its first block, and its length in bytes.
+    fn only_run(&self, bs: BlockSize, offset: u64) -> Option<(BlockNo, usize)> {
+        let [Source::Device { at, len, phys }] = self.sources.as_slice() else { return None };
+        let bytes = usize::try_from(*len).expect("a request is small") * bs.bytes();
+        (u64::from(at.0) << bs.bits() == offset && bytes >= self.len).then_some((*phys, bytes))
     }
-    let buf = &mut buf[..len];
+
+    /// Fills the buffer; returns the bytes.
+    fn read(self, d: &Data, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (bs, device) = (d.block_size(), d.engine.journal.gate().device());
+        if let Some((phys, bytes)) = self.only_run(bs, offset)
+            && bytes <= buf.len()
+        {
+            // The common case, without a copy.
+            device.read_into(bs.offset(phys), &mut buf[..bytes], Region::Data)?;
+            return Ok(self.len);
+        }
+        let Found { len, sources, pages } = self;
+        gather(device, bs, &sources, offset, &mut buf[..len])?;
+        for (at, image) in &pages {
+            copy_block(&mut buf[..len], offset, u64::from(at.0) << bs.bits(), image);
+        }
+        Ok(len)
+    }
+}
+
+/// Fills `buf`, which begins at `offset`, from all sources.
+fn gather(device: &Arc<dyn BlockDevice>, bs: BlockSize, sources: &[Source], offset: u64, buf: &mut [u8]) -> Result<()> {
     buf.fill(0);
     let mut reads = Vec::new();
-    for source in &sources {
+    for source in sources {
         match source {
             Source::Device { len, phys, .. } => {
                 let bytes = usize::try_from(*len).expect("a request is small") * bs.bytes();
@@ -102,10 +188,7 @@ fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Intent) ->
             copy_block(buf, offset, u64::from(at.0) << bs.bits(), bytes);
         }
     }
-    for (at, image) in &pending.pages {
-        copy_block(buf, offset, u64::from(at.0) << bs.bits(), image);
-    }
-    Ok(len)
+    Ok(())
 }
 
 /// Loads what a read is going to take from the device into memory, where updates of it would be logged as ranges: what

@@ -4,8 +4,11 @@ use super::handle::{Inner, Volume};
 use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
 use crate::error::Result;
 use crate::names::evict;
+use quire_device::sync::Arc;
+use quire_device::{Buf, DeviceError, Region};
 use quire_journal::{Lead, Need, SyncError};
 use quire_layout::Ino;
+use std::fmt;
 use std::time::Duration;
 
 impl Volume {
@@ -123,6 +126,58 @@ impl Took {
 /// As [`Volume::read`].
 pub fn read_to_change(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
     data::read(&volume.inner.data, ino, offset, buf, Intent::Change)
+}
+
+/// What a read that need not wait came to.
+pub enum ReadBegun {
+    /// So many bytes are in the buffer.
+    Done(usize),
+    /// They are on the device.
+    OnDevice(DeviceRead),
+}
+
+/// A read that waits for nothing but the device. The file's blocks stay its own meanwhile.
+#[must_use = "a file whose reader never ends cannot be truncated"]
+pub struct DeviceRead {
+    inner: Arc<Inner>,
+    ino: Ino,
+    run: data::DeviceRun,
+}
+
+/// As [`Volume::read`], for a caller that can do something else while the device reads; where the device lets no caller
+/// do that, the read is done.
+///
+/// # Errors
+/// As [`Volume::read`].
+pub fn begin_read(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<ReadBegun> {
+    Ok(match data::begin_read(&volume.inner.data, ino, offset, buf)? {
+        data::Begun::Done(n) => ReadBegun::Done(n),
+        data::Begun::OnDevice(run) => ReadBegun::OnDevice(DeviceRead { inner: volume.inner.clone(), ino, run }),
+    })
+}
+
+impl fmt::Debug for DeviceRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeviceRead { ino, run, .. } = self;
+        write!(f, "{} bytes of inode {} at byte {} of the device", run.len, ino.0, run.at)
+    }
+}
+
+impl DeviceRead {
+    /// Reads; `then` is called with the bytes, once, on a thread that ends other reads, too: it must not wait.
+    pub fn then(self, then: impl FnOnce(Result<&[u8]>) + Send + 'static) {
+        let DeviceRead { inner, ino, run } = self;
+        let device = inner.engine.journal.gate().device().clone();
+        let (at, len, buf) = (run.at, run.len, Buf::zeroed(run.bytes));
+        let ended = move |outcome: std::result::Result<Buf, DeviceError>| {
+            data::end_read(&inner.data, ino, run);
+            match outcome {
+                Ok(bytes) => then(Ok(&bytes[..len])),
+                Err(e) => then(Err(e.into())),
+            }
+        };
+        device.read_then(at, buf, Region::Data, Box::new(ended));
+    }
 }
 
 /// As [`Volume::fsync`] of each of these inodes, for a caller that does not wait: `then` is called with the outcome,

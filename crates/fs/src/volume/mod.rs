@@ -44,7 +44,7 @@ mod xattrs;
 pub use attrs::InodeFlags;
 pub use background::{Background, Step, Stop};
 pub use devices::Devices;
-pub use files::{fsync_then, read_to_change, sync_then};
+pub use files::{DeviceRead, ReadBegun, begin_read, fsync_then, read_to_change, sync_then};
 pub use handle::{Admitted, Status, Volume, VolumeBatch};
 pub use inspect::Inspect;
 pub use lifecycle::Phase;

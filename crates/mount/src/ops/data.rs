@@ -2,13 +2,15 @@
 
 use super::attr::privileges;
 use crate::fail::Fail;
-use crate::policy::COPY_STEP;
+use crate::policy::{COPY_STEP, MAX_SUSPENDED_READ};
 use crate::server::{Answer, Durable, Sent, Server, ino_of};
 use crate::wire::abi::{
     FSYNC_DATASYNC, HANDLE_BYPASSES, HANDLE_RESERVE, HANDLE_WRITES, READ_LOCKOWNER, init, write as write_bits,
 };
 use crate::wire::{Body, Header, Out};
-use quire_fs::{Falloc, FilePlace, Privileges, Seek, SetAttr, Volume, WriteFlags, read_to_change};
+use quire_fs::{
+    Falloc, FilePlace, Privileges, ReadBegun, Seek, SetAttr, Volume, WriteFlags, begin_read, read_to_change,
+};
 use quire_layout::Ino;
 use quire_layout::inode::flags;
 use rustix::fs::{FallocateFlags, OFlags};
@@ -34,16 +36,22 @@ pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     // With the writeback cache the kernel reads a page before it changes a part of it, and so does who updates a file.
     let changes = handle & HANDLE_WRITES != 0 && (s.has(init::WRITEBACK_CACHE) || handle & HANDLE_BYPASSES != 0);
     let own = if into_cache { None } else { s.updates.read(handle, offset, buf) };
-    let n = match own {
-        Some(read) => read?,
-        None if changes => read_to_change(&s.volume, ino, offset, buf)?,
-        None => s.volume.read(ino, offset, buf)?,
+    let begun = match own {
+        Some(read) => ReadBegun::Done(read?),
+        None if changes => ReadBegun::Done(read_to_change(&s.volume, ino, offset, buf)?),
+        None if buf.len() <= MAX_SUSPENDED_READ => begin_read(&s.volume, ino, offset, buf)?,
+        None => ReadBegun::Done(s.volume.read(ino, offset, buf)?),
     };
-    out.truncate(n);
     if !flags.contains(OFlags::NOATIME) {
         s.touch_atime(ino);
     }
-    Ok(Answer::Reply)
+    match begun {
+        ReadBegun::Done(n) => {
+            out.truncate(n);
+            Ok(Answer::Reply)
+        }
+        ReadBegun::OnDevice(read) => Ok(Answer::OnDevice(read)),
+    }
 }
 
 pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {

@@ -15,6 +15,7 @@ mod routes;
 mod space;
 mod stale;
 mod stopped;
+mod suspended;
 mod tails;
 mod threads;
 mod updates;
