@@ -97,6 +97,8 @@ pub enum Mutant {
     InlineDataLater,
     /// A worker looks whether a request was replied to, and suspends it later (M10).
     ReplyMissedBySuspension,
+    /// The last reader of a file does not look for callers that wait for it (F2).
+    ReaderLeavesUnheard,
     /// A second reply to a request counts, too (M10).
     SecondReplyTaken,
 }

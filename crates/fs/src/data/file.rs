@@ -4,6 +4,7 @@
 //! under pages (truncate, punch, collapse, insert) works while no batch and no reader uses the file's blocks.
 
 use super::pages::FileState;
+use quire_device::Mutant;
 use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
 use quire_layout::{FileBlock, Ino};
@@ -146,7 +147,8 @@ impl Drop for Reader {
         let File { readers, finished, .. } = &*self.file;
         // A caller that waits says so before it looks for readers, and the last reader leaves before it looks for
         // callers that wait: one of both sees the other.
-        if readers.fetch_sub(1, Ordering::SeqCst) == 1 && self.file.has_waiting() {
+        let is_last = readers.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && self.file.has_waiting() && !Mutant::ReaderLeavesUnheard.is_on() {
             // The caller has looked, and waits.
             drop(self.file.lock());
             finished.notify_all();
