@@ -9,7 +9,7 @@
 //! - [`tree`], [`walk`]: make a tree from a seed; compare two trees.
 //! - [`accept`]: the acceptance tests, each skipped by name where it cannot run.
 //! - [`rig`]: the library on modelled devices in virtual time; [`studies`]: the papers' experiments on it and on
-//!   mounts.
+//!   mounts; [`stage`]: what an application needs of either.
 //! - [`laboratory`]: runs the studies; [`results`]: what they write; [`report`]: the page that is made of it.
 //! - [`pages`]: power cuts under PostgreSQL and MariaDB, whose pages must not tear; [`servers`] starts them.
 //! - [`mod@bench`]: rotated rounds on one loop device, medians; [`heuristics`]: on and off.
@@ -32,6 +32,7 @@ pub mod results;
 pub mod rig;
 pub mod served;
 pub mod servers;
+pub mod stage;
 pub mod stats;
 pub mod stock;
 pub mod studies;

@@ -8,14 +8,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quire_device::Clock;
-use quire_fs::{Choices, WriteFlags};
-use quire_layout::Ino;
+use quire_fs::Choices;
 use quire_testkit::rng::content;
 
 use super::series::{Journal, ORDERED, SERIES, WASTELESS, assume_disks, server};
 use crate::results::{Claim, Effort, Figure, Findings};
-use crate::rig::{Body, Rig};
+use crate::rig::Body;
+use crate::stage::{Durability, Stage};
 use crate::stats::Spread;
 
 /// `innodb_flush_log_at_trx_commit`, the paper's name for it, and the calls to the log.
@@ -34,7 +33,7 @@ enum Call {
 
 /// Calls and when they came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Trace {
+pub struct Trace {
     calls: Vec<(Duration, Call)>,
     length: Duration,
     /// End of the furthest write.
@@ -66,56 +65,122 @@ impl Trace {
 }
 
 impl Trace {
+    /// Of the method that flushes at each commit.
+    ///
+    /// # Errors
+    /// It is no trace.
+    pub fn of_each_commit() -> Result<Self> {
+        Trace::parse(METHODS[0].2)
+    }
+
     /// The same calls in a part of the time: a server that writes so many times as much.
     fn faster(&self, times: u32) -> Self {
         let calls = self.calls.iter().map(|(at, call)| (*at / times, *call)).collect();
         Trace { calls, length: self.length / times, size: self.size }
     }
+
+    /// The same calls to a log of at most so many bytes, whose end goes on at its beginning as InnoDB's does.
+    #[must_use]
+    pub fn within(&self, size: u64) -> Self {
+        let place = |call: Call| match call {
+            Call::Write { offset, len } => {
+                let end = offset % size + len as u64;
+                Call::Write { offset: if end <= size { offset % size } else { 0 }, len }
+            }
+            Call::Flush => Call::Flush,
+        };
+        let calls = self.calls.iter().map(|(at, call)| (*at, place(*call))).collect();
+        Trace { calls, length: self.length, size: self.size.min(size) }
+    }
+
+    /// The same calls from this moment on, those before it last.
+    fn from(&self, moment: Duration) -> Self {
+        let first = self.calls.partition_point(|(at, _)| *at < moment);
+        let (last, calls) = self.calls.split_at(first);
+        let calls = calls.iter().map(|(at, call)| (*at - moment, *call));
+        let last = last.iter().map(|(at, call)| (*at + self.length - moment, *call));
+        Trace { calls: calls.chain(last).collect(), length: self.length, size: self.size }
+    }
 }
 
-/// Replays a trace, over and over, by so many instances for so long; returns how late flushes ended, in seconds.
+/// An instance: what it does, and from when on.
+struct Instance {
+    trace: Trace,
+    start: Duration,
+}
+
+/// Replays a trace in virtual time, over and over, by so many instances for so long; returns how late flushes ended, in
+/// seconds.
 fn run(choices: Choices, trace: &Trace, instances: u64, time: Duration) -> Result<Spread> {
     let mib = 256 + ((instances * trace.size) >> 20) * 5 / 4;
     let rig = server(choices, mib, Journal::Apart, true)?;
-    let files = (0..instances).map(|n| {
-        let ino = rig.create(Ino::ROOT, &format!("log-{n}"))?;
-        // InnoDB makes its log whole before it uses it.
-        rig.volume.write(ino, 0, &vec![0; usize::try_from(trace.size)?], WriteFlags::default())?;
-        Ok(ino)
-    });
-    let files: Vec<Ino> = files.collect::<Result<_>>()?;
-    rig.volume.sync()?;
-    rig.volume.maintenance().checkpoint()?;
-    let start = rig.world.monotonic();
-    let bodies = files.iter().zip(0u32..).map(|(ino, n)| {
-        let rig = &rig;
-        // They do not begin together: servers do not.
-        let own = trace.length * n / u32::try_from(instances).unwrap_or(u32::MAX);
-        Box::new(move || replay(rig, *ino, trace, start + own, start + time)) as Body<'_, Result<Vec<f64>>>
-    });
-    let late: Vec<Vec<f64>> = rig.run(bodies.collect()).into_iter().collect::<Result<_>>()?;
+    let files = prepare(&rig, trace, instances)?;
+    rig.settle()?;
+    let start = rig.now();
+    // They do not begin together: servers do not.
+    let begins = parts(trace.length, files.len()).map(|own| Instance { trace: trace.clone(), start: start + own });
+    let late = replayed(&rig, &files, begins.collect(), start + time)?;
     rig.close()?;
-    Ok(Spread::of(late.into_iter().flatten().collect()))
+    Ok(late)
+}
+
+/// The beginning of each of so many equal parts of a time.
+fn parts(time: Duration, count: usize) -> impl Iterator<Item = Duration> {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    (0..count).map(move |n| time * n / count)
+}
+
+/// Makes the instances' logs, each whole before it is used, as InnoDB makes its log.
+///
+/// # Errors
+/// The file system fails.
+pub fn prepare<S: Stage>(stage: &S, trace: &Trace, instances: u64) -> Result<Vec<S::File>> {
+    let make = |n| {
+        let file = stage.create(&format!("log-{n}"))?;
+        stage.write(&stage.open(&file, Durability::AtFlush)?, 0, &vec![0; usize::try_from(trace.size)?])?;
+        Ok(file)
+    };
+    (0..instances).map(make).collect()
+}
+
+/// Replays a trace by an instance for each of these logs, which all begin now, each at another moment of the trace.
+/// Returns how late flushes ended, in seconds.
+///
+/// # Errors
+/// The file system fails.
+pub fn replay_at_once<S: Stage>(stage: &S, files: &[S::File], trace: &Trace, time: Duration) -> Result<Spread> {
+    let start = stage.now();
+    let instances = parts(trace.length, files.len()).map(|own| Instance { trace: trace.from(own), start });
+    replayed(stage, files, instances.collect(), start + time)
+}
+
+/// Has the instances replay their traces, each with a log of its own; returns how late flushes ended, in seconds.
+fn replayed<S: Stage>(stage: &S, files: &[S::File], instances: Vec<Instance>, end: Duration) -> Result<Spread> {
+    let bodies = files
+        .iter()
+        .zip(instances)
+        .map(|(file, instance)| Box::new(move || replay(stage, file, &instance, end)) as Body<'_, Result<Vec<f64>>>);
+    Ok(Spread::of(stage.run(bodies.collect())?.concat()))
 }
 
 /// One instance; returns how late each flush ended.
-fn replay(rig: &Rig, ino: Ino, trace: &Trace, start: Duration, end: Duration) -> Result<Vec<f64>> {
+fn replay<S: Stage>(stage: &S, file: &S::File, instance: &Instance, end: Duration) -> Result<Vec<f64>> {
+    let (open, trace) = (stage.open(file, Durability::AtFlush)?, &instance.trace);
     let mut late = Vec::new();
     for turn in 0u32.. {
         for (at, call) in &trace.calls {
-            let due = start + trace.length * turn + *at;
+            let due = instance.start + trace.length * turn + *at;
             if due >= end {
                 return Ok(late);
             }
-            rig.world.sleep_until(due);
+            stage.sleep_until(due);
             match *call {
                 Call::Write { offset, len } => {
-                    let bytes = content(u64::from(turn), offset, len);
-                    rig.volume.write(ino, offset, &bytes, WriteFlags::default())?;
+                    stage.write(&open, offset, &content(u64::from(turn), offset, len))?;
                 }
                 Call::Flush => {
-                    rig.volume.fsync(ino, true)?;
-                    late.push((rig.world.monotonic() - due).as_secs_f64());
+                    stage.flush(&open)?;
+                    late.push((stage.now() - due).as_secs_f64());
                 }
             }
         }
@@ -237,6 +302,7 @@ fn most_of_wasteless(means: &[(&str, Vec<Row>)], swept: &[Vec<[f64; 2]>]) -> Cla
 mod tests {
     use super::*;
     use crate::results::Verdict;
+    use crate::stage::Directory;
 
     #[test]
     fn the_traces_are_calls_to_a_log_and_a_flush_at_each_commit_is_more_of_them() {
@@ -268,6 +334,41 @@ mod tests {
         let faster = trace.faster(4);
         assert_eq!((faster.calls[1].0.as_micros(), faster.length.as_micros(), faster.size), (25, 250, 512));
         assert_eq!(faster.calls[0].1, trace.calls[0].1);
+    }
+
+    #[test]
+    fn a_trace_from_a_moment_on_has_the_calls_before_it_last() {
+        let trace = Trace::parse("0 write 0 512\n100 flush\n700 write 512 512\n1000 end\n").unwrap();
+        let from = trace.from(Duration::from_micros(100));
+        let at: Vec<u128> = from.calls.iter().map(|(at, _)| at.as_micros()).collect();
+        assert_eq!(at, [0, 600, 900]);
+        assert_eq!(from.calls[0].1, Call::Flush);
+        assert_eq!((from.length, trace.from(Duration::ZERO)), (trace.length, trace.clone()));
+    }
+
+    #[test]
+    fn a_shorter_log_has_the_same_calls_inside_of_it() {
+        let trace = Trace::parse("0 write 1024 512\n1 write 2048 512\n2 write 4000 200\n3 flush\n4 end\n").unwrap();
+        let within = trace.within(2048);
+        let places: Vec<Call> = within.calls.iter().map(|(_, call)| *call).collect();
+        let write = |offset, len| Call::Write { offset, len };
+        assert_eq!(places, [write(1024, 512), write(0, 512), write(0, 200), Call::Flush]);
+        assert_eq!((within.size, trace.within(1 << 20)), (2048, trace));
+    }
+
+    #[test]
+    fn instances_in_a_directory_flush_what_is_due_within_the_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let stage = Directory::make(dir.path().join("logs")).unwrap();
+        let trace = Trace::parse("0 write 0 512\n1 flush\n40000 write 512 512\n40001 flush\n80000 end\n").unwrap();
+        let files = prepare(&stage, &trace, 2).unwrap();
+        assert!(files.iter().all(|path| std::fs::metadata(path).unwrap().len() == trace.size));
+        let instances = || parts(trace.length, 2).map(|own| Instance { trace: trace.from(own), start: stage.now() });
+        let end = stage.now() + Duration::from_millis(60);
+        let flushes = replay(&stage, &files[0], &instances().next().unwrap(), end).unwrap();
+        assert_eq!(flushes.len(), 2);
+        assert!(replay_at_once(&stage, &files, &trace, Duration::from_millis(60)).unwrap().mean > 0.0);
+        assert_eq!(std::fs::read(&files[1]).unwrap()[..512], content(0, 0, 512));
     }
 
     #[test]
