@@ -42,7 +42,7 @@ const fn mounted(study: Study) -> Study {
 }
 
 /// All of them, in the order of the report.
-pub const STUDIES: [Study; 23] = [
+pub const STUDIES: [Study; 24] = [
     study("joj-sqlite", Paper::Joj, "SQLite's transactions on the paper's two devices, as models", [30, 120, 900], joj),
     mounted(study(
         "joj-mounts",
@@ -104,6 +104,13 @@ pub const STUDIES: [Study; 23] = [
         "Streams on mounts",
         [50, 310, 1700],
         studies::mounts::streams::study,
+    )),
+    mounted(study(
+        "okeanos-applications-mounts",
+        Paper::Okeanos,
+        "Postmark, InnoDB's log and a data server on mounts",
+        [60, 380, 1700],
+        studies::mounts::applications::study,
     )),
     study("rfj-fileserver", Paper::Rfj, "A file server", [90, 320, 1200], fileserver::study),
     mounted(study(

@@ -95,14 +95,22 @@ const ITEMS: &[(Paper, &str, By)] = &[
         "figures 4c and 4d: NILFS2 beside ext3",
         Not("the kernel here has no NILFS2; `okeanos-fast` and `okeanos-readback` draw the side of ext3's modes"),
     ),
-    (Paper::Okeanos, "figure 5a: Postmark", Claims("figure 5a", &["okeanos-postmark"])),
-    (Paper::Okeanos, "figure 5b: the transaction log of InnoDB", Claims("figure 5b", &["okeanos-innodb"])),
+    (Paper::Okeanos, "figure 5a: Postmark", Claims("figure 5a", &["okeanos-postmark", "okeanos-applications-mounts"])),
+    (
+        Paper::Okeanos,
+        "figure 5b: the transaction log of InnoDB",
+        Claims("figure 5b", &["okeanos-innodb", "okeanos-applications-mounts"]),
+    ),
     (
         Paper::Okeanos,
         "figure 5c: PVFS2 with an MPI-IO benchmark, throughput (the data server alone; bricks of GlusterFS: docs/clusters.md)",
-        Claims("figure 5c", &["okeanos-server"]),
+        Claims("figure 5c", &["okeanos-server", "okeanos-applications-mounts"]),
     ),
-    (Paper::Okeanos, "figure 5d: the same, bytes (the data server alone)", Claims("figure 5d", &["okeanos-server"])),
+    (
+        Paper::Okeanos,
+        "figure 5d: the same, bytes (the data server alone)",
+        Claims("figure 5d", &["okeanos-server", "okeanos-applications-mounts"]),
+    ),
     (
         Paper::Rfj,
         "journal what is overwritten, write what is new in place first",
@@ -250,12 +258,19 @@ mod tests {
     fn an_item_is_as_good_as_the_worst_of_its_claims_and_says_why() {
         let claim = |at: &str, m| Claim::at_least(at, "faster", "a / b", m, 1.0);
         let runs = [
-            run("s", vec![claim("figure 2", 2.0), claim("figure 2, b", 0.5).because("so"), claim("figure 22", 0.1)]),
+            run(
+                "s",
+                vec![
+                    claim("figure 2", 2.0),
+                    claim("figure 2, b", 0.5).because_within(0.5..=0.5, "so"),
+                    claim("figure 22", 0.1),
+                ],
+            ),
             run("t", vec![claim("figure 2", 0.1)]),
         ];
         assert_eq!(
             judged("figure 2", &["s"], &runs),
-            (Some(Verdict::Differs), "1 held, 1 differs".into(), "a / b: so".into())
+            (Some(Verdict::Differs), "1 held, 1 differs".into(), "a / b: so (which explains 0.500)".into())
         );
         assert_eq!(judged("figure 2", &["s", "t"], &runs).0, Some(Verdict::NotHeld));
         assert_eq!(judged("figure 9", &["s"], &runs), (None, "not run".into(), String::new()));

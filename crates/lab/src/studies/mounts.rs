@@ -4,6 +4,7 @@
 //! - [`randwrite`]: DJFS' random writes with fsyncs (figures 2 and 7).
 //! - [`database`]: what DJFS' TPC-C makes a journal do (table 1, figure 8).
 //! - [`streams`]: Okeanos' streams (figures 4a, 4b and 4c).
+//! - [`applications`]: Okeanos' Postmark, InnoDB's log and a data server (figures 5a to 5d).
 //! - [`fileserver`]: RFJ's file server (figures 2 and 8).
 //!
 //! Each study measures every mounter once a round (`bed::Bed::rounds`); its figures have the medians of the rounds
@@ -11,6 +12,7 @@
 //!
 //! *Relies on*: root, loop devices and FUSE. A write with FUA reaches the served device as a write and a flush.
 
+pub mod applications;
 mod bed;
 pub mod database;
 mod dirty_limit;
@@ -33,6 +35,10 @@ const ORDERED: &str = "kernel ordered";
 const JOURNAL: &str = "kernel journal";
 const WRITEBACK: &str = "kernel writeback";
 
+/// Okeanos' modes on Quire, by their names in figures.
+const WASTELESS: &str = "quire wasteless";
+const SELECTIVE: &str = "quire selective";
+
 /// Quire's series in DJFS' studies: DJFS' baselines, DJFS, and Quire's own mode.
 const OF_DJFS: [&str; 6] = [
     "profile=ext4-ordered",
@@ -42,6 +48,10 @@ const OF_DJFS: [&str; 6] = [
     "profile=djfs4",
     "profile=auto",
 ];
+
+/// Why the kernel's data journaling is slower and writes more to the file system than the paper's. The device counts it.
+const HOME_AT_FSYNC: &str = "a synchronous write of today's data=journal also writes the block home, a block to each \
+     write by the device's count; ext3 of Linux 2.6.18 left it in memory";
 
 /// MiB of their journals on the device and in NVRAM.
 const DJFS_JOURNAL_MIB: u64 = 32;

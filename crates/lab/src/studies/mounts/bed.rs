@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! for each round, for each mounter:
-//!   mke2fs, [NVRAM file], mount, prepare, { sync, count, work, count } for each phase, unmount, [no NVRAM file]
+//!   mke2fs, [NVRAM file], mount, prepare, { get ready, sync, count, work, count } for each phase, unmount,
+//!   [no NVRAM file]
 //! ```
 
 use std::path::Path;
@@ -59,22 +60,47 @@ impl Bed {
         phases: &[P],
         work: impl Fn(&Path, P) -> Result<T>,
     ) -> Result<Rounds<T>> {
+        self.turns(rounds, mounters, prepare, phases, |_, _| Ok(()), |dir, phase, ()| work(dir, phase))
+    }
+
+    /// The same, where each phase gets ready just before it is measured, and works with what came of that.
+    pub(super) fn rounds_of_ready<P: Copy, S, T>(
+        &self,
+        rounds: usize,
+        mounters: &[Mounter],
+        phases: &[P],
+        ready: impl Fn(&Path, P) -> Result<S>,
+        work: impl Fn(P, S) -> Result<T>,
+    ) -> Result<Rounds<T>> {
+        self.turns(rounds, mounters, |_| Ok(()), phases, ready, |_, phase, of| work(phase, of))
+    }
+
+    fn turns<P: Copy, S, T>(
+        &self,
+        rounds: usize,
+        mounters: &[Mounter],
+        prepare: impl Fn(&Path) -> Result<()>,
+        phases: &[P],
+        ready: impl Fn(&Path, P) -> Result<S>,
+        work: impl Fn(&Path, P, S) -> Result<T>,
+    ) -> Result<Rounds<T>> {
         let mut all = Rounds { of: mounters.iter().map(|m| (label(m), Vec::new())).collect() };
         for (_, who) in turns(rounds, mounters.len()) {
             let mounter = &mounters[who];
-            let measured = self.once(mounter, &prepare, phases, &work).with_context(|| mounter.to_string())?;
+            let measured = self.once(mounter, &prepare, phases, &ready, &work).with_context(|| mounter.to_string())?;
             all.of[who].1.push(measured);
         }
         Ok(all)
     }
 
     /// Makes a file system, mounts it, prepares, and measures each phase.
-    fn once<P: Copy, T>(
+    fn once<P: Copy, S, T>(
         &self,
         mounter: &Mounter,
         prepare: &impl Fn(&Path) -> Result<()>,
         phases: &[P],
-        work: &impl Fn(&Path, P) -> Result<T>,
+        ready: &impl Fn(&Path, P) -> Result<S>,
+        work: &impl Fn(&Path, P, S) -> Result<T>,
     ) -> Result<Vec<Measured<T>>> {
         self.format(mounter)?;
         let memory = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir())?;
@@ -88,9 +114,10 @@ impl Bed {
         let limit = self.dirty_bytes.map(|bytes| DirtyLimit::set(mounted.dir(), bytes)).transpose()?;
         prepare(mounted.dir())?;
         let measured = phases.iter().map(|phase| {
+            let of = ready(mounted.dir(), *phase)?;
             sync(mounted.dir())?;
             let (before, began) = (self.asked()?, Instant::now());
-            let of = work(mounted.dir(), *phase)?;
+            let of = work(mounted.dir(), *phase, of)?;
             let (seconds, asked) = (began.elapsed().as_secs_f64(), self.asked()?.since(before));
             eprintln!("{mounter}: {seconds:.1} s; {}", asked.to_string().trim_end().replace('\n', ", "));
             Ok(Measured { of, asked, seconds })
@@ -133,6 +160,12 @@ pub(super) struct Rounds<T> {
 }
 
 impl<T> Rounds<T> {
+    /// Of these names and rounds.
+    #[cfg(test)]
+    pub(super) fn of(of: Vec<(String, Vec<Vec<Measured<T>>>)>) -> Self {
+        Rounds { of }
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.of.iter().map(|(name, _)| &**name)
     }
@@ -152,6 +185,15 @@ impl<T> Rounds<T> {
     pub(super) fn drawn(&self, mut figure: Figure, phases: &[usize], value: impl Fn(&Measured<T>) -> f64) -> Figure {
         for name in self.names() {
             let points = phases.iter().map(|phase| point_of_rounds(self.values(name, *phase, &value)));
+            figure.place(name, points.collect::<Vec<_>>());
+        }
+        figure
+    }
+
+    /// The same with a series for each of these values of one phase.
+    pub(super) fn drawn_by(&self, mut figure: Figure, phase: usize, values: &[fn(&Measured<T>) -> f64]) -> Figure {
+        for name in self.names() {
+            let points = values.iter().map(|value| point_of_rounds(self.values(name, phase, value)));
             figure.place(name, points.collect::<Vec<_>>());
         }
         figure

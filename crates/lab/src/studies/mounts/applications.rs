@@ -1,0 +1,246 @@
+//! Okeanos' applications on mounts (figure 5): Postmark with synchronous writes, what InnoDB does to its log, and the
+//! data server of a parallel file system. They are those of [`postmark`], [`log_replay`] and [`server`], in a directory
+//! in real time.
+//!
+//! *Guarantees*: each application has files of its own, which are durable before it is measured. The server comes
+//! first, because its bytes are counted and blocks that an earlier application has logged go home later.
+
+mod claims;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::super::okeanos::log_replay::{self, Trace};
+use super::super::okeanos::{postmark, server};
+use super::bed::{Bed, Measured, Rounds};
+use super::{WASTELESS, assume, mounters, rounds_of};
+use crate::results::{Effort, Figure, Findings};
+use crate::stage::Directory;
+use crate::stats::{float, mib};
+
+/// The paper's modes, which commit with a barrier as its one ext3 does, and Quire's own.
+const QUIRE: [&str; 5] = [
+    "profile=ext4-ordered",
+    "profile=ext4-journal",
+    "profile=wasteless,commit_mode=barrier",
+    "profile=selective,commit_mode=barrier",
+    "profile=auto",
+];
+
+/// Bytes of Postmark's requests: of less than a page, and of a page.
+const REQUESTS: [usize; 2] = [1024, 4096];
+/// Instances of InnoDB; with the last number the paper's ordered mode falls behind.
+const INSTANCES: [u64; 2] = [16, 64];
+/// What a write of the server takes beside the disk, in the claims and in the calibration.
+const BESIDE: [Duration; 2] = [Duration::ZERO, Duration::from_millis(20)];
+
+/// Processes of the server: half of the paper's most.
+const PROCESSES: u64 = 260;
+/// Bytes of an instance's log at most: all of them fit into Quire's cache of 64 MiB, so that no write of a part of a
+/// block waits for a read.
+const LOG: u64 = 512 << 10;
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+enum Application {
+    Server(server::Work),
+    Postmark(postmark::Work),
+    Log { instances: u64, time: Duration },
+}
+
+/// Where they stand among all.
+const SERVERS: [usize; 2] = [0, 1];
+const POSTMARKS: [usize; 2] = [2, 3];
+const LOGS: [usize; 2] = [4, 5];
+
+/// All of them, by effort.
+fn applications(effort: Effort) -> [Application; 6] {
+    let writes = effort.pick(260, 780, 5200);
+    let transactions = effort.pick(100, 300, 2000);
+    let time = Duration::from_secs(effort.pick(1, 2, 20));
+    let [alone, beside] =
+        BESIDE.map(|beside| Application::Server(server::Work { processes: PROCESSES, writes, beside }));
+    let [small, page] = REQUESTS
+        .map(|request| Application::Postmark(postmark::Work { files: 500, threads: 100, transactions, request }));
+    let [few, many] = INSTANCES.map(|instances| Application::Log { instances, time });
+    [alone, beside, small, page, few, many]
+}
+
+/// The files of an application.
+enum Files {
+    Mail(Vec<postmark::Mail<PathBuf>>),
+    Others(Vec<PathBuf>),
+}
+
+/// An application's directory and what it has there.
+type Ready = (Directory, Files);
+
+/// Makes the files of an application.
+fn ready(dir: &Path, number: usize, application: Application, trace: &Trace) -> Result<Ready> {
+    let stage = Directory::make(dir.join(format!("application-{number}")))?;
+    let files = match application {
+        Application::Server(work) => Files::Others(server::prepare(&stage, work)?),
+        Application::Postmark(work) => Files::Mail(postmark::prepare(&stage, work)?),
+        Application::Log { instances, .. } => Files::Others(log_replay::prepare(&stage, trace, instances)?),
+    };
+    Ok((stage, files))
+}
+
+/// Runs it: MB/s of the server, transactions a second of Postmark, the mean time of a flush in seconds of the logs.
+fn run(application: Application, (stage, files): Ready, trace: &Trace) -> Result<f64> {
+    match (application, files) {
+        (Application::Server(work), Files::Others(files)) => server::serve(&stage, &files, work),
+        (Application::Postmark(work), Files::Mail(mail)) => postmark::transact(&stage, mail, work),
+        (Application::Log { time, .. }, Files::Others(files)) => {
+            Ok(log_replay::replay_at_once(&stage, &files, trace, time)?.mean)
+        }
+        (application, _) => unreachable!("other files than those of {application:?}"),
+    }
+}
+
+/// Figures 5a to 5d.
+///
+/// # Errors
+/// A file system failed.
+pub fn study(effort: Effort) -> Result<Findings> {
+    let all = applications(effort);
+    let trace = Trace::of_each_commit()?.within(LOG);
+    let phases: Vec<usize> = (0..all.len()).collect();
+    let rounds = Bed::new("hdd15k", 1024, 128)?.rounds_of_ready(
+        rounds_of(effort),
+        &mounters(&QUIRE)?,
+        &phases,
+        |dir, n| ready(dir, n, all[n], &trace),
+        |n, ready| run(all[n], ready, &trace),
+    )?;
+    let mut f = Findings { figures: figures(&rounds, &all), ..Findings::default() };
+    f.claims.extend(claims::of_postmark(&rounds));
+    f.claims.push(claims::of_logs(&rounds));
+    f.claims.extend(claims::of_server(&rounds));
+    assume(&mut f, effort);
+    assume_applications(&mut f, &all);
+    Ok(f)
+}
+
+fn assume_applications(f: &mut Findings, all: &[Application; 6]) {
+    f.assume(
+        "data and journal on one disk of the model hdd15k, without a write cache, so a barrier costs no flush but the \
+         turn that the commit block waits; the paper's journal is on another disk, but for the data server; a journal \
+         of 128 MiB",
+    );
+    f.assume(
+        "the kernel's ext4 has no wasteless and no selective mode: these are Quire's, with commit_mode=barrier, the \
+         kernel's way to commit",
+    );
+    f.assume(
+        "calibrations of the kernel's data=journal are Quire's ext4-journal, which leaves blocks in memory at an fsync",
+    );
+    for application in all {
+        f.assume(match application {
+            Application::Server(work) => format!(
+                "server: {} I/O threads, {} writes of {} B by {} processes, each O_SYNC; a write takes {:?} beside the \
+                 disk; bytes are those of the run, without what is still to go home",
+                server::IO_THREADS,
+                work.writes,
+                server::WRITE,
+                work.processes,
+                work.beside
+            ),
+            Application::Postmark(work) => format!(
+                "Postmark: {} files of {} to {} bytes, {} threads, {} transactions, requests of {} B, each O_SYNC; a \
+                 file is opened and closed for each read and each append",
+                work.files,
+                postmark::SMALLEST,
+                postmark::LARGEST,
+                work.threads,
+                work.transactions,
+                work.request
+            ),
+            Application::Log { instances, time } => format!(
+                "InnoDB: {instances} instances of method 1 (Cmt/Disk), the calls of {} s of the trace, which each \
+                 begins at another moment, to a log of {:.1} MiB",
+                time.as_secs(),
+                mib(LOG)
+            ),
+        });
+    }
+    f.assume("\"almost doubles\": 1.8 to 2 times; \"substantially\": to a half; as fast: within a tenth");
+    f.skipped.push(
+        "figure 5b: Prd/Disk and Cmt/Cache flush once a second, and times of hundreds of seconds take as long: both are \
+         in okeanos-innodb"
+            .into(),
+    );
+}
+
+fn of(m: &Measured<f64>) -> f64 {
+    m.of
+}
+
+/// Bytes to the journal, in MB.
+fn journal(m: &Measured<f64>) -> f64 {
+    float(m.asked.journal_bytes) / 1e6
+}
+
+/// All bytes, in MB.
+fn written(m: &Measured<f64>) -> f64 {
+    float(m.asked.written_bytes) / 1e6
+}
+
+fn figures(rounds: &Rounds<f64>, all: &[Application; 6]) -> Vec<Figure> {
+    let figure = |id: &str, of: &str, title: &str, y: &str, series: [String; 2]| {
+        let title = format!("{title}, mounts");
+        Figure::bars(&format!("okeanos-{id}-mounts"), of, title, "mount", y).logarithmic().of_series(series)
+    };
+    let requests = REQUESTS.map(|bytes| format!("requests of {bytes} B"));
+    let mut mail = figure("5a", "figure 5a", "Postmark", "transactions/s", requests.clone());
+    requests.iter().for_each(|series| mail.printed(WASTELESS, series, 738.0));
+    let logs = INSTANCES.map(|count| format!("{count} instances"));
+    let log = figure("5b-1", "figure 5b", "Cmt/Disk (method 1): mean time to flush the log", "s", logs);
+    let beside = BESIDE.map(|time| format!("{} ms beside the disk", time.as_millis()));
+    let title = format!("Data server, {PROCESSES} processes (beside the disk: calibration)");
+    let rate = figure("5c", "figure 5c", &title, "MB/s", beside);
+    let Application::Server(work) = all[SERVERS[0]] else { unreachable!("the server is the first") };
+    let title = format!("Data server: {} synchronous writes of {} B", work.writes, server::WRITE);
+    let bytes = figure("5d", "figure 5d", &title, "MB", ["to the journal", "all"].map(String::from));
+    vec![
+        rounds.drawn(mail, &POSTMARKS, of),
+        rounds.drawn(log, &LOGS, of),
+        rounds.drawn(rate, &SERVERS, of),
+        rounds.drawn_by(bytes, SERVERS[0], &[journal, written]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The applications stand where figures and claims look for them.
+    #[test]
+    fn applications_stand_at_their_places() {
+        let all = applications(Effort::Quick);
+        let server = |n: usize| matches!(all[n], Application::Server(work) if work.beside == BESIDE[n]);
+        assert!(SERVERS.into_iter().all(server));
+        let sizes = POSTMARKS.map(|n| if let Application::Postmark(work) = all[n] { work.request } else { 0 });
+        assert_eq!(sizes, REQUESTS);
+        let counts = LOGS.map(|n| if let Application::Log { instances, .. } = all[n] { instances } else { 0 });
+        assert_eq!(counts, INSTANCES);
+    }
+
+    /// In a directory of the machine's own, small.
+    #[test]
+    fn every_application_runs_with_the_files_that_were_made_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = Trace::of_each_commit().unwrap().within(LOG);
+        let work = postmark::Work { files: 5, threads: 2, transactions: 4, request: 4096 };
+        let small = [
+            Application::Server(server::Work { processes: 2, writes: 4, beside: Duration::ZERO }),
+            Application::Postmark(work),
+            Application::Log { instances: 2, time: Duration::from_secs(1) },
+        ];
+        for (n, application) in small.into_iter().enumerate() {
+            let ready = ready(dir.path(), n, application, &trace).unwrap();
+            assert!(run(application, ready, &trace).unwrap() > 0.0, "{application:?}");
+        }
+    }
+}
