@@ -185,15 +185,6 @@ impl Claim {
         self.judged()
     }
 
-    /// The known cause, should ours be another result. It is taken to explain what is beyond the limit by a factor of
-    /// `ANOTHER`; a cause whose reach is known says it ([`Claim::because_within`], [`Claim::calibrated`]).
-    #[must_use]
-    pub fn because(mut self, why: &str) -> Self {
-        self.why = Some(why.into());
-        self.explains = Some([self.limit / ANOTHER, self.upper.unwrap_or(self.limit) * ANOTHER]);
-        self.judged()
-    }
-
     /// The known cause, which explains figures of this range and no others.
     #[must_use]
     pub fn because_within(mut self, explains: RangeInclusive<f64>, why: &str) -> Self {

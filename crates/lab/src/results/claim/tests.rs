@@ -19,7 +19,10 @@ fn on_its_side_is_held_beyond_it_is_not_and_twice_as_strong_differs() {
     let most = |m| Claim::at_most("table 1", "fewer", "a", m, 2.0);
     assert_eq!(verdicts([most(2.0), most(2.1), most(0.0)]), [HELD, NOT, HELD]);
     let printed = |m| Claim::at_most("table 1", "fewer", "a", m, "2");
-    assert_eq!(verdicts([printed(0.9), printed(1.0), printed(f64::NAN).because("so")]), [DIFFERS, HELD, NOT]);
+    assert_eq!(
+        verdicts([printed(0.9), printed(1.0), printed(f64::NAN).because_within(0.0..=9.0, "so")]),
+        [DIFFERS, HELD, NOT]
+    );
 }
 
 #[test]
@@ -49,7 +52,6 @@ fn a_cause_explains_its_range_and_no_more() {
     assert_eq!(within(2.9).cause(), Some("the known cause does not explain so much"));
     assert_eq!(within(3.0).cause(), Some("so (which explains 3.00 to 5.00)"));
     assert_eq!(within(11.0).cause(), Some("stronger here than printed"), "what a cause does not explain is not its");
-    assert_eq!(verdicts([least(2.6).because("so"), least(2.5).because("so")]), [DIFFERS, NOT], "a factor of two");
     assert_eq!(least(3.0).because_within(f64::NAN..=5.0, "so").verdict, NOT, "no range");
 }
 
@@ -74,10 +76,11 @@ fn a_printed_number_keeps_its_places() {
 
 #[test]
 fn a_line_says_what_was_measured_and_why_it_differs() {
-    let claim = Claim::at_least("figure 7", "up to 5.1 times", "djfs / ordered", 3.2, 5.1).because("the model");
+    let claim = Claim::at_least("figure 7", "up to 5.1 times", "djfs / ordered", 3.2, 5.1)
+        .because_within(3.0..=5.0, "the model");
     assert_eq!(
         claim.to_string(),
-        "differs: up to 5.1 times (figure 7): djfs / ordered: 3.20, at least 5.10; the model"
+        "differs: up to 5.1 times (figure 7): djfs / ordered: 3.20, at least 5.10; the model (which explains 3.00 to 5.00)"
     );
     let ours = Claim::at_most("on mounts", "no slower", "a / b", 0.9, 1.0).ours();
     assert_eq!(ours.to_string(), "held: no slower (Quire's aim, on mounts): a / b: 0.900, at most 1.00");

@@ -49,6 +49,40 @@ pub(super) fn of_journal_traffic(effort: Effort, count: u64) -> Result<Swept> {
     Ok(swept)
 }
 
+/// A mode's latency, in parts of the longer of data journaling's and wasteless's.
+pub(super) fn times_the_others(outcomes: &[Outcome], mode: usize) -> f64 {
+    let mean = |n: usize| outcomes[n].latency.mean;
+    mean(mode) / mean(JOURNAL).max(mean(WASTELESS))
+}
+
+/// Figure 4c by how many blocks of a file lie side by side and by when streams begin: the figure, and ordered's and
+/// selective's latencies in parts of the others'.
+///
+/// # Errors
+/// A file system failed.
+pub(super) fn of_run(effort: Effort, count: u64) -> Result<(Figure, [Vec<f64>; 2])> {
+    let modes = [ORDERED, SELECTIVE];
+    let begins = [(Duration::ZERO, "together"), (PERIOD, "within 1 s")];
+    let series = begins.iter().flat_map(|(_, begin)| modes.map(|n| format!("{}, begin {begin}", SERIES[n].0)));
+    let title = format!("Latency by the blocks that lie side by side, {count} streams of 1 Mbit/s (calibration)");
+    let y = "times the higher of ext4-journal, wasteless";
+    let mut figure = Figure::lines("okeanos-4c-run", "figure 4c", title, "blocks", y).of_series(series).logarithmic();
+    let mut swept = [vec![], vec![]];
+    let runs: &[u64] = effort.pick(&[1, 32], &[1, 4, 32], &[1, 2, 4, 8, 16, 32]);
+    for run in runs {
+        let mut row = Vec::new();
+        for (spread, _) in begins {
+            let streams = Streams::new(count, MBIT, Duration::from_secs(5));
+            let outcomes = each(Streams { run: Some(*run), spread, ..streams })?;
+            let parts = modes.map(|mode| times_the_others(&outcomes, mode));
+            swept.iter_mut().zip(parts).for_each(|(swept, part)| swept.push(part));
+            row.extend(parts);
+        }
+        figure.place(run, row);
+    }
+    Ok((figure, swept))
+}
+
 /// The longer latency of wasteless and selective, in parts of a mode's; 1 where none waits.
 pub(super) fn shorter(outcomes: &[Outcome], than: usize) -> f64 {
     let mean = |n: usize| outcomes[n].latency.mean;
