@@ -67,7 +67,8 @@ fn findings() -> Findings {
             f.figures.push(figure);
         }
     }
-    f.claims.push(Claim::at_least("figure 1", "it is faster", "a / b", 3.0, "5.1").because_within(3.0..=5.0, "of <this>"));
+    f.claims
+        .push(Claim::at_least("figure 1", "it is faster", "a / b", 3.0, "5.1").because_within(3.0..=5.0, "of <this>"));
     f
 }
 

@@ -72,6 +72,10 @@ pub(super) fn of_postmark(rounds: &Rounds<f64>) -> Vec<Claim> {
     ]
 }
 
+/// Why wasteless takes longer on a mount than the log does.
+const READS: &str = "by the device's count a write waits for a read of the block of which it is a part, which the paper's \
+     file system has in the page cache; ext4-journal here logs the same bytes with hardly a read";
+
 /// Figure 5b, with the most instances.
 pub(super) fn of_logs(rounds: &Rounds<f64>) -> Claim {
     let time = |name| rounds.median(name, LOGS[1], of);
@@ -82,6 +86,7 @@ pub(super) fn of_logs(rounds: &Rounds<f64>) -> Claim {
         time(WASTELESS) / time(ORDERED),
         0.5,
     )
+    .calibrated(&[time(LEAVES) / time(ORDERED)], READS)
 }
 
 /// Figures 5c and 5d.
@@ -182,6 +187,8 @@ mod tests {
         assert_eq!(verdict(&of_postmark(&tie), "less than a page"), differs);
         assert_eq!(verdict(&of_postmark(&of(3.0)), "less than a page"), not, "faster than wasteless has no cause");
         assert_eq!(of_logs(&tie).verdict, not);
+        let fast = [(ORDERED, 1.0, 0), (WASTELESS, 0.9, 0), (LEAVES, 0.1, 0)];
+        assert_eq!(of_logs(&rounds(&fast)).verdict, differs, "without the reads it is less than a half");
         assert_eq!(of_logs(&rounds(&[(ORDERED, 3.0, 0), (WASTELESS, 1.0, 0)])).verdict, held);
     }
 }
