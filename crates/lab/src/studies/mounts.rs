@@ -49,7 +49,7 @@ const OF_DJFS: [&str; 6] = [
     "profile=auto",
 ];
 
-/// Why the kernel's data journaling is slower and writes more to the file system than the paper's. The device counts it.
+/// Why the kernel's data journaling is slower and writes more home than the paper's. The device counts it.
 const HOME_AT_FSYNC: &str = "a synchronous write of today's data=journal also writes the block home, a block to each \
      write by the device's count; ext3 of Linux 2.6.18 left it in memory";
 

@@ -6,19 +6,21 @@
 //! first, because its bytes are counted and blocks that an earlier application has logged go home later.
 
 mod claims;
+mod phases;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 
+use self::phases::{INSTANCES, LOGS, POSTMARKS, SERVERS, journal, of, written};
 use super::super::okeanos::log_replay::{self, Trace};
 use super::super::okeanos::{postmark, server};
-use super::bed::{Bed, Measured, Rounds};
+use super::bed::{Bed, Rounds};
 use super::{WASTELESS, assume, mounters, rounds_of};
 use crate::results::{Effort, Figure, Findings};
 use crate::stage::Directory;
-use crate::stats::{float, mib};
+use crate::stats::mib;
 
 /// The paper's modes, which commit with a barrier as its one ext3 does, and Quire's own.
 const QUIRE: [&str; 5] = [
@@ -31,8 +33,6 @@ const QUIRE: [&str; 5] = [
 
 /// Bytes of Postmark's requests: of less than a page, and of a page.
 const REQUESTS: [usize; 2] = [1024, 4096];
-/// Instances of InnoDB; with the last number the paper's ordered mode falls behind.
-const INSTANCES: [u64; 2] = [16, 64];
 /// What a write of the server takes beside the disk, in the claims and in the calibration.
 const BESIDE: [Duration; 2] = [Duration::ZERO, Duration::from_millis(20)];
 
@@ -47,11 +47,6 @@ enum Application {
     Postmark(postmark::Work),
     Log { instances: u64, time: Duration },
 }
-
-/// Where they stand among all.
-const SERVERS: [usize; 2] = [0, 1];
-const POSTMARKS: [usize; 2] = [2, 3];
-const LOGS: [usize; 2] = [4, 5];
 
 /// All of them, by effort.
 fn applications(effort: Effort) -> [Application; 6] {
@@ -174,20 +169,6 @@ fn assume_applications(f: &mut Findings, all: &[Application; 6]) {
          in okeanos-innodb"
             .into(),
     );
-}
-
-fn of(m: &Measured<f64>) -> f64 {
-    m.of
-}
-
-/// Bytes to the journal, in MB.
-fn journal(m: &Measured<f64>) -> f64 {
-    float(m.asked.journal_bytes) / 1e6
-}
-
-/// All bytes, in MB.
-fn written(m: &Measured<f64>) -> f64 {
-    float(m.asked.written_bytes) / 1e6
 }
 
 fn figures(rounds: &Rounds<f64>, all: &[Application; 6]) -> Vec<Figure> {

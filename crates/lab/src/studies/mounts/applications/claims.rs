@@ -7,7 +7,7 @@
 use super::super::super::okeanos::{postmark, server};
 use super::super::bed::{Measured, Rounds};
 use super::super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SELECTIVE, WASTELESS};
-use super::{INSTANCES, LOGS, POSTMARKS, SERVERS, journal, of, written};
+use super::phases::{INSTANCES, LOGS, POSTMARKS, SERVERS, journal, of, written};
 use crate::results::Claim;
 
 /// Data journaling which leaves blocks in memory at an fsync.
