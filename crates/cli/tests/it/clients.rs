@@ -73,6 +73,34 @@ fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
     place.check();
 }
 
+/// Where a flush takes long, a commit waits for the callers of the last one, who come again at once: it serves nearly all
+/// of them. Without, two groups take turns.
+#[test]
+fn a_commit_waits_for_callers_that_come_again_at_once() {
+    const CLIENTS: usize = 16;
+    const ROUNDS: u64 = 12;
+    needs_mounts();
+    needs_root();
+    let model = Model { flush: Duration::from_millis(100), ..Model::default() };
+    let slow = Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)));
+    let fsyncs_to_a_commit = |options: &str| {
+        let m = slow.mount(options);
+        let mnt = slow.place.mnt();
+        let write = |f: &File, n: u64| {
+            f.write_all_at(&n.to_ne_bytes(), 4096 * (n % 8)).unwrap();
+            f.sync_data().unwrap();
+        };
+        with_clients(&mnt, CLIENTS, |f| write(f, 0));
+        let before = figure(&mnt, "/journal/transactions");
+        with_clients(&mnt, CLIENTS, |f| (0..ROUNDS).for_each(|n| write(f, n)));
+        let commits = figure(&mnt, "/journal/transactions") - before;
+        m.unmount();
+        CLIENTS as u64 * ROUNDS / commits
+    };
+    let (with, without) = (fsyncs_to_a_commit("data=auto"), fsyncs_to_a_commit("data=auto,without=gathering"));
+    assert!(with >= 11 && without <= 10, "{with} fsyncs to a commit, {without} without gathering");
+}
+
 /// A thousand writes wait for a thaw when the daemon is told to end: each is answered, and its bytes are there.
 #[test]
 fn a_thousand_waiting_requests_are_answered_at_unmount() {

@@ -21,4 +21,6 @@ pub struct Without {
     pub small_files: bool,
     /// Removed files are freed together.
     pub batched_frees: bool,
+    /// A commit waits for callers that are about to come, where a commit takes long.
+    pub gathering: bool,
 }

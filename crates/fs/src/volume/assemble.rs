@@ -30,7 +30,8 @@ pub(super) fn engine(
 ) -> Engine {
     let shares = CacheShares::new(options.cache_bytes, sb.block_size().bytes());
     let config = JournalConfig::new(sb.block_size(), clock.clone(), shares.image_bytes());
-    let config = JournalConfig { choices: options.choices().of_log(), ..config };
+    let config =
+        JournalConfig { choices: options.choices().of_log(), without_gathering: options.without.gathering, ..config };
     let journal = match log {
         Some(log) if options.route != Route::None => Journal::with_log(gate, log, config),
         _ => Journal::without_log(gate, config),

@@ -4,8 +4,9 @@
 //! commit(tid)             no caller commits: this one does     else: its thread waits
 //! sync_then(need, then)   no caller commits: this one does     else: `then` is kept, and the thread goes on
 //!
-//! leader:  take all suspended callers ─> one commit, one flush ─> call each `then` ─┐
-//!             ^──────────────── others have come meanwhile ────────────────────────┘
+//! leader:  wait for callers about to come (`gathering`) ─> take all suspended callers ─┐
+//!             ^                                                                        │
+//!             └── others have come meanwhile ── call each `then` <── one commit, one flush
 //! ```
 //! Guarantees: J6 (one leader); J12: `then` is called once, without a lock of the journal, when what its caller needs
 //! is durable or has failed, and no suspended caller is left without a leader.
@@ -14,9 +15,9 @@
 
 use super::commit;
 use super::shared::Shared;
-use super::waiting::{Completion, Lead, Need, Suspended, SyncError};
+use super::waiting::{CommitState, Completion, Lead, Need, Suspended, SyncError};
 use crate::error::Error;
-use quire_device::sync::{lock, thread, wait};
+use quire_device::sync::{MutexGuard, lock, thread, wait, wait_timeout};
 use quire_device::waits::waiting;
 use quire_device::{DeviceError, Mutant, WaitFor};
 use quire_layout::Tid;
@@ -46,6 +47,7 @@ impl Shared {
                 break;
             }
             s.awaited = s.awaited.max(next);
+            self.gathered.notify_one();
             s = waiting(WaitFor::Commit, || wait(&self.committed, s));
         }
         s.leader = true;
@@ -68,7 +70,11 @@ impl Shared {
             return then(Ok(()));
         }
         s.suspended.push(Suspended { need, then });
+        s.gathering.comes(|| self.config.clock.monotonic());
         if s.leader {
+            if s.suspended.len() >= s.gathering.expected() {
+                self.gathered.notify_one();
+            }
             return;
         }
         s.leader = true;
@@ -97,7 +103,7 @@ impl Shared {
     fn serve_suspended(&self, lead: Lead) {
         loop {
             let (callers, mut commits) = {
-                let mut s = lock(&self.commits);
+                let mut s = self.gather(lock(&self.commits), lead);
                 let callers = std::mem::take(&mut s.suspended);
                 if callers.is_empty() && s.awaited <= s.begun {
                     s.leader = false;
@@ -106,7 +112,7 @@ impl Shared {
                 }
                 (callers, s.awaited > s.begun)
             };
-            let durable = self.durable();
+            let (durable, begun) = (self.durable(), self.config.clock.monotonic());
             commits |= callers.iter().any(|c| c.need.tid.is_some_and(|tid| !durable.at_or_after(tid)));
             let committed = if commits { self.commit_as_leader() } else { Ok(()) };
             let data = callers.iter().filter_map(|c| c.need.data).max().filter(|e| !self.gate.is_durable(*e));
@@ -117,6 +123,8 @@ impl Shared {
                 // A caller that learns of an error may commit a note of it.
                 s.leader = !failed;
                 s.telling = (!failed).then(|| thread::current().id());
+                let waiting = s.suspended.len();
+                s.gathering.ended(begun, self.config.clock.monotonic(), callers.len(), waiting);
             }
             if failed {
                 self.committed.notify_all();
@@ -132,6 +140,25 @@ impl Shared {
                 return self.resign();
             }
         }
+    }
+
+    /// As the leader: waits for callers that are about to come, if that pays. A thread that waits for the next commit
+    /// is not kept waiting, nor one that leads for itself.
+    fn gather<'s>(&self, mut s: MutexGuard<'s, CommitState>, lead: Lead) -> MutexGuard<'s, CommitState> {
+        let had = s.suspended.len();
+        let is_awaited = |s: &CommitState| had == 0 || lead == Lead::Once || s.awaited > s.begun;
+        let Some(until) = s.gathering.until(had).filter(|_| !is_awaited(&s)) else { return s };
+        let mut left = until.saturating_sub(self.config.clock.monotonic());
+        if left.is_zero() {
+            return s;
+        }
+        while s.suspended.len() < s.gathering.expected() && !is_awaited(&s) && !left.is_zero() {
+            s = waiting(WaitFor::Commit, || wait_timeout(&self.gathered, s, left));
+            left = until.saturating_sub(self.config.clock.monotonic());
+        }
+        let has = s.suspended.len();
+        s.gathering.gathered(had, has);
+        s
     }
 
     /// What became of a need that a commit and a flush were to meet.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! leader   which caller commits, and who waits for it
+//! gathering  whether a commit waits for callers that are about to come
 //! commit   a transaction becomes durable: on a device (`commit`), in NVRAM (`nvram_commit`)
 //! space    log space is freed: on a device (`space`), in NVRAM (`nvram_space`)
 //! homes    images from and to their homes
@@ -10,6 +11,7 @@
 
 mod commit;
 mod empty;
+mod gathering;
 mod homes;
 mod leader;
 mod nvram_commit;

@@ -3,6 +3,7 @@
 //! Locks, outer first: `checkpointing`, `core`, `commits` (a leaf: handles ask what is durable). A leader is marked by
 //! `CommitState::leader`, holds no lock during I/O, and is the only one to close a transaction.
 
+use super::gathering::Gathering;
 use super::waiting::CommitState;
 use crate::choices::LogChoices;
 use crate::core::{Core, InFlight};
@@ -25,13 +26,15 @@ pub struct JournalConfig {
     pub cache_bytes: u64,
     /// How the log is written and reclaimed.
     pub choices: LogChoices,
+    /// A commit does not wait for callers that are about to come.
+    pub without_gathering: bool,
 }
 
 impl JournalConfig {
     /// A log in jbd2's format.
     #[must_use]
     pub fn new(block_size: BlockSize, clock: Arc<dyn Clock>, cache_bytes: u64) -> Self {
-        JournalConfig { block_size, clock, cache_bytes, choices: LogChoices::JBD2 }
+        JournalConfig { block_size, clock, cache_bytes, choices: LogChoices::JBD2, without_gathering: false }
     }
 }
 
@@ -44,6 +47,8 @@ pub(crate) struct Shared {
     pub unchosen: Condvar,
     pub commits: Mutex<CommitState>,
     pub committed: Condvar,
+    /// A caller has come for which the leader waits.
+    pub gathered: Condvar,
     /// One checkpoint at a time. Held across I/O, taken before `core`.
     pub checkpointing: Mutex<()>,
     pub gate: Arc<FlushGate>,
@@ -73,8 +78,9 @@ impl Shared {
             core: Mutex::new(core),
             released: Condvar::new(),
             unchosen: Condvar::new(),
-            commits: Mutex::new(CommitState::new(durable)),
+            commits: Mutex::new(CommitState::new(durable, Gathering::new(config.without_gathering))),
             committed: Condvar::new(),
+            gathered: Condvar::new(),
             checkpointing: Mutex::new(()),
             gate,
             log,

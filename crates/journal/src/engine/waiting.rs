@@ -1,5 +1,6 @@
 //! What callers wait for, and how far commits have come.
 
+use super::gathering::Gathering;
 use crate::error::Error;
 use quire_device::sync::thread::ThreadId;
 use quire_device::{DeviceError, Epoch};
@@ -76,10 +77,11 @@ pub(crate) struct CommitState {
     pub suspended: Vec<Suspended>,
     /// The leader, while it calls those that were suspended: it cannot wait for a commit.
     pub telling: Option<ThreadId>,
+    pub gathering: Gathering,
 }
 
 impl CommitState {
-    pub(crate) fn new(durable: Tid) -> Self {
+    pub(crate) fn new(durable: Tid, gathering: Gathering) -> Self {
         CommitState {
             leader: false,
             writing: false,
@@ -91,6 +93,7 @@ impl CommitState {
             awaited: 0,
             suspended: Vec::new(),
             telling: None,
+            gathering,
         }
     }
 
