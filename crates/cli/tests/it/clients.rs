@@ -78,12 +78,12 @@ fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
 #[test]
 fn a_commit_waits_for_callers_that_come_again_at_once() {
     const CLIENTS: usize = 16;
-    const ROUNDS: u64 = 12;
+    const ROUNDS: u64 = 8;
     needs_mounts();
     needs_root();
-    let model = Model { flush: Duration::from_millis(100), ..Model::default() };
+    let model = Model { flush: Duration::from_millis(200), ..Model::default() };
     let slow = Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)));
-    let fsyncs_to_a_commit = |options: &str| {
+    let commits = |options: &str| {
         let m = slow.mount(options);
         let mnt = slow.place.mnt();
         let write = |f: &File, n: u64| {
@@ -95,10 +95,10 @@ fn a_commit_waits_for_callers_that_come_again_at_once() {
         with_clients(&mnt, CLIENTS, |f| (0..ROUNDS).for_each(|n| write(f, n)));
         let commits = figure(&mnt, "/journal/transactions") - before;
         m.unmount();
-        CLIENTS as u64 * ROUNDS / commits
+        commits
     };
-    let (with, without) = (fsyncs_to_a_commit("data=auto"), fsyncs_to_a_commit("data=auto,without=gathering"));
-    assert!(with >= 11 && without <= 10, "{with} fsyncs to a commit, {without} without gathering");
+    let (with, without) = (commits("data=auto"), commits("data=auto,without=gathering"));
+    assert!(with * 5 <= without * 4, "{with} commits, {without} without gathering");
 }
 
 /// A thousand writes wait for a thaw when the daemon is told to end: each is answered, and its bytes are there.
