@@ -29,12 +29,11 @@ enum With {
 }
 
 /// By the names of `without=`.
-const HEURISTICS: [(&str, With); 11] = [
+const HEURISTICS: [(&str, With); 10] = [
     ("polling", With::Rate("tar", "", "own")),
     ("polling", With::Rate("tar", "tune=host", "own")),
     ("second-reader", With::Rate("fsync64", "tune=host", "own")),
     ("gathering", With::Rate("fsync16", "", "ssd")),
-    ("gathering", With::Rate("fsync64", "", "ssd")),
     ("batched-frees", With::Rate("delete", "", "ssd")),
     ("dirty-limit", With::Mounted("tune=host")),
     ("streams-in-pages", With::Mounted("tune=host")),
