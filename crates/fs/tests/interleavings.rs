@@ -3,6 +3,9 @@
 //!
 //! Every scenario also shows that nobody waits for ever: a deadlock is a failure.
 
+#[path = "interleavings/readers.rs"]
+mod readers;
+
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_fs::{Cred, Devices, Falloc, New, NewKind, Options, Phase, Profile, Route, Volume, WriteFlags};
 use quire_layout::Ino;
@@ -130,51 +133,6 @@ fn writers_fsyncs_truncates_and_rounds_share_a_file() {
         drop(v);
         check(&read(&after_crash(&d, route), "shared").expect("it was synced"), least);
     });
-}
-
-/// F2, F11: two readers of a file whose blocks a third caller gives away and takes again. Each reads the bytes of some
-/// moment, and the caller that waits for them goes on.
-fn readers_beside_truncates() {
-    let d = device();
-    let v = mount(&d, Route::Ordered);
-    let ino = create(&v, "shared").unwrap();
-    write(&v, ino, 0..8, 1).unwrap();
-    v.sync().unwrap();
-    let mut threads: Vec<_> = (0..2)
-        .map(|_| {
-            let v = v.clone();
-            thread::spawn(move || {
-                for _ in 0..3 {
-                    let data = read(&v, "shared").unwrap();
-                    assert!(data.iter().all(|b| [0, 1, 2].contains(b)), "{data:?}");
-                }
-            })
-        })
-        .collect();
-    let sizes = v.clone();
-    threads.push(thread::spawn(move || {
-        for fill in [2, 1] {
-            sizes.truncate(ino, KIB).unwrap();
-            write(&sizes, ino, 1..8, fill).unwrap();
-            sizes.sync().unwrap();
-        }
-    }));
-    join(threads);
-}
-
-#[test]
-fn readers_and_truncates_share_a_file() {
-    explore(1000, readers_beside_truncates);
-}
-
-#[cfg(feature = "mutants")]
-#[test]
-fn a_last_reader_that_leaves_unheard_is_found() {
-    use quire_device::Mutant;
-    Mutant::set(Some(Mutant::ReaderLeavesUnheard));
-    let found = std::panic::catch_unwind(|| explore(200_000, readers_beside_truncates));
-    Mutant::set(None);
-    assert!(found.is_err());
 }
 
 /// A2, F3, F11, N1: files are unlinked while their data is on its way, and others take their blocks. Nobody finds

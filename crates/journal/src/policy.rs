@@ -29,8 +29,8 @@ pub(crate) const MANY_BLOCKS: usize = 16;
 /// commit each in twice that time, so a wait of three quarters still gains a seventh.
 pub(crate) const GATHER_WITHIN: (u32, u32) = (3, 4);
 
-/// A commit that takes less begins at once: to sleep and to be woken takes some 50 us on a guest, a tenth of this. (With
-/// commits of 0.2 ms 16 clients lost a tenth of their fsyncs by waiting.)
+/// A commit that takes less begins at once: to sleep and to be woken takes some 50 us on a guest, a tenth of this.
+/// (With commits of 0.2 ms 16 clients lost a tenth of their fsyncs by waiting.)
 pub(crate) const LEAST_GATHERING_COMMIT: Duration = Duration::from_micros(500);
 
 /// It waits for so many times as long as they took the last time, but for a commit's time at most.

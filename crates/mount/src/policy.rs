@@ -25,9 +25,9 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 /// for a lock whose holder does. Requests that wait for a commit or a thaw take no worker.
 pub(crate) const MAX_BLOCKED: usize = 16;
 
-/// Bytes of a READ that takes no worker while the device reads. Its bytes are copied into the reply: of 64 KiB at a time
-/// one reader gets a twelfth less then, of 32 KiB as much as with a worker that waits. Larger ones come as readahead,
-/// few at once.
+/// Bytes of a READ that takes no worker while the device reads. Its bytes are copied into the reply: of 64 KiB at a
+/// time one reader gets a twelfth less then, of 32 KiB as much as with a worker that waits. Larger ones come as
+/// readahead, few at once.
 pub(crate) const MAX_SUSPENDED_READ: usize = 32 << 10;
 
 /// Requests of write-back, readahead and O_DIRECT that the kernel sends at once, at most; callers with O_DIRECT wait in

@@ -41,8 +41,8 @@ fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
 }
 
 /// The daemon's threads that answer no requests: the first one, background, commits for suspended callers, control
-/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, the ends of reads, signals;
-/// with rings the keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
+/// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, the ends of reads,
+/// signals; with rings the keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
 const BESIDE_WORKERS: usize = 13;
 
 #[test]
@@ -73,8 +73,8 @@ fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
     place.check();
 }
 
-/// Where a flush takes long, a commit waits for the callers of the last one, who come again at once: it serves nearly all
-/// of them. Without, two groups take turns.
+/// Where a flush takes long, a commit waits for the callers of the last one, who come again at once: it serves nearly
+/// all of them. Without, two groups take turns.
 #[test]
 fn a_commit_waits_for_callers_that_come_again_at_once() {
     const CLIENTS: usize = 16;

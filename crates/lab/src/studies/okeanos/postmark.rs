@@ -227,8 +227,8 @@ fn claims(sizes: &[usize], rates: &[Vec<f64>]) -> Vec<Claim> {
 }
 
 /// Why selective is as fast as wasteless with small requests.
-pub(in super::super) const BELOW_THRESHOLD: &str = "a request below the write threshold of a page has selective log what wasteless logs, by \
-     the paper's sections 3 and 4, so it is as fast";
+pub(in super::super) const BELOW_THRESHOLD: &str = "a request below the write threshold of a page has selective log \
+     what wasteless logs, by the paper's sections 3 and 4, so it is as fast";
 
 #[cfg(test)]
 mod tests {
