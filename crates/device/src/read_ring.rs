@@ -12,10 +12,10 @@ use crate::buf::Buf;
 use crate::host::Host;
 use crate::io::{DeviceError, ReadDone};
 use crate::sync::{Arc, Mutex, lock, thread};
+use crate::uring::wait_for_completion;
 use io_uring::{IoUring, opcode, types};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
 
 /// Reads in flight at most.
 const DEPTH: usize = 128;
@@ -126,7 +126,7 @@ impl Shared {
     /// The thread: ends reads until the ring is dropped and none is left.
     fn end_reads(&self) {
         loop {
-            self.sleep();
+            wait_for_completion(&self.ring);
             let mut s = lock(&self.state);
             let ended = self.take_completed(&mut s);
             self.pump(&mut s);
@@ -155,17 +155,5 @@ impl Shared {
         let outcome: Result<(), DeviceError> =
             if whole { Ok(()) } else { self.host.read_slice(read.at, &mut read.buf) };
         (read.then)(outcome.map(|()| read.buf));
-    }
-
-    /// Sleeps until something has completed, or the kernel wants to be asked again.
-    fn sleep(&self) {
-        match self.ring.submit_and_wait(1) {
-            Ok(_) => {}
-            Err(e) => match e.raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => std::thread::sleep(Duration::from_millis(1)),
-                _ => panic!("io_uring_enter refused our own ring: {e}"),
-            },
-        }
     }
 }

@@ -100,7 +100,7 @@ impl Ring {
             s.reaping = true;
             drop(s);
             before_blocking();
-            self.sleep();
+            wait_for_completion(&self.ring);
             s = lock(&self.state);
             s.reaping = false;
             self.reap(&mut s);
@@ -144,18 +144,6 @@ impl Ring {
             s.in_flight -= 1;
         }
     }
-
-    /// Sleeps until something has completed, or the kernel wants to be asked again.
-    fn sleep(&self) {
-        match self.ring.submit_and_wait(1) {
-            Ok(_) => {}
-            Err(e) => match e.raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => std::thread::sleep(Duration::from_millis(1)),
-                _ => panic!("io_uring_enter refused our own ring: {e}"),
-            },
-        }
-    }
 }
 
 impl Drop for Ring {
@@ -168,7 +156,7 @@ impl Drop for Ring {
             if s.in_flight == 0 {
                 return;
             }
-            self.sleep();
+            wait_for_completion(&self.ring);
         }
     }
 }
@@ -186,6 +174,18 @@ impl Flight {
                 opcode::Writev::new(self.fd, vector.as_ptr(), count).offset(at).rw_flags(flags).build()
             }
         }
+    }
+}
+
+/// Sleeps until something has completed, or the kernel wants to be asked again.
+pub(crate) fn wait_for_completion(ring: &IoUring) {
+    match ring.submit_and_wait(1) {
+        Ok(_) => {}
+        Err(e) => match e.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => std::thread::sleep(Duration::from_millis(1)),
+            _ => panic!("io_uring_enter refused our own ring: {e}"),
+        },
     }
 }
 
