@@ -6,7 +6,7 @@
 use crate::buf::Buf;
 use crate::clock::{Clock, SystemClock};
 use crate::histogram::{Histogram, Latencies};
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, Ticket};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, Ticket, fill};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tickets::Tickets;
@@ -352,8 +352,7 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
 
     fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
         if !self.inner.can_suspend_reads() {
-            let done = self.run(vec![Io::Read { at, buf, region }]);
-            return then(done.map(|mut done| done.reads.pop().expect("one read was submitted")));
+            return then(fill(self, at, buf, region));
         }
         let class = Class::Read(region);
         self.counters.of(class).0.count(buf.len() as u64);

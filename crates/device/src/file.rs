@@ -14,7 +14,7 @@
 use crate::buf::{Buf, SECTOR};
 use crate::holes::Backing;
 use crate::host::{Host, device_error};
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, ReadDone, Region, Ticket};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, ReadDone, Region, Ticket, fill};
 use crate::lease::Lease;
 use crate::open::{self, OpenError, OpenOptions, Opened};
 use crate::read_ring::ReadRing;
@@ -311,10 +311,7 @@ impl BlockDevice for FileDevice {
         }
         match self.read_ring().filter(|_| self.is_aligned(at, &buf)) {
             Some(ring) => ring.start(at, buf, then),
-            None => {
-                let done = self.run(vec![Io::Read { at, buf, region }]);
-                then(done.map(|mut done| done.reads.pop().expect("one read was submitted")));
-            }
+            None => then(fill(self, at, buf, region)),
         }
     }
 

@@ -162,6 +162,12 @@ impl std::error::Error for DeviceError {}
 /// What is done with the outcome of a read that no caller waits for.
 pub type ReadDone = Box<dyn FnOnce(Result<Buf, DeviceError>) + Send>;
 
+/// Fills `buf` from `at`; the calling thread waits.
+pub(crate) fn fill<D: BlockDevice + ?Sized>(d: &D, at: u64, buf: Buf, region: Region) -> Result<Buf, DeviceError> {
+    let mut done = d.run(vec![Io::Read { at, buf, region }])?;
+    Ok(done.reads.pop().expect("one read was submitted"))
+}
+
 /// A device of bytes with a volatile write cache. All of them agree on what they do (M6).
 pub trait BlockDevice: Send + Sync {
     fn info(&self) -> DeviceInfo;
@@ -190,8 +196,7 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// As [`BlockDevice::wait`].
     fn read(&self, at: u64, len: usize, region: Region) -> Result<Buf, DeviceError> {
-        let mut done = self.run(vec![Io::Read { at, buf: Buf::zeroed(len), region }])?;
-        Ok(done.reads.pop().expect("one read was submitted"))
+        fill(self, at, Buf::zeroed(len), region)
     }
 
     /// Fills `into` from `at`. Devices that can do so read straight into it.
@@ -212,8 +217,7 @@ pub trait BlockDevice: Send + Sync {
     /// or the error, on a thread of the device's that ends other reads, too; or on the calling thread, which waits,
     /// where the device cannot do better.
     fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
-        let done = self.run(vec![Io::Read { at, buf, region }]);
-        then(done.map(|mut done| done.reads.pop().expect("one read was submitted")));
+        then(fill(self, at, buf, region));
     }
 
     /// Writes `data`, whole sectors, at `at` and waits for completion (not durability). Devices that can do so write

@@ -40,6 +40,12 @@ fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
     });
 }
 
+/// Changes one of eight blocks, and waits until that is durable.
+fn write(f: &File, n: u64) {
+    f.write_all_at(&n.to_ne_bytes(), 4096 * (n % 8)).unwrap();
+    f.sync_data().unwrap();
+}
+
 /// The daemon's threads that answer no requests: the first one, background, commits for suspended callers, control
 /// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, the ends of reads,
 /// signals; with rings the keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
@@ -52,10 +58,6 @@ fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
     needs_mounts();
     let place = Place::new("64M", &[]);
     let m = place.mount("data=auto");
-    let write = |f: &File, n: u64| {
-        f.write_all_at(&n.to_ne_bytes(), 4096 * (n % 8)).unwrap();
-        f.sync_data().unwrap();
-    };
     // The pool grows while there is new load, and then stays.
     with_clients(&place.mnt(), CLIENTS, |f| (0..ROUNDS).for_each(|n| write(f, n)));
     let before = threads_of(m.pid);
@@ -86,10 +88,6 @@ fn a_commit_waits_for_callers_that_come_again_at_once() {
     let commits = |options: &str| {
         let m = slow.mount(options);
         let mnt = slow.place.mnt();
-        let write = |f: &File, n: u64| {
-            f.write_all_at(&n.to_ne_bytes(), 4096 * (n % 8)).unwrap();
-            f.sync_data().unwrap();
-        };
         with_clients(&mnt, CLIENTS, |f| write(f, 0));
         let before = figure(&mnt, "/journal/transactions");
         with_clients(&mnt, CLIENTS, |f| (0..ROUNDS).for_each(|n| write(f, n)));
@@ -177,26 +175,23 @@ fn reads_that_wait_for_the_device_take_no_worker() {
     let file = File::options().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path).unwrap();
     file.read_at(&mut Buf::zeroed(4096), 0).unwrap();
     slow.device.slow.store(true, Ordering::SeqCst);
-    let read = AtomicU32::new(0);
     let workers = || {
         let tasks = threads_of(m.pid).into_iter();
         let names =
             tasks.map(|task| fs::read_to_string(format!("/proc/{}/task/{task}/comm", m.pid)).unwrap_or_default());
         names.filter(|name| name.trim() == "quire-fuse").count()
     };
+    let read = |n: usize| {
+        let mut buf = Buf::zeroed(4096);
+        file.read_exact_at(&mut buf, n as u64 * BLOCK).unwrap();
+        assert!(buf.iter().all(|b| usize::from(*b) == n), "block {n}");
+    };
     let before = workers();
     let most = thread::scope(|scope| {
-        for n in 0..CLIENTS {
-            let (file, read) = (&file, &read);
-            scope.spawn(move || {
-                let mut buf = Buf::zeroed(4096);
-                file.read_exact_at(&mut buf, n as u64 * BLOCK).unwrap();
-                assert!(buf.iter().all(|b| usize::from(*b) == n), "block {n}");
-                read.fetch_add(1, Ordering::SeqCst);
-            });
-        }
+        let read = &read;
+        let readers: Vec<_> = (0..CLIENTS).map(|n| scope.spawn(move || read(n))).collect();
         let mut most = 0;
-        while read.load(Ordering::SeqCst) < 16 {
+        while !readers.iter().all(thread::ScopedJoinHandle::is_finished) {
             most = most.max(workers());
             thread::sleep(Duration::from_millis(10));
         }

@@ -69,7 +69,8 @@ impl Gathering {
 
     /// How long the next commit waits for more callers than it has, if it does.
     pub(crate) fn until(&self, has: usize) -> Option<Duration> {
-        let come_again = self.come_again.filter(|_| !self.off && self.at_once == 0 && has < self.expected())?;
+        let come_again =
+            self.come_again.filter(|_| !self.off && self.at_once == 0 && (1..self.expected()).contains(&has))?;
         let pays = self.took >= LEAST_GATHERING_COMMIT && come_again * GATHER_WITHIN.1 < self.took * GATHER_WITHIN.0;
         pays.then(|| self.ended + self.took.min(come_again * GATHER_TIMES))
     }

@@ -146,7 +146,7 @@ impl Shared {
     /// is not kept waiting, nor one that leads for itself.
     fn gather<'s>(&self, mut s: MutexGuard<'s, CommitState>, lead: Lead) -> MutexGuard<'s, CommitState> {
         let had = s.suspended.len();
-        let is_awaited = |s: &CommitState| had == 0 || lead == Lead::Once || s.awaited > s.begun;
+        let is_awaited = |s: &CommitState| lead == Lead::Once || s.awaited > s.begun;
         let Some(until) = s.gathering.until(had).filter(|_| !is_awaited(&s)) else { return s };
         let mut left = until.saturating_sub(self.config.clock.monotonic());
         if left.is_zero() {

@@ -2,19 +2,17 @@
 
 use super::*;
 use crate::server::ServeOptions;
-use quire_device::{FileDevice, OpenOptions, SystemClock};
+use quire_device::SystemClock;
 use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
 use quire_layout::Ino;
+use quire_testkit::{MemDevice, mke2fs};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 /// A server of a fresh file system.
 fn server() -> Arc<Server> {
-    let image = tempfile::NamedTempFile::new().unwrap();
-    let made = std::process::Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(image.path()).arg("16M").status();
-    assert!(made.unwrap().success());
-    let device = Arc::new(FileDevice::open(image.path(), OpenOptions::default()).unwrap());
+    let device = Arc::new(MemDevice::new(mke2fs("16M", &["-t", "ext4"])));
     let volume = Volume::open(Devices::one(device), Arc::new(SystemClock), Options::default()).unwrap();
     Arc::new(Server::new(volume, ServeOptions::default(), Box::new(|_, _| String::new())))
 }
