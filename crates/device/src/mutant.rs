@@ -117,6 +117,9 @@ impl Mutant {
     /// Those of a volume's life: tests/interleavings.rs of the file system finds them.
     pub const OF_LIFECYCLE: [Mutant; 2] = [Mutant::CloseWithoutDrain, Mutant::ThawUnmarked];
 
+    /// Those of the readers of a file: tests/interleavings.rs of the file system finds them.
+    pub const OF_READERS: [Mutant; 1] = [Mutant::ReaderLeavesUnheard];
+
     /// Those of replies: unit tests of the mount's transport find them.
     pub const OF_REPLIES: [Mutant; 2] = [Mutant::ReplyMissedBySuspension, Mutant::SecondReplyTaken];
 

@@ -6,11 +6,13 @@
 //! - Layers: no file names something of a file above it (`layers.toml`), and no files need each other in a circle.
 //! - Sizes: a file has at most 500 lines, a function 60, a type 40 methods.
 //! - Names: what docs/design.md and docs/invariants.md call by a path is defined in the workspace.
+//! - Invariants: each of docs/invariants.md names tests that exist, and mutants that a test goes over.
 //! - Prose: comments and documents are at most 120 characters wide.
 //!
 //! Exits with 1 if a rule is broken. `--arrows CRATE` lists what each file of a crate needs instead.
 
 mod arrows;
+mod invariants;
 mod layers;
 mod model;
 mod names;
@@ -81,7 +83,7 @@ fn check(root: &Path, except: Option<&[String]>) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Names of code in documents that nothing defines.
+/// Names of code in documents that nothing defines, and invariants without a test.
 fn unknown_names(root: &Path) -> Result<Vec<String>> {
     let mut defined = names::Defined::default();
     for name in crates(root)? {
@@ -100,6 +102,9 @@ fn unknown_names(root: &Path) -> Result<Vec<String>> {
         let page = Path::new(page);
         faults.extend(names::unknown(page, &std::fs::read_to_string(root.join(page))?, &defined));
     }
+    let page = Path::new("docs/invariants.md");
+    let mutants = std::fs::read_to_string(root.join("crates/device/src/mutant.rs")).unwrap_or_default();
+    faults.extend(invariants::untested(page, &std::fs::read_to_string(root.join(page))?, &defined, &mutants));
     Ok(faults)
 }
 

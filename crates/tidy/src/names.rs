@@ -29,8 +29,14 @@ impl Defined {
         }
     }
 
-    fn knows(&self, name: &str) -> bool {
+    /// True if a source defines this name, or the standard library.
+    pub(crate) fn knows(&self, name: &str) -> bool {
         self.0.contains(name) || FOREIGN.contains(&name)
+    }
+
+    /// True if a source defines a name with this start.
+    pub(crate) fn has_one_with(&self, start: &str) -> bool {
+        self.0.range(start.to_owned()..).next().is_some_and(|name| name.starts_with(start))
     }
 }
 
@@ -48,6 +54,13 @@ macro_rules! define {
                     self.add(&name.to_string());
                 }
                 visit::visit_field(self, field);
+            }
+
+            /// Functions that a macro is given, as the tests of `proptest!` are.
+            fn visit_macro(&mut self, call: &'a syn::Macro) {
+                let tokens = call.tokens.to_string();
+                let words: Vec<&str> = tokens.split_whitespace().collect();
+                words.windows(2).filter(|w| w[0] == "fn").for_each(|w| self.add(w[1].split('(').next().unwrap_or(w[1])));
             }
         }
     };

@@ -42,10 +42,12 @@ fn readers_and_truncates_share_a_file() {
 
 #[cfg(feature = "mutants")]
 #[test]
-fn a_last_reader_that_leaves_unheard_is_found() {
+fn every_mutant_of_the_readers_is_found() {
     use quire_device::Mutant;
-    Mutant::set(Some(Mutant::ReaderLeavesUnheard));
-    let found = std::panic::catch_unwind(|| explore(200_000, readers_beside_truncates));
-    Mutant::set(None);
-    assert!(found.is_err());
+    for mutant in Mutant::OF_READERS {
+        Mutant::set(Some(mutant));
+        let found = std::panic::catch_unwind(|| explore(200_000, readers_beside_truncates));
+        Mutant::set(None);
+        assert!(found.is_err(), "{mutant:?} is not found");
+    }
 }

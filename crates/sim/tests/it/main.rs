@@ -4,5 +4,4 @@ mod ace;
 mod crash;
 mod faults;
 mod hostile;
-mod invariants;
 mod nvram;
