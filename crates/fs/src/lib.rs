@@ -45,8 +45,8 @@ mod volume;
 mod xattr;
 
 pub use config::{
-    Atime, Checkpoint, Choices, CommitMode, Illegal, JournalingMode, ModeRule, Options, Profile, Record, Route,
-    RuntimeOptions, UnknownValue, Without, name_matches,
+    Atime, BatchTime, Checkpoint, Choices, CommitMode, Illegal, JournalingMode, ModeRule, Options, Profile, Record,
+    Route, RuntimeOptions, UnknownValue, Without, name_matches,
 };
 pub use data::{Falloc, FileExtent, FilePlace, Seek, WriteFlags};
 pub use dir::DirItem;

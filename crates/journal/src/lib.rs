@@ -28,7 +28,7 @@ mod stats;
 
 pub use crate::choices::{Checkpoint, CommitMode, Format, LogChoices, Record, UnknownValue};
 pub use crate::core::{CoreStats, InFlight, LoggedNewData};
-pub use crate::engine::{Completion, EmptyLog, JournalConfig, Lead, Need, SyncError};
+pub use crate::engine::{BatchTime, Completion, EmptyLog, JournalConfig, Lead, Need, SyncError};
 pub use crate::error::{Error, NvramProblem};
 pub use crate::handle::{Full, Handle, Touch};
 pub use crate::journal::{Journal, Loaded, TxnHold};

@@ -131,9 +131,13 @@ impl Model {
     /// The models by their names.
     pub const NAMES: [&str; 7] = ["free", "ssd", "samsung840", "intel311", "emmc", "hdd7200", "hdd15k"];
 
-    /// The model of that name.
+    /// The model of that name; with `,flush=MICROSECONDS` behind it, that one with another flush.
     #[must_use]
     pub fn named(name: &str) -> Option<Model> {
+        if let Some((name, micros)) = name.split_once(",flush=") {
+            let flush = Duration::from_micros(micros.parse().ok()?);
+            return Some(Model { flush, ..Model::named(name)? });
+        }
         match name {
             "free" => Some(Model::default()),
             "ssd" => Some(Model::consumer_ssd()),
@@ -360,6 +364,9 @@ mod tests {
     fn every_name_is_a_model() {
         assert!(Model::NAMES.iter().all(|name| Model::named(name).is_some()));
         assert_eq!(Model::named("floppy"), None);
+        let flush = Duration::from_millis(4);
+        assert_eq!(Model::named("ssd,flush=4000"), Some(Model { flush, ..Model::consumer_ssd() }));
+        assert_eq!(Model::named("ssd,flush=soon"), None);
     }
 
     #[test]

@@ -32,6 +32,7 @@ use std::process::ExitCode;
   nvram=PATH             the journal lies in this memory; nvram_size=BYTES, nvram_latency_ns=NS
   nvram_simulated        take any file for such memory
   commit=SECONDS         commit what was changed after so long at the latest (default 5)
+  max_batch_time=US      a commit waits for callers that are about to come, so long at most (default 15000)
   checkpoint_age=SECS    write home what the log holds for so long, so that recovery is short (default 30;
                          0: only when log space or memory is needed)
   cache_size=BYTES       memory for blocks (default 64M, at least 4M)

@@ -9,5 +9,5 @@ pub use choices::{Choices, Illegal, Profile, Route};
 pub(crate) use journaling_mode::by_rule;
 pub use journaling_mode::{JournalingMode, ModeRule, name_matches};
 pub use options::{Atime, Options, RuntimeOptions};
-pub use quire_journal::{Checkpoint, CommitMode, Record, UnknownValue};
+pub use quire_journal::{BatchTime, Checkpoint, CommitMode, Record, UnknownValue};
 pub use without::Without;

@@ -3,7 +3,7 @@
 use super::choices::{Choices, Route};
 use super::journaling_mode::{JournalingMode, ModeRule};
 use super::without::Without;
-use quire_journal::{Checkpoint, CommitMode, Record};
+use quire_journal::{BatchTime, Checkpoint, CommitMode, Record};
 use quire_layout::superblock::OnError;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub struct Options {
     /// A checkpoint begins when what a transaction changed is in the log for so long; zero: never for that. `None`: 30
     /// seconds.
     pub checkpoint_age: Option<Duration>,
+    /// For how long a commit may wait for callers that are about to come.
+    pub batch_time: BatchTime,
     /// Memory for block images and file pages, in bytes.
     pub cache_bytes: u64,
     /// New files take the group of their directory (`grpid`).
@@ -113,6 +115,7 @@ impl Default for Options {
             atime: Atime::Relative,
             commit_interval: Duration::from_secs(5),
             checkpoint_age: None,
+            batch_time: BatchTime::default(),
             cache_bytes: 64 << 20,
             grpid: false,
             discard: false,

@@ -11,7 +11,7 @@ use crate::tables::SpaceTable;
 use crate::txn::{Context, WriteGate};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FlushGate};
-use quire_journal::{Journal, JournalConfig, Log};
+use quire_journal::{BatchTime, Journal, JournalConfig, Log};
 use quire_layout::features::compat;
 use quire_layout::superblock::Superblock;
 use quire_layout::{FileBlock, Ino};
@@ -30,8 +30,8 @@ pub(super) fn engine(
 ) -> Engine {
     let shares = CacheShares::new(options.cache_bytes, sb.block_size().bytes());
     let config = JournalConfig::new(sb.block_size(), clock.clone(), shares.image_bytes());
-    let config =
-        JournalConfig { choices: options.choices().of_log(), without_gathering: options.without.gathering, ..config };
+    let batch_time = if options.without.gathering { BatchTime::NONE } else { options.batch_time };
+    let config = JournalConfig { choices: options.choices().of_log(), batch_time, ..config };
     let journal = match log {
         Some(log) if options.route != Route::None => Journal::with_log(gate, log, config),
         _ => Journal::without_log(gate, config),

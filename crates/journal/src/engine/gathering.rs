@@ -10,17 +10,40 @@
 //! ```
 //! The leader waits until as many callers have come as the last commit served or kept waiting. It waits only if those
 //! that the last commit served were seen to come again within a part of a commit's time, and at most for the time that
-//! a commit takes; where a flush is cheap, never. After a wait that gained too few, several commits begin at once.
+//! a commit takes, within the bounds of [`BatchTime`]; where a flush is cheap, never. After a wait that gained too few,
+//! several commits begin at once.
 //!
-//! *Guarantees*: a caller waits for no more than one commit's time longer than without. A lone caller never waits.
+//! *Guarantees*: a caller waits for no more than [`BatchTime::most`] longer than without. A lone caller never waits.
 
 use crate::policy::{GATHER_TIMES, GATHER_WITHIN, LEAST_GATHERING_COMMIT, MOST_COMMITS_AT_ONCE};
 use std::time::Duration;
 
+/// For how long a commit may wait for callers that are about to come: ext4's `min_batch_time=` and `max_batch_time=`
+/// (ext4(5)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchTime {
+    /// A commit counts as taking at least so long.
+    pub least: Duration,
+    /// And at most so long. Zero: no commit waits.
+    pub most: Duration,
+}
+
+impl BatchTime {
+    /// No commit waits.
+    pub const NONE: BatchTime = BatchTime { least: Duration::ZERO, most: Duration::ZERO };
+}
+
+impl Default for BatchTime {
+    /// As in ext4: 0 and 15 ms.
+    fn default() -> Self {
+        BatchTime { least: Duration::ZERO, most: Duration::from_millis(15) }
+    }
+}
+
 /// What the last commits tell of the next. Times are the monotonic clock's.
 #[derive(Default)]
 pub(crate) struct Gathering {
-    off: bool,
+    batch_time: BatchTime,
     /// When the last commit ended.
     ended: Duration,
     /// How long it took, its flush included.
@@ -40,8 +63,8 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    pub(crate) fn new(off: bool) -> Self {
-        Gathering { off, backoff: 1, ..Gathering::default() }
+    pub(crate) fn new(batch_time: BatchTime) -> Self {
+        Gathering { batch_time, backoff: 1, ..Gathering::default() }
     }
 
     /// A caller comes that waits without a thread.
@@ -69,10 +92,10 @@ impl Gathering {
 
     /// How long the next commit waits for more callers than it has, if it does.
     pub(crate) fn until(&self, has: usize) -> Option<Duration> {
-        let come_again =
-            self.come_again.filter(|_| !self.off && self.at_once == 0 && (1..self.expected()).contains(&has))?;
-        let pays = self.took >= LEAST_GATHERING_COMMIT && come_again * GATHER_WITHIN.1 < self.took * GATHER_WITHIN.0;
-        pays.then(|| self.ended + self.took.min(come_again * GATHER_TIMES))
+        let come_again = self.come_again.filter(|_| self.at_once == 0 && (1..self.expected()).contains(&has))?;
+        let took = self.took.max(self.batch_time.least).min(self.batch_time.most);
+        let pays = took >= LEAST_GATHERING_COMMIT && come_again * GATHER_WITHIN.1 < took * GATHER_WITHIN.0;
+        pays.then(|| self.ended + took.min(come_again * GATHER_TIMES))
     }
 
     /// A wait that began with `had` callers has ended with so many.
@@ -96,7 +119,7 @@ mod tests {
 
     /// Two groups of 8 take turns, each commit takes 20 ms, and callers come again `after` its end.
     fn turns(after: Duration) -> Gathering {
-        let mut g = Gathering::new(false);
+        let mut g = Gathering::new(BatchTime { most: ms(100), ..BatchTime::default() });
         g.ended(ms(0), ms(20), 8, 8);
         (0..8).for_each(|_| g.comes(|| ms(20) + after));
         g.ended(ms(20), ms(40), 8, 8);
@@ -117,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_lone_caller_does_not_wait_and_one_that_is_left_alone_waits_once() {
-        let mut g = Gathering::new(false);
+        let mut g = Gathering::new(BatchTime::default());
         for n in 0..5 {
             g.comes(|| ms(n * 20));
             assert_eq!(g.until(1), None);
@@ -161,10 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_waited_for_where_it_is_turned_off() {
-        let mut g = Gathering { off: true, ..turns(ms(3)) };
-        assert_eq!(g.until(8), None);
-        g.off = false;
-        assert!(g.until(8).is_some());
+    fn a_commit_counts_as_taking_what_the_batch_times_allow() {
+        let of = |least, most| Gathering { batch_time: BatchTime { least, most }, ..turns(ms(3)) };
+        assert_eq!(of(ms(0), ms(5)).until(8), Some(ms(45)), "5 ms at most");
+        assert_eq!(of(ms(0), ms(4)).until(8), None, "in 4 ms they do not come");
+        assert_eq!(Gathering { batch_time: BatchTime::NONE, ..turns(ms(3)) }.until(8), None);
+        let quick = |least| Gathering { took: Duration::from_micros(100), ..of(least, ms(15)) };
+        assert_eq!((quick(ms(0)).until(8), quick(ms(8)).until(8)), (None, Some(ms(46))));
+        assert_eq!(of(ms(10), ms(0)).until(8), None, "the upper bound counts");
     }
 }

@@ -21,6 +21,7 @@ mod space;
 mod waiting;
 
 pub use empty::EmptyLog;
+pub use gathering::BatchTime;
 pub use shared::JournalConfig;
 pub(crate) use shared::Shared;
 pub use waiting::{Completion, Lead, Need, SyncError};

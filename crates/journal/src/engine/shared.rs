@@ -3,7 +3,7 @@
 //! Locks, outer first: `checkpointing`, `core`, `commits` (a leaf: handles ask what is durable). A leader is marked by
 //! `CommitState::leader`, holds no lock during I/O, and is the only one to close a transaction.
 
-use super::gathering::Gathering;
+use super::gathering::{BatchTime, Gathering};
 use super::waiting::CommitState;
 use crate::choices::LogChoices;
 use crate::core::{Core, InFlight};
@@ -26,15 +26,16 @@ pub struct JournalConfig {
     pub cache_bytes: u64,
     /// How the log is written and reclaimed.
     pub choices: LogChoices,
-    /// A commit does not wait for callers that are about to come.
-    pub without_gathering: bool,
+    /// For how long a commit may wait for callers that are about to come.
+    pub batch_time: BatchTime,
 }
 
 impl JournalConfig {
     /// A log in jbd2's format.
     #[must_use]
     pub fn new(block_size: BlockSize, clock: Arc<dyn Clock>, cache_bytes: u64) -> Self {
-        JournalConfig { block_size, clock, cache_bytes, choices: LogChoices::JBD2, without_gathering: false }
+        let (choices, batch_time) = (LogChoices::JBD2, BatchTime::default());
+        JournalConfig { block_size, clock, cache_bytes, choices, batch_time }
     }
 }
 
@@ -78,7 +79,7 @@ impl Shared {
             core: Mutex::new(core),
             released: Condvar::new(),
             unchosen: Condvar::new(),
-            commits: Mutex::new(CommitState::new(durable, Gathering::new(config.without_gathering))),
+            commits: Mutex::new(CommitState::new(durable, Gathering::new(config.batch_time))),
             committed: Condvar::new(),
             gathered: Condvar::new(),
             checkpointing: Mutex::new(()),

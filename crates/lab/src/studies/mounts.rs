@@ -53,6 +53,16 @@ const OF_DJFS: [&str; 6] = [
 const HOME_AT_FSYNC: &str = "a synchronous write of today's data=journal also writes the block home, a block to each \
      write by the device's count; ext3 of Linux 2.6.18 left it in memory";
 
+/// Two of them in figures.
+const NVJ: &str = "quire nvj";
+const DJFS: &str = "quire djfs";
+
+/// DJFS' drive, and one whose flush takes twice as long (calibration).
+const DRIVE: &str = "samsung840";
+const SLOW_DRIVE: &str = "samsung840,flush=4000";
+/// Why factors by DJFS may be others than the paper's.
+const OF_FLUSH: &str = "what a flush of the modelled drive takes is assumed";
+
 /// MiB of their journals on the device and in NVRAM.
 const DJFS_JOURNAL_MIB: u64 = 32;
 
@@ -61,6 +71,11 @@ fn mounters(quire: &[&str]) -> Result<Vec<Mounter>> {
     let quire = quire.iter().map(|options| Ok(Mounter::quire(options)));
     let all: Vec<Mounter> = KERNEL.iter().map(|mounter| mounter.parse()).chain(quire).collect::<Result<_>>()?;
     Mounter::available(&all)
+}
+
+/// Those of these names.
+fn only(mounters: &[Mounter], names: &[&str]) -> Vec<Mounter> {
+    mounters.iter().filter(|m| names.contains(&&*label(m))).cloned().collect()
 }
 
 /// A mounter's name in figures: who mounts and the mode, without further options.

@@ -3,7 +3,7 @@
 //! its own. What it does for applications is in [`postmark`], [`log_replay`] and [`server`], what reads cost in
 //! [`readback`].
 
-mod calibration;
+pub mod calibration;
 pub mod log_replay;
 pub mod postmark;
 pub mod readback;
@@ -225,7 +225,7 @@ fn home_claims(count: u64, outcomes: &[Outcome], recovery: f64) -> Vec<Claim> {
 const ORDERS: f64 = 100.0;
 
 /// Why modes that write in place wait less here.
-const RUN: &str = "a write of 125 KB is one run of blocks here, so going in place costs one or two movements of the head; \
+pub(super) const RUN: &str = "a write of 125 KB is one run of blocks here, so going in place costs one or two movements of the head; \
      ext3 allots each of its 31 blocks as it is written, which puts blocks of many streams between them; and streams \
      that begin together wait for each other's bytes, also in the log";
 

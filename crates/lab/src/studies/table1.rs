@@ -189,7 +189,7 @@ const ABOUT: f64 = 0.1;
 /// Why a share of the flushes may be larger than the paper's.
 const SMALLER: &str = "a journal that is so many times smaller than the paper's is full so many times as often";
 /// Why full journaling's multiple may be another.
-const GRAIN: &str = "how many statements share a commit is assumed: with more of them ordered has fewer commits, and full \
+pub(super) const GRAIN: &str = "how many statements share a commit is assumed: with more of them ordered has fewer commits, and full \
      journaling has the same data";
 /// Why an external journal has twice the flushes.
 const BOTH_DEVICES: &str = "each commit flushes both devices, and both are counted; the paper counts one";

@@ -65,7 +65,9 @@ pub const OPTIONS: &[Known] = &[
     known(&["journal_checksum"], &[], Quiet("logs have checksums")),
     known(&["nojournal_checksum"], &[], Ignored("logs have checksums")),
     known(&["journal_async_commit"], &[], Ignored("jbd2's asynchronous commits are read, never written; commit_mode=checksum also saves a flush")),
-    known(&[], &["journal_ioprio=3", "max_batch_time=15000", "min_batch_time=0"], Ignored("it tunes the kernel's journal threads")),
+    known(&[], &["max_batch_time=15000", "min_batch_time=0"],
+        Honoured("for how long a commit may wait for callers that are about to come, in microseconds: it waits for as long as a commit takes, within these bounds")),
+    known(&[], &["journal_ioprio=3"], Ignored("it tunes the kernel's journal threads")),
     // ext4(5): space and inodes
     known(&["discard", "nodiscard"], &[], Honoured("whether freed blocks are discarded")),
     known(&["grpid", "bsdgroups", "nogrpid", "sysvgroups"], &[], Honoured("the group of a new file")),

@@ -15,7 +15,7 @@ use crate::transport_choice::TransportChoice;
 use crate::updates::AtomicWrites;
 use crate::without::Without;
 use quire_device::nvram::NvramOptions;
-use quire_fs::{Atime, Checkpoint, Choices, CommitMode, JournalingMode, ModeRule, Profile, Record, Route};
+use quire_fs::{Atime, BatchTime, Checkpoint, Choices, CommitMode, JournalingMode, ModeRule, Profile, Record, Route};
 use quire_layout::superblock::{OnError, Superblock, default_opts};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,6 +74,9 @@ pub struct MountOptions {
     pub commit: Option<Duration>,
     /// Zero: nothing goes home for its age.
     pub checkpoint_age: Option<Duration>,
+    /// For how long a commit may wait for callers that are about to come, at least and at most.
+    pub min_batch_time: Option<Duration>,
+    pub max_batch_time: Option<Duration>,
     /// Bytes of memory for blocks and pages.
     pub cache_bytes: Option<u64>,
     pub grpid: Option<bool>,
@@ -248,6 +251,10 @@ impl MountOptions {
             atime: self.atime.unwrap_or(Atime::Relative),
             commit_interval: self.commit.unwrap_or(fallback.commit_interval),
             checkpoint_age: self.checkpoint_age,
+            batch_time: BatchTime {
+                least: self.min_batch_time.unwrap_or(fallback.batch_time.least),
+                most: self.max_batch_time.unwrap_or(fallback.batch_time.most),
+            },
             cache_bytes: self.cache_bytes.unwrap_or(fallback.cache_bytes),
             grpid: self.grpid.unwrap_or(has(default_opts::BSDGROUPS)),
             discard: self.discard.unwrap_or(has(default_opts::DISCARD)),

@@ -136,6 +136,8 @@ impl MountOptions {
                 self.commit = (secs > 0).then(|| Duration::from_secs(secs.into()));
             }
             "checkpoint_age" => self.checkpoint_age = Some(Duration::from_secs(number(option, value)?.into())),
+            "min_batch_time" => self.min_batch_time = Some(Duration::from_micros(number(option, value)?.into())),
+            "max_batch_time" => self.max_batch_time = Some(Duration::from_micros(number(option, value)?.into())),
             "atomic_writes" => self.atomic_writes = Some(atomic_writes(option, value)?),
             "slow_ms" => {
                 let millis = number(option, value)?;

@@ -24,6 +24,8 @@ fn ext4_names_are_understood() {
     let ages =
         ["ro", "checkpoint_age=0", "checkpoint_age=90"].map(|list| parse(list).checkpoint_age.map(|d| d.as_secs()));
     assert_eq!(ages, [None, Some(0), Some(90)]);
+    let o = parse("min_batch_time=50,max_batch_time=0");
+    assert_eq!((o.min_batch_time, o.max_batch_time), (Some(Duration::from_micros(50)), Some(Duration::ZERO)));
     assert!(parse("data_err=abort").data_error_aborts && !parse("data_err=abort,data_err=ignore").data_error_aborts);
     assert!(parse("minixdf").minix_df && !parse("minixdf,bsddf").minix_df);
     let o = parse(

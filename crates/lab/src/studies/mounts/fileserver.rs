@@ -13,7 +13,7 @@ use quire_testkit::rng::{Rng, content};
 
 use super::super::fileserver::{DIRECTORIES, Server};
 use super::bed::{Bed, Measured, Rounds};
-use super::{JOURNAL, ORDERED, WRITEBACK, assume, mounters, rounds_of};
+use super::{JOURNAL, NONE, ORDERED, WRITEBACK, assume, mounters, rounds_of};
 use crate::results::{Claim, Effort, Figure, Findings};
 use crate::stats::{float, mib};
 
@@ -145,16 +145,31 @@ pub fn study(effort: Effort) -> Result<Findings> {
     Ok(f)
 }
 
+/// Why writeback is not faster than ordered.
+const DELAYED: &str = "ordered of today waits for no other file's data, so there is nothing to gain; without any journal, and so \
+     without any order, the kernel is not faster either";
+/// Why RFJ's advantage is smaller on a mount.
+const AT_CLOSE: &str = "FUSE hands a file's pages over when it is closed, and large ones go straight to the disk, so a file that \
+     dies soon is written all the same, by the disk's count of bytes to an operation; the kernel's ext4 writes what lives longer";
+
 fn claims(rounds: &Rounds<u64>, rate: impl Fn(&Measured<u64>) -> f64) -> Vec<Claim> {
     let of = |name: &str| rounds.median(name, 0, &rate);
+    let bytes = |name: &str| rounds.median(name, 0, |m| float(m.asked.written_bytes) / float(m.of));
+    // What RFJ's rate would be by as few bytes.
+    let late = |name: &str, limit: f64| limit * (bytes(name) / bytes(RFJ)).min(1.0)..=limit;
+    let unordered = (of(NONE) / of(ORDERED)).min(1.0);
     let ratio = |a: &str, b: &str| (format!("{a} / {b}"), of(a) / of(b));
     let at_least = |at, says, (what, measured), limit| Claim::at_least(at, says, what, measured, limit);
     vec![
         at_least("figure 2, on mounts", "ordered is much faster than journal", ratio(ORDERED, JOURNAL), 2.0),
-        at_least("figure 2, on mounts", "writeback is the fastest of the three", ratio(WRITEBACK, ORDERED), 1.0),
+        at_least("figure 2, on mounts", "writeback is the fastest of the three", ratio(WRITEBACK, ORDERED), 1.0)
+            .because_within(unordered..=1.0, DELAYED),
         at_least("figure 8, on mounts", "RFJ is almost 5 times as fast as journal", ratio(RFJ, JOURNAL), 5.0)
             .printed("5"),
-        at_least("figure 8, on mounts", "RFJ is faster than ordered", ratio(RFJ, ORDERED), 1.0),
-        at_least("figure 8, on mounts", "RFJ is almost as fast as writeback", ratio(RFJ, WRITEBACK), 0.9).printed(1.0),
+        at_least("figure 8, on mounts", "RFJ is faster than ordered", ratio(RFJ, ORDERED), 1.0)
+            .because_within(late(ORDERED, 1.0), AT_CLOSE),
+        at_least("figure 8, on mounts", "RFJ is almost as fast as writeback", ratio(RFJ, WRITEBACK), 0.9)
+            .printed(1.0)
+            .because_within(late(WRITEBACK, 0.9), AT_CLOSE),
     ]
 }

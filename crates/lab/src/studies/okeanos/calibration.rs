@@ -60,7 +60,7 @@ pub(super) fn times_the_others(outcomes: &[Outcome], mode: usize) -> f64 {
 ///
 /// # Errors
 /// A file system failed.
-pub(super) fn of_run(effort: Effort, count: u64) -> Result<(Figure, [Vec<f64>; 2])> {
+pub fn of_run(effort: Effort, count: u64) -> Result<(Figure, [Vec<f64>; 2])> {
     let modes = [ORDERED, SELECTIVE];
     let begins = [(Duration::ZERO, "together"), (PERIOD, "within 1 s")];
     let series = begins.iter().flat_map(|(_, begin)| modes.map(|n| format!("{}, begin {begin}", SERIES[n].0)));
