@@ -34,7 +34,7 @@ const QUIRE: [&str; 5] = [
 /// Bytes of Postmark's requests: of less than a page, and of a page.
 const REQUESTS: [usize; 2] = [1024, 4096];
 /// What a write of the server takes beside the disk, in the claims and in the calibration.
-const BESIDE: [Duration; 2] = [Duration::ZERO, Duration::from_millis(20)];
+const BESIDE: [Duration; 2] = [Duration::ZERO, Duration::from_millis(40)];
 
 /// Processes of the server: half of the paper's most.
 const PROCESSES: u64 = 260;
