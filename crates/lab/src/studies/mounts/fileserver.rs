@@ -31,7 +31,7 @@ const fn dirty_bytes(files: u64) -> u64 {
     (8 << 30) * 15 / 100 / PAPER_FILES * files
 }
 
-/// Quire's mounts may have as much dirty: three eighths of their cache. FUSE hands them a file's pages when it is closed,
+/// Quire's mounts may have as much dirty: three eighths of their cache. FUSE hands them a file's pages at its close,
 /// so they hardly lie in the kernel's page cache.
 fn cache_size(dirty: u64) -> String {
     format!("cache_size={}", dirty / 3 * 8)
