@@ -17,22 +17,14 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs a scenario under `times` schedules: half of them uniform, half with few, ill-timed changes of thread.
 pub fn explore(times: usize, scenario: impl Fn() + Send + Sync + Clone + 'static) {
-    let mut config = Config::new();
-    config.stack_size = STACK;
-    if let Ok(schedule) = std::env::var("QUIRE_SCHEDULE") {
-        Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(scenario);
-        return;
-    }
-    under(asked().unwrap_or(times), config, scenario);
+    under(asked().unwrap_or(times), scenario);
 }
 
 /// True if a broken engine fails one of `times` schedules, or of as many as are asked for if those are more: a mutant
 /// that is rare must be found however few are explored otherwise.
 pub fn finds(times: usize, scenario: impl Fn() + Send + Sync + Clone + 'static) -> bool {
-    let mut config = Config::new();
-    config.stack_size = STACK;
     let times = times.max(asked().unwrap_or(0));
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| under(times, config, scenario))).is_err()
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| under(times, scenario))).is_err()
 }
 
 /// How many schedules the environment asks for.
@@ -40,7 +32,13 @@ fn asked() -> Option<usize> {
     number("QUIRE_INTERLEAVINGS").and_then(|n| usize::try_from(n).ok())
 }
 
-fn under(times: usize, config: Config, scenario: impl Fn() + Send + Sync + Clone + 'static) {
+fn under(times: usize, scenario: impl Fn() + Send + Sync + Clone + 'static) {
+    let mut config = Config::new();
+    config.stack_size = STACK;
+    if let Ok(schedule) = std::env::var("QUIRE_SCHEDULE") {
+        Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(scenario);
+        return;
+    }
     let seed = number("QUIRE_SEED").unwrap_or(1);
     let half = times.div_ceil(2);
     Runner::new(RandomScheduler::new_from_seed(seed, half), config.clone()).run(scenario.clone());

@@ -23,7 +23,7 @@ pub mod streams;
 use anyhow::Result;
 
 use crate::mounter::{Mounter, Who};
-use crate::results::{Effort, Findings, Point};
+use crate::results::{Effort, Figure, Findings, Point};
 use crate::stats::Spread;
 
 /// The kernel's ext4 in its modes: without a journal, ordered, full journaling, and fast commits.
@@ -100,6 +100,16 @@ pub(super) fn point_of_rounds(values: Vec<f64>) -> Point {
     let spread = Spread::of(values);
     let deviation = (spread.deviation > 0.0).then(|| Point::from(spread.deviation).value);
     Point { deviation, ..Point::from(spread.median) }
+}
+
+/// A figure of one series by other values of what is assumed (calibration), each beside the paper's number.
+fn swept(mut figure: Figure, series: &str, paper: f64, values: [(&str, f64); 2]) -> Figure {
+    figure = figure.of_series([series]);
+    for (place, value) in values {
+        figure.place(place, [value]);
+        figure.printed(place, series, paper);
+    }
+    figure
 }
 
 /// What all of these studies assume.

@@ -11,7 +11,7 @@ use super::super::tpcc::grain;
 use super::bed::{Bed, Measured, Rounds};
 use super::{
     DJFS, DJFS_JOURNAL_MIB, DRIVE, JOURNAL, NVJ, OF_DJFS, OF_FLUSH, ORDERED, SLOW_DRIVE, assume, mounters, only,
-    point_of_rounds, rounds_of,
+    point_of_rounds, rounds_of, swept,
 };
 use crate::mounter::Mounter;
 use crate::results::{Claim, Effort, Figure, Findings};
@@ -188,12 +188,7 @@ fn calibration(rounds: &Rounds<Report>, half: usize, printed: &Printed, other: &
     let figure = |id: &str, of: &str, what: &str, by: &str, y: &str, paper: &str, values: [(&str, f64); 2]| {
         let id = format!("djfs-{id}-{}", mode.to_lowercase());
         let title = format!("{mode}: {what}, mounts (calibration)");
-        let mut figure = Figure::bars(&id, of, title, by, y).of_series([y]);
-        for (place, value) in values {
-            figure.place(place, [value]);
-            figure.printed(place, y, number(paper));
-        }
-        figure
+        swept(Figure::bars(&id, of, title, by, y), y, number(paper), values)
     };
     let by_flush = [("2", times(rounds, half)), ("4", other.times)];
     let measured = median(&percent(rounds, JOURNAL, half, logged));

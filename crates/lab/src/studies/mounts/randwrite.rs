@@ -12,7 +12,7 @@ use quire_testkit::rng::{Rng, content};
 use super::bed::{Bed, Measured, Rounds};
 use super::{
     DJFS, DJFS_JOURNAL_MIB, DRIVE, JOURNAL, NONE, NVJ, OF_DJFS, OF_FLUSH, ORDERED, SLOW_DRIVE, assume, mounters, only,
-    rounds_of,
+    rounds_of, swept,
 };
 use crate::mounter::Mounter;
 use crate::results::{Claim, Effort, Figure, Findings};
@@ -70,15 +70,11 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let djfs_to_nvj = |rounds: &Rounds<Done>, phase| rounds.median(DJFS, phase, rate) / rounds.median(NVJ, phase, rate);
     let slow = Bed::new(SLOW_DRIVE, mib, DJFS_JOURNAL_MIB)?;
     let slow = measure(&slow, 1, &only(&all, &[NVJ, DJFS]), &EVERY[OFTEN..])?;
-    let (measured, swept) = (djfs_to_nvj(&rounds, OFTEN), djfs_to_nvj(&slow, 0));
+    let (measured, on_slow) = (djfs_to_nvj(&rounds, OFTEN), djfs_to_nvj(&slow, 0));
     let title = "Random writes, fsync every 64, by a flush of the drive, mounts (calibration)";
-    let series = "djfs / nvj";
-    let mut by_flush = Figure::bars("djfs-7-mounts-flush", "figure 7", title, "flush, ms", "times").of_series([series]);
-    for (flush, value) in [("2", measured), ("4", swept)] {
-        by_flush.place(flush, [value]);
-        by_flush.printed(flush, series, 1.8);
-    }
-    let mut f = Findings { figures: figures(&rounds, files), claims: claims(&rounds, swept), ..Findings::default() };
+    let by_flush = Figure::bars("djfs-7-mounts-flush", "figure 7", title, "flush, ms", "times");
+    let by_flush = swept(by_flush, "djfs / nvj", 1.8, [("2", measured), ("4", on_slow)]);
+    let mut f = Findings { figures: figures(&rounds, files), claims: claims(&rounds, on_slow), ..Findings::default() };
     f.figures.push(by_flush);
     assume(&mut f, effort);
     f.assume(format!(
@@ -122,8 +118,8 @@ fn figures(rounds: &Rounds<Done>, files: u64) -> Vec<Figure> {
     ]
 }
 
-/// What the figures say; `swept` is DJFS by journaling in NVRAM alone on a drive with another flush.
-fn claims(rounds: &Rounds<Done>, swept: f64) -> Vec<Claim> {
+/// What the figures say; `on_slow` is DJFS by journaling in NVRAM alone on a drive with another flush.
+fn claims(rounds: &Rounds<Done>, on_slow: f64) -> Vec<Claim> {
     let growth = |name| rounds.median(name, OFTEN, flushes) / rounds.median(name, RARELY, flushes);
     let often = |name| rounds.median(name, OFTEN, rate);
     let slower = often(ORDERED).min(often(JOURNAL));
@@ -156,6 +152,6 @@ fn claims(rounds: &Rounds<Done>, swept: f64) -> Vec<Claim> {
             often(DJFS) / often(NVJ),
             "1.8",
         )
-        .calibrated(&[swept], OF_FLUSH),
+        .calibrated(&[on_slow], OF_FLUSH),
     ]
 }

@@ -31,9 +31,6 @@ const QUIRE: [&str; 4] = [
 
 /// "Several times less".
 const SEVERAL: f64 = 1.0 / 3.0;
-/// Rates of the two kinds, in figures.
-const SMALL: &str = "1 Kbit/s";
-const LARGE: &str = "1 Mbit/s";
 /// Why the kernel's data journaling writes fewer bytes than the paper's.
 const SHARED: &str = "27 MB/s are seven blocks to each of a thousand writes a second; all writers that wait share a commit here, \
      so a write logs little more than its block, and one disk, which has the data too, takes fewer writes a second";
@@ -110,7 +107,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let figures = figures(&rounds, slow, fast, [of_slow, time]);
     let mut claims = slow_claims(&rounds, slow.len() - 1, slow[slow.len() - 1]);
     claims.extend(home_claims(&rounds, slow.len() - 1, slow[slow.len() - 1]));
-    let (_, swept) = of_run(effort, 40)?;
+    let (_, swept) = of_run(effort, u64::try_from(fast[fast.len() - 1])?)?;
     claims.extend(fast_claims(&rounds, kinds.len() - 1, fast[fast.len() - 1], &swept));
     let mut f = Findings { figures, claims, ..Findings::default() };
     assume(&mut f, effort);
@@ -152,17 +149,18 @@ fn latency(m: &Measured<Done>) -> f64 {
 }
 
 fn figures(rounds: &Rounds<Done>, slow: &[usize], fast: &[usize], times: [Duration; 2]) -> Vec<Figure> {
-    let figure = |id: &str, of: &str, what: &str, rate: &str, y: &str, counts: &[usize]| {
-        let title = format!("{what}, streams of {rate}, {} s, mounts", times[usize::from(rate == LARGE)].as_secs());
+    let figure = |id: &str, of: &str, what: &str, y: &str, (rate, time, counts): (&str, Duration, &[usize])| {
+        let title = format!("{what}, streams of {rate}, {} s, mounts", time.as_secs());
         let series = counts.iter().map(|n| format!("{n} streams"));
         Figure::bars(&format!("okeanos-{id}-mounts"), of, title, "mount", y).logarithmic().of_series(series)
     };
     let phases: Vec<usize> = (0..slow.len() + fast.len()).collect();
     let (of_slow, of_fast) = phases.split_at(slow.len());
-    let rate = figure("4a", "figure 4a", "Bytes to the journal", SMALL, "MB/s", slow);
-    let journal = figure("4a-write", "figure 4a", "Bytes to the journal to a write", SMALL, "KB", slow);
-    let fs = figure("4b", "figure 4b", "Bytes to the file system to a write", SMALL, "KB", slow);
-    let mean = figure("4c", "figure 4c", "Mean latency of a write", LARGE, "ms", fast);
+    let (small, large) = (("1 Kbit/s", times[0], slow), ("1 Mbit/s", times[1], fast));
+    let rate = figure("4a", "figure 4a", "Bytes to the journal", "MB/s", small);
+    let journal = figure("4a-write", "figure 4a", "Bytes to the journal to a write", "KB", small);
+    let fs = figure("4b", "figure 4b", "Bytes to the file system to a write", "KB", small);
+    let mean = figure("4c", "figure 4c", "Mean latency of a write", "ms", large);
     vec![
         rounds.drawn(rate, of_slow, journal_rate),
         rounds.drawn(journal, of_slow, |m| logged(m) / 1e3),
