@@ -3,6 +3,7 @@
 //! Memory of the size of one block is kept from buffer to buffer, a little by each thread: aligned memory is slow to
 //! get and give back, and an image of a block is made with every change of it.
 
+use crate::policy::{KEPT_BUFFERS, KEPT_SECTORS};
 use std::cell::RefCell;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -15,11 +16,6 @@ struct Sector([u8; SECTOR]);
 
 /// A buffer of whole 512-byte sectors, aligned to 512 bytes. Dereferences to its bytes.
 pub struct Buf(Box<[Sector]>);
-
-/// Sectors of memory that is kept: a block of 4 KiB.
-const KEPT_SECTORS: usize = 8;
-/// Pieces that a thread keeps.
-const KEPT: usize = 64;
 
 thread_local! {
     static KEPT_HERE: RefCell<Vec<Box<[Sector]>>> = const { RefCell::new(Vec::new()) };
@@ -34,7 +30,7 @@ fn kept(sectors: usize) -> Option<Box<[Sector]>> {
 }
 
 fn keep(here: &mut Vec<Box<[Sector]>>, memory: Box<[Sector]>) {
-    if here.len() < KEPT {
+    if here.len() < KEPT_BUFFERS {
         here.push(memory);
     }
 }
@@ -135,6 +131,6 @@ mod tests {
         }
         let many: Vec<Buf> = (0..100).map(|_| Buf::zeroed(4096)).collect();
         drop(many);
-        assert!(KEPT_HERE.with(|s| s.borrow().len()) <= KEPT);
+        assert!(KEPT_HERE.with(|s| s.borrow().len()) <= KEPT_BUFFERS);
     }
 }

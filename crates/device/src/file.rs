@@ -17,8 +17,9 @@ use crate::host::{Host, device_error};
 use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, ReadDone, Region, Ticket, fill};
 use crate::lease::Lease;
 use crate::open::{self, OpenError, OpenOptions, Opened};
+use crate::policy::{PIECE_BYTES, TRANSFERRED_BY_CALLER};
 use crate::read_ring::ReadRing;
-use crate::segment::{MAX_BYTES, Payload, Plan, Segment};
+use crate::segment::{Payload, Plan, Segment};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::uring::{MAX_SEGMENTS, Ring};
@@ -28,9 +29,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
-
-/// A single segment up to this many bytes is transferred by `submit` itself.
-const SMALL: usize = 256 << 10;
 
 /// A device in an image file or on a disk.
 pub struct FileDevice {
@@ -209,7 +207,7 @@ impl FileDevice {
     fn reads_zeros(&self, range: &Range<u64>) -> Result<bool, DeviceError> {
         let mut at = range.start;
         while at < range.end {
-            let len = usize::try_from(range.end - at).map_or(MAX_BYTES, |n| n.min(MAX_BYTES));
+            let len = usize::try_from(range.end - at).map_or(PIECE_BYTES, |n| n.min(PIECE_BYTES));
             if self.read(at, len, Region::Log)?.iter().any(|b| *b != 0) {
                 return Ok(false);
             }
@@ -243,7 +241,7 @@ impl BlockDevice for FileDevice {
             Ok(()) => {
                 let mut plan = Plan::of(batch, self.host.sector);
                 match self.ring() {
-                    Some(ring) if !Self::is_short(&plan, SMALL) => {
+                    Some(ring) if !Self::is_short(&plan, TRANSFERRED_BY_CALLER) => {
                         ring.launch(id, self.host.fd.as_fd(), self.host.base, std::mem::take(&mut plan.segments));
                         let mut reads = Reads::new();
                         let result = self.run_rest(plan.rest, &mut reads);

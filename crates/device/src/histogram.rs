@@ -8,6 +8,7 @@
 //!
 //! The atomics are the standard library's also under shuttle: no decision depends on them.
 
+use crate::policy::HISTOGRAM_SHARDS;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,8 +22,6 @@ const MAX_BITS: u32 = 38;
 const BUCKETS: usize = (MAX_BITS - SUB_BITS + 1) as usize * SUB;
 /// A unit is 15625/16384 ns, so that 2^20 of them are a millisecond.
 const UNITS: (u64, u64) = (16_384, 15_625);
-/// Shards at most.
-const MAX_SHARDS: usize = 64;
 
 /// The counts that some threads write.
 struct Shard {
@@ -51,7 +50,7 @@ fn shard_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        cpus.next_power_of_two().min(MAX_SHARDS)
+        cpus.next_power_of_two().min(HISTOGRAM_SHARDS)
     })
 }
 

@@ -5,7 +5,8 @@
 
 use crate::buf::{Buf, SECTOR};
 use crate::io::{DeviceError, ErrorKind, IoOp, Region};
-use crate::segment::{MAX_BYTES, MAX_PIECES, Payload, Segment};
+use crate::policy::PIECE_BYTES;
+use crate::segment::{MAX_PIECES, Payload, Segment};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, before_blocking, lock};
 use rustix::fd::{AsFd, OwnedFd};
@@ -227,12 +228,12 @@ impl Host {
 
     /// Writes zeros, a mebibyte at a time.
     pub(crate) fn write_zeros(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        let zeros = Arc::new(Buf::zeroed(MAX_BYTES));
+        let zeros = Arc::new(Buf::zeroed(PIECE_BYTES));
         let end = at + len;
         let mut pos = at;
         while pos < end {
-            let n = usize::try_from(end - pos).map_or(MAX_BYTES, |n| n.min(MAX_BYTES));
-            if n == MAX_BYTES && pos.is_multiple_of(self.sector as u64) {
+            let n = usize::try_from(end - pos).map_or(PIECE_BYTES, |n| n.min(PIECE_BYTES));
+            if n == PIECE_BYTES && pos.is_multiple_of(self.sector as u64) {
                 let payload = Payload::Write { pieces: vec![Arc::clone(&zeros)], fua: false };
                 self.transfer(&mut Segment { at: pos, len: n, payload }, 0)?;
             } else {

@@ -28,6 +28,7 @@ pub mod mutant;
 pub mod nvram;
 pub mod open;
 pub mod pace;
+mod policy;
 mod read_ring;
 #[cfg(feature = "scheduled")]
 pub mod scheduled;

@@ -87,6 +87,8 @@ pub enum Mutant {
     ThawUnmarked,
     /// A frozen volume admits calls that change it (L1).
     FrozenAdmits,
+    /// A call without a thread looks which phase is under way, and waits for its end later (L2).
+    PhaseEndMissed,
     /// A caller that committed for itself leaves suspended callers without a leader (J12).
     SuspendedForgotten,
     /// An atomic update joins a transaction for each of its ranges (F22).
@@ -115,7 +117,7 @@ impl Mutant {
     ];
 
     /// Those of a volume's life: tests/interleavings.rs of the file system finds them.
-    pub const OF_LIFECYCLE: [Mutant; 2] = [Mutant::CloseWithoutDrain, Mutant::ThawUnmarked];
+    pub const OF_LIFECYCLE: [Mutant; 3] = [Mutant::CloseWithoutDrain, Mutant::ThawUnmarked, Mutant::PhaseEndMissed];
 
     /// Those of the readers of a file: tests/interleavings.rs of the file system finds them.
     pub const OF_READERS: [Mutant; 1] = [Mutant::ReaderLeavesUnheard];

@@ -1,30 +1,17 @@
 //! How fast a device is: running estimates from what passes through.
 //!
-//! Each estimate is the median of the last [`SAMPLES`] observations, so that a stall now and then, or a burst into a
-//! cache, does not move it. Only operations that say something count: flushes, writes of at most [`SMALL`] bytes (what
-//! a request costs by itself) and of at least [`LARGE`] bytes (what a byte costs). Until there is an observation a
-//! usual SSD is assumed.
+//! Each estimate is the median of the last `SAMPLES` observations, so that a stall now and then, or a burst into a
+//! cache, does not move it. Only operations that say something count: flushes, writes of at most `SMALL_WRITE` bytes
+//! (what a request costs by itself) and of at least `LARGE_WRITE` bytes (what a byte costs). Until there is an
+//! observation a usual SSD is assumed.
 
 use crate::buf::Buf;
 use crate::clock::Clock;
 use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, Ticket};
+use crate::policy::{BANDWIDTH_ASSUMED, FLUSH_ASSUMED, LARGE_WRITE, SAMPLES, SMALL_WRITE, WRITE_ASSUMED};
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Observations that an estimate is made from.
-pub const SAMPLES: usize = 31;
-/// A small write, in bytes at most.
-pub const SMALL: u64 = 16 << 10;
-/// A large write, in bytes at least.
-pub const LARGE: u64 = 256 << 10;
-
-/// What a flush takes until one was seen.
-const FLUSH: Duration = Duration::from_millis(1);
-/// What a small write takes until one was seen.
-const WRITE: Duration = Duration::from_micros(50);
-/// Bytes a second until a large write was seen.
-const BANDWIDTH: u64 = 400_000_000;
 
 /// The estimates of one device.
 #[derive(Default)]
@@ -64,19 +51,19 @@ impl Pace {
     /// What a flush takes.
     #[must_use]
     pub fn flush(&self) -> Duration {
-        lock(&self.seen).flushes.median.map_or(FLUSH, Duration::from_nanos)
+        lock(&self.seen).flushes.median.map_or(FLUSH_ASSUMED, Duration::from_nanos)
     }
 
     /// What a small write takes until it is complete.
     #[must_use]
     pub fn write(&self) -> Duration {
-        lock(&self.seen).writes.median.map_or(WRITE, Duration::from_nanos)
+        lock(&self.seen).writes.median.map_or(WRITE_ASSUMED, Duration::from_nanos)
     }
 
     /// Bytes that are written in a second.
     #[must_use]
     pub fn bandwidth(&self) -> u64 {
-        lock(&self.seen).bandwidth.median.unwrap_or(BANDWIDTH)
+        lock(&self.seen).bandwidth.median.unwrap_or(BANDWIDTH_ASSUMED)
     }
 
     /// Bytes that could be written in this time.
@@ -97,8 +84,8 @@ impl Pace {
     pub fn wrote(&self, bytes: u64, took: Duration) {
         match bytes {
             _ if took.is_zero() => {}
-            1..=SMALL => lock(&self.seen).writes.add(nanos(took)),
-            LARGE.. => {
+            1..=SMALL_WRITE => lock(&self.seen).writes.add(nanos(took)),
+            LARGE_WRITE.. => {
                 let per_second = u128::from(bytes) * 1_000_000_000 / took.as_nanos();
                 lock(&self.seen).bandwidth.add(u64::try_from(per_second).unwrap_or(u64::MAX).max(1));
             }
@@ -190,7 +177,7 @@ mod tests {
     #[test]
     fn estimates_follow_the_device_and_not_its_outliers() {
         let pace = Pace::default();
-        assert_eq!((pace.flush(), pace.bandwidth()), (FLUSH, BANDWIDTH));
+        assert_eq!((pace.flush(), pace.bandwidth()), (FLUSH_ASSUMED, BANDWIDTH_ASSUMED));
         for n in 0..SAMPLES {
             let stall = if n % 3 == 0 { 100 } else { 1 };
             pace.flushed(Duration::from_millis(2 * stall));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start ──> backlog ──> submission queue ──kernel──> completion queue ──thread──> then(bytes)
-//!                       (at most DEPTH in flight)
+//!                       (at most IN_FLIGHT in flight)
 //! ```
 //! *Guarantees*: `then` of each read is called once, on the thread, also when the ring is dropped meanwhile; a read's
 //! buffer and the host's file stay until the kernel is done with them (M5). What the kernel reads in part or not at all
@@ -11,14 +11,13 @@
 use crate::buf::Buf;
 use crate::host::Host;
 use crate::io::{DeviceError, ReadDone};
+use crate::policy::IN_FLIGHT;
 use crate::sync::{Arc, Mutex, lock, thread};
 use crate::uring::wait_for_completion;
 use io_uring::{IoUring, opcode, types};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsRawFd;
 
-/// Reads in flight at most.
-const DEPTH: usize = 128;
 /// The completion that wakes the thread when the ring is dropped; no read has this number.
 const WAKE: u64 = u64::MAX;
 
@@ -56,7 +55,7 @@ impl ReadRing {
     /// None if the host does not let us have one.
     pub(crate) fn new(host: Arc<Host>) -> Option<ReadRing> {
         // One more, for the wake-up.
-        let ring = IoUring::new(u32::try_from(2 * DEPTH).expect("a small constant"));
+        let ring = IoUring::new(u32::try_from(2 * IN_FLIGHT).expect("a small constant"));
         let ring =
             ring.inspect_err(|e| tracing::debug!(error = %e, "no io_uring; callers wait for their reads")).ok()?;
         let shared = Arc::new(Shared { ring, host, state: Mutex::default() });
@@ -86,7 +85,7 @@ impl Drop for ReadRing {
             // SAFETY: the state is locked; a no-op refers to no memory.
             let pushed =
                 unsafe { self.shared.ring.submission_shared().push(&opcode::Nop::new().build().user_data(WAKE)) };
-            assert!(pushed.is_ok(), "the queue has room for more than DEPTH");
+            assert!(pushed.is_ok(), "the queue has room for more than IN_FLIGHT");
             let _ = self.shared.ring.submit();
         }
         drop(s);
@@ -100,13 +99,13 @@ impl Drop for ReadRing {
 impl Shared {
     /// Hands waiting reads to the kernel, as many as may be in flight.
     fn pump(&self, s: &mut State) {
-        if s.backlog.is_empty() || s.in_flight >= DEPTH {
+        if s.backlog.is_empty() || s.in_flight >= IN_FLIGHT {
             return;
         }
         {
             // SAFETY: the state is locked, and submission queues are made nowhere else: this is the only one.
             let mut queue = unsafe { self.ring.submission_shared() };
-            while s.in_flight < DEPTH {
+            while s.in_flight < IN_FLIGHT {
                 let Some(number) = s.backlog.pop_front() else { break };
                 let read = s.reads.get_mut(&number).expect("it stays until it has ended");
                 let len = u32::try_from(read.buf.len()).expect("a read is small");
@@ -115,7 +114,7 @@ impl Shared {
                 // SAFETY: the buffer lies on the heap, and `reads` owns it until the completion was taken; the host's
                 // file is open as long as `self`, which the thread shares until nothing is in flight.
                 let pushed = unsafe { queue.push(&entry) };
-                assert!(pushed.is_ok(), "the queue has room for more than DEPTH");
+                assert!(pushed.is_ok(), "the queue has room for more than IN_FLIGHT");
                 s.in_flight += 1;
             }
         }

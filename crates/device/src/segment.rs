@@ -1,15 +1,14 @@
 //! A batch as the host's calls take it: contiguous runs of buffers.
 //!
 //! Reads and writes are sorted by place and joined where one ends at the start of the next, so that neighbouring
-//! blocks of a batch become one vectored call. What is long is cut into pieces of about [`MAX_BYTES`], which are in
+//! blocks of a batch become one vectored call. What is long is cut into pieces of about [`PIECE_BYTES`], which are in
 //! flight together. A segment owns its buffers.
 
 use crate::buf::{Buf, SECTOR};
 use crate::io::Io;
+use crate::policy::PIECE_BYTES;
 use crate::sync::Arc;
 
-/// A segment is closed when it has reached this many bytes.
-pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// A call takes at most this many buffers (IOV_MAX).
 pub(crate) const MAX_PIECES: usize = 1024;
 
@@ -106,7 +105,7 @@ fn push_write(to: &mut Vec<Segment>, at: u64, piece: Arc<Buf>, fua: bool) {
 impl Segment {
     /// True if `len` bytes at `at` continue this segment and leave it short enough.
     fn takes(&self, at: u64, len: usize) -> bool {
-        self.at + self.len as u64 == at && self.len + len <= MAX_BYTES
+        self.at + self.len as u64 == at && self.len + len <= PIECE_BYTES
     }
 
     /// One segment per buffer, to find the one that fails.
@@ -169,7 +168,7 @@ mod tests {
     #[test]
     fn long_runs_are_cut_by_bytes_and_by_buffers() {
         let blocks = Plan::of((0..512).map(|i| write(i * 4096, &[8], false)).collect(), 512);
-        assert_eq!(shape(&blocks), [(0, MAX_BYTES, 256), (MAX_BYTES as u64, MAX_BYTES, 256)]);
+        assert_eq!(shape(&blocks), [(0, PIECE_BYTES, 256), (PIECE_BYTES as u64, PIECE_BYTES, 256)]);
         let sectors = Plan::of((0..1500).map(|i| write(i * 512, &[1], false)).collect(), 512);
         assert_eq!(shape(&sectors), [(0, 1024 * 512, 1024), (1024 * 512, 476 * 512, 476)]);
     }

@@ -7,9 +7,10 @@
 //!
 //! ```text
 //! launch ──> backlog ──> submission queue ──kernel──> completion queue ──reap──> results ──> land
-//!                        (at most DEPTH in flight)
+//!                        (at most IN_FLIGHT in flight)
 //! ```
 
+use crate::policy::IN_FLIGHT;
 use crate::segment::{Payload, Segment};
 use crate::sync::{Condvar, Mutex, before_blocking, lock, wait};
 use io_uring::{IoUring, opcode, squeue, types};
@@ -17,8 +18,6 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Transfers in flight at most.
-const DEPTH: usize = 128;
 /// Bits of a completion's tag that number the segment; the others number the flight.
 const INDEX_BITS: u32 = 20;
 /// Segments that one flight can have.
@@ -58,7 +57,7 @@ unsafe impl Send for Flight {}
 impl Ring {
     /// None if the host does not let us have one.
     pub(crate) fn new() -> Option<Ring> {
-        let entries = u32::try_from(DEPTH).expect("a small constant");
+        let entries = u32::try_from(IN_FLIGHT).expect("a small constant");
         match IoUring::new(entries) {
             Ok(ring) => Some(Ring { ring, state: Mutex::default(), changed: Condvar::new() }),
             Err(e) => {
@@ -111,19 +110,19 @@ impl Ring {
 
     /// Hands waiting segments to the kernel, as many as may be in flight.
     fn pump(&self, s: &mut State) {
-        if s.backlog.is_empty() || s.in_flight >= DEPTH {
+        if s.backlog.is_empty() || s.in_flight >= IN_FLIGHT {
             return;
         }
         {
             // SAFETY: `state` is locked, and submission queues are made nowhere else: this is the only one.
             let mut queue = unsafe { self.ring.submission_shared() };
-            while s.in_flight < DEPTH {
+            while s.in_flight < IN_FLIGHT {
                 let Some((id, index)) = s.backlog.pop_front() else { break };
                 let entry = s.flights[&id].entry(index).user_data((id << INDEX_BITS) | index as u64);
                 // SAFETY: the buffers, their vector and the file live until the completion was reaped: they are owned
                 // by the flight in `state.flights`, which `land` removes only then and `drop` waits for.
                 let pushed = unsafe { queue.push(&entry) };
-                assert!(pushed.is_ok(), "the queue has DEPTH entries and fewer are in flight");
+                assert!(pushed.is_ok(), "the queue has IN_FLIGHT entries and fewer are in flight");
                 s.in_flight += 1;
             }
         }

@@ -485,6 +485,7 @@ fn every_mutant_of_the_lifecycle_is_found() {
         // It ends with the first schedule that shows it.
         let found = match mutant {
             Mutant::CloseWithoutDrain => finds(200_000, || lifecycle(false)),
+            Mutant::PhaseEndMissed => finds(200_000, || lifecycle(true)),
             _ => finds(200_000, several_callers),
         };
         Mutant::set(None);

@@ -1,6 +1,6 @@
 //! The calls on file data.
 
-use super::handle::{Inner, Volume};
+use super::handle::{Entry, Inner, Volume};
 use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
 use crate::error::Result;
 use crate::names::evict;
@@ -183,8 +183,8 @@ impl DeviceRead {
 /// As [`Volume::fsync`] of each of these inodes, for a caller that does not wait: `then` is called with the outcome,
 /// once, on the thread that makes them durable. That is the calling thread if no other commits; it then also serves
 /// the callers that come meanwhile, as `lead` says. Writing files back may block the calling thread, waiting for a
-/// commit of another does not. A freeze or close waits until `then` has returned, so `then` must not wait for either;
-/// nor may it call this function, which waits for a freeze.
+/// commit of another, or for the end of a freeze or thaw, does not. A freeze or close waits until `then` has returned,
+/// so `then` must not wait for either.
 pub fn fsync_then(
     volume: &Volume,
     inos: &[Ino],
@@ -192,10 +192,17 @@ pub fn fsync_then(
     lead: Lead,
     then: impl FnOnce(Result<()>) + Send + 'static,
 ) {
-    let pass = match volume.inner.enter_unless_frozen() {
-        Err(e) => return then(Err(e)),
-        Ok(None) => return then(inos.iter().try_for_each(|ino| data::check_file_error(&volume.inner.data, *ino))),
-        Ok(Some(pass)) => pass.detach(&volume.inner),
+    let pass = match volume.inner.enter_without_waiting() {
+        Entry::Refused(e) => return then(Err(e)),
+        Entry::NothingToDo => {
+            return then(inos.iter().try_for_each(|ino| data::check_file_error(&volume.inner.data, *ino)));
+        }
+        Entry::AfterPhase => {
+            let (again, inos) = (volume.clone(), inos.to_vec());
+            let again = move || fsync_then(&again, &inos, datasync, Lead::Once, then);
+            return volume.inner.lifecycle.after_phase(Box::new(again));
+        }
+        Entry::Admitted(pass) => pass,
     };
     let inner = volume.inner.clone();
     let took = Took::begin(&inner);
@@ -228,10 +235,14 @@ pub fn fsync_then(
 
 /// As [`Volume::sync`], for a caller that does not wait: as [`fsync_then`] for all files.
 pub fn sync_then(volume: &Volume, lead: Lead, then: impl FnOnce(Result<()>) + Send + 'static) {
-    let pass = match volume.inner.enter_unless_frozen() {
-        Err(e) => return then(Err(e)),
-        Ok(None) => return then(data::check_any_error(&volume.inner.data)),
-        Ok(Some(pass)) => pass.detach(&volume.inner),
+    let pass = match volume.inner.enter_without_waiting() {
+        Entry::Refused(e) => return then(Err(e)),
+        Entry::NothingToDo => return then(data::check_any_error(&volume.inner.data)),
+        Entry::AfterPhase => {
+            let again = volume.clone();
+            return volume.inner.lifecycle.after_phase(Box::new(move || sync_then(&again, Lead::Once, then)));
+        }
+        Entry::Admitted(pass) => pass,
     };
     let inner = volume.inner.clone();
     evict::free_pending(&inner.engine);

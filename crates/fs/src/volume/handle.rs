@@ -10,7 +10,7 @@ use super::lifecycle::{Lifecycle, Phase};
 use super::ticks::Ticks;
 use crate::data::Data;
 use crate::engine::{Batch, Engine};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Cred;
 use crate::tables::Pool;
 use quire_device::sync::{Arc, Mutex, thread_local};
@@ -59,6 +59,16 @@ impl Pass<'_> {
 
 /// A call that was admitted and waits without a thread; it leaves when dropped.
 pub(super) struct DetachedPass(Arc<Inner>);
+
+/// What became of a call that makes things durable and has no thread.
+pub(super) enum Entry {
+    Admitted(DetachedPass),
+    /// The volume is frozen.
+    NothingToDo,
+    /// To be asked again when a freeze or thaw has ended that was under way.
+    AfterPhase,
+    Refused(Error),
+}
 
 impl Drop for DetachedPass {
     fn drop(&mut self) {
@@ -121,6 +131,16 @@ impl Inner {
         let counted = !self.is_inside();
         let entered = !counted || self.lifecycle.enter_unless_frozen()?;
         Ok(entered.then(|| self.pass(counted)))
+    }
+
+    /// As [`Inner::enter_unless_frozen`], for a caller without a thread.
+    pub(super) fn enter_without_waiting(self: &Arc<Self>) -> Entry {
+        match self.try_enter() {
+            Ok(pass) => Entry::Admitted(pass.detach(self)),
+            Err(Error::Frozen) if self.lifecycle.phase() == Phase::Frozen => Entry::NothingToDo,
+            Err(Error::Frozen) => Entry::AfterPhase,
+            Err(e) => Entry::Refused(e),
+        }
     }
 }
 

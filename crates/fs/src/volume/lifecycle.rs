@@ -19,7 +19,8 @@
 //! | Closing  | read-only                     | read-only             | read-only     | read-only     | waits      |
 //! | Closed   | read-only                     | read-only             | read-only     | read-only     | done       |
 //!
-//! Calls that only read are admitted in every phase.
+//! Calls that only read are admitted in every phase. A call that waits does so in its thread, or, an fsync without a
+//! thread, as a closure that is called when the phase has ended ([`Lifecycle::after_phase`]).
 //!
 //! *Guarantees* L1 (docs/invariants.md): the phases in which the volume is marked clean (Freezing, Closing) begin their
 //! work when no admitted call is under way, and no call is admitted before they end. [`Quiescent`] is the proof: the
@@ -125,17 +126,21 @@ fn word_of(phase: Phase) -> u64 {
 pub(crate) struct Lifecycle {
     /// Phase and calls. The phase changes only under `turn`.
     word: AtomicU64,
-    turn: Mutex<()>,
+    /// With what is to be called when the phase ends, while one is under way that ends by itself.
+    turn: Mutex<Vec<AfterPhase>>,
     /// The phase has changed, or the last call has left while a phase waits for it.
     changed: Condvar,
 }
+
+/// What a caller without a thread does when a phase has ended.
+pub(crate) type AfterPhase = Box<dyn FnOnce() + Send>;
 
 /// Proof that no admitted call is under way, and that none is admitted before [`Lifecycle::end`] takes it back.
 pub(crate) struct Quiescent<'l>(PhantomData<&'l Lifecycle>);
 
 impl Lifecycle {
     pub(crate) fn new() -> Self {
-        Lifecycle { word: AtomicU64::new(word_of(Phase::Running)), turn: Mutex::new(()), changed: Condvar::new() }
+        Lifecycle { word: AtomicU64::new(word_of(Phase::Running)), turn: Mutex::default(), changed: Condvar::new() }
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -215,6 +220,19 @@ impl Lifecycle {
         }
     }
 
+    /// Calls `then` when the phase has ended that is under way: at once if the volume is not being frozen or thawed,
+    /// else on the thread that ends the phase. `then` asks for admission again.
+    pub(crate) fn after_phase(&self, then: AfterPhase) {
+        let is_under_way = || matches!(self.phase(), Phase::Freezing | Phase::Thawing);
+        let seen_early = Mutant::PhaseEndMissed.is_on() && is_under_way();
+        let mut turn = lock(&self.turn);
+        if seen_early || is_under_way() {
+            return turn.push(then);
+        }
+        drop(turn);
+        then();
+    }
+
     /// Begins a phase: after this no call is admitted. Returns the phase before; `None`: there is nothing to do.
     ///
     /// # Errors
@@ -237,11 +255,14 @@ impl Lifecycle {
 
     /// Ends the work of a phase.
     pub(crate) fn end(&self, _: Quiescent<'_>, done: bool) {
-        let _turn = lock(&self.turn);
+        let mut turn = lock(&self.turn);
         match outcome(self.phase(), if done { Event::Done } else { Event::Failed }) {
             Outcome::Go(next) => self.set(next),
             other => unreachable!("the end of a phase is {other:?}"),
         }
+        let waiting = std::mem::take(&mut *turn);
+        drop(turn);
+        waiting.into_iter().for_each(|then| then());
     }
 
     /// Waits until the calls that were admitted before this phase have ended. The caller has begun the phase.
@@ -339,6 +360,29 @@ mod tests {
         l.end(l.drain(), true);
         caller.join().unwrap().unwrap();
         l.leave();
+    }
+
+    #[test]
+    fn what_waits_without_a_thread_is_called_when_the_phase_ends() {
+        for (phase, done) in [(Phase::Freezing, true), (Phase::Freezing, false), (Phase::Thawing, true)] {
+            let l = in_phase(phase);
+            let seen = Arc::new(AtomicU64::new(0));
+            for _ in 0..3 {
+                let theirs = seen.clone();
+                l.after_phase(Box::new(move || {
+                    theirs.fetch_add(1, Ordering::SeqCst);
+                }));
+            }
+            assert_eq!(seen.load(Ordering::SeqCst), 0, "{phase:?} is under way");
+            l.end(l.drain(), done);
+            assert_eq!(seen.load(Ordering::SeqCst), 3, "{phase:?} has ended");
+        }
+        for phase in [Phase::Running, Phase::Frozen, Phase::Closing, Phase::Closed] {
+            let seen = Arc::new(AtomicU64::new(0));
+            let theirs = seen.clone();
+            in_phase(phase).after_phase(Box::new(move || theirs.store(1, Ordering::SeqCst)));
+            assert_eq!(seen.load(Ordering::SeqCst), 1, "{phase:?} does not end by itself");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Operations on a mounted volume: all or nothing, on each kind of image.
 
+use super::lifecycle::{Event, Phase};
 use crate::error::Error;
 use crate::records;
 use crate::testing::TestVolume;
@@ -81,6 +82,36 @@ fn a_freeze_waits_until_a_failed_suspended_fsync_was_told() {
     freezes.join().expect("the freeze returns").ok();
     assert!(failed, "the flush failed");
     assert!(!early, "the freeze ended while the caller was being told");
+}
+
+/// L2: an fsync, or a sync, that comes while the volume is being frozen or thawed returns at once, and is told when
+/// that has ended.
+#[test]
+fn an_fsync_during_a_freeze_or_thaw_goes_on_at_its_end_without_a_thread() {
+    let image = mke2fs("16M", &["-t", "ext4"]);
+    let open = Volume::open(Devices::one(Arc::new(MemDevice::new(image))), Arc::new(SystemClock), Options::default());
+    let volume = open.expect("mount");
+    let (tell, told) = std::sync::mpsc::channel();
+    let ask = || {
+        let (of_file, of_all) = (tell.clone(), tell.clone());
+        let lead = crate::Lead::UntilNobodyWaits;
+        crate::fsync_then(&volume, &[Ino::ROOT], false, lead, move |o| of_file.send(o.is_ok()).expect("heard"));
+        crate::sync_then(&volume, lead, move |o| of_all.send(o.is_ok()).expect("heard"));
+    };
+    let lifecycle = &volume.inner.lifecycle;
+    for (event, done, phase) in [
+        (Event::Freeze, false, Phase::Running),
+        (Event::Freeze, true, Phase::Frozen),
+        (Event::Thaw, false, Phase::Frozen),
+        (Event::Thaw, true, Phase::Running),
+    ] {
+        lifecycle.begin(event).expect("the table allows it");
+        ask();
+        assert!(told.try_recv().is_err(), "told during {:?}", lifecycle.phase());
+        lifecycle.end(lifecycle.drain(), done);
+        assert_eq!((lifecycle.phase(), told.try_recv(), told.try_recv()), (phase, Ok(true), Ok(true)));
+    }
+    volume.close().expect("close");
 }
 
 /// The thread that commits for others frees nothing: where a transaction is full, it would wait for its own commit.
