@@ -263,7 +263,14 @@ fn figure4(plan: &Plan, kind: &Kind, disk: &Disk, dir: &std::path::Path, f: &mut
     }
     f.figures.extend(figure);
     let of: Vec<Vec<f64>> = (0..series.len()).map(|who| means(&measured.times, who)).collect();
-    f.claims.extend(claims::of_figure4(kind, &of));
+    let cases = cases(&[Protection::Wal]);
+    let mut full = vec![(String::new(), of[0].clone())];
+    if let Disk::Library(model) = disk {
+        full.push(calibration::on_short_flush(plan, &series[0], *model)?);
+    }
+    let (figure, swept) = calibration::of_figure4(kind, &cases, &full, &of[2]);
+    f.figures.push(figure);
+    f.claims.extend(claims::of_figure4(kind, &cases, &of, &swept));
     Ok(())
 }
 

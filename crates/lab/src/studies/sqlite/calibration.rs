@@ -6,13 +6,14 @@ use std::time::Duration;
 use anyhow::Result;
 use quire_testkit::Model;
 
-use super::cases::{PROTECTIONS, cases, of_paper};
-use super::claims::{Swept, insert_to_best, ratio, small_update, worst};
+use super::cases::{Case, PROTECTIONS, cases, of_paper};
+use super::claims::{Swept, insert_to_best, of_sizes, ratio, small_update, worst};
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, Series};
 use crate::mounter::Mounter;
 use crate::results::{Figure, shown};
 use crate::served::Kind;
+use crate::stats::float;
 
 /// Rows of the cases, at most: ratios are all that is wanted.
 const SMALL: u64 = 500;
@@ -21,6 +22,8 @@ const LARGE: u64 = 5000;
 const FLUSHES: [f64; 4] = [0.1, 0.25, 0.5, 2.0];
 const SCATTERED: [f64; 3] = [0.0, 0.25, 2.0];
 const BYTES: [f64; 3] = [0.5, 2.0, 4.0];
+/// What an operation may compute on the paper's machines beside what it does here, in ms.
+const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
 
 /// The figures of a device by its flush and by its scattered writes.
 ///
@@ -40,13 +43,15 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
     let flushes = FLUSHES.map(|part| Model { flush: model.flush.mul_f64(part), ..model });
     let scattered = SCATTERED.map(|part| Model { scattered: model.scattered.mul_f64(part), ..model });
     let bytes = BYTES.map(|part| Model { write_ns_per_kib: per_kib(model.write_ns_per_kib, part), ..model });
+    let unscattered = bytes.map(|other| Model { scattered: Duration::ZERO, ..other });
     let milliseconds = |time: Duration| shown(time.as_secs_f64() * 1e3);
     let mut swept = Swept::default();
     let mut figures = Vec::new();
-    let sweeps: [(&str, &str, &[Model]); 3] = [
+    let sweeps: [(&str, &str, &[Model]); 4] = [
         ("flush", "a flush takes, ms", &flushes),
         ("scattered", "a scattered write takes besides, ms", &scattered),
         ("bytes", "a KiB takes, ms", &bytes),
+        ("unscattered", "a KiB takes where a scattered write takes nothing besides, ms", &unscattered),
     ];
     for (by, x, models) in sweeps {
         let title = format!("{kind}: by what {} (calibration)", x.trim_end_matches(", ms"));
@@ -72,6 +77,40 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
         figures.push(figure);
     }
     Ok((figures, swept))
+}
+
+/// What full protection costs by what an operation computes besides: the figure, and its values for small transactions
+/// (their mean) and large ones (the worst). `full` are the milliseconds of a transaction in each case, by the name of
+/// the device; `none` those without protection.
+pub(super) fn of_figure4(
+    kind: &Kind,
+    cases: &[Case],
+    full: &[(String, Vec<f64>)],
+    none: &[f64],
+) -> (Figure, [Vec<f64>; 2]) {
+    let title = format!("{kind}: what protection costs by what an operation computes besides (calibration)");
+    let series = full.iter().flat_map(|(device, _)| ["small, mean", "large, worst"].map(|of| format!("{of}{device}")));
+    let mut figure =
+        Figure::lines(&format!("joj-4-{kind}-computing"), "figure 4", title, "ms an operation", "full / none")
+            .of_series(series)
+            .logarithmic();
+    let mut swept = [Vec::new(), Vec::new()];
+    for ms in COMPUTING {
+        let with = |times: &[f64]| -> Vec<f64> {
+            cases.iter().zip(times).map(|(case, time)| time + ms * float(case.operations)).collect()
+        };
+        let values = full.iter().map(|(_, full)| of_sizes(cases, &ratio(&with(full), &with(none))));
+        let values: Vec<[f64; 2]> = values.collect();
+        values.iter().for_each(|of| swept.iter_mut().zip(of).for_each(|(swept, value)| swept.push(*value)));
+        figure.place(shown(ms), values.into_iter().flatten());
+    }
+    (figure, swept)
+}
+
+/// A series of figure 4 on the model with a tenth of its flush, and the device's name in figures.
+pub(super) fn on_short_flush(plan: &Plan, series: &Series, model: Model) -> Result<(String, Vec<f64>)> {
+    let model = Model { flush: model.flush.mul_f64(FLUSHES[0]), ..model };
+    Ok((format!(", flush {:?}", model.flush), on_library::one(plan, series, model)?))
 }
 
 /// So many times a time in nanoseconds.
