@@ -134,8 +134,8 @@ fn a_commit_beside_empty_log_is_not_lost() {
 /// J3, J2: whatever loads, commits, checkpoints and evictions overlap, what memory shows of a block is what was last
 /// put there.
 fn loads() {
-    let d = device();
-    let j = small(&d);
+    // Long enough for a whole commit, checkpoint and eviction of what was read.
+    let j = Arc::new(journal(Arc::new(LateReads(Shared(device()))), 1 << 10));
     // Changed under the same lock as the block: that of the handle.
     let newest = Arc::new(Mutex::new(0u8));
     let (writer, told) = (j.clone(), newest.clone());
@@ -376,6 +376,26 @@ impl BlockDevice for Shared {
     }
     fn submit(&self, batch: Vec<Io>) -> quire_device::Ticket {
         self.0.submit(batch)
+    }
+    fn wait(&self, ticket: quire_device::Ticket) -> Result<quire_device::Done, quire_device::DeviceError> {
+        self.0.wait(ticket)
+    }
+}
+
+/// A device whose answers to reads may be long on their way.
+struct LateReads(Shared);
+
+impl BlockDevice for LateReads {
+    fn info(&self) -> quire_device::DeviceInfo {
+        self.0.info()
+    }
+    fn submit(&self, batch: Vec<Io>) -> quire_device::Ticket {
+        let reads = batch.iter().any(|io| matches!(io, Io::Read { .. }));
+        let ticket = self.0.submit(batch);
+        if reads {
+            (0..below(100)).for_each(|_| thread::yield_now());
+        }
+        ticket
     }
     fn wait(&self, ticket: quire_device::Ticket) -> Result<quire_device::Done, quire_device::DeviceError> {
         self.0.wait(ticket)

@@ -35,6 +35,10 @@ fn asked() -> Option<usize> {
 fn under(times: usize, scenario: impl Fn() + Send + Sync + Clone + 'static) {
     let mut config = Config::new();
     config.stack_size = STACK;
+    let scenario = move || {
+        contend();
+        scenario();
+    };
     if let Ok(schedule) = std::env::var("QUIRE_SCHEDULE") {
         Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(scenario);
         return;
@@ -44,6 +48,14 @@ fn under(times: usize, scenario: impl Fn() + Send + Sync + Clone + 'static) {
     Runner::new(RandomScheduler::new_from_seed(seed, half), config.clone()).run(scenario.clone());
     Runner::new(PctScheduler::new_from_seed(seed, 4, half), config).run(scenario);
     println!("{times} interleavings from seed {seed}");
+}
+
+/// Two threads that could both go on: shuttle's second scheduler refuses a scenario whose first run has none, as one
+/// may that draws how many threads it has. [`finds`] would take that for a mutant that was found.
+fn contend() {
+    let other = shuttle::thread::spawn(shuttle::thread::yield_now);
+    shuttle::thread::yield_now();
+    other.join().expect("it only yields");
 }
 
 /// Runs a scenario once, under the schedule that a seed chooses. It may take any number of steps.
