@@ -22,7 +22,8 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 // How many workers answer.
 
 /// Workers at most, besides one for each CPU (with rings: for each queue): so many requests can wait for the device, or
-/// for a lock whose holder does. Requests that wait for a commit or a thaw take no worker.
+/// for a lock whose holder does. Requests that wait for a commit or a thaw take no worker. With 64 of them 64 processes
+/// that look at cold names get a tenth less on two CPUs (docs/performance.md).
 pub(crate) const MAX_BLOCKED: usize = 16;
 
 /// Bytes of a READ that takes no worker while the device reads. Its bytes are copied into the reply: of 64 KiB at a
