@@ -15,7 +15,7 @@ use crate::results::{Figure, shown};
 use crate::served::Kind;
 use crate::stats::float;
 
-/// Rows of the cases, at most: ratios are all that is wanted.
+/// Rows of the cases, half of the study's but at most so many: ratios are all that is wanted.
 const SMALL: u64 = 500;
 const LARGE: u64 = 5000;
 /// Parts and multiples of what is assumed.
@@ -34,8 +34,8 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
         kinds: Vec::new(),
         mounters: Vec::new(),
         rounds: 1,
-        small: plan.small.min(SMALL),
-        large: plan.large.min(LARGE),
+        small: plan.small.div_ceil(2).min(SMALL),
+        large: plan.large.div_ceil(2).min(LARGE),
         figure4: false,
         on_library: true,
         work: plan.work.clone(),
