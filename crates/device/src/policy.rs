@@ -4,7 +4,7 @@ use std::time::Duration;
 
 // How transfers go to the host.
 
-/// Transfers in flight at most, of each ring: as many as most drives queue. More wait in the daemon, in order.
+/// Transfers in flight at most, of each ring: four times what a SATA drive queues. More wait in the daemon, in order.
 pub(crate) const IN_FLIGHT: usize = 128;
 
 /// Bytes up to which a batch of one piece is transferred by the caller itself: a call costs less than the way through
@@ -19,7 +19,7 @@ pub(crate) const PIECE_BYTES: usize = 1 << 20;
 /// Sectors of memory that a thread keeps as one buffer: a block of 4 KiB.
 pub(crate) const KEPT_SECTORS: usize = 8;
 
-/// Buffers that a thread keeps (256 KiB): a commit's, so that the next one allocates nothing.
+/// Buffers that a thread keeps: 256 KiB at most.
 pub(crate) const KEPT_BUFFERS: usize = 64;
 
 /// Parts of a histogram at most, one for each CPU (4.5 KiB each), so that threads on different CPUs do not share one.

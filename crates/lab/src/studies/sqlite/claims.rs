@@ -31,10 +31,14 @@ const COPIED: &str = "copying a transaction's 0.7 MB to the daemon takes longer 
 /// "About": a twentieth more or less.
 const ABOUT: f64 = 0.05;
 
+/// Those of the cases of so many operations.
+fn of_operations(cases: &[Case], values: &[f64], operations: u64) -> Vec<f64> {
+    cases.iter().zip(values).filter(|(c, _)| c.operations == operations).map(|(_, v)| *v).collect()
+}
+
 /// The geometric mean over the cases of so many operations.
 pub(super) fn mean_of(cases: &[Case], values: &[f64], operations: u64) -> f64 {
-    let of: Vec<f64> = cases.iter().zip(values).filter(|(c, _)| c.operations == operations).map(|(_, v)| *v).collect();
-    geometric_mean(&of)
+    geometric_mean(&of_operations(cases, values, operations))
 }
 
 pub(super) fn ratio(a: &[f64], b: &[f64]) -> Vec<f64> {
@@ -255,10 +259,8 @@ fn own<'m>(kind: &Kind, cases: &[Case], claims: &mut Vec<Claim>, of: &dyn Fn(&st
 
 /// Of ratios of the cases: the mean of the small, and the worst of the large.
 pub(super) fn of_sizes(cases: &[Case], ratios: &[f64]) -> [f64; 2] {
-    let of = |operations: u64| -> Vec<f64> {
-        cases.iter().zip(ratios).filter(|(c, _)| c.operations == operations).map(|(_, r)| *r).collect()
-    };
-    [geometric_mean(&of(OPERATIONS[0])), worst(&of(OPERATIONS[1]))]
+    let [small, large] = OPERATIONS;
+    [mean_of(cases, ratios, small), worst(&of_operations(cases, ratios, large))]
 }
 
 /// What figure 4 says of full protection, the database's alone and none, with what [`of_sizes`] has where an operation
