@@ -9,7 +9,7 @@ use quire_fs::{Profile, Without};
 use quire_testkit::model::Model;
 
 use crate::bench::clients::{self, DISK_BYTES};
-use crate::bench::programs::{DELETE, Workload};
+use crate::bench::programs::Workload;
 use crate::bench::table::{About, Row, Table};
 use crate::cmd::is_root;
 use crate::mounter::Mounter;
@@ -29,12 +29,11 @@ enum With {
 }
 
 /// By the names of `without=`.
-const HEURISTICS: [(&str, With); 10] = [
+const HEURISTICS: [(&str, With); 9] = [
     ("polling", With::Rate("tar", "", "own")),
     ("polling", With::Rate("tar", "tune=host", "own")),
     ("second-reader", With::Rate("fsync64", "tune=host", "own")),
     ("gathering", With::Rate("fsync16", "", "ssd")),
-    ("batched-frees", With::Rate("delete", "", "ssd")),
     ("dirty-limit", With::Mounted("tune=host")),
     ("streams-in-pages", With::Mounted("tune=host")),
     ("small-files", With::Virtual(|w| w.small_files = true)),
@@ -92,7 +91,7 @@ fn row(plan: &Plan, name: &str, with: &With, dir: &Path) -> Result<Row> {
     let row = |what: String, unit, values| Row { name: format!("`{name}`: {what}"), unit, values };
     match with {
         With::Rate(workload, options, disk) => {
-            let workload = if *workload == DELETE.name { &DELETE } else { clients::workload(workload)? };
+            let workload = clients::workload(workload)?;
             let values = in_turn(plan.rounds, &mounters(options), rate(plan, workload, &disk.parse()?, dir)?)?;
             let disk = if *disk == "own" { "" } else { ", modelled SSD" };
             let what = if options.is_empty() { disk.to_owned() } else { format!("{disk}, `{options}`") };

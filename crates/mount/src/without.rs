@@ -17,7 +17,7 @@ pub struct Without {
 type Place = fn(&mut Without) -> &mut bool;
 
 /// The names of all heuristics, as `without=` takes them, and where each stands.
-const NAMES: [(&str, Place); 9] = [
+const NAMES: [(&str, Place); 8] = [
     ("polling", |w| &mut w.polling),
     ("second-reader", |w| &mut w.second_reader),
     ("dirty-limit", |w| &mut w.dirty_limit),
@@ -25,7 +25,6 @@ const NAMES: [(&str, Place); 9] = [
     ("commit-first", |w| &mut w.engine.commit_first),
     ("streams-in-pages", |w| &mut w.engine.streams_in_pages),
     ("small-files", |w| &mut w.engine.small_files),
-    ("batched-frees", |w| &mut w.engine.batched_frees),
     ("gathering", |w| &mut w.engine.gathering),
 ];
 

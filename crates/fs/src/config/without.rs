@@ -5,7 +5,7 @@
 ///
 /// ```
 /// use quire_fs::{Options, Without};
-/// let options = Options { without: Without { batched_frees: true, ..Without::default() }, ..Options::default() };
+/// let options = Options { without: Without { gathering: true, ..Without::default() }, ..Options::default() };
 /// assert!(!options.without.pieces);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,8 +19,6 @@ pub struct Without {
     /// Writers of small files do not wait for those of large ones, and a batch that makes room leaves small files alone
     /// while commits are frequent.
     pub small_files: bool,
-    /// Removed files are freed together.
-    pub batched_frees: bool,
     /// A commit waits for callers that are about to come, where a commit takes long.
     pub gathering: bool,
 }

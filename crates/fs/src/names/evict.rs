@@ -1,11 +1,11 @@
 //! The end of an inode: its blocks are freed, its record is cleared.
 //!
 //! ```text
-//! last link removed ──> orphan ──last reference given back──> pages dropped ──> pending eviction ──> freed, with others
+//! last link removed ──> orphan ──last reference given back──> pages dropped ──> freed
 //! ```
-//! Neighbours share an inode table block, bitmaps and the orphan list. An operation that frees several copies each of
-//! these blocks once. So inodes wait until there are [`MAX_PENDING`](crate::policy::MAX_PENDING), or until a caller
-//! asks for durability, for space or for the free space, or until the background thread comes by.
+//! The thread that gives the last reference back frees the inode. In a batch and in a callback of the journal it may not
+//! ([`may_free`]); then the inode is pending until a caller asks for space or for the free space, until a freeze, or
+//! until the background thread comes by.
 //!
 //! *Guarantees*: an inode is freed once, and only without links and references (N3). It stays an orphan until the
 //! operation that frees it (N1), so that the next mount continues an eviction that ended early.
@@ -15,7 +15,7 @@
 use super::orphan;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::inode::{Attr, check_usable, is_fast_symlink};
+use crate::inode::{check_usable, is_fast_symlink};
 use crate::map;
 use crate::records;
 use crate::space;
@@ -24,41 +24,37 @@ use crate::xattr;
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{FileBlock, Ino};
 
-/// The disk space of an inode that must be freed, in sectors of 512 bytes. `None`: it has links or references, or is
-/// only being truncated.
+/// True if an inode must be freed; false if it has links or references, or is only being truncated.
 ///
 /// # Errors
 /// Corrupt; I/O.
-pub(crate) fn sectors_to_free(engine: &Engine, ino: Ino) -> Result<Option<u64>> {
+pub(crate) fn is_unused(engine: &Engine, ino: Ino) -> Result<bool> {
     engine.run(|op| {
         let inode = records::inode(op, ino)?;
-        Ok(is_evictable(op, ino, &inode).then(|| Attr::of(op.sb(), ino, &inode).sectors))
+        Ok(is_evictable(op, ino, &inode))
     })
+}
+
+/// True if this thread may free inodes that another operation of it has left. In a batch the transaction may have no
+/// room for that; the thread that commits for others would wait for itself if there is no room.
+pub(crate) fn may_free(engine: &Engine) -> bool {
+    !engine.journal.is_held_here() && !engine.journal.tells_here()
 }
 
 /// Frees the inodes that wait for eviction. Returns true if there were any. Takes no file lock.
 pub(crate) fn free_pending(engine: &Engine) -> bool {
-    // A frozen volume does this after the thaw. In a batch the transaction may have no room for it; the thread that
-    // commits for others would wait for itself if there is no room.
-    if engine.write_gate.check().is_err() || engine.journal.is_held_here() || engine.journal.tells_here() {
+    // A frozen volume does this after the thaw.
+    if engine.write_gate.check().is_err() || !may_free(engine) {
         return false;
     }
-    let mut pending = std::mem::take(&mut engine.tables().pending_evictions);
-    if pending.is_empty() {
-        return false;
-    }
-    // The last inode is the head of the orphan list, whose removal reads no other inode.
-    pending.reverse();
-    if free_together(engine, &pending).is_err() {
-        // One of the inodes, or the volume, is damaged. Each inode by itself tells.
-        pending.iter().for_each(|ino| free_or_warn(engine, *ino));
-    }
-    true
+    let pending = std::mem::take(&mut engine.tables().pending_evictions);
+    pending.iter().for_each(|ino| free_or_warn(engine, *ino));
+    !pending.is_empty()
 }
 
 /// Frees an inode. An error leaves it an orphan for the next mount.
 pub(crate) fn free_or_warn(engine: &Engine, ino: Ino) {
-    match free_together(engine, &[ino]) {
+    match free(engine, ino) {
         Ok(()) | Err(Error::ReadOnly(_)) => {}
         Err(error) => warn_not_freed(ino, &error),
     }
@@ -68,23 +64,13 @@ pub(crate) fn warn_not_freed(ino: Ino, error: &Error) {
     tracing::warn!(%ino, %error, "an unlinked inode could not be freed; the next mount will try again");
 }
 
-/// Frees inodes without links and references; others are skipped. After an error some are not freed.
+/// Frees an inode, if it has neither links nor references.
 ///
 /// # Errors
-/// Corrupt; I/O; read-only.
-pub(crate) fn free_together(engine: &Engine, inos: &[Ino]) -> Result<()> {
-    let (budget, mut left) = (engine.step_budget(), inos);
-    while !left.is_empty() {
-        let done = engine.run(|op| {
-            for (n, ino) in left.iter().enumerate() {
-                if op.touched() >= budget || evict_some(op, *ino, budget - op.touched())? {
-                    return Ok(n);
-                }
-            }
-            Ok(left.len())
-        })?;
-        left = &left[done..];
-    }
+/// Corrupt; I/O; read-only. The inode may then have lost some of its blocks.
+pub(crate) fn free(engine: &Engine, ino: Ino) -> Result<()> {
+    let budget = engine.step_budget();
+    while engine.run(|op| evict_some(op, ino, budget))? {}
     Ok(())
 }
 

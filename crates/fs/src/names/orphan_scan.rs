@@ -4,7 +4,7 @@
 //! writes nothing, so that a mount can do it before it marks the image as in use. An orphan that is itself damaged
 //! stays recorded, and the others are finished.
 
-use super::evict::{finish_truncate, free_together};
+use super::evict::{finish_truncate, free};
 use super::orphan;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -64,7 +64,7 @@ pub(crate) fn finish_orphans(engine: &Engine, found: &Orphans) -> Result<OrphanR
 /// True if the inode was freed, false if its truncate was finished.
 fn finish_orphan(engine: &Engine, ino: Ino) -> Result<bool> {
     if engine.run(|op| Ok(records::inode(op, ino)?.links() == 0))? {
-        free_together(engine, &[ino])?;
+        free(engine, ino)?;
         return Ok(true);
     }
     finish_truncate(engine, ino)?;

@@ -10,7 +10,6 @@
 mod allocation;
 mod background;
 mod commit_rate;
-mod eviction;
 mod held_back;
 mod memory;
 mod new_data;
@@ -21,7 +20,6 @@ mod writeback;
 pub(crate) use allocation::{GROUPS_TO_EXAMINE, MIN_LONG_FILE_BLOCKS, MIN_RUN_AT_GOAL};
 pub(crate) use background::{CHECKPOINT_AGE, MAX_IDLE_PAUSE, MIN_IDLE_PAUSE, closed_long_ago};
 pub(crate) use commit_rate::CommitRate;
-pub(crate) use eviction::{MAX_DEFERRED_SECTORS, MAX_PENDING};
 pub use held_back::{may_hold_back, nearly_full};
 pub(crate) use memory::CacheShares;
 pub use new_data::AutoThreshold;

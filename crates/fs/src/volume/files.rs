@@ -3,7 +3,6 @@
 use super::handle::{Entry, Inner, Volume};
 use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
 use crate::error::Result;
-use crate::names::evict;
 use quire_device::sync::Arc;
 use quire_device::{Buf, DeviceError, Region};
 use quire_journal::{Lead, Need, SyncError};
@@ -38,7 +37,6 @@ impl Volume {
         match self.inner.enter_unless_frozen()? {
             Some(_pass) => {
                 let took = Took::begin(&self.inner);
-                evict::free_pending(&self.inner.engine);
                 let outcome = data::fsync(&self.inner.data, ino, datasync);
                 took.end(&self.inner);
                 outcome
@@ -54,7 +52,6 @@ impl Volume {
     pub fn sync(&self) -> Result<()> {
         match self.inner.enter_unless_frozen()? {
             Some(_pass) => {
-                evict::free_pending(&self.inner.engine);
                 data::sync(&self.inner.data)
             }
             None => data::check_any_error(&self.inner.data),
@@ -206,7 +203,6 @@ pub fn fsync_then(
     };
     let inner = volume.inner.clone();
     let took = Took::begin(&inner);
-    evict::free_pending(&inner.engine);
     let begin = |ino: &Ino| Ok((*ino, data::begin_fsync(&inner.data, *ino, datasync)?));
     let needs: Vec<(Ino, Need)> = match inos.iter().map(begin).collect::<Result<_>>() {
         Ok(needs) => needs,
@@ -245,7 +241,6 @@ pub fn sync_then(volume: &Volume, lead: Lead, then: impl FnOnce(Result<()>) + Se
         Entry::Admitted(pass) => pass,
     };
     let inner = volume.inner.clone();
-    evict::free_pending(&inner.engine);
     let need = data::begin_sync(&inner.data);
     let end = move |outcome| {
         then(data::end_sync(&inner.data, outcome));

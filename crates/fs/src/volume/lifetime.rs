@@ -7,7 +7,6 @@ use crate::data::{Data, drop_pages};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::names::evict;
-use crate::policy::{MAX_DEFERRED_SECTORS, MAX_PENDING};
 use quire_layout::Ino;
 
 /// Gives back `n` references. Returns true if none is left and the inode may have to be freed.
@@ -22,43 +21,36 @@ pub(super) fn drop_references(engine: &Engine, ino: Ino, n: u64) -> bool {
     tables.orphans.contains(ino)
 }
 
-/// Frees an inode that has neither links nor references, together with others if it is small.
-pub(super) fn free_later(engine: &Engine, data: &Data, ino: Ino) {
+/// Frees an inode whose last reference was given back, or leaves that to another thread if this one may not.
+pub(super) fn free_unreferenced(engine: &Engine, data: &Data, ino: Ino) {
     if engine.write_gate.check().is_err() {
         return;
     }
-    match evict::sectors_to_free(engine, ino) {
-        Ok(Some(sectors)) => {
-            drop_pages(data, ino);
-            // Callers would wait for a large one later. The thread that commits for others leaves it to them.
-            if sectors > MAX_DEFERRED_SECTORS && !engine.journal.tells_here() {
-                return evict::free_or_warn(engine, ino);
-            }
-        }
-        Ok(None) | Err(Error::ReadOnly(_)) => return,
-        Err(error) => return evict::warn_not_freed(ino, &error),
-    }
-    let pending = {
-        let mut tables = engine.tables();
-        tables.pending_evictions.push(ino);
-        tables.pending_evictions.len()
-    };
-    let enough = if data.without().batched_frees { 1 } else { MAX_PENDING };
-    if pending >= enough {
-        evict::free_pending(engine);
+    if evict::may_free(engine) {
+        free_now(engine, data, ino);
+    } else if begin_free(engine, data, ino) {
+        engine.tables().pending_evictions.push(ino);
     }
 }
 
 /// Frees an inode that has neither links nor references. An error leaves it an orphan for the next mount.
 pub(super) fn free_now(engine: &Engine, data: &Data, ino: Ino) {
-    match evict::sectors_to_free(engine, ino) {
-        Ok(Some(_)) => {
-            drop_pages(data, ino);
-            evict::free_or_warn(engine, ino);
-        }
-        Ok(None) | Err(Error::ReadOnly(_)) => {}
-        Err(error) => evict::warn_not_freed(ino, &error),
+    if begin_free(engine, data, ino) {
+        evict::free_or_warn(engine, ino);
     }
+}
+
+/// Drops the pages of an inode that has neither links nor references; false for others.
+fn begin_free(engine: &Engine, data: &Data, ino: Ino) -> bool {
+    match evict::is_unused(engine, ino) {
+        Ok(true) => drop_pages(data, ino),
+        Ok(false) | Err(Error::ReadOnly(_)) => return false,
+        Err(error) => {
+            evict::warn_not_freed(ino, &error);
+            return false;
+        }
+    }
+    true
 }
 
 /// After a freeze: frees the inodes that lost their last reference meanwhile.

@@ -80,7 +80,6 @@ impl Maintenance<'_> {
         inner.engine.write_gate.check()?;
         // Most is written while calls are still admitted, so that they wait a short time.
         if let Ok(_pass) = self.volume.inner.try_enter() {
-            evict::free_pending(&inner.engine);
             data::write_back_all(&inner.data);
         }
         inner.lifecycle.begin(Event::Freeze)?;

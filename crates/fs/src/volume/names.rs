@@ -180,7 +180,7 @@ impl Inner {
         let unused = lifetime::drop_references(&self.engine, ino, n);
         // After a freeze, or at the end of the mount, all unused inodes are freed.
         if unused && let Ok(_pass) = self.try_enter() {
-            lifetime::free_later(&self.engine, &self.data, ino);
+            lifetime::free_unreferenced(&self.engine, &self.data, ino);
         }
     }
 

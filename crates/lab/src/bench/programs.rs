@@ -50,10 +50,6 @@ pub(crate) static WORKLOADS: [Workload; 13] = [
     Workload { name: "names8", unit: "op/s", needs: &[], prepare: |_| Ok(()), run: names },
 ];
 
-/// Of the tree that `tar` unpacks: for heuristics.
-pub(crate) static DELETE: Workload =
-    Workload { name: "delete", unit: "1/s", needs: &["tar"], prepare: make_tree, run: delete };
-
 const PG: &[&str] = crate::servers::postgres::NEEDS;
 const MY: &[&str] = crate::servers::mariadb::NEEDS;
 
@@ -172,22 +168,6 @@ fn make_archive(mnt: &Path) -> Result<()> {
 fn untar(mnt: &Path, _: u32) -> Result<Outcome> {
     let start = Instant::now();
     run_tool("tar", ["-C", text(mnt), "-xf", text(&beside(mnt, "tree.tar"))])?;
-    run_tool("sync", ["-f", text(mnt)])?;
-    Ok(Outcome { rate: 1.0 / start.elapsed().as_secs_f64(), p99_micros: None })
-}
-
-fn make_tree(mnt: &Path) -> Result<()> {
-    make_archive(mnt)?;
-    untar(mnt, 0).map(drop)
-}
-
-/// Deletes the tree of the archive.
-fn delete(mnt: &Path, _: u32) -> Result<Outcome> {
-    let start = Instant::now();
-    for entry in fs::read_dir(mnt)? {
-        let path = entry?.path();
-        if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
-    }
     run_tool("sync", ["-f", text(mnt)])?;
     Ok(Outcome { rate: 1.0 / start.elapsed().as_secs_f64(), p99_micros: None })
 }

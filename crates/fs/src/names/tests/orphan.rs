@@ -6,7 +6,6 @@ use crate::names::evict::{evict_some, free_or_warn};
 use crate::names::orphan::add;
 use crate::names::orphan_scan::read_list;
 use crate::names::tests::objects::{IMAGES, each_image, file, give_back_all, new};
-use crate::policy::MAX_PENDING;
 use crate::records;
 use crate::tables::OrphanPlace;
 use crate::testing::TestVolume;
@@ -282,7 +281,8 @@ fn a_deletion_time_is_never_an_inode_number() {
     t.check();
 }
 
-/// N3: unlinked inodes wait to be freed together, and for nobody who asks for durability, space or figures.
+/// N3: what a batch has left unused is freed after it, and keeps nobody waiting who asks for space or figures. A freed
+/// inode has no record of changes that fsync would look through.
 #[test]
 fn what_waits_to_be_freed_keeps_nobody_waiting() {
     for image in IMAGES {
@@ -300,27 +300,38 @@ fn what_waits_to_be_freed_keeps_nobody_waiting() {
             v.unlink(Ino::ROOT, name.as_bytes()).unwrap();
             v.forget(ino, 1);
         };
+        let in_batch = |ino: Ino, name: &str| {
+            let batch = v.begin_batch().unwrap();
+            gone(ino, name);
+            drop(batch);
+            assert_eq!(waits(), 1);
+        };
         let files: Vec<_> = (0..100).map(|n| (make(&format!("f{n}")), format!("f{n}"))).collect();
-        let stays = make("stays");
         files.iter().for_each(|(ino, name)| gone(*ino, name));
-        // Some have been freed for their number, the rest for the question.
-        assert!((1..100).contains(&waits()));
+        assert_eq!((waits(), v.engine().tables().orphans.all().len()), (0, 0), "freed by whoever gives them back");
+        for (ino, _) in files {
+            assert_eq!(v.engine().tables().changes.last(ino, false), None, "{ino}: no caller can ask for it");
+        }
+        in_batch(make("asked for"), "asked for");
         let _ = v.statfs();
         assert_eq!((waits(), v.engine().tables().orphans.all().len()), (0, 0));
+        in_batch(make("in the background"), "in the background");
+        v.maintenance().step().unwrap();
+        assert_eq!(waits(), 0);
+        in_batch(make("in a freeze"), "in a freeze");
+        v.maintenance().freeze().unwrap();
+        assert_eq!(waits(), 0);
+        v.maintenance().thaw().unwrap();
         // All inodes taken: what waits makes room.
         let last = make("last");
         let mut more = 0;
         while v.create(Ino::ROOT, format!("more{more}").as_bytes(), &new(NewKind::File, 0o600)).is_ok() {
             more += 1;
         }
-        gone(last, "last");
-        assert_eq!(waits(), 1);
+        in_batch(last, "last");
         file(v, Ino::ROOT, "instead");
-        (0..more).for_each(|n| v.unlink(Ino::ROOT, format!("more{n}").as_bytes()).unwrap());
-        // Committed in the same transaction as the unlink.
-        gone(stays, "stays");
-        v.fsync(Ino::ROOT, false).unwrap();
         assert_eq!(waits(), 0);
+        (0..more).for_each(|n| v.unlink(Ino::ROOT, format!("more{n}").as_bytes()).unwrap());
         v.unlink(Ino::ROOT, b"instead").unwrap();
         v.close().unwrap();
         let again = TestVolume::on(t.device.snapshot(), Options::default());
@@ -328,33 +339,6 @@ fn what_waits_to_be_freed_keeps_nobody_waiting() {
         assert_eq!(free(&again.volume).1, before.1);
         again.check();
     }
-}
-
-/// N3: unused inodes are freed together. A freed inode has no record of changes that fsync would look through.
-#[test]
-fn unused_inodes_are_freed_when_there_are_many() {
-    let t = TestVolume::new("16M", &["-t", "ext4"]);
-    let v = &t.volume;
-    let waiting = || v.engine().tables().pending_evictions.len();
-    let delete = |n: usize| {
-        let name = format!("f{n}");
-        let ino = file(v, Ino::ROOT, &name).ino;
-        v.unlink(Ino::ROOT, name.as_bytes()).unwrap();
-        v.forget(ino, 1);
-        ino
-    };
-    let inos: Vec<Ino> = (1..MAX_PENDING).map(delete).collect();
-    assert_eq!(waiting(), MAX_PENDING - 1, "too few to be freed yet");
-    delete(0);
-    assert_eq!(waiting(), 0);
-    for ino in inos {
-        assert_eq!(v.engine().tables().changes.last(ino, false), None, "{ino}: no caller can ask for it");
-    }
-    delete(0);
-    assert_eq!(waiting(), 1);
-    v.sync().unwrap();
-    assert_eq!(waiting(), 0);
-    t.check();
 }
 
 /// The superblock is written once by each operation, however many orphans go on the list and off it.
