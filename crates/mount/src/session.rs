@@ -37,7 +37,7 @@ impl Session {
     /// # Errors
     /// The connection broke, or the kernel is too old.
     pub(crate) fn start(
-        mut channel: Channel,
+        channel: Channel,
         server: Arc<Server>,
         requested: Requested,
         rings: Option<Rings>,
@@ -78,6 +78,7 @@ impl Session {
         let without = server.options.without;
         if without.polling {
             channel.never_spins();
+            rings.iter().for_each(|r| r.never_spins());
         }
         let transport = Transport { channel, rings };
         Ok(Session {

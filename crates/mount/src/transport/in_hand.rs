@@ -17,7 +17,7 @@
 use super::entry::Reply;
 use crate::policy::REQUEST_TABLES;
 use quire_device::Mutant;
-use quire_device::sync::{Mutex, lock};
+use quire_device::sync::{Mutex, lock_unannounced};
 use quire_layout::number_map::NumberMap;
 
 /// A request that was taken and is not replied to yet; `E` is what carries it.
@@ -54,20 +54,20 @@ impl<E> InHand<E> {
 
     /// The calling worker is about to serve this request. A reply that begins at this address was made in place.
     pub(super) fn serves(&self, unique: u64, reply_at: usize) {
-        lock(self.table(unique)).insert(unique, State::Served { reply_at, reply: None });
+        lock_unannounced(self.table(unique)).insert(unique, State::Served { reply_at, reply: None });
     }
 
     /// The calling worker has done with a request. Gives the carrier back with the reply if one was made meanwhile;
     /// else the request is suspended, with its carrier as `suspend` leaves it.
     pub(super) fn served(&self, unique: u64, carrier: E, suspend: impl FnOnce(E) -> E) -> Option<(E, Reply)> {
-        let mut table = lock(self.table(unique));
+        let mut table = lock_unannounced(self.table(unique));
         match table.remove(&unique) {
             Some(State::Served { reply: Some(reply), .. }) => Some((carrier, reply)),
             Some(State::Served { reply: None, reply_at }) => {
                 if Mutant::ReplyMissedBySuspension.is_on() {
                     table.insert(unique, State::Served { reply_at, reply: None });
                     drop(table);
-                    table = lock(self.table(unique));
+                    table = lock_unannounced(self.table(unique));
                 }
                 table.insert(unique, State::Suspended(suspend(carrier)));
                 None
@@ -78,7 +78,7 @@ impl<E> InHand<E> {
 
     /// Takes a reply to a request.
     pub(super) fn reply(&self, unique: u64, reply: &[u8]) -> Taken<E> {
-        let mut table = lock(self.table(unique));
+        let mut table = lock_unannounced(self.table(unique));
         match table.remove(&unique) {
             None => Taken::No,
             Some(State::Served { reply: Some(before), reply_at }) => {

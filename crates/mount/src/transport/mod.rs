@@ -8,6 +8,7 @@ mod in_hand;
 mod queue;
 mod ring;
 mod rings;
+mod spin;
 
 pub(crate) use buffer::RequestBuffer;
 pub(crate) use device::{Channel, Found};

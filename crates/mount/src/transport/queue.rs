@@ -12,7 +12,7 @@ use super::entry::{Entry, Owner};
 use super::ring::{Completed, Ring};
 use crate::policy::{FIRST_ENTRIES, MAX_ENTRIES, kept_payloads};
 use quire_device::sync::atomic::{AtomicUsize, Ordering};
-use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::sync::{Arc, Mutex, lock_unannounced};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
@@ -90,7 +90,7 @@ impl Queue {
             return Err(Errno::NOBUFS);
         }
         let slot = {
-            let mut entries = lock(&self.entries);
+            let mut entries = lock_unannounced(&self.entries);
             entries.free_slots.pop().unwrap_or_else(|| {
                 entries.with_kernel.push(None);
                 entries.with_kernel.len() - 1
@@ -98,7 +98,7 @@ impl Queue {
         };
         Entry::new(slot).inspect_err(|_| {
             self.registered.fetch_sub(1, Ordering::Relaxed);
-            lock(&self.entries).free_slots.push(slot);
+            lock_unannounced(&self.entries).free_slots.push(slot);
         })
     }
 
@@ -106,7 +106,7 @@ impl Queue {
     fn lend(&self, mut entry: Entry, owner: &Owner) {
         owner.fetch_add(1, Ordering::Relaxed);
         entry.owner = Some(owner.clone());
-        let mut entries = lock(&self.entries);
+        let mut entries = lock_unannounced(&self.entries);
         entries.count += 1;
         let slot = entry.slot;
         let before = entries.with_kernel[slot].replace(entry);
@@ -115,7 +115,7 @@ impl Queue {
 
     /// The kernel has given this entry back.
     fn back(&self, slot: usize) -> Entry {
-        let mut entries = lock(&self.entries);
+        let mut entries = lock_unannounced(&self.entries);
         entries.count -= 1;
         let mut entry = entries.with_kernel[slot].take().expect("the kernel has it until its completion");
         drop(entries);
@@ -145,21 +145,21 @@ impl Queue {
             Completed::Gone(slot, result) => {
                 drop(self.back(slot));
                 self.registered.fetch_sub(1, Ordering::Relaxed);
-                lock(&self.entries).free_slots.push(slot);
+                lock_unannounced(&self.entries).free_slots.push(slot);
                 Taken::Gone(result)
             }
         })
     }
 
-    /// Hands over a reply, if there is one, and sleeps until something has come. May return without.
+    /// Hands over a reply, if there is one, and waits until something has come. May return without.
     pub(crate) fn wait(&self, replied: Option<Entry>, owner: &Owner) {
         let order = replied.map(|entry| self.prepare(entry, owner));
-        self.ring.submit_and_sleep(order);
+        self.ring.submit_and_wait(order);
     }
 
     /// True if the kernel has no entry for the next request.
     pub(crate) fn is_exhausted(&self) -> bool {
-        lock(&self.entries).count == 0
+        lock_unannounced(&self.entries).count == 0
     }
 
     /// Registers one more entry. False where there are enough.
@@ -188,6 +188,11 @@ impl Queue {
         self.ring.has_completed()
     }
 
+    /// Its reader sleeps at once, without polling before.
+    pub(crate) fn never_spins(&self) {
+        self.ring.never_spins();
+    }
+
     /// Wakes the reader.
     pub(crate) fn call(&self) {
         self.ring.call();
@@ -197,7 +202,7 @@ impl Queue {
 impl Drop for Queue {
     /// The kernel may still write into entries whose completion has not come: their memory stays.
     fn drop(&mut self) {
-        for entry in lock(&self.entries).with_kernel.drain(..).flatten() {
+        for entry in lock_unannounced(&self.entries).with_kernel.drain(..).flatten() {
             std::mem::forget(entry);
         }
     }

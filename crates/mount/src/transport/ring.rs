@@ -4,11 +4,14 @@
 //! before ([`Ring::peek`]) does not take it (M11). Many threads may submit; one at a time takes completions.
 
 use super::entry::Entry;
+use super::spin::Spin;
 use crate::policy::{COMPLETIONS, RING_RETRY_PAUSE, SUBMITTED_AT_ONCE};
 use crate::wire::abi::uring;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use quire_device::sync::{Mutex, lock, thread};
+use quire_device::sync::{Mutex, lock_unannounced, thread};
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::cell::Cell;
+use std::convert::Infallible;
 
 /// The completion of a call to look up, with no entry.
 const CALL: u64 = u64::MAX;
@@ -32,6 +35,7 @@ pub(super) struct Ring {
     submitting: Mutex<()>,
     /// What was looked at, and is not yet taken.
     taking: Mutex<Option<Completed>>,
+    spin: Spin,
 }
 
 impl Ring {
@@ -41,9 +45,12 @@ impl Ring {
     /// The host does not let us have one.
     pub(super) fn new(connection: BorrowedFd<'_>, queue: u16) -> std::io::Result<Ring> {
         let places = u32::try_from(SUBMITTED_AT_ONCE).expect("a small constant");
-        let ring = IoUring::builder().dontfork().setup_cqsize(COMPLETIONS).build(places)?;
+        let mut how = IoUring::builder();
+        // A polling reader is told of a request by a flag, not by an interrupt.
+        how.dontfork().setup_cqsize(COMPLETIONS).setup_coop_taskrun().setup_taskrun_flag();
+        let ring = how.build(places)?;
         let connection = connection.as_raw_fd();
-        Ok(Ring { ring, connection, queue, submitting: Mutex::default(), taking: Mutex::default() })
+        Ok(Ring { ring, connection, queue, submitting: Mutex::default(), taking: Mutex::default(), spin: Spin::new() })
     }
 
     /// The order by which an entry becomes known to the kernel.
@@ -74,7 +81,7 @@ impl Ring {
 
     /// Hands orders to the kernel. What they are about stays in place until its completion was taken.
     pub(super) fn submit(&self, orders: &[squeue::Entry128]) {
-        let submitting = lock(&self.submitting);
+        let submitting = lock_unannounced(&self.submitting);
         for some in orders.chunks(SUBMITTED_AT_ONCE) {
             self.push(some);
             self.hand_over();
@@ -104,32 +111,58 @@ impl Ring {
         }
     }
 
-    /// Hands over an order, if there is one, and sleeps until something has completed. May return without.
-    pub(super) fn submit_and_sleep(&self, order: Option<squeue::Entry128>) {
+    /// Hands over an order, if there is one, and waits until something has completed: polls, or sleeps. May return
+    /// without.
+    pub(super) fn submit_and_wait(&self, order: Option<squeue::Entry128>) {
         if let Some(order) = order {
-            let submitting = lock(&self.submitting);
-            self.push(&[order]);
-            drop(submitting);
+            self.submit(&[order]);
         }
-        match self.ring.submit_and_wait(1) {
-            Ok(_) => {}
-            Err(e) => pause_if_short(&e),
+        let slept = Cell::new(false);
+        // Whoever sleeps looks up once, because another thread may have become the reader.
+        let look = || Ok::<_, Infallible>((slept.get() || self.look()).then_some(()));
+        let sleep = || {
+            if let Err(e) = self.ring.submit_and_wait(1) {
+                pause_if_short(&e);
+            }
+            slept.set(true);
+            Ok(())
+        };
+        let Ok(()) = self.spin.until(look, sleep);
+    }
+
+    /// True if something has completed. The kernel copies a request when the thread that gave its entry calls it; it
+    /// does not interrupt a thread that runs, but says that there is such work.
+    fn look(&self) -> bool {
+        if self.has_completed() {
+            return true;
         }
-        let submitting = lock(&self.submitting);
-        self.hand_over();
+        let submitting = lock_unannounced(&self.submitting);
+        // SAFETY: `submitting` is locked, and submission queues are made nowhere else.
+        if !unsafe { self.ring.submission_shared() }.taskrun() {
+            return false;
+        }
+        if let Err(e) = self.ring.submit() {
+            pause_if_short(&e);
+        }
         drop(submitting);
+        self.has_completed()
+    }
+
+    /// Its reader sleeps at once.
+    pub(super) fn never_spins(&self) {
+        self.spin.never();
     }
 
     /// What has completed, if anything has.
     pub(super) fn take(&self) -> Option<Completed> {
-        let mut peeked = lock(&self.taking);
+        let mut peeked = lock_unannounced(&self.taking);
         peeked.take().or_else(|| self.next_completed())
     }
 
     /// What [`Ring::take`] will give next, if anything has completed. Not while a thread sleeps for completions: it
     /// would not see what was looked at.
     pub(super) fn peek(&self) -> Option<Completed> {
-        let mut peeked = lock(&self.taking);
+        let mut peeked = lock_unannounced(&self.taking);
         if peeked.is_none() {
             *peeked = self.next_completed();
         }
@@ -151,7 +184,7 @@ impl Ring {
 
     /// True if something has completed.
     pub(super) fn has_completed(&self) -> bool {
-        let peeked = lock(&self.taking);
+        let peeked = lock_unannounced(&self.taking);
         // SAFETY: `taking` is locked, and completion queues are made nowhere else.
         peeked.is_some() || !unsafe { self.ring.completion_shared() }.is_empty()
     }

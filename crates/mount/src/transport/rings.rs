@@ -6,8 +6,11 @@
 //!                                    └─ suspended ... replied by any thread ─> keeper: all that have come, in one go
 //! ```
 //! The kernel copies a request into its entry on the thread that gave the entry to it, wherever that thread waits,
-//! except in a device operation. So a thread that serves requests has at most one free entry with the kernel, the one
-//! it used last, and all others are given by the *keeper*, a thread that does nothing else.
+//! except in a device operation. So a thread that serves requests gives the kernel few entries, and only when it waits
+//! for the next request: two at most, so that it has one there while it serves. All others are given by the *keeper*, a
+//! thread that does nothing else. The kernel takes the entry that it got last. A reader that gave none while it has one
+//! there would leave every request to the keeper, which has to be woken for it; with one there, one request at most
+//! waits for a device operation of that reader, and takes the entry away from it.
 //!
 //! A queue whose requests are all suspended gets one more entry, unless the mount has
 //! [`MAX_ENTRIES`](crate::policy::MAX_ENTRIES). The kernel gives a new entry the next request that comes, but none that
@@ -21,10 +24,10 @@ use super::device::Channel;
 use super::entry::{Entry, Owner};
 use super::in_hand::{self, InHand};
 use super::queue::{Queue, Registered, Taken};
-use crate::policy::{GIVEN_BACK, MAX_QUEUES};
+use crate::policy::{GIVEN_BACK, LENT_WHILE_SERVING, MAX_QUEUES};
 use crate::wire::reply;
 use quire_device::sync::atomic::{AtomicU64, Ordering};
-use quire_device::sync::{Arc, Condvar, Mutex, lock, thread, wait};
+use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced, thread, wait};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -124,6 +127,11 @@ impl Rings {
         self.queues.len()
     }
 
+    /// Readers sleep at once.
+    pub(crate) fn never_spins(&self) {
+        self.queues.iter().for_each(Queue::never_spins);
+    }
+
     /// Starts the keeper, which registers the first entries: the kernel sends requests here from then on.
     ///
     /// # Errors
@@ -147,7 +155,7 @@ impl Rings {
         let mut asked = 0;
         let mut by_queue: Vec<Vec<Entry>> = self.queues.iter().map(|_| Vec::new()).collect();
         loop {
-            let mut outbox = lock(&self.outbox);
+            let mut outbox = lock_unannounced(&self.outbox);
             while outbox.replied.is_empty() && outbox.exhausted.is_empty() && !outbox.over {
                 outbox = wait(&self.changed, outbox);
             }
@@ -190,7 +198,7 @@ impl Rings {
                     None => None,
                 };
                 if here.is_none() && l.is_exhausted() {
-                    lock(&self.outbox).exhausted.push(queue);
+                    lock_unannounced(&self.outbox).exhausted.push(queue);
                     self.changed.notify_one();
                 }
                 l.wait(here, &lent);
@@ -243,17 +251,14 @@ impl Rings {
         self.send_own(queue, entry, still_reads);
     }
 
-    /// Sends a reply from a worker: with its next wait, at once, or by the keeper.
+    /// Sends a reply from a worker: with its next wait if nothing else is to be done before, else by the keeper.
     fn send_own(&self, queue: usize, entry: Entry, still_reads: bool) {
-        let lent = OWN.with_borrow(|own| own.lent.clone());
-        let has_none = lent.load(Ordering::Relaxed) == 0;
-        if !has_none || still_reads && self.queues[queue].has_more() {
-            self.keep_reply(queue, entry);
-        } else if still_reads {
+        let lent = OWN.with_borrow(|own| own.lent.load(Ordering::Relaxed));
+        if still_reads && lent <= LENT_WHILE_SERVING && !self.queues[queue].has_more() {
             let before = OWN.with_borrow_mut(|own| own.deferred.replace((queue, entry)));
             assert!(before.is_none(), "a reply is deferred until the next wait");
         } else {
-            self.queues[queue].commit(vec![entry], &lent);
+            self.keep_reply(queue, entry);
         }
     }
 
@@ -265,7 +270,7 @@ impl Rings {
     }
 
     fn keep_reply(&self, queue: usize, entry: Entry) {
-        lock(&self.outbox).replied.push((queue, entry));
+        lock_unannounced(&self.outbox).replied.push((queue, entry));
         self.changed.notify_one();
     }
 
@@ -284,7 +289,7 @@ impl Rings {
 
     /// The session is over: readers look up, and the keeper ends.
     pub(crate) fn end(&self) {
-        lock(&self.outbox).over = true;
+        lock_unannounced(&self.outbox).over = true;
         self.changed.notify_all();
         self.queues.iter().for_each(Queue::call);
     }
@@ -305,7 +310,7 @@ mod tests {
         rings.serves(4, 0);
         assert!(rings.in_hand.served(4, (0, Entry::new(0).unwrap()), |e| e).is_none());
         assert!(rings.reply(4, &[0; 16]) && !rings.reply(4, &[0; 16]));
-        let outbox = lock(&rings.outbox);
+        let outbox = lock_unannounced(&rings.outbox);
         assert_eq!(outbox.replied.len(), 1, "one goes to the keeper");
     }
 
