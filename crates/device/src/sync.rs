@@ -41,8 +41,8 @@ pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// As [`lock`], without [`before_blocking`]: for a lock that what `when_blocking` is given takes itself, and that is
-/// only ever held for some instructions.
+/// As [`lock`], without [`before_blocking`]: for a lock that what `when_blocking` is given takes itself, or that its
+/// caller waits for beside requests. It is only ever held for a short time, by whoever waits for no device.
 pub fn lock_unannounced<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().expect("a holder of this lock panicked")
 }

@@ -1,15 +1,12 @@
-//! All studies by name, and the runner: it runs those that are asked for, one after the other, and writes each one's
-//! results as a file. A study whose file is there already, of the same program and effort, is not run again, so a run
-//! that was broken off goes on.
+//! All studies by name.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::cmd::is_root;
 use crate::mounter::Mounter;
-use crate::results::{Effort, Findings, Host, Paper, Run, Verdict, build, date};
+use crate::results::{Effort, Findings, Paper};
 use crate::studies::mounts::KERNEL;
 use crate::studies::{self, fileserver, isolation, latency, okeanos, randwrite, sqlite, table1};
 use crate::work::tpcc::{Grain, Journal, Scale};
@@ -22,9 +19,11 @@ pub struct Study {
     pub title: &'static str,
     /// It mounts, which root may do.
     pub mounts: bool,
+    /// It runs SQLite in this process, and adds what that computes to the time of the model.
+    pub computes: bool,
     /// About how long it takes with each effort, in seconds.
     pub seconds: [u64; 3],
-    run: fn(Effort) -> Result<Findings>,
+    pub(crate) run: fn(Effort) -> Result<Findings>,
 }
 
 const fn study(
@@ -34,16 +33,33 @@ const fn study(
     seconds: [u64; 3],
     run: fn(Effort) -> Result<Findings>,
 ) -> Study {
-    Study { name, paper, title, mounts: false, seconds, run }
+    Study { name, paper, title, mounts: false, computes: false, seconds, run }
+}
+
+const fn computing(study: Study) -> Study {
+    Study { computes: true, ..study }
 }
 
 const fn mounted(study: Study) -> Study {
     Study { mounts: true, ..study }
 }
 
+impl Study {
+    /// Its results depend on what else the machine does: no other study runs meanwhile.
+    pub fn runs_alone(&self) -> bool {
+        self.mounts || self.computes
+    }
+}
+
 /// All of them, in the order of the report.
 pub const STUDIES: [Study; 24] = [
-    study("joj-sqlite", Paper::Joj, "SQLite's transactions on the paper's two devices, as models", [30, 120, 900], joj),
+    computing(study(
+        "joj-sqlite",
+        Paper::Joj,
+        "SQLite's transactions on the paper's two devices, as models",
+        [30, 120, 900],
+        joj,
+    )),
     mounted(study(
         "joj-mounts",
         Paper::Joj,
@@ -52,18 +68,18 @@ pub const STUDIES: [Study; 24] = [
         joj_mounts,
     )),
     study("djfs-randwrite", Paper::Djfs, "Random writes", [20, 160, 2400], randwrite::study),
-    study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [10, 40, 900], |e| {
+    computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [10, 40, 900], |e| {
         table1::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
-    }),
-    study("djfs-figure8", Paper::Djfs, "TPC-C on SQLite", [30, 160, 1800], |e| {
+    })),
+    computing(study("djfs-figure8", Paper::Djfs, "TPC-C on SQLite", [30, 160, 1800], |e| {
         studies::tpcc::figure8(&tpcc(e, &[Journal::Persist, Journal::Wal]), true)
-    }),
-    study("djfs-figure9", Paper::Djfs, "TPC-C by the latency of NVRAM", [30, 160, 1200], |e| {
+    })),
+    computing(study("djfs-figure9", Paper::Djfs, "TPC-C by the latency of NVRAM", [30, 160, 1200], |e| {
         studies::tpcc::figure9(&tpcc(e, &[Journal::Persist]))
-    }),
-    study("djfs-figure10", Paper::Djfs, "Base images in the page cache", [20, 60, 900], |e| {
+    })),
+    computing(study("djfs-figure10", Paper::Djfs, "Base images in the page cache", [20, 60, 900], |e| {
         studies::figure10::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
-    }),
+    })),
     mounted(study(
         "djfs-mounts",
         Paper::Djfs,
@@ -215,55 +231,6 @@ fn isolated_mounts(effort: Effort) -> Result<Findings> {
     isolation::study_mounts(&"ssd".parse()?, &mounters, work, rounds, &std::env::temp_dir())
 }
 
-/// What is to be run.
-pub struct Plan {
-    /// By name or paper; nothing is all.
-    pub wanted: Vec<String>,
-    pub effort: Effort,
-    /// Where results go.
-    pub results: PathBuf,
-    /// Also what is there already.
-    pub again: bool,
-}
-
-/// How studies are run.
-#[derive(clap::Args)]
-pub struct How {
-    /// All studies in ten minutes
-    #[arg(long, conflicts_with = "full")]
-    quick: bool,
-    /// The papers' sizes
-    #[arg(long)]
-    full: bool,
-    /// Also what is there already
-    #[arg(long)]
-    again: bool,
-    /// Where results go; default: target/lab/quick, normal or full
-    #[arg(long)]
-    results: Option<PathBuf>,
-}
-
-impl How {
-    /// Runs these and says how many claims are not held.
-    ///
-    /// # Errors
-    /// As [`run`].
-    pub fn run(self, wanted: Vec<String>) -> Result<()> {
-        let effort = if self.quick {
-            Effort::Quick
-        } else if self.full {
-            Effort::Full
-        } else {
-            Effort::Normal
-        };
-        let place = format!("target/lab/{}", effort.pick("quick", "normal", "full"));
-        let results = self.results.unwrap_or_else(|| place.into());
-        let not_held = run(&Plan { wanted, effort, results, again: self.again })?;
-        println!("{not_held} claims not held");
-        Ok(())
-    }
-}
-
 /// Those that are wanted.
 ///
 /// # Errors
@@ -275,83 +242,6 @@ pub fn chosen(wanted: &[String]) -> Result<Vec<&'static Study>> {
         return Err(anyhow!("{odd}: want joj, djfs, okeanos, rfj, quire or one of {}", names.join(", ")));
     }
     Ok(STUDIES.iter().filter(|s| wanted.is_empty() || wanted.iter().any(|name| fits(s, name))).collect())
-}
-
-/// Runs them; returns how many claims are not held. What fails does not keep the others from running.
-///
-/// # Errors
-/// A name is wrong, results cannot be written, or a study failed.
-pub fn run(plan: &Plan) -> Result<usize> {
-    let (mut failed, mut not_held) = (Vec::new(), 0);
-    let build = build();
-    let (mut due, mut done) = (Vec::new(), Vec::new());
-    for s in chosen(&plan.wanted)? {
-        let known = Run::load(&plan.results.join(format!("{}.json", s.name))).ok();
-        let known = known.filter(|r| !plan.again && r.build == build && r.effort == plan.effort);
-        match known {
-            Some(run) => done.push(run),
-            None if s.mounts && !is_root() => println!("skipped {}: mounts need root", s.name),
-            None => due.push(s),
-        }
-    }
-    done.iter().for_each(|r| println!("{}: there already", r.study));
-    let expected = |s: &Study| plan.effort.pick(s.seconds[0], s.seconds[1], s.seconds[2]);
-    // How much slower this machine is than the one that the times above are of.
-    let (mut passed, mut foreseen) = (0.0, 0.0);
-    for (n, s) in due.iter().enumerate() {
-        let left: u64 = due[n..].iter().map(|s| expected(s)).sum();
-        let pace = if foreseen > 0.0 { passed / foreseen } else { 1.0 };
-        let minutes = crate::stats::float(left) * pace / 60.0;
-        println!("\n=== {} of {}: {} ({}), about {minutes:.0} min left", n + 1, due.len(), s.name, s.title);
-        let start = Instant::now();
-        match (s.run)(plan.effort) {
-            Ok(findings) => {
-                println!("{}", findings.text());
-                not_held += findings.claims.iter().filter(|c| c.verdict == Verdict::NotHeld).count();
-                record(s, plan, &build, start.elapsed(), findings)?;
-            }
-            Err(e) => {
-                println!("failed: {}: {e:#}", s.name);
-                failed.push(s.name);
-            }
-        }
-        passed += start.elapsed().as_secs_f64();
-        foreseen += crate::stats::float(expected(s));
-    }
-    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
-    Ok(not_held)
-}
-
-fn record(study: &Study, plan: &Plan, build: &str, took: Duration, findings: Findings) -> Result<()> {
-    let effort = plan.effort.pick(" --quick", "", " --full");
-    let run = Run {
-        study: study.name.into(),
-        paper: study.paper,
-        title: study.title.into(),
-        effort: plan.effort,
-        date: date(SystemTime::now()),
-        seconds: took.as_secs(),
-        command: format!("quire-lab run {}{effort}", study.name),
-        build: build.into(),
-        host: Host::here(),
-        findings,
-    };
-    run.save(&plan.results)
-}
-
-/// Reads the results of a directory and writes the page, and the table of documents if one is wanted.
-///
-/// # Errors
-/// There are no results, or a file cannot be written.
-pub fn report(results: &Path, page: &Path, table: Option<&Path>) -> Result<()> {
-    let runs = Run::load_all(results)?;
-    anyhow::ensure!(!runs.is_empty(), "no results in {}: quire-lab run", results.display());
-    if let Some(dir) = page.parent() {
-        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    }
-    std::fs::write(page, crate::report::page(&runs)?).with_context(|| page.display().to_string())?;
-    println!("{}: {} studies", page.display(), runs.len());
-    table.map_or(Ok(()), |table| crate::report::papers::save(&runs, table))
 }
 
 #[cfg(test)]
@@ -378,20 +268,5 @@ mod tests {
     fn two_virtual_runs_give_the_same_bytes() {
         let bytes = || serde_json::to_vec(&okeanos::small().unwrap()).unwrap();
         assert_eq!(bytes(), bytes());
-    }
-
-    /// A result that is there is not made again, unless it is another program's or effort's.
-    #[test]
-    fn a_run_goes_on_where_it_was_broken_off() {
-        let dir = tempfile::tempdir().unwrap();
-        let study = &STUDIES[0];
-        let plan =
-            |again| Plan { wanted: vec![study.name.into()], effort: Effort::Quick, results: dir.path().into(), again };
-        let mut findings = Findings::default();
-        findings.assume("as it was");
-        record(study, &plan(false), &build(), Duration::ZERO, findings).unwrap();
-        run(&plan(false)).unwrap();
-        let kept = Run::load(&dir.path().join(format!("{}.json", study.name))).unwrap();
-        assert_eq!(kept.findings.assumptions, ["as it was"]);
     }
 }

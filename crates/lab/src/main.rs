@@ -8,11 +8,11 @@ use clap::{Parser, Subcommand, ValueEnum};
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::heuristics;
-use quire_lab::laboratory::{self, How};
 use quire_lab::mounter::Mounter;
 use quire_lab::pages;
 use quire_lab::power;
 use quire_lab::powercut;
+use quire_lab::runner::{self, How};
 use quire_lab::served::{Kind as DeviceKind, Served};
 use quire_lab::studies::{self, isolation, sqlite, table1};
 use quire_lab::tree::{self, Flavour};
@@ -475,7 +475,7 @@ fn main() -> Result<()> {
         What::Classify { trace } => {
             println!("{}", quire_lab::trace::classify(std::io::BufReader::new(std::fs::File::open(&trace)?))?);
         }
-        What::Report { results, to, table } => laboratory::report(&results, &to, table.as_deref())?,
+        What::Report { results, to, table } => runner::report(&results, &to, table.as_deref())?,
         What::TpccStudy { what, work, in_memory } => {
             let plan = work.plan();
             let findings = match what {

@@ -185,13 +185,14 @@ impl Worker {
     /// Answers requests until the session is over.
     fn serve(&self, buffer: &mut RequestBuffer) -> Result<(), Errno> {
         let (workers, idle) = (&self.shared.workers, Arc::default());
-        while let Some(queue) = workers.become_reader(&idle) {
+        loop {
+            self.shared.transport.after_blocking();
+            let Some(queue) = workers.become_reader(&idle) else { return Ok(()) };
             match (queue, &self.shared.transport.rings) {
                 (DEV_QUEUE, _) | (_, None) => self.serve_device(buffer)?,
                 (QueueIndex(queue), Some(rings)) => self.serve_queue(rings, queue - 1, buffer)?,
             }
         }
-        Ok(())
     }
 
     /// Answers requests from /dev/fuse for as long as this worker reads them.
@@ -241,10 +242,11 @@ impl Worker {
 
     /// After a thaw: answers what was kept meanwhile.
     fn answer_unparked(&self, out: &mut Out<'_>) -> Result<(), Errno> {
-        for kept in self.shared.server.unparked() {
-            self.answer(&kept, out)?;
+        let kept = self.shared.server.unparked();
+        if !kept.is_empty() {
+            self.shared.transport.send_deferred();
         }
-        Ok(())
+        kept.iter().try_for_each(|request| self.answer(request, out))
     }
 
     /// Reads the next request, as one of the readers. `None`: another reader does, or the session is over.

@@ -7,7 +7,7 @@ use crate::common::{
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -265,6 +265,41 @@ fn an_unmount_under_load_ends_clean() {
     }
 }
 
+/// A lone client's requests go to the entry that the queue's reader gave to the kernel, not to one of the keeper's, which
+/// would have to be woken for each; mostly also after others have kept the queue busy.
+fn a_lone_clients_requests_do_not_go_by_the_keeper() {
+    const LOOKS: u64 = 3000;
+    needs_mounts();
+    let place = Place::new("64M", &[]);
+    let m = place.mount("");
+    // All on one CPU, so that their requests meet in one queue.
+    let look = |who: &str| {
+        let mut only = rustix::thread::CpuSet::new();
+        only.set(0);
+        rustix::thread::sched_setaffinity(None, &only).ok();
+        (0..LOOKS).for_each(|n| assert!(!m.path(&format!("{who}{n}")).exists()));
+    };
+    let keeper = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", m.pid)).unwrap().map(|t| t.unwrap().path());
+        let is_keeper = |t: &PathBuf| fs::read_to_string(t.join("comm")).is_ok_and(|name| name == "quire-keeper\n");
+        let status = fs::read_to_string(threads.into_iter().find(is_keeper).unwrap().join("status")).unwrap();
+        let sleeps = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        sleeps.trim().parse::<u64>().unwrap()
+    };
+    let mut times = Vec::new();
+    for round in 0..5 {
+        thread::scope(|scope| {
+            ["a", "b", "c"].map(|who| scope.spawn(move || look(&format!("{who}{round}"))));
+        });
+        let before = keeper();
+        thread::scope(|scope| drop(scope.spawn(|| look(&format!("lone{round}")))));
+        times.push(keeper() - before);
+    }
+    times.sort_unstable();
+    assert!(times[2] < LOOKS / 4, "the keeper was woken {times:?} times by {LOOKS} requests each");
+    m.unmount();
+}
+
 /// A user's mount is served by rings too, where the host lets users have them.
 #[test]
 fn a_users_mount_is_served_by_rings() {
@@ -306,6 +341,7 @@ over_uring! {
     suspended_requests_do_not_exhaust_the_queues,
     requests_on_the_heels_of_the_mount_are_answered,
     an_unmount_under_load_ends_clean,
+    a_lone_clients_requests_do_not_go_by_the_keeper,
 }
 
 mod dev {

@@ -51,9 +51,7 @@ impl Volume {
     /// Something could not be written, now or earlier.
     pub fn sync(&self) -> Result<()> {
         match self.inner.enter_unless_frozen()? {
-            Some(_pass) => {
-                data::sync(&self.inner.data)
-            }
+            Some(_pass) => data::sync(&self.inner.data),
             None => data::check_any_error(&self.inner.data),
         }
     }

@@ -16,7 +16,7 @@ use crate::wire::abi::{MAX_PAGES, MAX_WRITE, opcode, uring};
 use crate::wire::reply;
 use crate::wire::request;
 use quire_device::sync::Arc;
-use quire_device::sync::atomic::AtomicU32;
+use quire_device::sync::atomic::{AtomicBool, AtomicU32};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -29,8 +29,16 @@ const LEN: usize = PAGE + PAYLOAD;
 const HEAD_MAX: usize = request::HEADER + uring::OP_IN_MAX;
 const _: () = assert!(uring::HEADER + HEAD_MAX <= PAGE);
 
-/// The thread that gives entries to the kernel: how many the kernel has of it.
-pub(crate) type Owner = Arc<AtomicU32>;
+/// A thread that gives entries of a queue to the kernel, which copies requests into them when this thread lets it.
+#[derive(Default)]
+pub(crate) struct Lender {
+    /// Entries that the kernel has of it.
+    pub(crate) lent: AtomicU32,
+    /// It may be inside of a device operation, in which the kernel can copy nothing for it.
+    pub(crate) is_blocked: AtomicBool,
+}
+
+pub(crate) type Owner = Arc<Lender>;
 
 pub(crate) struct Entry {
     memory: Mapping,

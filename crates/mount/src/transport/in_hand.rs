@@ -99,6 +99,7 @@ impl<E> InHand<E> {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
+    use crate::transport::tests::announces;
 
     #[test]
     fn a_reply_goes_to_whoever_has_the_carrier() {
@@ -113,6 +114,8 @@ mod tests {
         assert!(hand.served(4, 'b', |_| 'c').is_none(), "suspended");
         assert!(matches!(hand.reply(4, &[0; 16]), Taken::Carrier('c')));
         assert!(matches!(hand.reply(4, &[0; 16]), Taken::No), "a second reply");
+        // L5: a reader that waits for the table stays a reader.
+        assert!(!announces(hand.table(6), || hand.serves(6, 0)));
     }
 }
 

@@ -44,7 +44,21 @@ impl Transport {
     /// The calling worker is about to wait for something else than requests.
     pub(crate) fn before_blocking(&self) {
         if let Some(rings) = &self.rings {
+            rings.blocks();
+        }
+    }
+
+    /// The calling worker serves something else before its next request: the reply that would go with that goes now.
+    pub(crate) fn send_deferred(&self) {
+        if let Some(rings) = &self.rings {
             rings.flush_deferred();
+        }
+    }
+
+    /// The calling worker goes back to reading requests.
+    pub(crate) fn after_blocking(&self) {
+        if let Some(rings) = &self.rings {
+            rings.goes_on();
         }
     }
 
@@ -60,5 +74,35 @@ impl Drop for Transport {
     /// The keeper does not outlive the session.
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_device::sync::{Mutex, lock_unannounced, when_blocking};
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// True if the calling thread announces that it may block, when it makes a call while another has this lock.
+    pub(super) fn announces<T: Send>(lock: &Mutex<T>, call: impl FnOnce()) -> bool {
+        let announced = Rc::new(Cell::new(false));
+        let seen = announced.clone();
+        when_blocking(move || seen.set(true));
+        std::thread::scope(|scope| {
+            let (begin, begun) = mpsc::channel();
+            scope.spawn(move || {
+                let held = lock_unannounced(lock);
+                begin.send(()).expect("the test waits");
+                // The call comes to the lock meanwhile; if it does not, the test finds nothing.
+                std::thread::sleep(Duration::from_millis(20));
+                drop(held);
+            });
+            begun.recv().expect("the other thread has the lock");
+            call();
+        });
+        when_blocking(|| ());
+        announced.get()
     }
 }

@@ -7,10 +7,11 @@
 //! ```
 //! The kernel copies a request into its entry on the thread that gave the entry to it, wherever that thread waits,
 //! except in a device operation. So a thread that serves requests gives the kernel few entries, and only when it waits
-//! for the next request: two at most, so that it has one there while it serves. All others are given by the *keeper*, a
-//! thread that does nothing else. The kernel takes the entry that it got last. A reader that gave none while it has one
-//! there would leave every request to the keeper, which has to be woken for it; with one there, one request at most
-//! waits for a device operation of that reader, and takes the entry away from it.
+//! for the next request: [`LENT_WHILE_SERVING`] stay there while it serves. All others are given by the *keeper*, a thread
+//! that does nothing else. The kernel takes the entry that it got last; where that is one of the keeper's, again and
+//! again, the reader takes it over, because the keeper has to be woken for each request and each reply. A request that
+//! comes to an entry of a blocked thread waits for its device operation, and takes the entry away from it: a queue whose
+//! only free entries are those of blocked threads gets another.
 //!
 //! A queue whose requests are all suspended gets one more entry, unless the mount has
 //! [`MAX_ENTRIES`](crate::policy::MAX_ENTRIES). The kernel gives a new entry the next request that comes, but none that
@@ -24,7 +25,7 @@ use super::device::Channel;
 use super::entry::{Entry, Owner};
 use super::in_hand::{self, InHand};
 use super::queue::{Queue, Registered, Taken};
-use crate::policy::{GIVEN_BACK, LENT_WHILE_SERVING, MAX_QUEUES};
+use crate::policy::{GIVEN_BACK, LENT_WHILE_SERVING, MAX_QUEUES, REPLIES_LEFT_TO_KEEPER};
 use crate::wire::reply;
 use quire_device::sync::atomic::{AtomicU64, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced, thread, wait};
@@ -32,6 +33,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 thread_local! {
@@ -41,10 +43,26 @@ thread_local! {
 /// What a thread that serves requests has of the rings.
 #[derive(Default)]
 struct Own {
-    /// Counts the entries that the kernel has of this thread.
-    lent: Owner,
+    /// This thread, as the kernel has entries of it, by queue.
+    lenders: BTreeMap<usize, Owner>,
+    /// Replies in a row that this thread could have sent itself.
+    left_to_keeper: u32,
     /// A reply that goes with the next wait, and its queue.
     deferred: Option<(usize, Entry)>,
+}
+
+impl Own {
+    /// True if this thread, which waits for requests next, gives the kernel one more entry; else the keeper does.
+    fn defers(&mut self, queue: usize) -> bool {
+        let lent = self.lender(queue).lent.load(Ordering::Relaxed);
+        let defers = lent <= LENT_WHILE_SERVING || self.left_to_keeper >= REPLIES_LEFT_TO_KEEPER;
+        self.left_to_keeper = if defers { 0 } else { self.left_to_keeper + 1 };
+        defers
+    }
+
+    fn lender(&mut self, queue: usize) -> Owner {
+        self.lenders.entry(queue).or_default().clone()
+    }
 }
 
 #[derive(Default)]
@@ -188,7 +206,7 @@ impl Rings {
         let taken = match l.take() {
             Some(taken) => taken,
             None => {
-                let (deferred, lent) = OWN.with_borrow_mut(|own| (own.deferred.take(), own.lent.clone()));
+                let (deferred, lent) = OWN.with_borrow_mut(|own| (own.deferred.take(), own.lender(queue)));
                 let here = match deferred {
                     Some((of, entry)) if of == queue => Some(entry),
                     Some((of, entry)) => {
@@ -197,9 +215,8 @@ impl Rings {
                     }
                     None => None,
                 };
-                if here.is_none() && l.is_exhausted() {
-                    lock_unannounced(&self.outbox).exhausted.push(queue);
-                    self.changed.notify_one();
+                if here.is_none() {
+                    self.ask_if_exhausted(queue);
                 }
                 l.wait(here, &lent);
                 return Next::Nothing;
@@ -253,13 +270,44 @@ impl Rings {
 
     /// Sends a reply from a worker: with its next wait if nothing else is to be done before, else by the keeper.
     fn send_own(&self, queue: usize, entry: Entry, still_reads: bool) {
-        let lent = OWN.with_borrow(|own| own.lent.load(Ordering::Relaxed));
-        if still_reads && lent <= LENT_WHILE_SERVING && !self.queues[queue].has_more() {
+        let waits_next = still_reads && !self.queues[queue].has_more();
+        let defers = OWN.with_borrow_mut(|own| waits_next && own.defers(queue));
+        if defers {
             let before = OWN.with_borrow_mut(|own| own.deferred.replace((queue, entry)));
             assert!(before.is_none(), "a reply is deferred until the next wait");
         } else {
             self.keep_reply(queue, entry);
         }
+    }
+
+    /// Asks the keeper for an entry if a queue needs one.
+    fn ask_if_exhausted(&self, queue: usize) {
+        if self.queues[queue].is_exhausted() {
+            lock_unannounced(&self.outbox).exhausted.push(queue);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The calling worker is about to wait for something else than requests, maybe inside of a device operation. A
+    /// queue whose only free entries are its own needs another.
+    pub(crate) fn blocks(&self) {
+        self.flush_deferred();
+        let lent: Vec<usize> = OWN.with_borrow_mut(|own| {
+            own.left_to_keeper = 0;
+            let lends = own.lenders.iter().filter(|(_, o)| o.lent.load(Ordering::Relaxed) > 0);
+            lends
+                .map(|(queue, o)| {
+                    o.is_blocked.store(true, Ordering::Relaxed);
+                    *queue
+                })
+                .collect()
+        });
+        lent.into_iter().for_each(|queue| self.ask_if_exhausted(queue));
+    }
+
+    /// The calling worker no longer waits for anything but requests.
+    pub(crate) fn goes_on(&self) {
+        OWN.with_borrow(|own| own.lenders.values().for_each(|o| o.is_blocked.store(false, Ordering::Relaxed)));
     }
 
     /// The calling worker does something else before it waits for requests: its last reply does not wait for that.
@@ -298,6 +346,7 @@ impl Rings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::tests::announces;
 
     #[test]
     fn a_request_is_replied_to_once_and_only_if_it_came_by_a_ring() {
@@ -312,6 +361,9 @@ mod tests {
         assert!(rings.reply(4, &[0; 16]) && !rings.reply(4, &[0; 16]));
         let outbox = lock_unannounced(&rings.outbox);
         assert_eq!(outbox.replied.len(), 1, "one goes to the keeper");
+        drop(outbox);
+        // L5: a reader that waits for the outbox stays a reader.
+        assert!(!announces(&rings.outbox, || rings.keep_reply(0, Entry::new(0).unwrap())));
     }
 
     #[test]
