@@ -71,13 +71,10 @@ pub(crate) const LONG_BACKOFF: u32 = 32;
 /// Entries of a queue at the beginning. With two, a request that comes while another is served finds a free one.
 pub(crate) const FIRST_ENTRIES: usize = 2;
 
-/// Free entries that a worker has with the kernel while it serves a request, unless it takes more over. So many requests
-/// may wait for a device operation of it. With none, a lone client's requests went by the keeper in every second run,
-/// and tar took up to twice as long (`quire-lab clients --only tar --mounter quire:transport=uring,tune=host`).
+/// Free entries of a queue that its reader has with the kernel while it serves a request, at most. So many requests may
+/// wait for a device operation of it. With none, a lone client's requests went by the keeper in every second run, and
+/// tar took up to twice as long (`quire-lab clients --only tar --mounter quire:transport=uring,tune=host`).
 pub(crate) const LENT_WHILE_SERVING: u32 = 1;
-
-/// Replies in a row that a reader leaves to the keeper though nothing else waits: the next entry it takes over.
-pub(crate) const REPLIES_LEFT_TO_KEEPER: u32 = 8;
 
 /// Entries of a mount at most: so many requests can be suspended at once (waiting for a commit or a thaw). Their
 /// headers take 16 MiB. Beyond it requests wait in the kernel until one of these is answered.

@@ -62,7 +62,8 @@ impl Idle {
         loop {
             match called.take() {
                 Some(queue) => return queue,
-                None => called = quire_device::sync::wait(&self.changed, called),
+                // Not announced: the kernel can copy requests on a thread that waits here.
+                None => called = self.changed.wait(called).expect("nobody panics with this lock"),
             }
         }
     }

@@ -7,11 +7,11 @@
 //! ```
 //! The kernel copies a request into its entry on the thread that gave the entry to it, wherever that thread waits,
 //! except in a device operation. So a thread that serves requests gives the kernel few entries, and only when it waits
-//! for the next request: [`LENT_WHILE_SERVING`] stay there while it serves. All others are given by the *keeper*, a thread
-//! that does nothing else. The kernel takes the entry that it got last; where that is one of the keeper's, again and
-//! again, the reader takes it over, because the keeper has to be woken for each request and each reply. A request that
-//! comes to an entry of a blocked thread waits for its device operation, and takes the entry away from it: a queue whose
-//! only free entries are those of blocked threads gets another.
+//! for the next request; all others are given by the *keeper*, a thread that does nothing else. The kernel takes the entry
+//! that it got last. A reader that gave none while it has one there would leave every request to the keeper, which has to
+//! be woken for it; so one stays there while it serves ([`LENT_WHILE_SERVING`]). A request that comes to the entry of a
+//! blocked thread waits for its device operation, and takes the entry away from it: a queue whose only free entries are
+//! those of blocked threads gets another.
 //!
 //! A queue whose requests are all suspended gets one more entry, unless the mount has
 //! [`MAX_ENTRIES`](crate::policy::MAX_ENTRIES). The kernel gives a new entry the next request that comes, but none that
@@ -25,7 +25,7 @@ use super::device::Channel;
 use super::entry::{Entry, Owner};
 use super::in_hand::{self, InHand};
 use super::queue::{Queue, Registered, Taken};
-use crate::policy::{GIVEN_BACK, LENT_WHILE_SERVING, MAX_QUEUES, REPLIES_LEFT_TO_KEEPER};
+use crate::policy::{GIVEN_BACK, LENT_WHILE_SERVING, MAX_QUEUES};
 use crate::wire::reply;
 use quire_device::sync::atomic::{AtomicU64, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced, thread, wait};
@@ -45,21 +45,11 @@ thread_local! {
 struct Own {
     /// This thread, as the kernel has entries of it, by queue.
     lenders: BTreeMap<usize, Owner>,
-    /// Replies in a row that this thread could have sent itself.
-    left_to_keeper: u32,
     /// A reply that goes with the next wait, and its queue.
     deferred: Option<(usize, Entry)>,
 }
 
 impl Own {
-    /// True if this thread, which waits for requests next, gives the kernel one more entry; else the keeper does.
-    fn defers(&mut self, queue: usize) -> bool {
-        let lent = self.lender(queue).lent.load(Ordering::Relaxed);
-        let defers = lent <= LENT_WHILE_SERVING || self.left_to_keeper >= REPLIES_LEFT_TO_KEEPER;
-        self.left_to_keeper = if defers { 0 } else { self.left_to_keeper + 1 };
-        defers
-    }
-
     fn lender(&mut self, queue: usize) -> Owner {
         self.lenders.entry(queue).or_default().clone()
     }
@@ -270,9 +260,8 @@ impl Rings {
 
     /// Sends a reply from a worker: with its next wait if nothing else is to be done before, else by the keeper.
     fn send_own(&self, queue: usize, entry: Entry, still_reads: bool) {
-        let waits_next = still_reads && !self.queues[queue].has_more();
-        let defers = OWN.with_borrow_mut(|own| waits_next && own.defers(queue));
-        if defers {
+        let lent = OWN.with_borrow_mut(|own| own.lender(queue).lent.load(Ordering::Relaxed));
+        if still_reads && lent <= LENT_WHILE_SERVING && !self.queues[queue].has_more() {
             let before = OWN.with_borrow_mut(|own| own.deferred.replace((queue, entry)));
             assert!(before.is_none(), "a reply is deferred until the next wait");
         } else {
@@ -292,8 +281,7 @@ impl Rings {
     /// queue whose only free entries are its own needs another.
     pub(crate) fn blocks(&self) {
         self.flush_deferred();
-        let lent: Vec<usize> = OWN.with_borrow_mut(|own| {
-            own.left_to_keeper = 0;
+        let lent: Vec<usize> = OWN.with_borrow(|own| {
             let lends = own.lenders.iter().filter(|(_, o)| o.lent.load(Ordering::Relaxed) > 0);
             lends
                 .map(|(queue, o)| {
