@@ -10,8 +10,8 @@
 //! - [`accept`]: the acceptance tests, each skipped by name where it cannot run.
 //! - [`rig`]: the library on modelled devices in virtual time; [`studies`]: the papers' experiments on it and on
 //!   mounts; [`stage`]: what an application needs of either.
-//! - [`laboratory`]: the studies by name; [`runner`]: runs them; [`results`]: what they write; [`report`]: the page that
-//!   is made of it.
+//! - [`laboratory`]: the studies by name; [`runner`]: runs them; [`results`]: what they write; [`report`]: the page
+//!   that is made of it.
 //! - [`pages`]: power cuts under PostgreSQL and MariaDB, whose pages must not tear; [`servers`] starts them.
 //! - [`mod@bench`]: rotated rounds on one loop device, medians; [`heuristics`]: on and off.
 

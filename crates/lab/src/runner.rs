@@ -79,8 +79,8 @@ struct Progress<'p> {
     /// All studies that this run does, and how many have begun.
     due: usize,
     begun: usize,
-    /// What the studies that are not over were foreseen to take on the machine of [`Study::seconds`]: those of which some
-    /// run at once, and the others.
+    /// What the studies that are not over were foreseen to take on the machine of [`Study::seconds`]: those of which
+    /// some run at once, and the others.
     left: [u64; 2],
     at_once: usize,
     /// What those that are over took, and were foreseen to take.

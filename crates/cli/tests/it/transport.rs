@@ -265,8 +265,8 @@ fn an_unmount_under_load_ends_clean() {
     }
 }
 
-/// A lone client's requests go to the entry that the queue's reader gave to the kernel, not to one of the keeper's, which
-/// would have to be woken for each; mostly also after others have kept the queue busy.
+/// A lone client's requests go to the entry that the queue's reader gave to the kernel, not to one of the keeper's,
+/// which would have to be woken for each; mostly also after others have kept the queue busy.
 fn a_lone_clients_requests_do_not_go_by_the_keeper() {
     const LOOKS: u64 = 3000;
     needs_mounts();

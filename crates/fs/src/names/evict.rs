@@ -3,9 +3,9 @@
 //! ```text
 //! last link removed ──> orphan ──last reference given back──> pages dropped ──> freed
 //! ```
-//! The thread that gives the last reference back frees the inode. In a batch and in a callback of the journal it may not
-//! ([`may_free`]); then the inode is pending until a caller asks for space or for the free space, until a freeze, or
-//! until the background thread comes by.
+//! The thread that gives the last reference back frees the inode. In a batch and in a callback of the journal it may
+//! not ([`may_free`]); then the inode is pending until a caller asks for space or for the free space, until a freeze,
+//! or until the background thread comes by.
 //!
 //! *Guarantees*: an inode is freed once, and only without links and references (N3). It stays an orphan until the
 //! operation that frees it (N1), so that the next mount continues an eviction that ended early.

@@ -7,11 +7,11 @@
 //! ```
 //! The kernel copies a request into its entry on the thread that gave the entry to it, wherever that thread waits,
 //! except in a device operation. So a thread that serves requests gives the kernel few entries, and only when it waits
-//! for the next request; all others are given by the *keeper*, a thread that does nothing else. The kernel takes the entry
-//! that it got last. A reader that gave none while it has one there would leave every request to the keeper, which has to
-//! be woken for it; so one stays there while it serves ([`LENT_WHILE_SERVING`]). A request that comes to the entry of a
-//! blocked thread waits for its device operation, and takes the entry away from it: a queue whose only free entries are
-//! those of blocked threads gets another.
+//! for the next request; all others are given by the *keeper*, a thread that does nothing else. The kernel takes the
+//! entry that it got last. A reader that gave none while it has one there would leave every request to the keeper,
+//! which has to be woken for it; so one stays there while it serves ([`LENT_WHILE_SERVING`]). A request that comes to
+//! the entry of a blocked thread waits for its device operation, and takes the entry away from it: a queue whose only
+//! free entries are those of blocked threads gets another.
 //!
 //! A queue whose requests are all suspended gets one more entry, unless the mount has
 //! [`MAX_ENTRIES`](crate::policy::MAX_ENTRIES). The kernel gives a new entry the next request that comes, but none that
@@ -283,12 +283,7 @@ impl Rings {
         self.flush_deferred();
         let lent: Vec<usize> = OWN.with_borrow(|own| {
             let lends = own.lenders.iter().filter(|(_, o)| o.lent.load(Ordering::Relaxed) > 0);
-            lends
-                .map(|(queue, o)| {
-                    o.is_blocked.store(true, Ordering::Relaxed);
-                    *queue
-                })
-                .collect()
+            lends.inspect(|(_, o)| o.is_blocked.store(true, Ordering::Relaxed)).map(|(queue, _)| *queue).collect()
         });
         lent.into_iter().for_each(|queue| self.ask_if_exhausted(queue));
     }

@@ -1,8 +1,8 @@
 //! How a reader waits for the next request: it polls before it sleeps, where the last one came soon.
 //!
 //! A reader that has waited for a request only a moment polls the next time: within the spin window it looks without
-//! waiting, and yields its CPU between two looks. If another thread takes the CPU for longer than the kernel's own short
-//! work needs, polling backs off, for twice as long each time that it happens again soon.
+//! waiting, and yields its CPU between two looks. If another thread takes the CPU for longer than the kernel's own
+//! short work needs, polling backs off, for twice as long each time that it happens again soon.
 
 use crate::policy::{CPU_TAKEN, LONG_BACKOFF, SHORT_BACKOFF, SPIN_AFTER, SPIN_BEFORE_YIELD, SPIN_WINDOW};
 use quire_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
