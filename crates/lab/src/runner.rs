@@ -99,7 +99,7 @@ impl Progress<'_> {
         self.begun += 1;
         let pace = if self.foreseen > 0.0 { self.passed / self.foreseen } else { 1.0 };
         let [models, alone] = self.left.map(crate::stats::float);
-        let minutes = (models / crate::stats::float(self.at_once as u64) + alone) * pace / 60.0;
+        let minutes = (models / self.at_once + alone) * pace / 60.0;
         let Study { name, title, .. } = study;
         println!("\n=== {} of {}: {name} ({title}), about {minutes:.0} min left", self.begun, self.due);
     }
