@@ -27,7 +27,7 @@ pub struct Plan {
     pub results: PathBuf,
     /// Also what is there already.
     pub again: bool,
-    /// Studies on models that run at once; `None`: as many as there are CPUs, at most [`MOST_AT_ONCE`].
+    /// Studies on models that run at once; `None`: as many as there are CPUs, at most `MOST_AT_ONCE`.
     pub jobs: Option<usize>,
 }
 
@@ -82,7 +82,7 @@ struct Progress<'p> {
     /// What the studies that are not over were foreseen to take on the machine of [`Study::seconds`]: those of which
     /// some run at once, and the others.
     left: [u64; 2],
-    at_once: usize,
+    at_once: u64,
     /// What those that are over took, and were foreseen to take.
     passed: f64,
     foreseen: f64,
@@ -98,8 +98,8 @@ impl Progress<'_> {
     fn begin(&mut self, study: &Study) {
         self.begun += 1;
         let pace = if self.foreseen > 0.0 { self.passed / self.foreseen } else { 1.0 };
-        let [models, alone] = self.left.map(crate::stats::float);
-        let minutes = (models / self.at_once + alone) * pace / 60.0;
+        let [models, alone] = self.left;
+        let minutes = crate::stats::float(models / self.at_once + alone) * pace / 60.0;
         let Study { name, title, .. } = study;
         println!("\n=== {} of {}: {name} ({title}), about {minutes:.0} min left", self.begun, self.due);
     }
@@ -151,7 +151,7 @@ pub fn run(plan: &Plan) -> Result<usize> {
         due: models.len() + alone.len(),
         begun: 0,
         left: [0; 2],
-        at_once,
+        at_once: at_once.try_into()?,
         passed: 0.0,
         foreseen: 0.0,
         failed: Vec::new(),
