@@ -131,7 +131,7 @@ impl Progress<'_> {
 /// A name is wrong, results cannot be written, or a study failed.
 pub fn run(plan: &Plan) -> Result<usize> {
     let build = build();
-    let mut due = Vec::new();
+    let mut due: Vec<&'static Study> = Vec::new();
     for s in chosen(&plan.wanted)? {
         let known = Run::load(&plan.results.join(format!("{}.json", s.name))).ok();
         if known.is_some_and(|r| !plan.again && r.build == build && r.effort == plan.effort) {
@@ -142,6 +142,11 @@ pub fn run(plan: &Plan) -> Result<usize> {
             due.push(s);
         }
     }
+    run_these(plan, build, due)
+}
+
+/// Runs studies of a build: first those of which some run at once.
+fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usize> {
     let (alone, models): (Vec<_>, Vec<_>) = due.into_iter().partition(|s| s.runs_alone());
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = plan.jobs.unwrap_or(cpus.min(MOST_AT_ONCE)).max(1);
@@ -227,6 +232,7 @@ pub fn report(results: &Path, page: &Path, table: Option<&Path>) -> Result<()> {
 mod tests {
     use super::*;
     use crate::laboratory::STUDIES;
+    use crate::results::Paper;
 
     /// A result that is there is not made again, unless it is another program's or effort's.
     #[test]
@@ -246,5 +252,45 @@ mod tests {
         run(&plan(false)).unwrap();
         let kept = Run::load(&dir.path().join(format!("{}.json", study.name))).unwrap();
         assert_eq!(kept.findings.assumptions, ["as it was"]);
+    }
+
+    /// Models that are there, and whether they ran at once.
+    static MODELS: AtomicUsize = AtomicUsize::new(0);
+
+    /// Waits for another model.
+    fn model(_: Effort) -> Result<Findings> {
+        MODELS.fetch_add(1, Ordering::SeqCst);
+        let since = Instant::now();
+        while MODELS.load(Ordering::SeqCst) < 2 {
+            anyhow::ensure!(since.elapsed() < Duration::from_secs(60), "the other does not run beside");
+            std::thread::yield_now();
+        }
+        Ok(Findings::default())
+    }
+
+    const fn of(name: &'static str, computes: bool, run: fn(Effort) -> Result<Findings>) -> Study {
+        Study { name, paper: Paper::Quire, title: "a study", mounts: false, computes, seconds: [1; 3], run }
+    }
+
+    static STANDINS: [Study; 4] = [
+        of("alone", true, |_| {
+            anyhow::ensure!(MODELS.load(Ordering::SeqCst) == 2, "models are first");
+            Ok(Findings::default())
+        }),
+        of("one", false, model),
+        of("fails", true, |_| anyhow::bail!("as it must")),
+        of("other", false, model),
+    ];
+
+    #[test]
+    fn models_run_side_by_side_and_the_others_after_them_whatever_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let results = dir.path().to_owned();
+        let plan = Plan { wanted: Vec::new(), effort: Effort::Quick, results, again: false, jobs: Some(2) };
+        let failed = run_these(&plan, "a build".into(), STANDINS.iter().collect()).unwrap_err();
+        assert_eq!(failed.to_string(), "failed: fails");
+        for name in ["alone", "one", "other"] {
+            assert_eq!(Run::load(&dir.path().join(format!("{name}.json"))).unwrap().build, "a build");
+        }
     }
 }
