@@ -71,9 +71,10 @@ pub(crate) const LONG_BACKOFF: u32 = 32;
 /// Entries of a queue at the beginning. With two, a request that comes while another is served finds a free one.
 pub(crate) const FIRST_ENTRIES: usize = 2;
 
-/// Free entries of a queue that its reader has with the kernel while it serves a request, at most. So many requests may
-/// wait for a device operation of it. With none, a lone client's requests went by the keeper in every second run, and
-/// tar took up to twice as long (`quire-lab clients --only tar --mounter quire:transport=uring,tune=host`).
+/// Free entries of a queue that its reader has with the kernel while it serves a request and others are in hand, at
+/// most. So many requests may wait for a device operation of it. With none, a lone client's requests went by the keeper
+/// in every second run, and tar took up to twice as long
+/// (`quire-lab clients --only tar --mounter quire:transport=uring,tune=host`).
 pub(crate) const LENT_WHILE_SERVING: u32 = 1;
 
 /// Entries of a mount at most: so many requests can be suspended at once (waiting for a commit or a thaw). Their

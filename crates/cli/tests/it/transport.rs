@@ -266,7 +266,7 @@ fn an_unmount_under_load_ends_clean() {
 }
 
 /// A lone client's requests go to the entry that the queue's reader gave to the kernel, not to one of the keeper's,
-/// which would have to be woken for each; mostly also after others have kept the queue busy.
+/// which would have to be woken for each; also after others have kept the queue busy.
 fn a_lone_clients_requests_do_not_go_by_the_keeper() {
     const LOOKS: u64 = 3000;
     needs_mounts();
@@ -299,8 +299,7 @@ fn a_lone_clients_requests_do_not_go_by_the_keeper() {
         });
         times.push(keeper() - before);
     }
-    times.sort_unstable();
-    assert!(times[2] < LOOKS / 4, "the keeper was woken {times:?} times by {LOOKS} requests each");
+    assert!(times.iter().all(|t| *t < LOOKS / 4), "the keeper was woken {times:?} times by {LOOKS} requests each");
     m.unmount();
 }
 

@@ -31,8 +31,17 @@ pub(crate) struct Queue {
 struct Entries {
     /// By slot: the entries that the kernel has.
     with_kernel: Vec<Option<Entry>>,
+    /// How many these are.
+    lent: usize,
     /// Slots of entries that are no more.
     free_slots: Vec<usize>,
+}
+
+impl Entries {
+    /// Entries that carry a request which is served, suspended, or being replied to.
+    fn in_hand(&self) -> usize {
+        self.with_kernel.len() - self.free_slots.len() - self.lent
+    }
 }
 
 /// What a queue has for its reader.
@@ -105,14 +114,18 @@ impl Queue {
         owner.lent.fetch_add(1, Ordering::Relaxed);
         entry.owner = Some(owner.clone());
         let slot = entry.slot;
-        let before = lock_unannounced(&self.entries).with_kernel[slot].replace(entry);
+        let mut entries = lock_unannounced(&self.entries);
+        let before = entries.with_kernel[slot].replace(entry);
         assert!(before.is_none(), "an entry in hand is not the kernel's");
+        entries.lent += 1;
     }
 
     /// The kernel has given this entry back.
     fn back(&self, slot: usize) -> Entry {
-        let entry = lock_unannounced(&self.entries).with_kernel[slot].take();
-        let mut entry = entry.expect("the kernel has it until its completion");
+        let mut entries = lock_unannounced(&self.entries);
+        let mut entry = entries.with_kernel[slot].take().expect("the kernel has it until its completion");
+        entries.lent -= 1;
+        drop(entries);
         if let Some(owner) = entry.owner.take() {
             owner.lent.fetch_sub(1, Ordering::Relaxed);
         }
@@ -155,6 +168,11 @@ impl Queue {
     pub(crate) fn is_exhausted(&self) -> bool {
         let is_free = |entry: &Entry| entry.owner.as_ref().is_some_and(|o| !o.is_blocked.load(Ordering::Relaxed));
         !lock_unannounced(&self.entries).with_kernel.iter().flatten().any(is_free)
+    }
+
+    /// True if one request of this queue is in hand.
+    pub(crate) fn has_one_in_hand(&self) -> bool {
+        lock_unannounced(&self.entries).in_hand() == 1
     }
 
     /// Registers one more entry. False where there are enough.
@@ -235,5 +253,23 @@ mod tests {
         assert!(!queue.is_exhausted());
         drop((queue.back(0), queue.back(1)));
         assert_eq!([&one, &other].map(|o| o.lent.load(Ordering::Relaxed)), [0, 0]);
+    }
+
+    #[test]
+    fn requests_in_hand_are_counted() {
+        let Some(queue) = queue() else { return };
+        assert!(!queue.has_one_in_hand());
+        let owner = Owner::default();
+        for _ in 0..2 {
+            queue.lend(queue.new_entry().unwrap(), &owner);
+        }
+        assert!(!queue.has_one_in_hand(), "the kernel has both");
+        let one = queue.back(1);
+        assert!(queue.has_one_in_hand());
+        let other = queue.back(0);
+        assert!(!queue.has_one_in_hand(), "two are in hand");
+        queue.lend(one, &owner);
+        assert!(queue.has_one_in_hand());
+        drop(other);
     }
 }

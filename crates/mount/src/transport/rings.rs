@@ -9,9 +9,11 @@
 //! except in a device operation. So a thread that serves requests gives the kernel few entries, and only when it waits
 //! for the next request; all others are given by the *keeper*, a thread that does nothing else. The kernel takes the
 //! entry that it got last. A reader that gave none while it has one there would leave every request to the keeper,
-//! which has to be woken for it; so one stays there while it serves ([`LENT_WHILE_SERVING`]). A request that comes to
-//! the entry of a blocked thread waits for its device operation, and takes the entry away from it: a queue whose only
-//! free entries are those of blocked threads gets another.
+//! which has to be woken for it; so one stays there while it serves ([`LENT_WHILE_SERVING`]). While no other request
+//! of the queue is in hand it gives the entry back itself however many it has there: else a lone client's requests
+//! would go by the keeper until others come. A request that comes to the entry of a blocked thread waits for its device
+//! operation, and takes the entry away from it: a queue whose only free entries are those of blocked threads gets
+//! another.
 //!
 //! A queue whose requests are all suspended gets one more entry, unless the mount has
 //! [`MAX_ENTRIES`](crate::policy::MAX_ENTRIES). The kernel gives a new entry the next request that comes, but none that
@@ -260,8 +262,10 @@ impl Rings {
 
     /// Sends a reply from a worker: with its next wait if nothing else is to be done before, else by the keeper.
     fn send_own(&self, queue: usize, entry: Entry, still_reads: bool) {
+        let l = &self.queues[queue];
         let lent = OWN.with_borrow_mut(|own| own.lender(queue).lent.load(Ordering::Relaxed));
-        if still_reads && lent <= LENT_WHILE_SERVING && !self.queues[queue].has_more() {
+        let may_lend = lent <= LENT_WHILE_SERVING || l.has_one_in_hand();
+        if still_reads && may_lend && !l.has_more() {
             let before = OWN.with_borrow_mut(|own| own.deferred.replace((queue, entry)));
             assert!(before.is_none(), "a reply is deferred until the next wait");
         } else {
