@@ -29,6 +29,7 @@ pub mod nvram;
 pub mod open;
 pub mod pace;
 mod policy;
+mod read_all;
 mod read_ring;
 #[cfg(feature = "scheduled")]
 pub mod scheduled;
@@ -53,4 +54,5 @@ pub use mutant::Mutant;
 pub use nvram::{Nvram, NvramMap, NvramOptions, NvramStats};
 pub use open::{OpenError, OpenOptions};
 pub use pace::{Pace, Paced};
+pub use read_all::read_all_then;
 pub use waits::{WaitFor, Waited};

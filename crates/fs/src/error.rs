@@ -9,7 +9,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What can go wrong with a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Internal: these blocks are not in memory; the operation is run again when they are.
+    /// These blocks are not in memory; the operation is run again when they are. Only for callers through a handle
+    /// [`without_waiting`](crate::Volume::without_waiting).
     #[error("blocks {0:?} are not in memory")]
     Miss(Vec<BlockNo>),
     /// Internal: no space, but blocks freed up to this transaction become usable when it is durable.

@@ -18,16 +18,9 @@ use quire_device::{Epoch, FlushGate, Mutant};
 use quire_layout::{BlockNo, Tid};
 use std::time::Duration;
 
-/// What a load found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Loaded {
-    /// Blocks read from the device.
-    pub blocks: usize,
-}
-
 /// How changes become durable at once.
 pub struct Journal {
-    shared: Shared,
+    pub(crate) shared: Shared,
 }
 
 /// Making a journal, and what it calls when there is work.
@@ -80,45 +73,11 @@ impl Journal {
     }
 }
 
-/// Changes and loads.
+/// Changes.
 impl Journal {
     /// Begins a set of changes. The handle holds the core's lock: no I/O until it ends.
     pub fn handle(&self) -> Handle<'_> {
         Handle::new(lock(&self.shared.core), self.shared.limit)
-    }
-
-    /// Reads blocks that are not in memory. Neighbours are read at once.
-    ///
-    /// # Errors
-    /// The device failed, or a block lies outside it.
-    pub fn load(&self, blocks: &[BlockNo]) -> Result<Loaded, Error> {
-        let mut wanted: Vec<BlockNo> = blocks.to_vec();
-        wanted.sort_unstable();
-        wanted.dedup();
-        let mut loaded = 0;
-        loop {
-            let load = {
-                let mut core = lock(&self.shared.core);
-                wanted.retain(|b| core.image(*b).is_none());
-                if wanted.is_empty() {
-                    return Ok(Loaded { blocks: loaded });
-                }
-                core.begin_load(&wanted)
-            };
-            let read = self.shared.read_home(&wanted);
-            let mut core = lock(&self.shared.core);
-            match read {
-                Ok(images) => {
-                    loaded += images.len();
-                    core.misses += images.len() as u64;
-                    wanted = core.end_load(load, images);
-                }
-                Err(e) => {
-                    core.end_load(load, Vec::new());
-                    return Err(e);
-                }
-            }
-        }
     }
 
     /// Offers what lies at the home of a block as the base of its next record (Q3). The caller holds what keeps others

@@ -106,7 +106,7 @@ pub const STUDIES: [Study; 24] = [
         okeanos::readback::study,
     ),
     study("okeanos-postmark", Paper::Okeanos, "Postmark", [20, 120, 600], okeanos::postmark::study),
-    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [20, 190, 300], okeanos::log_replay::study),
+    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [70, 190, 500], okeanos::log_replay::study),
     study(
         "okeanos-server",
         Paper::Okeanos,
@@ -128,7 +128,7 @@ pub const STUDIES: [Study; 24] = [
         [60, 380, 1700],
         studies::mounts::applications::study,
     )),
-    study("rfj-fileserver", Paper::Rfj, "A file server", [90, 320, 1200], fileserver::study),
+    study("rfj-fileserver", Paper::Rfj, "A file server", [50, 320, 1200], fileserver::study),
     mounted(study(
         "rfj-mounts",
         Paper::Rfj,
@@ -159,8 +159,8 @@ fn joj(effort: Effort) -> Result<Findings> {
         kinds: vec!["emmc".parse()?, "intel311".parse()?],
         mounters: PROFILES.map(Mounter::quire).into(),
         rounds: effort.pick(1, 3, 5),
-        small: effort.pick(300, 2000, 10_000),
-        large: effort.pick(5000, 10_000, 10_000),
+        small: effort.pick(150, 2000, 10_000),
+        large: effort.pick(2000, 10_000, 10_000),
         figure4: true,
         on_library: true,
         work: std::env::temp_dir(),

@@ -148,7 +148,9 @@ pub fn run(plan: &Plan) -> Result<usize> {
 
 /// Runs studies of a build: first those of which some run at once.
 fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usize> {
-    let (alone, models): (Vec<_>, Vec<_>) = due.into_iter().partition(|s| s.runs_alone());
+    let (alone, mut models): (Vec<_>, Vec<_>) = due.into_iter().partition(|s| s.runs_alone());
+    // The longest first: it is not the one that the others have ended before.
+    models.sort_by_key(|s| std::cmp::Reverse(plan.effort.pick(s.seconds[0], s.seconds[1], s.seconds[2])));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = plan.jobs.unwrap_or(cpus.min(MOST_AT_ONCE)).max(1);
     let mut progress = Progress {

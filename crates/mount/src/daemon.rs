@@ -249,7 +249,7 @@ const WORKER_BYTES: u64 = 7 << 20;
 #[must_use]
 pub fn short_address_space(cache_bytes: u64) -> Option<(u64, u64)> {
     // Twice: the images that a commit or a checkpoint holds are beside those that replace them.
-    let workers = crate::workers::most(0) as u64 * WORKER_BYTES;
+    let workers = crate::workers::most(crate::workers::FIRST_RING) as u64 * WORKER_BYTES;
     let need = cache_bytes.saturating_mul(2).saturating_add(ADDRESS_SPACE_BYTES + workers);
     let limit = rustix::process::getrlimit(Resource::As).current?;
     (limit < need).then_some((limit, need))

@@ -116,7 +116,7 @@ impl Shared {
             }
             out.clear();
             let error = self.answer(&header, body, &mut out).err();
-            match self.channel.send(out.finish(header.unique, error)) {
+            match self.channel.send(out.finish(header.unique, error.as_ref())) {
                 Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => {}
                 Err(e) => return Err(e),
             }

@@ -1,19 +1,28 @@
-//! An error on its way to the kernel: a number.
+//! An error on its way to the kernel: a number; or blocks that are not in memory, for which nobody waits.
 
+use quire_layout::BlockNo;
 use rustix::io::Errno;
 
-/// A refused request: the error number that the kernel gets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fail(i32);
+/// Why a request was not carried out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fail {
+    /// It is refused: the error number that the kernel gets.
+    Errno(i32),
+    /// These blocks are not in memory. The request is answered again when they are.
+    Missing(Vec<BlockNo>),
+}
 
 impl Fail {
     pub(crate) const fn of(e: Errno) -> Self {
-        Fail(e.raw_os_error())
+        Fail::Errno(e.raw_os_error())
     }
 
     /// Positive.
-    pub(crate) fn errno(self) -> i32 {
-        self.0
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            Fail::Errno(number) => *number,
+            Fail::Missing(_) => Errno::IO.raw_os_error(),
+        }
     }
 }
 
@@ -22,12 +31,13 @@ impl From<quire_fs::Error> for Fail {
     fn from(e: quire_fs::Error) -> Self {
         use quire_fs::Error as E;
         match &e {
-            E::Corrupt(_) | E::Device(_) | E::Journal(_) | E::Unsupported(_) | E::Miss(_) => tracing::error!("{e}"),
+            E::Miss(blocks) => return Fail::Missing(blocks.clone()),
+            E::Corrupt(_) | E::Device(_) | E::Journal(_) | E::Unsupported(_) => tracing::error!("{e}"),
             // A file handle outlives its file: nothing is wrong.
             E::Stale(_) => tracing::debug!("{e}"),
             _ => tracing::trace!("{e}"),
         }
-        Fail(e.errno())
+        Fail::Errno(e.errno())
     }
 }
 
@@ -85,6 +95,8 @@ mod tests {
     fn a_stale_handle_is_an_answer_and_no_message_of_the_log() {
         assert_eq!(messages(quire_fs::Error::Stale(Ino(12))), (Errno::STALE.raw_os_error(), 0));
         assert_eq!(messages(quire_fs::Error::NoSpace), (Errno::NOSPC.raw_os_error(), 0));
-        assert_eq!(messages(quire_fs::Error::Miss(Vec::new())), (Errno::IO.raw_os_error(), 1));
+        assert_eq!(messages(quire_fs::Error::TooLarge), (Errno::FBIG.raw_os_error(), 0));
+        let corrupt = quire_layout::Corrupt::new(quire_layout::Structure::Inode, "wrong");
+        assert_eq!(messages(corrupt.into()), (Errno::UCLEAN.raw_os_error(), 1));
     }
 }

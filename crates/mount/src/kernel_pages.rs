@@ -8,6 +8,7 @@
 //! *Relies on*: the thread that [takes](KernelPages::take) requests is no worker. The kernel's WRITE requests come
 //! while it waits, and the workers must be free to answer them.
 
+use crate::wire::Header;
 use quire_device::sync::{Condvar, Mutex, lock, wait};
 use quire_layout::Ino;
 use std::collections::VecDeque;
@@ -18,14 +19,17 @@ pub(crate) enum Pages {
     File(Ino),
     /// Of all files that are open for writing.
     All,
-    /// The answer makes the kernel drop pages, for which no worker must wait.
+    /// None; the answer takes long, or makes the kernel drop pages: no worker is to wait for it.
     Nothing,
-    /// The request was carried out; the kernel is to drop its pages of the file before the reply, which is empty.
-    Answered(Ino),
 }
 
-/// A request that waits, whole.
-pub(crate) type Waiting = (Pages, Vec<u8>);
+/// What waits.
+pub(crate) enum Waiting {
+    /// A request, whole.
+    Request(Pages, Vec<u8>),
+    /// The reply, which is empty, to a request that was carried out: the kernel is to drop its pages of the file first.
+    Reply(Ino, Header),
+}
 
 /// The requests that wait.
 #[derive(Default)]
@@ -41,9 +45,9 @@ struct Queue {
 }
 
 impl KernelPages {
-    /// Keeps a request until the kernel has handed over its dirty pages.
-    pub(crate) fn put(&self, pages: Pages, request: &[u8]) {
-        lock(&self.queue).waiting.push_back((pages, request.to_vec()));
+    /// Keeps a request or reply until the kernel has handed over its dirty pages.
+    pub(crate) fn put(&self, waiting: Waiting) {
+        lock(&self.queue).waiting.push_back(waiting);
         self.changed.notify_one();
     }
 

@@ -6,6 +6,7 @@
 //! ```
 //! [`serve`] is a mount from beginning to end; [`control`] talks to one from another process.
 
+mod again;
 mod caller;
 pub mod control;
 pub mod daemon;

@@ -72,11 +72,11 @@ impl Meter {
         Measured { begun: Instant::now(), waited: waits::so_far(), before: Waited::default() }
     }
 
-    /// Another thread goes on with a request that was suspended to wait for space.
-    pub(crate) fn resume(&self, h: &Header, s: Suspended) -> Measured {
+    /// A thread goes on with a request that was suspended to wait for space, or for metadata.
+    pub(crate) fn resume(&self, h: &Header, s: Suspended, reason: WaitFor) -> Measured {
         ANSWERS.set(h.unique);
         let mut before = s.waited;
-        before.add(WaitFor::FreeSpace, s.since.elapsed());
+        before.add(reason, s.since.elapsed());
         Measured { begun: s.measured.begun, waited: waits::so_far(), before }
     }
 
@@ -222,7 +222,7 @@ mod tests {
         let write = header(opcode::WRITE, 4);
         let suspended = meter.suspend(meter.begin(&write));
         std::thread::sleep(Duration::from_millis(2));
-        meter.end(&write, meter.resume(&write, suspended));
+        meter.end(&write, meter.resume(&write, suspended, WaitFor::FreeSpace));
         let of = |name| meter.waited().find(|(n, _)| *n == name).unwrap().1;
         assert!(of("free_space") >= Duration::from_millis(2) && of("commit").is_zero());
         assert_eq!((meter.under_way(), meter.took()[0].1.count()), (0, 1));

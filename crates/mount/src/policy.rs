@@ -26,10 +26,15 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 /// that look at cold names get a tenth less on two CPUs (docs/performance.md).
 pub(crate) const MAX_BLOCKED: usize = 16;
 
-/// Bytes of a READ that takes no worker while the device reads. Its bytes are copied into the reply: of 64 KiB at a
-/// time one reader gets a twelfth less then, of 32 KiB as much as with a worker that waits. Larger ones come as
-/// readahead, few at once.
+/// Bytes of a READ that never takes a worker while the device reads. Its bytes are copied into the reply: of 64 KiB at a
+/// time one reader gets a twelfth less then, of 32 KiB as much as with a worker that waits. Larger ones take none while
+/// as many workers as CPUs are blocked.
 pub(crate) const MAX_SUSPENDED_READ: usize = 32 << 10;
+
+/// How many times a request that misses metadata is suspended. What one load brings into memory may be driven out
+/// before the request is answered again; then a worker waits for the next load, and answers at once. A name in a
+/// directory of the deepest tree misses six blocks, one after the other.
+pub(crate) const MAX_MISSES: usize = 12;
 
 /// Requests of write-back, readahead and O_DIRECT that the kernel sends at once, at most; callers with O_DIRECT wait in
 /// the kernel for a place among them. As many as workers may block ([`MAX_BLOCKED`]): with 8 places 16 random readers

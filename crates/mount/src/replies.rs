@@ -2,9 +2,11 @@
 //!
 //! *Guarantees*: each request has one reply. What a reply gives to the kernel and that does not arrive stays with us.
 
+use crate::again::{Again, Kept};
 use crate::fail::Fail;
-use crate::kernel_pages::KernelPages;
+use crate::kernel_pages::{KernelPages, Waiting};
 use crate::meter::Suspended;
+use crate::policy::MAX_MISSES;
 use crate::server::{Answer, Durable, Sent, Server};
 use crate::space::SpaceQueue;
 use crate::transport::Transport;
@@ -14,7 +16,7 @@ use crate::workers::{self, Workers};
 use quire_device::WaitFor;
 use quire_device::sync::{Arc, Mutex};
 use quire_fs::{DeviceRead, Lead};
-use quire_layout::Ino;
+use quire_layout::{BlockNo, Ino};
 use rustix::io::Errno;
 
 /// What the workers share.
@@ -24,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) workers: Workers,
     pub(crate) kernel_pages: KernelPages,
     pub(crate) space: SpaceQueue,
+    pub(crate) again: Again,
     /// The first error that ended a worker.
     pub(crate) error: Mutex<Option<Errno>>,
 }
@@ -38,9 +41,14 @@ pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended
             after.server.take_back(sent);
             Fail::from(e)
         });
-        if let Err(e) = after.reply_with(&header, answer, &body) {
-            // The workers learn of a broken connection by themselves.
-            tracing::debug!("operation {} when durable: {e}", header.opcode);
+        match answer {
+            Ok(Answer::DropsPages(ino)) => after.kernel_pages.put(Waiting::Reply(ino, header)),
+            answer => {
+                if let Err(e) = after.reply_with(&header, answer, &body) {
+                    // The workers learn of a broken connection by themselves.
+                    tracing::debug!("operation {} when durable: {e}", header.opcode);
+                }
+            }
         }
         after.server.meter.end_suspended(&header, suspended, WaitFor::Commit);
     };
@@ -69,10 +77,21 @@ pub(crate) fn suspend_read(shared: &Arc<Shared>, header: Header, suspended: Susp
     });
 }
 
+/// Has a request answered again when these blocks, which it missed, are in memory, or cannot be read.
+pub(crate) fn answer_when_loaded(shared: &Arc<Shared>, kept: Kept, blocks: &[BlockNo]) {
+    let after = shared.clone();
+    quire_fs::load_then(&shared.server.volume, blocks, move |is_read| {
+        // What cannot be read is read once more by the call that needs it, which tells the error.
+        let misses = if is_read { kept.misses } else { MAX_MISSES };
+        after.again.put(Kept { misses, ..kept });
+    });
+}
+
 impl Shared {
     /// The session is over: all workers are called to end.
     pub(crate) fn end(&self) {
         self.workers.end();
+        self.again.end();
         self.transport.end();
     }
 
@@ -115,8 +134,8 @@ impl Shared {
                 (Some(e), Sent::Reply)
             }
         };
-        trace(header, error);
-        match channel.send(out.finish(header.unique, error)) {
+        trace(header, error.as_ref());
+        match channel.send(out.finish(header.unique, error.as_ref())) {
             Ok(()) => Ok(()),
             // Nobody waits any more: what the reply was to give stays with us.
             Err(Errno::NOENT) => {
@@ -131,7 +150,7 @@ impl Shared {
                     header.opcode
                 );
                 server.take_back(sent);
-                unless_gone(channel.send(out.finish(header.unique, Some(Fail::of(Errno::IO)))))
+                unless_gone(channel.send(out.finish(header.unique, Some(&Fail::of(Errno::IO)))))
             }
             sent => unless_gone(sent),
         }
@@ -146,6 +165,6 @@ fn unless_gone(sent: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-fn trace(h: &Header, error: Option<Fail>) {
+fn trace(h: &Header, error: Option<&Fail>) {
     tracing::trace!(op = h.opcode, node = h.node, error = error.map(Fail::errno), "request");
 }

@@ -13,6 +13,7 @@ use crate::server::{Admission, Answer, Server, ino_of};
 use crate::wire::abi::opcode;
 use crate::wire::{Body, Header, Out};
 use quire_fs::Shutdown;
+use quire_layout::Ino;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -25,16 +26,19 @@ pub(crate) fn admit<'s>(s: &'s Server, h: &Header, request: &[u8]) -> Admission<
 }
 
 /// The files of which the kernel must hand over its dirty pages before this request is answered: it looks for data,
-/// sets flags that refuse data, or shuts down. `None`: a worker may answer.
+/// sets flags that refuse data, or shuts down; or [`Pages::Nothing`] where a worker would wait long. `None`: a worker may answer.
 pub(crate) fn needs_writeback(s: &Server, h: &Header, request: &[u8]) -> Option<Pages> {
     if h.opcode == opcode::IOCTL
         && let Some(how) = ioctl::shutdown(h, request)
     {
         return Some(if how == Ok(Shutdown::Clean) { Pages::All } else { Pages::Nothing });
     }
-    let looks = h.opcode == opcode::LSEEK || h.opcode == opcode::IOCTL && ioctl_is(request, ioctl::sets_flags);
+    let sets_flags = h.opcode == opcode::IOCTL && ioctl_is(request, ioctl::sets_flags);
     // Without a writer there are no dirty pages: a mapping keeps its file open.
-    ino_of(h.node).ok().filter(|ino| looks && s.writers.has(*ino)).map(Pages::File)
+    let of = |ino: &Ino| (h.opcode == opcode::LSEEK || sets_flags) && s.writers.has(*ino);
+    let written = ino_of(h.node).ok().filter(of).map(Pages::File);
+    // These commit: BMAP before it answers, flags S and D when they are set.
+    written.or((sets_flags || h.opcode == opcode::BMAP).then_some(Pages::Nothing))
 }
 
 /// Answers a request: fills `out`, or returns the error to send.
@@ -171,10 +175,13 @@ mod tests {
     fn answered(server: &Server, request: &[u8]) {
         let mut body = Body::new(request);
         let (header, mut buf) = (body.header().unwrap(), [0; 256]);
-        let answered = answer(server, &header, body, &mut Out::new(&mut buf));
-        match answered {
+        match answer(server, &header, body, &mut Out::new(&mut buf)) {
             Ok(Answer::Reply) => {}
             Ok(Answer::WhenDurable(d)) => server.volume.fsync(d.ino.unwrap(), d.data_only).unwrap(),
+            Err(Fail::Missing(blocks)) => {
+                quire_fs::load(&server.volume, &blocks).unwrap();
+                answered(server, request);
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -13,8 +13,9 @@ use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Header, ShownOwner};
 use crate::without::Without;
+use crate::workers::Blocked;
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use quire_device::sync::{Mutex, lock};
+use quire_device::sync::{Arc, Mutex, lock};
 use quire_fs::{Admitted, Attr, Cred, DeviceRead, Volume};
 use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
@@ -37,8 +38,8 @@ pub(crate) enum Answer {
     Spoils(Ino),
     /// As `Reply`, and what the kernel remembers of open files' data must not be read any more. Not from a worker.
     StopsAll,
-    /// As `Spoils`, for a request whose reply has no content, and the kernel is to drop its pages of the file first. A
-    /// thread that is no worker waits for that.
+    /// As `Spoils`, when files are durable, for a request whose reply has no content, and the kernel is to drop its
+    /// pages of the file first. A thread that is no worker waits for that.
     DropsPages(Ino),
     /// The device's bytes are the reply, when it has read them. No thread waits.
     OnDevice(DeviceRead),
@@ -65,6 +66,7 @@ pub(crate) enum Sent {
     Gives(Ino),
     Opens(Ino),
     Spoils(Ino),
+    DropsPages(Ino),
 }
 
 impl Sent {
@@ -74,6 +76,7 @@ impl Sent {
             Sent::Gives(ino) => Answer::Gives(ino),
             Sent::Opens(ino) => Answer::Opens(ino),
             Sent::Spoils(ino) => Answer::Spoils(ino),
+            Sent::DropsPages(ino) => Answer::DropsPages(ino),
         }
     }
 }
@@ -85,9 +88,9 @@ impl Answer {
             Answer::Gives(ino) => Sent::Gives(ino),
             Answer::Opens(ino) => Sent::Opens(ino),
             Answer::Spoils(ino) => Sent::Spoils(ino),
+            Answer::DropsPages(ino) => Sent::DropsPages(ino),
             Answer::Reply
             | Answer::StopsAll
-            | Answer::DropsPages(_)
             | Answer::None
             | Answer::OnDevice(_)
             | Answer::WhenDurable(_) => Sent::Reply,
@@ -193,9 +196,14 @@ pub(crate) type StatsFn = Box<dyn Fn(&Meter, usize) -> String + Send + Sync>;
 /// A volume that answers requests.
 pub(crate) struct Server {
     pub(crate) volume: Volume,
+    /// The same for calls that do not wait for metadata: the request is suspended when it is missing. Before such a
+    /// call a request has changed nothing.
+    pub(crate) suspending: Volume,
     pub(crate) options: ServeOptions,
     pub(crate) changing: Changing,
     pub(crate) meter: Meter,
+    /// The session's workers.
+    pub(crate) blocked: Arc<Blocked>,
     agreed: AtomicU64,
     /// Files that are open for writing.
     pub(crate) writers: Openers,
@@ -222,10 +230,12 @@ impl Server {
     pub(crate) fn new(volume: Volume, options: ServeOptions, stats: StatsFn) -> Self {
         Server {
             updates: Updates::new(options.atomic_writes),
+            suspending: volume.without_waiting(),
             volume,
             meter: Meter::new(options.slow),
             options,
             changing: Changing::default(),
+            blocked: Arc::default(),
             agreed: AtomicU64::new(0),
             writers: Openers::default(),
             openers: Openers::default(),
@@ -242,6 +252,12 @@ impl Server {
     /// The volume for a request's changes: on its user's account.
     pub(crate) fn acting(&self, h: &Header) -> Volume {
         self.volume.on_account_of(Cred { uid: h.uid, gid: h.gid })
+    }
+
+    /// The same for the first change of a request: the call does not wait for metadata, nor for a commit. The answer
+    /// waits for a commit that [is left](Volume::is_commit_left).
+    pub(crate) fn first_change(&self, h: &Header) -> Volume {
+        self.suspending.on_account_of(Cred { uid: h.uid, gid: h.gid }).leaving_commits()
     }
 
     /// The request as it is answered: with `fakeroot` its caller is root.
@@ -315,7 +331,7 @@ impl Server {
                 self.openers.closed(ino);
                 self.forget(ino, 1);
             }
-            Sent::Reply | Sent::Spoils(_) => {}
+            Sent::Reply | Sent::Spoils(_) | Sent::DropsPages(_) => {}
         }
     }
 

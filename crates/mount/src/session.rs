@@ -6,19 +6,22 @@
 //! ```
 //! Which worker reads the next request is decided in [`crate::workers`]; replies are in [`crate::replies`].
 
+use crate::again::{Again, Kept};
 use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
-use crate::kernel_pages::{KernelPages, Pages};
+use crate::kernel_pages::{KernelPages, Pages, Waiting};
 use crate::meter::Measured;
-use crate::replies::{Shared, suspend, suspend_read};
+use crate::policy::MAX_MISSES;
+use crate::replies::{Shared, answer_when_loaded, suspend, suspend_read};
 use crate::requests;
 use crate::server::{Admission, Answer, Server};
-use crate::space::{self, PutOff, SpaceQueue};
+use crate::space::{self, SpaceQueue};
 use crate::transport::{Channel, Entry, Found, Next, RequestBuffer, Rings, Transport};
 use crate::transport_choice::{TransportCounters, TransportError};
 use crate::wire::abi::{init, opcode};
 use crate::wire::{Body, Header, Out};
-use crate::workers::{DEV_QUEUE, QueueIndex, Workers, cpus};
+use crate::workers::{AGAIN_QUEUE, DEV_QUEUE, FIRST_RING, QueueIndex, Workers, cpus};
+use quire_device::WaitFor;
 use quire_device::sync::atomic::Ordering;
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use quire_fs::Admitted;
@@ -55,7 +58,7 @@ impl Session {
                 _ => Err(Fail::of(Errno::IO)),
             };
             let agreed = matches!(outcome, Ok(Some(_)));
-            channel.send(out.finish(header.unique, outcome.err()))?;
+            channel.send(out.finish(header.unique, outcome.as_ref().err()))?;
             if let Ok(Some(flags)) = outcome {
                 server.agreed(flags);
             }
@@ -83,11 +86,16 @@ impl Session {
         let transport = Transport { channel, rings };
         Ok(Session {
             shared: Arc::new(Shared {
-                workers: Workers::new(transport.rings(), if without.second_reader { 1 } else { cpus() }),
+                workers: Workers::new(
+                    FIRST_RING + transport.rings(),
+                    if without.second_reader { 1 } else { cpus() },
+                    server.blocked.clone(),
+                ),
                 transport,
                 server,
                 kernel_pages: KernelPages::default(),
                 space: SpaceQueue::default(),
+                again: Again::default(),
                 error: Mutex::default(),
             }),
         })
@@ -189,8 +197,9 @@ impl Worker {
             self.shared.transport.after_blocking();
             let Some(queue) = workers.become_reader(&idle) else { return Ok(()) };
             match (queue, &self.shared.transport.rings) {
+                (AGAIN_QUEUE, _) => self.serve_again(buffer)?,
                 (DEV_QUEUE, _) | (_, None) => self.serve_device(buffer)?,
-                (QueueIndex(queue), Some(rings)) => self.serve_queue(rings, queue - 1, buffer)?,
+                (QueueIndex(queue), Some(rings)) => self.serve_queue(rings, queue - FIRST_RING, buffer)?,
             }
         }
     }
@@ -207,6 +216,27 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Answers requests again, for as long as this worker reads them.
+    fn serve_again(&self, buffer: &mut RequestBuffer) -> Result<(), Errno> {
+        let (_, mut out) = buffer.parts();
+        while let Some(kept) = self.shared.again.take() {
+            self.answer_again(&kept, &mut out)?;
+            self.answer_unparked(&mut out)?;
+            if !self.shared.workers.reads() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a request that was not carried out before.
+    fn answer_again(&self, kept: &Kept, out: &mut Out<'_>) -> Result<(), Errno> {
+        let mut body = Body::new(&kept.request);
+        let Ok(header) = body.header() else { return Err(Errno::PROTO) };
+        out.clear();
+        self.admit(Request { whole: &kept.request, header: &header, body, waited: Some(kept) }, out)
     }
 
     /// Answers the requests of a ring for as long as this worker reads it.
@@ -275,7 +305,7 @@ impl Worker {
         let Ok(header) = body.header() else { return Err(Errno::PROTO) };
         let Shared { server, kernel_pages, .. } = &*self.shared;
         if let Some(pages) = requests::needs_writeback(server, &header, request) {
-            kernel_pages.put(pages, request);
+            kernel_pages.put(Waiting::Request(pages, request.to_vec()));
             return Ok(());
         }
         self.answer_now(request, &header, body, out)
@@ -285,20 +315,23 @@ impl Worker {
     /// ends.
     fn answer_after_writeback(&self) {
         let mut reply = vec![0; SHORT_REPLY];
-        while let Some((pages, request)) = self.shared.kernel_pages.take() {
+        while let Some(waiting) = self.shared.kernel_pages.take() {
+            let (pages, request) = match waiting {
+                Waiting::Request(pages, request) => (pages, request),
+                Waiting::Reply(ino, header) => {
+                    self.shared.drop_pages(vec![ino]);
+                    // `fuse_ioctl_out`: result 0, nothing to retry.
+                    self.shared.reply_with(&header, Ok(Answer::Spoils(ino)), &[0; 16]).ok();
+                    continue;
+                }
+            };
             self.shared.drop_pages(match pages {
                 Pages::File(ino) => vec![ino],
-                Pages::Answered(ino) => vec![ino],
                 Pages::All => self.shared.server.writers.files(),
                 Pages::Nothing => Vec::new(),
             });
             let mut body = Body::new(&request);
             let Ok(header) = body.header() else { continue };
-            if let Pages::Answered(ino) = pages {
-                // `fuse_ioctl_out`: result 0, nothing to retry.
-                self.shared.reply_with(&header, Ok(Answer::Spoils(ino)), &[0; 16]).ok();
-                continue;
-            }
             if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
                 tracing::debug!("operation {} after writeback: {e}", header.opcode);
             }
@@ -320,11 +353,8 @@ impl Worker {
     fn answer_when_space_is_free(&self) {
         let mut reply = vec![0; SHORT_REPLY];
         while let Some(change) = self.shared.space.take() {
-            let mut body = Body::new(&change.request);
-            let Ok(header) = body.header() else { continue };
-            let again = Request { whole: &change.request, header: &header, body, waited: Some(&change) };
-            if let Err(e) = self.admit(again, &mut Out::new(&mut reply)) {
-                tracing::debug!("operation {} after a wait for space: {e}", header.opcode);
+            if let Err(e) = self.answer_again(&change, &mut Out::new(&mut reply)) {
+                tracing::debug!("after a wait for space: {e}");
             }
         }
     }
@@ -346,7 +376,7 @@ impl Worker {
             Admission::Now(admitted) => {
                 let measured = match waited {
                     None => server.meter.begin(header),
-                    Some(change) => server.meter.resume(header, change.suspended),
+                    Some(kept) => server.meter.resume(header, kept.suspended, kept.reason),
                 };
                 self.carry_out(request, measured, admitted, out)
             }
@@ -365,15 +395,29 @@ impl Worker {
     ) -> Result<(), Errno> {
         let server = &self.shared.server;
         let Request { whole, header, body, waited } = request;
-        let tries = waited.map_or(0, PutOff::tries);
-        let answer = requests::answer(server, header, body, out);
-        let waits = space::is_tried_again(tries) && server.may_get_space(header, &answer);
+        let (refusals, misses) = waited.map_or((0, 0), |kept| (kept.refusals, kept.misses));
+        let mut answer = requests::answer(server, header, body, out);
+        while misses >= MAX_MISSES
+            && let Err(Fail::Missing(blocks)) = &answer
+        {
+            out.clear();
+            let loaded = quire_fs::load(&server.volume, blocks).map_err(Fail::from);
+            answer = loaded.and_then(|()| requests::answer(server, header, body, out));
+        }
+        let waits = space::is_tried_again(refusals) && server.may_get_space(header, &answer);
         drop(admitted);
         if waits {
-            self.shared.space.put(whole.to_vec(), server.meter.suspend(measured), tries);
+            self.shared.space.put(whole.to_vec(), server.meter.suspend(measured), refusals);
             return Ok(());
         }
         match answer {
+            Err(Fail::Missing(blocks)) => {
+                let suspended = server.meter.suspend(measured);
+                let kept =
+                    Kept { request: whole.to_vec(), suspended, reason: WaitFor::Read, refusals, misses: misses + 1 };
+                answer_when_loaded(&self.shared, kept, &blocks);
+                Ok(())
+            }
             Ok(Answer::WhenDurable(durable)) => {
                 let suspended = server.meter.suspend(measured);
                 suspend(&self.shared, *header, suspended, durable, out.body().to_vec());
@@ -381,11 +425,6 @@ impl Worker {
             }
             Ok(Answer::OnDevice(read)) => {
                 suspend_read(&self.shared, *header, server.meter.suspend(measured), read);
-                Ok(())
-            }
-            Ok(Answer::DropsPages(ino)) => {
-                server.meter.end(header, measured);
-                self.shared.kernel_pages.put(Pages::Answered(ino), whole);
                 Ok(())
             }
             answer => {
@@ -403,8 +442,8 @@ struct Request<'a> {
     whole: &'a [u8],
     header: &'a Header,
     body: Body<'a>,
-    /// It is tried again, after it has waited for space.
-    waited: Option<&'a PutOff>,
+    /// It is answered again, after it has waited.
+    waited: Option<&'a Kept>,
 }
 
 #[cfg(test)]

@@ -6,17 +6,16 @@
 //!
 //! *Relies on*: the thread that [takes](SpaceQueue::take) changes is no worker, and waits for nothing else.
 
+use crate::again::Kept;
 use crate::meter::Suspended;
 use crate::policy::WAITS_FOR_SPACE;
+use quire_device::WaitFor;
 use quire_device::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 use std::time::Instant;
 
 /// A change that waits.
-pub(crate) struct PutOff {
-    /// Whole, as the kernel sent it.
-    pub request: Vec<u8>,
-    pub suspended: Suspended,
-    tries: usize,
+struct PutOff {
+    change: Kept,
     due: Instant,
 }
 
@@ -38,33 +37,27 @@ pub(crate) fn is_tried_again(tries: usize) -> bool {
     tries < WAITS_FOR_SPACE.len()
 }
 
-impl PutOff {
-    /// How many times it has been tried.
-    pub(crate) fn tries(&self) -> usize {
-        self.tries
-    }
-}
-
 impl SpaceQueue {
     /// Keeps a change that was tried again `tries` times before.
     pub(crate) fn put(&self, request: Vec<u8>, suspended: Suspended, tries: usize) {
         let due = Instant::now() + WAITS_FOR_SPACE[tries];
-        lock(&self.queue).waiting.push(PutOff { request, suspended, tries: tries + 1, due });
+        let change = Kept { request, suspended, reason: WaitFor::FreeSpace, refusals: tries + 1, misses: 0 };
+        lock(&self.queue).waiting.push(PutOff { change, due });
         self.changed.notify_one();
     }
 
     /// Waits for the next change that is to be tried again; `None` when the session has ended.
-    pub(crate) fn take(&self) -> Option<PutOff> {
+    pub(crate) fn take(&self) -> Option<Kept> {
         let mut q = lock(&self.queue);
         loop {
             if q.ended {
                 return None;
             }
-            let next = q.waiting.iter().enumerate().min_by_key(|(_, change)| change.due).map(|(n, c)| (n, c.due));
+            let next = q.waiting.iter().enumerate().min_by_key(|(_, waiting)| waiting.due).map(|(n, w)| (n, w.due));
             let now = Instant::now();
             q = match next {
                 None => wait(&self.changed, q),
-                Some((n, due)) if due <= now => return Some(q.waiting.swap_remove(n)),
+                Some((n, due)) if due <= now => return Some(q.waiting.swap_remove(n).change),
                 Some((_, due)) => wait_timeout(&self.changed, q, due - now),
             };
         }
@@ -99,8 +92,8 @@ mod tests {
         let before = Instant::now();
         assert_eq!(queue.take().unwrap().request, [2]);
         let second = queue.take().unwrap();
-        assert_eq!((second.request.as_slice(), second.tries()), ([1].as_slice(), last + 1));
-        assert!(before.elapsed() >= WAITS_FOR_SPACE[last] / 2 && !is_tried_again(second.tries()));
+        assert_eq!((second.request.as_slice(), second.refusals), ([1].as_slice(), last + 1));
+        assert!(before.elapsed() >= WAITS_FOR_SPACE[last] / 2 && !is_tried_again(second.refusals));
     }
 
     #[test]

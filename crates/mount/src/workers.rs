@@ -6,7 +6,7 @@
 //!      ^                │ about to block (device, lock, condition)  │
 //!      │                └─> the last reader: an idle worker reads ──┴─> idle
 //! ```
-//! A queue is /dev/fuse, or a ring, of which there is one for each CPU. One worker reads a queue while requests come
+//! A queue is /dev/fuse, a ring, of which there is one for each CPU, or the requests that are answered again. One worker reads a queue while requests come
 //! one after the other, so that no other thread is woken. A reader of /dev/fuse that has taken
 //! [`REQUESTS_BEFORE_SECOND_READER`] requests without waiting for one lets another read beside it, up to one for each
 //! CPU; a reader that finds no request while another reads becomes idle. A ring has one reader at a time.
@@ -17,7 +17,7 @@
 //! would else change the count of readers between its look at it and its change of it (L5).
 
 use crate::policy::{MAX_BLOCKED, REQUESTS_BEFORE_SECOND_READER};
-use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced};
 use std::cell::Cell;
 use std::time::Duration;
@@ -27,6 +27,8 @@ thread_local! {
     static READS: Cell<Option<QueueIndex>> = const { Cell::new(None) };
     /// Requests that it has taken without waiting for one.
     static IN_A_ROW: Cell<u32> = const { Cell::new(0) };
+    /// The calling worker has blocked since it last became a reader.
+    static IS_BLOCKED: Cell<bool> = const { Cell::new(false) };
     /// The calling thread has been a reader.
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
@@ -40,8 +42,14 @@ pub(crate) fn is_worker() -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct QueueIndex(pub usize);
 
-/// /dev/fuse; the rings come after it.
+/// /dev/fuse.
 pub(crate) const DEV_QUEUE: QueueIndex = QueueIndex(0);
+
+/// Requests that are answered again; the rings come after it.
+pub(crate) const AGAIN_QUEUE: QueueIndex = QueueIndex(1);
+
+/// Queues besides the rings.
+pub(crate) const FIRST_RING: usize = 2;
 
 /// Where a worker waits while it is idle.
 #[derive(Default)]
@@ -86,9 +94,30 @@ pub(crate) struct Workers {
     /// Workers that read /dev/fuse at once, at most.
     readers: usize,
     pool: Mutex<Pool>,
+    blocked: Arc<Blocked>,
     /// The session is over. Set under the lock of the pool, read also without it: readers ask before each request.
     over: AtomicBool,
     ended: Condvar,
+}
+
+/// Workers that wait for the device, a lock, or a condition, and read no requests meanwhile.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    now: AtomicUsize,
+    cpus: usize,
+}
+
+impl Default for Blocked {
+    fn default() -> Self {
+        Blocked { now: AtomicUsize::new(0), cpus: cpus() }
+    }
+}
+
+impl Blocked {
+    /// There are as many as CPUs: another request that can wait without a worker should.
+    pub(crate) fn are_many(&self) -> bool {
+        self.now.load(Ordering::Relaxed) >= self.cpus
+    }
 }
 
 /// CPUs on which the daemon may run.
@@ -96,17 +125,16 @@ pub(crate) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Workers at most, of a mount with so many rings.
-pub(crate) fn most(rings: usize) -> usize {
-    cpus().max(1 + rings) + MAX_BLOCKED
+/// Workers at most, for so many queues.
+pub(crate) fn most(queues: usize) -> usize {
+    cpus().max(queues) + MAX_BLOCKED
 }
 
 impl Workers {
-    /// Workers for so many rings and /dev/fuse, which `readers` read at once, at most.
-    pub(crate) fn new(rings: usize, readers: usize) -> Self {
-        let queues = 1 + rings;
+    /// Workers for so many queues, of which `readers` read /dev/fuse at once, at most.
+    pub(crate) fn new(queues: usize, readers: usize, blocked: Arc<Blocked>) -> Self {
         let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
-        Workers { most: most(rings), readers, pool, over: AtomicBool::new(false), ended: Condvar::new() }
+        Workers { most: most(queues), readers, pool, blocked, over: AtomicBool::new(false), ended: Condvar::new() }
     }
 
     /// All queues.
@@ -133,6 +161,9 @@ impl Workers {
     pub(crate) fn become_reader(&self, idle: &Arc<Idle>) -> Option<QueueIndex> {
         IS_WORKER.set(true);
         READS.set(None);
+        if IS_BLOCKED.take() {
+            self.blocked.now.fetch_sub(1, Ordering::Relaxed);
+        }
         let mut p = lock_unannounced(&self.pool);
         if self.is_over() {
             return None;
@@ -196,6 +227,8 @@ impl Workers {
     /// worker, which has begun.
     pub(crate) fn blocks(&self, hire: impl FnOnce() -> bool) {
         if let Some(queue) = READS.take() {
+            self.blocked.now.fetch_add(1, Ordering::Relaxed);
+            IS_BLOCKED.set(true);
             lock_unannounced(&self.pool).readers[queue.0] -= 1;
             self.call_reader(queue, hire, 1);
         }
@@ -270,7 +303,7 @@ mod tests {
     }
 
     fn one_reader(cpus: usize) -> Arc<Workers> {
-        let workers = Arc::new(Workers::new(0, cpus));
+        let workers = Arc::new(Workers::new(1, cpus, Arc::default()));
         assert!(workers.begin() && workers.become_reader(&Arc::default()).is_some());
         workers
     }
@@ -306,6 +339,10 @@ mod tests {
         assert!(told.recv().unwrap(), "it reads while we block");
         workers.blocks(NOBODY);
         assert!(!workers.reads());
+        assert_eq!(workers.blocked.now.load(Ordering::Relaxed), 1);
+        workers.end();
+        workers.become_reader(&Arc::default());
+        assert_eq!(workers.blocked.now.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -345,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_hired_when_none_is_idle_up_to_the_bound() {
-        let workers = Arc::new(Workers { most: 2, ..Workers::new(0, 2) });
+        let workers = Arc::new(Workers { most: 2, ..Workers::new(1, 2, Arc::default()) });
         let hired = Cell::new(0);
         let hire = || {
             hired.set(hired.get() + 1);
@@ -402,7 +439,7 @@ mod tests {
 
     #[test]
     fn each_queue_has_a_reader_and_one_that_blocks_is_replaced_at_its_own() {
-        let workers = Arc::new(Workers::new(2, 1));
+        let workers = Arc::new(Workers::new(3, 1, Arc::default()));
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let (tell, told) = mpsc::channel();

@@ -44,7 +44,7 @@ pub use fallocate::Falloc;
 pub(crate) use fallocate::fallocate;
 pub use flags::WriteFlags;
 pub(crate) use fsync::{begin_fsync, begin_sync, end_fsync, end_sync, fsync, sync};
-pub(crate) use read::{Begun, DeviceRun, Intent, begin_read, end_read, read};
+pub(crate) use read::{Begun, DeviceRuns, Intent, begin_read, end_read, read};
 pub use seek::{FileExtent, Seek};
 pub(crate) use seek::{extents, seek};
 pub(crate) use settle::{DiskAttr, drop_pages, write_back_pending};

@@ -3,7 +3,7 @@
 //! ```text
 //! file lock: clone the pages of the range ─> operation: extents, images of journaled blocks ─> read the rest in one batch
 //! ```
-//! A read whose bytes all lie in one run of the device need not wait for it: [`begin_read`] tells the run.
+//! A read need not wait for the device: [`begin_read`] tells the runs, and [`end_read`] puts their bytes together.
 //!
 //! *Guarantees* F11: a reader never gets what a block held before the file owned it, nor an old home under a live
 //! record. Holes and unwritten extents are zeros.
@@ -14,10 +14,12 @@ use super::checks::check_file;
 use super::context::Data;
 use super::file::{File, Reader};
 use super::pages::FileState;
+use crate::engine::{Manner, Misses};
 use crate::error::{Error, Result};
 use crate::inode::live;
 use crate::map;
 use crate::policy::{BLOCKS_TO_REMEMBER, READ_BYTES_AT_ONCE};
+use crate::tables::Pool;
 use crate::txn::Op;
 use quire_cache::Image;
 use quire_device::sync::Arc;
@@ -77,7 +79,7 @@ pub(crate) fn read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Inte
 
 fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Intent) -> Result<usize> {
     let file = d.files.get(ino);
-    let (_reader, found) = find(d, &file, offset, buf.len(), intent)?;
+    let (_reader, found) = find(d, &file, (offset, buf.len()), intent, Misses::Load)?;
     found.read(d, offset, buf)
 }
 
@@ -85,48 +87,80 @@ fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Intent) ->
 pub(crate) enum Begun {
     /// So many bytes are in the buffer.
     Done(usize),
-    /// They all lie in one run of the device, whose read has not begun.
-    OnDevice(DeviceRun),
+    /// Some lie on the device, whose reads have not begun.
+    OnDevice(DeviceRuns),
 }
 
-/// A run of a file's blocks on the device, which stay the file's own until [`end_read`].
-pub(crate) struct DeviceRun {
+/// Runs of a file's blocks on the device, which stay the file's own until [`end_read`].
+pub(crate) struct DeviceRuns {
     reader: Reader,
-    /// Byte offset on the device.
-    pub at: u64,
-    /// Bytes of the run's blocks.
-    pub bytes: usize,
-    /// Bytes of them that are asked for.
-    pub len: usize,
+    found: Found,
+    /// Byte of the file at which the request begins.
+    offset: u64,
+}
+
+impl DeviceRuns {
+    /// The byte offset on the device, and the bytes, of each.
+    pub(crate) fn places(&self, bs: BlockSize) -> Vec<(u64, usize)> {
+        device_runs(bs, &self.found.sources).map(|(_, at, bytes)| (at, bytes)).collect()
+    }
+
+    /// Bytes that were asked for and are there.
+    pub(crate) fn len(&self) -> usize {
+        self.found.len
+    }
 }
 
 /// As [`read`], of one part, for a caller that can go on before the device has read.
 ///
 /// # Errors
-/// As [`read`].
-pub(crate) fn begin_read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<Begun> {
+/// As [`read`]; a miss, if it is to be told.
+pub(crate) fn begin_read(
+    d: &Data,
+    ino: Ino,
+    offset: u64,
+    buf: &mut [u8],
+    intent: Intent,
+    misses: Misses,
+) -> Result<Begun> {
     if !d.engine.journal.gate().device().can_suspend_reads() || buf.len() > READ_BYTES_AT_ONCE {
-        return read(d, ino, offset, buf, Intent::Read).map(Begun::Done);
+        return read(d, ino, offset, buf, intent).map(Begun::Done);
     }
     let file = d.files.get(ino);
-    let (reader, found) = find(d, &file, offset, buf.len(), Intent::Read)?;
-    match found.only_run(d.block_size(), offset) {
-        Some((phys, bytes)) => {
-            Ok(Begun::OnDevice(DeviceRun { reader, at: d.block_size().offset(phys), bytes, len: found.len }))
-        }
-        None => found.read(d, offset, buf).map(Begun::Done),
+    let (reader, found) = find(d, &file, (offset, buf.len()), intent, misses)?;
+    if found.sources.iter().any(|s| matches!(s, Source::Device { .. })) {
+        return Ok(Begun::OnDevice(DeviceRuns { reader, found, offset }));
     }
+    found.read(d, offset, buf).map(Begun::Done)
 }
 
-/// The run has been read, or will not be.
-pub(crate) fn end_read(d: &Data, ino: Ino, run: DeviceRun) {
-    drop(run.reader);
+/// The runs have been read, each as a buffer, or will not be; `then` gets the bytes that were asked for.
+pub(crate) fn end_read(d: &Data, ino: Ino, runs: DeviceRuns, read: Result<Vec<Buf>>, then: impl FnOnce(Result<&[u8]>)) {
+    let DeviceRuns { reader, found, offset } = runs;
+    drop(reader);
     // The file leaves the table with its last user.
     drop(d.files.find(ino));
+    let bs = d.block_size();
+    match read {
+        Err(e) => then(Err(e)),
+        // The common case, without a copy.
+        Ok(read) if found.only_run(bs, offset).is_some() => then(Ok(&read[0][..found.len])),
+        Ok(read) => {
+            let mut bytes = vec![0; found.len];
+            found.put_together(bs, offset, &read, &mut bytes);
+            then(Ok(&bytes));
+        }
+    }
 }
 
 /// Registers a reader, and finds where the bytes of a request come from.
-fn find(d: &Data, file: &Arc<File>, offset: u64, len: usize, intent: Intent) -> Result<(Reader, Found)> {
+fn find(
+    d: &Data,
+    file: &Arc<File>,
+    (offset, len): (u64, usize),
+    intent: Intent,
+    misses: Misses,
+) -> Result<(Reader, Found)> {
     let (bs, ino) = (d.block_size(), file.ino);
     let (reader, s) = file.reader();
     let Some(from) = bs.file_block(offset) else { return Ok((reader, Found::default())) };
@@ -134,9 +168,11 @@ fn find(d: &Data, file: &Arc<File>, offset: u64, len: usize, intent: Intent) -> 
     let to = bs.file_block(last).unwrap_or(FileBlock(u32::MAX - 1)).plus(1);
     let pending = Pending { size: s.size, pages: pages_of(&s, from, to) };
     drop(s);
-    let (len, mut sources) = d.engine.run(|op| plan(op, ino, offset, len, &pending))?;
-    if intent == Intent::Change && remember(d, &sources) {
-        (_, sources) = d.engine.run(|op| plan(op, ino, offset, len, &pending))?;
+    let manner = Manner { misses, ..Pool::User.into() };
+    let find = || d.engine.run_as(manner, |op| plan(op, ino, offset, len, &pending)).map(|(found, _)| found);
+    let (len, mut sources) = find()?;
+    if intent == Intent::Change && remember(d, &sources, misses)? {
+        (_, sources) = find()?;
     }
     Ok((reader, Found { len, sources, pages: pending.pages }))
 }
@@ -159,50 +195,64 @@ impl Found {
             device.read_into(bs.offset(phys), &mut buf[..bytes], Region::Data)?;
             return Ok(self.len);
         }
-        let Found { len, sources, pages } = self;
-        gather(device, bs, &sources, offset, &mut buf[..len])?;
-        for (at, image) in &pages {
-            copy_block(&mut buf[..len], offset, u64::from(at.0) << bs.bits(), image);
+        let reads = device_runs(bs, &self.sources)
+            .map(|(_, at, bytes)| Io::Read { at, buf: Buf::zeroed(bytes), region: Region::Data });
+        let reads: Vec<_> = reads.collect();
+        let read = if reads.is_empty() { Vec::new() } else { device.run(reads)?.reads };
+        self.put_together(bs, offset, &read, &mut buf[..self.len]);
+        Ok(self.len)
+    }
+
+    /// Fills the buffer, which begins at `offset`, from all sources: what was read of each run of the device, memory,
+    /// and the pages.
+    fn put_together(&self, bs: BlockSize, offset: u64, read: &[Buf], buf: &mut [u8]) {
+        buf.fill(0);
+        let mut put = |at: FileBlock, bytes: &[u8]| copy_block(buf, offset, u64::from(at.0) << bs.bits(), bytes);
+        for source in &self.sources {
+            if let Source::Memory { at, image } = source {
+                put(*at, image);
+            }
         }
-        Ok(len)
+        for ((at, ..), bytes) in device_runs(bs, &self.sources).zip(read) {
+            put(at, bytes);
+        }
+        for (at, image) in &self.pages {
+            put(*at, image);
+        }
     }
 }
 
-/// Fills `buf`, which begins at `offset`, from all sources.
-fn gather(device: &Arc<dyn BlockDevice>, bs: BlockSize, sources: &[Source], offset: u64, buf: &mut [u8]) -> Result<()> {
-    buf.fill(0);
-    let mut reads = Vec::new();
-    for source in sources {
-        match source {
-            Source::Device { len, phys, .. } => {
-                let bytes = usize::try_from(*len).expect("a request is small") * bs.bytes();
-                reads.push(Io::Read { at: bs.offset(*phys), buf: Buf::zeroed(bytes), region: Region::Data });
-            }
-            Source::Memory { at, image } => copy_block(buf, offset, u64::from(at.0) << bs.bits(), image),
+/// The runs of the device among sources: the file's block, the byte offset on the device, and the bytes of each.
+fn device_runs(bs: BlockSize, sources: &[Source]) -> impl Iterator<Item = (FileBlock, u64, usize)> {
+    sources.iter().filter_map(move |source| match source {
+        Source::Device { at, len, phys } => {
+            Some((*at, bs.offset(*phys), usize::try_from(*len).expect("a request is small") * bs.bytes()))
         }
-    }
-    if !reads.is_empty() {
-        let done = device.run(reads)?;
-        let runs = sources.iter().filter_map(|s| if let Source::Device { at, .. } = s { Some(at) } else { None });
-        for (at, bytes) in runs.zip(&done.reads) {
-            copy_block(buf, offset, u64::from(at.0) << bs.bits(), bytes);
-        }
-    }
-    Ok(())
+        Source::Memory { .. } => None,
+    })
 }
 
 /// Loads what a read is going to take from the device into memory, where updates of it would be logged as ranges: what
 /// is there is the base of their records (Q3). Returns true if it is there now.
-fn remember(d: &Data, sources: &[Source]) -> bool {
+///
+/// # Errors
+/// A miss, if it is to be told.
+fn remember(d: &Data, sources: &[Source], misses: Misses) -> Result<bool> {
     if !d.engine.context.route.logs_ranges() {
-        return false;
+        return Ok(false);
     }
     let runs =
         sources.iter().filter_map(|s| if let Source::Device { len, phys, .. } = s { Some((phys, len)) } else { None });
     let blocks: Vec<BlockNo> =
         runs.flat_map(|(phys, len)| (0..u64::from(*len)).map(|n| phys.plus(n))).take(BLOCKS_TO_REMEMBER + 1).collect();
-    // An error is the read's to find.
-    (1..=BLOCKS_TO_REMEMBER).contains(&blocks.len()) && d.engine.journal.load(&blocks).is_ok()
+    if !(1..=BLOCKS_TO_REMEMBER).contains(&blocks.len()) {
+        return Ok(false);
+    }
+    match misses {
+        Misses::Tell => Err(Error::Miss(blocks)),
+        // An error is the read's to find.
+        Misses::Load => Ok(d.engine.journal.load(&blocks).is_ok()),
+    }
 }
 
 fn pages_of(s: &FileState, from: FileBlock, to: FileBlock) -> BTreeMap<FileBlock, Image> {

@@ -17,6 +17,29 @@ use quire_layout::inode::Timestamp;
 /// of a layer above, which the volume hands in.
 pub(crate) type FreePending = fn(&Engine) -> bool;
 
+/// What becomes of an operation that misses blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Misses {
+    /// The caller waits until they are in memory, and the operation is run again.
+    Load,
+    /// It ends with [`Error::Miss`], and nothing has changed.
+    Tell,
+}
+
+/// How an operation is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Manner {
+    /// The account on which it takes blocks.
+    pub pool: Pool,
+    pub misses: Misses,
+}
+
+impl From<Pool> for Manner {
+    fn from(pool: Pool) -> Self {
+        Manner { pool, misses: Misses::Load }
+    }
+}
+
 /// The metadata of a mounted file system, and how it changes.
 pub(crate) struct Engine {
     pub context: Context,
@@ -59,7 +82,11 @@ impl Engine {
     ///
     /// # Errors
     /// The operation's; nothing has then changed.
-    pub(super) fn run_loop<T>(&self, pool: Pool, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+    pub(super) fn run_loop<T>(
+        &self,
+        Manner { pool, misses }: Manner,
+        mut f: impl FnMut(&mut Op<'_>) -> Result<T>,
+    ) -> Result<(T, Tid)> {
         let journal = &self.journal;
         let mut waits = 0;
         loop {
@@ -92,7 +119,7 @@ impl Engine {
                 }
             };
             match error {
-                Error::Miss(blocks) => {
+                Error::Miss(blocks) if misses == Misses::Load => {
                     journal.load(&blocks)?;
                 }
                 // Freeing unlinked inodes may give the space that is missing.

@@ -60,7 +60,7 @@ impl Engine {
 
     /// Writes an error into the superblock; true if that succeeded.
     fn record_error(&self, ino: Ino, block: BlockNo, place: &str) -> bool {
-        let recorded = self.run_loop(Pool::User, |op| {
+        let recorded = self.run_loop(Pool::User.into(), |op| {
             let secs = u64::try_from(op.now().secs).unwrap_or(0);
             records::superblock_mut(op)?.record_error(secs, ino, block, place);
             Ok(())

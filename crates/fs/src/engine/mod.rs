@@ -6,4 +6,4 @@ mod failure;
 mod run;
 
 pub use core::Batch;
-pub(crate) use core::Engine;
+pub(crate) use core::{Engine, Manner, Misses};

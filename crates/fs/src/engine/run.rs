@@ -1,6 +1,6 @@
 //! Running operations: for callers, for writeback, and for the volume's own work.
 
-use super::core::Engine;
+use super::core::{Engine, Manner};
 use crate::error::{Error, Result};
 use crate::tables::Pool;
 use crate::txn::Op;
@@ -15,14 +15,19 @@ impl Engine {
         self.run_as(Pool::User, f).map(|(value, _)| value)
     }
 
-    /// Runs an operation that takes its blocks from `pool`. Returns also the transaction that the changes joined.
+    /// Runs an operation in a manner. Returns also the transaction that the changes joined.
     ///
     /// # Errors
-    /// As [`Engine::run`].
-    pub(crate) fn run_as<T>(&self, pool: Pool, mut f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<(T, Tid)> {
+    /// As [`Engine::run`]; a miss, if it is to be told.
+    pub(crate) fn run_as<T>(
+        &self,
+        manner: impl Into<Manner>,
+        mut f: impl FnMut(&mut Op<'_>) -> Result<T>,
+    ) -> Result<(T, Tid)> {
+        let manner = manner.into();
         let mut damage = None;
         loop {
-            let error = match self.run_loop(pool, &mut f) {
+            let error = match self.run_loop(manner, &mut f) {
                 Ok(done) => return Ok(done),
                 // Without the damage there might have been room.
                 Err(Error::NoSpace | Error::NoInodes | Error::ReadOnly(_)) if damage.is_some() => {

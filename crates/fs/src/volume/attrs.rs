@@ -3,6 +3,7 @@
 use super::handle::Volume;
 use crate::config::{Atime, JournalingMode};
 use crate::data::{DiskAttr, truncate, write_back_pending};
+use crate::engine::Misses;
 use crate::error::{Error, Result};
 use crate::inode::{
     Attr, SetAttr, check_setattr, fileattr, is_atime_due, journaling_mode, live, read_target, setattr, touch_atime,
@@ -17,7 +18,7 @@ impl Volume {
     /// # Errors
     /// Stale: the inode was freed. Corrupt; I/O.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
-        let found = self.inner.engine.run(|op| {
+        let found = self.run(|op| {
             let inode = live(op, ino)?;
             Ok(DiskAttr::new(&self.inner.data, Attr::of(op.sb(), ino, &inode)))
         })?;
@@ -29,7 +30,7 @@ impl Volume {
     /// # Errors
     /// Invalid (no symbolic link); corrupt; I/O.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.inner.engine.run(|op| {
+        self.run(|op| {
             let inode = live(op, ino)?;
             read_target(op, ino, &inode)
         })
@@ -43,16 +44,19 @@ impl Volume {
     /// read-only; corrupt; I/O.
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         let _pass = self.inner.enter()?;
+        let mut manner = self.manner();
         if let Some(size) = set.size {
-            self.inner.engine.run(|op| check_setattr(&live(op, ino)?, set))?;
+            self.run(|op| check_setattr(&live(op, ino)?, set))?;
             truncate(&self.inner.data, ino, size)?;
+            // Made again, it would cut off what others have appended meanwhile.
+            manner.misses = Misses::Load;
         }
-        let ((attr, sync), tid) = self.inner.engine.run_as(self.pool, |op| {
+        let ((attr, sync), tid) = self.inner.engine.run_as(manner, |op| {
             let (attr, sync) = setattr(op, ino, set)?;
             Ok((DiskAttr::new(&self.inner.data, attr), sync))
         })?;
         let attr = attr.with_pending_after_set_times(&self.inner.data, set.mtime.is_some());
-        self.inner.commit_if(sync, tid)?;
+        self.commit_if(sync, tid)?;
         Ok(attr)
     }
 
@@ -93,7 +97,7 @@ impl InodeFlags<'_> {
     /// # Errors
     /// Stale; corrupt; I/O.
     pub fn get(&self, ino: Ino) -> Result<u32> {
-        self.volume.inner.engine.run(|op| fileattr::get_flags(op, ino))
+        self.volume.run(|op| fileattr::get_flags(op, ino))
     }
 
     /// Sets the flags that can be set, as `FS_IOC_SETFLAGS` does; other visible flags stay as they are.
@@ -110,7 +114,7 @@ impl InodeFlags<'_> {
         // Pages written so far go the way that the old flags say.
         write_back_pending(&v.inner.data, ino)?;
         let (sync, tid) = v.inner.engine.run_as(v.pool, |op| fileattr::set_flags(op, ino, wanted))?;
-        v.inner.commit_if(sync, tid)
+        v.commit_if(sync, tid)
     }
 
     /// An inode's project; 0 without the feature `project`.
@@ -118,7 +122,7 @@ impl InodeFlags<'_> {
     /// # Errors
     /// Stale; corrupt; I/O.
     pub fn project(&self, ino: Ino) -> Result<u32> {
-        self.volume.inner.engine.run(|op| fileattr::get_project(op, ino))
+        self.volume.run(|op| fileattr::get_project(op, ino))
     }
 
     /// An inode's generation: with its number, the identity of a file.
@@ -126,7 +130,7 @@ impl InodeFlags<'_> {
     /// # Errors
     /// Stale; corrupt; I/O.
     pub fn generation(&self, ino: Ino) -> Result<u32> {
-        self.volume.inner.engine.run(|op| Ok(live(op, ino)?.generation()))
+        self.volume.run(|op| Ok(live(op, ino)?.generation()))
     }
 
     /// Sets an inode's generation (`FS_IOC_SETVERSION`).
@@ -146,7 +150,7 @@ impl InodeFlags<'_> {
     /// # Errors
     /// Stale; corrupt; I/O.
     pub fn journaling_mode(&self, ino: Ino) -> Result<(Option<JournalingMode>, JournalingMode)> {
-        self.volume.inner.engine.run(|op| {
+        self.volume.run(|op| {
             let inode = live(op, ino)?;
             let set = journaling_mode::explicit(op, ino, &inode)?;
             let journaled = journaling_mode::is_journaled_file(op, ino, &inode)?;

@@ -2,9 +2,9 @@
 
 use super::handle::{Entry, Inner, Volume};
 use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use quire_device::sync::Arc;
-use quire_device::{Buf, DeviceError, Region};
+use quire_device::{Region, read_all_then};
 use quire_journal::{Lead, Need, SyncError};
 use quire_layout::Ino;
 use std::fmt;
@@ -136,42 +136,37 @@ pub enum ReadBegun {
 pub struct DeviceRead {
     inner: Arc<Inner>,
     ino: Ino,
-    run: data::DeviceRun,
+    runs: data::DeviceRuns,
 }
 
 /// As [`Volume::read`], for a caller that can do something else while the device reads; where the device lets no caller
-/// do that, the read is done.
+/// do that, the read is done. `changes`: as [`read_to_change`].
 ///
 /// # Errors
-/// As [`Volume::read`].
-pub fn begin_read(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<ReadBegun> {
-    Ok(match data::begin_read(&volume.inner.data, ino, offset, buf)? {
+/// As [`Volume::read`]; a miss, through a handle [`without_waiting`](Volume::without_waiting).
+pub fn begin_read(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8], changes: bool) -> Result<ReadBegun> {
+    let intent = if changes { Intent::Change } else { Intent::Read };
+    Ok(match data::begin_read(&volume.inner.data, ino, offset, buf, intent, volume.misses)? {
         data::Begun::Done(n) => ReadBegun::Done(n),
-        data::Begun::OnDevice(run) => ReadBegun::OnDevice(DeviceRead { inner: volume.inner.clone(), ino, run }),
+        data::Begun::OnDevice(runs) => ReadBegun::OnDevice(DeviceRead { inner: volume.inner.clone(), ino, runs }),
     })
 }
 
 impl fmt::Debug for DeviceRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeviceRead { ino, run, .. } = self;
-        write!(f, "{} bytes of inode {} at byte {} of the device", run.len, ino.0, run.at)
+        write!(f, "{} bytes of inode {}", self.runs.len(), self.ino.0)
     }
 }
 
 impl DeviceRead {
     /// Reads; `then` is called with the bytes, once, on a thread that ends other reads, too: it must not wait.
     pub fn then(self, then: impl FnOnce(Result<&[u8]>) + Send + 'static) {
-        let DeviceRead { inner, ino, run } = self;
+        let DeviceRead { inner, ino, runs } = self;
         let device = inner.engine.journal.gate().device().clone();
-        let (at, len, buf) = (run.at, run.len, Buf::zeroed(run.bytes));
-        let ended = move |outcome: std::result::Result<Buf, DeviceError>| {
-            data::end_read(&inner.data, ino, run);
-            match outcome {
-                Ok(bytes) => then(Ok(&bytes[..len])),
-                Err(e) => then(Err(e.into())),
-            }
-        };
-        device.read_then(at, buf, Region::Data, Box::new(ended));
+        let places = runs.places(inner.engine.context.block_size());
+        read_all_then(&device, &places, Region::Data, move |read| {
+            data::end_read(&inner.data, ino, runs, read.map_err(Error::from), then);
+        });
     }
 }
 

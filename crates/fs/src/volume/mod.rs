@@ -24,6 +24,7 @@ pub(crate) mod label;
 mod lifecycle;
 mod lifetime;
 mod limits;
+mod loads;
 mod maintenance;
 #[cfg(test)]
 mod mount_cycle_tests;
@@ -49,6 +50,7 @@ pub use handle::{Admitted, Status, Volume, VolumeBatch};
 pub use inspect::Inspect;
 pub use lifecycle::Phase;
 pub use limits::Limits;
+pub use loads::{load, load_then};
 pub use maintenance::{Maintenance, VolumeLatencies};
 pub use open::{finish_orphans, first_superblock, peek};
 pub use preview::{Outlook, look};

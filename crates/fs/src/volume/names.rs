@@ -16,7 +16,7 @@ impl Volume {
     /// Not found; not a directory; name too long; corrupt; I/O.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
         let found =
-            self.inner.engine.run(|op| Ok(DiskAttr::new(&self.inner.data, names::lookup(op, parent, name)?)))?;
+            self.run(|op| Ok(DiskAttr::new(&self.inner.data, names::lookup(op, parent, name)?)))?;
         Ok(found.with_pending(&self.inner.data))
     }
 
@@ -26,7 +26,7 @@ impl Volume {
     /// # Errors
     /// Stale: it was freed, or has no name any more. Corrupt; I/O.
     pub fn lookup_ino(&self, ino: Ino) -> Result<Attr> {
-        let found = self.inner.engine.run(|op| Ok(DiskAttr::new(&self.inner.data, names::lookup_ino(op, ino)?)))?;
+        let found = self.run(|op| Ok(DiskAttr::new(&self.inner.data, names::lookup_ino(op, ino)?)))?;
         Ok(found.with_pending(&self.inner.data))
     }
 
@@ -37,8 +37,8 @@ impl Volume {
     /// space, no inodes; not permitted (immutable directory); read-only; corrupt; I/O.
     pub fn create(&self, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Attr> {
         let _pass = self.inner.enter()?;
-        let ((attr, sync), tid) = self.inner.engine.run_as(self.pool, |op| names::create(op, parent, name, new))?;
-        self.inner.commit_if(sync, tid)?;
+        let ((attr, sync), tid) = self.inner.engine.run_as(self.manner(), |op| names::create(op, parent, name, new))?;
+        self.commit_if(sync, tid)?;
         Ok(attr)
     }
 
@@ -50,7 +50,7 @@ impl Volume {
     /// Invalid (no regular file); otherwise as [`Volume::create`].
     pub fn create_unnamed(&self, parent: Ino, new: &New<'_>) -> Result<Attr> {
         let _pass = self.inner.enter()?;
-        let (attr, _) = self.inner.engine.run_as(self.pool, |op| names::create_unnamed(op, parent, new))?;
+        let (attr, _) = self.inner.engine.run_as(self.manner(), |op| names::create_unnamed(op, parent, new))?;
         Ok(attr)
     }
 
@@ -63,11 +63,11 @@ impl Volume {
     pub fn link(&self, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         let _pass = self.inner.enter()?;
         write_back_pending(&self.inner.data, ino)?;
-        let ((attr, sync), tid) = self.inner.engine.run_as(self.pool, |op| {
+        let ((attr, sync), tid) = self.inner.engine.run_as(self.manner(), |op| {
             let (attr, sync) = names::link(op, ino, new_parent, new_name)?;
             Ok((DiskAttr::new(&self.inner.data, attr), sync))
         })?;
-        self.inner.commit_if(sync, tid)?;
+        self.commit_if(sync, tid)?;
         Ok(attr.with_pending(&self.inner.data))
     }
 
@@ -77,8 +77,8 @@ impl Volume {
     /// Not found; is a directory; not permitted (immutable, append-only); read-only; corrupt; I/O.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _pass = self.inner.enter()?;
-        let (done, tid) = self.inner.engine.run_as(self.pool, |op| names::unlink(op, parent, name))?;
-        self.inner.end_removal(done.evict, done.sync, tid)
+        let (done, tid) = self.inner.engine.run_as(self.manner(), |op| names::unlink(op, parent, name))?;
+        self.end_removal(done.evict, done.sync, tid)
     }
 
     /// Removes an empty directory.
@@ -88,8 +88,8 @@ impl Volume {
     /// corrupt; I/O.
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _pass = self.inner.enter()?;
-        let (done, tid) = self.inner.engine.run_as(self.pool, |op| names::rmdir(op, parent, name))?;
-        self.inner.end_removal(done.evict, done.sync, tid)
+        let (done, tid) = self.inner.engine.run_as(self.manner(), |op| names::rmdir(op, parent, name))?;
+        self.end_removal(done.evict, done.sync, tid)
     }
 
     /// Moves a name: to another one, to another directory, over an existing one; or exchanges two. Pending data of the
@@ -102,14 +102,13 @@ impl Volume {
     pub fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], flags: RenameFlags) -> Result<()> {
         let _pass = self.inner.enter()?;
         names::check_rename(name, new_name, flags)?;
-        let engine = &*self.inner.engine;
-        write_back_pending(&self.inner.data, engine.run(|op| names::resolve(op, parent, name))?)?;
+        write_back_pending(&self.inner.data, self.run(|op| names::resolve(op, parent, name))?)?;
         if flags.exchange {
-            write_back_pending(&self.inner.data, engine.run(|op| names::resolve(op, new_parent, new_name))?)?;
+            write_back_pending(&self.inner.data, self.run(|op| names::resolve(op, new_parent, new_name))?)?;
         }
         let (from, to) = ((parent, name), (new_parent, new_name));
-        let (done, tid) = engine.run_as(self.pool, |op| names::rename(op, from, to, flags))?;
-        self.inner.end_removal(done.evict, done.sync, tid)
+        let (done, tid) = self.inner.engine.run_as(self.manner(), |op| names::rename(op, from, to, flags))?;
+        self.end_removal(done.evict, done.sync, tid)
     }
 
     /// Gives the names of a directory to `sink`, from `cookie` on (0: all), until it refuses one by `false`. A name
@@ -118,7 +117,7 @@ impl Volume {
     /// # Errors
     /// Not a directory; corrupt; I/O. What was given is valid.
     pub fn readdir(&self, dir: Ino, cookie: u64, sink: &mut dyn FnMut(DirItem<'_>) -> bool) -> Result<()> {
-        self.inner.list(dir, cookie, None, &mut |item, _| sink(item))
+        self.list(dir, cookie, None, &mut |item, _| sink(item))
     }
 
     /// As [`Volume::readdir`], with attributes and a reference for the names that `which` selects, except that `.` and
@@ -134,7 +133,7 @@ impl Volume {
         which: Attributes,
         sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
-        self.inner.list(dir, cookie, Some(which), sink)
+        self.list(dir, cookie, Some(which), sink)
     }
 
     /// Gives back `n` references on an inode. When none is left and it has no links, it is freed soon. This never waits
@@ -144,7 +143,7 @@ impl Volume {
     }
 }
 
-impl Inner {
+impl Volume {
     fn list(
         &self,
         dir: Ino,
@@ -152,9 +151,9 @@ impl Inner {
         which: Option<Attributes>,
         sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
-        let d = &self.data;
+        let d = &self.inner.data;
         loop {
-            let (found, next) = self.engine.run(|op| {
+            let (found, next) = self.run(|op| {
                 let (found, next) = names::collect(op, dir, cookie, which)?;
                 // Whether something is pending must be asked while the operation is under way.
                 let attrs: Vec<_> =
@@ -166,7 +165,7 @@ impl Inner {
             for (item, attr) in found.items.iter().zip(attrs) {
                 wanted = wanted && sink(found.shown(item), attr.map(|a| a.with_pending(d)));
                 if !wanted && item.is_referenced() {
-                    self.forget(item.ino, 1);
+                    self.inner.forget(item.ino, 1);
                 }
             }
             match next {
@@ -176,24 +175,21 @@ impl Inner {
         }
     }
 
+    /// The end of a call that may have removed a name.
+    fn end_removal(&self, evict: Option<Ino>, sync: bool, tid: Tid) -> Result<()> {
+        if let Some(ino) = evict {
+            lifetime::free_now(&self.inner.engine, &self.inner.data, ino);
+        }
+        self.commit_if(sync, tid)
+    }
+}
+
+impl Inner {
     fn forget(&self, ino: Ino, n: u64) {
         let unused = lifetime::drop_references(&self.engine, ino, n);
         // After a freeze, or at the end of the mount, all unused inodes are freed.
         if unused && let Ok(_pass) = self.try_enter() {
             lifetime::free_unreferenced(&self.engine, &self.data, ino);
         }
-    }
-
-    /// The end of a call that may have removed a name.
-    pub(super) fn end_removal(&self, evict: Option<Ino>, sync: bool, tid: Tid) -> Result<()> {
-        if let Some(ino) = evict {
-            lifetime::free_now(&self.engine, &self.data, ino);
-        }
-        self.commit_if(sync, tid)
-    }
-
-    /// The end of a call: makes durable what an inode with the flag `sync` or `dirsync` asks for (N10).
-    pub(super) fn commit_if(&self, sync: bool, tid: Tid) -> Result<()> {
-        if sync { Ok(self.engine.journal.commit(tid)?) } else { Ok(()) }
     }
 }

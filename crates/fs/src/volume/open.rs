@@ -20,7 +20,7 @@ use super::recovery::{self, OnDamage, Pending};
 use super::superblock::{check_device, mark_in_use, read_superblock, write_superblock};
 use crate::config::{Choices, Options};
 use crate::data::Data;
-use crate::engine::Engine;
+use crate::engine::{Engine, Misses};
 use crate::error::{Error, Result};
 use crate::names::{self, Orphans};
 use crate::records;
@@ -96,7 +96,7 @@ fn assembled(engine: Engine, pace: Arc<Pace>, was_valid: bool) -> Volume {
         ticks: Mutex::default(),
         growing: Mutex::default(),
     };
-    Volume { inner: Arc::new(inner), pool: Pool::User }
+    Volume { inner: Arc::new(inner), pool: Pool::User, misses: Misses::Load, left: None }
 }
 
 /// One mount on its way.

@@ -32,7 +32,7 @@ impl Xattrs<'_> {
     /// No data; not supported (a prefix that is not stored, or is turned off); range (name too long); corrupt; I/O.
     pub fn get(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let name = self.name(name)?;
-        self.volume.inner.engine.run(|op| xattrs::getxattr(op, ino, name))
+        self.volume.run(|op| xattrs::getxattr(op, ino, name))
     }
 
     /// Sets an attribute.
@@ -50,8 +50,8 @@ impl Xattrs<'_> {
             // Pages written so far go the way that the old mode says.
             write_back_pending(&v.inner.data, ino)?;
         }
-        let (sync, tid) = v.inner.engine.run_as(v.pool, |op| xattrs::setxattr(op, ino, name, value, flags))?;
-        v.inner.commit_if(sync, tid)
+        let (sync, tid) = v.inner.engine.run_as(v.manner(), |op| xattrs::setxattr(op, ino, name, value, flags))?;
+        v.commit_if(sync, tid)
     }
 
     /// Removes an attribute.
@@ -65,8 +65,8 @@ impl Xattrs<'_> {
         if name.is_journaling_mode() {
             write_back_pending(&v.inner.data, ino)?;
         }
-        let (sync, tid) = v.inner.engine.run_as(v.pool, |op| xattrs::removexattr(op, ino, name))?;
-        v.inner.commit_if(sync, tid)
+        let (sync, tid) = v.inner.engine.run_as(v.manner(), |op| xattrs::removexattr(op, ino, name))?;
+        v.commit_if(sync, tid)
     }
 
     /// The full names of all attributes.
@@ -74,6 +74,6 @@ impl Xattrs<'_> {
     /// # Errors
     /// Corrupt; I/O.
     pub fn list(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.volume.inner.engine.run(|op| xattrs::listxattr(op, ino))
+        self.volume.run(|op| xattrs::listxattr(op, ino))
     }
 }

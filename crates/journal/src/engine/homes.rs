@@ -13,23 +13,25 @@ use quire_device::sync::{Arc, lock, wait};
 use quire_device::{Buf, Io, Mutant, Region};
 use quire_layout::{BlockNo, Tid};
 
+/// Neighbours among blocks that are in order, as they are read at once.
+pub(crate) fn runs_of(sorted: &[BlockNo]) -> impl Iterator<Item = &[BlockNo]> {
+    sorted.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|r| r.chunks(BLOCKS_TO_A_TRANSFER))
+}
+
 impl Shared {
     /// Reads blocks, in order, from their homes. Neighbours are read at once.
     pub(crate) fn read_home(&self, sorted: &[BlockNo]) -> Result<Vec<(BlockNo, Image)>, Error> {
         let bs = self.config.block_size;
-        let runs: Vec<&[BlockNo]> =
-            sorted.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|r| r.chunks(BLOCKS_TO_A_TRANSFER)).collect();
-        let batch = (runs.iter())
+        let batch = runs_of(sorted)
             .map(|r| Io::Read { at: bs.offset(r[0]), buf: Buf::zeroed(r.len() * bs.bytes()), region: Region::Metadata })
             .collect();
-        let done = self.gate.device().run(batch)?;
-        let mut images = Vec::with_capacity(sorted.len());
-        for (run, buf) in runs.iter().zip(&done.reads) {
-            for (b, bytes) in run.iter().zip(buf.chunks_exact(bs.bytes())) {
-                images.push((*b, Arc::new(Buf::copy_of(bytes))));
-            }
-        }
-        Ok(images)
+        Ok(self.images_of(sorted, &self.gate.device().run(batch)?.reads))
+    }
+
+    /// What was read of blocks, in order: a buffer for each of their runs.
+    pub(crate) fn images_of(&self, sorted: &[BlockNo], read: &[Buf]) -> Vec<(BlockNo, Image)> {
+        let bytes = read.iter().flat_map(|buf| buf.chunks_exact(self.config.block_size.bytes()));
+        sorted.iter().copied().zip(bytes.map(|bytes| Arc::new(Buf::copy_of(bytes)))).collect()
     }
 
     /// The images to write, and the floor under which freed blocks may be reused meanwhile (J9), taken at one moment: a

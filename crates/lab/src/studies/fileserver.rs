@@ -253,10 +253,10 @@ fn rate(mode: usize, server: Server) -> Result<f64> {
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
     let server = Server {
-        before: Duration::from_secs(effort.pick(10, 40, 60)),
+        before: Duration::from_secs(effort.pick(3, 40, 60)),
         // Memory and journal are as much smaller than the paper's.
         files: effort.pick(1000, 2000, 2000),
-        ..Server::new(Duration::from_secs(effort.pick(10, 20, 60)))
+        ..Server::new(Duration::from_secs(effort.pick(4, 20, 60)))
     };
     // The last is ours alone.
     let modes = effort.pick(MODES.len() - 1, MODES.len(), MODES.len());
@@ -290,7 +290,7 @@ fn by_memory(effort: Effort, of: Server) -> Result<(Figure, Vec<f64>)> {
     let percents: &[u64] = effort.pick(&[2, 8], &[2, 4, 8], &[1, 2, 4, 8, 15, 20]);
     let mut swept = Vec::new();
     for percent in percents {
-        let time = Duration::from_secs(effort.pick(5, 10, 30));
+        let time = Duration::from_secs(effort.pick(3, 10, 30));
         let server = Server { dirty_percent: *percent, before: time, time, ..of };
         let times = rate(RFJ, server)? / rate(JOURNAL, server)?;
         figure.place(percent, [times]);
@@ -308,7 +308,7 @@ fn by_grain(effort: Effort, of: Server) -> Result<(Figure, Vec<f64>)> {
         .of_series([series]);
     let mut swept = Vec::new();
     for grain in [1, BLOCK] {
-        let time = Duration::from_secs(effort.pick(10, 20, 30));
+        let time = Duration::from_secs(effort.pick(3, 20, 30));
         let server = Server { grain, before: time, time, ..of };
         let times = rate(RFJ, server)? / rate(WRITEBACK, server)?;
         figure.place(grain, [times]);

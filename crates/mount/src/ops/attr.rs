@@ -23,13 +23,13 @@ pub(crate) fn getattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
             return Err(Fail::of(Errno::NOSPC));
         }
     }
-    let attr = s.volume.getattr(ino)?;
+    let attr = s.suspending.getattr(ino)?;
     out.attr(&attr, s.valid(&attr))?;
     Ok(Answer::Reply)
 }
 
 pub(crate) fn statx(s: &Server, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    let attr = s.volume.getattr(ino_of(h.node)?)?;
+    let attr = s.suspending.getattr(ino_of(h.node)?)?;
     out.statx(&attr, s.valid(&attr))?;
     Ok(Answer::Reply)
 }
@@ -40,13 +40,14 @@ pub(crate) fn setattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
     let mut set = request.of();
     set.privileges = privileges(s, h, ino, request.valid & fattr::KILL_SUIDGID != 0)?;
     allow_times_of_now(s, ino, &mut set)?;
-    let mut attr = s.acting(h).setattr(ino, &set)?;
+    let by = s.first_change(h);
+    let mut attr = by.setattr(ino, &set)?;
     if let Some(size) = set.size {
         // The kernel believes this reply: write-back that ends meanwhile must not show through.
         attr.size = size;
     }
     out.attr(&attr, s.valid(&attr))?;
-    let waits = s.changing.dir_sync() && attr.mode & mode::FMT == mode::DIR;
+    let waits = by.is_commit_left() || s.changing.dir_sync() && attr.mode & mode::FMT == mode::DIR;
     Ok(if waits { Answer::Reply.when_durable(ino, None, false) } else { Answer::Reply })
 }
 

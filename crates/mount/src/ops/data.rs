@@ -38,8 +38,8 @@ pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     let own = if into_cache { None } else { s.updates.read(handle, offset, buf) };
     let begun = match own {
         Some(read) => ReadBegun::Done(read?),
+        None if buf.len() <= MAX_SUSPENDED_READ || s.blocked.are_many() => begin_read(&s.suspending, ino, offset, buf, changes)?,
         None if changes => ReadBegun::Done(read_to_change(&s.volume, ino, offset, buf)?),
-        None if buf.len() <= MAX_SUSPENDED_READ => begin_read(&s.volume, ino, offset, buf)?,
         None => ReadBegun::Done(s.volume.read(ino, offset, buf)?),
     };
     if !flags.contains(OFlags::NOATIME) {
@@ -61,7 +61,7 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
     b.skip(8)?;
     let flags = OFlags::from_bits_retain(b.u32()?);
     b.skip(4)?;
-    let before = s.volume.getattr(ino)?;
+    let before = s.suspending.getattr(ino)?;
     let privileges = privileges(s, h, ino, bits & write_bits::KILL_SUIDGID != 0)?;
     let sync = flags.contains(OFlags::SYNC) || before.flags & flags::SYNC != 0;
     let how = WriteFlags {

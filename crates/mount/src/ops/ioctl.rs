@@ -170,8 +170,7 @@ fn commit_atomic_write(s: &Server, h: &Header, handle: u64) -> Result<Answer, Fa
     let ino = ino_of(h.node)?;
     let failed = |_: &Fail| s.updates.fallbacks.begin(handle, h.pid);
     if s.updates.commit(handle).inspect_err(failed)? {
-        s.volume.fsync(ino, false)?;
-        return Ok(Answer::DropsPages(ino));
+        return Ok(Answer::DropsPages(ino).when_durable(ino, None, false));
     }
     // With the writeback cache the size and the times that the kernel shows are its own.
     let answer = if s.has(init::WRITEBACK_CACHE) { Answer::Reply } else { Answer::Spoils(ino) };

@@ -7,7 +7,7 @@ use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::{HANDLE_BYPASSES, HANDLE_NUMBER_SHIFT, HANDLE_RESERVE, HANDLE_WRITES, init};
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
-use quire_fs::{Attr, Cred, Error, New, NewKind, Privileges, RenameFlags, SetAttr};
+use quire_fs::{Attr, Cred, Error, New, NewKind, Privileges, RenameFlags, SetAttr, Volume};
 use quire_layout::Ino;
 use quire_layout::inode::{flags as inode_flags, mode};
 use rustix::fs::OFlags;
@@ -24,8 +24,8 @@ pub(crate) fn lookup(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>
     let (parent, name) = (ino_of(h.node)?, b.name()?);
     let found = match name {
         // Only for file handles (NFS): any inode by its number.
-        b"." => s.volume.lookup_ino(parent),
-        _ => s.volume.lookup(parent, name),
+        b"." => s.suspending.lookup_ino(parent),
+        _ => s.suspending.lookup(parent, name),
     };
     match found {
         Ok(attr) => entry(s, &attr, out),
@@ -46,19 +46,16 @@ fn entry(s: &Server, attr: &Attr, out: &mut Out<'_>) -> Result<Answer, Fail> {
     Ok(Answer::Gives(attr.ino))
 }
 
-/// Creates an inode; the caller gets one reference.
-fn make(s: &Server, h: &Header, name: &[u8], kind: NewKind<'_>, mode: u32, umask: u32) -> Result<Attr, Fail> {
-    Ok(s.acting(h).create(ino_of(h.node)?, name, &new_of(h, kind, mode, umask))?)
+/// With `dirsync` of the mount or of a directory, the answer waits until the changed directories are durable.
+fn after_change(s: &Server, by: &Volume, answer: Answer, dir: Ino, and: Option<Ino>) -> Answer {
+    if s.changing.dir_sync() || by.is_commit_left() { answer.when_durable(dir, and, false) } else { answer }
 }
 
-/// With `dirsync`, the answer waits until the changed directories are durable.
-fn after_change(s: &Server, answer: Answer, dir: Ino, and: Option<Ino>) -> Answer {
-    if s.changing.dir_sync() { answer.when_durable(dir, and, false) } else { answer }
-}
-
-/// The answer to the creation of a name in the directory of the request.
-fn made(s: &Server, h: &Header, attr: &Attr, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    Ok(after_change(s, entry(s, attr, out)?, ino_of(h.node)?, None))
+/// Creates an inode in the directory of the request; the caller gets one reference.
+fn make(s: &Server, h: &Header, name: &[u8], new: &New<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
+    let (parent, by) = (ino_of(h.node)?, s.first_change(h));
+    let attr = by.create(parent, name, new)?;
+    Ok(after_change(s, &by, entry(s, &attr, out)?, parent, None))
 }
 
 pub(crate) fn mknod(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
@@ -68,36 +65,34 @@ pub(crate) fn mknod(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
         mode::REG | 0 => NewKind::File,
         file_type => NewKind::Node { file_type, device: decode_device(rdev) },
     };
-    let attr = make(s, h, b.name()?, kind, mode, umask)?;
-    made(s, h, &attr, out)
+    make(s, h, b.name()?, &new_of(h, kind, mode, umask), out)
 }
 
 pub(crate) fn mkdir(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let (mode, umask) = (b.u32()?, b.u32()?);
-    let attr = make(s, h, b.name()?, NewKind::Dir, mode, umask)?;
-    made(s, h, &attr, out)
+    make(s, h, b.name()?, &new_of(h, NewKind::Dir, mode, umask), out)
 }
 
 pub(crate) fn symlink(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let (name, target) = (b.name()?, b.name()?);
-    let attr = make(s, h, name, NewKind::Symlink(target), 0o777, 0)?;
-    made(s, h, &attr, out)
+    make(s, h, name, &new_of(h, NewKind::Symlink(target), 0o777, 0), out)
 }
 
 pub(crate) fn create(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let (_flags, mode, umask, _open_flags) = (b.u32()?, b.u32()?, b.u32()?, b.u32()?);
-    let attr = make(s, h, b.name()?, NewKind::File, mode, umask)?;
+    let (parent, by) = (ino_of(h.node)?, s.first_change(h));
+    let attr = by.create(parent, b.name()?, &new_of(h, NewKind::File, mode, umask))?;
     s.writers.opened(attr.ino);
     s.openers.opened(attr.ino);
     entry(s, &attr, out)?;
     opened(s, h, (attr.ino, true), attr.flags, out)?;
-    Ok(after_change(s, Answer::Opens(attr.ino), ino_of(h.node)?, None))
+    Ok(after_change(s, &by, Answer::Opens(attr.ino), parent, None))
 }
 
 /// A file without a name: the one that the request has is none.
 pub(crate) fn tmpfile(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let (_flags, mode, umask) = (b.u32()?, b.u32()?, b.u32()?);
-    let attr = s.acting(h).create_unnamed(ino_of(h.node)?, &new_of(h, NewKind::File, mode, umask))?;
+    let attr = s.first_change(h).create_unnamed(ino_of(h.node)?, &new_of(h, NewKind::File, mode, umask))?;
     s.writers.opened(attr.ino);
     s.openers.opened(attr.ino);
     entry(s, &attr, out)?;
@@ -112,7 +107,7 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     let truncates = flags.contains(OFlags::TRUNC);
     let mut i_flags = 0;
     if writes(flags) || truncates {
-        i_flags = s.volume.inode_flags().get(ino)?;
+        i_flags = s.suspending.inode_flags().get(ino)?;
         let blocked = i_flags & inode_flags::IMMUTABLE != 0
             || i_flags & inode_flags::APPEND != 0 && (truncates || !flags.contains(OFlags::APPEND));
         if blocked {
@@ -121,10 +116,14 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     }
     let mut answer = Answer::Reply;
     if truncates {
+        let by = s.first_change(h);
         let privileges = privileges(s, h, ino, open_flags & OPEN_KILL_SUIDGID != 0)?;
-        s.acting(h).setattr(ino, &SetAttr { size: Some(0), privileges, ..SetAttr::default() })?;
+        by.setattr(ino, &SetAttr { size: Some(0), privileges, ..SetAttr::default() })?;
         if privileges != Privileges::Keep {
             answer = Answer::Spoils(ino);
+        }
+        if by.is_commit_left() {
+            answer = answer.when_durable(ino, None, false);
         }
     }
     if writes(flags) {
@@ -148,14 +147,16 @@ pub(crate) fn release(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer
 pub(crate) fn unlink(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
     let (parent, name) = (ino_of(h.node)?, b.name()?);
     s.note_removal();
-    s.volume.unlink(parent, name)?;
-    Ok(after_change(s, Answer::Reply, parent, None))
+    let by = s.first_change(h);
+    by.unlink(parent, name)?;
+    Ok(after_change(s, &by, Answer::Reply, parent, None))
 }
 
 pub(crate) fn rmdir(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
     let (parent, name) = (ino_of(h.node)?, b.name()?);
-    s.volume.rmdir(parent, name)?;
-    Ok(after_change(s, Answer::Reply, parent, None))
+    let by = s.first_change(h);
+    by.rmdir(parent, name)?;
+    Ok(after_change(s, &by, Answer::Reply, parent, None))
 }
 
 pub(crate) fn rename(s: &Server, h: &Header, b: &mut Body<'_>, has_flags: bool) -> Result<Answer, Fail> {
@@ -177,14 +178,16 @@ pub(crate) fn rename(s: &Server, h: &Header, b: &mut Body<'_>, has_flags: bool) 
     };
     let (name, new_name) = (b.name()?, b.name()?);
     s.note_removal();
-    s.acting(h).rename(old, name, new, new_name, flags)?;
-    Ok(after_change(s, Answer::Reply, old, Some(new).filter(|new| *new != old)))
+    let by = s.first_change(h);
+    by.rename(old, name, new, new_name, flags)?;
+    Ok(after_change(s, &by, Answer::Reply, old, Some(new).filter(|new| *new != old)))
 }
 
 pub(crate) fn link(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let (parent, ino) = (ino_of(h.node)?, ino_of(b.u64()?)?);
-    let attr = s.acting(h).link(ino, parent, b.name()?)?;
-    made(s, h, &attr, out)
+    let by = s.first_change(h);
+    let attr = by.link(ino, parent, b.name()?)?;
+    Ok(after_change(s, &by, entry(s, &attr, out)?, parent, None))
 }
 
 /// `fuse_open_out`. The handle says whether who opened the file may use reserved blocks: what the kernel's cache
@@ -222,7 +225,7 @@ fn goes_through(s: &Server, may_use_reserve: bool) -> bool {
 
 pub(crate) fn readlink(s: &Server, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let ino = ino_of(h.node)?;
-    let target = s.volume.readlink(ino)?;
+    let target = s.suspending.readlink(ino)?;
     s.touch_atime(ino);
     out.bytes(&target)?;
     Ok(Answer::Reply)

@@ -88,7 +88,7 @@ impl<'a> Out<'a> {
     }
 
     /// The whole reply: with an error number its body is dropped.
-    pub(crate) fn finish(&mut self, unique: u64, error: Option<Fail>) -> &[u8] {
+    pub(crate) fn finish(&mut self, unique: u64, error: Option<&Fail>) -> &[u8] {
         if error.is_some() {
             self.len = HEADER;
         }
@@ -331,7 +331,7 @@ mod tests {
         let mut buf = [0; 64 + HEADER];
         let mut out = Out::new(&mut buf);
         out.u64(1).unwrap();
-        let bytes = out.finish(9, Some(Fail::of(Errno::NOENT)));
+        let bytes = out.finish(9, Some(&Fail::of(Errno::NOENT)));
         assert_eq!(bytes.len(), 16);
         assert_eq!(i32::from_ne_bytes(bytes[4..8].try_into().unwrap()), -2);
     }

@@ -1,12 +1,13 @@
 //! Reads whose callers do not wait for the device.
 
 use super::{file, image, options};
-use crate::config::Route;
+use crate::config::{Options, Route};
 use crate::data::WriteFlags;
-use crate::{Devices, ReadBegun, Volume, begin_read};
+use crate::{Cred, Devices, Error, New, NewKind, ReadBegun, Volume, begin_read, load_then};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, SystemClock, Ticket};
 use quire_testkit::MemDevice;
+use quire_layout::{BlockNo, Ino};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -18,9 +19,13 @@ struct Keeps {
 
 impl Keeps {
     fn mount(route: Route) -> (Arc<Keeps>, Volume) {
+        Self::mount_with(options(route))
+    }
+
+    fn mount_with(options: Options) -> (Arc<Keeps>, Volume) {
         let inner = MemDevice::new(image("16M", &["-t", "ext4", "-b", "4096"], 2));
         let device = Arc::new(Keeps { inner, kept: Mutex::default() });
-        let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(route)).unwrap();
+        let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).unwrap();
         (device, v)
     }
 
@@ -58,7 +63,7 @@ fn a_truncate_waits_for_a_read_whose_caller_does_not() {
     v.write(file(0), 0, &[7; 5000], WriteFlags::default()).unwrap();
     v.sync().unwrap();
     let (tell, told) = mpsc::channel();
-    let ReadBegun::OnDevice(read) = begin_read(&v, file(0), 0, &mut [0; 8192]).unwrap() else {
+    let ReadBegun::OnDevice(read) = begin_read(&v, file(0), 0, &mut [0; 8192], false).unwrap() else {
         panic!("two blocks side by side, and nothing is pending");
     };
     read.then(move |outcome| tell.send(outcome.unwrap().to_vec()).unwrap());
@@ -74,28 +79,42 @@ fn a_truncate_waits_for_a_read_whose_caller_does_not() {
     assert!(!v.data().files.has(file(0)), "nobody uses the file");
 }
 
-/// What memory has, wholly or in part, is read at once; so are holes.
+/// What memory has, and holes, are read at once; what the device has is put together with them.
 #[test]
-fn only_what_lies_in_one_run_of_the_device_is_left_to_it() {
+fn what_memory_has_not_is_left_to_the_device() {
     let (device, v) = Keeps::mount(Route::Ordered);
-    let read = |at, len| {
+    let read_by = |at, len, reads| {
         let mut buf = vec![9; len];
-        match begin_read(&v, file(0), at, &mut buf).unwrap() {
-            ReadBegun::Done(n) => buf[..n].to_vec(),
-            ReadBegun::OnDevice(_) => panic!("{len} bytes at {at} are left to the device"),
+        match begin_read(&v, file(0), at, &mut buf, false).unwrap() {
+            ReadBegun::Done(n) => {
+                assert_eq!(reads, 0, "{len} bytes at {at}");
+                buf[..n].to_vec()
+            }
+            ReadBegun::OnDevice(read) => {
+                let (tell, told) = mpsc::channel();
+                read.then(move |outcome| tell.send(outcome.unwrap().to_vec()).unwrap());
+                assert!(told.try_recv().is_err());
+                assert_eq!(device.do_kept(), reads, "{len} bytes at {at}");
+                told.recv().unwrap()
+            }
         }
     };
+    let read = |at, len| read_by(at, len, 0);
     assert!(read(0, 4096).is_empty(), "an empty file");
     v.write(file(0), 0, &[1; 8192], WriteFlags::default()).unwrap();
     assert_eq!(read(0, 8192), [1; 8192], "pending");
     v.sync().unwrap();
     v.write(file(0), 4096, &[2; 10], WriteFlags::default()).unwrap();
-    assert_eq!(read(0, 4200)[4090..], [[1; 6].as_slice(), &[2; 10], &[1; 94]].concat(), "pending in part");
+    assert_eq!(read_by(0, 4200, 1)[4090..], [[1; 6].as_slice(), &[2; 10], &[1; 94]].concat(), "pending in part");
     v.sync().unwrap();
     v.truncate(file(0), 20_000).unwrap();
     assert_eq!(read(12_288, 4096), [0; 4096], "a hole");
-    assert_eq!(read(4096, 8192), [[2; 10].as_slice(), &[1; 4086], &[0; 4096]].concat(), "a hole in part");
-    assert_eq!(read(100, 200), [1; 200], "not from the beginning of a block");
+    assert_eq!(read_by(4096, 8192, 1), [[2; 10].as_slice(), &[1; 4086], &[0; 4096]].concat(), "a hole in part");
+    assert_eq!(read_by(100, 200, 1), [1; 200], "not from the beginning of a block");
+    v.write(file(0), 16_384, &[3; 100], WriteFlags::default()).unwrap();
+    v.sync().unwrap();
+    let whole = read_by(0, 20_000, 2);
+    assert_eq!((whole[100], whole[4096], whole[8192], whole[16_384], whole.len()), (1, 2, 0, 3, 20_000), "two runs");
     assert!(read(20_000, 4096).is_empty() && read(u64::MAX - 8, 8).is_empty(), "behind the end");
     assert_eq!(device.do_kept(), 0);
 }
@@ -106,7 +125,7 @@ fn an_error_of_the_device_is_told() {
     v.write(file(0), 0, &[7; 4096], WriteFlags::default()).unwrap();
     v.sync().unwrap();
     let (tell, told) = mpsc::channel();
-    let ReadBegun::OnDevice(read) = begin_read(&v, file(0), 0, &mut [0; 4096]).unwrap() else {
+    let ReadBegun::OnDevice(read) = begin_read(&v, file(0), 0, &mut [0; 4096], false).unwrap() else {
         panic!("one block, and nothing is pending");
     };
     read.then(move |outcome| tell.send(outcome.map(<[u8]>::len)).unwrap());
@@ -115,4 +134,116 @@ fn an_error_of_the_device_is_told() {
     then(Err(DeviceError { op: quire_device::IoOp::Read, at, len: 4096, kind, errno: 5 }));
     assert!(matches!(told.recv().unwrap(), Err(crate::Error::Device(_))));
     assert!(!v.data().files.has(file(0)));
+}
+
+/// Makes a call that does not wait for metadata again and again, until it misses nothing; returns how many loads it
+/// took.
+fn when_loaded<T>(device: &Keeps, v: &Volume, mut call: impl FnMut(&Volume) -> crate::Result<T>) -> (T, usize) {
+    let (hurried, mut loads) = (v.without_waiting(), 0);
+    loop {
+        match call(&hurried) {
+            Err(Error::Miss(blocks)) => {
+                let (tell, told) = mpsc::channel();
+                load_then(v, &blocks, move |is_read| tell.send(is_read).unwrap());
+                assert!(told.try_recv().is_err(), "the device has not read");
+                assert!(device.do_kept() > 0);
+                assert!(told.recv().unwrap());
+                loads += 1;
+            }
+            done => return (done.unwrap(), loads),
+        }
+    }
+}
+
+/// A call that misses metadata changes nothing and waits for nothing; made again after the load it does what it does
+/// for a caller that waits.
+#[test]
+fn a_call_that_does_not_wait_ends_where_metadata_is_missing() {
+    let (device, v) = Keeps::mount(Route::Ordered);
+    let cred = Cred { uid: 0, gid: 0 };
+    let new = New { kind: NewKind::Dir, mode: 0o755, umask: 0, cred };
+    let (attr, loads) = when_loaded(&device, &v, |v| v.create(Ino::ROOT, b"d", &new));
+    assert!(loads > 0, "a fresh mount has no bitmap in memory");
+    let free = v.statfs().free_inodes;
+    let file = New { kind: NewKind::File, ..new };
+    let (made, loads) = when_loaded(&device, &v, |v| v.create(attr.ino, b"f", &file));
+    assert_eq!((loads, v.statfs().free_inodes), (0, free - 1), "all is there, and one inode is taken");
+    v.forget(made.ino, 1);
+    v.close().unwrap();
+
+    let again = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(Route::Ordered)).unwrap();
+    let (found, loads) = when_loaded(&device, &again, |v| v.lookup(Ino::ROOT, b"d"));
+    assert!(loads > 0 && found.ino == attr.ino);
+    let mut names = Vec::new();
+    when_loaded(&device, &again, |v| v.readdir(found.ino, 0, &mut |item| {
+        names.push(item.name.to_vec());
+        true
+    }));
+    assert_eq!(names, [b".".as_slice(), b"..", b"f"]);
+    when_loaded(&device, &again, |v| v.unlink(found.ino, b"f"));
+    assert_eq!(again.statfs().free_inodes, free, "it had no reference");
+    assert_eq!(device.do_kept(), 0);
+    again.forget(found.ino, 1);
+    again.close().unwrap();
+    quire_testkit::fsck(&device.inner.snapshot());
+}
+
+/// J3: what was written home while the device read is read again.
+#[test]
+fn a_load_whose_homes_change_meanwhile_reads_again() {
+    let (device, v) = Keeps::mount(Route::Ordered);
+    v.write(file(0), 0, &[1; 4096], WriteFlags::default()).unwrap();
+    v.sync().unwrap();
+    let b = BlockNo(v.inspect().place(file(0), 0).unwrap().unwrap());
+    let (tell, told) = mpsc::channel();
+    load_then(&v, &[b], move |is_read| tell.send(is_read).unwrap());
+    let (at, buf, then) = lock(&device.kept).pop().unwrap();
+    device.inner.read_then(at, buf, Region::Data, Box::new(move |read| {
+        // The device has read; the caller is told after others have written.
+        tell_later(&v, b, read, then);
+    }));
+    assert!(told.try_recv().is_err(), "it is read once more");
+    assert_eq!(device.do_kept(), 1);
+    assert!(told.recv().unwrap());
+}
+
+fn tell_later(v: &Volume, b: BlockNo, read: Result<Buf, DeviceError>, then: ReadDone) {
+    v.write(file(0), 0, &[2; 4096], WriteFlags::default()).unwrap();
+    v.sync().unwrap();
+    v.engine().journal.written_in_place([(b, 1)]);
+    then(read);
+}
+
+/// What cannot be read is told, and read again by whoever needs it.
+#[test]
+fn a_load_that_the_device_refuses_is_told() {
+    let (device, v) = Keeps::mount(Route::Ordered);
+    let (tell, told) = mpsc::channel();
+    let Err(Error::Miss(blocks)) = v.without_waiting().lookup(Ino::ROOT, b"nothing") else {
+        panic!("a fresh mount has no directory in memory");
+    };
+    load_then(&v, &blocks, move |is_read| tell.send(is_read).unwrap());
+    let (at, _, then) = lock(&device.kept).pop().unwrap();
+    let kind = quire_device::ErrorKind::Io;
+    then(Err(DeviceError { op: quire_device::IoOp::Read, at, len: 4096, kind, errno: 5 }));
+    device.do_kept();
+    assert!(!told.recv().unwrap());
+    assert!(matches!(v.lookup(Ino::ROOT, b"nothing"), Err(Error::NotFound)), "whoever waits reads by itself");
+}
+
+/// A synchronous directory's changes are durable when the call returns, unless the caller sees to that.
+#[test]
+fn a_commit_that_a_flag_asks_for_can_be_left_to_the_caller() {
+    let (_, v) = Keeps::mount(Route::Ordered);
+    let flags = v.inode_flags().get(Ino::ROOT).unwrap();
+    v.inode_flags().set(Ino::ROOT, flags | quire_layout::inode::flags::DIRSYNC).unwrap();
+    let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
+    let commits = || v.maintenance().journal_stats().transactions;
+    let before = commits();
+    let leaves = v.leaving_commits();
+    leaves.create(Ino::ROOT, b"left", &new).unwrap();
+    assert!(leaves.is_commit_left() && commits() == before);
+    v.create(Ino::ROOT, b"made", &new).unwrap();
+    assert!(!v.is_commit_left() && commits() > before);
+    assert!(!v.leaving_commits().is_commit_left(), "each handle has its own");
 }

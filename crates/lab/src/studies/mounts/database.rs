@@ -88,7 +88,7 @@ fn database(dir: &Path, journal: Journal) -> std::path::PathBuf {
 pub fn study(effort: Effort) -> Result<Findings> {
     let divide = effort.pick(20, 10, 1);
     // A transaction with PERSIST takes four times as long as one with WAL.
-    let transactions = effort.pick([20, 30], [25, 50], [100, 300]);
+    let transactions = effort.pick([12, 20], [25, 50], [100, 300]);
     let scale = Scale { page: 1024, ..Scale::divided(10, divide) };
     let memory = Path::new("/dev/shm");
     let loaded = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };

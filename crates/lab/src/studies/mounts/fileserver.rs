@@ -122,7 +122,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let server = Server {
         files,
         before: Duration::from_secs(effort.pick(1, 2, 10)),
-        ..Server::new(Duration::from_secs(effort.pick(2, 5, 30)))
+        ..Server::new(Duration::from_secs(effort.pick(1, 5, 30)))
     };
     let dirty = dirty_bytes(files);
     let bed = Bed::new("hdd7200", server.mib, journal_mib(files))?.with_dirty_limit(dirty);

@@ -94,7 +94,7 @@ fn append(path: &Path, n: usize, bytes: usize, start: Instant, time: Duration) -
 pub fn study(effort: Effort) -> Result<Findings> {
     let slow: &[usize] = effort.pick(&[1000], &[100, 1000], &[100, 500, 1000]);
     let fast: &[usize] = effort.pick(&[20], &[40], &[10, 20, 40]);
-    let (time, of_slow) = (Duration::from_secs(effort.pick(2, 3, 10)), Duration::from_secs(effort.pick(2, 6, 10)));
+    let (time, of_slow) = (Duration::from_secs(effort.pick(1, 3, 10)), Duration::from_secs(effort.pick(2, 6, 10)));
     let kinds: Vec<Kind> = slow.iter().map(|n| (*n, KBIT)).chain(fast.iter().map(|n| (*n, MBIT))).collect();
     let bed = Bed::new("hdd15k", 1024 + 40 * time.as_secs() / 8, 128)?;
     let rounds = bed.rounds(

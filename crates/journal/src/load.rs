@@ -1,0 +1,86 @@
+//! Loads: blocks that are not in memory are read from their homes, by the caller or while it does something else.
+//!
+//! ```text
+//! begin_load ──> the device reads, run by run ──> end_load ──> nothing is left, or what has changed meanwhile
+//!      ^────────────────────────────────────────────────────────────────────────┘
+//! ```
+//! *Guarantees* J3: what was written home, or in place, while a load reads does not come into memory by it.
+
+use crate::engine::runs_of;
+use crate::error::Error;
+use crate::journal::Journal;
+use quire_device::Buf;
+use quire_device::sync::lock;
+use quire_layout::BlockNo;
+
+/// What a load found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// Blocks read from the device.
+    pub blocks: usize,
+}
+
+/// A load under way.
+#[must_use = "the journal watches the homes of its blocks until it ends"]
+pub struct Load {
+    number: u64,
+    /// In order.
+    wanted: Vec<BlockNo>,
+}
+
+impl Load {
+    /// Neighbours, each to be read at once.
+    pub fn runs(&self) -> impl Iterator<Item = &[BlockNo]> {
+        runs_of(&self.wanted)
+    }
+}
+
+impl Journal {
+    /// Reads blocks that are not in memory. Neighbours are read at once.
+    ///
+    /// # Errors
+    /// The device failed, or a block lies outside it.
+    pub fn load(&self, blocks: &[BlockNo]) -> Result<Loaded, Error> {
+        let mut loaded = 0;
+        let mut next = self.begin_load(blocks);
+        while let Some(load) = next {
+            next = match self.shared.read_home(&load.wanted) {
+                Ok(images) => {
+                    loaded += images.len();
+                    self.end(load, images)
+                }
+                Err(e) => {
+                    self.end(load, Vec::new());
+                    return Err(e);
+                }
+            };
+        }
+        Ok(Loaded { blocks: loaded })
+    }
+
+    /// Begins to load those of the blocks that are not in memory. `None`: all are.
+    pub fn begin_load(&self, blocks: &[BlockNo]) -> Option<Load> {
+        let mut wanted: Vec<BlockNo> = blocks.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut core = lock(&self.shared.core);
+        wanted.retain(|b| core.image(*b).is_none());
+        (!wanted.is_empty()).then(|| Load { number: core.begin_load(&wanted), wanted })
+    }
+
+    /// Ends a load: what was read of each of its [runs](Load::runs), in their order; nothing if one could not be read.
+    /// Blocks whose homes have changed under it begin to be loaded again.
+    pub fn end_load(&self, load: Load, read: &[Buf]) -> Option<Load> {
+        let images = self.shared.images_of(&load.wanted, read);
+        self.end(load, images)
+    }
+
+    fn end(&self, load: Load, images: Vec<(BlockNo, quire_cache::Image)>) -> Option<Load> {
+        let changed = {
+            let mut core = lock(&self.shared.core);
+            core.misses += images.len() as u64;
+            core.end_load(load.number, images)
+        };
+        self.begin_load(&changed)
+    }
+}
