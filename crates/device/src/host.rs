@@ -27,9 +27,14 @@ pub(crate) struct Host {
     narrow: Mutex<()>,
     /// The host knows RWF_DSYNC.
     dsync: AtomicBool,
+    /// It lies on FUSE, where even to begin a read may wait: the kernel sends so many at once, and no more.
+    pub(crate) begins_late: bool,
     /// Of a loop device: the locked file behind it.
     pub(crate) backing: Option<OwnedFd>,
 }
+
+/// `FUSE_SUPER_MAGIC` of statfs(2).
+const FUSE_MAGIC: u64 = 0x6573_5546;
 
 /// Says what failed where.
 pub(crate) fn device_error(op: IoOp, at: u64, len: u64, e: Errno) -> DeviceError {
@@ -59,6 +64,8 @@ fn persist<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
 
 impl Host {
     pub(crate) fn new(fd: OwnedFd, base: u64, block_device: bool, sector: usize, discards: bool) -> Host {
+        // A server may not tell.
+        let begins_late = rustix::fs::fstatfs(&fd).map_or(true, |fs| u64::try_from(fs.f_type) == Ok(FUSE_MAGIC));
         Host {
             fd,
             base,
@@ -67,6 +74,7 @@ impl Host {
             discards: AtomicBool::new(discards),
             narrow: Mutex::new(()),
             dsync: AtomicBool::new(true),
+            begins_late,
             backing: None,
         }
     }

@@ -14,7 +14,7 @@ use crate::io::{DeviceError, ReadDone};
 use crate::policy::IN_FLIGHT;
 use crate::sync::{Arc, Mutex, lock, thread};
 use crate::uring::wait_for_completion;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsRawFd;
 
@@ -111,6 +111,8 @@ impl Shared {
                 let len = u32::try_from(read.buf.len()).expect("a read is small");
                 let (fd, at) = (types::Fd(self.host.fd.as_raw_fd()), self.host.base + read.at);
                 let entry = opcode::Read::new(fd, read.buf.as_mut_ptr(), len).offset(at).build().user_data(number);
+                // The kernel's own threads wait, not the caller.
+                let entry = if self.host.begins_late { entry.flags(squeue::Flags::ASYNC) } else { entry };
                 // SAFETY: the buffer lies on the heap, and `reads` owns it until the completion was taken; the host's
                 // file is open as long as `self`, which the thread shares until nothing is in flight.
                 let pushed = unsafe { queue.push(&entry) };

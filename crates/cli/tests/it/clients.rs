@@ -48,8 +48,9 @@ fn write(f: &File, n: u64) {
 
 /// The daemon's threads that answer no requests: the first one, background, commits for suspended callers, control
 /// socket, log, mountinfo, openers of the image, the kernel's pages, changes that wait for space, the ends of reads,
-/// signals; with rings the keeper of their entries, and the reader of /dev/fuse beside one for each CPU.
-const BESIDE_WORKERS: usize = 13;
+/// signals; the reader of requests that are answered again; with rings the keeper of their entries, and the reader of
+/// /dev/fuse beside one for each CPU.
+const BESIDE_WORKERS: usize = 14;
 
 #[test]
 fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
@@ -177,32 +178,88 @@ fn reads_that_wait_for_the_device_take_no_worker() {
     let file = File::options().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path).unwrap();
     file.read_at(&mut Buf::zeroed(4096), 0).unwrap();
     slow.device.slow.store(true, Ordering::SeqCst);
-    let workers = || {
-        let tasks = threads_of(m.pid).into_iter();
-        let names =
-            tasks.map(|task| fs::read_to_string(format!("/proc/{}/task/{task}/comm", m.pid)).unwrap_or_default());
-        names.filter(|name| name.trim() == "quire-fuse").count()
-    };
     let read = |n: usize| {
         let mut buf = Buf::zeroed(4096);
         file.read_exact_at(&mut buf, n as u64 * BLOCK).unwrap();
         assert!(buf.iter().all(|b| usize::from(*b) == n), "block {n}");
     };
-    let before = workers();
-    let most = thread::scope(|scope| {
-        let read = &read;
-        let readers: Vec<_> = (0..CLIENTS).map(|n| scope.spawn(move || read(n))).collect();
-        let mut most = 0;
-        while !readers.iter().all(thread::ScopedJoinHandle::is_finished) {
-            most = most.max(workers());
-            thread::sleep(Duration::from_millis(10));
-        }
-        most
-    });
+    let before = workers(m.pid);
+    let most = most_workers(m.pid, CLIENTS, read);
     slow.device.slow.store(false, Ordering::SeqCst);
     assert!(most <= before + 2, "{most} workers, before {before}");
     drop(file);
     m.unmount();
+}
+
+/// Clients that need names, attributes, listings, and files of many pieces, which no memory has, wait for the device,
+/// and no worker waits with them.
+#[test]
+fn requests_whose_metadata_is_on_the_device_take_no_worker() {
+    const CLIENTS: usize = 48;
+    needs_mounts();
+    needs_root();
+    let slow = Served::of("64M", |image| SlowReads { inner: MemDevice::new(image), slow: AtomicBool::new(false) });
+    let m = slow.mount("");
+    let of = |n: usize| m.path(&format!("d{n}"));
+    for n in 0..CLIENTS {
+        fs::create_dir(of(n)).unwrap();
+        fs::write(of(n).join("f"), [7; 100]).unwrap();
+        std::os::unix::fs::symlink("f", of(n).join("l")).unwrap();
+        let pieces = File::create(of(n).join("pieces")).unwrap();
+        (0..4).for_each(|piece| pieces.write_all_at(&[8; 4096], piece * 16_384).unwrap());
+        pieces.sync_all().unwrap();
+    }
+    m.unmount();
+    let m = slow.mount("noatime");
+    let of = |n: usize| m.path(&format!("d{n}"));
+    // The mount itself has read what it needs.
+    fs::metadata(m.path("d0")).unwrap();
+    slow.device.slow.store(true, Ordering::SeqCst);
+    let client = |n: usize| match n % 6 {
+        0 => assert_eq!(fs::metadata(of(n).join("f")).unwrap().len(), 100),
+        1 => assert_eq!(fs::read_dir(of(n)).unwrap().count(), 3),
+        2 => assert_eq!(fs::read_link(of(n).join("l")).unwrap(), Path::new("f")),
+        3 => drop(File::create_new(of(n).join("new")).unwrap()),
+        4 => fs::remove_file(of(n).join("f")).unwrap(),
+        _ => {
+            let bytes = fs::read(of(n).join("pieces")).unwrap();
+            assert!(bytes.len() == 3 * 16_384 + 4096);
+            let right = |(at, byte): (usize, &u8)| *byte == if at % 16_384 < 4096 { 8 } else { 0 };
+            assert!(bytes.iter().enumerate().all(right));
+        }
+    };
+    let before = workers(m.pid);
+    let most = most_workers(m.pid, CLIENTS, client);
+    slow.device.slow.store(false, Ordering::SeqCst);
+    // A worker for each CPU reads more than 32 KiB at once, and those that free files wait for bitmaps; the pool grows
+    // for contended locks, too. All 18 that there may be are taken where these requests wait with a worker.
+    let cpus = thread::available_parallelism().unwrap().get();
+    assert!(most <= before + cpus + 8, "{most} workers, before {before}");
+    for n in 0..CLIENTS {
+        assert_eq!(m.path(&format!("d{n}/new")).exists(), n % 6 == 3, "{n}");
+        assert_eq!(m.path(&format!("d{n}/f")).exists(), n % 6 != 4, "{n}");
+    }
+    m.unmount();
+}
+
+/// Workers of a daemon.
+fn workers(pid: i32) -> usize {
+    let comm = |task: String| fs::read_to_string(format!("/proc/{pid}/task/{task}/comm")).unwrap_or_default();
+    threads_of(pid).into_iter().map(comm).filter(|name| name.trim() == "quire-fuse").count()
+}
+
+/// Workers at most, of a daemon, while so many clients run at once.
+fn most_workers(pid: i32, clients: usize, client: impl Fn(usize) + Sync) -> usize {
+    thread::scope(|scope| {
+        let client = &client;
+        let clients: Vec<_> = (0..clients).map(|n| scope.spawn(move || client(n))).collect();
+        let mut most = 0;
+        while !clients.iter().all(thread::ScopedJoinHandle::is_finished) {
+            most = most.max(workers(pid));
+            thread::sleep(Duration::from_millis(10));
+        }
+        most
+    })
 }
 
 /// A thousand fsyncs wait for the flush of a commit when the daemon is told to end: each is answered, and its bytes are
