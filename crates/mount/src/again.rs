@@ -3,8 +3,8 @@
 //! ```text
 //! answer ─> metadata is missing ─> suspended; the device reads ─> Again ─> a worker answers it
 //! ```
-//! *Guarantees*: a request whose metadata the device reads takes no worker. What a request did before it missed
-//! something has changed nothing ([`Volume::without_waiting`](quire_fs::Volume::without_waiting)).
+//! *Guarantees* L7: a request whose metadata the device reads takes no worker. What it did before it missed something
+//! has changed nothing ([`Volume::without_waiting`](quire_fs::Volume::without_waiting)).
 
 use crate::meter::Suspended;
 use quire_device::WaitFor;
@@ -43,6 +43,11 @@ impl Again {
         self.changed.notify_one();
     }
 
+    /// The next request, if there is one.
+    pub(crate) fn take_now(&self) -> Option<Kept> {
+        lock_unannounced(&self.queue).ready.pop_front()
+    }
+
     /// The next request, for the worker that reads this queue; waits for one. `None` when the session has ended.
     pub(crate) fn take(&self) -> Option<Kept> {
         let mut q = lock_unannounced(&self.queue);
@@ -73,7 +78,7 @@ mod tests {
     use crate::wire::abi::opcode;
 
     fn kept(number: u8) -> Kept {
-        let header = Header { opcode: opcode::LOOKUP, unique: 2, node: 1, uid: 0, gid: 0, pid: 7 };
+        let header = Header { opcode: opcode::LOOKUP, unique: 2, node: 1, uid: 0, gid: 0, pid: 7, waits: false };
         let meter = Meter::new(None);
         let suspended = meter.suspend(meter.begin(&header));
         Kept { request: vec![number], suspended, reason: WaitFor::Read, refusals: 0, misses: 1 }

@@ -8,6 +8,7 @@
 //! *Relies on*: the thread that [takes](KernelPages::take) requests is no worker. The kernel's WRITE requests come
 //! while it waits, and the workers must be free to answer them.
 
+use crate::fail::Fail;
 use crate::wire::Header;
 use quire_device::sync::{Condvar, Mutex, lock, wait};
 use quire_layout::Ino;
@@ -27,8 +28,9 @@ pub(crate) enum Pages {
 pub(crate) enum Waiting {
     /// A request, whole.
     Request(Pages, Vec<u8>),
-    /// The reply, which is empty, to a request that was carried out: the kernel is to drop its pages of the file first.
-    Reply(Ino, Header),
+    /// The reply, which is empty, to a request that was carried out, or its error: the kernel is to drop its pages of
+    /// the file first.
+    Reply(Ino, Header, Option<Fail>),
 }
 
 /// The requests that wait.

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn header(opcode: u32, unique: u64) -> Header {
-        Header { opcode, unique, node: 12, uid: 0, gid: 0, pid: 7 }
+        Header { opcode, unique, node: 12, uid: 0, gid: 0, pid: 7, waits: false }
     }
 
     #[test]

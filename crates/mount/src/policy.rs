@@ -21,9 +21,8 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 
 // How many workers answer.
 
-/// Workers at most, besides one for each CPU (with rings: for each queue): so many requests can wait for the device, or
-/// for a lock whose holder does. Requests that wait for a commit or a thaw take no worker. With 64 of them 64 processes
-/// that look at cold names get a tenth less on two CPUs (docs/performance.md).
+/// Workers at most, besides one for each CPU or each queue: so many requests can wait for a lock, or for the device
+/// where they have changed something already. Those that wait for a commit, a thaw, metadata or a read take none.
 pub(crate) const MAX_BLOCKED: usize = 16;
 
 /// Bytes of a READ that never takes a worker while the device reads. Its bytes are copied into the reply: of 64 KiB at a
@@ -33,7 +32,7 @@ pub(crate) const MAX_SUSPENDED_READ: usize = 32 << 10;
 
 /// How many times a request that misses metadata is suspended. What one load brings into memory may be driven out
 /// before the request is answered again; then a worker waits for the next load, and answers at once. A name in a
-/// directory of the deepest tree misses six blocks, one after the other.
+/// deep directory whose blocks a deep tree maps misses about ten, one after the other.
 pub(crate) const MAX_MISSES: usize = 12;
 
 /// Requests of write-back, readahead and O_DIRECT that the kernel sends at once, at most; callers with O_DIRECT wait in

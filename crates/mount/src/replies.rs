@@ -7,7 +7,7 @@ use crate::fail::Fail;
 use crate::kernel_pages::{KernelPages, Waiting};
 use crate::meter::Suspended;
 use crate::policy::MAX_MISSES;
-use crate::server::{Answer, Durable, Sent, Server};
+use crate::server::{Answer, Durable, Need, Sent, Server};
 use crate::space::SpaceQueue;
 use crate::transport::Transport;
 use crate::wire::reply;
@@ -34,16 +34,17 @@ pub(crate) struct Shared {
 /// Suspends a request until files are durable, or everything. The thread that makes the last one durable replies. A
 /// thread that is no worker commits for its own request only.
 pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended, durable: Durable, body: Vec<u8>) {
-    let Durable { ino, and, data_only, sent } = durable;
+    let Durable { need, sent } = durable;
     let after = shared.clone();
     let told = move |outcome: Result<(), quire_fs::Error>| {
         let answer = outcome.map(|()| sent.answer()).map_err(|e| {
             after.server.take_back(sent);
             Fail::from(e)
         });
-        match answer {
-            Ok(Answer::DropsPages(ino)) => after.kernel_pages.put(Waiting::Reply(ino, header)),
-            answer => {
+        match (sent, answer) {
+            // Also after an error: the pages are older than the file.
+            (Sent::DropsPages(ino), answer) => after.kernel_pages.put(Waiting::Reply(ino, header, answer.err())),
+            (_, answer) => {
                 if let Err(e) = after.reply_with(&header, answer, &body) {
                     // The workers learn of a broken connection by themselves.
                     tracing::debug!("operation {} when durable: {e}", header.opcode);
@@ -54,10 +55,13 @@ pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended
     };
     let lead = if workers::is_worker() { Lead::UntilNobodyWaits } else { Lead::Once };
     let volume = &shared.server.volume;
-    match (ino, and) {
-        (Some(first), Some(second)) => quire_fs::fsync_then(volume, &[first, second], data_only, lead, told),
-        (Some(ino), None) => quire_fs::fsync_then(volume, &[ino], data_only, lead, told),
-        (None, _) => quire_fs::sync_then(volume, lead, told),
+    match need {
+        Need::Files { ino, and: Some(and), data_only } => {
+            quire_fs::fsync_then(volume, &[ino, and], data_only, lead, told);
+        }
+        Need::Files { ino, and: None, data_only } => quire_fs::fsync_then(volume, &[ino], data_only, lead, told),
+        Need::Commit(tid) => quire_fs::commit_then(volume, tid, lead, told),
+        Need::Everything => quire_fs::sync_then(volume, lead, told),
     }
 }
 

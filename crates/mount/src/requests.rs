@@ -153,7 +153,7 @@ fn ioctl_is(request: &[u8], property: impl FnOnce(u32) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::ServeOptions;
+    use crate::server::{Durable, Need, ServeOptions};
     use crate::wire::request::HEADER;
     use quire_device::sync::Arc;
     use quire_device::{FileDevice, OpenOptions, SystemClock};
@@ -174,13 +174,11 @@ mod tests {
 
     fn answered(server: &Server, request: &[u8]) {
         let mut body = Body::new(request);
-        let (header, mut buf) = (body.header().unwrap(), [0; 256]);
+        let (header, mut buf) = (Header { waits: true, ..body.header().unwrap() }, [0; 256]);
         match answer(server, &header, body, &mut Out::new(&mut buf)) {
             Ok(Answer::Reply) => {}
-            Ok(Answer::WhenDurable(d)) => server.volume.fsync(d.ino.unwrap(), d.data_only).unwrap(),
-            Err(Fail::Missing(blocks)) => {
-                quire_fs::load(&server.volume, &blocks).unwrap();
-                answered(server, request);
+            Ok(Answer::WhenDurable(Durable { need: Need::Files { ino, data_only, .. }, .. })) => {
+                server.volume.fsync(ino, data_only).unwrap();
             }
             other => panic!("{other:?}"),
         }

@@ -17,7 +17,7 @@ use crate::workers::Blocked;
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_fs::{Admitted, Attr, Cred, DeviceRead, Volume};
-use quire_layout::Ino;
+use quire_layout::{Ino, Tid};
 use quire_layout::number_map::NumberMap;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
@@ -48,15 +48,21 @@ pub(crate) enum Answer {
     WhenDurable(Durable),
 }
 
-/// What has to be durable before a reply.
+/// A reply that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Durable {
-    /// The file; `None`: everything.
-    pub ino: Option<Ino>,
-    /// Another file beside it.
-    pub and: Option<Ino>,
-    pub data_only: bool,
+    pub need: Need,
     pub sent: Sent,
+}
+
+/// What has to be durable before a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    Everything,
+    /// A file, and maybe another.
+    Files { ino: Ino, and: Option<Ino>, data_only: bool },
+    /// A transaction.
+    Commit(Tid),
 }
 
 /// What a reply that waits does when it is sent: as the [`Answer`]s of these names.
@@ -67,6 +73,8 @@ pub(crate) enum Sent {
     Opens(Ino),
     Spoils(Ino),
     DropsPages(Ino),
+    /// The reply to an OPEN, for writing or not, of a file that was truncated; it spoils or not.
+    Opened { ino: Ino, writes: bool, spoils: bool },
 }
 
 impl Sent {
@@ -77,6 +85,8 @@ impl Sent {
             Sent::Opens(ino) => Answer::Opens(ino),
             Sent::Spoils(ino) => Answer::Spoils(ino),
             Sent::DropsPages(ino) => Answer::DropsPages(ino),
+            Sent::Opened { ino, spoils: true, .. } => Answer::Spoils(ino),
+            Sent::Opened { spoils: false, .. } => Answer::Reply,
         }
     }
 }
@@ -84,6 +94,11 @@ impl Sent {
 impl Answer {
     /// The same answer when these files are durable. For an answer that is a reply.
     pub(crate) fn when_durable(self, ino: Ino, and: Option<Ino>, data_only: bool) -> Answer {
+        self.when(Need::Files { ino, and, data_only })
+    }
+
+    /// The same answer when that is durable. For an answer that is a reply.
+    pub(crate) fn when(self, need: Need) -> Answer {
         let sent = match self {
             Answer::Gives(ino) => Sent::Gives(ino),
             Answer::Opens(ino) => Sent::Opens(ino),
@@ -95,7 +110,15 @@ impl Answer {
             | Answer::OnDevice(_)
             | Answer::WhenDurable(_) => Sent::Reply,
         };
-        Answer::WhenDurable(Durable { ino: Some(ino), and, data_only, sent })
+        Answer::WhenDurable(Durable { need, sent })
+    }
+
+    /// The same answer when the commit that a call through this handle has left, if it has, is made.
+    pub(crate) fn after_commit(self, by: &Volume) -> Answer {
+        match by.commit_left() {
+            Some(tid) => self.when(Need::Commit(tid)),
+            None => self,
+        }
     }
 }
 
@@ -198,7 +221,7 @@ pub(crate) struct Server {
     pub(crate) volume: Volume,
     /// The same for calls that do not wait for metadata: the request is suspended when it is missing. Before such a
     /// call a request has changed nothing.
-    pub(crate) suspending: Volume,
+    suspending: Volume,
     pub(crate) options: ServeOptions,
     pub(crate) changing: Changing,
     pub(crate) meter: Meter,
@@ -249,15 +272,20 @@ impl Server {
         }
     }
 
+    /// The volume for a request's first call.
+    pub(crate) fn volume_for(&self, h: &Header) -> &Volume {
+        if h.waits { &self.volume } else { &self.suspending }
+    }
+
     /// The volume for a request's changes: on its user's account.
     pub(crate) fn acting(&self, h: &Header) -> Volume {
         self.volume.on_account_of(Cred { uid: h.uid, gid: h.gid })
     }
 
     /// The same for the first change of a request: the call does not wait for metadata, nor for a commit. The answer
-    /// waits for a commit that [is left](Volume::is_commit_left).
+    /// waits for a commit that [is left](Volume::commit_left).
     pub(crate) fn first_change(&self, h: &Header) -> Volume {
-        self.suspending.on_account_of(Cred { uid: h.uid, gid: h.gid }).leaving_commits()
+        self.volume_for(h).on_account_of(Cred { uid: h.uid, gid: h.gid }).leaving_commits()
     }
 
     /// The request as it is answered: with `fakeroot` its caller is root.
@@ -330,6 +358,12 @@ impl Server {
                 self.writers.closed(ino);
                 self.openers.closed(ino);
                 self.forget(ino, 1);
+            }
+            Sent::Opened { ino, writes, .. } => {
+                if writes {
+                    self.writers.closed(ino);
+                }
+                self.openers.closed(ino);
             }
             Sent::Reply | Sent::Spoils(_) | Sent::DropsPages(_) => {}
         }

@@ -221,14 +221,25 @@ impl Worker {
     /// Answers requests again, for as long as this worker reads them.
     fn serve_again(&self, buffer: &mut RequestBuffer) -> Result<(), Errno> {
         let (_, mut out) = buffer.parts();
-        while let Some(kept) = self.shared.again.take() {
+        let Shared { again, workers, .. } = &*self.shared;
+        loop {
+            let kept = match again.take_now() {
+                Some(kept) => {
+                    workers.took(|| Worker::hire(&self.shared));
+                    kept
+                }
+                None if !workers.waits_for_requests() => return Ok(()),
+                None => match again.take() {
+                    Some(kept) => kept,
+                    None => return Ok(()),
+                },
+            };
             self.answer_again(&kept, &mut out)?;
             self.answer_unparked(&mut out)?;
-            if !self.shared.workers.reads() {
-                break;
+            if !workers.reads() {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Answers a request that was not carried out before.
@@ -318,10 +329,10 @@ impl Worker {
         while let Some(waiting) = self.shared.kernel_pages.take() {
             let (pages, request) = match waiting {
                 Waiting::Request(pages, request) => (pages, request),
-                Waiting::Reply(ino, header) => {
+                Waiting::Reply(ino, header, error) => {
                     self.shared.drop_pages(vec![ino]);
                     // `fuse_ioctl_out`: result 0, nothing to retry.
-                    self.shared.reply_with(&header, Ok(Answer::Spoils(ino)), &[0; 16]).ok();
+                    self.shared.reply_with(&header, error.map_or(Ok(Answer::Spoils(ino)), Err), &[0; 16]).ok();
                     continue;
                 }
             };
@@ -396,18 +407,13 @@ impl Worker {
         let server = &self.shared.server;
         let Request { whole, header, body, waited } = request;
         let (refusals, misses) = waited.map_or((0, 0), |kept| (kept.refusals, kept.misses));
-        let mut answer = requests::answer(server, header, body, out);
-        while misses >= MAX_MISSES
-            && let Err(Fail::Missing(blocks)) = &answer
-        {
-            out.clear();
-            let loaded = quire_fs::load(&server.volume, blocks).map_err(Fail::from);
-            answer = loaded.and_then(|()| requests::answer(server, header, body, out));
-        }
+        let answer = requests::answer(server, &Header { waits: misses >= MAX_MISSES, ..*header }, body, out);
         let waits = space::is_tried_again(refusals) && server.may_get_space(header, &answer);
         drop(admitted);
         if waits {
-            self.shared.space.put(whole.to_vec(), server.meter.suspend(measured), refusals);
+            let suspended = server.meter.suspend(measured);
+            let (request, reason) = (whole.to_vec(), WaitFor::FreeSpace);
+            self.shared.space.put(Kept { request, suspended, reason, refusals: refusals + 1, misses });
             return Ok(());
         }
         match answer {

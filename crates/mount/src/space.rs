@@ -7,9 +7,7 @@
 //! *Relies on*: the thread that [takes](SpaceQueue::take) changes is no worker, and waits for nothing else.
 
 use crate::again::Kept;
-use crate::meter::Suspended;
 use crate::policy::WAITS_FOR_SPACE;
-use quire_device::WaitFor;
 use quire_device::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 use std::time::Instant;
 
@@ -38,10 +36,9 @@ pub(crate) fn is_tried_again(tries: usize) -> bool {
 }
 
 impl SpaceQueue {
-    /// Keeps a change that was tried again `tries` times before.
-    pub(crate) fn put(&self, request: Vec<u8>, suspended: Suspended, tries: usize) {
-        let due = Instant::now() + WAITS_FOR_SPACE[tries];
-        let change = Kept { request, suspended, reason: WaitFor::FreeSpace, refusals: tries + 1, misses: 0 };
+    /// Keeps a change that found no space.
+    pub(crate) fn put(&self, change: Kept) {
+        let due = Instant::now() + WAITS_FOR_SPACE[change.refusals - 1];
         lock(&self.queue).waiting.push(PutOff { change, due });
         self.changed.notify_one();
     }
@@ -73,12 +70,13 @@ impl SpaceQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::Meter;
+    use crate::meter::{Meter, Suspended};
     use crate::wire::Header;
     use crate::wire::abi::opcode;
+    use quire_device::WaitFor;
 
     fn suspended() -> Suspended {
-        let header = Header { opcode: opcode::WRITE, unique: 2, node: 12, uid: 0, gid: 0, pid: 7 };
+        let header = Header { opcode: opcode::WRITE, unique: 2, node: 12, uid: 0, gid: 0, pid: 7, waits: false };
         let meter = Meter::new(None);
         meter.suspend(meter.begin(&header))
     }
@@ -87,8 +85,15 @@ mod tests {
     fn the_change_that_is_due_first_comes_first() {
         let queue = SpaceQueue::default();
         let last = WAITS_FOR_SPACE.len() - 1;
-        queue.put(vec![1], suspended(), last);
-        queue.put(vec![2], suspended(), 0);
+        let kept = |number, refusals| Kept {
+            request: vec![number],
+            suspended: suspended(),
+            reason: WaitFor::FreeSpace,
+            refusals,
+            misses: 0,
+        };
+        queue.put(kept(1, last + 1));
+        queue.put(kept(2, 1));
         let before = Instant::now();
         assert_eq!(queue.take().unwrap().request, [2]);
         let second = queue.take().unwrap();

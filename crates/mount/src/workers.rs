@@ -7,7 +7,7 @@
 //!      │                └─> the last reader: an idle worker reads ──┴─> idle
 //! ```
 //! A queue is /dev/fuse, a ring, of which there is one for each CPU, or the requests that are answered again. One worker reads a queue while requests come
-//! one after the other, so that no other thread is woken. A reader of /dev/fuse that has taken
+//! one after the other, so that no other thread is woken. A reader of another than a ring that has taken
 //! [`REQUESTS_BEFORE_SECOND_READER`] requests without waiting for one lets another read beside it, up to one for each
 //! CPU; a reader that finds no request while another reads becomes idle. A ring has one reader at a time.
 //!
@@ -91,7 +91,7 @@ struct Pool {
 pub(crate) struct Workers {
     /// Workers at most.
     most: usize,
-    /// Workers that read /dev/fuse at once, at most.
+    /// Workers that read a queue that is no ring at once, at most.
     readers: usize,
     pool: Mutex<Pool>,
     blocked: Arc<Blocked>,
@@ -131,7 +131,7 @@ pub(crate) fn most(queues: usize) -> usize {
 }
 
 impl Workers {
-    /// Workers for so many queues, of which `readers` read /dev/fuse at once, at most.
+    /// Workers for so many queues, of which `readers` read one that is no ring at once, at most.
     pub(crate) fn new(queues: usize, readers: usize, blocked: Arc<Blocked>) -> Self {
         let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
         Workers { most: most(queues), readers, pool, blocked, over: AtomicBool::new(false), ended: Condvar::new() }
@@ -203,13 +203,16 @@ impl Workers {
         false
     }
 
-    /// The calling reader of /dev/fuse has taken a request without waiting for it. `hire` starts another worker, which
-    /// has begun.
+    /// The calling reader has taken a request, from elsewhere than a ring, without waiting for it. `hire` starts another
+    /// worker, which has begun.
     pub(crate) fn took(&self, hire: impl FnOnce() -> bool) {
         let taken = IN_A_ROW.get() + 1;
         IN_A_ROW.set(taken % REQUESTS_BEFORE_SECOND_READER);
-        if taken == REQUESTS_BEFORE_SECOND_READER && self.readers > 1 {
-            self.call_reader(DEV_QUEUE, hire, self.readers);
+        if taken == REQUESTS_BEFORE_SECOND_READER
+            && self.readers > 1
+            && let Some(queue) = READS.get()
+        {
+            self.call_reader(queue, hire, self.readers);
         }
     }
 

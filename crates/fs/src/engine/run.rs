@@ -1,6 +1,6 @@
 //! Running operations: for callers, for writeback, and for the volume's own work.
 
-use super::core::{Engine, Manner};
+use super::core::{Engine, Manner, Misses};
 use crate::error::{Error, Result};
 use crate::tables::Pool;
 use crate::txn::Op;
@@ -24,7 +24,7 @@ impl Engine {
         manner: impl Into<Manner>,
         mut f: impl FnMut(&mut Op<'_>) -> Result<T>,
     ) -> Result<(T, Tid)> {
-        let manner = manner.into();
+        let mut manner = manner.into();
         let mut damage = None;
         loop {
             let error = match self.run_loop(manner, &mut f) {
@@ -41,6 +41,8 @@ impl Engine {
                 return Err(error);
             }
             damage = Some(error);
+            // A caller that makes the call again would not know of it.
+            manner.misses = Misses::Load;
         }
     }
 

@@ -76,9 +76,12 @@ impl DirScans {
     }
 }
 
-/// Forgets all places where a further one would be too many.
-pub(crate) fn make_way<K: Eq + std::hash::Hash, V>(places: &mut HashMap<K, V>, key: &K) {
-    if places.len() >= MAX_SCANS && !places.contains_key(key) {
-        places.clear();
+/// Forgets a place where a further one would be too many.
+pub(crate) fn make_way<K: Eq + std::hash::Hash + Clone, V>(places: &mut HashMap<K, V>, key: &K) {
+    if places.len() >= MAX_SCANS
+        && !places.contains_key(key)
+        && let Some(any) = places.keys().next().cloned()
+    {
+        places.remove(&any);
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use quire_device::sync::Arc;
 use quire_device::{Region, read_all_then};
 use quire_journal::{Lead, Need, SyncError};
-use quire_layout::Ino;
+use quire_layout::{Ino, Tid};
 use std::fmt;
 use std::time::Duration;
 
@@ -220,6 +220,28 @@ pub fn fsync_then(
         drop(pass);
     };
     volume.inner.engine.journal.sync_then(all, lead, Box::new(end));
+}
+
+/// Makes a transaction durable, for a caller that does not wait: as [`fsync_then`], of what a call has
+/// [left](Volume::commit_left).
+pub fn commit_then(volume: &Volume, tid: Tid, lead: Lead, then: impl FnOnce(Result<()>) + Send + 'static) {
+    let pass = match volume.inner.enter_without_waiting() {
+        Entry::Refused(e) => return then(Err(e)),
+        Entry::NothingToDo => return then(Ok(())),
+        Entry::AfterPhase => {
+            let again = volume.clone();
+            return volume.inner.lifecycle.after_phase(Box::new(move || commit_then(&again, tid, Lead::Once, then)));
+        }
+        Entry::Admitted(pass) => pass,
+    };
+    let end = move |outcome: std::result::Result<(), SyncError>| {
+        then(outcome.map_err(|e| match e {
+            SyncError::Commit(e) => e.into(),
+            SyncError::Flush(e) => e.into(),
+        }));
+        drop(pass);
+    };
+    volume.inner.engine.journal.sync_then(Need { tid: Some(tid), data: None }, lead, Box::new(end));
 }
 
 /// As [`Volume::sync`], for a caller that does not wait: as [`fsync_then`] for all files.

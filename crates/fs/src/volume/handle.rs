@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::inode::Cred;
 use crate::tables::Pool;
 use crate::txn::Op;
-use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::atomic::{AtomicU64, Ordering};
 use quire_device::sync::{Arc, Mutex, thread_local};
 use quire_layout::Tid;
 use quire_layout::superblock::Superblock;
@@ -30,8 +30,8 @@ pub struct Volume {
     pub(super) pool: Pool,
     /// What becomes of its calls that miss blocks.
     pub(super) misses: Misses,
-    /// The commits of its calls are left to the caller; true once there is one.
-    pub(super) left: Option<Arc<AtomicBool>>,
+    /// The commits of its calls are left to the caller: the last one's transaction, plus one; 0 if there is none.
+    pub(super) left: Option<Arc<AtomicU64>>,
 }
 
 pub(crate) struct Inner {
@@ -196,16 +196,17 @@ impl Volume {
     }
 
     /// A handle whose calls do not commit what flags of files and directories (`chattr +S`, `+D`) ask to be durable at
-    /// once: the caller does that, by an fsync of what has changed, if [`Volume::is_commit_left`] says so.
+    /// once: the caller does that ([`commit_then`](super::commit_then)), if [`Volume::commit_left`] says so.
     #[must_use]
     pub fn leaving_commits(&self) -> Volume {
         Volume { left: Some(Arc::default()), ..self.clone() }
     }
 
-    /// True if a call through this handle has left a commit to its caller.
+    /// The transaction whose commit a call through this handle has left to its caller.
     #[must_use]
-    pub fn is_commit_left(&self) -> bool {
-        self.left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed))
+    pub fn commit_left(&self) -> Option<Tid> {
+        let left = self.left.as_ref()?.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Tid(u32::try_from(left).expect("a transaction's number")))
     }
 
     /// The end of a call: makes durable what an inode with the flag `sync` or `dirsync` asks for (N10), or leaves that to
@@ -218,7 +219,7 @@ impl Volume {
             _ if !sync => Ok(()),
             None => Ok(self.inner.engine.journal.commit(tid)?),
             Some(left) => {
-                left.store(true, Ordering::Relaxed);
+                left.store(u64::from(tid.0) + 1, Ordering::Relaxed);
                 Ok(())
             }
         }

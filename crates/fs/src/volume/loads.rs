@@ -4,7 +4,6 @@
 //! what [`Journal::load`](quire_journal::Journal::load) finds (J3).
 
 use super::handle::{Inner, Volume};
-use crate::error::Result;
 use quire_device::sync::Arc;
 use quire_device::{Region, read_all_then};
 use quire_journal::Load;
@@ -21,16 +20,6 @@ pub fn load_then(volume: &Volume, blocks: &[BlockNo], then: impl FnOnce(bool) + 
         Some(load) => read(&volume.inner, load, Box::new(then)),
         None => then(true),
     }
-}
-
-/// As [`load_then`], for a caller that waits.
-///
-/// # Errors
-/// I/O.
-pub fn load(volume: &Volume, blocks: &[BlockNo]) -> Result<()> {
-    let engine = &volume.inner.engine;
-    let loaded = engine.journal.load(blocks).map(drop).map_err(crate::Error::from);
-    loaded.inspect_err(|e| engine.note_error(e))
 }
 
 fn read(inner: &Arc<Inner>, load: Load, then: Then) {

@@ -4,6 +4,7 @@ use super::handle::{Inner, Volume};
 use super::lifetime;
 use crate::data::{DiskAttr, write_back_pending};
 use crate::dir::DirItem;
+use crate::engine::Misses;
 use crate::error::Result;
 use crate::inode::{Attr, New};
 use crate::names::{self, Attributes, RenameFlags};
@@ -151,9 +152,9 @@ impl Volume {
         which: Option<Attributes>,
         sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
-        let d = &self.inner.data;
+        let (d, mut manner) = (&self.inner.data, self.manner());
         loop {
-            let (found, next) = self.run(|op| {
+            let ((found, next), _) = self.inner.engine.run_as(manner, |op| {
                 let (found, next) = names::collect(op, dir, cookie, which)?;
                 // Whether something is pending must be asked while the operation is under way.
                 let attrs: Vec<_> =
@@ -171,6 +172,11 @@ impl Volume {
             match next {
                 Some(next) if wanted => cookie = next,
                 _ => return Ok(()),
+            }
+            // A listing that has given no name would begin again where it began now, however many empty blocks are
+            // behind it.
+            if found.items.is_empty() {
+                manner.misses = Misses::Load;
             }
         }
     }

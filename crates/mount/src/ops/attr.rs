@@ -23,13 +23,13 @@ pub(crate) fn getattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
             return Err(Fail::of(Errno::NOSPC));
         }
     }
-    let attr = s.suspending.getattr(ino)?;
+    let attr = s.volume_for(h).getattr(ino)?;
     out.attr(&attr, s.valid(&attr))?;
     Ok(Answer::Reply)
 }
 
 pub(crate) fn statx(s: &Server, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    let attr = s.suspending.getattr(ino_of(h.node)?)?;
+    let attr = s.volume_for(h).getattr(ino_of(h.node)?)?;
     out.statx(&attr, s.valid(&attr))?;
     Ok(Answer::Reply)
 }
@@ -47,8 +47,11 @@ pub(crate) fn setattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
         attr.size = size;
     }
     out.attr(&attr, s.valid(&attr))?;
-    let waits = by.is_commit_left() || s.changing.dir_sync() && attr.mode & mode::FMT == mode::DIR;
-    Ok(if waits { Answer::Reply.when_durable(ino, None, false) } else { Answer::Reply })
+    let dir_sync = s.changing.dir_sync() && attr.mode & mode::FMT == mode::DIR;
+    Ok(match by.commit_left() {
+        None if dir_sync => Answer::Reply.when_durable(ino, None, false),
+        _ => Answer::Reply.after_commit(&by),
+    })
 }
 
 /// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its

@@ -3,7 +3,7 @@
 use super::attr::privileges;
 use crate::fail::Fail;
 use crate::policy::{COPY_STEP, MAX_SUSPENDED_READ};
-use crate::server::{Answer, Durable, Sent, Server, ino_of};
+use crate::server::{Answer, Need, Server, ino_of};
 use crate::wire::abi::{
     FSYNC_DATASYNC, HANDLE_BYPASSES, HANDLE_RESERVE, HANDLE_WRITES, READ_LOCKOWNER, init, write as write_bits,
 };
@@ -38,7 +38,7 @@ pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     let own = if into_cache { None } else { s.updates.read(handle, offset, buf) };
     let begun = match own {
         Some(read) => ReadBegun::Done(read?),
-        None if buf.len() <= MAX_SUSPENDED_READ || s.blocked.are_many() => begin_read(&s.suspending, ino, offset, buf, changes)?,
+        None if buf.len() <= MAX_SUSPENDED_READ || s.blocked.are_many() => begin_read(s.volume_for(h), ino, offset, buf, changes)?,
         None if changes => ReadBegun::Done(read_to_change(&s.volume, ino, offset, buf)?),
         None => ReadBegun::Done(s.volume.read(ino, offset, buf)?),
     };
@@ -61,7 +61,7 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
     b.skip(8)?;
     let flags = OFlags::from_bits_retain(b.u32()?);
     b.skip(4)?;
-    let before = s.suspending.getattr(ino)?;
+    let before = s.volume_for(h).getattr(ino)?;
     let privileges = privileges(s, h, ino, bits & write_bits::KILL_SUIDGID != 0)?;
     let sync = flags.contains(OFlags::SYNC) || before.flags & flags::SYNC != 0;
     let how = WriteFlags {
@@ -223,5 +223,5 @@ pub(crate) fn fsync(h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
 
 /// sync(2) and syncfs(2); only mounts of block devices get it.
 pub(crate) fn syncfs() -> Answer {
-    Answer::WhenDurable(Durable { ino: None, and: None, data_only: false, sent: Sent::Reply })
+    Answer::Reply.when(Need::Everything)
 }

@@ -20,7 +20,7 @@ fn request(b: &mut Body<'_>) -> Result<(u64, usize), Fail> {
 pub(crate) fn readdir(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let (cookie, room) = request(b)?;
     let dir = ino_of(h.node)?;
-    let done = s.suspending.readdir(dir, cookie, &mut |item| out.dirent(&dirent(&item), Plus::Off, room));
+    let done = s.volume_for(h).readdir(dir, cookie, &mut |item| out.dirent(&dirent(&item), Plus::Off, room));
     listed(s, dir, done, out)
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn readdirplus(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Ou
     let dir = ino_of(h.node)?;
     // What the kernel knows already it need not be told again: going through its caches for it costs more than the
     // listing.
-    let done = s.suspending.readdir_plus(dir, cookie, Attributes::Unreferenced, &mut |item, attr| {
+    let done = s.volume_for(h).readdir_plus(dir, cookie, Attributes::Unreferenced, &mut |item, attr| {
         let plus = match &attr {
             Some(a) if !is_dot(item.name) => Plus::Entry(a, NAMES_VALID, s.valid(a)),
             _ => Plus::Nameless,

@@ -3,7 +3,7 @@
 use super::attr::{low16, privileges};
 use crate::fail::Fail;
 use crate::policy::NAMES_VALID;
-use crate::server::{Answer, Server, ino_of};
+use crate::server::{Answer, Durable, Need, Sent, Server, ino_of};
 use crate::wire::abi::{HANDLE_BYPASSES, HANDLE_NUMBER_SHIFT, HANDLE_RESERVE, HANDLE_WRITES, init};
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
@@ -24,8 +24,8 @@ pub(crate) fn lookup(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>
     let (parent, name) = (ino_of(h.node)?, b.name()?);
     let found = match name {
         // Only for file handles (NFS): any inode by its number.
-        b"." => s.suspending.lookup_ino(parent),
-        _ => s.suspending.lookup(parent, name),
+        b"." => s.volume_for(h).lookup_ino(parent),
+        _ => s.volume_for(h).lookup(parent, name),
     };
     match found {
         Ok(attr) => entry(s, &attr, out),
@@ -48,7 +48,10 @@ fn entry(s: &Server, attr: &Attr, out: &mut Out<'_>) -> Result<Answer, Fail> {
 
 /// With `dirsync` of the mount or of a directory, the answer waits until the changed directories are durable.
 fn after_change(s: &Server, by: &Volume, answer: Answer, dir: Ino, and: Option<Ino>) -> Answer {
-    if s.changing.dir_sync() || by.is_commit_left() { answer.when_durable(dir, and, false) } else { answer }
+    match by.commit_left() {
+        None if s.changing.dir_sync() => answer.when_durable(dir, and, false),
+        _ => answer.after_commit(by),
+    }
 }
 
 /// Creates an inode in the directory of the request; the caller gets one reference.
@@ -107,14 +110,14 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     let truncates = flags.contains(OFlags::TRUNC);
     let mut i_flags = 0;
     if writes(flags) || truncates {
-        i_flags = s.suspending.inode_flags().get(ino)?;
+        i_flags = s.volume_for(h).inode_flags().get(ino)?;
         let blocked = i_flags & inode_flags::IMMUTABLE != 0
             || i_flags & inode_flags::APPEND != 0 && (truncates || !flags.contains(OFlags::APPEND));
         if blocked {
             return Err(Fail::of(Errno::PERM));
         }
     }
-    let mut answer = Answer::Reply;
+    let (mut answer, mut left) = (Answer::Reply, None);
     if truncates {
         let by = s.first_change(h);
         let privileges = privileges(s, h, ino, open_flags & OPEN_KILL_SUIDGID != 0)?;
@@ -122,16 +125,20 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
         if privileges != Privileges::Keep {
             answer = Answer::Spoils(ino);
         }
-        if by.is_commit_left() {
-            answer = answer.when_durable(ino, None, false);
-        }
+        left = by.commit_left();
     }
     if writes(flags) {
         s.writers.opened(ino);
     }
     s.openers.opened(ino);
     opened(s, h, (ino, writes(flags)), i_flags, out)?;
-    Ok(answer)
+    Ok(match left {
+        None => answer,
+        Some(tid) => {
+            let sent = Sent::Opened { ino, writes: writes(flags), spoils: matches!(answer, Answer::Spoils(_)) };
+            Answer::WhenDurable(Durable { need: Need::Commit(tid), sent })
+        }
+    })
 }
 
 pub(crate) fn release(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
@@ -225,7 +232,7 @@ fn goes_through(s: &Server, may_use_reserve: bool) -> bool {
 
 pub(crate) fn readlink(s: &Server, h: &Header, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let ino = ino_of(h.node)?;
-    let target = s.suspending.readlink(ino)?;
+    let target = s.volume_for(h).readlink(ino)?;
     s.touch_atime(ino);
     out.bytes(&target)?;
     Ok(Answer::Reply)

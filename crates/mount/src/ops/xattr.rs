@@ -5,8 +5,7 @@ use crate::fail::Fail;
 use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::ACL_KILL_SGID;
 use crate::wire::{Body, Header, Out};
-use quire_fs::{JournalingMode, SetAttr, Volume, XattrFlags};
-use quire_layout::Ino;
+use quire_fs::{JournalingMode, SetAttr, XattrFlags};
 use quire_layout::inode::mode;
 use rustix::io::Errno;
 
@@ -19,14 +18,14 @@ const REPLACE: u32 = 2;
 pub(crate) fn getxattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let size = b.u32()?;
     b.skip(4)?;
-    let value = s.suspending.xattrs().get(ino_of(h.node)?, b.name()?)?;
+    let value = s.volume_for(h).xattrs().get(ino_of(h.node)?, b.name()?)?;
     sized(&value, size, out)
 }
 
 pub(crate) fn listxattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     let size = b.u32()?;
     let mut list = Vec::new();
-    for name in s.suspending.xattrs().list(ino_of(h.node)?)? {
+    for name in s.volume_for(h).xattrs().list(ino_of(h.node)?)? {
         // trusted.* is shown to those who may read it; every user of a FUSE mount sees the same list.
         if h.uid == 0 || !name.starts_with(b"trusted.") {
             list.extend_from_slice(&name);
@@ -61,18 +60,13 @@ pub(crate) fn setxattr(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answe
         let perm = s.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
         s.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;
     }
-    Ok(changed(&by, ino))
+    Ok(Answer::Reply.after_commit(&by))
 }
 
 pub(crate) fn removexattr(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
     let (ino, by) = (ino_of(h.node)?, s.first_change(h));
     by.xattrs().remove(ino, b.name()?)?;
-    Ok(changed(&by, ino))
-}
-
-/// The answer to a change, which waits for the commit that a flag of the inode asks for.
-fn changed(by: &Volume, ino: Ino) -> Answer {
-    if by.is_commit_left() { Answer::Reply.when_durable(ino, None, false) } else { Answer::Reply }
+    Ok(Answer::Reply.after_commit(&by))
 }
 
 fn sized(value: &[u8], size: u32, out: &mut Out<'_>) -> Result<Answer, Fail> {

@@ -60,7 +60,7 @@ fn what_a_refused_reply_was_to_give_stays_with_us() {
     let before = volume.statfs().free_inodes;
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
     let ino = volume.create(Ino::ROOT, b"f", &new).unwrap().ino;
-    let header = Header { opcode: opcode::LOOKUP, unique: 2, node: 1, uid: 0, gid: 0, pid: 0 };
+    let header = Header { opcode: opcode::LOOKUP, unique: 2, node: 1, uid: 0, gid: 0, pid: 0, waits: false };
     let sent = shared.reply_with(&header, Ok(Answer::Gives(ino)), &[0; 128]);
     assert_eq!(sent, Err(Errno::INVAL), "the error is refused, too");
     // Nothing refers to the file once its name is gone.

@@ -17,6 +17,8 @@ pub(crate) struct Header {
     pub gid: u32,
     /// The caller's process; 0 if it is none that we can see.
     pub pid: u32,
+    /// No part of the request: its answer waits for metadata that is not in memory.
+    pub waits: bool,
 }
 
 /// The fields of a request, from the front. A request that ends too early is `EIO`.
@@ -33,7 +35,7 @@ impl<'a> Body<'a> {
         let len = self.u32()?;
         let opcode = self.u32()?;
         let (unique, node) = (self.u64()?, self.u64()?);
-        let h = Header { opcode, unique, node, uid: self.u32()?, gid: self.u32()?, pid: self.u32()? };
+        let h = Header { opcode, unique, node, uid: self.u32()?, gid: self.u32()?, pid: self.u32()?, waits: false };
         self.skip(4)?; // length of extensions
         let rest = usize::try_from(len).ok().and_then(|n| n.checked_sub(HEADER)).ok_or(SHORT)?;
         self.0 = self.0.get(..rest).ok_or(SHORT)?;

@@ -3,10 +3,11 @@
 use super::{file, image, options};
 use crate::config::{Options, Route};
 use crate::data::WriteFlags;
-use crate::{Cred, Devices, Error, New, NewKind, ReadBegun, Volume, begin_read, load_then};
+use crate::{Cred, Devices, Error, New, NewKind, ReadBegun, Volume, begin_read, commit_then, load_then};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, SystemClock, Ticket};
 use quire_testkit::MemDevice;
+use quire_journal::Lead;
 use quire_layout::{BlockNo, Ino};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -242,8 +243,13 @@ fn a_commit_that_a_flag_asks_for_can_be_left_to_the_caller() {
     let before = commits();
     let leaves = v.leaving_commits();
     leaves.create(Ino::ROOT, b"left", &new).unwrap();
-    assert!(leaves.is_commit_left() && commits() == before);
+    let tid = leaves.commit_left().expect("the directory is synchronous");
+    assert_eq!(commits(), before);
+    let (tell, told) = mpsc::channel();
+    commit_then(&v, tid, Lead::Once, move |outcome| tell.send(outcome).unwrap());
+    told.recv().unwrap().unwrap();
+    assert_eq!(commits(), before + 1);
     v.create(Ino::ROOT, b"made", &new).unwrap();
-    assert!(!v.is_commit_left() && commits() > before);
-    assert!(!v.leaving_commits().is_commit_left(), "each handle has its own");
+    assert_eq!((v.commit_left(), commits()), (None, before + 2));
+    assert_eq!(v.leaving_commits().commit_left(), None, "each handle has its own");
 }
