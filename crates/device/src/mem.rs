@@ -24,7 +24,12 @@ impl MemDevice {
     /// A copy of the contents.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
-        lock(&self.state).bytes.clone()
+        self.with_contents(<[u8]>::to_vec)
+    }
+
+    /// Looks at the contents in place; other callers of the device wait meanwhile.
+    pub fn with_contents<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&lock(&self.state).bytes)
     }
 }
 

@@ -328,7 +328,7 @@ impl Rig {
         }
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("image");
-        write_sparse(&path, &self.memory[0].snapshot())?;
+        self.memory[0].with_contents(|bytes| write_sparse(&path, bytes))?;
         crate::image::Image::open(&path).check_clean()
     }
 }
@@ -390,9 +390,10 @@ fn read_sparse(path: &Path) -> Result<Vec<u8>> {
 
 fn write_sparse(path: &Path, bytes: &[u8]) -> Result<()> {
     const CHUNK: usize = 64 << 10;
+    static ZEROS: [u8; CHUNK] = [0; CHUNK];
     let file = File::create(path)?;
     file.set_len(bytes.len() as u64)?;
-    for (n, chunk) in bytes.chunks(CHUNK).enumerate().filter(|(_, c)| c.iter().any(|b| *b != 0)) {
+    for (n, chunk) in bytes.chunks(CHUNK).enumerate().filter(|(_, c)| **c != ZEROS[..c.len()]) {
         file.write_all_at(chunk, (n * CHUNK) as u64)?;
     }
     Ok(())

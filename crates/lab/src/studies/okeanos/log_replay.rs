@@ -258,7 +258,7 @@ fn by_load(effort: Effort, method: u8, name: &str, trace: &Trace) -> Result<(Fig
     let loads: &[u32] = match method {
         // It flushes at each commit: less is enough.
         1 => &[4],
-        _ => effort.pick(&[2, 16], &[2, 4, 16], &[2, 4, 8, 16]),
+        _ => effort.pick(&[16], &[2, 4, 16], &[2, 4, 8, 16]),
     };
     let mut swept = Vec::new();
     for times in loads {
