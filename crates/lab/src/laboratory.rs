@@ -221,7 +221,7 @@ fn isolated(effort: Effort) -> Result<Findings> {
 }
 
 fn isolated_mounts(effort: Effort) -> Result<Findings> {
-    let work = isolation::Work { rate: 200_000_000, time: Duration::from_secs(effort.pick(2, 4, 20)) };
+    let work = isolation::Work { rate: 200_000_000, time: Duration::from_secs(effort.pick(1, 4, 20)) };
     let rounds = effort.pick(1, 3, 3);
     let mounters: Vec<Mounter> = KERNEL
         .into_iter()

@@ -153,7 +153,7 @@ fn ioctl_is(request: &[u8], property: impl FnOnce(u32) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{Durable, Need, ServeOptions};
+    use crate::server::{Durable, Need, Sent, ServeOptions};
     use crate::wire::request::HEADER;
     use quire_device::sync::Arc;
     use quire_device::{FileDevice, OpenOptions, SystemClock};
@@ -181,6 +181,31 @@ mod tests {
                 server.volume.fsync(ino, data_only).unwrap();
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// N10, without a worker: the reply waits for the commit that `chattr +D` asks for.
+    #[test]
+    fn a_change_in_a_synchronous_directory_is_answered_after_its_commit() {
+        let device = Arc::new(quire_testkit::MemDevice::new(quire_testkit::mke2fs("16M", &["-t", "ext4"])));
+        let volume = Volume::open(Devices::one(device), Arc::new(SystemClock), Options::default()).unwrap();
+        let server = Server::new(volume, ServeOptions::default(), Box::new(|_, _| String::new()));
+        let volume = &server.volume;
+        let new = New { kind: NewKind::File, mode: 0o700, umask: 0, cred: Cred { uid: 0, gid: 0 } };
+        for flag in [0, quire_layout::inode::flags::DIRSYNC] {
+            let flags = volume.inode_flags().get(Ino::ROOT).unwrap();
+            volume.inode_flags().set(Ino::ROOT, flags | flag).unwrap();
+            let file = volume.create(Ino::ROOT, b"f", &new).unwrap();
+            volume.forget(file.ino, 1);
+            let request = request(opcode::UNLINK, b"f");
+            let mut body = Body::new(&request);
+            let (header, mut buf) = (body.header().unwrap(), [0; 256]);
+            let answered = answer(&server, &header, body, &mut Out::new(&mut buf));
+            let waits = matches!(
+                answered,
+                Ok(Answer::WhenDurable(Durable { need: Need::Commit(_), sent: Sent::Reply }))
+            );
+            assert!(waits == (flag != 0) && answered.is_ok(), "{answered:?}");
         }
     }
 

@@ -363,6 +363,20 @@ mod tests {
     }
 
     #[test]
+    fn a_crowd_of_requests_that_are_answered_again_is_read_by_more_workers() {
+        let workers = Arc::new(Workers::new(2, 2, Arc::default()));
+        let theirs = workers.clone();
+        assert!(workers.begin());
+        let of_other = thread::spawn(move || theirs.become_reader(&Arc::default())).join().unwrap();
+        assert!(workers.begin());
+        assert_eq!([of_other, workers.become_reader(&Arc::default())], [Some(DEV_QUEUE), Some(AGAIN_QUEUE)]);
+        let told = other(&workers);
+        (0..REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
+        assert!(told.recv().unwrap());
+        assert_eq!(lock(&workers.pool).readers, [1, 2]);
+    }
+
+    #[test]
     fn a_request_that_was_waited_for_is_no_crowd() {
         let workers = one_reader(2);
         let told = other(&workers);

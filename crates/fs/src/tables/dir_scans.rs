@@ -85,3 +85,18 @@ pub(crate) fn make_way<K: Eq + std::hash::Hash + Clone, V>(places: &mut HashMap<
         places.remove(&any);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many search at once, each that comes takes the place of one other.
+    #[test]
+    fn one_place_is_forgotten_for_a_further_one() {
+        let mut places: HashMap<usize, ()> = (0..MAX_SCANS).map(|n| (n, ())).collect();
+        make_way(&mut places, &0);
+        assert_eq!(places.len(), MAX_SCANS, "it has its place");
+        make_way(&mut places, &MAX_SCANS);
+        assert_eq!(places.len(), MAX_SCANS - 1);
+    }
+}

@@ -1,7 +1,7 @@
 //! Sessions whose connection is not the kernel's FUSE.
 
 use super::*;
-use crate::server::ServeOptions;
+use crate::server::{Sent, ServeOptions};
 use quire_device::SystemClock;
 use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
 use quire_layout::Ino;
@@ -67,4 +67,19 @@ fn what_a_refused_reply_was_to_give_stays_with_us() {
     volume.unlink(Ino::ROOT, b"f").unwrap();
     volume.sync().unwrap();
     assert_eq!(volume.statfs().free_inodes, before);
+}
+
+/// The kernel sends no RELEASE for an OPEN that failed, as it does where the commit of the truncation fails.
+#[test]
+fn an_open_that_is_refused_late_leaves_nothing_open() {
+    let server = server();
+    let ino = Ino(12);
+    for writes in [false, true] {
+        if writes {
+            server.writers.opened(ino);
+        }
+        server.openers.opened(ino);
+        server.take_back(Sent::Opened { ino, writes, spoils: true });
+        assert!(!server.writers.has(ino) && !server.openers.has(ino));
+    }
 }

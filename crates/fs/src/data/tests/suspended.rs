@@ -253,3 +253,46 @@ fn a_commit_that_a_flag_asks_for_can_be_left_to_the_caller() {
     assert_eq!((v.commit_left(), commits()), (None, before + 2));
     assert_eq!(v.leaving_commits().commit_left(), None, "each handle has its own");
 }
+
+/// A listing that finds no name in many blocks begins again once, not at each of its steps.
+#[test]
+fn a_listing_of_empty_blocks_goes_on_where_it_was() {
+    let (device, v) = Keeps::mount(Route::Ordered);
+    let cred = Cred { uid: 0, gid: 0 };
+    let dir = v.create(Ino::ROOT, b"d", &New { kind: NewKind::Dir, mode: 0o755, umask: 0, cred }).unwrap().ino;
+    let file = v.create(dir, b"f", &New { kind: NewKind::File, mode: 0o600, umask: 0, cred }).unwrap().ino;
+    // Fifteen names of this length to a block.
+    let name = |n: u32| format!("{n:0>250}").into_bytes();
+    for n in 0..3000 {
+        v.link(file, dir, &name(n)).unwrap();
+        v.forget(file, 1);
+    }
+    (0..3000).for_each(|n| v.unlink(dir, &name(n)).unwrap());
+    v.forget(file, 1);
+    v.forget(dir, 1);
+    v.close().unwrap();
+    let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(Route::Ordered)).unwrap();
+    let (dir, _) = when_loaded(&device, &v, |v| v.lookup(Ino::ROOT, b"d"));
+    // As a mount lists: what was given goes out, and the next request begins behind it.
+    let (mut cookie, mut names, mut loads) = (0, 0, 0);
+    loop {
+        let before = names;
+        let listed = v.without_waiting().readdir(dir.ino, cookie, &mut |item| {
+            (cookie, names) = (item.next_cookie, names + 1);
+            true
+        });
+        match listed {
+            Err(Error::Miss(blocks)) if names == before => {
+                load_then(&v, &blocks, |is_read| assert!(is_read));
+                device.do_kept();
+                loads += 1;
+            }
+            Err(Error::Miss(_)) => {}
+            listed => break listed.unwrap(),
+        }
+    }
+    assert_eq!(names, 3);
+    assert!(loads <= 4, "{loads} times from the beginning");
+    v.forget(dir.ino, 1);
+    v.close().unwrap();
+}

@@ -118,7 +118,7 @@ fn thread(dir: &Path, set: &Mutex<Vec<PathBuf>>, n: u64, began: Instant, server:
 /// # Errors
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
-    let files = effort.pick(300, 600, 2000);
+    let files = effort.pick(200, 600, 2000);
     let server = Server {
         files,
         before: Duration::from_secs(effort.pick(1, 2, 10)),
