@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// These blocks are not in memory; the operation is run again when they are. Only for callers through a handle
-    /// [`without_waiting`](crate::Volume::without_waiting).
+    /// [`without_waiting`](crate::without_waiting).
     #[error("blocks {0:?} are not in memory")]
     Miss(Vec<BlockNo>),
     /// Internal: no space, but blocks freed up to this transaction become usable when it is durable.

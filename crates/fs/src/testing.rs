@@ -32,6 +32,11 @@ impl TestVolume {
 }
 
 impl Volume {
+    /// Runs an operation, as the calls of the volume do.
+    pub(crate) fn run<T>(&self, f: impl FnMut(&mut crate::txn::Op<'_>) -> crate::Result<T>) -> crate::Result<T> {
+        self.engine().run(f)
+    }
+
     pub(crate) fn engine(&self) -> &crate::engine::Engine {
         &self.inner.engine
     }

@@ -47,10 +47,10 @@ impl Journal {
             next = match self.shared.read_home(&load.wanted) {
                 Ok(images) => {
                     loaded += images.len();
-                    self.end(load, images)
+                    end(self, &load, images)
                 }
                 Err(e) => {
-                    self.end(load, Vec::new());
+                    end(self, &load, Vec::new());
                     return Err(e);
                 }
             };
@@ -72,15 +72,15 @@ impl Journal {
     /// Blocks whose homes have changed under it begin to be loaded again.
     pub fn end_load(&self, load: Load, read: &[Buf]) -> Option<Load> {
         let images = self.shared.images_of(&load.wanted, read);
-        self.end(load, images)
+        end(self, &load, images)
     }
+}
 
-    fn end(&self, load: Load, images: Vec<(BlockNo, quire_cache::Image)>) -> Option<Load> {
-        let changed = {
-            let mut core = lock(&self.shared.core);
-            core.misses += images.len() as u64;
-            core.end_load(load.number, images)
-        };
-        self.begin_load(&changed)
-    }
+fn end(journal: &Journal, load: &Load, images: Vec<(BlockNo, quire_cache::Image)>) -> Option<Load> {
+    let changed = {
+        let mut core = lock(&journal.shared.core);
+        core.misses += images.len() as u64;
+        core.end_load(load.number, images)
+    };
+    journal.begin_load(&changed)
 }

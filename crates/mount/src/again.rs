@@ -4,7 +4,7 @@
 //! answer ─> metadata is missing ─> suspended; the device reads ─> Again ─> a worker answers it
 //! ```
 //! *Guarantees* L7: a request whose metadata the device reads takes no worker. What it did before it missed something
-//! has changed nothing ([`Volume::without_waiting`](quire_fs::Volume::without_waiting)).
+//! has changed nothing ([`quire_fs::without_waiting`]).
 
 use crate::meter::Suspended;
 use quire_device::WaitFor;

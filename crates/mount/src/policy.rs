@@ -25,9 +25,9 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 /// where they have changed something already. Those that wait for a commit, a thaw, metadata or a read take none.
 pub(crate) const MAX_BLOCKED: usize = 16;
 
-/// Bytes of a READ that never takes a worker while the device reads. Its bytes are copied into the reply: of 64 KiB at a
-/// time one reader gets a twelfth less then, of 32 KiB as much as with a worker that waits. Larger ones take none while
-/// as many workers as CPUs are blocked.
+/// Bytes of a READ that never takes a worker while the device reads. Its bytes are copied into the reply: of 64 KiB at
+/// a time one reader gets a twelfth less then, of 32 KiB as much as with a worker that waits. Larger ones take none
+/// while as many workers as CPUs are blocked.
 pub(crate) const MAX_SUSPENDED_READ: usize = 32 << 10;
 
 /// How many times a request that misses metadata is suspended. What one load brings into memory may be driven out

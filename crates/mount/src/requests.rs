@@ -26,7 +26,8 @@ pub(crate) fn admit<'s>(s: &'s Server, h: &Header, request: &[u8]) -> Admission<
 }
 
 /// The files of which the kernel must hand over its dirty pages before this request is answered: it looks for data,
-/// sets flags that refuse data, or shuts down; or [`Pages::Nothing`] where a worker would wait long. `None`: a worker may answer.
+/// sets flags that refuse data, or shuts down; or [`Pages::Nothing`] where a worker would wait long. `None`: a worker
+/// may answer.
 pub(crate) fn needs_writeback(s: &Server, h: &Header, request: &[u8]) -> Option<Pages> {
     if h.opcode == opcode::IOCTL
         && let Some(how) = ioctl::shutdown(h, request)
@@ -201,10 +202,8 @@ mod tests {
             let mut body = Body::new(&request);
             let (header, mut buf) = (body.header().unwrap(), [0; 256]);
             let answered = answer(&server, &header, body, &mut Out::new(&mut buf));
-            let waits = matches!(
-                answered,
-                Ok(Answer::WhenDurable(Durable { need: Need::Commit(_), sent: Sent::Reply }))
-            );
+            let waits =
+                matches!(answered, Ok(Answer::WhenDurable(Durable { need: Need::Commit(_), sent: Sent::Reply })));
             assert!(waits == (flag != 0) && answered.is_ok(), "{answered:?}");
         }
     }

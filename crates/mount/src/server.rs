@@ -16,9 +16,9 @@ use crate::without::Without;
 use crate::workers::Blocked;
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_fs::{Admitted, Attr, Cred, DeviceRead, Volume};
-use quire_layout::{Ino, Tid};
+use quire_fs::{Admitted, Attr, Cred, DeviceRead, Volume, commit_left, leaving_commits};
 use quire_layout::number_map::NumberMap;
+use quire_layout::{Ino, Tid};
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,11 @@ pub(crate) struct Durable {
 pub(crate) enum Need {
     Everything,
     /// A file, and maybe another.
-    Files { ino: Ino, and: Option<Ino>, data_only: bool },
+    Files {
+        ino: Ino,
+        and: Option<Ino>,
+        data_only: bool,
+    },
     /// A transaction.
     Commit(Tid),
 }
@@ -74,7 +78,11 @@ pub(crate) enum Sent {
     Spoils(Ino),
     DropsPages(Ino),
     /// The reply to an OPEN, for writing or not, of a file that was truncated; it spoils or not.
-    Opened { ino: Ino, writes: bool, spoils: bool },
+    Opened {
+        ino: Ino,
+        writes: bool,
+        spoils: bool,
+    },
 }
 
 impl Sent {
@@ -104,18 +112,16 @@ impl Answer {
             Answer::Opens(ino) => Sent::Opens(ino),
             Answer::Spoils(ino) => Sent::Spoils(ino),
             Answer::DropsPages(ino) => Sent::DropsPages(ino),
-            Answer::Reply
-            | Answer::StopsAll
-            | Answer::None
-            | Answer::OnDevice(_)
-            | Answer::WhenDurable(_) => Sent::Reply,
+            Answer::Reply | Answer::StopsAll | Answer::None | Answer::OnDevice(_) | Answer::WhenDurable(_) => {
+                Sent::Reply
+            }
         };
         Answer::WhenDurable(Durable { need, sent })
     }
 
     /// The same answer when the commit that a call through this handle has left, if it has, is made.
     pub(crate) fn after_commit(self, by: &Volume) -> Answer {
-        match by.commit_left() {
+        match commit_left(by) {
             Some(tid) => self.when(Need::Commit(tid)),
             None => self,
         }
@@ -253,7 +259,7 @@ impl Server {
     pub(crate) fn new(volume: Volume, options: ServeOptions, stats: StatsFn) -> Self {
         Server {
             updates: Updates::new(options.atomic_writes),
-            suspending: volume.without_waiting(),
+            suspending: quire_fs::without_waiting(&volume),
             volume,
             meter: Meter::new(options.slow),
             options,
@@ -283,9 +289,9 @@ impl Server {
     }
 
     /// The same for the first change of a request: the call does not wait for metadata, nor for a commit. The answer
-    /// waits for a commit that [is left](Volume::commit_left).
+    /// waits for a commit that [is left](quire_fs::commit_left).
     pub(crate) fn first_change(&self, h: &Header) -> Volume {
-        self.volume_for(h).on_account_of(Cred { uid: h.uid, gid: h.gid }).leaving_commits()
+        leaving_commits(&self.volume_for(h).on_account_of(Cred { uid: h.uid, gid: h.gid }))
     }
 
     /// The request as it is answered: with `fakeroot` its caller is root.

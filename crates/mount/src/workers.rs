@@ -6,10 +6,11 @@
 //!      ^                │ about to block (device, lock, condition)  │
 //!      │                └─> the last reader: an idle worker reads ──┴─> idle
 //! ```
-//! A queue is /dev/fuse, a ring, of which there is one for each CPU, or the requests that are answered again. One worker reads a queue while requests come
-//! one after the other, so that no other thread is woken. A reader of another than a ring that has taken
-//! [`REQUESTS_BEFORE_SECOND_READER`] requests without waiting for one lets another read beside it, up to one for each
-//! CPU; a reader that finds no request while another reads becomes idle. A ring has one reader at a time.
+//! A queue is /dev/fuse, a ring, of which there is one for each CPU, or the requests that are answered again. One
+//! worker reads a queue while requests come one after the other, so that no other thread is woken. A reader of another
+//! than a ring that has taken [`REQUESTS_BEFORE_SECOND_READER`] requests without waiting for one lets another read
+//! beside it, up to one for each CPU; a reader that finds no request while another reads becomes idle. A ring has one
+//! reader at a time.
 //!
 //! Guarantees: while the session lasts a worker reads each queue, or has been called to, unless all [`Workers::most`]
 //! workers block or read, so that a slow fsync delays no other caller. Workers are started when all others block or
@@ -203,8 +204,8 @@ impl Workers {
         false
     }
 
-    /// The calling reader has taken a request, from elsewhere than a ring, without waiting for it. `hire` starts another
-    /// worker, which has begun.
+    /// The calling reader has taken a request, from elsewhere than a ring, without waiting for it. `hire` starts
+    /// another worker, which has begun.
     pub(crate) fn took(&self, hire: impl FnOnce() -> bool) {
         let taken = IN_A_ROW.get() + 1;
         IN_A_ROW.set(taken % REQUESTS_BEFORE_SECOND_READER);

@@ -195,8 +195,11 @@ impl Found {
             device.read_into(bs.offset(phys), &mut buf[..bytes], Region::Data)?;
             return Ok(self.len);
         }
-        let reads = device_runs(bs, &self.sources)
-            .map(|(_, at, bytes)| Io::Read { at, buf: Buf::zeroed(bytes), region: Region::Data });
+        let reads = device_runs(bs, &self.sources).map(|(_, at, bytes)| Io::Read {
+            at,
+            buf: Buf::zeroed(bytes),
+            region: Region::Data,
+        });
         let reads: Vec<_> = reads.collect();
         let read = if reads.is_empty() { Vec::new() } else { device.run(reads)?.reads };
         self.put_together(bs, offset, &read, &mut buf[..self.len]);

@@ -1,6 +1,7 @@
 //! The calls on attributes and inode flags.
 
 use super::handle::Volume;
+use super::manner::{commit_if, manner, run};
 use crate::config::{Atime, JournalingMode};
 use crate::data::{DiskAttr, truncate, write_back_pending};
 use crate::engine::Misses;
@@ -18,7 +19,7 @@ impl Volume {
     /// # Errors
     /// Stale: the inode was freed. Corrupt; I/O.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
-        let found = self.run(|op| {
+        let found = run(self, |op| {
             let inode = live(op, ino)?;
             Ok(DiskAttr::new(&self.inner.data, Attr::of(op.sb(), ino, &inode)))
         })?;
@@ -30,7 +31,7 @@ impl Volume {
     /// # Errors
     /// Invalid (no symbolic link); corrupt; I/O.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.run(|op| {
+        run(self, |op| {
             let inode = live(op, ino)?;
             read_target(op, ino, &inode)
         })
@@ -44,9 +45,9 @@ impl Volume {
     /// read-only; corrupt; I/O.
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         let _pass = self.inner.enter()?;
-        let mut manner = self.manner();
+        let mut manner = manner(self);
         if let Some(size) = set.size {
-            self.run(|op| check_setattr(&live(op, ino)?, set))?;
+            run(self, |op| check_setattr(&live(op, ino)?, set))?;
             truncate(&self.inner.data, ino, size)?;
             // Made again, it would cut off what others have appended meanwhile.
             manner.misses = Misses::Load;
@@ -56,7 +57,7 @@ impl Volume {
             Ok((DiskAttr::new(&self.inner.data, attr), sync))
         })?;
         let attr = attr.with_pending_after_set_times(&self.inner.data, set.mtime.is_some());
-        self.commit_if(sync, tid)?;
+        commit_if(self, sync, tid)?;
         Ok(attr)
     }
 
@@ -97,7 +98,7 @@ impl InodeFlags<'_> {
     /// # Errors
     /// Stale; corrupt; I/O.
     pub fn get(&self, ino: Ino) -> Result<u32> {
-        self.volume.run(|op| fileattr::get_flags(op, ino))
+        run(self.volume, |op| fileattr::get_flags(op, ino))
     }
 
     /// Sets the flags that can be set, as `FS_IOC_SETFLAGS` does; other visible flags stay as they are.
@@ -114,7 +115,7 @@ impl InodeFlags<'_> {
         // Pages written so far go the way that the old flags say.
         write_back_pending(&v.inner.data, ino)?;
         let (sync, tid) = v.inner.engine.run_as(v.pool, |op| fileattr::set_flags(op, ino, wanted))?;
-        v.commit_if(sync, tid)
+        commit_if(v, sync, tid)
     }
 
     /// An inode's project; 0 without the feature `project`.
@@ -122,7 +123,7 @@ impl InodeFlags<'_> {
     /// # Errors
     /// Stale; corrupt; I/O.
     pub fn project(&self, ino: Ino) -> Result<u32> {
-        self.volume.run(|op| fileattr::get_project(op, ino))
+        run(self.volume, |op| fileattr::get_project(op, ino))
     }
 
     /// An inode's generation: with its number, the identity of a file.
@@ -130,7 +131,7 @@ impl InodeFlags<'_> {
     /// # Errors
     /// Stale; corrupt; I/O.
     pub fn generation(&self, ino: Ino) -> Result<u32> {
-        self.volume.run(|op| Ok(live(op, ino)?.generation()))
+        run(self.volume, |op| Ok(live(op, ino)?.generation()))
     }
 
     /// Sets an inode's generation (`FS_IOC_SETVERSION`).
@@ -150,7 +151,7 @@ impl InodeFlags<'_> {
     /// # Errors
     /// Stale; corrupt; I/O.
     pub fn journaling_mode(&self, ino: Ino) -> Result<(Option<JournalingMode>, JournalingMode)> {
-        self.volume.run(|op| {
+        run(self.volume, |op| {
             let inode = live(op, ino)?;
             let set = journaling_mode::explicit(op, ino, &inode)?;
             let journaled = journaling_mode::is_journaled_file(op, ino, &inode)?;

@@ -143,7 +143,7 @@ pub struct DeviceRead {
 /// do that, the read is done. `changes`: as [`read_to_change`].
 ///
 /// # Errors
-/// As [`Volume::read`]; a miss, through a handle [`without_waiting`](Volume::without_waiting).
+/// As [`Volume::read`]; a miss, through a handle [`without_waiting`](super::without_waiting).
 pub fn begin_read(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8], changes: bool) -> Result<ReadBegun> {
     let intent = if changes { Intent::Change } else { Intent::Read };
     Ok(match data::begin_read(&volume.inner.data, ino, offset, buf, intent, volume.misses)? {
@@ -223,7 +223,7 @@ pub fn fsync_then(
 }
 
 /// Makes a transaction durable, for a caller that does not wait: as [`fsync_then`], of what a call has
-/// [left](Volume::commit_left).
+/// [left](super::commit_left).
 pub fn commit_then(volume: &Volume, tid: Tid, lead: Lead, then: impl FnOnce(Result<()>) + Send + 'static) {
     let pass = match volume.inner.enter_without_waiting() {
         Entry::Refused(e) => return then(Err(e)),

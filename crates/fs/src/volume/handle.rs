@@ -9,14 +9,12 @@
 use super::lifecycle::{Lifecycle, Phase};
 use super::ticks::Ticks;
 use crate::data::Data;
-use crate::engine::{Batch, Engine, Manner, Misses};
+use crate::engine::{Batch, Engine, Misses};
 use crate::error::{Error, Result};
 use crate::inode::Cred;
 use crate::tables::Pool;
-use crate::txn::Op;
-use quire_device::sync::atomic::{AtomicU64, Ordering};
+use quire_device::sync::atomic::AtomicU64;
 use quire_device::sync::{Arc, Mutex, thread_local};
-use quire_layout::Tid;
 use quire_layout::superblock::Superblock;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -182,57 +180,6 @@ impl Volume {
     #[must_use]
     pub fn with_reserve(&self, may: bool) -> Volume {
         Volume { pool: if may { Pool::Root } else { Pool::User }, ..self.clone() }
-    }
-
-    /// A handle whose calls do not wait for metadata that is not in memory: those that can be made again from the
-    /// beginning end with [`Error::Miss`], before they have changed anything, and are to be made again after
-    /// [`load_then`](super::load_then). They are the calls on names, attributes without a size, and extended
-    /// attributes, and [`begin_read`](super::begin_read). Where the device lets no caller go on while it reads, all
-    /// calls wait.
-    #[must_use]
-    pub fn without_waiting(&self) -> Volume {
-        let can = self.inner.engine.journal.gate().device().can_suspend_reads();
-        Volume { misses: if can { Misses::Tell } else { Misses::Load }, ..self.clone() }
-    }
-
-    /// A handle whose calls do not commit what flags of files and directories (`chattr +S`, `+D`) ask to be durable at
-    /// once: the caller does that ([`commit_then`](super::commit_then)), if [`Volume::commit_left`] says so.
-    #[must_use]
-    pub fn leaving_commits(&self) -> Volume {
-        Volume { left: Some(Arc::default()), ..self.clone() }
-    }
-
-    /// The transaction whose commit a call through this handle has left to its caller.
-    #[must_use]
-    pub fn commit_left(&self) -> Option<Tid> {
-        let left = self.left.as_ref()?.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(Tid(u32::try_from(left).expect("a transaction's number")))
-    }
-
-    /// The end of a call: makes durable what an inode with the flag `sync` or `dirsync` asks for (N10), or leaves that to
-    /// the caller.
-    ///
-    /// # Errors
-    /// The commit failed.
-    pub(super) fn commit_if(&self, sync: bool, tid: Tid) -> Result<()> {
-        match &self.left {
-            _ if !sync => Ok(()),
-            None => Ok(self.inner.engine.journal.commit(tid)?),
-            Some(left) => {
-                left.store(u64::from(tid.0) + 1, Ordering::Relaxed);
-                Ok(())
-            }
-        }
-    }
-
-    /// How the handle's calls run operations.
-    pub(super) fn manner(&self) -> Manner {
-        Manner { pool: self.pool, misses: self.misses }
-    }
-
-    /// Runs an operation of a call on this handle.
-    pub(crate) fn run<T>(&self, f: impl FnMut(&mut Op<'_>) -> Result<T>) -> Result<T> {
-        Ok(self.inner.engine.run_as(self.manner(), f)?.0)
     }
 
     /// True if this user may take reserved blocks.

@@ -26,6 +26,7 @@ mod lifetime;
 mod limits;
 mod loads;
 mod maintenance;
+mod manner;
 #[cfg(test)]
 mod mount_cycle_tests;
 mod names;
@@ -52,6 +53,7 @@ pub use lifecycle::Phase;
 pub use limits::Limits;
 pub use loads::load_then;
 pub use maintenance::{Maintenance, VolumeLatencies};
+pub use manner::{commit_left, leaving_commits, without_waiting};
 pub use open::{finish_orphans, first_superblock, peek};
 pub use preview::{Outlook, look};
 pub use shutdown::Shutdown;

@@ -2,6 +2,7 @@
 
 use super::handle::{Inner, Volume};
 use super::lifetime;
+use super::manner::{commit_if, manner, run};
 use crate::data::{DiskAttr, write_back_pending};
 use crate::dir::DirItem;
 use crate::engine::Misses;
@@ -16,8 +17,7 @@ impl Volume {
     /// # Errors
     /// Not found; not a directory; name too long; corrupt; I/O.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
-        let found =
-            self.run(|op| Ok(DiskAttr::new(&self.inner.data, names::lookup(op, parent, name)?)))?;
+        let found = run(self, |op| Ok(DiskAttr::new(&self.inner.data, names::lookup(op, parent, name)?)))?;
         Ok(found.with_pending(&self.inner.data))
     }
 
@@ -27,7 +27,7 @@ impl Volume {
     /// # Errors
     /// Stale: it was freed, or has no name any more. Corrupt; I/O.
     pub fn lookup_ino(&self, ino: Ino) -> Result<Attr> {
-        let found = self.run(|op| Ok(DiskAttr::new(&self.inner.data, names::lookup_ino(op, ino)?)))?;
+        let found = run(self, |op| Ok(DiskAttr::new(&self.inner.data, names::lookup_ino(op, ino)?)))?;
         Ok(found.with_pending(&self.inner.data))
     }
 
@@ -38,8 +38,8 @@ impl Volume {
     /// space, no inodes; not permitted (immutable directory); read-only; corrupt; I/O.
     pub fn create(&self, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Attr> {
         let _pass = self.inner.enter()?;
-        let ((attr, sync), tid) = self.inner.engine.run_as(self.manner(), |op| names::create(op, parent, name, new))?;
-        self.commit_if(sync, tid)?;
+        let ((attr, sync), tid) = self.inner.engine.run_as(manner(self), |op| names::create(op, parent, name, new))?;
+        commit_if(self, sync, tid)?;
         Ok(attr)
     }
 
@@ -51,7 +51,7 @@ impl Volume {
     /// Invalid (no regular file); otherwise as [`Volume::create`].
     pub fn create_unnamed(&self, parent: Ino, new: &New<'_>) -> Result<Attr> {
         let _pass = self.inner.enter()?;
-        let (attr, _) = self.inner.engine.run_as(self.manner(), |op| names::create_unnamed(op, parent, new))?;
+        let (attr, _) = self.inner.engine.run_as(manner(self), |op| names::create_unnamed(op, parent, new))?;
         Ok(attr)
     }
 
@@ -64,11 +64,11 @@ impl Volume {
     pub fn link(&self, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         let _pass = self.inner.enter()?;
         write_back_pending(&self.inner.data, ino)?;
-        let ((attr, sync), tid) = self.inner.engine.run_as(self.manner(), |op| {
+        let ((attr, sync), tid) = self.inner.engine.run_as(manner(self), |op| {
             let (attr, sync) = names::link(op, ino, new_parent, new_name)?;
             Ok((DiskAttr::new(&self.inner.data, attr), sync))
         })?;
-        self.commit_if(sync, tid)?;
+        commit_if(self, sync, tid)?;
         Ok(attr.with_pending(&self.inner.data))
     }
 
@@ -78,8 +78,8 @@ impl Volume {
     /// Not found; is a directory; not permitted (immutable, append-only); read-only; corrupt; I/O.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _pass = self.inner.enter()?;
-        let (done, tid) = self.inner.engine.run_as(self.manner(), |op| names::unlink(op, parent, name))?;
-        self.end_removal(done.evict, done.sync, tid)
+        let (done, tid) = self.inner.engine.run_as(manner(self), |op| names::unlink(op, parent, name))?;
+        end_removal(self, done.evict, done.sync, tid)
     }
 
     /// Removes an empty directory.
@@ -89,8 +89,8 @@ impl Volume {
     /// corrupt; I/O.
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _pass = self.inner.enter()?;
-        let (done, tid) = self.inner.engine.run_as(self.manner(), |op| names::rmdir(op, parent, name))?;
-        self.end_removal(done.evict, done.sync, tid)
+        let (done, tid) = self.inner.engine.run_as(manner(self), |op| names::rmdir(op, parent, name))?;
+        end_removal(self, done.evict, done.sync, tid)
     }
 
     /// Moves a name: to another one, to another directory, over an existing one; or exchanges two. Pending data of the
@@ -103,13 +103,13 @@ impl Volume {
     pub fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], flags: RenameFlags) -> Result<()> {
         let _pass = self.inner.enter()?;
         names::check_rename(name, new_name, flags)?;
-        write_back_pending(&self.inner.data, self.run(|op| names::resolve(op, parent, name))?)?;
+        write_back_pending(&self.inner.data, run(self, |op| names::resolve(op, parent, name))?)?;
         if flags.exchange {
-            write_back_pending(&self.inner.data, self.run(|op| names::resolve(op, new_parent, new_name))?)?;
+            write_back_pending(&self.inner.data, run(self, |op| names::resolve(op, new_parent, new_name))?)?;
         }
         let (from, to) = ((parent, name), (new_parent, new_name));
-        let (done, tid) = self.inner.engine.run_as(self.manner(), |op| names::rename(op, from, to, flags))?;
-        self.end_removal(done.evict, done.sync, tid)
+        let (done, tid) = self.inner.engine.run_as(manner(self), |op| names::rename(op, from, to, flags))?;
+        end_removal(self, done.evict, done.sync, tid)
     }
 
     /// Gives the names of a directory to `sink`, from `cookie` on (0: all), until it refuses one by `false`. A name
@@ -118,7 +118,7 @@ impl Volume {
     /// # Errors
     /// Not a directory; corrupt; I/O. What was given is valid.
     pub fn readdir(&self, dir: Ino, cookie: u64, sink: &mut dyn FnMut(DirItem<'_>) -> bool) -> Result<()> {
-        self.list(dir, cookie, None, &mut |item, _| sink(item))
+        list(self, dir, cookie, None, &mut |item, _| sink(item))
     }
 
     /// As [`Volume::readdir`], with attributes and a reference for the names that `which` selects, except that `.` and
@@ -134,7 +134,7 @@ impl Volume {
         which: Attributes,
         sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
-        self.list(dir, cookie, Some(which), sink)
+        list(self, dir, cookie, Some(which), sink)
     }
 
     /// Gives back `n` references on an inode. When none is left and it has no links, it is freed soon. This never waits
@@ -144,50 +144,47 @@ impl Volume {
     }
 }
 
-impl Volume {
-    fn list(
-        &self,
-        dir: Ino,
-        mut cookie: u64,
-        which: Option<Attributes>,
-        sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
-    ) -> Result<()> {
-        let (d, mut manner) = (&self.inner.data, self.manner());
-        loop {
-            let ((found, next), _) = self.inner.engine.run_as(manner, |op| {
-                let (found, next) = names::collect(op, dir, cookie, which)?;
-                // Whether something is pending must be asked while the operation is under way.
-                let attrs: Vec<_> =
-                    found.items.iter().map(|i| i.attr.as_deref().map(|a| DiskAttr::new(d, *a))).collect();
-                Ok(((found, attrs), next))
-            })?;
-            let (found, attrs) = found;
-            let mut wanted = true;
-            for (item, attr) in found.items.iter().zip(attrs) {
-                wanted = wanted && sink(found.shown(item), attr.map(|a| a.with_pending(d)));
-                if !wanted && item.is_referenced() {
-                    self.inner.forget(item.ino, 1);
-                }
-            }
-            match next {
-                Some(next) if wanted => cookie = next,
-                _ => return Ok(()),
-            }
-            // A listing that has given no name would begin again where it began now, however many empty blocks are
-            // behind it.
-            if found.items.is_empty() {
-                manner.misses = Misses::Load;
+fn list(
+    volume: &Volume,
+    dir: Ino,
+    mut cookie: u64,
+    which: Option<Attributes>,
+    sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
+) -> Result<()> {
+    let (d, mut manner) = (&volume.inner.data, manner(volume));
+    loop {
+        let ((found, next), _) = volume.inner.engine.run_as(manner, |op| {
+            let (found, next) = names::collect(op, dir, cookie, which)?;
+            // Whether something is pending must be asked while the operation is under way.
+            let attrs: Vec<_> = found.items.iter().map(|i| i.attr.as_deref().map(|a| DiskAttr::new(d, *a))).collect();
+            Ok(((found, attrs), next))
+        })?;
+        let (found, attrs) = found;
+        let mut wanted = true;
+        for (item, attr) in found.items.iter().zip(attrs) {
+            wanted = wanted && sink(found.shown(item), attr.map(|a| a.with_pending(d)));
+            if !wanted && item.is_referenced() {
+                volume.inner.forget(item.ino, 1);
             }
         }
+        match next {
+            Some(next) if wanted => cookie = next,
+            _ => return Ok(()),
+        }
+        // A listing that has given no name would begin again where it began now, however many empty blocks are
+        // behind it.
+        if found.items.is_empty() {
+            manner.misses = Misses::Load;
+        }
     }
+}
 
-    /// The end of a call that may have removed a name.
-    fn end_removal(&self, evict: Option<Ino>, sync: bool, tid: Tid) -> Result<()> {
-        if let Some(ino) = evict {
-            lifetime::free_now(&self.inner.engine, &self.inner.data, ino);
-        }
-        self.commit_if(sync, tid)
+/// The end of a call that may have removed a name.
+fn end_removal(volume: &Volume, evict: Option<Ino>, sync: bool, tid: Tid) -> Result<()> {
+    if let Some(ino) = evict {
+        lifetime::free_now(&volume.inner.engine, &volume.inner.data, ino);
     }
+    commit_if(volume, sync, tid)
 }
 
 impl Inner {

@@ -1,6 +1,7 @@
 //! The calls on extended attributes.
 
 use super::handle::Volume;
+use super::manner::{commit_if, manner, run};
 use crate::data::write_back_pending;
 use crate::error::Result;
 use crate::inode::xattrs::{self, Name};
@@ -32,7 +33,7 @@ impl Xattrs<'_> {
     /// No data; not supported (a prefix that is not stored, or is turned off); range (name too long); corrupt; I/O.
     pub fn get(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let name = self.name(name)?;
-        self.volume.run(|op| xattrs::getxattr(op, ino, name))
+        run(self.volume, |op| xattrs::getxattr(op, ino, name))
     }
 
     /// Sets an attribute.
@@ -50,8 +51,8 @@ impl Xattrs<'_> {
             // Pages written so far go the way that the old mode says.
             write_back_pending(&v.inner.data, ino)?;
         }
-        let (sync, tid) = v.inner.engine.run_as(v.manner(), |op| xattrs::setxattr(op, ino, name, value, flags))?;
-        v.commit_if(sync, tid)
+        let (sync, tid) = v.inner.engine.run_as(manner(v), |op| xattrs::setxattr(op, ino, name, value, flags))?;
+        commit_if(v, sync, tid)
     }
 
     /// Removes an attribute.
@@ -65,8 +66,8 @@ impl Xattrs<'_> {
         if name.is_journaling_mode() {
             write_back_pending(&v.inner.data, ino)?;
         }
-        let (sync, tid) = v.inner.engine.run_as(v.manner(), |op| xattrs::removexattr(op, ino, name))?;
-        v.commit_if(sync, tid)
+        let (sync, tid) = v.inner.engine.run_as(manner(v), |op| xattrs::removexattr(op, ino, name))?;
+        commit_if(v, sync, tid)
     }
 
     /// The full names of all attributes.
@@ -74,6 +75,6 @@ impl Xattrs<'_> {
     /// # Errors
     /// Corrupt; I/O.
     pub fn list(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.volume.run(|op| xattrs::listxattr(op, ino))
+        run(self.volume, |op| xattrs::listxattr(op, ino))
     }
 }

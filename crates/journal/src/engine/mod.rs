@@ -22,7 +22,7 @@ mod waiting;
 
 pub use empty::EmptyLog;
 pub use gathering::BatchTime;
-pub use shared::JournalConfig;
 pub(crate) use homes::runs_of;
+pub use shared::JournalConfig;
 pub(crate) use shared::Shared;
 pub use waiting::{Completion, Lead, Need, SyncError};

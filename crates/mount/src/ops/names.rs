@@ -7,7 +7,7 @@ use crate::server::{Answer, Durable, Need, Sent, Server, ino_of};
 use crate::wire::abi::{HANDLE_BYPASSES, HANDLE_NUMBER_SHIFT, HANDLE_RESERVE, HANDLE_WRITES, init};
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
-use quire_fs::{Attr, Cred, Error, New, NewKind, Privileges, RenameFlags, SetAttr, Volume};
+use quire_fs::{Attr, Cred, Error, New, NewKind, Privileges, RenameFlags, SetAttr, Volume, commit_left};
 use quire_layout::Ino;
 use quire_layout::inode::{flags as inode_flags, mode};
 use rustix::fs::OFlags;
@@ -48,7 +48,7 @@ fn entry(s: &Server, attr: &Attr, out: &mut Out<'_>) -> Result<Answer, Fail> {
 
 /// With `dirsync` of the mount or of a directory, the answer waits until the changed directories are durable.
 fn after_change(s: &Server, by: &Volume, answer: Answer, dir: Ino, and: Option<Ino>) -> Answer {
-    match by.commit_left() {
+    match commit_left(by) {
         None if s.changing.dir_sync() => answer.when_durable(dir, and, false),
         _ => answer.after_commit(by),
     }
@@ -125,7 +125,7 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
         if privileges != Privileges::Keep {
             answer = Answer::Spoils(ino);
         }
-        left = by.commit_left();
+        left = commit_left(&by);
     }
     if writes(flags) {
         s.writers.opened(ino);

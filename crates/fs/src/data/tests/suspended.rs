@@ -3,12 +3,15 @@
 use super::{file, image, options};
 use crate::config::{Options, Route};
 use crate::data::WriteFlags;
-use crate::{Cred, Devices, Error, New, NewKind, ReadBegun, Volume, begin_read, commit_then, load_then};
+use crate::{
+    Cred, Devices, Error, New, NewKind, ReadBegun, Volume, begin_read, commit_left, commit_then, leaving_commits,
+    load_then, without_waiting,
+};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, SystemClock, Ticket};
-use quire_testkit::MemDevice;
 use quire_journal::Lead;
 use quire_layout::{BlockNo, Ino};
+use quire_testkit::MemDevice;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -140,7 +143,7 @@ fn an_error_of_the_device_is_told() {
 /// Makes a call that does not wait for metadata again and again, until it misses nothing; returns how many loads it
 /// took.
 fn when_loaded<T>(device: &Keeps, v: &Volume, mut call: impl FnMut(&Volume) -> crate::Result<T>) -> (T, usize) {
-    let (hurried, mut loads) = (v.without_waiting(), 0);
+    let (hurried, mut loads) = (without_waiting(v), 0);
     loop {
         match call(&hurried) {
             Err(Error::Miss(blocks)) => {
@@ -176,10 +179,12 @@ fn a_call_that_does_not_wait_ends_where_metadata_is_missing() {
     let (found, loads) = when_loaded(&device, &again, |v| v.lookup(Ino::ROOT, b"d"));
     assert!(loads > 0 && found.ino == attr.ino);
     let mut names = Vec::new();
-    when_loaded(&device, &again, |v| v.readdir(found.ino, 0, &mut |item| {
-        names.push(item.name.to_vec());
-        true
-    }));
+    when_loaded(&device, &again, |v| {
+        v.readdir(found.ino, 0, &mut |item| {
+            names.push(item.name.to_vec());
+            true
+        })
+    });
     assert_eq!(names, [b".".as_slice(), b"..", b"f"]);
     when_loaded(&device, &again, |v| v.unlink(found.ino, b"f"));
     assert_eq!(again.statfs().free_inodes, free, "it had no reference");
@@ -199,10 +204,15 @@ fn a_load_whose_homes_change_meanwhile_reads_again() {
     let (tell, told) = mpsc::channel();
     load_then(&v, &[b], move |is_read| tell.send(is_read).unwrap());
     let (at, buf, then) = lock(&device.kept).pop().unwrap();
-    device.inner.read_then(at, buf, Region::Data, Box::new(move |read| {
-        // The device has read; the caller is told after others have written.
-        tell_later(&v, b, read, then);
-    }));
+    device.inner.read_then(
+        at,
+        buf,
+        Region::Data,
+        Box::new(move |read| {
+            // The device has read; the caller is told after others have written.
+            tell_later(&v, b, read, then);
+        }),
+    );
     assert!(told.try_recv().is_err(), "it is read once more");
     assert_eq!(device.do_kept(), 1);
     assert!(told.recv().unwrap());
@@ -220,7 +230,7 @@ fn tell_later(v: &Volume, b: BlockNo, read: Result<Buf, DeviceError>, then: Read
 fn a_load_that_the_device_refuses_is_told() {
     let (device, v) = Keeps::mount(Route::Ordered);
     let (tell, told) = mpsc::channel();
-    let Err(Error::Miss(blocks)) = v.without_waiting().lookup(Ino::ROOT, b"nothing") else {
+    let Err(Error::Miss(blocks)) = without_waiting(&v).lookup(Ino::ROOT, b"nothing") else {
         panic!("a fresh mount has no directory in memory");
     };
     load_then(&v, &blocks, move |is_read| tell.send(is_read).unwrap());
@@ -241,17 +251,17 @@ fn a_commit_that_a_flag_asks_for_can_be_left_to_the_caller() {
     let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred { uid: 0, gid: 0 } };
     let commits = || v.maintenance().journal_stats().transactions;
     let before = commits();
-    let leaves = v.leaving_commits();
+    let leaves = leaving_commits(&v);
     leaves.create(Ino::ROOT, b"left", &new).unwrap();
-    let tid = leaves.commit_left().expect("the directory is synchronous");
+    let tid = commit_left(&leaves).expect("the directory is synchronous");
     assert_eq!(commits(), before);
     let (tell, told) = mpsc::channel();
     commit_then(&v, tid, Lead::Once, move |outcome| tell.send(outcome).unwrap());
     told.recv().unwrap().unwrap();
     assert_eq!(commits(), before + 1);
     v.create(Ino::ROOT, b"made", &new).unwrap();
-    assert_eq!((v.commit_left(), commits()), (None, before + 2));
-    assert_eq!(v.leaving_commits().commit_left(), None, "each handle has its own");
+    assert_eq!((commit_left(&v), commits()), (None, before + 2));
+    assert_eq!(commit_left(&leaving_commits(&v)), None, "each handle has its own");
 }
 
 /// A listing that finds no name in many blocks begins again once, not at each of its steps.
@@ -277,7 +287,7 @@ fn a_listing_of_empty_blocks_goes_on_where_it_was() {
     let (mut cookie, mut names, mut loads) = (0, 0, 0);
     loop {
         let before = names;
-        let listed = v.without_waiting().readdir(dir.ino, cookie, &mut |item| {
+        let listed = without_waiting(&v).readdir(dir.ino, cookie, &mut |item| {
             (cookie, names) = (item.next_cookie, names + 1);
             true
         });
