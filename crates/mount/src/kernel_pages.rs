@@ -5,14 +5,13 @@
 //! thread of its own: it asks the kernel to drop the file's pages (`FUSE_NOTIFY_INVAL_INODE`), which makes it write the
 //! dirty ones first, and then answers the request.
 //!
-//! *Relies on*: the thread that [takes](KernelPages::take) requests is no worker. The kernel's WRITE requests come
+//! *Relies on*: the thread that [takes](SessionQueue::take) requests is no worker. The kernel's WRITE requests come
 //! while it waits, and the workers must be free to answer them.
 
 use crate::fail::Fail;
+use crate::session_queue::SessionQueue;
 use crate::wire::Header;
-use quire_device::sync::{Condvar, Mutex, lock, wait};
 use quire_layout::Ino;
-use std::collections::VecDeque;
 
 /// Whose dirty pages the kernel is to hand over first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +23,7 @@ pub(crate) enum Pages {
     Nothing,
 }
 
-/// What waits.
+/// A request or reply that waits.
 pub(crate) enum Waiting {
     /// A request, whole.
     Request(Pages, Vec<u8>),
@@ -33,43 +32,5 @@ pub(crate) enum Waiting {
     Reply(Ino, Header, Option<Fail>),
 }
 
-/// The requests that wait.
-#[derive(Default)]
-pub(crate) struct KernelPages {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    ended: bool,
-}
-
-impl KernelPages {
-    /// Keeps a request or reply until the kernel has handed over its dirty pages.
-    pub(crate) fn put(&self, waiting: Waiting) {
-        lock(&self.queue).waiting.push_back(waiting);
-        self.changed.notify_one();
-    }
-
-    /// The next request; `None` when the session has ended.
-    pub(crate) fn take(&self) -> Option<Waiting> {
-        let mut q = lock(&self.queue);
-        loop {
-            if q.ended {
-                return None;
-            }
-            match q.waiting.pop_front() {
-                Some(request) => return Some(request),
-                None => q = wait(&self.changed, q),
-            }
-        }
-    }
-
-    /// Ends the wait of [`KernelPages::take`].
-    pub(crate) fn end(&self) {
-        lock(&self.queue).ended = true;
-        self.changed.notify_all();
-    }
-}
+/// What waits.
+pub(crate) type KernelPages = SessionQueue<Waiting>;

@@ -37,6 +37,7 @@ pub mod sandbox;
 pub mod serve;
 mod server;
 mod session;
+mod session_queue;
 mod space;
 pub mod stats;
 mod stats_source;
