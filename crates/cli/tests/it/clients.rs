@@ -471,6 +471,7 @@ crate::common::over_uring! {
     clients_killed_in_fsync_leave_the_others_alone,
     an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged,
     changes_that_wait_for_space_take_no_worker,
+    requests_whose_metadata_is_on_the_device_take_no_worker,
     a_change_gets_the_space_that_a_removed_file_gives_up_a_moment_later,
     a_change_gets_the_space_of_a_removed_file_whose_close_is_told_a_moment_later,
 }
