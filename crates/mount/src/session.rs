@@ -86,11 +86,7 @@ impl Session {
         let transport = Transport { channel, rings };
         Ok(Session {
             shared: Arc::new(Shared {
-                workers: Workers::new(
-                    FIRST_RING + transport.rings(),
-                    if without.second_reader { 1 } else { cpus() },
-                    server.blocked.clone(),
-                ),
+                workers: Workers::new(FIRST_RING + transport.rings(), if without.second_reader { 1 } else { cpus() }),
                 transport,
                 server,
                 kernel_pages: KernelPages::default(),

@@ -38,9 +38,7 @@ pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     let own = if into_cache { None } else { s.updates.read(handle, offset, buf) };
     let begun = match own {
         Some(read) => ReadBegun::Done(read?),
-        None if buf.len() <= MAX_SUSPENDED_READ || s.blocked.are_many() => {
-            begin_read(s.volume_for(h), ino, offset, buf, changes)?
-        }
+        None if buf.len() <= MAX_SUSPENDED_READ => begin_read(s.volume_for(h), ino, offset, buf, changes)?,
         None if changes => ReadBegun::Done(read_to_change(&s.volume, ino, offset, buf)?),
         None => ReadBegun::Done(s.volume.read(ino, offset, buf)?),
     };

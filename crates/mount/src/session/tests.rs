@@ -22,7 +22,7 @@ fn shared(connection: OwnedFd, rings: usize) -> Shared {
     Shared {
         transport: Transport { channel: Channel::new(connection), rings: None },
         server: server(),
-        workers: Workers::new(FIRST_RING + rings, 1, Arc::default()),
+        workers: Workers::new(FIRST_RING + rings, 1),
         kernel_pages: KernelPages::default(),
         again: Again::default(),
         space: SpaceQueue::default(),
