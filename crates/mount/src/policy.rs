@@ -26,8 +26,8 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 pub(crate) const MAX_BLOCKED: usize = 16;
 
 /// Bytes of a READ that takes no worker while the device reads. Its bytes are copied into the reply by one thread: of
-/// 64 KiB at a time one reader gets a twelfth less then, and 16 readers of 128 KiB less than half (1.4 GB/s for 3.5 on a
-/// loop device in memory); of 32 KiB as much as with a worker that waits. Of larger ones the kernel sends
+/// 64 KiB at a time one reader gets a twelfth less then, and 16 readers of 128 KiB less than half (1.4 GB/s for 3.5 on
+/// a loop device in memory); of 32 KiB as much as with a worker that waits. Of larger ones the kernel sends
 /// [`MAX_BACKGROUND`] at once, and as many workers may wait for them.
 pub(crate) const MAX_SUSPENDED_READ: usize = 32 << 10;
 

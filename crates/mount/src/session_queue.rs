@@ -40,7 +40,8 @@ impl<T> SessionQueue<T> {
             }
             match q.ready.pop_front() {
                 Some(one) => return Some(one),
-                // Not announced: a worker that waits here still reads the queue, and the kernel can copy requests on it.
+                // Not announced: a worker that waits here still reads the queue, and the kernel can copy requests on
+                // it.
                 None => q = self.changed.wait(q).expect("nobody panics with this lock"),
             }
         }
