@@ -126,7 +126,9 @@ fn a_slow_request_is_logged_with_what_it_waited_for_and_a_quick_one_is_not() {
     });
     assert!(json(m.dir())["queue"]["slow"].as_u64() > Some(0));
     let line = log().lines().find(|l| l.contains("slow: fsync")).unwrap().to_owned();
-    assert!(line.contains(" by process ") && line.contains(" ms: waited for ") && line.contains("flush"), "{line}");
+    // Reasons of less than 0.1 ms are not told, and a flush may take less here.
+    let of_device = ["flush", "device_write"].iter().any(|reason| line.contains(reason));
+    assert!(line.contains(" by process ") && line.contains(" ms: waited for ") && of_device, "{line}");
     m.unmount();
     fs::remove_file(place.path("log")).unwrap();
     let m = place.mount("slow_ms=0");
