@@ -91,11 +91,14 @@ struct Progress<'p> {
     not_held: usize,
 }
 
-impl Progress<'_> {
+impl Plan {
+    /// The seconds that a study is foreseen to take.
     fn expected(&self, study: &Study) -> u64 {
-        self.plan.effort.pick(study.seconds[0], study.seconds[1], study.seconds[2])
+        self.effort.pick(study.seconds[0], study.seconds[1], study.seconds[2])
     }
+}
 
+impl Progress<'_> {
     fn begin(&mut self, study: &Study) {
         self.begun += 1;
         let pace = if self.foreseen > 0.0 { self.passed / self.foreseen } else { 1.0 };
@@ -120,8 +123,8 @@ impl Progress<'_> {
             }
         }
         self.passed += took.as_secs_f64();
-        self.foreseen += crate::stats::float(self.expected(study));
-        self.left[usize::from(study.runs_alone())] -= self.expected(study);
+        self.foreseen += crate::stats::float(self.plan.expected(study));
+        self.left[usize::from(study.runs_alone())] -= self.plan.expected(study);
         Ok(())
     }
 }
@@ -150,7 +153,7 @@ pub fn run(plan: &Plan) -> Result<usize> {
 fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usize> {
     let (alone, mut models): (Vec<_>, Vec<_>) = due.into_iter().partition(|s| s.runs_alone());
     // The longest first: it is not the one that the others have ended before.
-    models.sort_by_key(|s| std::cmp::Reverse(plan.effort.pick(s.seconds[0], s.seconds[1], s.seconds[2])));
+    models.sort_by_key(|s| std::cmp::Reverse(plan.expected(s)));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = plan.jobs.unwrap_or(cpus.min(MOST_AT_ONCE)).max(1);
     let mut progress = Progress {
@@ -166,7 +169,7 @@ fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usi
         not_held: 0,
     };
     for s in models.iter().chain(&alone) {
-        progress.left[usize::from(s.runs_alone())] += progress.expected(s);
+        progress.left[usize::from(s.runs_alone())] += plan.expected(s);
     }
     let progress = Mutex::new(progress);
     run_at_once(&models, at_once, &progress)?;

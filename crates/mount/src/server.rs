@@ -118,10 +118,11 @@ impl Answer {
         Answer::WhenDurable(Durable { need, sent })
     }
 
-    /// The same answer when the commit that a call through this handle has left, if it has, is made.
-    pub(crate) fn after_commit(self, by: &Volume) -> Answer {
-        match commit_left(by) {
-            Some(tid) => self.when(Need::Commit(tid)),
+    /// The same answer when the commit is made that a call through this handle has left; if it has left none, when
+    /// what `otherwise` says is durable.
+    pub(crate) fn after_commit(self, by: &Volume, otherwise: Option<Need>) -> Answer {
+        match commit_left(by).map(Need::Commit).or(otherwise) {
+            Some(need) => self.when(need),
             None => self,
         }
     }

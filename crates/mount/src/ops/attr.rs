@@ -2,11 +2,11 @@
 
 use crate::caller;
 use crate::fail::Fail;
-use crate::server::{Answer, Server, ino_of};
+use crate::server::{Answer, Need, Server, ino_of};
 use crate::wire::abi::{GETATTR_HANDLE, HANDLE_RESERVE, HANDLE_WRITES, fattr, init};
 use crate::wire::{Body, Header, Out};
 use quire_device::{Clock, TickClock};
-use quire_fs::{Privileges, SetAttr, SetTime, commit_left};
+use quire_fs::{Privileges, SetAttr, SetTime};
 use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, flags, mode};
 use rustix::io::Errno;
@@ -48,10 +48,7 @@ pub(crate) fn setattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
     }
     out.attr(&attr, s.valid(&attr))?;
     let dir_sync = s.changing.dir_sync() && attr.mode & mode::FMT == mode::DIR;
-    Ok(match commit_left(&by) {
-        None if dir_sync => Answer::Reply.when_durable(ino, None, false),
-        _ => Answer::Reply.after_commit(&by),
-    })
+    Ok(Answer::Reply.after_commit(&by, dir_sync.then_some(Need::Files { ino, and: None, data_only: false })))
 }
 
 /// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its

@@ -48,10 +48,7 @@ fn entry(s: &Server, attr: &Attr, out: &mut Out<'_>) -> Result<Answer, Fail> {
 
 /// With `dirsync` of the mount or of a directory, the answer waits until the changed directories are durable.
 fn after_change(s: &Server, by: &Volume, answer: Answer, dir: Ino, and: Option<Ino>) -> Answer {
-    match commit_left(by) {
-        None if s.changing.dir_sync() => answer.when_durable(dir, and, false),
-        _ => answer.after_commit(by),
-    }
+    answer.after_commit(by, s.changing.dir_sync().then_some(Need::Files { ino: dir, and, data_only: false }))
 }
 
 /// Creates an inode in the directory of the request; the caller gets one reference.

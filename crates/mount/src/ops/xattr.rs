@@ -60,13 +60,13 @@ pub(crate) fn setxattr(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answe
         let perm = s.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
         s.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;
     }
-    Ok(Answer::Reply.after_commit(&by))
+    Ok(Answer::Reply.after_commit(&by, None))
 }
 
 pub(crate) fn removexattr(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
     let (ino, by) = (ino_of(h.node)?, s.first_change(h));
     by.xattrs().remove(ino, b.name()?)?;
-    Ok(Answer::Reply.after_commit(&by))
+    Ok(Answer::Reply.after_commit(&by, None))
 }
 
 fn sized(value: &[u8], size: u32, out: &mut Out<'_>) -> Result<Answer, Fail> {
