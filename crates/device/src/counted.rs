@@ -3,10 +3,10 @@
 //! Operations are counted when they are submitted, their time when they have been waited for: the time of a batch is
 //! what its caller saw from submit to the return of wait, and counts for each of its operations.
 
-use crate::buf::Buf;
 use crate::clock::{Clock, SystemClock};
 use crate::histogram::{Histogram, Latencies};
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, Ticket, fill};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, Ticket, fill_now};
+use crate::read_buf::ReadBuf;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tickets::Tickets;
@@ -350,14 +350,14 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
         self.inner.can_suspend_reads()
     }
 
-    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+    fn read_then(&self, at: u64, buf: ReadBuf, region: Region, then: ReadDone) {
         if !self.inner.can_suspend_reads() {
-            return then(fill(self, at, buf, region));
+            return then(fill_now(self, at, buf, region));
         }
         let class = Class::Read(region);
         self.counters.of(class).0.count(buf.len() as u64);
         let (counters, clock, start) = (self.counters.clone(), self.clock.clone(), self.clock.monotonic());
-        let ended = move |outcome: Result<Buf, DeviceError>| {
+        let ended = move |outcome: Result<ReadBuf, DeviceError>| {
             counters.finish(&[class], clock.monotonic().saturating_sub(start), outcome.is_err());
             then(outcome);
         };

@@ -14,10 +14,11 @@
 use crate::buf::{Buf, SECTOR};
 use crate::holes::Backing;
 use crate::host::{Host, device_error};
-use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, ReadDone, Region, Ticket, fill};
+use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, ReadDone, Region, Ticket, fill_now};
 use crate::lease::Lease;
 use crate::open::{self, OpenError, OpenOptions, Opened};
 use crate::policy::{PIECE_BYTES, TRANSFERRED_BY_CALLER};
+use crate::read_buf::ReadBuf;
 use crate::read_ring::ReadRing;
 use crate::segment::{Payload, Plan, Segment};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -303,13 +304,13 @@ impl BlockDevice for FileDevice {
         self.direct && self.read_ring().is_some()
     }
 
-    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+    fn read_then(&self, at: u64, buf: ReadBuf, region: Region, then: ReadDone) {
         if let Err(e) = self.check_range(IoOp::Read, at, buf.len() as u64) {
             return then(Err(e));
         }
         match self.read_ring().filter(|_| self.is_aligned(at, &buf)) {
             Some(ring) => ring.start(at, buf, then),
-            None => then(fill(self, at, buf, region)),
+            None => then(fill_now(self, at, buf, region)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The block device trait, its operations and its errors.
 
 use crate::buf::Buf;
+use crate::read_buf::ReadBuf;
 use crate::sync::Arc;
 use std::fmt;
 
@@ -160,12 +161,25 @@ impl fmt::Display for DeviceError {
 impl std::error::Error for DeviceError {}
 
 /// What is done with the outcome of a read that no caller waits for.
-pub type ReadDone = Box<dyn FnOnce(Result<Buf, DeviceError>) + Send>;
+pub type ReadDone = Box<dyn FnOnce(Result<ReadBuf, DeviceError>) + Send>;
 
 /// Fills `buf` from `at`; the calling thread waits.
 pub(crate) fn fill<D: BlockDevice + ?Sized>(d: &D, at: u64, buf: Buf, region: Region) -> Result<Buf, DeviceError> {
     let mut done = d.run(vec![Io::Read { at, buf, region }])?;
     Ok(done.reads.pop().expect("one read was submitted"))
+}
+
+/// Fills memory from `at` for [`BlockDevice::read_then`], where the calling thread waits.
+pub(crate) fn fill_now<D: BlockDevice + ?Sized>(
+    d: &D,
+    at: u64,
+    buf: ReadBuf,
+    region: Region,
+) -> Result<ReadBuf, DeviceError> {
+    match buf {
+        ReadBuf::Whole(buf) => fill(d, at, buf, region).map(ReadBuf::Whole),
+        mut part @ ReadBuf::Part(..) => d.read_into(at, &mut part, region).map(|()| part),
+    }
 }
 
 /// A device of bytes with a volatile write cache. All of them agree on what they do (M6).
@@ -216,8 +230,8 @@ pub trait BlockDevice: Send + Sync {
     /// Fills `buf`, whole sectors, from `at`, for a caller that need not wait: `then` is called once, with the buffer
     /// or the error, on a thread of the device's that ends other reads, too; or on the calling thread, which waits,
     /// where the device cannot do better.
-    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
-        then(fill(self, at, buf, region));
+    fn read_then(&self, at: u64, buf: ReadBuf, region: Region, then: ReadDone) {
+        then(fill_now(self, at, buf, region));
     }
 
     /// Writes `data`, whole sectors, at `at` and waits for completion (not durability). Devices that can do so write
@@ -281,7 +295,7 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     fn can_suspend_reads(&self) -> bool {
         (**self).can_suspend_reads()
     }
-    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+    fn read_then(&self, at: u64, buf: ReadBuf, region: Region, then: ReadDone) {
         (**self).read_then(at, buf, region, then);
     }
     fn write_from(&self, at: u64, data: &[u8], region: Region) -> Result<(), DeviceError> {

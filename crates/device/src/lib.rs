@@ -30,6 +30,7 @@ pub mod open;
 pub mod pace;
 mod policy;
 mod read_all;
+mod read_buf;
 mod read_ring;
 #[cfg(feature = "scheduled")]
 pub mod scheduled;
@@ -55,4 +56,5 @@ pub use nvram::{Nvram, NvramMap, NvramOptions, NvramStats};
 pub use open::{OpenError, OpenOptions};
 pub use pace::{Pace, Paced};
 pub use read_all::read_all_then;
+pub use read_buf::ReadBuf;
 pub use waits::{WaitFor, Waited};

@@ -5,10 +5,10 @@
 //! (what a request costs by itself) and of at least `LARGE_WRITE` bytes (what a byte costs). Until there is an
 //! observation a usual SSD is assumed.
 
-use crate::buf::Buf;
 use crate::clock::Clock;
 use crate::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, Ticket};
 use crate::policy::{BANDWIDTH_ASSUMED, FLUSH_ASSUMED, LARGE_WRITE, SAMPLES, SMALL_WRITE, WRITE_ASSUMED};
+use crate::read_buf::ReadBuf;
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -152,7 +152,7 @@ impl BlockDevice for Paced {
         self.device.can_suspend_reads()
     }
 
-    fn read_then(&self, at: u64, buf: Buf, region: Region, then: ReadDone) {
+    fn read_then(&self, at: u64, buf: ReadBuf, region: Region, then: ReadDone) {
         self.device.read_then(at, buf, region, then);
     }
 

@@ -1,24 +1,29 @@
-//! Reads for callers that do not wait: an io_uring of their own, and a thread that ends them.
+//! Reads for callers that do not wait: a thread with an io_uring of its own starts and ends them.
 //!
 //! ```text
-//! start ──> backlog ──> submission queue ──kernel──> completion queue ──thread──> then(bytes)
-//!                       (at most IN_FLIGHT in flight)
+//! start ──> arrived ──thread──> backlog ──> submission queue ──kernel──> completion queue ──> then(bytes)
+//!              └ eventfd: wakes the thread   (at most IN_FLIGHT in flight)
 //! ```
+//! The thread submits by itself, because the kernel hands a completion to the thread that submitted: were that another,
+//! it would be woken first, and this one by it.
+//!
 //! *Guarantees*: `then` of each read is called once, on the thread, also when the ring is dropped meanwhile; a read's
 //! buffer and the host's file stay until the kernel is done with them (M5). What the kernel reads in part or not at all
 //! is read again by a call on the thread, which tells the error.
 
-use crate::buf::Buf;
 use crate::host::Host;
 use crate::io::{DeviceError, ReadDone};
 use crate::policy::IN_FLIGHT;
-use crate::sync::{Arc, Mutex, lock, thread};
+use crate::read_buf::ReadBuf;
+use crate::sync::{Arc, Mutex, MutexGuard, lock, thread};
 use crate::uring::wait_for_completion;
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::event::EventfdFlags;
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc;
 
-/// The completion that wakes the thread when the ring is dropped; no read has this number.
+/// The completion of the read of the eventfd; no other read has this number.
 const WAKE: u64 = u64::MAX;
 
 /// Dropped, it waits for the reads that were started, unless the last of them drops it.
@@ -28,51 +33,53 @@ pub(crate) struct ReadRing {
 }
 
 struct Shared {
-    ring: IoUring,
     host: Arc<Host>,
+    /// Written to when the thread is to look.
+    wake: OwnedFd,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// By number.
-    reads: HashMap<u64, Read>,
-    next: u64,
-    /// Reads that wait for room.
-    backlog: VecDeque<u64>,
-    in_flight: usize,
+    /// Reads that the thread has not seen.
+    arrived: Vec<Read>,
+    /// The thread is about to sleep, or sleeps, and nobody has woken it.
+    sleeps: bool,
     over: bool,
 }
 
 struct Read {
     /// Byte offset on the device.
     at: u64,
-    buf: Buf,
+    buf: ReadBuf,
     then: ReadDone,
 }
 
 impl ReadRing {
     /// None if the host does not let us have one.
     pub(crate) fn new(host: Arc<Host>) -> Option<ReadRing> {
-        // One more, for the wake-up.
-        let ring = IoUring::new(u32::try_from(2 * IN_FLIGHT).expect("a small constant"));
-        let ring =
-            ring.inspect_err(|e| tracing::debug!(error = %e, "no io_uring; callers wait for their reads")).ok()?;
-        let shared = Arc::new(Shared { ring, host, state: Mutex::default() });
-        let ends = shared.clone();
-        let thread = thread::Builder::new().name("quire-reads".to_owned()).spawn(move || ends.end_reads());
-        let thread = thread.inspect_err(|e| tracing::debug!(error = %e, "callers wait for their reads")).ok()?;
-        Some(ReadRing { shared, thread: Some(thread) })
+        let has_none = |e: &std::io::Error| tracing::debug!(error = %e, "callers wait for their reads");
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from);
+        let shared = Arc::new(Shared { host, wake: wake.inspect_err(has_none).ok()?, state: Mutex::default() });
+        let (ends, (tell, told)) = (shared.clone(), mpsc::channel());
+        let run = move || {
+            let ring = new_ring();
+            tell.send(ring.as_ref().map(drop).inspect_err(|e| has_none(e)).is_ok()).expect("its maker waits");
+            if let Ok(ring) = ring {
+                Reads::new(&ends, ring).run();
+            }
+        };
+        let thread = thread::Builder::new().name("quire-reads".to_owned()).spawn(run);
+        let thread = thread.inspect_err(has_none).ok()?;
+        let begun = told.recv().expect("the thread tells");
+        begun.then_some(ReadRing { shared, thread: Some(thread) })
     }
 
     /// Starts to fill `buf`, whole sectors, from `at`, which lies inside the device.
-    pub(crate) fn start(&self, at: u64, buf: Buf, then: ReadDone) {
+    pub(crate) fn start(&self, at: u64, buf: ReadBuf, then: ReadDone) {
         let mut s = lock(&self.shared.state);
-        let number = s.next;
-        s.next += 1;
-        s.reads.insert(number, Read { at, buf, then });
-        s.backlog.push_back(number);
-        self.shared.pump(&mut s);
+        s.arrived.push(Read { at, buf, then });
+        self.shared.wake(s);
     }
 }
 
@@ -80,15 +87,7 @@ impl Drop for ReadRing {
     fn drop(&mut self) {
         let mut s = lock(&self.shared.state);
         s.over = true;
-        // A thread that ends reads looks by itself.
-        if s.in_flight == 0 {
-            // SAFETY: the state is locked; a no-op refers to no memory.
-            let pushed =
-                unsafe { self.shared.ring.submission_shared().push(&opcode::Nop::new().build().user_data(WAKE)) };
-            assert!(pushed.is_ok(), "the queue has room for more than IN_FLIGHT");
-            let _ = self.shared.ring.submit();
-        }
-        drop(s);
+        self.shared.wake(s);
         let thread = self.thread.take().expect("dropped once");
         if thread.thread().id() != thread::current().id() {
             thread.join().expect("the thread that ends reads does not panic");
@@ -97,64 +96,137 @@ impl Drop for ReadRing {
 }
 
 impl Shared {
-    /// Hands waiting reads to the kernel, as many as may be in flight.
-    fn pump(&self, s: &mut State) {
-        if s.backlog.is_empty() || s.in_flight >= IN_FLIGHT {
-            return;
+    /// Wakes the thread if it sleeps.
+    fn wake(&self, mut s: MutexGuard<'_, State>) {
+        let sleeps = std::mem::take(&mut s.sleeps);
+        drop(s);
+        if sleeps {
+            rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).expect("an eventfd takes a number");
         }
-        {
-            // SAFETY: the state is locked, and submission queues are made nowhere else: this is the only one.
-            let mut queue = unsafe { self.ring.submission_shared() };
-            while s.in_flight < IN_FLIGHT {
-                let Some(number) = s.backlog.pop_front() else { break };
-                let read = s.reads.get_mut(&number).expect("it stays until it has ended");
-                let len = u32::try_from(read.buf.len()).expect("a read is small");
-                let (fd, at) = (types::Fd(self.host.fd.as_raw_fd()), self.host.base + read.at);
-                let entry = opcode::Read::new(fd, read.buf.as_mut_ptr(), len).offset(at).build().user_data(number);
-                // The kernel's own threads wait, not the caller.
-                let entry = if self.host.begins_late { entry.flags(squeue::Flags::ASYNC) } else { entry };
-                // SAFETY: the buffer lies on the heap, and `reads` owns it until the completion was taken; the host's
-                // file is open as long as `self`, which the thread shares until nothing is in flight.
-                let pushed = unsafe { queue.push(&entry) };
-                assert!(pushed.is_ok(), "the queue has room for more than IN_FLIGHT");
-                s.in_flight += 1;
-            }
+    }
+}
+
+/// A ring that one thread uses.
+fn new_ring() -> std::io::Result<IoUring> {
+    // One more, for the eventfd.
+    let entries = u32::try_from(2 * IN_FLIGHT).expect("a small constant");
+    let of_one = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
+    // Linux before 6.1 has none that is made for one thread.
+    of_one.or_else(|_| IoUring::new(entries))
+}
+
+impl Drop for Reads<'_> {
+    /// After a panic the kernel may still have memory, which is left to it.
+    fn drop(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.in_flight));
+        if self.listens {
+            std::mem::forget(std::mem::take(&mut self.woken));
         }
-        // What the kernel does not take now, the thread offers again.
-        let _ = self.ring.submit();
+    }
+}
+
+/// What the thread has.
+struct Reads<'s> {
+    shared: &'s Shared,
+    ring: IoUring,
+    backlog: VecDeque<Read>,
+    /// By number.
+    in_flight: HashMap<u64, Read>,
+    next: u64,
+    /// Where the kernel puts what it reads from the eventfd.
+    woken: Box<[u8; 8]>,
+    /// The eventfd is being read.
+    listens: bool,
+}
+
+impl<'s> Reads<'s> {
+    fn new(shared: &'s Shared, ring: IoUring) -> Self {
+        let (backlog, in_flight) = (VecDeque::new(), HashMap::new());
+        Reads { shared, ring, backlog, in_flight, next: 0, woken: Box::default(), listens: false }
     }
 
-    /// The thread: ends reads until the ring is dropped and none is left.
-    fn end_reads(&self) {
+    /// Starts and ends reads until the owner is dropped and none is left.
+    fn run(mut self) {
         loop {
-            wait_for_completion(&self.ring);
-            let mut s = lock(&self.state);
-            let ended = self.take_completed(&mut s);
-            self.pump(&mut s);
-            let over = s.over && s.in_flight == 0;
-            drop(s);
-            ended.into_iter().for_each(|(read, result)| self.end(read, result));
-            if over {
-                return;
+            let over = self.take_arrived();
+            if over && self.backlog.is_empty() && self.in_flight.is_empty() {
+                return self.stop_listening();
             }
+            self.listen();
+            self.pump();
+            wait_for_completion(&self.ring);
+            lock(&self.shared.state).sleeps = false;
+            self.end_completed();
         }
     }
 
-    /// Takes what has completed, each with the kernel's result (bytes or minus errno).
-    fn take_completed(&self, s: &mut State) -> Vec<(Read, i32)> {
-        // SAFETY: the state is locked, and completion queues are made nowhere else: this is the only one.
-        let queue = unsafe { self.ring.completion_shared() };
-        let ended = queue.filter(|done| done.user_data() != WAKE);
-        let ended: Vec<_> = ended.map(|done| (done.user_data(), done.result())).collect();
-        s.in_flight -= ended.len();
-        let take = |(number, result)| (s.reads.remove(&number).expect("it ends once"), result);
-        ended.into_iter().map(take).collect()
+    /// Takes what has arrived; who comes from now on wakes the thread. True if the owner is being dropped.
+    fn take_arrived(&mut self) -> bool {
+        let mut s = lock(&self.shared.state);
+        self.backlog.extend(s.arrived.drain(..));
+        s.sleeps = true;
+        s.over
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: what the entry refers to outlives its completion: the buffers lie on the heap or in mappings of their
+        // own, in `in_flight` or `woken`, which are not touched meanwhile, and are leaked where no completion came;
+        // `shared` keeps the files open until `run` ends, when nothing is in flight.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        assert!(pushed.is_ok(), "the queue has room for more than IN_FLIGHT");
+    }
+
+    /// Reads the eventfd, unless that is under way.
+    fn listen(&mut self) {
+        if !std::mem::replace(&mut self.listens, true) {
+            let fd = types::Fd(self.shared.wake.as_raw_fd());
+            let entry = opcode::Read::new(fd, self.woken.as_mut_ptr(), 8).build();
+            self.push(&entry.user_data(WAKE));
+        }
+    }
+
+    /// The end of the last read of the eventfd.
+    fn stop_listening(&mut self) {
+        while self.listens {
+            rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes()).expect("an eventfd takes a number");
+            wait_for_completion(&self.ring);
+            self.end_completed();
+        }
+    }
+
+    /// Hands waiting reads to the kernel, as many as may be in flight.
+    fn pump(&mut self) {
+        let host = self.shared.host.clone();
+        while self.in_flight.len() < IN_FLIGHT {
+            let Some(mut read) = self.backlog.pop_front() else { break };
+            let len = u32::try_from(read.buf.len()).expect("a read is small");
+            let (fd, at) = (types::Fd(host.fd.as_raw_fd()), host.base + read.at);
+            let entry = opcode::Read::new(fd, read.buf.as_mut_ptr(), len).offset(at).build().user_data(self.next);
+            // The kernel's own threads wait, not this one.
+            let entry = if host.begins_late { entry.flags(squeue::Flags::ASYNC) } else { entry };
+            self.in_flight.insert(self.next, read);
+            self.push(&entry);
+            self.next += 1;
+        }
+    }
+
+    /// Ends what has completed, each with the kernel's result (bytes or minus errno).
+    fn end_completed(&mut self) {
+        let completed: Vec<_> = self.ring.completion().map(|done| (done.user_data(), done.result())).collect();
+        for (number, result) in completed {
+            if number == WAKE {
+                self.listens = false;
+                continue;
+            }
+            let read = self.in_flight.remove(&number).expect("it ends once");
+            self.end(read, result);
+        }
     }
 
     fn end(&self, mut read: Read, result: i32) {
         let whole = usize::try_from(result).is_ok_and(|bytes| bytes == read.buf.len());
         let outcome: Result<(), DeviceError> =
-            if whole { Ok(()) } else { self.host.read_slice(read.at, &mut read.buf) };
+            if whole { Ok(()) } else { self.shared.host.read_slice(read.at, &mut read.buf) };
         (read.then)(outcome.map(|()| read.buf));
     }
 }

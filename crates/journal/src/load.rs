@@ -9,9 +9,9 @@
 use crate::engine::runs_of;
 use crate::error::Error;
 use crate::journal::Journal;
-use quire_device::Buf;
 use quire_device::sync::lock;
 use quire_layout::BlockNo;
+use std::ops::Deref;
 
 /// What a load found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ impl Journal {
 
     /// Ends a load: what was read of each of its [runs](Load::runs), in their order; nothing if one could not be read.
     /// Blocks whose homes have changed under it begin to be loaded again.
-    pub fn end_load(&self, load: Load, read: &[Buf]) -> Option<Load> {
+    pub fn end_load(&self, load: Load, read: &[impl Deref<Target = [u8]>]) -> Option<Load> {
         let images = self.shared.images_of(&load.wanted, read);
         end(self, &load, images)
     }

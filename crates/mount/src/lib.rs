@@ -32,6 +32,7 @@ mod policy;
 mod refused;
 mod remount;
 mod replies;
+mod reply_buffers;
 mod requests;
 pub mod sandbox;
 pub mod serve;

@@ -25,11 +25,15 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 /// where they have changed something already. Those that wait for a commit, a thaw, metadata or a read take none.
 pub(crate) const MAX_BLOCKED: usize = 16;
 
-/// Bytes of a READ that takes no worker while the device reads. Its bytes are copied into the reply by one thread: of
-/// 64 KiB at a time one reader gets a twelfth less then, and 16 readers of 128 KiB less than half (1.4 GB/s for 3.5 on
-/// a loop device in memory); of 32 KiB as much as with a worker that waits. Of larger ones the kernel sends
-/// [`MAX_BACKGROUND`] at once, and as many workers may wait for them.
-pub(crate) const MAX_SUSPENDED_READ: usize = 32 << 10;
+/// Bytes of a READ that never takes a worker while the device reads, and whose bytes are copied into its reply. A larger
+/// one is read by its worker while fewer workers than CPUs are blocked, and else into memory that is its reply
+/// ([`KEPT_REPLIES`]): one reader of 128 KiB at a time gets a fifth less where another thread replies, and 16 as much
+/// (on a loop device in memory, the worst case).
+pub(crate) const MAX_COPIED_READ: usize = 32 << 10;
+
+/// Buffers for replies to large READs that stay with the mount, each of one huge page (2 MiB). As many as the kernel
+/// sends at once ([`MAX_BACKGROUND`]).
+pub(crate) const KEPT_REPLIES: usize = MAX_BACKGROUND as usize;
 
 /// How many times a request that misses metadata is suspended. What one load brings into memory may be driven out
 /// before the request is answered again; then a worker waits for the next load, and answers at once. A name in a

@@ -6,7 +6,8 @@ use crate::again::{Again, Kept};
 use crate::fail::Fail;
 use crate::kernel_pages::{KernelPages, Waiting};
 use crate::meter::Suspended;
-use crate::policy::MAX_MISSES;
+use crate::policy::{MAX_COPIED_READ, MAX_MISSES};
+use crate::reply_buffers::{BODY_AT, ReplyBuffers, reply_of};
 use crate::server::{Answer, Durable, Need, Sent, Server};
 use crate::space::SpaceQueue;
 use crate::transport::Transport;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) kernel_pages: KernelPages,
     pub(crate) space: SpaceQueue,
     pub(crate) again: Again,
+    pub(crate) reply_buffers: ReplyBuffers,
     /// The first error that ended a worker.
     pub(crate) error: Mutex<Option<Errno>>,
 }
@@ -65,20 +67,36 @@ pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended
     }
 }
 
-/// Suspends a READ until the device has read.
+/// Suspends a READ until the device has read. A large one is read into memory that is its reply.
 pub(crate) fn suspend_read(shared: &Arc<Shared>, header: Header, suspended: Suspended, read: DeviceRead) {
     let after = shared.clone();
-    read.then(move |outcome| {
-        let replied = match outcome {
-            Ok(bytes) => after.reply_with(&header, Ok(Answer::Reply), bytes),
-            Err(e) => after.reply_with(&header, Err(Fail::from(e)), &[]),
-        };
+    let ended = move |replied: Result<(), Errno>| {
         if let Err(e) = replied {
             // The workers learn of a broken connection by themselves.
             tracing::debug!("a read of inode {}: {e}", header.node);
         }
         after.server.meter.end_suspended(&header, suspended, WaitFor::Read);
-    });
+    };
+    let after = shared.clone();
+    let large = (read.bytes() > MAX_COPIED_READ).then(|| shared.reply_buffers.take()).flatten();
+    match large {
+        Some(buffer) => read.then_in(buffer, BODY_AT, move |outcome| {
+            ended(match outcome {
+                Ok((mut buffer, bytes)) => {
+                    let replied = after.reply(&header, Ok(Answer::Reply), &mut reply_of(&mut buffer, bytes));
+                    after.reply_buffers.put(buffer);
+                    replied
+                }
+                Err(e) => after.reply_with(&header, Err(Fail::from(e)), &[]),
+            });
+        }),
+        None => read.then(move |outcome| {
+            ended(match outcome {
+                Ok(bytes) => after.reply_with(&header, Ok(Answer::Reply), bytes),
+                Err(e) => after.reply_with(&header, Err(Fail::from(e)), &[]),
+            });
+        }),
+    }
 }
 
 /// Has a request answered again when these blocks, which it missed, are in memory, or cannot be read.

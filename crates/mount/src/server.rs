@@ -13,8 +13,9 @@ use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Header, ShownOwner};
 use crate::without::Without;
+use crate::workers::Blocked;
 use quire_device::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use quire_device::sync::{Mutex, lock};
+use quire_device::sync::{Arc, Mutex, lock};
 use quire_fs::{Admitted, Attr, Cred, DeviceRead, Volume, commit_left, leaving_commits};
 use quire_layout::number_map::NumberMap;
 use quire_layout::{Ino, Tid};
@@ -231,6 +232,8 @@ pub(crate) struct Server {
     pub(crate) options: ServeOptions,
     pub(crate) changing: Changing,
     pub(crate) meter: Meter,
+    /// The session's workers.
+    pub(crate) blocked: Arc<Blocked>,
     agreed: AtomicU64,
     /// Files that are open for writing.
     pub(crate) writers: Openers,
@@ -262,6 +265,7 @@ impl Server {
             meter: Meter::new(options.slow),
             options,
             changing: Changing::default(),
+            blocked: Arc::default(),
             agreed: AtomicU64::new(0),
             writers: Openers::default(),
             openers: Openers::default(),

@@ -13,6 +13,7 @@ use crate::kernel_pages::{KernelPages, Pages, Waiting};
 use crate::meter::Measured;
 use crate::policy::MAX_MISSES;
 use crate::replies::{Shared, answer_when_loaded, suspend, suspend_read};
+use crate::reply_buffers::ReplyBuffers;
 use crate::requests;
 use crate::server::{Admission, Answer, Server};
 use crate::space::{self, SpaceQueue};
@@ -86,12 +87,17 @@ impl Session {
         let transport = Transport { channel, rings };
         Ok(Session {
             shared: Arc::new(Shared {
-                workers: Workers::new(FIRST_RING + transport.rings(), if without.second_reader { 1 } else { cpus() }),
+                workers: Workers::new(
+                    FIRST_RING + transport.rings(),
+                    if without.second_reader { 1 } else { cpus() },
+                    server.blocked.clone(),
+                ),
                 transport,
                 server,
                 kernel_pages: KernelPages::default(),
                 space: SpaceQueue::default(),
                 again: Again::default(),
+                reply_buffers: ReplyBuffers::default(),
                 error: Mutex::default(),
             }),
         })

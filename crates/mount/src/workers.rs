@@ -18,7 +18,7 @@
 //! would else change the count of readers between its look at it and its change of it (L5).
 
 use crate::policy::{MAX_BLOCKED, REQUESTS_BEFORE_SECOND_READER};
-use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced};
 use std::cell::Cell;
 use std::time::Duration;
@@ -28,6 +28,8 @@ thread_local! {
     static READS: Cell<Option<QueueIndex>> = const { Cell::new(None) };
     /// Requests that it has taken without waiting for one.
     static IN_A_ROW: Cell<u32> = const { Cell::new(0) };
+    /// The calling worker has blocked since it last became a reader.
+    static IS_BLOCKED: Cell<bool> = const { Cell::new(false) };
     /// The calling thread has been a reader.
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
@@ -93,9 +95,30 @@ pub(crate) struct Workers {
     /// Workers that read a queue that is no ring at once, at most.
     readers: usize,
     pool: Mutex<Pool>,
+    blocked: Arc<Blocked>,
     /// The session is over. Set under the lock of the pool, read also without it: readers ask before each request.
     over: AtomicBool,
     ended: Condvar,
+}
+
+/// Workers that wait for the device, a lock, or a condition, and read no requests meanwhile.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    now: AtomicUsize,
+    cpus: usize,
+}
+
+impl Default for Blocked {
+    fn default() -> Self {
+        Blocked { now: AtomicUsize::new(0), cpus: cpus() }
+    }
+}
+
+impl Blocked {
+    /// There are as many as CPUs: another request that can wait without a worker should.
+    pub(crate) fn are_many(&self) -> bool {
+        self.now.load(Ordering::Relaxed) >= self.cpus
+    }
 }
 
 /// CPUs on which the daemon may run.
@@ -110,9 +133,9 @@ pub(crate) fn most(queues: usize) -> usize {
 
 impl Workers {
     /// Workers for so many queues, of which `readers` read one that is no ring at once, at most.
-    pub(crate) fn new(queues: usize, readers: usize) -> Self {
+    pub(crate) fn new(queues: usize, readers: usize, blocked: Arc<Blocked>) -> Self {
         let pool = Mutex::new(Pool { readers: vec![0; queues], ..Pool::default() });
-        Workers { most: most(queues), readers, pool, over: AtomicBool::new(false), ended: Condvar::new() }
+        Workers { most: most(queues), readers, pool, blocked, over: AtomicBool::new(false), ended: Condvar::new() }
     }
 
     /// All queues.
@@ -139,6 +162,9 @@ impl Workers {
     pub(crate) fn become_reader(&self, idle: &Arc<Idle>) -> Option<QueueIndex> {
         IS_WORKER.set(true);
         READS.set(None);
+        if IS_BLOCKED.take() {
+            self.blocked.now.fetch_sub(1, Ordering::Relaxed);
+        }
         let mut p = lock_unannounced(&self.pool);
         if self.is_over() {
             return None;
@@ -205,6 +231,8 @@ impl Workers {
     /// worker, which has begun.
     pub(crate) fn blocks(&self, hire: impl FnOnce() -> bool) {
         if let Some(queue) = READS.take() {
+            self.blocked.now.fetch_add(1, Ordering::Relaxed);
+            IS_BLOCKED.set(true);
             lock_unannounced(&self.pool).readers[queue.0] -= 1;
             self.call_reader(queue, hire, 1);
         }
@@ -279,7 +307,7 @@ mod tests {
     }
 
     fn one_reader(cpus: usize) -> Arc<Workers> {
-        let workers = Arc::new(Workers::new(1, cpus));
+        let workers = Arc::new(Workers::new(1, cpus, Arc::default()));
         assert!(workers.begin() && workers.become_reader(&Arc::default()).is_some());
         workers
     }
@@ -315,6 +343,10 @@ mod tests {
         assert!(told.recv().unwrap(), "it reads while we block");
         workers.blocks(NOBODY);
         assert!(!workers.reads());
+        assert_eq!(workers.blocked.now.load(Ordering::Relaxed), 1);
+        workers.end();
+        workers.become_reader(&Arc::default());
+        assert_eq!(workers.blocked.now.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -333,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_crowd_of_requests_that_are_answered_again_is_read_by_more_workers() {
-        let workers = Arc::new(Workers::new(2, 2));
+        let workers = Arc::new(Workers::new(2, 2, Arc::default()));
         let theirs = workers.clone();
         assert!(workers.begin());
         let of_other = thread::spawn(move || theirs.become_reader(&Arc::default())).join().unwrap();
@@ -368,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_hired_when_none_is_idle_up_to_the_bound() {
-        let workers = Arc::new(Workers { most: 2, ..Workers::new(1, 2) });
+        let workers = Arc::new(Workers { most: 2, ..Workers::new(1, 2, Arc::default()) });
         let hired = Cell::new(0);
         let hire = || {
             hired.set(hired.get() + 1);
@@ -425,7 +457,7 @@ mod tests {
 
     #[test]
     fn each_queue_has_a_reader_and_one_that_blocks_is_replaced_at_its_own() {
-        let workers = Arc::new(Workers::new(3, 1));
+        let workers = Arc::new(Workers::new(3, 1, Arc::default()));
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let (tell, told) = mpsc::channel();

@@ -163,14 +163,25 @@ impl BlockDevice for SlowReads {
 /// As many reads as the kernel sends at once wait for the device, and no worker waits with them.
 #[test]
 fn reads_that_wait_for_the_device_take_no_worker() {
+    assert_eq!(workers_of_reads(4096).saturating_sub(2), 0, "more workers while all wait");
+}
+
+/// Of large ones as many are read by workers as there are CPUs.
+#[test]
+fn large_reads_that_wait_for_the_device_take_a_worker_for_each_cpu() {
+    let cpus = thread::available_parallelism().unwrap().get();
+    assert_eq!(workers_of_reads(128 << 10).saturating_sub(cpus + 2), 0, "more workers while all wait");
+}
+
+/// How many workers more there are while clients read so many bytes each from a slow device.
+fn workers_of_reads(bytes: usize) -> usize {
     const CLIENTS: usize = 16;
-    const BLOCK: u64 = 4096;
     needs_mounts();
     needs_root();
     let slow = Served::of("64M", |image| SlowReads { inner: MemDevice::new(image), slow: AtomicBool::new(false) });
     let m = slow.mount("");
-    let bytes: Vec<u8> = (0..CLIENTS).flat_map(|n| [u8::try_from(n).unwrap(); 4096]).collect();
-    fs::write(m.path("f"), &bytes).unwrap();
+    let content: Vec<u8> = (0..CLIENTS).flat_map(|n| vec![u8::try_from(n).unwrap(); bytes]).collect();
+    fs::write(m.path("f"), &content).unwrap();
     m.unmount();
     // Nothing of the file is in memory.
     let m = slow.mount("noatime");
@@ -179,16 +190,16 @@ fn reads_that_wait_for_the_device_take_no_worker() {
     file.read_at(&mut Buf::zeroed(4096), 0).unwrap();
     slow.device.slow.store(true, Ordering::SeqCst);
     let read = |n: usize| {
-        let mut buf = Buf::zeroed(4096);
-        file.read_exact_at(&mut buf, n as u64 * BLOCK).unwrap();
-        assert!(buf.iter().all(|b| usize::from(*b) == n), "block {n}");
+        let mut buf = Buf::zeroed(bytes);
+        file.read_exact_at(&mut buf, (n * bytes) as u64).unwrap();
+        assert!(buf.iter().all(|b| usize::from(*b) == n), "part {n}");
     };
     let before = workers(m.pid);
     let most = most_workers(m.pid, CLIENTS, read);
     slow.device.slow.store(false, Ordering::SeqCst);
-    assert!(most <= before + 2, "{most} workers, before {before}");
     drop(file);
     m.unmount();
+    most - before
 }
 
 /// Clients that need names, attributes, listings, and files of many pieces, which no memory has, wait for the device,

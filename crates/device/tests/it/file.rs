@@ -2,7 +2,8 @@
 
 use quire_device::sync::Arc;
 use quire_device::{
-    BlockDevice, Buf, Counted, DeviceError, ErrorKind, FileDevice, Holder, Io, IoOp, OpenError, OpenOptions, Region,
+    BlockDevice, Buf, Counted, DeviceError, ErrorKind, FileDevice, Holder, HugeBuf, Io, IoOp, OpenError, OpenOptions,
+    ReadBuf, Region,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -284,8 +285,8 @@ fn reads_that_no_caller_waits_for_bring_what_is_there_and_are_counted() {
     let (tell, told) = mpsc::channel();
     for n in 0..READS {
         let (tell, block) = (tell.clone(), n * 37 % 1024);
-        let then = move |outcome: Result<Buf, DeviceError>| tell.send((n, block, outcome)).unwrap();
-        dev.read_then(block * 4096, Buf::zeroed(4096), Region::Data, Box::new(then));
+        let then = move |outcome: Result<ReadBuf, DeviceError>| tell.send((n, block, outcome)).unwrap();
+        dev.read_then(block * 4096, Buf::zeroed(4096).into(), Region::Data, Box::new(then));
     }
     let mut seen = BTreeSet::new();
     for _ in 0..READS {
@@ -304,8 +305,8 @@ fn a_read_that_no_caller_waits_for_tells_its_error() {
     f.as_file().set_len(2 << 20).unwrap();
     for (at, what) in [(4 << 20, "behind the device"), (3 << 20, "where the image was cut off")] {
         let (tell, told) = mpsc::channel();
-        let then = move |outcome: Result<Buf, DeviceError>| tell.send(outcome.map(drop)).unwrap();
-        dev.read_then(at, Buf::zeroed(4096), Region::Data, Box::new(then));
+        let then = move |outcome: Result<ReadBuf, DeviceError>| tell.send(outcome.map(drop)).unwrap();
+        dev.read_then(at, Buf::zeroed(4096).into(), Region::Data, Box::new(then));
         let outcome = told.recv_timeout(Duration::from_secs(10)).expect("it is told");
         let e = outcome.expect_err(what);
         assert_eq!((e.op, e.at, e.len, e.kind), (IoOp::Read, at, 4096, ErrorKind::OutOfRange), "{what}");
@@ -322,11 +323,15 @@ fn a_device_that_is_dropped_ends_the_reads_that_no_caller_waits_for() {
         let (tell, told) = mpsc::channel();
         for n in 0..400u64 {
             let (tell, holds) = (tell.clone(), shared.then(|| dev.clone()));
-            let then = move |outcome: Result<Buf, DeviceError>| {
+            let then = move |outcome: Result<ReadBuf, DeviceError>| {
                 drop(holds);
                 tell.send(outcome.unwrap().iter().all(|b| *b == 0xEE)).unwrap();
             };
-            dev.read_then(n << 17, Buf::zeroed(64 << 10), Region::Data, Box::new(then));
+            let buf = match n % 2 {
+                0 => Buf::zeroed(64 << 10).into(),
+                _ => ReadBuf::Part(HugeBuf::new(80 << 10).unwrap(), 4096..68 << 10),
+            };
+            dev.read_then(n << 17, buf, Region::Data, Box::new(then));
         }
         drop((dev, tell));
         assert_eq!(told.iter().filter(|whole| *whole).count(), 400);

@@ -8,6 +8,7 @@
 //! Pages live by (inode, file block) outside of the metadata mutex. Writeback chooses blocks for new pages. The head of
 //! each file says which guarantees (F) it upholds; docs/invariants.md lists them.
 
+mod begun;
 mod blocks;
 mod checks;
 mod clean;
@@ -36,6 +37,7 @@ mod write;
 mod writeback;
 mod zero;
 
+pub(crate) use begun::{Begun, DeviceRuns, begin_read, end_read, end_read_into};
 pub(crate) use context::Data;
 pub use copy::FilePlace;
 pub(crate) use copy::copy_range;
@@ -44,7 +46,7 @@ pub use fallocate::Falloc;
 pub(crate) use fallocate::fallocate;
 pub use flags::WriteFlags;
 pub(crate) use fsync::{begin_fsync, begin_sync, end_fsync, end_sync, fsync, sync};
-pub(crate) use read::{Begun, DeviceRuns, Intent, begin_read, end_read, read};
+pub(crate) use read::{Intent, read};
 pub use seek::{FileExtent, Seek};
 pub(crate) use seek::{extents, seek};
 pub(crate) use settle::{DiskAttr, drop_pages, write_back_pending};

@@ -3,7 +3,7 @@
 //! ```text
 //! file lock: clone the pages of the range ─> operation: extents, images of journaled blocks ─> read the rest in one batch
 //! ```
-//! A read need not wait for the device: [`begin_read`] tells the runs, and [`end_read`] puts their bytes together.
+//! A read that does not wait for the device is begun in [`super::begun`].
 //!
 //! *Guarantees* F11: a reader never gets what a block held before the file owned it, nor an old home under a live
 //! record. Holes and unwritten extents are zeros.
@@ -27,6 +27,7 @@ use quire_device::{BlockDevice, Buf, Io, Region};
 use quire_layout::inline_data::{content, is_inline};
 use quire_layout::{BlockNo, BlockSize, FileBlock, Ino};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 /// Where the bytes of a run of file blocks come from. Blocks that no source covers are zeros.
 enum Source {
@@ -51,9 +52,11 @@ struct Pending {
 
 /// Where the bytes of a request come from.
 #[derive(Default)]
-struct Found {
+pub(super) struct Found {
+    /// Byte of the file at which the request begins.
+    offset: u64,
     /// Bytes that there are.
-    len: usize,
+    pub(super) len: usize,
     sources: Vec<Source>,
     /// Pages that are newer than the sources.
     pages: BTreeMap<FileBlock, Image>,
@@ -80,81 +83,11 @@ pub(crate) fn read(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Inte
 fn read_part(d: &Data, ino: Ino, offset: u64, buf: &mut [u8], intent: Intent) -> Result<usize> {
     let file = d.files.get(ino);
     let (_reader, found) = find(d, &file, (offset, buf.len()), intent, Misses::Load)?;
-    found.read(d, offset, buf)
-}
-
-/// What a read that need not wait came to.
-pub(crate) enum Begun {
-    /// So many bytes are in the buffer.
-    Done(usize),
-    /// Some lie on the device, whose reads have not begun.
-    OnDevice(DeviceRuns),
-}
-
-/// Runs of a file's blocks on the device, which stay the file's own until [`end_read`].
-pub(crate) struct DeviceRuns {
-    reader: Reader,
-    found: Found,
-    /// Byte of the file at which the request begins.
-    offset: u64,
-}
-
-impl DeviceRuns {
-    /// The byte offset on the device, and the bytes, of each.
-    pub(crate) fn places(&self, bs: BlockSize) -> Vec<(u64, usize)> {
-        device_runs(bs, &self.found.sources).map(|(_, at, bytes)| (at, bytes)).collect()
-    }
-
-    /// Bytes that were asked for and are there.
-    pub(crate) fn len(&self) -> usize {
-        self.found.len
-    }
-}
-
-/// As [`read`], of one part, for a caller that can go on before the device has read.
-///
-/// # Errors
-/// As [`read`]; a miss, if it is to be told.
-pub(crate) fn begin_read(
-    d: &Data,
-    ino: Ino,
-    offset: u64,
-    buf: &mut [u8],
-    intent: Intent,
-    misses: Misses,
-) -> Result<Begun> {
-    if !d.engine.journal.gate().device().can_suspend_reads() || buf.len() > READ_BYTES_AT_ONCE {
-        return read(d, ino, offset, buf, intent).map(Begun::Done);
-    }
-    let file = d.files.get(ino);
-    let (reader, found) = find(d, &file, (offset, buf.len()), intent, misses)?;
-    if found.sources.iter().any(|s| matches!(s, Source::Device { .. })) {
-        return Ok(Begun::OnDevice(DeviceRuns { reader, found, offset }));
-    }
-    found.read(d, offset, buf).map(Begun::Done)
-}
-
-/// The runs have been read, each as a buffer, or will not be; `then` gets the bytes that were asked for.
-pub(crate) fn end_read(d: &Data, ino: Ino, runs: DeviceRuns, read: Result<Vec<Buf>>, then: impl FnOnce(Result<&[u8]>)) {
-    let DeviceRuns { reader, found, offset } = runs;
-    drop(reader);
-    // The file leaves the table with its last user.
-    drop(d.files.find(ino));
-    let bs = d.block_size();
-    match read {
-        Err(e) => then(Err(e)),
-        // The common case, without a copy.
-        Ok(read) if found.only_run(bs, offset).is_some() => then(Ok(&read[0][..found.len])),
-        Ok(read) => {
-            let mut bytes = vec![0; found.len];
-            found.put_together(bs, offset, &read, &mut bytes);
-            then(Ok(&bytes));
-        }
-    }
+    found.read(d, buf)
 }
 
 /// Registers a reader, and finds where the bytes of a request come from.
-fn find(
+pub(super) fn find(
     d: &Data,
     file: &Arc<File>,
     (offset, len): (u64, usize),
@@ -174,43 +107,48 @@ fn find(
     if intent == Intent::Change && remember(d, &sources, misses)? {
         (_, sources) = find()?;
     }
-    Ok((reader, Found { len, sources, pages: pending.pages }))
+    Ok((reader, Found { offset, len, sources, pages: pending.pages }))
 }
 
 impl Found {
-    /// The run of the device that has all bytes from `offset` on: its first block, and its length in bytes.
-    fn only_run(&self, bs: BlockSize, offset: u64) -> Option<(BlockNo, usize)> {
+    /// The run of the device that has all bytes: its first block, and its length in bytes.
+    pub(super) fn only_run(&self, bs: BlockSize) -> Option<(BlockNo, usize)> {
         let [Source::Device { at, len, phys }] = self.sources.as_slice() else { return None };
         let bytes = usize::try_from(*len).expect("a request is small") * bs.bytes();
-        (u64::from(at.0) << bs.bits() == offset && bytes >= self.len).then_some((*phys, bytes))
+        (u64::from(at.0) << bs.bits() == self.offset && bytes >= self.len).then_some((*phys, bytes))
+    }
+
+    /// True if a part lies on the device.
+    pub(super) fn is_on_device(&self) -> bool {
+        self.sources.iter().any(|s| matches!(s, Source::Device { .. }))
+    }
+
+    /// The byte offset on the device, and the bytes, of each run there.
+    pub(super) fn places(&self, bs: BlockSize) -> impl Iterator<Item = (u64, usize)> {
+        device_runs(bs, &self.sources).map(|(_, at, bytes)| (at, bytes))
     }
 
     /// Fills the buffer; returns the bytes.
-    fn read(self, d: &Data, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    pub(super) fn read(self, d: &Data, buf: &mut [u8]) -> Result<usize> {
         let (bs, device) = (d.block_size(), d.engine.journal.gate().device());
-        if let Some((phys, bytes)) = self.only_run(bs, offset)
+        if let Some((phys, bytes)) = self.only_run(bs)
             && bytes <= buf.len()
         {
             // The common case, without a copy.
             device.read_into(bs.offset(phys), &mut buf[..bytes], Region::Data)?;
             return Ok(self.len);
         }
-        let reads = device_runs(bs, &self.sources).map(|(_, at, bytes)| Io::Read {
-            at,
-            buf: Buf::zeroed(bytes),
-            region: Region::Data,
-        });
+        let reads = self.places(bs).map(|(at, bytes)| Io::Read { at, buf: Buf::zeroed(bytes), region: Region::Data });
         let reads: Vec<_> = reads.collect();
         let read = if reads.is_empty() { Vec::new() } else { device.run(reads)?.reads };
-        self.put_together(bs, offset, &read, &mut buf[..self.len]);
+        self.put_together(bs, &read, &mut buf[..self.len]);
         Ok(self.len)
     }
 
-    /// Fills the buffer, which begins at `offset`, from all sources: what was read of each run of the device, memory,
-    /// and the pages.
-    fn put_together(&self, bs: BlockSize, offset: u64, read: &[Buf], buf: &mut [u8]) {
+    /// Fills the buffer from all sources: what was read of each run of the device, memory, and the pages.
+    pub(super) fn put_together(&self, bs: BlockSize, read: &[impl Deref<Target = [u8]>], buf: &mut [u8]) {
         buf.fill(0);
-        let mut put = |at: FileBlock, bytes: &[u8]| copy_block(buf, offset, u64::from(at.0) << bs.bits(), bytes);
+        let mut put = |at: FileBlock, bytes: &[u8]| copy_block(buf, self.offset, u64::from(at.0) << bs.bits(), bytes);
         for source in &self.sources {
             if let Source::Memory { at, image } = source {
                 put(*at, image);

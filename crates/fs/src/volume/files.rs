@@ -4,7 +4,7 @@ use super::handle::{Entry, Inner, Volume};
 use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
 use crate::error::{Error, Result};
 use quire_device::sync::Arc;
-use quire_device::{Region, read_all_then};
+use quire_device::{HugeBuf, Region, read_all_then};
 use quire_journal::{Lead, Need, SyncError};
 use quire_layout::{Ino, Tid};
 use std::fmt;
@@ -159,13 +159,34 @@ impl fmt::Debug for DeviceRead {
 }
 
 impl DeviceRead {
+    /// How many bytes there will be, unless the device cannot read.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Reads; `then` is called with the bytes, once, on a thread that ends other reads, too: it must not wait.
     pub fn then(self, then: impl FnOnce(Result<&[u8]>) + Send + 'static) {
         let DeviceRead { inner, ino, runs } = self;
         let device = inner.engine.journal.gate().device().clone();
-        let places = runs.places(inner.engine.context.block_size());
-        read_all_then(&device, &places, Region::Data, move |read| {
+        let reads = runs.reads(inner.engine.context.block_size());
+        read_all_then(&device, reads, Region::Data, move |read| {
             data::end_read(&inner.data, ino, runs, read.map_err(Error::from), then);
+        });
+    }
+
+    /// As [`DeviceRead::then`], into `memory` from the byte `at` on, where there is room for them: one run of blocks is
+    /// read straight into it. `then` gets the memory back, and how many bytes are the file's.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub fn then_in(self, memory: HugeBuf, at: usize, then: impl FnOnce(Result<(HugeBuf, usize)>) + Send + 'static) {
+        assert!(self.bytes() <= memory.len() - at, "room for what was asked for");
+        let DeviceRead { inner, ino, runs } = self;
+        let device = inner.engine.journal.gate().device().clone();
+        let (reads, memory) = runs.reads_into(inner.engine.context.block_size(), memory, at);
+        read_all_then(&device, reads, Region::Data, move |read| {
+            then(data::end_read_into(&inner.data, ino, runs, read.map_err(Error::from), memory, at));
         });
     }
 }

@@ -5,7 +5,7 @@
 
 use super::handle::{Inner, Volume};
 use quire_device::sync::Arc;
-use quire_device::{Region, read_all_then};
+use quire_device::{Buf, Region, read_all_then};
 use quire_journal::Load;
 use quire_layout::BlockNo;
 
@@ -24,9 +24,9 @@ pub fn load_then(volume: &Volume, blocks: &[BlockNo], then: impl FnOnce(bool) + 
 
 fn read(inner: &Arc<Inner>, load: Load, then: Then) {
     let bs = inner.engine.context.block_size();
-    let runs: Vec<(u64, usize)> = load.runs().map(|r| (bs.offset(r[0]), r.len() * bs.bytes())).collect();
+    let runs = load.runs().map(|r| (bs.offset(r[0]), Buf::zeroed(r.len() * bs.bytes()).into())).collect();
     let after = inner.clone();
-    read_all_then(inner.engine.journal.gate().device(), &runs, Region::Metadata, move |read| {
+    read_all_then(inner.engine.journal.gate().device(), runs, Region::Metadata, move |read| {
         let is_read = read.is_ok();
         match after.engine.journal.end_load(load, &read.unwrap_or_default()) {
             Some(again) => self::read(&after, again, then),

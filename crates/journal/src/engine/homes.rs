@@ -12,6 +12,7 @@ use quire_cache::Image;
 use quire_device::sync::{Arc, lock, wait};
 use quire_device::{Buf, Io, Mutant, Region};
 use quire_layout::{BlockNo, Tid};
+use std::ops::Deref;
 
 /// Neighbours among blocks that are in order, as they are read at once.
 pub(crate) fn runs_of(sorted: &[BlockNo]) -> impl Iterator<Item = &[BlockNo]> {
@@ -29,7 +30,7 @@ impl Shared {
     }
 
     /// What was read of blocks, in order: a buffer for each of their runs.
-    pub(crate) fn images_of(&self, sorted: &[BlockNo], read: &[Buf]) -> Vec<(BlockNo, Image)> {
+    pub(crate) fn images_of(&self, sorted: &[BlockNo], read: &[impl Deref<Target = [u8]>]) -> Vec<(BlockNo, Image)> {
         let bytes = read.iter().flat_map(|buf| buf.chunks_exact(self.config.block_size.bytes()));
         sorted.iter().copied().zip(bytes.map(|bytes| Arc::new(Buf::copy_of(bytes)))).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::attr::privileges;
 use crate::fail::Fail;
-use crate::policy::{COPY_STEP, MAX_SUSPENDED_READ};
+use crate::policy::{COPY_STEP, MAX_COPIED_READ};
 use crate::server::{Answer, Need, Server, ino_of};
 use crate::wire::abi::{
     FSYNC_DATASYNC, HANDLE_BYPASSES, HANDLE_RESERVE, HANDLE_WRITES, READ_LOCKOWNER, init, write as write_bits,
@@ -38,7 +38,9 @@ pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     let own = if into_cache { None } else { s.updates.read(handle, offset, buf) };
     let begun = match own {
         Some(read) => ReadBegun::Done(read?),
-        None if buf.len() <= MAX_SUSPENDED_READ => begin_read(s.volume_for(h), ino, offset, buf, changes)?,
+        None if buf.len() <= MAX_COPIED_READ || s.blocked.are_many() => {
+            begin_read(s.volume_for(h), ino, offset, buf, changes)?
+        }
         None if changes => ReadBegun::Done(read_to_change(&s.volume, ino, offset, buf)?),
         None => ReadBegun::Done(s.volume.read(ino, offset, buf)?),
     };

@@ -22,9 +22,10 @@ fn shared(connection: OwnedFd, rings: usize) -> Shared {
     Shared {
         transport: Transport { channel: Channel::new(connection), rings: None },
         server: server(),
-        workers: Workers::new(FIRST_RING + rings, 1),
+        workers: Workers::new(FIRST_RING + rings, 1, Arc::default()),
         kernel_pages: KernelPages::default(),
         again: Again::default(),
+        reply_buffers: ReplyBuffers::default(),
         space: SpaceQueue::default(),
         error: Mutex::default(),
     }

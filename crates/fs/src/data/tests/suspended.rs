@@ -8,7 +8,9 @@ use crate::{
     load_then, without_waiting,
 };
 use quire_device::sync::{Arc, Mutex, lock, thread};
-use quire_device::{BlockDevice, Buf, DeviceError, DeviceInfo, Done, Io, ReadDone, Region, SystemClock, Ticket};
+use quire_device::{
+    BlockDevice, DeviceError, DeviceInfo, Done, HugeBuf, Io, ReadBuf, ReadDone, Region, SystemClock, Ticket,
+};
 use quire_journal::Lead;
 use quire_layout::{BlockNo, Ino};
 use quire_testkit::MemDevice;
@@ -18,7 +20,7 @@ use std::time::Duration;
 /// Keeps the reads that no caller waits for until it is told to do them.
 struct Keeps {
     inner: MemDevice,
-    kept: Mutex<Vec<(u64, Buf, ReadDone)>>,
+    kept: Mutex<Vec<(u64, ReadBuf, ReadDone)>>,
 }
 
 impl Keeps {
@@ -55,7 +57,7 @@ impl BlockDevice for Keeps {
     fn can_suspend_reads(&self) -> bool {
         true
     }
-    fn read_then(&self, at: u64, buf: Buf, _: Region, then: ReadDone) {
+    fn read_then(&self, at: u64, buf: ReadBuf, _: Region, then: ReadDone) {
         lock(&self.kept).push((at, buf, then));
     }
 }
@@ -81,6 +83,38 @@ fn a_truncate_waits_for_a_read_whose_caller_does_not() {
     truncates.join().unwrap();
     v.sync().unwrap();
     assert!(!v.data().files.has(file(0)), "nobody uses the file");
+}
+
+/// One run is read straight into the caller's memory, several are put together there, and what is before stays.
+#[test]
+fn a_read_into_the_callers_memory_brings_the_same() {
+    const AT: usize = 4096;
+    let (device, v) = Keeps::mount(Route::Ordered);
+    v.write(file(0), 0, &[1; 12_288], WriteFlags::default()).unwrap();
+    v.sync().unwrap();
+    v.write(file(0), 16_384, &[3; 100], WriteFlags::default()).unwrap();
+    v.sync().unwrap();
+    for (at, len, straight) in
+        [(0, 12_288, true), (4096, 4096, true), (100, 5000, false), (8192, 20_000, false), (16_384, 4096, true)]
+    {
+        let mut buf = vec![0; len];
+        let whole = v.read(file(0), at, &mut buf).unwrap();
+        let ReadBegun::OnDevice(read) = begin_read(&v, file(0), at, &mut vec![0; len], false).unwrap() else {
+            panic!("nothing is in memory");
+        };
+        assert_eq!(read.bytes(), whole);
+        let mut memory = HugeBuf::new(64 << 10).unwrap();
+        memory[..AT].fill(7);
+        let (tell, told) = mpsc::channel();
+        read.then_in(memory, AT, move |outcome| tell.send(outcome.unwrap()).unwrap());
+        let is_part = |(_, buf, _): &(u64, ReadBuf, ReadDone)| matches!(buf, ReadBuf::Part(..));
+        assert_eq!(lock(&device.kept).iter().any(is_part), straight, "{len} bytes at {at}");
+        assert!(device.do_kept() > 0);
+        let (memory, bytes) = told.recv().unwrap();
+        assert_eq!((bytes, &memory[AT..AT + bytes]), (whole, &buf[..whole]), "{len} bytes at {at}");
+        assert!(memory[..AT].iter().all(|b| *b == 7));
+        assert!(!v.data().files.has(file(0)), "nobody uses the file");
+    }
 }
 
 /// What memory has, and holes, are read at once; what the device has is put together with them.
@@ -133,9 +167,20 @@ fn an_error_of_the_device_is_told() {
         panic!("one block, and nothing is pending");
     };
     read.then(move |outcome| tell.send(outcome.map(<[u8]>::len)).unwrap());
-    let (at, _, then) = lock(&device.kept).pop().unwrap();
-    let kind = quire_device::ErrorKind::Io;
-    then(Err(DeviceError { op: quire_device::IoOp::Read, at, len: 4096, kind, errno: 5 }));
+    let fail = |(at, _, then): (u64, ReadBuf, ReadDone)| {
+        let kind = quire_device::ErrorKind::Io;
+        then(Err(DeviceError { op: quire_device::IoOp::Read, at, len: 4096, kind, errno: 5 }));
+    };
+    fail(lock(&device.kept).pop().unwrap());
+    assert!(matches!(told.recv().unwrap(), Err(crate::Error::Device(_))));
+    assert!(!v.data().files.has(file(0)));
+
+    let (tell, told) = mpsc::channel();
+    let ReadBegun::OnDevice(read) = begin_read(&v, file(0), 0, &mut [0; 4096], false).unwrap() else {
+        panic!("one block, and nothing is pending");
+    };
+    read.then_in(HugeBuf::new(4096).unwrap(), 0, move |outcome| tell.send(outcome.map(|(_, n)| n)).unwrap());
+    fail(lock(&device.kept).pop().unwrap());
     assert!(matches!(told.recv().unwrap(), Err(crate::Error::Device(_))));
     assert!(!v.data().files.has(file(0)));
 }
@@ -218,7 +263,7 @@ fn a_load_whose_homes_change_meanwhile_reads_again() {
     assert!(told.recv().unwrap());
 }
 
-fn tell_later(v: &Volume, b: BlockNo, read: Result<Buf, DeviceError>, then: ReadDone) {
+fn tell_later(v: &Volume, b: BlockNo, read: Result<ReadBuf, DeviceError>, then: ReadDone) {
     v.write(file(0), 0, &[2; 4096], WriteFlags::default()).unwrap();
     v.sync().unwrap();
     v.engine().journal.written_in_place([(b, 1)]);
