@@ -1,5 +1,6 @@
 //! The calls on attributes and inode flags.
 
+use super::foresight::before_truncate;
 use super::handle::Volume;
 use super::manner::{commit_if, manner, run};
 use crate::config::{Atime, JournalingMode};
@@ -48,6 +49,7 @@ impl Volume {
         let mut manner = manner(self);
         if let Some(size) = set.size {
             run(self, |op| check_setattr(&live(op, ino)?, set))?;
+            before_truncate(self, ino, size)?;
             truncate(&self.inner.data, ino, size)?;
             // Made again, it would cut off what others have appended meanwhile.
             manner.misses = Misses::Load;

@@ -9,6 +9,7 @@ mod background;
 mod clean;
 mod devices;
 mod files;
+mod foresight;
 mod grow;
 #[cfg(test)]
 mod grow_tests;
@@ -47,6 +48,7 @@ pub use attrs::InodeFlags;
 pub use background::{Background, Step, Stop};
 pub use devices::Devices;
 pub use files::{DeviceRead, ReadBegun, begin_read, commit_then, fsync_then, read_to_change, sync_then};
+pub use foresight::attr_before_write;
 pub use handle::{Admitted, Status, Volume, VolumeBatch};
 pub use inspect::Inspect;
 pub use lifecycle::Phase;

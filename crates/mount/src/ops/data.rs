@@ -9,7 +9,8 @@ use crate::wire::abi::{
 };
 use crate::wire::{Body, Header, Out};
 use quire_fs::{
-    Falloc, FilePlace, Privileges, ReadBegun, Seek, SetAttr, Volume, WriteFlags, begin_read, read_to_change,
+    Falloc, FilePlace, Privileges, ReadBegun, Seek, SetAttr, Volume, WriteFlags, attr_before_write, begin_read,
+    read_to_change,
 };
 use quire_layout::Ino;
 use quire_layout::inode::flags;
@@ -63,7 +64,7 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
     b.skip(8)?;
     let flags = OFlags::from_bits_retain(b.u32()?);
     b.skip(4)?;
-    let before = s.volume_for(h).getattr(ino)?;
+    let before = attr_before_write(s.volume_for(h), ino, offset, u64::from(size))?;
     let privileges = privileges(s, h, ino, bits & write_bits::KILL_SUIDGID != 0)?;
     let sync = flags.contains(OFlags::SYNC) || before.flags & flags::SYNC != 0;
     let how = WriteFlags {

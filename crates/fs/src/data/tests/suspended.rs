@@ -4,9 +4,10 @@ use super::{file, image, options};
 use crate::config::{Options, Route};
 use crate::data::WriteFlags;
 use crate::{
-    Cred, Devices, Error, New, NewKind, ReadBegun, Volume, begin_read, commit_left, commit_then, leaving_commits,
-    load_then, without_waiting,
+    Cred, Devices, Error, New, NewKind, ReadBegun, SetAttr, Volume, attr_before_write, begin_read, commit_left,
+    commit_then, leaving_commits, load_then, without_waiting,
 };
+use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{
     BlockDevice, DeviceError, DeviceInfo, Done, HugeBuf, Io, ReadBuf, ReadDone, Region, SystemClock, Ticket,
@@ -21,6 +22,8 @@ use std::time::Duration;
 struct Keeps {
     inner: MemDevice,
     kept: Mutex<Vec<(u64, ReadBuf, ReadDone)>>,
+    /// Reads that callers waited for.
+    waited: AtomicUsize,
 }
 
 impl Keeps {
@@ -30,7 +33,7 @@ impl Keeps {
 
     fn mount_with(options: Options) -> (Arc<Keeps>, Volume) {
         let inner = MemDevice::new(image("16M", &["-t", "ext4", "-b", "4096"], 2));
-        let device = Arc::new(Keeps { inner, kept: Mutex::default() });
+        let device = Arc::new(Keeps { inner, kept: Mutex::default(), waited: AtomicUsize::new(0) });
         let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).unwrap();
         (device, v)
     }
@@ -49,6 +52,8 @@ impl BlockDevice for Keeps {
         self.inner.info()
     }
     fn submit(&self, batch: Vec<Io>) -> Ticket {
+        let reads = batch.iter().filter(|io| matches!(io, Io::Read { .. })).count();
+        self.waited.fetch_add(reads, Ordering::Relaxed);
         self.inner.submit(batch)
     }
     fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
@@ -236,6 +241,50 @@ fn a_call_that_does_not_wait_ends_where_metadata_is_missing() {
     assert_eq!(device.do_kept(), 0);
     again.forget(found.ino, 1);
     again.close().unwrap();
+    quire_testkit::fsck(&device.inner.snapshot());
+}
+
+/// The map and the bitmaps that a write or a truncate needs are loaded before it begins, so that it waits for no read.
+#[test]
+fn a_change_of_a_file_foresees_what_it_reads() {
+    const PIECES: u64 = 700;
+    let (device, v) = Keeps::mount(Route::Ordered);
+    for n in 0..PIECES {
+        v.write(file(0), n * 8192, &[1; 4096], WriteFlags::default()).unwrap();
+    }
+    v.close().unwrap();
+    let again = || Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(Route::Ordered)).unwrap();
+    let v = again();
+    let waits = |call: &dyn Fn()| {
+        let before = device.waited.load(Ordering::Relaxed);
+        call();
+        device.waited.load(Ordering::Relaxed) - before
+    };
+    v.getattr(file(0)).unwrap();
+    let at = (PIECES - 1) * 8192;
+    let (attr, loads) = when_loaded(&device, &v, |v| attr_before_write(v, file(0), at, 4096));
+    assert!(loads > 0 && attr.size == at + 4096, "a leaf of the map");
+    assert_eq!(waits(&|| assert_eq!(v.write(file(0), at, &[2; 4096], WriteFlags::default()).unwrap(), 4096)), 0);
+    v.close().unwrap();
+
+    let v = again();
+    v.getattr(file(0)).unwrap();
+    let free = v.statfs().free;
+    let set = SetAttr { size: Some(8192), ..SetAttr::default() };
+    assert!(matches!(without_waiting(&v).setattr(file(0), &set), Err(Error::Miss(_))));
+    assert_eq!(v.getattr(file(0)).unwrap().size, at + 4096, "nothing has changed");
+    let (mut calls, mut waited) = (0, 0);
+    let (attr, loads) = when_loaded(&device, &v, |v| {
+        calls += 1;
+        let before = device.waited.load(Ordering::Relaxed);
+        let done = v.setattr(file(0), &set);
+        waited += device.waited.load(Ordering::Relaxed) - before;
+        done
+    });
+    assert_eq!((attr.size, calls, waited), (8192, loads + 1, 0));
+    assert!(loads > 1, "leaves of the map, and bitmaps");
+    assert!(v.statfs().free > free, "its blocks are free");
+    v.close().unwrap();
     quire_testkit::fsck(&device.inner.snapshot());
 }
 
