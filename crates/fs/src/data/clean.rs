@@ -40,6 +40,10 @@ impl CleanPages {
         }
     }
 
+    pub(super) fn has(&self, ino: Ino, b: FileBlock) -> bool {
+        self.pages.contains_key(&(ino, b))
+    }
+
     /// Takes a page out.
     pub(super) fn take(&mut self, ino: Ino, b: FileBlock) -> Option<Image> {
         self.pages.remove(&(ino, b)).map(|e| e.image)
@@ -77,6 +81,7 @@ mod tests {
         }
         assert_eq!(c.pages.len(), 4);
         assert!(c.order.len() <= 8);
+        assert!(c.has(Ino(12), FileBlock(3)) && !c.has(Ino(13), FileBlock(3)));
         assert!(c.take(Ino(12), FileBlock(3)).is_some() && c.take(Ino(12), FileBlock(3)).is_none());
         c.insert(Ino(13), FileBlock(0), page());
         c.drop_from(Ino(12), FileBlock(0));

@@ -46,7 +46,7 @@ pub(crate) use failure::{check_any_error, check_file_error};
 pub use fallocate::Falloc;
 pub(crate) use fallocate::fallocate;
 pub use flags::WriteFlags;
-pub(crate) use foresight::{foresee_truncate, foresee_write};
+pub(crate) use foresight::{coming_write, foresee_truncate};
 pub(crate) use fsync::{begin_fsync, begin_sync, end_fsync, end_sync, fsync, sync};
 pub(crate) use read::{Intent, read};
 pub use seek::{FileExtent, Seek};

@@ -5,23 +5,27 @@
 
 use super::handle::Volume;
 use super::manner::run;
-use crate::data::{DiskAttr, foresee_truncate, foresee_write};
+use crate::data::{DiskAttr, coming_write, foresee_truncate};
 use crate::engine::Misses;
 use crate::error::Result;
 use crate::inode::{Attr, live};
 use quire_layout::Ino;
 
 /// The attributes of a file before bytes are written to it. Through a handle
-/// [`without_waiting`](super::without_waiting) the call also ends with a miss where the map of these bytes is not in
-/// memory.
+/// [`without_waiting`](super::without_waiting) the call also ends with a miss where memory has not the map of these
+/// bytes, or the rest of a block of which they are a part.
 ///
 /// # Errors
 /// As [`Volume::getattr`].
 pub fn attr_before_write(volume: &Volume, ino: Ino, offset: u64, bytes: u64) -> Result<Attr> {
+    let coming = match volume.misses {
+        Misses::Tell => coming_write(&volume.inner.data, ino, offset, bytes),
+        Misses::Load => None,
+    };
     let found = run(volume, |op| {
         let inode = live(op, ino)?;
-        if volume.misses == Misses::Tell {
-            foresee_write(op, ino, &inode, offset, bytes)?;
+        if let Some(coming) = &coming {
+            coming.foresee(op, ino, &inode)?;
         }
         Ok(DiskAttr::new(&volume.inner.data, Attr::of(op.sb(), ino, &inode)))
     })?;

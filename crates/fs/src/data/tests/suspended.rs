@@ -264,7 +264,22 @@ fn a_change_of_a_file_foresees_what_it_reads() {
     let at = (PIECES - 1) * 8192;
     let (attr, loads) = when_loaded(&device, &v, |v| attr_before_write(v, file(0), at, 4096));
     assert!(loads > 0 && attr.size == at + 4096, "a leaf of the map");
-    assert_eq!(waits(&|| assert_eq!(v.write(file(0), at, &[2; 4096], WriteFlags::default()).unwrap(), 4096)), 0);
+    let write = |at, bytes: &[u8]| assert_eq!(v.write(file(0), at, bytes, WriteFlags::default()).unwrap(), bytes.len());
+    assert_eq!(waits(&|| write(at, &[2; 4096])), 0);
+    // The ends of this one are parts of two blocks, which lie in two pieces; between them is a hole.
+    let (_, loads) = when_loaded(&device, &v, |v| attr_before_write(v, file(0), 81_920 + 100, 8192));
+    assert_eq!((loads, waits(&|| write(81_920 + 100, &[3; 8192]))), (2, 0), "a leaf of the map, and both blocks");
+    let (_, loads) = when_loaded(&device, &v, |v| attr_before_write(v, file(0), 81_920 + 200, 100));
+    assert_eq!(loads, 0, "the page is in memory");
+    let mut read = [0; 12_288];
+    v.read(file(0), 81_920, &mut read).unwrap();
+    let is_right = read.iter().enumerate().all(|(at, b)| {
+        *b == match at {
+            100..8292 => 3,
+            _ => 1,
+        }
+    });
+    assert!(is_right, "what was there before stays");
     v.close().unwrap();
 
     let v = again();
