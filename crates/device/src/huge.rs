@@ -21,10 +21,11 @@ impl HugeBuf {
     /// # Errors
     /// There is no memory.
     pub fn new(len: usize) -> std::io::Result<Self> {
-        let map = MmapMut::map_anon(len + HUGE)?;
+        // A mapping of less has no room for a huge page.
+        let map = MmapMut::map_anon(len.max(HUGE) + HUGE)?;
         let start = map.as_ptr().align_offset(HUGE);
         // A wish: without it, or where it cannot be had, pages are small.
-        map.advise_range(Advice::HugePage, start, HUGE.min(len)).ok();
+        map.advise_range(Advice::HugePage, start, HUGE).ok();
         Ok(HugeBuf { map, start, len })
     }
 }

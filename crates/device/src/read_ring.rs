@@ -8,22 +8,23 @@
 //! it would be woken first, and this one by it.
 //!
 //! *Guarantees*: `then` of each read is called once, on the thread, also when the ring is dropped meanwhile; a read's
-//! buffer and the host's file stay until the kernel is done with them (M5). What the kernel reads in part or not at all
-//! is read again by a call on the thread, which tells the error.
+//! buffer and the host's file stay until the kernel is done with them (M5). What the kernel reads in part, or does not
+//! take this way, is read again by a call on the thread.
 
-use crate::host::Host;
-use crate::io::{DeviceError, ReadDone};
+use crate::host::{Host, device_error};
+use crate::io::{IoOp, ReadDone};
 use crate::policy::IN_FLIGHT;
 use crate::read_buf::ReadBuf;
 use crate::sync::{Arc, Mutex, MutexGuard, lock, thread};
 use crate::uring::wait_for_completion;
 use io_uring::{IoUring, opcode, squeue, types};
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFlags};
+use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc;
 
-/// The completion of the read of the eventfd; no other read has this number.
+/// The completion of the wait for the eventfd; no read has this number.
 const WAKE: u64 = u64::MAX;
 
 /// Dropped, it waits for the reads that were started, unless the last of them drops it.
@@ -59,7 +60,8 @@ impl ReadRing {
     /// None if the host does not let us have one.
     pub(crate) fn new(host: Arc<Host>) -> Option<ReadRing> {
         let has_none = |e: &std::io::Error| tracing::debug!(error = %e, "callers wait for their reads");
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from);
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wake = wake.map_err(std::io::Error::from);
         let shared = Arc::new(Shared { host, wake: wake.inspect_err(has_none).ok()?, state: Mutex::default() });
         let (ends, (tell, told)) = (shared.clone(), mpsc::channel());
         let run = move || {
@@ -119,9 +121,6 @@ impl Drop for Reads<'_> {
     /// After a panic the kernel may still have memory, which is left to it.
     fn drop(&mut self) {
         std::mem::forget(std::mem::take(&mut self.in_flight));
-        if self.listens {
-            std::mem::forget(std::mem::take(&mut self.woken));
-        }
     }
 }
 
@@ -133,16 +132,14 @@ struct Reads<'s> {
     /// By number.
     in_flight: HashMap<u64, Read>,
     next: u64,
-    /// Where the kernel puts what it reads from the eventfd.
-    woken: Box<[u8; 8]>,
-    /// The eventfd is being read.
+    /// The ring waits for the eventfd.
     listens: bool,
 }
 
 impl<'s> Reads<'s> {
     fn new(shared: &'s Shared, ring: IoUring) -> Self {
         let (backlog, in_flight) = (VecDeque::new(), HashMap::new());
-        Reads { shared, ring, backlog, in_flight, next: 0, woken: Box::default(), listens: false }
+        Reads { shared, ring, backlog, in_flight, next: 0, listens: false }
     }
 
     /// Starts and ends reads until the owner is dropped and none is left.
@@ -150,7 +147,7 @@ impl<'s> Reads<'s> {
         loop {
             let over = self.take_arrived();
             if over && self.backlog.is_empty() && self.in_flight.is_empty() {
-                return self.stop_listening();
+                return;
             }
             self.listen();
             self.pump();
@@ -170,27 +167,18 @@ impl<'s> Reads<'s> {
 
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: what the entry refers to outlives its completion: the buffers lie on the heap or in mappings of their
-        // own, in `in_flight` or `woken`, which are not touched meanwhile, and are leaked where no completion came;
-        // `shared` keeps the files open until `run` ends, when nothing is in flight.
+        // own, in `in_flight`, where nothing touches them meanwhile, and are leaked where no completion came; the
+        // kernel holds the files itself.
         let pushed = unsafe { self.ring.submission().push(entry) };
         assert!(pushed.is_ok(), "the queue has room for more than IN_FLIGHT");
     }
 
-    /// Reads the eventfd, unless that is under way.
+    /// Waits for the eventfd, too, unless the ring does already.
     fn listen(&mut self) {
         if !std::mem::replace(&mut self.listens, true) {
             let fd = types::Fd(self.shared.wake.as_raw_fd());
-            let entry = opcode::Read::new(fd, self.woken.as_mut_ptr(), 8).build();
-            self.push(&entry.user_data(WAKE));
-        }
-    }
-
-    /// The end of the last read of the eventfd.
-    fn stop_listening(&mut self) {
-        while self.listens {
-            rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes()).expect("an eventfd takes a number");
-            wait_for_completion(&self.ring);
-            self.end_completed();
+            let readable = u32::from(PollFlags::IN.bits());
+            self.push(&opcode::PollAdd::new(fd, readable).build().user_data(WAKE));
         }
     }
 
@@ -216,6 +204,8 @@ impl<'s> Reads<'s> {
         for (number, result) in completed {
             if number == WAKE {
                 self.listens = false;
+                // None is there if nobody has woken us.
+                rustix::io::read(&self.shared.wake, &mut [0_u8; 8]).ok();
                 continue;
             }
             let read = self.in_flight.remove(&number).expect("it ends once");
@@ -224,9 +214,16 @@ impl<'s> Reads<'s> {
     }
 
     fn end(&self, mut read: Read, result: i32) {
-        let whole = usize::try_from(result).is_ok_and(|bytes| bytes == read.buf.len());
-        let outcome: Result<(), DeviceError> =
-            if whole { Ok(()) } else { self.shared.host.read_slice(read.at, &mut read.buf) };
+        // Linux before 5.6 has no such entry, and answers EINVAL.
+        let again = [Errno::INTR, Errno::AGAIN, Errno::INVAL, Errno::OPNOTSUPP];
+        let outcome = match usize::try_from(result) {
+            Ok(bytes) if bytes == read.buf.len() => Ok(()),
+            Err(_) if !again.map(|e| -e.raw_os_error()).contains(&result) => {
+                let (len, errno) = (read.buf.len() as u64, Errno::from_raw_os_error(-result));
+                Err(device_error(IoOp::Read, read.at, len, errno))
+            }
+            _ => self.shared.host.read_slice(read.at, &mut read.buf),
+        };
         (read.then)(outcome.map(|()| read.buf));
     }
 }

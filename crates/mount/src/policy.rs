@@ -22,18 +22,19 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 // How many workers answer.
 
 /// Workers at most, besides one for each CPU or each queue: so many requests can wait for a lock, or for the device
-/// where they have changed something already. Those that wait for a commit, a thaw, metadata or a read take none.
+/// where they have changed something already. Those that wait for a commit, a thaw, metadata or a small read take none.
 pub(crate) const MAX_BLOCKED: usize = 16;
 
 /// Bytes of a READ that never takes a worker while the device reads, and whose bytes are copied into its reply. A larger
-/// one is read by its worker while fewer workers than CPUs are blocked, and else into memory that is its reply
-/// ([`KEPT_REPLIES`]): one reader of 128 KiB at a time gets a fifth less where another thread replies, and 16 as much
-/// (on a loop device in memory, the worst case).
+/// one is read by its worker while fewer workers than CPUs are blocked, and else into memory that is its reply: one
+/// stream gets a fifth less where another thread replies, and many readers an eighth (on a loop device in memory, the
+/// worst case; docs/performance.md).
 pub(crate) const MAX_COPIED_READ: usize = 32 << 10;
 
-/// Buffers for replies to large READs that stay with the mount, each of one huge page (2 MiB). As many as the kernel
-/// sends at once ([`MAX_BACKGROUND`]).
-pub(crate) const KEPT_REPLIES: usize = MAX_BACKGROUND as usize;
+/// READs of more than [`MAX_COPIED_READ`] that are suspended at once, at most: each has memory of one huge page (2 MiB),
+/// which stays with the mount. As many as the kernel sends at once ([`MAX_BACKGROUND`]); those of handles that bypass
+/// its cache come besides, and wait with workers.
+pub(crate) const SUSPENDED_LARGE_READS: usize = MAX_BACKGROUND as usize;
 
 /// How many times a request that misses metadata is suspended. What one load brings into memory may be driven out
 /// before the request is answered again; then a worker waits for the next load, and answers at once. A name in a

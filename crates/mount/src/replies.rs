@@ -7,7 +7,7 @@ use crate::fail::Fail;
 use crate::kernel_pages::{KernelPages, Waiting};
 use crate::meter::Suspended;
 use crate::policy::{MAX_COPIED_READ, MAX_MISSES};
-use crate::reply_buffers::{BODY_AT, ReplyBuffers, reply_of};
+use crate::reply_buffers::{BODY_AT, reply_of};
 use crate::server::{Answer, Durable, Need, Sent, Server};
 use crate::space::SpaceQueue;
 use crate::transport::Transport;
@@ -28,7 +28,6 @@ pub(crate) struct Shared {
     pub(crate) kernel_pages: KernelPages,
     pub(crate) space: SpaceQueue,
     pub(crate) again: Again,
-    pub(crate) reply_buffers: ReplyBuffers,
     /// The first error that ended a worker.
     pub(crate) error: Mutex<Option<Errno>>,
 }
@@ -78,16 +77,20 @@ pub(crate) fn suspend_read(shared: &Arc<Shared>, header: Header, suspended: Susp
         after.server.meter.end_suspended(&header, suspended, WaitFor::Read);
     };
     let after = shared.clone();
-    let large = (read.bytes() > MAX_COPIED_READ).then(|| shared.reply_buffers.take()).flatten();
+    let large = (read.bytes() > MAX_COPIED_READ).then(|| shared.server.reply_buffers.take()).flatten();
     match large {
         Some(buffer) => read.then_in(buffer, BODY_AT, move |outcome| {
+            let buffers = &after.server.reply_buffers;
             ended(match outcome {
                 Ok((mut buffer, bytes)) => {
                     let replied = after.reply(&header, Ok(Answer::Reply), &mut reply_of(&mut buffer, bytes));
-                    after.reply_buffers.put(buffer);
+                    buffers.put(Some(buffer));
                     replied
                 }
-                Err(e) => after.reply_with(&header, Err(Fail::from(e)), &[]),
+                Err(e) => {
+                    buffers.put(None);
+                    after.reply_with(&header, Err(Fail::from(e)), &[])
+                }
             });
         }),
         None => read.then(move |outcome| {

@@ -6,7 +6,7 @@
 //! ```
 //! The device reads to behind the header, so nothing is copied before the kernel takes the reply.
 
-use crate::policy::KEPT_REPLIES;
+use crate::policy::SUSPENDED_LARGE_READS;
 use crate::wire::Out;
 use crate::wire::abi::MAX_WRITE;
 use crate::wire::reply::HEADER;
@@ -18,22 +18,43 @@ pub(crate) const BODY_AT: usize = 4096;
 /// Blocks of up to 64 KiB are read whole.
 const LEN: usize = BODY_AT + MAX_WRITE as usize + (64 << 10);
 
-/// Buffers that no reply is in.
+/// Buffers for at most [`SUSPENDED_LARGE_READS`] replies at once, which stay with the mount.
 #[derive(Default)]
-pub(crate) struct ReplyBuffers(Mutex<Vec<HugeBuf>>);
+pub(crate) struct ReplyBuffers(Mutex<Buffers>);
+
+#[derive(Default)]
+struct Buffers {
+    kept: Vec<HugeBuf>,
+    taken: usize,
+}
 
 impl ReplyBuffers {
-    /// Memory for one reply; `None` if there is none.
-    pub(crate) fn take(&self) -> Option<HugeBuf> {
-        let kept = lock_unannounced(&self.0).pop();
-        kept.or_else(|| HugeBuf::new(LEN).inspect_err(|e| tracing::debug!("memory for a reply: {e}")).ok())
+    /// True if another reply may be made here.
+    pub(crate) fn have_room(&self) -> bool {
+        lock_unannounced(&self.0).taken < SUSPENDED_LARGE_READS
     }
 
-    /// A reply that was made has been sent.
-    pub(crate) fn put(&self, buffer: HugeBuf) {
-        let mut kept = lock_unannounced(&self.0);
-        if kept.len() < KEPT_REPLIES {
-            kept.push(buffer);
+    /// Memory for one reply; `None` if there is none. It is [put](ReplyBuffers::put) back.
+    pub(crate) fn take(&self) -> Option<HugeBuf> {
+        let mut buffers = lock_unannounced(&self.0);
+        let kept = buffers.kept.pop();
+        buffers.taken += 1;
+        drop(buffers);
+        let taken = kept
+            .map_or_else(|| HugeBuf::new(LEN).inspect_err(|e| tracing::debug!("memory for a reply: {e}")).ok(), Some);
+        if taken.is_none() {
+            self.put(None);
+        }
+        taken
+    }
+
+    /// One that was taken is needed no more; `None`: it is lost.
+    pub(crate) fn put(&self, buffer: Option<HugeBuf>) {
+        let mut buffers = lock_unannounced(&self.0);
+        buffers.taken -= 1;
+        // Who looked for room at once with others may have found the same.
+        if let Some(buffer) = buffer.filter(|_| buffers.kept.len() < SUSPENDED_LARGE_READS) {
+            buffers.kept.push(buffer);
         }
     }
 }
@@ -56,10 +77,14 @@ mod tests {
         buffer[BODY_AT..][..5].copy_from_slice(b"bytes");
         let mut out = reply_of(&mut buffer, 5);
         assert_eq!(out.finish(9, None)[HEADER..], *b"bytes");
-        buffers.put(buffer);
-        let mut taken: Vec<_> = (0..2 * KEPT_REPLIES).map(|_| buffers.take().unwrap()).collect();
-        assert_eq!(taken[0][BODY_AT..][..5], *b"bytes", "it is used again");
-        taken.drain(..).for_each(|buffer| buffers.put(buffer));
-        assert_eq!(lock_unannounced(&buffers.0).len(), KEPT_REPLIES);
+        buffers.put(Some(buffer));
+        let taken: Vec<_> = (0..SUSPENDED_LARGE_READS).map(|_| buffers.take().unwrap()).collect();
+        assert!(taken.iter().any(|buffer| buffer[BODY_AT..][..5] == *b"bytes"), "it is used again");
+        assert!(!buffers.have_room());
+        buffers.put(None);
+        assert!(buffers.have_room());
+        taken.into_iter().skip(1).for_each(|buffer| buffers.put(Some(buffer)));
+        let b = lock_unannounced(&buffers.0);
+        assert_eq!((b.kept.len(), b.taken), (SUSPENDED_LARGE_READS - 1, 0));
     }
 }

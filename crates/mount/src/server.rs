@@ -9,6 +9,7 @@ use crate::fail::Fail;
 use crate::meter::Meter;
 use crate::policy::{ATTRIBUTES_VALID_WHILE_WRITTEN, CLOSE_IS_TOLD, NAMES_VALID};
 use crate::refused::Refused;
+use crate::reply_buffers::ReplyBuffers;
 use crate::updates::{AtomicWrites, Updates};
 use crate::wire::abi::{self, init, opcode};
 use crate::wire::{Header, ShownOwner};
@@ -234,6 +235,7 @@ pub(crate) struct Server {
     pub(crate) meter: Meter,
     /// The session's workers.
     pub(crate) blocked: Arc<Blocked>,
+    pub(crate) reply_buffers: ReplyBuffers,
     agreed: AtomicU64,
     /// Files that are open for writing.
     pub(crate) writers: Openers,
@@ -266,6 +268,7 @@ impl Server {
             options,
             changing: Changing::default(),
             blocked: Arc::default(),
+            reply_buffers: ReplyBuffers::default(),
             agreed: AtomicU64::new(0),
             writers: Openers::default(),
             openers: Openers::default(),

@@ -13,7 +13,6 @@ use crate::kernel_pages::{KernelPages, Pages, Waiting};
 use crate::meter::Measured;
 use crate::policy::MAX_MISSES;
 use crate::replies::{Shared, answer_when_loaded, suspend, suspend_read};
-use crate::reply_buffers::ReplyBuffers;
 use crate::requests;
 use crate::server::{Admission, Answer, Server};
 use crate::space::{self, SpaceQueue};
@@ -97,7 +96,6 @@ impl Session {
                 kernel_pages: KernelPages::default(),
                 space: SpaceQueue::default(),
                 again: Again::default(),
-                reply_buffers: ReplyBuffers::default(),
                 error: Mutex::default(),
             }),
         })

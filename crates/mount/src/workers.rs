@@ -101,7 +101,7 @@ pub(crate) struct Workers {
     ended: Condvar,
 }
 
-/// Workers that wait for the device, a lock, or a condition, and read no requests meanwhile.
+/// Workers that have begun to wait for the device, a lock, or a condition with the request that they answer.
 #[derive(Debug)]
 pub(crate) struct Blocked {
     now: AtomicUsize,

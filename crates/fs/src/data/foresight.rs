@@ -1,13 +1,14 @@
-//! What writes and truncates are going to read of a file's map, of the bitmaps, and of blocks that are written in part,
-//! before they change anything.
+//! What writes and truncates are going to read of a file's map, of blocks that are written in part, and of the bitmaps
+//! of blocks that are freed, before they change anything.
 //!
 //! Only misses are told; other errors are the change's own to find.
 
 use super::blocks::runs;
 use super::context::Data;
 use crate::error::{Error, Result};
-use crate::map;
-use crate::records;
+use crate::map::{self, Mapping};
+use crate::policy::EXTENTS_TO_FORESEE;
+use crate::space::{self, Run};
 use crate::txn::Op;
 use quire_device::sync::lock;
 use quire_layout::inline_data::is_inline;
@@ -52,12 +53,10 @@ impl Coming {
         if !has_map(inode) {
             return Ok(());
         }
-        let found = runs(op, ino, inode, self.blocks.start, self.blocks.end);
-        let runs = match found {
-            Err(miss @ Error::Miss(_)) => return Err(miss),
-            Err(_) => return Ok(()),
-            Ok(runs) => runs,
-        };
+        only_misses(runs(op, ino, inode, self.blocks.start, self.blocks.end).and_then(|runs| self.edges_in(op, &runs)))
+    }
+
+    fn edges_in(&self, op: &mut Op<'_>, runs: &[(FileBlock, Mapping)]) -> Result<()> {
         let home = |b: &FileBlock| {
             let (at, run) = runs.iter().rfind(|(at, _)| at <= b)?;
             Some(run.written()?.plus(u64::from(b.0 - at.0)))
@@ -68,20 +67,24 @@ impl Coming {
     }
 }
 
-/// What the first operation that frees blocks reads: it is run, and taken back.
+/// What freeing the blocks behind a file's new end reads: the map there, and the bitmaps.
 ///
 /// # Errors
 /// A miss.
-pub(crate) fn foresee_truncate(d: &Data, ino: Ino, size: u64) -> Result<()> {
-    let Ok(from) = u32::try_from(d.block_size().blocks_for(size)) else { return Ok(()) };
-    let budget = d.engine.step_budget();
-    d.engine.rehearse(|op| {
-        let mut inode = records::inode(op, ino)?;
-        if has_map(&inode) {
-            map::remove_all(op, ino, &mut inode, FileBlock(from), budget)?;
-        }
-        Ok(())
-    })
+pub(crate) fn foresee_truncate(op: &mut Op<'_>, ino: Ino, inode: &Inode, size: u64) -> Result<()> {
+    let from = u32::try_from(op.sb().block_size().blocks_for(size));
+    let (true, Ok(from)) = (has_map(inode) && size < inode.size(), from) else { return Ok(()) };
+    only_misses(map::extents(op, ino, inode, FileBlock(from), EXTENTS_TO_FORESEE).and_then(|freed| {
+        let runs: Vec<Run> = freed.iter().map(|e| Run::new(e.phys, e.len)).collect();
+        space::want_bitmaps(op, &runs)
+    }))
+}
+
+fn only_misses(found: Result<()>) -> Result<()> {
+    match found {
+        Err(miss @ Error::Miss(_)) => Err(miss),
+        _ => Ok(()),
+    }
 }
 
 fn has_map(inode: &Inode) -> bool {

@@ -138,21 +138,6 @@ impl Engine {
         }
     }
 
-    /// Runs an operation and takes it back, whatever comes of it.
-    ///
-    /// # Errors
-    /// A miss, and none else.
-    pub(crate) fn rehearse(&self, f: impl FnOnce(&mut Op<'_>) -> Result<()>) -> Result<()> {
-        let terms = Terms { now: self.now(), pool: Pool::User };
-        let tables = lock(&self.tables);
-        let sb = tables.sb.clone();
-        let mut op = Op::new(&self.context, &sb, &self.write_gate, tables, self.journal.handle(), terms);
-        match f(&mut op) {
-            Err(miss @ Error::Miss(_)) => Err(miss),
-            _ => Ok(()),
-        }
-    }
-
     /// Begins a batch: until it is dropped, operations of this thread share one transaction, which becomes durable as a
     /// whole. Commits wait for the batch; a call in it that asks for durability gets it with the batch. Operations that
     /// one transaction cannot hold are refused.

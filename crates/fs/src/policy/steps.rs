@@ -11,6 +11,9 @@ pub(crate) const DIR_SIZE_TO_REMEMBER_SCANS: u64 = 4;
 pub(crate) const NAMES_PER_OPERATION: usize = 128;
 /// Entries of a block map that one operation of a seek examines.
 pub(crate) const EXTENTS_PER_OPERATION: usize = 256;
+/// Entries of a block map for which a truncate looks before it begins: twelve leaves of 340. Most files have fewer; the
+/// metadata mutex is held meanwhile.
+pub(crate) const EXTENTS_TO_FORESEE: usize = 4096;
 /// Blocks of the orphan file that one operation reads at mount. The file may be larger than the cache.
 pub(crate) const ORPHAN_BLOCKS_PER_OPERATION: usize = 64;
 /// Bytes that one call of the device reads; larger reads are split, to bound memory.

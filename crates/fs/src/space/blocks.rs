@@ -13,10 +13,13 @@ use super::free_space::{ensure, no_space};
 use super::group;
 use crate::error::Result;
 use crate::policy::{GROUPS_TO_EXAMINE, MIN_RUN_AT_GOAL};
+use crate::records;
 use crate::tables::{Pool, Run, SpaceTable};
 use crate::txn::Op;
 use quire_layout::bitmap::{Free, FreeRun};
+use quire_layout::group_desc::flags;
 use quire_layout::{BlockNo, Corrupt, GroupNo, Structure};
+use std::collections::BTreeSet;
 
 /// Where a run should start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +95,29 @@ pub(crate) fn free_blocks(op: &mut Op<'_>, start: BlockNo, len: u32) -> Result<(
         left -= run.len;
     }
     Ok(())
+}
+
+/// Misses the descriptors and bitmaps of the groups in which these blocks lie, all at once where it can. What lies
+/// outside of the file system counts for nothing.
+///
+/// # Errors
+/// Miss; corrupt.
+pub(crate) fn want_bitmaps(op: &mut Op<'_>, runs: &[Run]) -> Result<()> {
+    let (mut groups, mut bitmaps) = (BTreeSet::new(), Vec::new());
+    for run in runs.iter().filter(|run| run.len > 0) {
+        let space = &op.tables().space;
+        if space.zones().legal(run.start, u64::from(run.len)) {
+            let [first, last] = [run.start, run.start.plus(u64::from(run.len) - 1)].map(|b| space.group_of(b).0);
+            groups.extend((first.0..=last.0).map(GroupNo));
+        }
+    }
+    for g in groups {
+        let d = records::group(op, g)?;
+        if !group::is_uninit(op, &d, flags::BLOCK_UNINIT) {
+            bitmaps.push(d.block_bitmap());
+        }
+    }
+    op.want(bitmaps)
 }
 
 /// Finds a run without taking it.

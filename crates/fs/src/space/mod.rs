@@ -33,7 +33,7 @@ mod trim;
 
 pub(crate) use crate::tables::{Pool, Run};
 pub(crate) use blocks::start;
-pub(crate) use blocks::{Goal, Request, alloc_blocks, alloc_with, free_blocks};
+pub(crate) use blocks::{Goal, Request, alloc_blocks, alloc_with, free_blocks, want_bitmaps};
 pub(crate) use claim::{Claim, claim, drop_claim, mark_claimed};
 pub(crate) use grow::{add, added, backup_copies, fill, filled, new_blocks, put_new_descriptors, renew};
 pub(crate) use growth_plan::{GrowthStep, NewGroup, steps as growth_steps, target as growth_target};

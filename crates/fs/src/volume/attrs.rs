@@ -1,10 +1,9 @@
 //! The calls on attributes and inode flags.
 
-use super::foresight::before_truncate;
 use super::handle::Volume;
 use super::manner::{commit_if, manner, run};
 use crate::config::{Atime, JournalingMode};
-use crate::data::{DiskAttr, truncate, write_back_pending};
+use crate::data::{DiskAttr, foresee_truncate, truncate, write_back_pending};
 use crate::engine::Misses;
 use crate::error::{Error, Result};
 use crate::inode::{
@@ -48,8 +47,11 @@ impl Volume {
         let _pass = self.inner.enter()?;
         let mut manner = manner(self);
         if let Some(size) = set.size {
-            run(self, |op| check_setattr(&live(op, ino)?, set))?;
-            before_truncate(self, ino, size)?;
+            run(self, |op| {
+                let inode = live(op, ino)?;
+                check_setattr(&inode, set)?;
+                if self.misses == Misses::Tell { foresee_truncate(op, ino, &inode, size) } else { Ok(()) }
+            })?;
             truncate(&self.inner.data, ino, size)?;
             // Made again, it would cut off what others have appended meanwhile.
             manner.misses = Misses::Load;

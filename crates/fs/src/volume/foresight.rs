@@ -1,11 +1,11 @@
-//! What the change of a file is going to read, looked for before anything is changed.
+//! What a write is going to read, looked for before anything is changed.
 //!
 //! *Guarantees* L7, for handles [`without_waiting`](super::without_waiting): a change whose first steps miss metadata
 //! ends with a miss before them. What later steps of a long change read, they wait for.
 
 use super::handle::Volume;
 use super::manner::run;
-use crate::data::{DiskAttr, coming_write, foresee_truncate};
+use crate::data::{DiskAttr, coming_write};
 use crate::engine::Misses;
 use crate::error::Result;
 use crate::inode::{Attr, live};
@@ -30,15 +30,4 @@ pub fn attr_before_write(volume: &Volume, ino: Ino, offset: u64, bytes: u64) -> 
         Ok(DiskAttr::new(&volume.inner.data, Attr::of(op.sb(), ino, &inode)))
     })?;
     Ok(found.with_pending(&volume.inner.data))
-}
-
-/// Before the size of a file is set.
-///
-/// # Errors
-/// A miss.
-pub(super) fn before_truncate(volume: &Volume, ino: Ino, size: u64) -> Result<()> {
-    match volume.misses {
-        Misses::Tell => foresee_truncate(&volume.inner.data, ino, size),
-        Misses::Load => Ok(()),
-    }
 }

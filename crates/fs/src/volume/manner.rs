@@ -14,8 +14,8 @@ use quire_layout::Tid;
 /// A handle whose calls do not wait for metadata that is not in memory: those that can be made again from the beginning
 /// end with [`Error::Miss`](crate::Error::Miss), before they have changed anything, and are to be made again after
 /// [`load_then`](super::load_then). They are the calls on names, attributes and extended attributes,
-/// [`begin_read`](super::begin_read) and [`attr_before_write`](super::attr_before_write). A change of the size foresees
-/// what its first step reads, and waits for the rest. Where the device lets no caller go on while it reads, all calls wait.
+/// [`begin_read`](super::begin_read) and [`attr_before_write`](super::attr_before_write). A change of the size ends
+/// with one only before it begins. Where the device lets no caller go on while it reads, all calls wait.
 #[must_use]
 pub fn without_waiting(volume: &Volume) -> Volume {
     let can = volume.inner.engine.journal.gate().device().can_suspend_reads();

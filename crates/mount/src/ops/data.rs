@@ -39,7 +39,7 @@ pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     let own = if into_cache { None } else { s.updates.read(handle, offset, buf) };
     let begun = match own {
         Some(read) => ReadBegun::Done(read?),
-        None if buf.len() <= MAX_COPIED_READ || s.blocked.are_many() => {
+        None if buf.len() <= MAX_COPIED_READ || is_suspended(s) => {
             begin_read(s.volume_for(h), ino, offset, buf, changes)?
         }
         None if changes => ReadBegun::Done(read_to_change(&s.volume, ino, offset, buf)?),
@@ -55,6 +55,12 @@ pub(crate) fn read(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
         }
         ReadBegun::OnDevice(read) => Ok(Answer::OnDevice(read)),
     }
+}
+
+/// True if a large READ is not to wait with its worker.
+fn is_suspended(s: &Server) -> bool {
+    // A ring's entry is memory for the reply as well, which only its worker has.
+    !s.has(init::OVER_IO_URING) && s.blocked.are_many() && s.reply_buffers.have_room()
 }
 
 pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {

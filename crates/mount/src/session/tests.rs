@@ -25,7 +25,6 @@ fn shared(connection: OwnedFd, rings: usize) -> Shared {
         workers: Workers::new(FIRST_RING + rings, 1, Arc::default()),
         kernel_pages: KernelPages::default(),
         again: Again::default(),
-        reply_buffers: ReplyBuffers::default(),
         space: SpaceQueue::default(),
         error: Mutex::default(),
     }
