@@ -27,8 +27,8 @@ pub(crate) const MAX_BLOCKED: usize = 16;
 
 /// Bytes of a READ that never takes a worker while the device reads, and whose bytes are copied into its reply. A larger
 /// one is read by its worker while fewer workers than CPUs are blocked, and else into memory that is its reply: one
-/// stream gets a fifth less where another thread replies, and many readers an eighth (on a loop device in memory, the
-/// worst case; docs/performance.md).
+/// stream, or one reader of 128 KiB at a time, gets up to a fifth less where another thread replies (on a loop device in
+/// memory, the worst case; docs/performance.md).
 pub(crate) const MAX_COPIED_READ: usize = 32 << 10;
 
 /// READs of more than [`MAX_COPIED_READ`] that are suspended at once, at most: each has memory of one huge page (2 MiB),
