@@ -3,8 +3,8 @@
 //! ```text
 //! answer ─> metadata is missing ─> suspended; the device reads ─> Again ─> a worker answers it
 //! ```
-//! *Guarantees* L7: a request whose metadata the device reads before it has changed anything takes no worker. What it did
-//! before it missed something has changed nothing ([`quire_fs::without_waiting`]).
+//! *Guarantees* L7: a request whose metadata the device reads before it has changed anything takes no worker. What it
+//! did before it missed something has changed nothing ([`quire_fs::without_waiting`]).
 
 use crate::meter::Suspended;
 use crate::session_queue::SessionQueue;

@@ -25,15 +25,15 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 /// where they have changed something already. Those that wait for a commit, a thaw, metadata or a small read take none.
 pub(crate) const MAX_BLOCKED: usize = 16;
 
-/// Bytes of a READ that never takes a worker while the device reads, and whose bytes are copied into its reply. A larger
-/// one is read by its worker while fewer workers than CPUs are blocked, and else into memory that is its reply: one
-/// stream, or one reader of 128 KiB at a time, gets up to a fifth less where another thread replies (on a loop device in
-/// memory, the worst case; docs/performance.md).
+/// Bytes of a READ that never takes a worker while the device reads, and whose bytes are copied into its reply. A
+/// larger one is read by its worker while fewer workers than CPUs are blocked, and else into memory that is its reply:
+/// one stream, or one reader of 128 KiB at a time, gets up to a fifth less where another thread replies (on a loop
+/// device in memory, the worst case; docs/performance.md).
 pub(crate) const MAX_COPIED_READ: usize = 32 << 10;
 
-/// READs of more than [`MAX_COPIED_READ`] that are suspended at once, at most: each has memory of one huge page (2 MiB),
-/// which stays with the mount. As many as the kernel sends at once ([`MAX_BACKGROUND`]); those of handles that bypass
-/// its cache come besides, and wait with workers.
+/// READs of more than [`MAX_COPIED_READ`] that are suspended at once, at most: each has memory of one huge page (2
+/// MiB), which stays with the mount. As many as the kernel sends at once ([`MAX_BACKGROUND`]); those of handles that
+/// bypass its cache come besides, and wait with workers.
 pub(crate) const SUSPENDED_LARGE_READS: usize = MAX_BACKGROUND as usize;
 
 /// How many times a request that misses metadata is suspended. What one load brings into memory may be driven out
