@@ -16,9 +16,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+/// The threads of a daemon, without those by which the kernel serves its rings: they come and go.
 fn threads_of(pid: i32) -> BTreeSet<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the daemon lives");
-    tasks.map(|t| t.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    let tasks = tasks.map(|t| t.expect("an entry").file_name().to_string_lossy().into_owned());
+    tasks.filter(|task| !name_of(pid, task).starts_with("iou-wrk")).collect()
+}
+
+/// Empty for a thread that has ended.
+fn name_of(pid: i32, task: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/task/{task}/comm")).unwrap_or_default()
 }
 
 fn figure(mnt: &Path, path: &str) -> u64 {
@@ -255,8 +262,7 @@ fn requests_whose_metadata_is_on_the_device_take_no_worker() {
 
 /// Workers of a daemon.
 fn workers(pid: i32) -> usize {
-    let comm = |task: String| fs::read_to_string(format!("/proc/{pid}/task/{task}/comm")).unwrap_or_default();
-    threads_of(pid).into_iter().map(comm).filter(|name| name.trim() == "quire-fuse").count()
+    threads_of(pid).iter().filter(|task| name_of(pid, task).trim() == "quire-fuse").count()
 }
 
 /// Workers at most, of a daemon, while so many clients run at once.
