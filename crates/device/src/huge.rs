@@ -53,6 +53,14 @@ impl std::ops::DerefMut for HugeBuf {
 mod tests {
     use super::*;
 
+    /// The kernel puts a huge page only where a whole one has room.
+    #[test]
+    fn a_small_one_has_room_for_a_huge_page() {
+        let b = HugeBuf::new(4096).unwrap();
+        assert!(b.start + HUGE <= b.map.len());
+        assert_eq!((b.len(), b.as_ptr().align_offset(HUGE)), (4096, 0));
+    }
+
     #[test]
     fn it_is_aligned_zeroed_and_writable() {
         let mut b = HugeBuf::new(HUGE + 8192).unwrap();
