@@ -184,7 +184,7 @@ impl<'s> Reads<'s> {
 
     /// Hands waiting reads to the kernel, as many as may be in flight.
     fn pump(&mut self) {
-        let host = self.shared.host.clone();
+        let host = &self.shared.host;
         while self.in_flight.len() < IN_FLIGHT {
             let Some(mut read) = self.backlog.pop_front() else { break };
             let len = u32::try_from(read.buf.len()).expect("a read is small");

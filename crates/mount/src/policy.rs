@@ -26,9 +26,9 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 pub(crate) const MAX_BLOCKED: usize = 16;
 
 /// Bytes of a READ that never takes a worker while the device reads, and whose bytes are copied into its reply. A
-/// larger one is read by its worker while fewer workers than CPUs are blocked, and else into memory that is its reply:
-/// one stream, or one reader of 128 KiB at a time, gets up to a fifth less where another thread replies (on a loop
-/// device in memory, the worst case; docs/performance.md).
+/// larger one is read by its worker over rings and while fewer workers than CPUs are blocked, and else into memory that
+/// is its reply: one stream, or one reader of 128 KiB at a time, gets up to a fifth less where another thread replies
+/// (on a loop device in memory, the worst case; docs/performance.md).
 pub(crate) const MAX_COPIED_READ: usize = 32 << 10;
 
 /// READs of more than [`MAX_COPIED_READ`] that are suspended at once, at most: each has memory of one huge page (2

@@ -40,8 +40,8 @@ impl ReplyBuffers {
         let kept = buffers.kept.pop();
         buffers.taken += 1;
         drop(buffers);
-        let taken = kept
-            .map_or_else(|| HugeBuf::new(LEN).inspect_err(|e| tracing::debug!("memory for a reply: {e}")).ok(), Some);
+        let new = || HugeBuf::new(LEN).inspect_err(|e| tracing::debug!("memory for a reply: {e}")).ok();
+        let taken = kept.or_else(new);
         if taken.is_none() {
             self.put(None);
         }

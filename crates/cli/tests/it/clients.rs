@@ -170,14 +170,16 @@ impl BlockDevice for SlowReads {
 /// As many reads as the kernel sends at once wait for the device, and no worker waits with them.
 #[test]
 fn reads_that_wait_for_the_device_take_no_worker() {
-    assert_eq!(workers_of_reads(4096).saturating_sub(2), 0, "more workers while all wait");
+    let more = workers_of_reads(4096);
+    assert!(more <= 2, "{more} workers more");
 }
 
 /// Of large ones as many are read by workers as there are CPUs.
 #[test]
 fn large_reads_that_wait_for_the_device_take_a_worker_for_each_cpu() {
     let cpus = thread::available_parallelism().unwrap().get();
-    assert_eq!(workers_of_reads(128 << 10).saturating_sub(cpus + 2), 0, "more workers while all wait");
+    let more = workers_of_reads(128 << 10);
+    assert!(more <= cpus + 2, "{more} workers more");
 }
 
 /// How many workers more there are while clients read so many bytes each from a slow device.
@@ -224,7 +226,7 @@ fn requests_whose_metadata_is_on_the_device_take_no_worker() {
         fs::write(of(n).join("f"), [7; 100]).unwrap();
         std::os::unix::fs::symlink("f", of(n).join("l")).unwrap();
         let pieces = File::create(of(n).join("pieces")).unwrap();
-        (0..4).for_each(|piece| pieces.write_all_at(&[8; 4096], piece * 8192).unwrap());
+        (0..4).for_each(|piece| pieces.write_all_at(&[8; 4096], piece * 16_384).unwrap());
         pieces.sync_all().unwrap();
     }
     m.unmount();
@@ -241,16 +243,16 @@ fn requests_whose_metadata_is_on_the_device_take_no_worker() {
         4 => fs::remove_file(of(n).join("f")).unwrap(),
         _ => {
             let bytes = fs::read(of(n).join("pieces")).unwrap();
-            assert!(bytes.len() == 3 * 8192 + 4096);
-            let right = |(at, byte): (usize, &u8)| *byte == if at % 8192 < 4096 { 8 } else { 0 };
+            assert!(bytes.len() == 3 * 16_384 + 4096);
+            let right = |(at, byte): (usize, &u8)| *byte == if at % 16_384 < 4096 { 8 } else { 0 };
             assert!(bytes.iter().enumerate().all(right));
         }
     };
     let before = workers(m.pid);
     let most = most_workers(m.pid, CLIENTS, client);
     slow.device.slow.store(false, Ordering::SeqCst);
-    // Those that free files wait for bitmaps; the pool grows for contended locks, too. All 18 that there may be are
-    // taken where these requests wait with a worker.
+    // A worker for each CPU reads more than 32 KiB; those that free files wait for bitmaps; the pool grows for
+    // contended locks, too. All 18 that there may be are taken where these requests wait with a worker.
     let cpus = thread::available_parallelism().unwrap().get();
     assert!(most <= before + cpus + 12, "{most} workers, before {before}");
     for n in 0..CLIENTS {
