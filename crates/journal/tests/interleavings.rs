@@ -18,6 +18,7 @@ use quire_testkit::interleave::{below, explore};
 use quire_testkit::{Image, PowerLossDevice, PowerLossOptions};
 use setup::{BS, Hooked, home, image, journal, put, recover};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const FIRST: Tid = Tid(5);
 
@@ -134,8 +135,9 @@ fn a_commit_beside_empty_log_is_not_lost() {
 /// J3, J2: whatever loads, commits, checkpoints and evictions overlap, what memory shows of a block is what was last
 /// put there.
 fn loads() {
-    // Long enough for a whole commit, checkpoint and eviction of what was read.
-    let j = Arc::new(journal(Arc::new(LateReads(Shared(device()))), 1 << 10));
+    let rounds: Arc<AtomicUsize> = Arc::default();
+    let late = LateReads { inner: Shared(device()), rounds: rounds.clone() };
+    let j = Arc::new(journal(Arc::new(late), 1 << 10));
     // Changed under the same lock as the block: that of the handle.
     let newest = Arc::new(Mutex::new(0u8));
     let (writer, told) = (j.clone(), newest.clone());
@@ -148,6 +150,7 @@ fn loads() {
             writer.commit(tid).unwrap();
             writer.checkpoint_now().unwrap();
             crowd_out(&writer);
+            rounds.fetch_add(1, Ordering::Relaxed);
         }
     });
     let readers = (0..2).map(|_| {
@@ -382,23 +385,35 @@ impl BlockDevice for Shared {
     }
 }
 
-/// A device whose answers to reads may be long on their way.
-struct LateReads(Shared);
+/// A device on which half of the reads of `home(0)` are answered only after its writer's next round: a whole commit,
+/// checkpoint and eviction of what they have read. They wait for no longer than `PATIENCE` turns, since the writer may
+/// wait for them or may have ended.
+struct LateReads {
+    inner: Shared,
+    rounds: Arc<AtomicUsize>,
+}
+
+impl LateReads {
+    const PATIENCE: usize = 1000;
+}
 
 impl BlockDevice for LateReads {
     fn info(&self) -> quire_device::DeviceInfo {
-        self.0.info()
+        self.inner.info()
     }
     fn submit(&self, batch: Vec<Io>) -> quire_device::Ticket {
-        let reads = batch.iter().any(|io| matches!(io, Io::Read { .. }));
-        let ticket = self.0.submit(batch);
-        if reads {
-            (0..below(100)).for_each(|_| thread::yield_now());
+        let of_home = |io: &Io| matches!(io, Io::Read { .. }) && io.range().0 == home(0).0 * BS as u64;
+        let late = batch.iter().any(of_home) && below(2) == 0;
+        let ticket = self.inner.submit(batch);
+        if late {
+            let now = || self.rounds.load(Ordering::Relaxed);
+            let before = now();
+            (0..Self::PATIENCE).take_while(|_| now() == before).for_each(|_| thread::yield_now());
         }
         ticket
     }
     fn wait(&self, ticket: quire_device::Ticket) -> Result<quire_device::Done, quire_device::DeviceError> {
-        self.0.wait(ticket)
+        self.inner.wait(ticket)
     }
 }
 
