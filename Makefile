@@ -57,7 +57,7 @@ bench-databases: build ## databases whose pages need no guard (docs/databases.md
 	@scripts/bench.sh databases
 lab: build        ## the papers' experiments and a page of them (docs/lab.md): QUICK=1 FULL=1 ONLY='joj djfs'
 	@scripts/lab.sh $(ONLY)
-lint: setup       ## rustfmt, clippy and rustdoc with warnings as errors; cargo-deny when installed
+lint: setup       ## rustfmt, layers and names in docs, clippy and rustdoc with warnings as errors; cargo-deny when installed
 	@scripts/lint.sh
 doc:              ## API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -5,9 +5,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 scripts/setup.sh --tools
 out=$TARGET/test
 mkdir -p "$out"
+part() { say "== $* (after $((SECONDS / 60)) min $((SECONDS % 60)) s)"; }
 
 # 1. cargo test: unit, property and integration tests.
-say "== cargo test"
+part "cargo test"
 #    Unit tests that compare with the kernel's ext4 have #[ignore]; they run where the kernel can be asked.
 compare=()
 if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
@@ -18,7 +19,9 @@ LIMIT=60m
 status=0
 timeout --kill-after=1m "$LIMIT" cargo test --workspace --no-fail-fast -- "${compare[@]}" >"$out/cargo.log" 2>&1 || status=$?
 [ $status != 124 ] || say "error: cargo test did not end within $LIMIT" >>"$out/cargo.log"
+part "interleavings of threads"
 interleavings >>"$out/cargo.log" 2>&1 || status=$?
+part "broken engines"
 cargo test -p quire-sim -p quire-vfs --features quire-sim/mutants,quire-vfs/mutants --test mutants >>"$out/cargo.log" 2>&1 || status=$?
 cargo test -p quire-fs --features mutants --lib in_two_transactions >>"$out/cargo.log" 2>&1 || status=$?
 awk '
@@ -39,7 +42,7 @@ read -r passed failed skipped < <(awk '
 [ $status = 0 ] || [ "$failed" -gt 0 ] || failed=1 # it did not compile, or was killed
 
 # 2. Acceptance: the built command on real images, against the kernel and e2fsprogs.
-say "== acceptance"
+part "acceptance"
 p=0 f=0 s=0
 if build_release --quiet; then
 	status=0
@@ -52,7 +55,7 @@ fi
 passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 
 # 3. The Python module, by pytest.
-say "== python"
+part "python"
 status=0
 scripts/python.sh test >"$out/python.log" 2>&1 || status=$?
 grep -E '^(FAILED|ERROR|skipped:|error)' "$out/python.log" || true
@@ -62,7 +65,7 @@ say "   $p passed, $f failed, $s skipped"
 passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 
 # 4. What judges clusters, by unittest: "Ran N tests", and "FAILED (failures=N, errors=N)" if some did.
-say "== clusters"
+part "clusters"
 python3 -B scripts/clusterlib/tests.py >"$out/clusters.log" 2>&1 || true
 read -r p f < <(awk '/^Ran / { n = $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); for (i = 1; i <= NF; i++) f += $i } /^OK/ { ok = 1 }
 	END { if (!ok && !f) f = 1; print n - f, f + 0 }' "$out/clusters.log")
@@ -81,6 +84,6 @@ if [ $unit != 0 ]; then
 		/^test result:/ { p = 0; shown = 0 }
 		p' "$out/cargo.log" | tail -n 150
 fi
-say
+part "done"
 say "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
