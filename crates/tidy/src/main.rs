@@ -26,6 +26,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Pages whose names of functions, types and modules must exist.
+const PAGES: [&str; 3] = ["docs/design.md", "docs/invariants.md", "docs/format.md"];
+
 fn main() -> Result<ExitCode> {
     // By cargo at run time: a binary that was copied with its target folder looks at the tree that it is run in.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -98,7 +101,7 @@ fn unknown_names(root: &Path) -> Result<Vec<String>> {
         defined.add_file(&std::fs::read_to_string(&path)?);
     }
     let mut faults = Vec::new();
-    for page in ["docs/design.md", "docs/invariants.md"] {
+    for page in PAGES {
         let page = Path::new(page);
         faults.extend(names::unknown(page, &std::fs::read_to_string(root.join(page))?, &defined));
     }
@@ -182,7 +185,7 @@ mod tests {
         let src = root.path().join("crates/house/src");
         std::fs::create_dir_all(&src).unwrap();
         std::fs::create_dir(root.path().join("docs")).unwrap();
-        for page in ["docs/design.md", "docs/invariants.md"] {
+        for page in PAGES {
             std::fs::write(root.path().join(page), "").unwrap();
         }
         std::fs::write(root.path().join("layers.toml"), format!("house = {layers}")).unwrap();

@@ -16,64 +16,91 @@ use std::process::ExitCode;
 /// everybody may use it (-o noallow_other restricts it).
 #[derive(clap::Args)]
 #[command(after_help = "Options (-o), besides those of mount(8) and ext4(5). BYTES may end in K, M, G or T.
-  data=MODE              ordered, journal, writeback, none, overwrite, auto, adaptive or selective
-                         (default: auto, or what the superblock says)
-  auto_threshold=BYTES   auto: new data up to this is logged with the commit (default: as measured)
-  write_threshold=BYTES  selective: smaller updates are journaled (default: the block size)
+  data=MODE              ordered, journal, writeback, none, overwrite, auto,
+                         adaptive or selective (default: auto, or what the
+                         superblock says)
+  auto_threshold=BYTES   auto: new data up to this is logged with the commit
+                         (default: as measured)
+  write_threshold=BYTES  selective: smaller updates are journaled (default: the
+                         block size)
   adaptive_default=MODE  adaptive: journal (default) or ordered
-  journal_rule=P=M[,..]  adaptive: mode M for names like P (default: SQLite's names)
-  profile=NAME           all of record, commit_mode, checkpoint and data: auto, rfj, joj, selective,
-                         wasteless, single-io, nvj, djfs, djfs4, ext4-none, ext4-writeback,
-                         ext4-ordered or ext4-journal; or database: auto, and each write(2) of up to
-                         the atomic unit (quire stats) is whole or absent after a crash
+  journal_rule=P=M[,..]  adaptive: mode M for names like P (default: SQLite's
+                         names)
+  profile=NAME           all of record, commit_mode, checkpoint and data: auto,
+                         rfj, joj, selective, wasteless, single-io, nvj, djfs,
+                         djfs4, ext4-none, ext4-writeback, ext4-ordered or
+                         ext4-journal; or database: auto, and each write(2) of
+                         up to the atomic unit (quire stats) is whole or absent
+                         after a crash
   record=KIND            block, range=data, range or delta
   commit_mode=KIND       barrier, checksum or nvram
-  checkpoint=KIND        lazy, regions:N, or fsync: home at each fsync, as ext4's data=journal
-  nvram=PATH             the journal lies in this memory; nvram_size=BYTES, nvram_latency_ns=NS
+  checkpoint=KIND        lazy, regions:N, or fsync: home at each fsync, as
+                         ext4's data=journal
+  nvram=PATH             the journal lies in this memory; nvram_size=BYTES,
+                         nvram_latency_ns=NS
   nvram_simulated        take any file for such memory
-  commit=SECONDS         commit what was changed after so long at the latest (default 5)
-  max_batch_time=US      a commit waits for callers that are about to come, so long at most (default 15000)
-  checkpoint_age=SECS    write home what the log holds for so long, so that recovery is short (default 30;
-                         0: only when log space or memory is needed)
+  commit=SECONDS         commit what was changed after so long at the latest
+                         (default 5)
+  max_batch_time=US      a commit waits for callers that are about to come, so
+                         long at most (default 15000)
+  checkpoint_age=SECS    write home what the log holds for so long, so that
+                         recovery is short (default 30; 0: only when log space
+                         or memory is needed)
   cache_size=BYTES       memory for blocks (default 64M, at least 4M)
-  writethrough           each write request reaches Quire at once; writeback: through the kernel's
-                         cache (default, but with selective and wasteless)
-  slow_ms=MS             log requests that take so long, with what they waited for (default: none)
-  atomic_writes=WHICH    files that SQLite can update without its journal: asked (default), all or off
-  transport=WAY          how requests come: dev (auto, the default) or uring (the kernel must allow it)
-  sandbox=WHICH          auto (default): once it serves, the daemon gives up what it does not need, as far
-                         as the kernel can; on: or it does not mount; off
-  without=NAMES          turn heuristics off, separated by colons: polling, second-reader, ... (docs/tuning.md)
-  tune=host              change settings of the host while mounted: readahead, dirty pages, halt polling
-  errors=WHAT            continue, remount-ro or panic (ends the daemon; an image cannot ask for that);
-                         data_err=ignore or abort
-  remount                change the mount: ro, rw, commit, errors, data_err, discard, grpid, sync, dirsync,
-                         tune, the atime, dev, suid, exec and symfollow options
-  ro, noload             read-only; noload (norecovery) also leaves the journal alone
+  writethrough           each write request reaches Quire at once; writeback:
+                         through the kernel's cache (default, but with selective
+                         and wasteless)
+  slow_ms=MS             log requests that take so long, with what they waited
+                         for (default: none)
+  atomic_writes=WHICH    files that SQLite can update without its journal: asked
+                         (default), all or off
+  transport=WAY          how requests come: dev (auto, the default) or uring
+                         (the kernel must allow it)
+  sandbox=WHICH          auto (default): once it serves, the daemon gives up
+                         what it does not need, as far as the kernel can; on: or
+                         it does not mount; off
+  without=NAMES          turn heuristics off, separated by colons: polling,
+                         second-reader, ... (docs/tuning.md)
+  tune=host              change settings of the host while mounted: readahead,
+                         dirty pages, halt polling
+  errors=WHAT            continue, remount-ro or panic (ends the daemon; an
+                         image cannot ask for that); data_err=ignore or abort
+  remount                change the mount: ro, rw, commit, errors, data_err,
+                         discard, grpid, sync, dirsync, tune, the atime, dev,
+                         suid, exec and symfollow options
+  ro, noload             read-only; noload (norecovery) also leaves the journal
+                         alone
   offset=, sizelimit=    where the file system lies in IMAGE, in bytes
-  journal_path=PATH      the external journal device (journal_dev= takes ext4's number)
-  fakeroot               each caller acts as root inside the image; files keep their owners
+  journal_path=PATH      the external journal device (journal_dev= takes ext4's
+                         number)
+  fakeroot               each caller acts as root inside the image; files keep
+                         their owners
   uid=UID, gid=GID       all files seem to belong to this user, group
   lockfile=PATH          a file that is there while the image is in use
-  allow_other            others may use it (root's mounts: default; noallow_other)
-  noatime, relatime, strictatime, nodiratime, sync, dirsync, discard, noacl, nouser_xattr, grpid,
-  minixdf, resuid=UID, resgid=GID
+  allow_other            others may use it (root's mounts: default;
+                         noallow_other)
+  noatime, relatime, strictatime, nodiratime, sync, dirsync, discard, noacl,
+  nouser_xattr, grpid, minixdf, resuid=UID, resgid=GID
 
-The log of data=auto is Quire's own: after a crash, mount again or run quire recover before other
-tools. With data=ordered, writeback, journal or overwrite the log is jbd2's.
+The log of data=auto is Quire's own: after a crash, mount again or run quire
+recover before other tools. With data=ordered, writeback, journal or overwrite
+the log is jbd2's.
 
-With profile=djfs and nvram=PATH (a DAX device, or a file on a DAX file system) the journal lies in
-NVRAM: fsync then touches no disk, and the image is only readable together with its NVRAM until it
-is unmounted. nvram_simulated takes any file, and warns.
+With profile=djfs and nvram=PATH (a DAX device, or a file on a DAX file system)
+the journal lies in NVRAM: fsync then touches no disk, and the image is only
+readable together with its NVRAM until it is unmounted. nvram_simulated takes
+any file, and warns.
 
-QUIRE_LOG=debug says more: to the system log, or with -f to standard error, or to --log. As
-mount.quire (a link to this program) in /sbin it serves mount -t quire and fstab; as fuse2fs it takes
-the command line of e2fsprogs' fuse2fs.
+QUIRE_LOG=debug says more: to the system log, or with -f to standard error, or
+to --log. As mount.quire (a link to this program) in /sbin it serves mount -t
+quire and fstab; as fuse2fs it takes the command line of e2fsprogs' fuse2fs.
 
---fd N, or /dev/fd/N as DIR, serves a descriptor of /dev/fuse that the caller has mounted. ACLs are
-then always on, because they make the kernel check permissions whatever the caller's options were.
+--fd N, or /dev/fd/N as DIR, serves a descriptor of /dev/fuse that the caller
+has mounted. ACLs are then always on, because they make the kernel check
+permissions whatever the caller's options were.
 
-Exit codes as mount(8): 0 mounted, 1 wrong usage or not permitted, 2 system error, 32 mount failed.
+Exit codes as mount(8): 0 mounted, 1 wrong usage or not permitted, 2 system
+error, 32 mount failed.
 
 Examples:
   quire mount disk.img /mnt

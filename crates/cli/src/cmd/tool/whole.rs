@@ -313,7 +313,9 @@ fn same_bytes(mut a: quire::File, mut b: quire::File, path: &Path) -> Result<boo
 /// cut off. `resize2fs` does not survive a kill while it moves blocks: the work is done on a copy (shared with the
 /// original where the host can), which takes the image's name when it is complete.
 #[derive(clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Exit codes: 0 done, 1 an image was not resized, 2 wrong usage, 32 a mount was not resized.
+
+Example:
   quire resize rootfs.img 4G
   quire resize rootfs.img min
   quire resize /mnt 8G")]
