@@ -183,8 +183,8 @@ pub(crate) struct Core {
     live: BTreeMap<BlockNo, Live>,
     /// Oldest first.
     pub committed: VecDeque<Committed>,
-    /// Loads under way, and of each the blocks whose homes have not changed since it began (J3).
-    loads: BTreeMap<u64, BTreeSet<BlockNo>>,
+    /// Of the blocks that loads are reading: the loads under way since whose begin the home has not changed (J3).
+    loading: BTreeMap<BlockNo, Vec<u64>>,
     next_load: u64,
     /// Set when nothing may change any more.
     pub aborted: Option<Error>,
@@ -207,7 +207,7 @@ impl Core {
             unflushed: Unflushed::default(),
             live: BTreeMap::new(),
             committed: VecDeque::new(),
-            loads: BTreeMap::new(),
+            loading: BTreeMap::new(),
             next_load: 0,
             aborted: None,
             never_written_home: 0,
@@ -336,7 +336,9 @@ impl Core {
     /// The transaction's images are at home (there is no log).
     pub(crate) fn written_home(&mut self, txn: &InFlight) {
         self.end_commit();
-        self.home_changed(txn.blocks.iter().map(|(b, _)| *b));
+        for (b, _) in &txn.blocks {
+            self.loading.remove(b);
+        }
         self.cache.evict();
     }
 
@@ -362,23 +364,38 @@ impl Core {
     /// Notes a load of these blocks.
     pub(crate) fn begin_load(&mut self, blocks: &[BlockNo]) -> u64 {
         self.next_load += 1;
-        self.loads.insert(self.next_load, blocks.iter().copied().collect());
+        for b in blocks {
+            self.loading.entry(*b).or_default().push(self.next_load);
+        }
         self.next_load
     }
 
-    /// What a load has read comes into the cache, unless something newer is there or in the log. Returns the blocks
-    /// whose homes have changed under the read: to be read again (J3).
-    pub(crate) fn end_load(&mut self, load: u64, images: Vec<(BlockNo, Image)>) -> Vec<BlockNo> {
-        let unchanged = self.loads.remove(&load).unwrap_or_default();
+    /// What a load of these blocks has read comes into the cache, unless something newer is there or in the log;
+    /// nothing does if it failed. Returns the blocks whose homes have changed under the read: to be read again (J3).
+    pub(crate) fn end_load(&mut self, load: u64, blocks: &[BlockNo], images: Vec<(BlockNo, Image)>) -> Vec<BlockNo> {
+        let changed_since = blocks.iter().map(|b| !self.forget_load(*b, load));
+        let changed_since: Vec<bool> = changed_since.collect();
         let mut changed = Vec::new();
-        for (b, image) in images {
-            if !unchanged.contains(&b) && !Mutant::StaleLoadKept.is_on() {
+        for ((b, image), has_changed) in images.into_iter().zip(changed_since) {
+            if has_changed && !Mutant::StaleLoadKept.is_on() {
                 changed.push(b);
             } else if !self.is_live(b) {
                 self.cache.insert_clean(b, image);
             }
         }
         changed
+    }
+
+    /// A load reads this block no longer. False if the home has changed under it.
+    fn forget_load(&mut self, b: BlockNo, load: u64) -> bool {
+        let Entry::Occupied(mut loads) = self.loading.entry(b) else { return false };
+        let before = loads.get().len();
+        loads.get_mut().retain(|l| *l != load);
+        let was_there = loads.get().len() < before;
+        if loads.get().is_empty() {
+            loads.remove();
+        }
+        was_there
     }
 
     /// What lies at the home of a block comes into the cache, unless something newer is there or in the log.
@@ -388,16 +405,10 @@ impl Core {
         }
     }
 
-    /// The homes of these blocks are not what they were.
-    fn home_changed(&mut self, blocks: impl IntoIterator<Item = BlockNo>) {
-        if self.loads.is_empty() {
-            return;
-        }
-        for b in blocks {
-            for load in self.loads.values_mut() {
-                load.remove(&b);
-            }
-        }
+    /// These images have been written to their homes, in whole or in part. A block that was freed meanwhile is not live
+    /// any more, and what a load has brought of it lay there before (Q3).
+    pub(crate) fn homes_written(&mut self, homes: &[(BlockNo, Image)]) {
+        homes.iter().for_each(|(b, _)| self.written_in_place(*b));
     }
 
     /// What was written to a run of blocks is complete, and durable when a flush after `stamp` has returned.
@@ -407,12 +418,13 @@ impl Core {
         }
     }
 
-    /// File data was written to the home of a block: an image of what it held before leaves memory.
+    /// The home of a block was written: an image of what it held before leaves memory, and loads under way read it
+    /// again (J3).
     pub(crate) fn written_in_place(&mut self, b: BlockNo) {
         if !self.is_live(b) && !self.running.blocks.contains(&b) {
             self.cache.remove(b);
         }
-        self.home_changed([b]);
+        self.loading.remove(&b);
     }
 
     pub(crate) fn stats(&self) -> CoreStats {

@@ -80,7 +80,7 @@ fn end(journal: &Journal, load: &Load, images: Vec<(BlockNo, quire_cache::Image)
     let changed = {
         let mut core = lock(&journal.shared.core);
         core.misses += images.len() as u64;
-        core.end_load(load.number, images)
+        core.end_load(load.number, &load.wanted, images)
     };
     journal.begin_load(&changed)
 }

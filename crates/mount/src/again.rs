@@ -1,8 +1,11 @@
-//! Requests that are answered again, from the beginning: what they missed is in memory now.
+//! Requests that are answered later, from the beginning: what they missed is in memory now, or the freeze is over.
 //!
 //! ```text
-//! answer ─> metadata is missing ─> suspended; the device reads ─> Again ─> a worker answers it
+//! answer ─┬─> metadata is missing ─> suspended; the device reads ─┬─> Again ─> a worker answers it
+//!         └─> the volume is frozen ─> kept for the thaw ──────────┘
 //! ```
+//! A worker takes one of them at a time: with one that it leads commits for, it may be busy for as long as others sync.
+//!
 //! *Guarantees* L7: a request whose metadata the device reads before it has changed anything takes no worker. What it
 //! did before it missed something has changed nothing ([`quire_fs::without_waiting`]).
 
@@ -23,5 +26,13 @@ pub(crate) struct Kept {
     pub misses: usize,
 }
 
-/// Requests that can be answered again.
-pub(crate) type Again = SessionQueue<Kept>;
+/// A request that can be answered.
+pub(crate) enum Due {
+    /// For the second time.
+    Again(Kept),
+    /// Whole, after the thaw that it was kept for.
+    Thawed(Vec<u8>),
+}
+
+/// Requests that can be answered.
+pub(crate) type Again = SessionQueue<Due>;

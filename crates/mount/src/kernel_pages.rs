@@ -1,12 +1,17 @@
 //! Requests that are answered only after the kernel has handed over its dirty pages of a file.
 //!
 //! The kernel sends LSEEK and the ioctls behind `chattr` without writing back first. Data that it keeps would look like
-//! a hole to SEEK_DATA, and would be refused after the file became immutable. So such a request waits here, for a
-//! thread of its own: it asks the kernel to drop the file's pages (`FUSE_NOTIFY_INVAL_INODE`), which makes it write the
+//! a hole to SEEK_DATA, and would be refused after the file became immutable. So such a request waits here, for one of
+//! a few threads: it asks the kernel to drop the file's pages (`FUSE_NOTIFY_INVAL_INODE`), which makes it write the
 //! dirty ones first, and then answers the request.
 //!
-//! *Relies on*: the thread that [takes](SessionQueue::take) requests is no worker. The kernel's WRITE requests come
-//! while it waits, and the workers must be free to answer them.
+//! On a frozen volume the kernel's WRITE waits for the thaw, and the thread for the WRITE. So while one is about a
+//! request another waits for the next, up to [`policy::PAGE_THREADS`](crate::policy::PAGE_THREADS): a request for
+//! another file is answered. A shutdown, which ends the freeze, does not ask the kernel for pages then: what was written
+//! since the freeze has come to nobody.
+//!
+//! *Relies on*: the threads that [take](SessionQueue::take) requests are no workers. The kernel's WRITE requests come
+//! while they wait, and the workers must be free to answer them.
 
 use crate::fail::Fail;
 use crate::session_queue::SessionQueue;

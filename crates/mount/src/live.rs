@@ -142,9 +142,11 @@ impl Live {
         ready();
         let ended = self.wait(&stopping);
         remounter.end();
-        drop((background, listener, watch));
+        drop((listener, watch));
         // A broken connection is no reason to leave the image dirty.
         let clean = self.server.close();
+        // The thread that commits for suspended callers goes on while others sync; now they are refused.
+        drop(background);
         tracing::info!("{} unmounted", self.dir.display());
         clean.map_err(|source| MountError::NotClean { image: self.image.clone(), source })?;
         ended.map_err(MountError::Session)
@@ -168,7 +170,7 @@ impl Live {
         let (writes, answers) = (self.session.clone(), self.session.clone());
         let hooks = Hooks {
             write_back: Box::new(move || writes.write_back()),
-            after_thaw: Box::new(move || answers.answer_kept()),
+            after_thaw: Box::new(move || answers.answer_thawed()),
             remount: Box::new(move |list, only_check| match only_check {
                 true => remounter.check(list),
                 false => remounter.apply(list).map(|()| None),
@@ -231,7 +233,7 @@ impl Live {
                 match server.volume.maintenance().thaw() {
                     Ok(()) => {
                         tracing::warn!("{} was frozen; thawed to unmount it", dir.display());
-                        session.answer_kept();
+                        session.answer_thawed();
                     }
                     Err(e) => stays_frozen = stays_frozen_by(&server, &dir, &e),
                 }

@@ -25,6 +25,10 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 /// where they have changed something already. Those that wait for a commit, a thaw, metadata or a small read take none.
 pub(crate) const MAX_BLOCKED: usize = 16;
 
+/// Threads at most that wait for the kernel to hand over a file's pages: on a frozen volume each may wait until the
+/// thaw, and requests beyond them wait too. As many files have dirty pages that somebody looks at; elsewhere two do.
+pub(crate) const PAGE_THREADS: usize = 16;
+
 /// Bytes of a READ that never takes a worker while the device reads, and whose bytes are copied into its reply. A
 /// larger one is read by its worker over rings and while fewer workers than CPUs are blocked, and else into memory that
 /// is its reply: one stream, or one reader of 128 KiB at a time, gets up to a fifth less where another thread replies

@@ -2,7 +2,7 @@
 //!
 //! *Guarantees*: each request has one reply. What a reply gives to the kernel and that does not arrive stays with us.
 
-use crate::again::{Again, Kept};
+use crate::again::{Again, Due, Kept};
 use crate::fail::Fail;
 use crate::kernel_pages::{KernelPages, Waiting};
 use crate::meter::Suspended;
@@ -15,6 +15,7 @@ use crate::wire::reply;
 use crate::wire::{Header, Out};
 use crate::workers::{self, Workers};
 use quire_device::WaitFor;
+use quire_device::sync::atomic::AtomicUsize;
 use quire_device::sync::{Arc, Mutex};
 use quire_fs::{DeviceRead, Lead};
 use quire_layout::{BlockNo, Ino};
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) server: Arc<Server>,
     pub(crate) workers: Workers,
     pub(crate) kernel_pages: KernelPages,
+    /// Threads that take from there.
+    pub(crate) page_threads: AtomicUsize,
     pub(crate) space: SpaceQueue,
     pub(crate) again: Again,
     /// The first error that ended a worker.
@@ -33,7 +36,8 @@ pub(crate) struct Shared {
 }
 
 /// Suspends a request until files are durable, or everything. The thread that makes the last one durable replies. A
-/// thread that is no worker commits for its own request only.
+/// thread that is no worker commits for its own request only, and so does one whose requests come by rings: its reply
+/// goes when it has done with the request, and others may sync without end.
 pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended, durable: Durable, body: Vec<u8>) {
     let Durable { need, sent } = durable;
     let after = shared.clone();
@@ -54,7 +58,8 @@ pub(crate) fn suspend(shared: &Arc<Shared>, header: Header, suspended: Suspended
         }
         after.server.meter.end_suspended(&header, suspended, WaitFor::Commit);
     };
-    let lead = if workers::is_worker() { Lead::UntilNobodyWaits } else { Lead::Once };
+    let is_free = workers::is_worker() && shared.transport.rings() == 0;
+    let lead = if is_free { Lead::UntilNobodyWaits } else { Lead::Once };
     let volume = &shared.server.volume;
     match need {
         Need::Files { ino, and: Some(and), data_only } => {
@@ -108,7 +113,7 @@ pub(crate) fn answer_when_loaded(shared: &Arc<Shared>, kept: Kept, blocks: &[Blo
     quire_fs::load_then(&shared.server.volume, blocks, move |is_read| {
         // What cannot be read is read once more by the call that needs it, which tells the error.
         let misses = if is_read { kept.misses } else { MAX_MISSES };
-        after.again.put(Kept { misses, ..kept });
+        after.again.put(Due::Again(Kept { misses, ..kept }));
     });
 }
 
@@ -118,6 +123,11 @@ impl Shared {
         self.workers.end();
         self.again.end();
         self.transport.end();
+    }
+
+    /// After a thaw: the requests that were kept meanwhile are due.
+    pub(crate) fn answer_thawed(&self) {
+        self.server.unparked().into_iter().for_each(|request| self.again.put(Due::Thawed(request)));
     }
 
     /// Makes the kernel hand over its dirty pages of these files, and forget the others.

@@ -457,6 +457,10 @@ impl Server {
         Admission::Now(admitted.ok())
     }
 
+    pub(crate) fn is_frozen(&self) -> bool {
+        matches!(self.volume.try_admit(), Err(quire_fs::Error::Frozen))
+    }
+
     /// The requests that were kept for the thaw, once it has come.
     pub(crate) fn unparked(&self) -> Vec<Vec<u8>> {
         fence(Ordering::SeqCst);
@@ -464,7 +468,7 @@ impl Server {
             return Vec::new();
         }
         let mut parked = lock(&self.parked);
-        if matches!(self.volume.try_admit(), Err(quire_fs::Error::Frozen)) {
+        if self.is_frozen() {
             return Vec::new();
         }
         self.has_parked.store(false, Ordering::Relaxed);

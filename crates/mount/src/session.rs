@@ -6,12 +6,12 @@
 //! ```
 //! Which worker reads the next request is decided in [`crate::workers`]; replies are in [`crate::replies`].
 
-use crate::again::{Again, Kept};
+use crate::again::{Again, Due, Kept};
 use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages, Waiting};
 use crate::meter::Measured;
-use crate::policy::MAX_MISSES;
+use crate::policy::{MAX_MISSES, PAGE_THREADS};
 use crate::replies::{Shared, answer_when_loaded, suspend, suspend_read};
 use crate::requests;
 use crate::server::{Admission, Answer, Server};
@@ -22,7 +22,7 @@ use crate::wire::abi::{init, opcode};
 use crate::wire::{Body, Header, Out};
 use crate::workers::{AGAIN_QUEUE, DEV_QUEUE, FIRST_RING, QueueIndex, Workers, cpus};
 use quire_device::WaitFor;
-use quire_device::sync::atomic::Ordering;
+use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use quire_fs::Admitted;
 use rustix::io::Errno;
@@ -94,6 +94,7 @@ impl Session {
                 transport,
                 server,
                 kernel_pages: KernelPages::default(),
+                page_threads: AtomicUsize::new(0),
                 space: SpaceQueue::default(),
                 again: Again::default(),
                 error: Mutex::default(),
@@ -106,8 +107,7 @@ impl Session {
     /// # Errors
     /// No thread could be started, or there is no memory for its requests.
     pub(crate) fn spawn(&self) -> std::io::Result<()> {
-        let worker = Worker { shared: self.shared.clone() };
-        thread::Builder::new().name("quire-pages".to_owned()).spawn(move || worker.answer_after_writeback())?;
+        Worker::wait_for_pages(&self.shared)?;
         let worker = Worker { shared: self.shared.clone() };
         thread::Builder::new().name("quire-space".to_owned()).spawn(move || worker.answer_when_space_is_free())?;
         for _ in 0..self.shared.workers.queues() {
@@ -133,9 +133,9 @@ impl Session {
         self.shared.transport.channel.is_connected()
     }
 
-    /// Answers the requests that waited for a thaw.
-    pub(crate) fn answer_kept(&self) {
-        Worker { shared: self.shared.clone() }.answer_kept();
+    /// Has the requests answered that waited for a thaw.
+    pub(crate) fn answer_thawed(&self) {
+        self.shared.answer_thawed();
     }
 
     /// Waits until the file system is unmounted, or `timeout` has passed. True when it is over.
@@ -174,6 +174,18 @@ impl Worker {
         started.is_ok()
     }
 
+    /// Starts a thread for requests that wait for the kernel's pages, unless there are enough.
+    fn wait_for_pages(shared: &Arc<Shared>) -> std::io::Result<()> {
+        let threads = &shared.page_threads;
+        if threads.fetch_add(1, Ordering::Relaxed) >= PAGE_THREADS {
+            threads.fetch_sub(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        let worker = Worker { shared: shared.clone() };
+        let started = thread::Builder::new().name("quire-pages".to_owned()).spawn(|| worker.answer_after_writeback());
+        started.map(drop).inspect_err(|_| drop(threads.fetch_sub(1, Ordering::Relaxed)))
+    }
+
     fn run(self, mut buffer: RequestBuffer) {
         let shared = self.shared.clone();
         when_blocking(move || {
@@ -210,7 +222,7 @@ impl Worker {
         let workers = &self.shared.workers;
         while let Some(n) = self.next(request)? {
             self.answer(&request[..n], &mut out)?;
-            self.answer_unparked(&mut out)?;
+            self.shared.answer_thawed();
             if !workers.reads() {
                 break;
             }
@@ -223,19 +235,22 @@ impl Worker {
         let (_, mut out) = buffer.parts();
         let Shared { again, workers, .. } = &*self.shared;
         loop {
-            let kept = match again.take_now() {
-                Some(kept) => {
+            let due = match again.take_now() {
+                Some(due) => {
                     workers.took(|| Worker::hire(&self.shared));
-                    kept
+                    due
                 }
                 None if !workers.waits_for_requests() => return Ok(()),
                 None => match again.take() {
-                    Some(kept) => kept,
+                    Some(due) => due,
                     None => return Ok(()),
                 },
             };
-            self.answer_again(&kept, &mut out)?;
-            self.answer_unparked(&mut out)?;
+            match due {
+                Due::Again(kept) => self.answer_again(&kept, &mut out)?,
+                Due::Thawed(request) => self.answer(&request, &mut out)?,
+            }
+            self.shared.answer_thawed();
             if !workers.reads() {
                 return Ok(());
             }
@@ -277,17 +292,8 @@ impl Worker {
         rings.serves(unique, split.reply_at);
         let answered = self.answer(split.request, &mut split.out);
         rings.served(queue, entry, self.shared.workers.reads());
-        answered?;
-        self.answer_unparked(&mut buffer.parts().1)
-    }
-
-    /// After a thaw: answers what was kept meanwhile.
-    fn answer_unparked(&self, out: &mut Out<'_>) -> Result<(), Errno> {
-        let kept = self.shared.server.unparked();
-        if !kept.is_empty() {
-            self.shared.transport.send_deferred();
-        }
-        kept.iter().try_for_each(|request| self.answer(request, out))
+        self.shared.answer_thawed();
+        answered
     }
 
     /// Reads the next request, as one of the readers. `None`: another reader does, or the session is over.
@@ -327,6 +333,11 @@ impl Worker {
     fn answer_after_writeback(&self) {
         let mut reply = vec![0; SHORT_REPLY];
         while let Some(waiting) = self.shared.kernel_pages.take() {
+            if !self.shared.kernel_pages.has_taker()
+                && let Err(e) = Worker::wait_for_pages(&self.shared)
+            {
+                tracing::warn!("no further thread for the kernel's pages: {e}");
+            }
             let (pages, request) = match waiting {
                 Waiting::Request(pages, request) => (pages, request),
                 Waiting::Reply(ino, header, error) => {
@@ -338,25 +349,15 @@ impl Worker {
             };
             self.shared.drop_pages(match pages {
                 Pages::File(ino) => vec![ino],
-                Pages::All => self.shared.server.writers.files(),
-                Pages::Nothing => Vec::new(),
+                Pages::All if !self.shared.server.is_frozen() => self.shared.server.writers.files(),
+                Pages::All | Pages::Nothing => Vec::new(),
             });
             let mut body = Body::new(&request);
             let Ok(header) = body.header() else { continue };
             if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
                 tracing::debug!("operation {} after writeback: {e}", header.opcode);
             }
-            self.answer_kept();
-        }
-    }
-
-    /// Answers the requests that waited for the end of a freeze, if it has ended.
-    fn answer_kept(&self) {
-        let mut reply = vec![0; SHORT_REPLY];
-        for kept in self.shared.server.unparked() {
-            if let Err(e) = self.answer(&kept, &mut Out::new(&mut reply)) {
-                tracing::debug!("after the thaw: {e}");
-            }
+            self.shared.answer_thawed();
         }
     }
 

@@ -1,4 +1,4 @@
-//! A queue from which a thread of a session takes until the session ends.
+//! A queue from which threads of a session take until the session ends.
 
 use quire_device::sync::{Condvar, Mutex, lock_unannounced};
 use std::collections::VecDeque;
@@ -11,12 +11,17 @@ pub(crate) struct SessionQueue<T> {
 
 struct Queue<T> {
     ready: VecDeque<T>,
+    /// Threads that wait for one.
+    takers: usize,
     ended: bool,
 }
 
 impl<T> Default for SessionQueue<T> {
     fn default() -> Self {
-        SessionQueue { queue: Mutex::new(Queue { ready: VecDeque::new(), ended: false }), changed: Condvar::new() }
+        SessionQueue {
+            queue: Mutex::new(Queue { ready: VecDeque::new(), takers: 0, ended: false }),
+            changed: Condvar::new(),
+        }
     }
 }
 
@@ -42,9 +47,19 @@ impl<T> SessionQueue<T> {
                 Some(one) => return Some(one),
                 // Not announced: a worker that waits here still reads the queue, and the kernel can copy requests on
                 // it.
-                None => q = self.changed.wait(q).expect("nobody panics with this lock"),
+                None => {
+                    q.takers += 1;
+                    q = self.changed.wait(q).expect("nobody panics with this lock");
+                    q.takers -= 1;
+                }
             }
         }
+    }
+
+    /// True if a thread waits for the next, or none is needed any more.
+    pub(crate) fn has_taker(&self) -> bool {
+        let q = lock_unannounced(&self.queue);
+        q.takers > q.ready.len() || q.ended
     }
 
     /// Ends the wait of [`SessionQueue::take`].

@@ -107,7 +107,7 @@ impl Watched {
         }
         if frozen.is_err() {
             // What was kept while the volume was about to freeze.
-            self.session.answer_kept();
+            self.session.answer_thawed();
         }
     }
 
@@ -116,7 +116,7 @@ impl Watched {
         if let Err(e) = self.server.volume.maintenance().thaw() {
             tracing::error!("{} does not become writable: {e}", self.entry.mount_point.display());
         }
-        self.session.answer_kept();
+        self.session.answer_thawed();
     }
 
     /// Taken away, while files may still be open.
@@ -127,7 +127,7 @@ impl Watched {
         }
         if let Ok(()) = self.server.volume.maintenance().thaw() {
             tracing::warn!("{} was frozen; thawed because it was unmounted", self.entry.mount_point.display());
-            self.session.answer_kept();
+            self.session.answer_thawed();
         }
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The threads of a daemon, without those by which the kernel serves its rings: they come and go.
 fn threads_of(pid: i32) -> BTreeSet<String> {
@@ -107,6 +107,36 @@ fn a_commit_waits_for_callers_that_come_again_at_once() {
     let with = commits("data=auto,max_batch_time=200000");
     let without = commits("data=auto,max_batch_time=0");
     assert!(with * 5 <= without * 4, "{with} commits, {without} without a wait");
+}
+
+/// A client whose worker commits for those that came meanwhile is told of its own commit, however long others sync.
+#[test]
+fn who_leads_a_commit_is_answered_while_others_sync() {
+    const ROUNDS: u64 = 20;
+    needs_mounts();
+    needs_root();
+    let model = Model { flush: Duration::from_millis(100), ..Model::default() };
+    let slow = Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)));
+    let m = slow.mount("data=auto,max_batch_time=0");
+    let mnt = slow.place.mnt();
+    let files: Vec<File> = (0..3).map(|n| File::create(mnt.join(n.to_string())).unwrap()).collect();
+    files.iter().for_each(|f| write(f, 0));
+    let begun = Instant::now();
+    let took = thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            write(&files[0], 1);
+            begun.elapsed()
+        });
+        // Each comes during the flush for the one before.
+        for f in &files[1..] {
+            thread::sleep(Duration::from_millis(60));
+            scope.spawn(|| (1..=ROUNDS).for_each(|n| write(f, n)));
+        }
+        first.join().unwrap()
+    });
+    let all = begun.elapsed();
+    assert!(took * 3 < all, "the first client waited {took:?}, all took {all:?}");
+    m.unmount();
 }
 
 /// A thousand writes wait for a thaw when the daemon is told to end: each is answered, and its bytes are there.
@@ -486,6 +516,7 @@ fn a_change_gets_the_space_of_a_removed_file_whose_close_is_told_a_moment_later(
 
 crate::common::over_uring! {
     sixty_four_fsyncing_clients_share_commits_and_take_few_threads,
+    who_leads_a_commit_is_answered_while_others_sync,
     a_thousand_waiting_requests_are_answered_at_unmount,
     clients_killed_in_fsync_leave_the_others_alone,
     an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged,

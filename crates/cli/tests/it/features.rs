@@ -90,6 +90,41 @@ fn clusters_of_every_block_size_are_read() {
     }
 }
 
+/// The kernel refuses them where its pages are smaller; nothing in Quire depends on the page size.
+#[test]
+fn blocks_larger_than_a_page_are_written() {
+    needs_mounts();
+    for (block, data) in [("8192", "ordered"), ("16384", "auto"), ("65536", "journal"), ("65536", "auto")] {
+        let place = Place::new("256M", &["-b", block]);
+        let m = place.mount(&format!("data={data}"));
+        let large: Vec<u8> = (0..1_000_001u32).flat_map(|n| n.to_le_bytes()).take(3_000_001).collect();
+        fs::write(m.path("large"), &large).unwrap();
+        fs::create_dir(m.path("d")).unwrap();
+        for n in 0..700 {
+            fs::write(m.path(&format!("d/{n}")), format!("small {n}")).unwrap();
+        }
+        let file = fs::File::options().write(true).open(m.path("large")).unwrap();
+        file.set_len(1_234_567).unwrap();
+        file.set_len(2_000_000).unwrap();
+        rustix::fs::fsync(&file).unwrap();
+        drop(file);
+        fs::File::open(m.path("d")).unwrap().sync_all().unwrap();
+        let dir = m.dir().to_owned();
+        m.end_by(rustix::process::Signal::KILL);
+        assert_eq!(said(&mut quire(&["umount", &dir])).0, 32, "the daemon had died");
+
+        let m = place.mount("");
+        let read = fs::read(m.path("large")).unwrap();
+        assert!(read.len() == 2_000_000 && read[..1_234_567] == large[..1_234_567], "{block}, {data}");
+        assert!(read[1_234_567..].iter().all(|b| *b == 0), "{block}, {data}");
+        assert_eq!(fs::read_dir(m.path("d")).unwrap().count(), 700, "{block}, {data}");
+        fs::remove_dir_all(m.path("d")).unwrap();
+        fs::write(m.path("small"), "x").unwrap();
+        m.unmount();
+        place.check();
+    }
+}
+
 #[test]
 fn features_that_are_not_read_are_refused_by_name() {
     for name in ["encrypt", "casefold", "compression"] {

@@ -4,6 +4,7 @@ use crate::common::{Mounted, Place, check, is_within, needs_mounts, ok, quire, s
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -282,7 +283,40 @@ fn sigterm_answers_all_requests_that_wait_for_a_thaw() {
     m.unmount();
 }
 
+/// Who looks for data in a file whose pages the kernel cannot hand over before the thaw waits; who looks into another
+/// file does not.
+#[test]
+fn on_a_frozen_mount_pages_that_wait_for_the_thaw_hold_up_no_other_file() {
+    needs_mounts();
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    let open = |name: &str| {
+        fs::write(m.path(name), [1; 8192]).expect("a file");
+        let file = File::options().read(true).write(true).open(m.path(name)).expect("it is there");
+        file.sync_all().expect("a sync");
+        file
+    };
+    let (dirty, clean) = (open("dirty"), open("clean"));
+    ok(&mut quire(&["freeze", m.dir()]));
+    dirty.write_all_at(&[2; 4096], 0).expect("the kernel keeps it");
+    let looks = |file: File| {
+        std::thread::spawn(move || rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).expect("data at 0"))
+    };
+    let waits = looks(dirty);
+    std::thread::sleep(Duration::from_millis(200));
+    let goes_on = looks(clean);
+    let went_on = is_within(Duration::from_secs(10), || goes_on.is_finished());
+    let waited = !waits.is_finished();
+    ok(&mut quire(&["thaw", m.dir()]));
+    assert_eq!((waits.join().expect("no panic"), goes_on.join().expect("no panic")), (0, 0));
+    assert!(went_on, "one file's pages hold up the other");
+    assert!(waited, "the first file has no dirty pages: this shows nothing");
+    m.unmount();
+    place.check();
+}
+
 crate::common::over_uring! {
+    on_a_frozen_mount_pages_that_wait_for_the_thaw_hold_up_no_other_file,
     sigterm_beside_writers_keeps_acknowledged_records_with_auto,
     a_thaw_during_a_freeze_leaves_an_image_that_survives_a_kill_with_auto,
     a_frozen_mount_answers_readers_and_thaws_under_load,

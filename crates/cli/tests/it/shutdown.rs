@@ -82,6 +82,27 @@ fn a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data() {
     m.unmount();
 }
 
+/// What was written since the freeze has come to nobody: a shutdown does not wait for it, and ends the freeze.
+#[test]
+fn a_shutdown_of_a_frozen_mount_does_not_wait_for_a_thaw() {
+    needs_shutdowns();
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    fs::write(m.path("f"), [1; 8192]).unwrap();
+    let f = fs::File::options().write(true).open(m.path("f")).unwrap();
+    f.sync_all().unwrap();
+    ok(&mut quire(&["freeze", m.dir()]));
+    f.write_all_at(&[2; 4096], 0).unwrap();
+    let script = r#"open(F, "<", ".") or die; $v = pack("L", 0); ioctl(F, 0x8004587d, $v) or die $!"#;
+    ok(tool("timeout").args(["--signal=KILL", "20", "perl", "-e", script]).current_dir(m.dir()));
+    check(&place.image());
+    drop(f);
+    m.unmount();
+    let m = place.mount("ro");
+    assert_eq!(fs::read(m.path("f")).unwrap(), [1; 8192]);
+    m.unmount();
+}
+
 #[test]
 fn a_shutdown_is_for_those_who_may_administer_the_mount() {
     needs_shutdowns();
@@ -102,4 +123,5 @@ fn a_shutdown_is_for_those_who_may_administer_the_mount() {
 crate::common::over_uring! {
     a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4,
     a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data,
+    a_shutdown_of_a_frozen_mount_does_not_wait_for_a_thaw,
 }

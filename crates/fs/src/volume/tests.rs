@@ -5,11 +5,15 @@ use crate::error::Error;
 use crate::records;
 use crate::testing::TestVolume;
 use crate::{Choices, Cred, Devices, New, NewKind, Options, Route, Volume};
-use quire_device::sync::Arc;
+use quire_device::sync::{Arc, thread};
 use quire_device::{ErrorKind, IoOp, Region, SystemClock};
 use quire_layout::Ino;
 use quire_layout::inode::Time;
-use quire_testkit::{Fault, FaultKind, Faulty, Image, MemDevice, PowerLossDevice, PowerLossOptions, mke2fs};
+use quire_testkit::{
+    Fault, FaultKind, Faulty, Image, MemDevice, Model, Modelled, PowerLossDevice, PowerLossOptions, mke2fs,
+};
+use std::sync::mpsc;
+use std::time::Duration;
 
 #[test]
 fn an_operation_joins_or_leaves_no_trace() {
@@ -112,6 +116,47 @@ fn an_fsync_during_a_freeze_or_thaw_goes_on_at_its_end_without_a_thread() {
         assert_eq!((lifecycle.phase(), told.try_recv(), told.try_recv()), (phase, Ok(true), Ok(true)));
     }
     volume.close().expect("close");
+}
+
+/// Callers that sync again as soon as they are told keep the thread that commits for them busy; a close refuses them,
+/// and then that thread ends.
+#[test]
+fn a_close_beside_a_steady_load_of_syncs_ends() {
+    let model = Model { flush: Duration::from_millis(5), ..Model::default() };
+    let device = Modelled::new(MemDevice::new(mke2fs("16M", &["-t", "ext4"])), model, Arc::new(SystemClock));
+    let open = Volume::open(Devices::one(Arc::new(device)), Arc::new(SystemClock), Options::default());
+    let volume = open.expect("mount");
+    let background = volume.maintenance().spawn_background();
+    let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred::default() };
+    let (end, ended) = mpsc::channel();
+    let mut callers = Vec::new();
+    for name in ["a", "b", "c"] {
+        let (v, end) = (volume.clone(), end.clone());
+        let ino = v.create(Ino::ROOT, name.as_bytes(), &new).expect("create").ino;
+        callers.push(thread::spawn(move || {
+            let (tell, told) = mpsc::channel();
+            let mut synced = 0;
+            while v.write(ino, 0, &[1; 100]).is_ok() {
+                let tell = tell.clone();
+                crate::fsync_then(&v, &[ino], true, crate::Lead::Once, move |o| tell.send(o.is_ok()).expect("heard"));
+                if !told.recv().expect("told") {
+                    break;
+                }
+                synced += 1;
+            }
+            end.send(synced).expect("heard");
+        }));
+    }
+    thread::sleep(Duration::from_millis(200));
+    let closes = thread::spawn(move || {
+        volume.close().expect("close");
+        drop(background);
+    });
+    for _ in 0..3 {
+        assert!(ended.recv_timeout(Duration::from_secs(20)).expect("each caller is refused") > 2);
+    }
+    callers.push(closes);
+    callers.into_iter().for_each(|c| c.join().expect("no panic"));
 }
 
 /// The thread that commits for others frees nothing: where a transaction is full, it would wait for its own commit.

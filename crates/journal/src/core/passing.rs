@@ -109,7 +109,6 @@ impl Core {
                     self.keep_base(*b, dead.image);
                 }
             }
-            self.home_changed(c.blocks);
         }
         self.cache.set_elsewhere(self.live.len());
         self.cache.evict();

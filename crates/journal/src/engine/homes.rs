@@ -55,6 +55,13 @@ impl Shared {
         Ok(core.home_writes(upto))
     }
 
+    /// The images have been written, or some of them: what was read from there meanwhile leaves memory before a block
+    /// that was freed meanwhile may be used again (J3, J9).
+    pub(crate) fn end_home_writes(&self, homes: &[(BlockNo, Image)]) {
+        lock(&self.core).homes_written(homes);
+        lock(&self.commits).checkpoint_floor = None;
+    }
+
     /// `checkpoint=fsync`: writes home what is committed of these runs of blocks and is not there yet. Complete, not
     /// durable; the log keeps its records.
     pub(crate) fn write_runs_home(&self, runs: &[(BlockNo, u32)]) -> Result<(), Error> {
@@ -67,7 +74,7 @@ impl Shared {
         };
         let forgotten = Mutant::FsyncHomeForgotten.is_on();
         let written = if forgotten { Ok(()) } else { self.write_home(&homes) };
-        lock(&self.commits).checkpoint_floor = None;
+        self.end_home_writes(&homes);
         written?;
         lock(&self.core).at_home(&homes);
         lock(&self.counters).written_home(homes.len());

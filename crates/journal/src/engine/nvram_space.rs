@@ -156,7 +156,7 @@ impl NvramSpace<'_> {
             self.nvram.free(target.tail, next);
         }
         let written = self.shared.write_home(&homes).and_then(|()| self.log.note_oldest(next));
-        lock(&self.shared.commits).checkpoint_floor = None;
+        self.shared.end_home_writes(&homes);
         written?;
         if !Mutant::TailBeforeHomeFlush.is_on() {
             self.shared.flush_with(self.log)?;

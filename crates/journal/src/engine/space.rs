@@ -88,7 +88,7 @@ impl LogSpace<'_> {
         let begun = self.shared.config.clock.monotonic();
         let homes = self.shared.begin_home_writes(target.upto)?;
         let written = self.shared.write_home(&homes);
-        lock(&self.shared.commits).checkpoint_floor = None;
+        self.shared.end_home_writes(&homes);
         written?;
         if !Mutant::TailBeforeHomeFlush.is_on() {
             self.shared.gate.flush()?;

@@ -24,6 +24,7 @@ fn shared(connection: OwnedFd, rings: usize) -> Shared {
         server: server(),
         workers: Workers::new(FIRST_RING + rings, 1, Arc::default()),
         kernel_pages: KernelPages::default(),
+        page_threads: AtomicUsize::new(0),
         again: Again::default(),
         space: SpaceQueue::default(),
         error: Mutex::default(),
@@ -50,6 +51,26 @@ fn an_error_ends_the_wait_for_the_session_though_a_reader_of_another_queue_waits
     // The other reader ends with the connection.
     drop(kernel);
     assert!(session.shared.workers.wait(Some(Duration::from_secs(10))), "a reader waits without a connection");
+}
+
+/// What a freeze has held up is no worker's alone: with the first that leads commits, the others would wait for it.
+#[test]
+fn what_waited_for_a_thaw_is_taken_one_by_one() {
+    let (_kernel, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let shared = shared(ours, 0);
+    let maintenance = shared.server.volume.maintenance();
+    maintenance.freeze().unwrap();
+    for request in [[1; 50], [2; 50]] {
+        assert!(matches!(shared.server.admit_change(&request), Admission::AfterThaw));
+    }
+    shared.answer_thawed();
+    assert!(shared.again.take_now().is_none(), "it is frozen");
+    maintenance.thaw().unwrap();
+    shared.answer_thawed();
+    for request in [[1; 50], [2; 50]] {
+        assert!(matches!(shared.again.take_now(), Some(Due::Thawed(due)) if due == request));
+    }
+    assert!(shared.again.take_now().is_none());
 }
 
 /// Writes to a timer are refused as the kernel refuses a reply that it finds fault with.

@@ -48,13 +48,6 @@ impl Transport {
         }
     }
 
-    /// The calling worker serves something else before its next request: the reply that would go with that goes now.
-    pub(crate) fn send_deferred(&self) {
-        if let Some(rings) = &self.rings {
-            rings.flush_deferred();
-        }
-    }
-
     /// The calling worker goes back to reading requests.
     pub(crate) fn after_blocking(&self) {
         if let Some(rings) = &self.rings {

@@ -96,6 +96,36 @@ fn a_load_never_hides_what_is_live_j3() {
     assert_eq!(got, 9);
 }
 
+/// J3, Q3: a block is changed, written home by a checkpoint and freed meanwhile, all while a load is on its way with
+/// the old bytes. They are not what lies at home when the checkpoint ends.
+#[test]
+fn a_load_that_ends_while_its_block_is_freed_and_written_home_leaves_nothing_j3() {
+    for by_checkpoint in [true, false] {
+        let d = device();
+        let j = Arc::new(journal(d.clone(), 1 << 10));
+        let load = j.begin_load(&[home(0)]).unwrap();
+        (0..4).for_each(|n| drop(put(&j, home(n), 7)));
+        j.commit_all().unwrap();
+        let (theirs, on_its_way) = (j.clone(), Mutex::new(Some(load)));
+        d.hook(move |io| {
+            let goes_home = matches!(io, Io::Write { region: Region::Metadata, .. });
+            let Some(load) = lock(&on_its_way).take_if(|_| goes_home) else { return };
+            let mut h = theirs.handle();
+            h.forget(home(0));
+            let tid = h.stop().unwrap();
+            theirs.commit(tid).unwrap();
+            assert!(theirs.end_load(load, &[vec![0; BS]]).is_none(), "nothing has been written home yet");
+        });
+        if by_checkpoint {
+            assert!(j.checkpoint_step().unwrap());
+        } else {
+            j.write_runs_home(&[(home(0), 1)]).unwrap();
+        }
+        let kept = j.handle().read(home(0)).map(|image| image[0]);
+        assert!(kept.is_none_or(|byte| byte == 7), "memory has {kept:?}, home 7");
+    }
+}
+
 /// J9: a block is freed, and its freeing durable, while a checkpoint writes an old image of it home.
 #[test]
 fn a_block_that_a_checkpoint_writes_is_not_reusable_j9() {
