@@ -182,8 +182,12 @@ impl Worker {
             return Ok(());
         }
         let worker = Worker { shared: shared.clone() };
-        let started = thread::Builder::new().name("quire-pages".to_owned()).spawn(|| worker.answer_after_writeback());
-        started.map(drop).inspect_err(|_| drop(threads.fetch_sub(1, Ordering::Relaxed)))
+        let started = thread::Builder::new().name("quire-pages".to_owned());
+        let started = started.spawn(move || worker.answer_after_writeback());
+        if started.is_err() {
+            threads.fetch_sub(1, Ordering::Relaxed);
+        }
+        started.map(drop)
     }
 
     fn run(self, mut buffer: RequestBuffer) {

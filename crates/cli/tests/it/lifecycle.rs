@@ -1,10 +1,9 @@
 //! Freeze, thaw and unmount beside users of the mount: nothing that an fsync has acknowledged is lost, nobody hangs.
 
-use crate::common::{Mounted, Place, check, is_within, needs_mounts, ok, quire, said, text, wait_until};
+use crate::common::{Mounted, Place, check, is_within, needs_mounts, needs_tools, ok, quire, said, text, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -284,31 +283,32 @@ fn sigterm_answers_all_requests_that_wait_for_a_thaw() {
 }
 
 /// Who looks for data in a file whose pages the kernel cannot hand over before the thaw waits; who looks into another
-/// file does not.
+/// file does not. Each is a process of its own, as above.
 #[test]
 fn on_a_frozen_mount_pages_that_wait_for_the_thaw_hold_up_no_other_file() {
     needs_mounts();
+    needs_tools(&["perl"]);
     let place = Place::new("32M", &[]);
     let m = place.mount("");
-    let open = |name: &str| {
+    for name in ["dirty", "clean"] {
         fs::write(m.path(name), [1; 8192]).expect("a file");
-        let file = File::options().read(true).write(true).open(m.path(name)).expect("it is there");
-        file.sync_all().expect("a sync");
-        file
-    };
-    let (dirty, clean) = (open("dirty"), open("clean"));
+        File::open(m.path(name)).and_then(|f| f.sync_all()).expect("a sync");
+    }
     ok(&mut quire(&["freeze", m.dir()]));
-    dirty.write_all_at(&[2; 4096], 0).expect("the kernel keeps it");
-    let looks = |file: File| {
-        std::thread::spawn(move || rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).expect("data at 0"))
+    // lseek(2) with SEEK_DATA.
+    let looks = |name: &str, first: &str| {
+        let script = format!("open(F, '+<', $ARGV[0]) or die; {first}; sysseek(F, 0, 3) eq '0 but true' or die $!");
+        crate::common::tool("perl").args(["-e", &script]).arg(m.path(name)).spawn().expect("perl")
     };
-    let waits = looks(dirty);
-    std::thread::sleep(Duration::from_millis(200));
-    let goes_on = looks(clean);
-    let went_on = is_within(Duration::from_secs(10), || goes_on.is_finished());
-    let waited = !waits.is_finished();
+    let mut waits = looks("dirty", "syswrite(F, 'x' x 4096)");
+    std::thread::sleep(Duration::from_millis(300));
+    let mut goes_on = looks("clean", "");
+    let went_on = is_within(Duration::from_secs(10), || goes_on.try_wait().expect("our child").is_some());
+    let waited = waits.try_wait().expect("our child").is_none();
     ok(&mut quire(&["thaw", m.dir()]));
-    assert_eq!((waits.join().expect("no panic"), goes_on.join().expect("no panic")), (0, 0));
+    for child in [&mut waits, &mut goes_on] {
+        assert!(child.wait().expect("it ends").success());
+    }
     assert!(went_on, "one file's pages hold up the other");
     assert!(waited, "the first file has no dirty pages: this shows nothing");
     m.unmount();

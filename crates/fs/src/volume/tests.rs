@@ -4,7 +4,7 @@ use super::lifecycle::{Event, Phase};
 use crate::error::Error;
 use crate::records;
 use crate::testing::TestVolume;
-use crate::{Choices, Cred, Devices, New, NewKind, Options, Route, Volume};
+use crate::{Choices, Cred, Devices, New, NewKind, Options, Route, Volume, WriteFlags};
 use quire_device::sync::{Arc, thread};
 use quire_device::{ErrorKind, IoOp, Region, SystemClock};
 use quire_layout::Ino;
@@ -136,7 +136,7 @@ fn a_close_beside_a_steady_load_of_syncs_ends() {
         callers.push(thread::spawn(move || {
             let (tell, told) = mpsc::channel();
             let mut synced = 0;
-            while v.write(ino, 0, &[1; 100]).is_ok() {
+            while v.write(ino, 0, &[1; 100], WriteFlags::default()).is_ok() {
                 let tell = tell.clone();
                 crate::fsync_then(&v, &[ino], true, crate::Lead::Once, move |o| tell.send(o.is_ok()).expect("heard"));
                 if !told.recv().expect("told") {
