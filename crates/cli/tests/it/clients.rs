@@ -136,6 +136,7 @@ fn who_leads_a_commit_is_answered_while_others_sync() {
     });
     let all = begun.elapsed();
     assert!(took * 3 < all, "the first client waited {took:?}, all took {all:?}");
+    drop(files);
     m.unmount();
 }
 
