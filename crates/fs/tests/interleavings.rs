@@ -82,7 +82,7 @@ const ROUTES: [Route; 2] = [Route::Ordered, Route::Journal];
 /// that.
 #[test]
 fn writers_fsyncs_truncates_and_rounds_share_a_file() {
-    explore(1200, || {
+    explore(600, || {
         let route = ROUTES[usize::try_from(below(2)).unwrap()];
         let d = device();
         let v = Arc::new(mount(&d, route));
@@ -141,7 +141,7 @@ fn writers_fsyncs_truncates_and_rounds_share_a_file() {
 /// another's bytes.
 #[test]
 fn what_is_unlinked_leaves_nothing_behind() {
-    explore(1000, || {
+    explore(500, || {
         let route = ROUTES[usize::try_from(below(2)).unwrap()];
         let d = device();
         let v = Arc::new(mount(&d, route));
@@ -191,7 +191,7 @@ fn what_is_unlinked_leaves_nothing_behind() {
 /// there after a crash, under the name it had or got.
 #[test]
 fn names_that_were_synced_are_there() {
-    explore(1000, || {
+    explore(500, || {
         let d = device();
         let v = Arc::new(mount(&d, Route::Ordered));
         d.cut_at(d.steps() + 1 + below(60));
@@ -233,7 +233,7 @@ fn names_that_were_synced_are_there() {
 #[test]
 fn rounds_beside_commits_keep_what_they_must() {
     const REQUEST: u64 = 20;
-    explore(3000, || {
+    explore(1500, || {
         let d = device();
         let v = Arc::new(mount(&d, Route::Auto));
         let old = create(&v, "old").unwrap();
@@ -392,13 +392,13 @@ fn lifecycle(suspends: bool) {
 
 #[test]
 fn close_and_freeze_beside_a_writer_keep_every_successful_fsync() {
-    explore(6000, || lifecycle(false));
+    explore(3000, || lifecycle(false));
 }
 
 /// L1, J12: the same with fsyncs that give up their thread, beside a caller that commits for itself.
 #[test]
 fn close_and_freeze_beside_suspended_fsyncs_answer_each_of_them() {
-    explore(3000, || lifecycle(true));
+    explore(1500, || lifecycle(true));
 }
 
 /// L1, L2: two writers that sync, and callers who freeze, thaw and close, all at once; the power may go at any step.
@@ -472,7 +472,7 @@ fn several_callers() {
 
 #[test]
 fn several_callers_freeze_thaw_and_close_beside_writers() {
-    explore(2000, several_callers);
+    explore(1000, several_callers);
 }
 
 /// Broken volumes that only threads bring to light are found.

@@ -406,9 +406,15 @@ impl Core {
     }
 
     /// These images have been written to their homes, in whole or in part. A block that was freed meanwhile is not live
-    /// any more, and what a load has brought of it lay there before (Q3).
-    pub(crate) fn homes_written(&mut self, homes: &[(BlockNo, Image)]) {
-        homes.iter().for_each(|(b, _)| self.written_in_place(*b));
+    /// any more: what a load has brought of it lay there before, and what lies there now is durable when a flush after
+    /// `stamp` has returned (Q3).
+    pub(crate) fn homes_written(&mut self, homes: &[(BlockNo, Image)], stamp: Epoch) {
+        for (b, _) in homes {
+            if !self.is_live(*b) {
+                self.note_unflushed(*b, 1, stamp);
+            }
+            self.written_in_place(*b);
+        }
     }
 
     /// What was written to a run of blocks is complete, and durable when a flush after `stamp` has returned.

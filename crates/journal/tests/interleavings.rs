@@ -98,7 +98,7 @@ fn power_goes() {
 
 #[test]
 fn what_was_committed_is_durable_wherever_the_power_goes() {
-    explore(6000, power_goes);
+    explore(3000, power_goes);
 }
 
 /// L3: the log is emptied while threads commit. What was committed before the power goes is recovered.
@@ -129,7 +129,7 @@ fn empties() {
 
 #[test]
 fn a_commit_beside_empty_log_is_not_lost() {
-    explore(6000, empties);
+    explore(3000, empties);
 }
 
 /// J3, J2: whatever loads, commits, checkpoints and evictions overlap, what memory shows of a block is what was last
@@ -171,7 +171,7 @@ fn loads() {
 
 #[test]
 fn a_load_never_shows_what_is_old() {
-    explore(6000, loads);
+    explore(3000, loads);
 }
 
 /// J9, F9: a block is journaled, freed, and then another owner's, who writes it in place as soon as he may, while
@@ -226,7 +226,7 @@ fn reuse() {
 
 #[test]
 fn a_freed_block_is_its_next_owners() {
-    explore(6000, reuse);
+    explore(3000, reuse);
 }
 
 /// J6: whoever commits, nothing of a transaction is written before the commit block of the one before.
@@ -264,7 +264,7 @@ fn serial() {
 
 #[test]
 fn commits_are_serial() {
-    explore(4000, serial);
+    explore(2000, serial);
 }
 
 /// J5, J1: one write or flush fails while three threads commit: whoever was told success has it on disk, nobody
@@ -311,7 +311,7 @@ fn failure() {
 
 #[test]
 fn a_failure_is_final_for_all() {
-    explore(6000, failure);
+    explore(3000, failure);
 }
 
 /// J12: callers that give up their threads beside callers that wait and one who empties the log; in half of the
@@ -367,7 +367,7 @@ fn suspended() {
 
 #[test]
 fn suspended_callers_are_told_once() {
-    explore(3000, suspended);
+    explore(1500, suspended);
 }
 
 /// A device that others hold, too.

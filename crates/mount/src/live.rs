@@ -231,12 +231,10 @@ impl Live {
             let mut stays_frozen = false;
             if !server.is_remounted_read_only() {
                 match server.volume.maintenance().thaw() {
-                    Ok(()) => {
-                        tracing::warn!("{} was frozen; thawed to unmount it", dir.display());
-                        session.answer_thawed();
-                    }
+                    Ok(()) => tracing::warn!("{} was frozen; thawed to unmount it", dir.display()),
                     Err(e) => stays_frozen = stays_frozen_by(&server, &dir, &e),
                 }
+                session.answer_thawed();
             }
             let place = where_it_is(entry.as_ref());
             match &place {
@@ -252,6 +250,8 @@ impl Live {
                 Place::At(_) => {}
                 Place::Hidden(_) | Place::Gone => session.write_back(),
             }
+            // The session may end at once.
+            session.wait_for_thawed(BUSY_MOUNT_TIMEOUT);
             stopping.asked.store(true, Ordering::Release);
             match place {
                 Place::At(dir) => match mounting::detach_own(&dir, entry.as_ref().map(|e| e.id)) {

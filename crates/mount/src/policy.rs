@@ -25,6 +25,9 @@ pub(crate) const CLOSE_IS_TOLD: Duration = Duration::from_secs(1);
 /// where they have changed something already. Those that wait for a commit, a thaw, metadata or a small read take none.
 pub(crate) const MAX_BLOCKED: usize = 16;
 
+/// How often what a worker is to take is looked at by who waits for that, at the end of a mount.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// Threads at most that wait for the kernel to hand over a file's pages: on a frozen volume each may wait until the
 /// thaw, and requests beyond them wait too. As many files have dirty pages that somebody looks at; elsewhere two do.
 pub(crate) const PAGE_THREADS: usize = 16;

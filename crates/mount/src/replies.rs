@@ -158,6 +158,8 @@ impl Shared {
                 (None, Sent::Reply)
             }
             Ok(Answer::StopsAll) => {
+                // A freeze has ended, and the kernel's pages may be in WRITEs that it has held up.
+                self.answer_thawed();
                 self.drop_pages(server.openers.files());
                 (None, Sent::Reply)
             }

@@ -25,6 +25,11 @@ pub(crate) fn admit<'s>(s: &'s Server, h: &Header, request: &[u8]) -> Admission<
     if changes(h, request) { s.admit_change(request) } else { Admission::Now(None) }
 }
 
+/// True for FS_IOC_SHUTDOWN.
+pub(crate) fn is_shutdown(h: &Header, request: &[u8]) -> bool {
+    h.opcode == opcode::IOCTL && ioctl_is(request, ioctl::shuts_down)
+}
+
 /// The files of which the kernel must hand over its dirty pages before this request is answered: it looks for data,
 /// sets flags that refuse data, or shuts down; or [`Pages::Nothing`] where a worker would wait long. `None`: a worker
 /// may answer.

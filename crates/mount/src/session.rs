@@ -11,7 +11,7 @@ use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages, Waiting};
 use crate::meter::Measured;
-use crate::policy::{MAX_MISSES, PAGE_THREADS};
+use crate::policy::{LOOK_AGAIN, MAX_MISSES, PAGE_THREADS};
 use crate::replies::{Shared, answer_when_loaded, suspend, suspend_read};
 use crate::requests;
 use crate::server::{Admission, Answer, Server};
@@ -24,9 +24,9 @@ use crate::workers::{AGAIN_QUEUE, DEV_QUEUE, FIRST_RING, QueueIndex, Workers, cp
 use quire_device::WaitFor;
 use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
-use quire_fs::Admitted;
+use quire_fs::{Admitted, Phase};
 use rustix::io::Errno;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A session whose handshake is done.
 #[derive(Clone)]
@@ -136,6 +136,14 @@ impl Session {
     /// Has the requests answered that waited for a thaw.
     pub(crate) fn answer_thawed(&self) {
         self.shared.answer_thawed();
+    }
+
+    /// Waits until workers have taken what was due after a thaw, or `timeout` has passed.
+    pub(crate) fn wait_for_thawed(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        while !self.shared.again.is_empty() && Instant::now() < until {
+            thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// Waits until the file system is unmounted, or `timeout` has passed. True when it is over.
@@ -326,7 +334,12 @@ impl Worker {
         let Ok(header) = body.header() else { return Err(Errno::PROTO) };
         let Shared { server, kernel_pages, .. } = &*self.shared;
         if let Some(pages) = requests::needs_writeback(server, &header, request) {
-            kernel_pages.put(Waiting::Request(pages, request.to_vec()));
+            let waiting = Waiting::Request(pages, request.to_vec());
+            if requests::is_shutdown(&header, request) {
+                Worker::alone(&self.shared, waiting);
+            } else {
+                kernel_pages.put(waiting);
+            }
             return Ok(());
         }
         self.answer_now(request, &header, body, out)
@@ -335,34 +348,52 @@ impl Worker {
     /// Answers the requests for which the kernel must first hand over its dirty pages of a file, until the session
     /// ends.
     fn answer_after_writeback(&self) {
-        let mut reply = vec![0; SHORT_REPLY];
         while let Some(waiting) = self.shared.kernel_pages.take() {
             if !self.shared.kernel_pages.has_taker()
                 && let Err(e) = Worker::wait_for_pages(&self.shared)
             {
                 tracing::warn!("no further thread for the kernel's pages: {e}");
             }
-            let (pages, request) = match waiting {
-                Waiting::Request(pages, request) => (pages, request),
-                Waiting::Reply(ino, header, error) => {
-                    self.shared.drop_pages(vec![ino]);
-                    // `fuse_ioctl_out`: result 0, nothing to retry.
-                    self.shared.reply_with(&header, error.map_or(Ok(Answer::Spoils(ino)), Err), &[0; 16]).ok();
-                    continue;
-                }
-            };
-            self.shared.drop_pages(match pages {
-                Pages::File(ino) => vec![ino],
-                Pages::All if !self.shared.server.is_frozen() => self.shared.server.writers.files(),
-                Pages::All | Pages::Nothing => Vec::new(),
-            });
-            let mut body = Body::new(&request);
-            let Ok(header) = body.header() else { continue };
-            if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
-                tracing::debug!("operation {} after writeback: {e}", header.opcode);
-            }
-            self.shared.answer_thawed();
+            self.answer_one_after_writeback(waiting);
         }
+    }
+
+    /// The same for one, on a thread of its own if the host gives us one: a shutdown waits for no other request.
+    fn alone(shared: &Arc<Shared>, waiting: Waiting) {
+        let (worker, slot) = (Worker { shared: shared.clone() }, Arc::new(Mutex::new(Some(waiting))));
+        let theirs = slot.clone();
+        let answers = move || {
+            let waiting = lock(&theirs).take().expect("put there before");
+            worker.answer_one_after_writeback(waiting);
+        };
+        if let Err(e) = thread::Builder::new().name("quire-shutdown".to_owned()).spawn(answers) {
+            tracing::warn!("no thread for a shutdown: {e}");
+            lock(&slot).take().into_iter().for_each(|waiting| shared.kernel_pages.put(waiting));
+        }
+    }
+
+    fn answer_one_after_writeback(&self, waiting: Waiting) {
+        let Shared { server, .. } = &*self.shared;
+        let (pages, request) = match waiting {
+            Waiting::Request(pages, request) => (pages, request),
+            Waiting::Reply(ino, header, error) => {
+                self.shared.drop_pages(vec![ino]);
+                // `fuse_ioctl_out`: result 0, nothing to retry.
+                self.shared.reply_with(&header, error.map_or(Ok(Answer::Spoils(ino)), Err), &[0; 16]).ok();
+                return;
+            }
+        };
+        self.shared.drop_pages(match pages {
+            Pages::File(ino) => vec![ino],
+            Pages::All if server.volume.status().phase != Phase::Frozen => server.writers.files(),
+            Pages::All | Pages::Nothing => Vec::new(),
+        });
+        let (mut body, mut reply) = (Body::new(&request), [0; SHORT_REPLY]);
+        let Ok(header) = body.header() else { return };
+        if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
+            tracing::debug!("operation {} after writeback: {e}", header.opcode);
+        }
+        self.shared.answer_thawed();
     }
 
     /// Tries changes again that found no space, until the session ends.

@@ -56,6 +56,10 @@ impl<T> SessionQueue<T> {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        lock_unannounced(&self.queue).ready.is_empty()
+    }
+
     /// True if a thread waits for the next, or none is needed any more.
     pub(crate) fn has_taker(&self) -> bool {
         let q = lock_unannounced(&self.queue);

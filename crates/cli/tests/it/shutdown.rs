@@ -103,6 +103,33 @@ fn a_shutdown_of_a_frozen_mount_does_not_wait_for_a_thaw() {
     m.unmount();
 }
 
+/// Nor does it where the kernel has begun to hand pages over, of more files than there are threads that wait for that.
+#[test]
+fn a_shutdown_of_a_frozen_mount_lets_go_of_who_waits_for_pages() {
+    needs_shutdowns();
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    const FILES: usize = 18;
+    for n in 0..FILES {
+        fs::write(m.path(&n.to_string()), [1; 8192]).unwrap();
+        fs::File::open(m.path(&n.to_string())).unwrap().sync_all().unwrap();
+    }
+    ok(&mut quire(&["freeze", m.dir()]));
+    // SEEK_DATA after a write.
+    let script = r#"open(F, "+<", $ARGV[0]) or die; syswrite(F, "x" x 4096) or die; sysseek(F, 0, 3)"#;
+    let look = |n: usize| tool("perl").args(["-e", script]).arg(m.path(&n.to_string())).spawn().unwrap();
+    let mut lookers: Vec<_> = (0..FILES).map(look).collect();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(lookers.iter_mut().all(|l| l.try_wait().unwrap().is_none()), "nobody waits: this shows nothing");
+    let script = r#"open(F, "<", ".") or die; $v = pack("L", 2); ioctl(F, 0x8004587d, $v) or die $!"#;
+    let (code, words) = said(tool("timeout").args(["--signal=KILL", "20", "perl", "-e", script]).current_dir(m.dir()));
+    // Whatever came of it, nobody is left behind.
+    said(&mut quire(&["thaw", m.dir()]));
+    assert_eq!(code, 0, "{words}");
+    lookers.iter_mut().for_each(|l| drop(l.wait().unwrap()));
+    m.unmount();
+}
+
 #[test]
 fn a_shutdown_is_for_those_who_may_administer_the_mount() {
     needs_shutdowns();
@@ -124,4 +151,5 @@ crate::common::over_uring! {
     a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4,
     a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data,
     a_shutdown_of_a_frozen_mount_does_not_wait_for_a_thaw,
+    a_shutdown_of_a_frozen_mount_lets_go_of_who_waits_for_pages,
 }

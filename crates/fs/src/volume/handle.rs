@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub ticks: Mutex<Ticks>,
     /// Held while the file system grows, so that one growth follows the other. Comes before every other lock.
     pub growing: Mutex<()>,
+    /// Held while the volume is shut down.
+    pub shutting_down: Mutex<()>,
 }
 
 /// A call that was admitted; it leaves when dropped. With `counted` false it is part of a call or batch that was

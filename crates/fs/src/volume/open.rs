@@ -95,6 +95,7 @@ fn assembled(engine: Engine, pace: Arc<Pace>, was_valid: bool) -> Volume {
         was_valid,
         ticks: Mutex::default(),
         growing: Mutex::default(),
+        shutting_down: Mutex::default(),
     };
     Volume { inner: Arc::new(inner), pool: Pool::User, misses: Misses::Load, left: None }
 }

@@ -5,6 +5,7 @@
 
 use super::maintenance::Maintenance;
 use crate::error::{Error, Result};
+use quire_device::sync::lock;
 
 /// What becomes of what is not durable yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,13 +19,15 @@ pub enum Shutdown {
 }
 
 impl Maintenance<'_> {
-    /// Shuts the volume down. A second shutdown does nothing. A freeze ends: its waiting callers are refused.
+    /// Shuts the volume down. A second shutdown waits for the first and does nothing. A freeze ends: its waiting
+    /// callers are refused.
     ///
     /// # Errors
     /// As [`Maintenance::freeze`] or [`Maintenance::commit`]. After a failed freeze the volume runs on; after a failed
     /// commit it is shut down all the same.
     pub fn shut_down(&self, how: Shutdown) -> Result<()> {
         let (engine, lifecycle) = (&self.volume.inner.engine, &self.volume.inner.lifecycle);
+        let _one_at_a_time = lock(&self.volume.inner.shutting_down);
         if engine.write_gate.is_shut_down() {
             return Ok(());
         }
@@ -115,6 +118,26 @@ mod tests {
                 Shutdown::AtOnce => assert_eq!(new, None),
             }
             again.check();
+        }
+    }
+
+    /// Each waits for the other; neither finds the other's freeze in its way.
+    #[test]
+    fn two_shutdowns_at_once_both_succeed() {
+        for round in 0..20 {
+            let t = TestVolume::new("16M", &["-t", "ext4"]);
+            file(&t.volume, b"f", &[3; 5000]);
+            let together = std::sync::Barrier::new(2);
+            let outcomes = std::thread::scope(|scope| {
+                let shuts_down = || {
+                    together.wait();
+                    t.volume.maintenance().shut_down(Shutdown::Clean)
+                };
+                [scope.spawn(shuts_down), scope.spawn(shuts_down)].map(|t| t.join().expect("no panic"))
+            });
+            assert!(outcomes.iter().all(Result::is_ok), "round {round}: {outcomes:?}");
+            t.volume.close().unwrap();
+            fsck(&t.device.snapshot());
         }
     }
 

@@ -39,7 +39,7 @@ fn readers_beside_truncates() {
 
 #[test]
 fn readers_and_truncates_share_a_file() {
-    explore(1000, readers_beside_truncates);
+    explore(500, readers_beside_truncates);
 }
 
 #[cfg(feature = "mutants")]

@@ -58,7 +58,7 @@ impl Shared {
     /// The images have been written, or some of them: what was read from there meanwhile leaves memory before a block
     /// that was freed meanwhile may be used again (J3, J9).
     pub(crate) fn end_home_writes(&self, homes: &[(BlockNo, Image)]) {
-        lock(&self.core).homes_written(homes);
+        lock(&self.core).homes_written(homes, self.gate.stamp());
         lock(&self.commits).checkpoint_floor = None;
     }
 

@@ -223,9 +223,10 @@ impl Shared {
                 (self.hooks.remount)(&options, only_check).map_or_else(Reply::Because, Reply::Flags)
             }
             Request::Thaw => {
-                maintenance.thaw().map_err(errno)?;
+                let thawed = maintenance.thaw();
+                // Whoever has ended the freeze: nothing stays kept.
                 (self.hooks.after_thaw)();
-                Reply::Done
+                thawed.map(|()| Reply::Done).map_err(errno)?
             }
         })
     }

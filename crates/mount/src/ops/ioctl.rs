@@ -76,6 +76,10 @@ pub(crate) fn sets_flags(command: u32) -> bool {
     matches!(command, FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR)
 }
 
+pub(crate) fn shuts_down(command: u32) -> bool {
+    command == FS_IOC_SHUTDOWN
+}
+
 /// How a FS_IOC_SHUTDOWN asks to shut down; `None` for another IOCTL. The command is one that reads, so the kernel does
 /// not bring the argument with it.
 pub(crate) fn shutdown(h: &Header, request: &[u8]) -> Option<Result<Shutdown, Fail>> {

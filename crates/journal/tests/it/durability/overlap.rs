@@ -104,7 +104,9 @@ fn a_load_that_ends_while_its_block_is_freed_and_written_home_leaves_nothing_j3(
         let d = device();
         let j = Arc::new(journal(d.clone(), 1 << 10));
         let load = j.begin_load(&[home(0)]).unwrap();
-        (0..4).for_each(|n| drop(put(&j, home(n), 7)));
+        for n in 0..4 {
+            put(&j, home(n), 7);
+        }
         j.commit_all().unwrap();
         let (theirs, on_its_way) = (j.clone(), Mutex::new(Some(load)));
         d.hook(move |io| {
