@@ -250,9 +250,11 @@ impl Live {
                 Place::At(_) => {}
                 Place::Hidden(_) | Place::Gone => session.write_back(),
             }
-            // The session may end at once.
-            session.wait_for_thawed(BUSY_MOUNT_TIMEOUT);
             stopping.asked.store(true, Ordering::Release);
+            let end_at_once = || {
+                session.wait_for_thawed(BUSY_MOUNT_TIMEOUT);
+                stopping.at_once.store(true, Ordering::Release);
+            };
             match place {
                 Place::At(dir) => match mounting::detach_own(&dir, entry.as_ref().map(|e| e.id)) {
                     // An earlier signal has done it.
@@ -262,7 +264,7 @@ impl Live {
                             "{}: {e}: the image is clean, the mount point is dead: unmount it later",
                             dir.display()
                         );
-                        stopping.at_once.store(true, Ordering::Release);
+                        end_at_once();
                     }
                     Err(e) => tracing::error!("unmount: {e}"),
                 },
@@ -272,7 +274,7 @@ impl Live {
                          unmount it later",
                         dir.display()
                     );
-                    stopping.at_once.store(true, Ordering::Release);
+                    end_at_once();
                 }
                 // Taken away by others; those who still use it have the grace.
                 Place::Gone => {}
