@@ -7,8 +7,8 @@
 //!
 //! On a frozen volume the kernel's WRITE waits for the thaw, and the thread for the WRITE. So while one is about a
 //! request another waits for the next, up to [`policy::PAGE_THREADS`](crate::policy::PAGE_THREADS): a request for
-//! another file is answered. A shutdown, which ends the freeze, has a thread of its own, and does not ask the kernel for
-//! pages then: what was written since the freeze has come to nobody.
+//! another file is answered. A shutdown, which ends the freeze, has a thread of its own, and does not ask the kernel
+//! for pages then: what was written since the freeze has come to nobody.
 //!
 //! *Relies on*: the threads that [take](SessionQueue::take) requests are no workers. The kernel's WRITE requests come
 //! while they wait, and the workers must be free to answer them.

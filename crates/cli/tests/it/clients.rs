@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The threads of a daemon, without those by which the kernel serves its rings: they come and go.
 fn threads_of(pid: i32) -> BTreeSet<String> {
@@ -28,14 +28,14 @@ fn name_of(pid: i32, task: &str) -> String {
     fs::read_to_string(format!("/proc/{pid}/task/{task}/comm")).unwrap_or_default()
 }
 
-fn figure(mnt: &Path, path: &str) -> u64 {
+pub(crate) fn figure(mnt: &Path, path: &str) -> u64 {
     let text = ok(&mut quire(&["stats", "--json", text(mnt)]));
     let stats: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     stats.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{path} in {text}"))
 }
 
 /// Makes `clients` files, and runs `each` for every one of them on a thread of its own.
-fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
+pub(crate) fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
     let files: Vec<File> = (0..clients)
         .map(|n| File::options().create(true).write(true).truncate(false).open(mnt.join(n.to_string())).unwrap())
         .collect();
@@ -48,7 +48,7 @@ fn with_clients(mnt: &Path, clients: usize, each: impl Fn(&File) + Sync) {
 }
 
 /// Changes one of eight blocks, and waits until that is durable.
-fn write(f: &File, n: u64) {
+pub(crate) fn write(f: &File, n: u64) {
     f.write_all_at(&n.to_ne_bytes(), 4096 * (n % 8)).unwrap();
     f.sync_data().unwrap();
 }
@@ -81,63 +81,6 @@ fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
     assert!(transactions * 2 <= fsyncs, "{transactions} commits for {fsyncs} fsyncs");
     m.unmount();
     place.check();
-}
-
-/// Where a flush takes long, a commit waits for the callers of the last one, who come again at once: it serves nearly
-/// all of them. Without, two groups take turns.
-#[test]
-fn a_commit_waits_for_callers_that_come_again_at_once() {
-    const CLIENTS: usize = 16;
-    const ROUNDS: u64 = 8;
-    needs_mounts();
-    needs_root();
-    let model = Model { flush: Duration::from_millis(200), ..Model::default() };
-    let slow = Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)));
-    let commits = |options: &str| {
-        let m = slow.mount(options);
-        let mnt = slow.place.mnt();
-        with_clients(&mnt, CLIENTS, |f| write(f, 0));
-        let before = figure(&mnt, "/journal/transactions");
-        with_clients(&mnt, CLIENTS, |f| (0..ROUNDS).for_each(|n| write(f, n)));
-        let commits = figure(&mnt, "/journal/transactions") - before;
-        m.unmount();
-        commits
-    };
-    // As long as a commit takes: where the machine is busy, callers do not come again within the default of 15 ms.
-    let with = commits("data=auto,max_batch_time=200000");
-    let without = commits("data=auto,max_batch_time=0");
-    assert!(with * 5 <= without * 4, "{with} commits, {without} without a wait");
-}
-
-/// A client whose worker commits for those that came meanwhile is told of its own commit, however long others sync.
-#[test]
-fn who_leads_a_commit_is_answered_while_others_sync() {
-    const ROUNDS: u64 = 20;
-    needs_mounts();
-    needs_root();
-    let model = Model { flush: Duration::from_millis(100), ..Model::default() };
-    let slow = Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)));
-    let m = slow.mount("data=auto,max_batch_time=0");
-    let mnt = slow.place.mnt();
-    let files: Vec<File> = (0..3).map(|n| File::create(mnt.join(n.to_string())).unwrap()).collect();
-    files.iter().for_each(|f| write(f, 0));
-    let begun = Instant::now();
-    let took = thread::scope(|scope| {
-        let first = scope.spawn(|| {
-            write(&files[0], 1);
-            begun.elapsed()
-        });
-        // Each comes during the flush for the one before.
-        for f in &files[1..] {
-            thread::sleep(Duration::from_millis(60));
-            scope.spawn(|| (1..=ROUNDS).for_each(|n| write(f, n)));
-        }
-        first.join().unwrap()
-    });
-    let all = begun.elapsed();
-    assert!(took * 3 < all, "the first client waited {took:?}, all took {all:?}");
-    drop(files);
-    m.unmount();
 }
 
 /// A thousand writes wait for a thaw when the daemon is told to end: each is answered, and its bytes are there.
@@ -517,7 +460,6 @@ fn a_change_gets_the_space_of_a_removed_file_whose_close_is_told_a_moment_later(
 
 crate::common::over_uring! {
     sixty_four_fsyncing_clients_share_commits_and_take_few_threads,
-    who_leads_a_commit_is_answered_while_others_sync,
     a_thousand_waiting_requests_are_answered_at_unmount,
     clients_killed_in_fsync_leave_the_others_alone,
     an_aborted_connection_ends_the_daemon_and_keeps_what_was_acknowledged,

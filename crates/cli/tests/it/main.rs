@@ -7,6 +7,7 @@ mod atomic_writes;
 mod bytes_logged;
 mod chattr;
 mod clients;
+mod commits;
 mod common;
 mod control;
 mod devices;

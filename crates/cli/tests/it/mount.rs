@@ -466,16 +466,6 @@ fn every_command_explains_itself() {
 }
 
 #[test]
-fn the_list_of_options_keeps_its_columns_on_a_terminal_of_80() {
-    let help = ok(&mut quire(&["mount", "--help"]));
-    let list: Vec<_> =
-        help.lines().skip_while(|l| !l.starts_with("Options (-o)")).skip(1).take_while(|l| !l.is_empty()).collect();
-    assert!(list.len() > 40, "{help}");
-    let broken: Vec<_> = list.iter().filter(|l| !l.starts_with("  ") || l.len() > 80).collect();
-    assert!(broken.is_empty(), "{broken:#?}");
-}
-
-#[test]
 fn info_and_dump_read_what_is_there() {
     let place = Place::new("16M", &["-L", "a label"]);
     let image = place.image();
