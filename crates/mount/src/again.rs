@@ -29,7 +29,7 @@ pub(crate) struct Kept {
 /// A request that can be answered.
 pub(crate) enum Due {
     /// For the second time.
-    Again(Kept),
+    Again(Box<Kept>),
     /// Whole, after the thaw that it was kept for.
     Thawed(Vec<u8>),
 }

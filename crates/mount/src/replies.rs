@@ -113,7 +113,7 @@ pub(crate) fn answer_when_loaded(shared: &Arc<Shared>, kept: Kept, blocks: &[Blo
     quire_fs::load_then(&shared.server.volume, blocks, move |is_read| {
         // What cannot be read is read once more by the call that needs it, which tells the error.
         let misses = if is_read { kept.misses } else { MAX_MISSES };
-        after.again.put(Due::Again(Kept { misses, ..kept }));
+        after.again.put(Due::Again(Box::new(Kept { misses, ..kept })));
     });
 }
 

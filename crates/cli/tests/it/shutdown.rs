@@ -130,7 +130,9 @@ fn a_shutdown_of_a_frozen_mount_lets_go_of_who_waits_for_pages() {
     // Whatever came of it, nobody is left behind.
     said(&mut quire(&["thaw", m.dir()]));
     assert_eq!(code, 0, "{words}");
-    lookers.iter_mut().for_each(|l| drop(l.wait().unwrap()));
+    for looker in &mut lookers {
+        looker.wait().unwrap();
+    }
     m.unmount();
 }
 
