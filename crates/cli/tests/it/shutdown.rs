@@ -104,14 +104,18 @@ fn a_shutdown_of_a_frozen_mount_does_not_wait_for_a_thaw() {
     m.unmount();
 }
 
-/// Nor does it where the kernel has begun to hand pages over, of more files than there are threads that wait for that.
+/// Nor does it where the kernel has begun to hand pages over: of a few files, and of more than there are threads that
+/// wait for that.
 #[test]
 fn a_shutdown_of_a_frozen_mount_lets_go_of_who_waits_for_pages() {
     needs_shutdowns();
+    [2, 18].into_iter().for_each(shut_down_beside_lookers);
+}
+
+fn shut_down_beside_lookers(files: usize) {
     let place = Place::new("32M", &[]);
     let m = place.mount("");
-    const FILES: usize = 18;
-    for n in 0..FILES {
+    for n in 0..files {
         fs::write(m.path(&n.to_string()), [1; 8192]).unwrap();
         fs::File::open(m.path(&n.to_string())).unwrap().sync_all().unwrap();
     }
@@ -122,14 +126,14 @@ fn a_shutdown_of_a_frozen_mount_lets_go_of_who_waits_for_pages() {
         // It complains of the close that fails.
         tool("perl").args(["-e", script]).arg(m.path(&n.to_string())).stderr(Stdio::null()).spawn().unwrap()
     };
-    let mut lookers: Vec<_> = (0..FILES).map(look).collect();
+    let mut lookers: Vec<_> = (0..files).map(look).collect();
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(lookers.iter_mut().all(|l| l.try_wait().unwrap().is_none()), "nobody waits: this shows nothing");
     let script = r#"open(F, "<", ".") or die; $v = pack("L", 2); ioctl(F, 0x8004587d, $v) or die $!"#;
     let (code, words) = said(tool("timeout").args(["--signal=KILL", "20", "perl", "-e", script]).current_dir(m.dir()));
     // Whatever came of it, nobody is left behind.
     said(&mut quire(&["thaw", m.dir()]));
-    assert_eq!(code, 0, "{words}");
+    assert_eq!(code, 0, "{files} files: {words}");
     for looker in &mut lookers {
         looker.wait().unwrap();
     }
