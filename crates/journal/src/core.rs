@@ -373,10 +373,10 @@ impl Core {
     /// What a load of these blocks has read comes into the cache, unless something newer is there or in the log;
     /// nothing does if it failed. Returns the blocks whose homes have changed under the read: to be read again (J3).
     pub(crate) fn end_load(&mut self, load: u64, blocks: &[BlockNo], images: Vec<(BlockNo, Image)>) -> Vec<BlockNo> {
-        let changed_since = blocks.iter().map(|b| !self.forget_load(*b, load));
-        let changed_since: Vec<bool> = changed_since.collect();
-        let mut changed = Vec::new();
-        for ((b, image), has_changed) in images.into_iter().zip(changed_since) {
+        let (mut images, mut changed) = (images.into_iter(), Vec::new());
+        for b in blocks.iter().copied() {
+            let has_changed = !self.forget_load(b, load);
+            let Some((_, image)) = images.next() else { continue };
             if has_changed && !Mutant::StaleLoadKept.is_on() {
                 changed.push(b);
             } else if !self.is_live(b) {

@@ -26,6 +26,7 @@ use quire_device::sync::atomic::{AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Mutex, lock, thread, when_blocking};
 use quire_fs::{Admitted, Phase};
 use rustix::io::Errno;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// A session whose handshake is done.
@@ -360,15 +361,15 @@ impl Worker {
 
     /// The same for one, on a thread of its own if the host gives us one: a shutdown waits for no other request.
     fn alone(shared: &Arc<Shared>, waiting: Waiting) {
-        let (worker, slot) = (Worker { shared: shared.clone() }, Arc::new(Mutex::new(Some(waiting))));
-        let theirs = slot.clone();
-        let answers = move || {
-            let waiting = lock(&theirs).take().expect("put there before");
-            worker.answer_one_after_writeback(waiting);
-        };
-        if let Err(e) = thread::Builder::new().name("quire-shutdown".to_owned()).spawn(answers) {
-            tracing::warn!("no thread for a shutdown: {e}");
-            lock(&slot).take().into_iter().for_each(|waiting| shared.kernel_pages.put(waiting));
+        let worker = Worker { shared: shared.clone() };
+        let (hand, handed) = mpsc::sync_channel(1);
+        let answers = move || handed.into_iter().for_each(|waiting| worker.answer_one_after_writeback(waiting));
+        match thread::Builder::new().name("quire-shutdown".to_owned()).spawn(answers) {
+            Ok(_) => hand.send(waiting).expect("the thread waits for it"),
+            Err(e) => {
+                tracing::warn!("no thread for a shutdown: {e}");
+                shared.kernel_pages.put(waiting);
+            }
         }
     }
 

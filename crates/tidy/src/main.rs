@@ -5,7 +5,7 @@
 //!
 //! - Layers: no file names something of a file above it (`layers.toml`), and no files need each other in a circle.
 //! - Sizes: a file has at most 500 lines, a function 60, a type 40 methods.
-//! - Names: what docs/design.md and docs/invariants.md call by a path is defined in the workspace.
+//! - Names: what design.md, invariants.md and format.md in docs call by a path is defined in the workspace.
 //! - Invariants: each of docs/invariants.md names tests that exist, and mutants that a test goes over.
 //! - Prose: comments and documents are at most 120 characters wide.
 //!

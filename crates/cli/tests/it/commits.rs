@@ -10,6 +10,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// A file system on a device that takes so long to flush.
+fn slow(flush: Duration) -> Served<Modelled<MemDevice>> {
+    let model = Model { flush, ..Model::default() };
+    Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)))
+}
+
 /// Where a flush takes long, a commit waits for the callers of the last one, who come again at once: it serves nearly
 /// all of them. Without, two groups take turns.
 #[test]
@@ -18,8 +24,7 @@ fn a_commit_waits_for_callers_that_come_again_at_once() {
     const ROUNDS: u64 = 8;
     needs_mounts();
     needs_root();
-    let model = Model { flush: Duration::from_millis(200), ..Model::default() };
-    let slow = Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)));
+    let slow = slow(Duration::from_millis(200));
     let commits = |options: &str| {
         let m = slow.mount(options);
         let mnt = slow.place.mnt();
@@ -42,8 +47,7 @@ fn who_leads_a_commit_is_answered_while_others_sync() {
     const ROUNDS: u64 = 20;
     needs_mounts();
     needs_root();
-    let model = Model { flush: Duration::from_millis(100), ..Model::default() };
-    let slow = Served::of("64M", |image| Modelled::new(MemDevice::new(image), model, Arc::new(SystemClock)));
+    let slow = slow(Duration::from_millis(100));
     let m = slow.mount("data=auto,max_batch_time=0");
     let mnt = slow.place.mnt();
     let files: Vec<File> = (0..3).map(|n| File::create(mnt.join(n.to_string())).unwrap()).collect();

@@ -65,6 +65,11 @@ fn a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4() {
     }
 }
 
+/// Perl that shuts down the mount of its directory.
+fn shuts_down(flag: u32) -> String {
+    format!(r#"open(F, "<", ".") or die; $v = pack("L", {flag}); ioctl(F, 0x8004587d, $v) or die $!"#)
+}
+
 /// With flag 0 what the kernel still keeps comes first; the image is clean at once, while it is mounted.
 #[test]
 fn a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data() {
@@ -73,8 +78,7 @@ fn a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data() {
     let m = place.mount("");
     let unsynced = fs::File::create(m.path("unsynced")).unwrap();
     std::io::Write::write_all(&mut &unsynced, &[5; 300_000]).unwrap();
-    let script = r#"open(F, "<", ".") or die; $v = pack("L", 0); ioctl(F, 0x8004587d, $v) or die $!"#;
-    ok(tool("perl").args(["-e", script]).current_dir(m.dir()));
+    ok(tool("perl").args(["-e", &shuts_down(0)]).current_dir(m.dir()));
     check(&place.image());
     drop(unsynced);
     m.unmount();
@@ -129,8 +133,8 @@ fn shut_down_beside_lookers(files: usize) {
     let mut lookers: Vec<_> = (0..files).map(look).collect();
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(lookers.iter_mut().all(|l| l.try_wait().unwrap().is_none()), "nobody waits: this shows nothing");
-    let script = r#"open(F, "<", ".") or die; $v = pack("L", 2); ioctl(F, 0x8004587d, $v) or die $!"#;
-    let (code, words) = said(tool("timeout").args(["--signal=KILL", "20", "perl", "-e", script]).current_dir(m.dir()));
+    let script = shuts_down(2);
+    let (code, words) = said(tool("timeout").args(["--signal=KILL", "20", "perl", "-e", &script]).current_dir(m.dir()));
     // Whatever came of it, nobody is left behind.
     said(&mut quire(&["thaw", m.dir()]));
     assert_eq!(code, 0, "{files} files: {words}");

@@ -87,7 +87,7 @@ pub(crate) fn shutdown(h: &Header, request: &[u8]) -> Option<Result<Shutdown, Fa
     body.header().ok()?;
     body.skip(12).ok()?;
     let (command, address) = (body.u32().ok()?, body.u64().ok()?);
-    (command == FS_IOC_SHUTDOWN).then(|| how_to_shut_down(h, address))
+    shuts_down(command).then(|| how_to_shut_down(h, address))
 }
 
 fn how_to_shut_down(h: &Header, address: u64) -> Result<Shutdown, Fail> {
