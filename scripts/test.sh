@@ -83,6 +83,8 @@ if [ $unit != 0 ]; then
 		/^failures:$/ { if (!shown) print suite; shown = 1; p = 1 }
 		/^test result:/ { p = 0; shown = 0 }
 		p' "$out/cargo.log" | tail -n 150
+	say "-- failed:"
+	grep -E '^test .* FAILED$' "$out/cargo.log" || true
 fi
 part "done"
 say "$passed passed, $failed failed, $skipped skipped"

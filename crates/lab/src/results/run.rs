@@ -17,7 +17,7 @@ pub enum Effort {
     Quick,
     #[default]
     Normal,
-    /// The papers' sizes, where memory allows.
+    /// The papers' sizes, where memory and hours allow: what a study has less of, its assumptions say.
     Full,
 }
 

@@ -17,7 +17,7 @@ use anyhow::Result;
 use quire_fs::Profile;
 
 use self::runs::{each, megabytes, per_second};
-use self::series::{JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS, assumed, names};
+use self::series::{JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS, WRITEBACK, assumed, names};
 use super::streams::{KBIT, MBIT, Outcome, Streams, run};
 use crate::results::{Claim, Effort, Figure, Findings};
 use crate::stats::float;
@@ -35,10 +35,13 @@ pub fn requests(effort: Effort) -> Result<Findings> {
     let sizes: &[usize] =
         effort.pick(&[64, 1024, 4096], &[64, 256, 1024, 4096], &[64, 128, 256, 512, 1024, 2048, 4096]);
     let title = format!("Bytes to the journal, 100 threads, {} s", time.as_secs());
-    let mut figure = Figure::lines("okeanos-1", "figure 1", title, "request, B", "MB").of_series(names());
+    let series = names().into_iter().chain([WRITEBACK.0]);
+    let mut figure = Figure::lines("okeanos-1", "figure 1", title, "request, B", "MB").of_series(series);
     let mut written: Vec<Vec<f64>> = Vec::new();
     for bytes in sizes {
-        let outcomes = each(Streams::new(100, *bytes, time))?;
+        let streams = Streams::new(100, *bytes, time);
+        let mut outcomes = each(streams)?;
+        outcomes.push(run(WRITEBACK.1, streams)?);
         let row: Vec<f64> = outcomes.iter().map(|o| megabytes(o.traffic.journal)).collect();
         figure.place(bytes, row.iter().copied());
         written.push(row);
@@ -56,9 +59,7 @@ fn request_claims(sizes: &[usize], written: &[Vec<f64>]) -> Vec<Claim> {
     let (small, large) = (&written[0], &written[written.len() - 1]);
     // What ordered's traffic grows by is metadata alone, and data journaling logs the same metadata.
     let metadata = (small[JOURNAL] + large[ORDERED] - small[ORDERED]) / small[JOURNAL];
-    let points = sizes.iter().zip(written).map(|(bytes, row)| (float(*bytes as u64), row[ORDERED]));
-    let fit = fit_by_line(&points.collect::<Vec<_>>());
-    vec![
+    let mut claims = vec![
         Claim::at_least(
             at,
             "with small requests data journaling writes far more than it is given (several times ordered's)",
@@ -78,21 +79,25 @@ fn request_claims(sizes: &[usize], written: &[Vec<f64>]) -> Vec<Claim> {
             "a request of 4096 B takes a new block each time, whose bitmap, counters and extents are \
              logged beside the data: ordered's traffic, which is metadata alone, grows by as many bytes",
         ),
-        Claim::at_least(
+    ];
+    for (mode, name, n) in [("ordered", "ext4-ordered", ORDERED), ("writeback", WRITEBACK.0, small.len() - 1)] {
+        let points = sizes.iter().zip(written).map(|(bytes, row)| (float(*bytes as u64), row[n]));
+        claims.push(Claim::at_least(
             at,
-            "ordered's traffic grows almost linearly with the request",
-            "ext4-ordered: part of the variance that a straight line explains",
-            fit,
+            &format!("{mode}'s traffic grows almost linearly with the request"),
+            format!("{name}: part of the variance that a straight line explains"),
+            fit_by_line(&points.collect::<Vec<_>>()),
             0.95,
-        ),
-        Claim::above(
+        ));
+        claims.push(Claim::above(
             at,
-            "ordered's traffic grows with the request",
-            "ext4-ordered: 4096 B / 64 B",
-            large[ORDERED] / small[ORDERED],
+            &format!("{mode}'s traffic grows with the request"),
+            format!("{name}: 4096 B / 64 B"),
+            large[n] / small[n],
             1.0,
-        ),
-    ]
+        ));
+    }
+    claims
 }
 
 /// The part of the variance of the second values that a straight line through all explains (R squared).

@@ -49,7 +49,7 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     let mut f = Findings::default();
     f.assume(format!(
         "each transaction's average of {} rounds; {} rows by one operation, {} by a thousand; SQLite bundled \
-             with rusqlite, fdatasync, synchronous=FULL, noatime, ext4 of 4 KiB blocks",
+             with rusqlite (the paper: 3.8.0.2), fdatasync, synchronous=FULL, noatime, ext4 of 4 KiB blocks",
         plan.rounds, plan.small, plan.large
     ));
     f.assume(format!(
@@ -57,6 +57,9 @@ pub fn study(plan: &Plan) -> Result<Findings> {
              {STOCK_ORDERED}, stock journal {STOCK_JOURNAL}, where an fsync writes home what earlier transactions hold \
              of the file; a commit that names data in place flushes that first, which the paper's kernel did not"
     ));
+    if !plan.on_library {
+        f.assume("devices: the machine's own, and a modelled SSD (the paper: a tablet's eMMC, an Intel 311)");
+    }
     if plan.on_library {
         f.assume(
             "intel311: 60 us a write, elsewhere 264 us more on the bus (3,300 random writes a second by \

@@ -1,8 +1,8 @@
 //! Quire's log, case by case: bases that are not what they seem, tears, damage, and user data that looks like a log.
 
-use super::setup::{BS, HOMES, LOG_BLOCKS, home, image, quire_journal, unrecovered};
+use super::setup::{BS, HOMES, Hooked, LOG_BLOCKS, home, image, quire_journal, unrecovered};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Buf, Counted, FlushGate, Region, SystemClock};
+use quire_device::{BlockDevice, Buf, Counted, FlushGate, Io, Region, SystemClock};
 use quire_journal::dump::{LogDump, LogItem, Scope};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::{BadReason, Plan, UnrecoveredLog};
@@ -68,6 +68,20 @@ fn block(image: &Image, at: u64) -> Vec<u8> {
     buf
 }
 
+/// No crash leaves a damaged log. Where a record of block 1 of the homes is left, the block recovers to one of these.
+fn no_crash_leaves_damage(d: &PowerLossDevice, may_be: &[Vec<u8>]) {
+    for (steps, point) in d.recording().unwrap().crash_points() {
+        for n in 0..20 {
+            let left = point.crash(n ^ steps << 8).image;
+            let plan = plan_of(&left).unwrap();
+            assert!(!plan.is_damaged(), "step {steps}, {n}: {plan}");
+            if plan.image_of(home(1)).is_some() {
+                assert!(may_be.contains(&block(&recovered(&left), home(1).0)), "step {steps}, {n}");
+            }
+        }
+    }
+}
+
 /// Q3: what was written in place and is not durable yet is no base.
 #[test]
 fn data_that_a_power_cut_may_take_back_is_no_base() {
@@ -78,20 +92,37 @@ fn data_that_a_power_cut_may_take_back_is_no_base() {
     d.write(home(1).0 * BS as u64, Arc::new(Buf::copy_of(&noise(1))), Region::Data).unwrap();
     j.written_in_place([(home(1), 1)]);
     patch(&j, home(1), 500, b"over data in place");
-    let before = d.completed();
     j.commit_all().unwrap();
     let mut expected = noise(1);
     expected[500..518].copy_from_slice(b"over data in place");
-    for (steps, point) in d.recording().unwrap().crash_points() {
-        for n in 0..20 {
-            let left = point.crash(n ^ steps << 8).image;
-            let plan = plan_of(&left).unwrap();
-            assert!(!plan.is_damaged(), "step {steps} of {before}: {plan}");
-            if plan.image_of(home(1)).is_some() {
-                assert!(block(&recovered(&left), home(1).0) == expected);
-            }
+    no_crash_leaves_damage(&d, &[expected]);
+}
+
+/// Q3: a block is freed while an fsync writes it home. What lies there then is no base of its next owner's record
+/// before a flush has returned.
+#[test]
+fn what_was_written_home_while_it_was_freed_is_no_base_before_a_flush() {
+    let d = device();
+    let hooked = Arc::new(Hooked::new(d.clone()));
+    let j = Arc::new(quire_journal(hooked.clone(), 1 << 20, Record::Range, CommitMode::Checksum));
+    put(&j, home(1), &noise(1));
+    j.commit_all().unwrap();
+    let (theirs, mut freed) = (j.clone(), false);
+    hooked.hook(move |io| {
+        if matches!(io, Io::Write { region: Region::Metadata, .. }) && !std::mem::replace(&mut freed, true) {
+            let mut h = theirs.handle();
+            h.forget(home(1));
+            let tid = h.stop().unwrap();
+            theirs.commit(tid).unwrap();
         }
-    }
+    });
+    j.write_runs_home(&[(home(1), 1)]).unwrap();
+    patch(&j, home(1), 500, b"of the next owner");
+    j.commit_all().unwrap();
+    let mut expected = noise(1);
+    expected[500..517].copy_from_slice(b"of the next owner");
+    assert!(block(&recovered(&d.durable()), home(1).0) == expected);
+    no_crash_leaves_damage(&d, &[noise(1), expected]);
 }
 
 /// Q3: an image that came into the cache from the log goes when its record is revoked: home never had it.

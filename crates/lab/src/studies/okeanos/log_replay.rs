@@ -220,7 +220,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
         f.claims.extend(claims(name, rows, swept));
     }
     f.claims.push(most_of_wasteless(&means, &swept));
-    assume_disks(&mut f);
+    assume_disks(&mut f, Journal::Apart);
     f.assume(format!(
         "the log's calls are of MariaDB 10.11 under 10 transactions a second of 20 connections, each of 25 changed rows, \
          20 s of each method, over and over (the paper: MySQL under TPC-C with 20 warehouses, 500 s); {} s of virtual \

@@ -155,7 +155,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
         rates.push(row);
     }
     let mut f = Findings { figures: vec![figure], ..Findings::default() };
-    assume_disks(&mut f);
+    assume_disks(&mut f, Journal::Apart);
     f.assume(format!(
         "files of {SMALLEST} to {LARGEST} bytes, Postmark's default; a write is O_SYNC, creates and deletes are not; \
          reads come from the page cache; a write takes {CALL:?} of a processor; time is virtual"

@@ -11,7 +11,7 @@ use quire_layout::Ino;
 
 use super::super::NILFS;
 use super::super::streams::{MBIT, Streams, written};
-use super::series::{APPLICATIONS, SERIES, assume_disks};
+use super::series::{APPLICATIONS, Journal, SERIES, assume_disks};
 use crate::results::{Effort, Figure, Findings};
 use crate::rig::Body;
 use crate::stats::float;
@@ -63,7 +63,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
         figure.place(count, row);
     }
     let mut f = Findings { figures: vec![figure], ..Findings::default() };
-    assume_disks(&mut f);
+    assume_disks(&mut f, Journal::Apart);
     f.assume(
         "each file is appended to by 125,000 bytes a second, synchronously, all at once; it is mounted anew and read by \
          one thread in calls of 4 KiB, each to the disk by itself: no read-ahead stands above the library",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use quire_fs::{Checkpoint, Choices, CommitMode, Profile};
+use quire_fs::{Checkpoint, Choices, CommitMode, Options, Profile};
 use quire_testkit::Model;
 
 use crate::results::Findings;
@@ -19,6 +19,9 @@ pub const SERIES: [(&str, Choices); 6] = [
     ("auto", Profile::Auto.choices()),
     ("journal, home at fsync", Choices { checkpoint: Checkpoint::Fsync, ..with_barrier(Profile::Ext4Journal) }),
 ];
+
+/// The paper's third baseline, of figure 1 alone.
+pub const WRITEBACK: (&str, Choices) = ("ext4-writeback", with_barrier(Profile::Ext4Writeback));
 
 pub const ORDERED: usize = 0;
 /// The one that the others are compared with.
@@ -71,20 +74,28 @@ pub fn plan(choices: Choices, mib: u64, journal: Journal, cached: bool) -> Plan 
 }
 
 /// What all of the paper's studies assume of the disks and of the modes.
-pub fn assume_disks(findings: &mut Findings) {
-    findings.assume(
-        "disks: model hdd15k, two of them (data, journal): seek 0.3 to 3.5 ms, turn 4 ms, 102 MB/s, no write cache, no \
-         elevator; the paper's are two Cheetah SAS 15,000 rpm",
-    );
+pub fn assume_disks(findings: &mut Findings, journal: Journal) {
+    let where_it_is = match journal {
+        Journal::Inside => "one disk for data and journal",
+        Journal::Apart => "two disks (data, journal)",
+    };
+    findings.assume(format!(
+        "{where_it_is}: model hdd15k: seek 0.3 to 3.5 ms, turn 4 ms, 102 MB/s, no write cache, no elevator; the paper's \
+         are Cheetah SAS 15,000 rpm"
+    ));
     findings.assume(
         "ordered and journal are Quire's jbd2 log with a group commit, on ext4; the paper's are ext3 of Linux 2.6.18",
     );
+    findings.assume(format!(
+        "the file system's own cache is of {} MiB where nothing else is said (the paper's server has 3 GB)",
+        Options::default().cache_bytes >> 20
+    ));
     findings.assume("all series but auto commit with a barrier, as the paper's: one file system, one way to commit");
 }
 
 /// What the studies of streams assume.
 pub fn assumed(findings: &mut Findings) {
-    assume_disks(findings);
+    assume_disks(findings, Journal::Apart);
     findings.assume("a thread appends once a second, all begin together; processors cost nothing; time is virtual");
     findings.assume(
         "\"several\": three times; \"hardly changes\": by a quarter at most; \"identical\": within a twentieth; an order \

@@ -44,7 +44,7 @@ pub(in crate::studies) struct Outcome {
 }
 
 /// Of pages and blocks in memory: a small part of the paper's 8 GB.
-const CACHE: u64 = 1 << 30;
+pub(in crate::studies) const CACHE: u64 = 1 << 30;
 const DATABASE: &str = "tpcc.db";
 const SEED: u64 = 2;
 
