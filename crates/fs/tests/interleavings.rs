@@ -59,10 +59,14 @@ fn join(threads: Vec<thread::JoinHandle<()>>) {
     threads.into_iter().for_each(|t| t.join().unwrap());
 }
 
+/// A device that holds what a crash now leaves.
+fn crashed(d: &PowerLossDevice) -> Arc<PowerLossDevice> {
+    Arc::new(PowerLossDevice::from_image(d.crash(below(1 << 20)).image, PowerLossOptions::default()))
+}
+
 /// What a crash now leaves, mounted.
 fn after_crash(d: &Arc<PowerLossDevice>, route: Route) -> Volume {
-    let image = d.crash(below(1 << 20)).image;
-    let there = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    let there = crashed(d);
     let v = mount(&there, route);
     if below(8) == 0 {
         v.close().expect("unmount");

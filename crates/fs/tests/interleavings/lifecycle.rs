@@ -1,6 +1,6 @@
 //! Freeze, thaw and close beside callers that write and sync.
 
-use super::{KIB, ROUTES, create, device, join, mount, read, write};
+use super::{KIB, ROUTES, crashed, create, device, join, mount, read, write};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_fs::{Lead, Phase, Route, Volume, fsync_then};
 use quire_layout::Ino;
@@ -9,7 +9,6 @@ use quire_layout::superblock::Superblock;
 #[cfg(feature = "mutants")]
 use quire_testkit::interleave::finds;
 use quire_testkit::interleave::{below, explore};
-use quire_testkit::{PowerLossDevice, PowerLossOptions};
 
 /// What a writer has done.
 #[derive(Default)]
@@ -91,8 +90,7 @@ fn lifecycle(suspends: bool) {
     // A close writes what no fsync has asked for.
     let least = *lock(if closed { &counts.written } else { &counts.synced });
     drop(v);
-    let image = d.crash(below(1 << 20)).image;
-    let after = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    let after = crashed(&d);
     if closed {
         let sb = Superblock::decode(&after.live().to_vec()[1024..]).expect("a superblock");
         assert!(!sb.features().has_incompat(incompat::RECOVER), "a closed image is clean");
@@ -201,8 +199,7 @@ fn several_callers() {
     let phase = v.status().phase;
     let least = *lock(&synced);
     drop(v);
-    let image = d.crash(below(1 << 20)).image;
-    let after = Arc::new(PowerLossDevice::from_image(image, PowerLossOptions::default()));
+    let after = crashed(&d);
     let sb = Superblock::decode_unverified(&after.live().to_vec()[1024..]).expect("a superblock");
     let in_use = sb.features().has_incompat(incompat::RECOVER);
     match phase {

@@ -223,7 +223,7 @@ fn table(runs: &[Run]) -> Result<String> {
         .collect();
     let data = json!({
         "title": "The papers, item by item",
-        "note": "Numbers: `quire-lab report` makes them of bench/results/lab.",
+        "note": "Numbers: `quire-lab report` makes them of bench/results/lab, where each result has its own effort and command.",
         "date": date,
         "command": "make lab RECORD=1",
         "columns": ["what", "study", "result", "why it differs"],

@@ -329,9 +329,9 @@ fn assume(f: &mut Findings, server: Server) {
         server.before.as_secs()
     ));
     f.assume(format!(
-        "{} files for filebench's {PAPER_FILES}, and as small a part of a journal of 128 MB and of 8 GB of memory, which the \
-         paper's machine has in figure 8 (16 GB in figure 2; one run is for both); {} % of the memory may be dirty, the \
-         middle of the kernel's background limit (10 %) and limit (20 %)",
+        "{} files for filebench's {PAPER_FILES}, and as small a part of a journal of 128 MB and of 8 GB of memory, \
+         which the paper's machine has in figure 8 (16 GB in figure 2; one run is for both); {} % of the memory may be \
+         dirty, the middle of the kernel's background limit (10 %) and limit (20 %)",
         server.files, server.dirty_percent
     ));
     f.assume(

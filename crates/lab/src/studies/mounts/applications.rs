@@ -134,7 +134,8 @@ fn assume_applications(f: &mut Findings, all: &[Application; 6]) {
         f.assume(match application {
             Application::Server(work) => format!(
                 "server: {} I/O threads, {} writes of {} B by {} processes, each O_SYNC (the paper: 65000 writes, 52 to \
-                 520 processes; okeanos-server has both); a write takes {:?} beside the disk; bytes are those of the run, without what is still to go home",
+                 520 processes; okeanos-server has both); a write takes {:?} beside the disk; bytes are \
+                 those of the run, without what is still to go home",
                 server::IO_THREADS,
                 work.writes,
                 server::WRITE,
@@ -143,7 +144,8 @@ fn assume_applications(f: &mut Findings, all: &[Application; 6]) {
             ),
             Application::Postmark(work) => format!(
                 "Postmark: {} files of {} to {} bytes, {} threads, {} transactions, requests of {} B, each O_SYNC \
-                 (the paper: 10,000 transactions, requests of 128 B to 128 KiB; okeanos-postmark has both); a file is opened and closed for each read and each append",
+                 (the paper: 10,000 transactions, requests of 128 B to 128 KiB; okeanos-postmark has both); a file \
+                 is opened and closed for each read and each append",
                 work.files,
                 postmark::SMALLEST,
                 postmark::LARGEST,

@@ -142,7 +142,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
     assume(&mut f, effort);
     f.assume(format!(
         "disk: model hdd7200; {files} files for filebench's 10,000, and as small a part of a journal of 128 MB ({} MiB) \
-         and of what may be dirty in 8 GB, the paper's memory in figure 8 (16 GB in figure 2): the page cache may hold {:.0} MiB of dirty data of each mount \
+         and of what may be dirty in 8 GB, the paper's memory in figure 8 (16 GB in figure 2): the page cache may hold \
+         {:.0} MiB of dirty data of each mount \
          (max_bytes, strict_limit), and so may Quire's own cache ({}); {} s go before what is measured",
         journal_mib(files),
         mib(dirty),

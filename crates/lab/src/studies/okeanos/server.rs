@@ -135,8 +135,9 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let mut f = Findings { figures: vec![rate, journal, home, figure], ..Findings::default() };
     assume_disks(&mut f, Journal::Inside);
     f.assume(format!(
-        "the server's {IO_THREADS} I/O threads (PVFS2's default) take the processes' {writes} writes in turn (the paper: 65000, \
-         which is read as of all together); data and journal on one disk, as the paper's; metadata (BerkeleyDB) on another, which is not here; a write takes {CALL:?} of a \
+        "the server's {IO_THREADS} I/O threads (PVFS2's default) take the processes' {writes} writes in turn (the \
+         paper: 65000, which is read as of all together); data and journal on one disk, as the paper's; metadata \
+         (BerkeleyDB) on another, which is not here; a write takes {CALL:?} of a \
          processor, the network nothing"
     ));
     f.assume("\"almost doubles\": 1.8 to 2 times; claims are of the most processes");
