@@ -29,10 +29,9 @@ enum With {
 }
 
 /// By the names of `without=`.
-const HEURISTICS: [(&str, With); 9] = [
+const HEURISTICS: [(&str, With); 8] = [
     ("polling", With::Rate("tar", "", "own")),
     ("polling", With::Rate("tar", "tune=host", "own")),
-    ("second-reader", With::Rate("fsync64", "tune=host", "own")),
     ("gathering", With::Rate("fsync16", "", "ssd")),
     ("dirty-limit", With::Mounted("tune=host")),
     ("streams-in-pages", With::Mounted("tune=host")),

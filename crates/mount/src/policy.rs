@@ -53,10 +53,16 @@ pub(crate) const MAX_MISSES: usize = 12;
 /// read a fifth to a third less, and with 32 no more. A write-back may fill a worker's buffer of 1 MiB.
 pub(crate) const MAX_BACKGROUND: u16 = 16;
 
-/// Requests that a reader takes without waiting for one, before another worker reads beside it. On two CPUs a second
-/// reader brings 64 callers of fdatasync 13 % (25 of them share a commit, 12 without), and takes 3 to 9 % from eight
-/// clients that create and delete.
-pub(crate) const REQUESTS_BEFORE_SECOND_READER: u32 = 16;
+/// Requests that a reader takes without waiting for one, before another worker reads beside it: so many that a burst
+/// of a few callers wakes no other thread.
+pub(crate) const REQUESTS_BEFORE_ANOTHER_READER: u32 = 16;
+
+/// Workers that take requests from `/dev/fuse` at once, at most, where `readers=` does not say: half of the CPUs are
+/// left to callers. On two CPUs a second reader takes up to 17 % from eight clients that create and delete, and brings
+/// fdatasyncs nothing where a flush takes time (docs/performance.md).
+pub(crate) fn usual_readers(cpus: usize) -> usize {
+    (cpus / 2).max(1)
+}
 
 // How a reader of /dev/fuse or of a ring waits.
 

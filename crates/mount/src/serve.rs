@@ -353,6 +353,7 @@ impl Place<'_> {
             },
             without: self.options.without,
             slow: self.options.slow,
+            readers: self.options.readers,
         }
     }
 

@@ -157,6 +157,8 @@ pub(crate) struct ServeOptions {
     pub without: Without,
     /// Requests that take so long are logged.
     pub slow: Option<Duration>,
+    /// Workers that take requests from /dev/fuse at once, at most; `None`: as the CPUs suggest.
+    pub readers: Option<usize>,
 }
 
 /// Files that are open, and how many times.

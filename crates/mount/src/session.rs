@@ -11,7 +11,7 @@ use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages, Waiting};
 use crate::meter::Measured;
-use crate::policy::{LOOK_AGAIN, MAX_MISSES, PAGE_THREADS};
+use crate::policy::{LOOK_AGAIN, MAX_MISSES, PAGE_THREADS, usual_readers};
 use crate::replies::{Shared, answer_when_loaded, suspend, suspend_read};
 use crate::requests;
 use crate::server::{Admission, Answer, Server};
@@ -89,7 +89,7 @@ impl Session {
             shared: Arc::new(Shared {
                 workers: Workers::new(
                     FIRST_RING + transport.rings(),
-                    if without.second_reader { 1 } else { cpus() },
+                    server.options.readers.unwrap_or_else(|| usual_readers(cpus())),
                     server.blocked.clone(),
                 ),
                 transport,

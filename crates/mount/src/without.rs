@@ -5,8 +5,6 @@
 pub struct Without {
     /// A reader of /dev/fuse polls for the next request before it sleeps.
     pub polling: bool,
-    /// A second worker reads /dev/fuse beside one that always finds a request.
-    pub second_reader: bool,
     /// While commits are frequent, the kernel may keep few dirty pages of the mount (`tune=host`).
     pub dirty_limit: bool,
     /// Those of the engine.
@@ -17,9 +15,8 @@ pub struct Without {
 type Place = fn(&mut Without) -> &mut bool;
 
 /// The names of all heuristics, as `without=` takes them, and where each stands.
-const NAMES: [(&str, Place); 8] = [
+const NAMES: [(&str, Place); 7] = [
     ("polling", |w| &mut w.polling),
-    ("second-reader", |w| &mut w.second_reader),
     ("dirty-limit", |w| &mut w.dirty_limit),
     ("pieces", |w| &mut w.engine.pieces),
     ("commit-first", |w| &mut w.engine.commit_first),
@@ -57,6 +54,6 @@ mod tests {
         }
         let two = Without::parse("polling:pieces").unwrap();
         assert!(two.polling && two.engine.pieces && !two.dirty_limit);
-        assert!(Without::parse("polling:").unwrap_err().starts_with("polling, second-reader, "));
+        assert!(Without::parse("polling:").unwrap_err().starts_with("polling, dirty-limit, "));
     }
 }

@@ -8,16 +8,16 @@
 //! ```
 //! A queue is /dev/fuse, a ring, of which there is one for each CPU, or the requests that are answered again. One
 //! worker reads a queue while requests come one after the other, so that no other thread is woken. A reader of another
-//! than a ring that has taken [`REQUESTS_BEFORE_SECOND_READER`] requests without waiting for one lets another read
-//! beside it, up to one for each CPU; a reader that finds no request while another reads becomes idle. A ring has one
-//! reader at a time.
+//! than a ring that has taken [`REQUESTS_BEFORE_ANOTHER_READER`] requests without waiting for one lets another read
+//! beside it, up to a bound (`readers=`, [`usual_readers`](crate::policy::usual_readers)); a reader that finds no
+//! request while another reads becomes idle. A ring has one reader at a time.
 //!
 //! Guarantees: while the session lasts a worker reads each queue, or has been called to, unless all [`Workers::most`]
 //! workers block or read, so that a slow fsync delays no other caller. Workers are started when all others block or
 //! read, and end with the session. A reader that waits for the pool's own locks stays a reader: [`Workers::blocks`]
 //! would else change the count of readers between its look at it and its change of it (L5).
 
-use crate::policy::{MAX_BLOCKED, REQUESTS_BEFORE_SECOND_READER};
+use crate::policy::{MAX_BLOCKED, REQUESTS_BEFORE_ANOTHER_READER};
 use quire_device::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use quire_device::sync::{Arc, Condvar, Mutex, lock_unannounced};
 use std::cell::Cell;
@@ -208,8 +208,8 @@ impl Workers {
     /// another worker, which has begun.
     pub(crate) fn took(&self, hire: impl FnOnce() -> bool) {
         let taken = IN_A_ROW.get() + 1;
-        IN_A_ROW.set(taken % REQUESTS_BEFORE_SECOND_READER);
-        if taken == REQUESTS_BEFORE_SECOND_READER
+        IN_A_ROW.set(taken % REQUESTS_BEFORE_ANOTHER_READER);
+        if taken == REQUESTS_BEFORE_ANOTHER_READER
             && self.readers > 1
             && let Some(queue) = READS.get()
         {
@@ -306,8 +306,9 @@ mod tests {
         told
     }
 
-    fn one_reader(cpus: usize) -> Arc<Workers> {
-        let workers = Arc::new(Workers::new(1, cpus, Arc::default()));
+    /// Workers of one queue, of which the calling one reads, and `readers` may at once.
+    fn one_reader(readers: usize) -> Arc<Workers> {
+        let workers = Arc::new(Workers::new(1, readers, Arc::default()));
         assert!(workers.begin() && workers.become_reader(&Arc::default()).is_some());
         workers
     }
@@ -350,15 +351,15 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_requests_is_read_by_more_workers_up_to_one_for_each_cpu() {
+    fn a_crowd_of_requests_is_read_by_more_workers_up_to_the_bound() {
         let workers = one_reader(2);
         let (first, second) = (other(&workers), other(&workers));
-        (1..REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
+        (1..REQUESTS_BEFORE_ANOTHER_READER).for_each(|_| workers.took(NOBODY));
         assert!(first.try_recv().is_err() && second.try_recv().is_err());
         workers.took(NOBODY);
         assert!(second.recv().unwrap(), "the last to become idle");
-        (0..2 * REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
-        assert!(first.try_recv().is_err(), "two read on two CPUs");
+        (0..2 * REQUESTS_BEFORE_ANOTHER_READER).for_each(|_| workers.took(NOBODY));
+        assert!(first.try_recv().is_err(), "two read, as many as may");
         assert!(!workers.waits_for_requests(), "another waits for the next request");
         assert!(!workers.reads());
     }
@@ -372,7 +373,7 @@ mod tests {
         assert!(workers.begin());
         assert_eq!([of_other, workers.become_reader(&Arc::default())], [Some(DEV_QUEUE), Some(AGAIN_QUEUE)]);
         let told = other(&workers);
-        (0..REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
+        (0..REQUESTS_BEFORE_ANOTHER_READER).for_each(|_| workers.took(NOBODY));
         assert!(told.recv().unwrap());
         assert_eq!(lock(&workers.pool).readers, [1, 2]);
     }
@@ -381,7 +382,7 @@ mod tests {
     fn a_request_that_was_waited_for_is_no_crowd() {
         let workers = one_reader(2);
         let told = other(&workers);
-        for _ in 0..4 * REQUESTS_BEFORE_SECOND_READER {
+        for _ in 0..4 * REQUESTS_BEFORE_ANOTHER_READER {
             workers.took(NOBODY);
             assert!(workers.waits_for_requests());
         }
@@ -392,7 +393,7 @@ mod tests {
     fn no_worker_is_woken_for_a_reader_that_blocks_while_another_reads() {
         let workers = one_reader(2);
         let (first, second) = (other(&workers), other(&workers));
-        (0..REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
+        (0..REQUESTS_BEFORE_ANOTHER_READER).for_each(|_| workers.took(NOBODY));
         assert!(second.recv().unwrap());
         workers.blocks(NOBODY);
         assert!(first.try_recv().is_err());
@@ -431,7 +432,7 @@ mod tests {
     fn a_reader_that_waits_for_the_pool_itself_stays_a_reader() {
         let workers = one_reader(2);
         let told = other(&workers);
-        (0..REQUESTS_BEFORE_SECOND_READER).for_each(|_| workers.took(NOBODY));
+        (0..REQUESTS_BEFORE_ANOTHER_READER).for_each(|_| workers.took(NOBODY));
         assert!(told.recv().unwrap(), "two read");
         let theirs = workers.clone();
         let (begin, begun) = mpsc::channel();

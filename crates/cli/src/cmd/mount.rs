@@ -56,11 +56,13 @@ use std::process::ExitCode;
                          (default), all or off
   transport=WAY          how requests come: dev (auto, the default) or uring
                          (the kernel must allow it)
+  readers=N              workers that take requests from /dev/fuse at once, at
+                         most (default: one for two CPUs)
   sandbox=WHICH          auto (default): once it serves, the daemon gives up
                          what it does not need, as far as the kernel can; on: or
                          it does not mount; off
   without=NAMES          turn heuristics off, separated by colons: polling,
-                         second-reader, ... (docs/tuning.md)
+                         pieces, ... (docs/tuning.md)
   tune=host              change settings of the host while mounted: readahead,
                          dirty pages, halt polling
   errors=WHAT            continue, remount-ro or panic (ends the daemon; an

@@ -71,10 +71,12 @@ fn sixty_four_fsyncing_clients_share_commits_and_take_few_threads() {
     let before = threads_of(m.pid);
     let transactions = figure(&place.mnt(), "/journal/transactions");
     with_clients(&place.mnt(), CLIENTS, |f| (0..ROUNDS).for_each(|n| write(f, n)));
-    let transactions = figure(&place.mnt(), "/journal/transactions") - transactions;
+    // Before the next question, which a thread of its own answers.
     let after = threads_of(m.pid);
+    let transactions = figure(&place.mnt(), "/journal/transactions") - transactions;
     let cpus = thread::available_parallelism().unwrap().get();
-    assert!(after.len() <= cpus + 16 + BESIDE_WORKERS, "{} threads", after.len());
+    let names: Vec<String> = after.iter().map(|task| name_of(m.pid, task)).collect();
+    assert!(after.len() <= cpus + 16 + BESIDE_WORKERS, "{} threads: {names:?}", after.len());
     assert!(before.is_subset(&after), "threads ended under load: {before:?}, {after:?}");
     let fsyncs = CLIENTS as u64 * ROUNDS;
     // How many share one depends on how long a flush takes here.

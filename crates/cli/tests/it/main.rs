@@ -29,6 +29,7 @@ mod options;
 mod permissions;
 mod printed;
 mod quire_log;
+mod readers;
 mod recipes;
 mod remount;
 mod routes;

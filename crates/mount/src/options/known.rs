@@ -122,6 +122,7 @@ pub const OPTIONS: &[Known] = &[
     known(&[], &["cache_size=64M"], Honoured("memory for blocks, 4M at least")),
     known(&[], &["slow_ms=500"], Honoured("requests that take so many milliseconds are logged with what they waited for; 0, the default: none: docs/monitoring.md")),
     known(&[], &["transport=auto", "transport=dev", "transport=uring"], Honoured("which way requests come, io_uring or /dev/fuse: docs/tuning.md")),
+    known(&[], &["readers=1"], Honoured("workers that take requests from /dev/fuse at once, at most; one for two CPUs by default: docs/tuning.md")),
     known(&[], &["sandbox=auto", "sandbox=on", "sandbox=off"],
         Honoured("whether the daemon gives up what it does not need once it serves, by Landlock and seccomp; `on`: or there is no mount: docs/mount.md, below")),
     known(&[], &["without=polling:pieces"], Honoured("heuristics that are turned off, to see what each brings: docs/tuning.md")),

@@ -130,6 +130,8 @@ pub struct MountOptions {
     pub slow: Option<Duration>,
     /// Which way requests come.
     pub transport: TransportChoice,
+    /// Workers that take requests from /dev/fuse at once, at most; `None`: one for two CPUs.
+    pub readers: Option<usize>,
     /// Whether the daemon confines itself.
     pub sandbox: SandboxChoice,
     /// Settings of the host may be changed while the mount is served.

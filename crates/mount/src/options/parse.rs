@@ -2,8 +2,8 @@
 
 use super::known::{Fate, fate, name_of, nearest};
 use super::values::{
-    atomic_writes, bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, sandbox, transport,
-    tunes_host,
+    atomic_writes, bytes, cache_size, choice, data_error, journal, number, nvram_size, on_error, readers, sandbox,
+    transport, tunes_host,
 };
 use super::{DATABASE, MountOptions, OptionError, bad};
 use crate::without::Without;
@@ -144,6 +144,7 @@ impl MountOptions {
                 self.slow = (millis > 0).then(|| Duration::from_millis(millis.into()));
             }
             "transport" => self.transport = transport(option, value)?,
+            "readers" => self.readers = Some(readers(option, value)?),
             "sandbox" => self.sandbox = sandbox(option, value)?,
             "without" => self.without = Without::parse(value).map_err(|why| bad(option, why))?,
             "tune" => self.tune_host = tunes_host(option, value)?,

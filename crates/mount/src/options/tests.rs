@@ -42,7 +42,17 @@ fn ext4_names_are_understood() {
 fn sizes_have_units() {
     assert_eq!(parse("offset=1048576").offset, 1 << 20);
     assert_eq!(parse("offset=1M,cache_size=1G").cache_bytes, Some(1 << 30));
-    for wrong in ["offset=", "offset=x", "offset=1Q", "offset=99999999999T", "cache_size=1K"] {
+    assert_eq!((parse("readers=4").readers, parse("").readers), (Some(4), None));
+    for wrong in [
+        "readers=0",
+        "readers=x",
+        "readers=257",
+        "offset=",
+        "offset=x",
+        "offset=1Q",
+        "offset=99999999999T",
+        "cache_size=1K",
+    ] {
         assert!(matches!(MountOptions::parse(wrong), Err(OptionError::Bad { .. })), "{wrong}");
     }
 }

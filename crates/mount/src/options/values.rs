@@ -105,6 +105,14 @@ pub(super) fn cache_size(option: &str, value: &str) -> Result<u64, OptionError> 
     if n < MIN_CACHE { Err(bad(option, "at least 4M is needed")) } else { Ok(n) }
 }
 
+/// Workers that read at once: from one up to as many as CPUs are planned for.
+pub(super) fn readers(option: &str, value: &str) -> Result<usize, OptionError> {
+    match value.parse() {
+        Ok(n) if (1..=256).contains(&n) => Ok(n),
+        _ => Err(bad(option, "a number from 1 to 256 is expected")),
+    }
+}
+
 /// The journal's device: a path, or ext4's device number (hexadecimal or decimal, `major << 8 | minor`).
 pub(super) fn journal(name: &str, option: &str, value: &str) -> Result<PathBuf, OptionError> {
     if name == "journal_path" {
