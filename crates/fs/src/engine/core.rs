@@ -140,9 +140,14 @@ impl Engine {
 
     /// Begins a batch: until it is dropped, operations of this thread share one transaction, which becomes durable as a
     /// whole. Commits wait for the batch; a call in it that asks for durability gets it with the batch. Operations that
-    /// one transaction cannot hold are refused.
-    pub(crate) fn begin_batch(&self) -> Batch<'_> {
-        Batch { hold: self.journal.hold() }
+    /// one transaction cannot hold are refused; what was changed before the batch is committed first, so that it takes
+    /// no space from the batch.
+    ///
+    /// # Errors
+    /// That commit's.
+    pub(crate) fn begin_batch(&self) -> Result<Batch<'_>> {
+        self.journal.commit_all()?;
+        Ok(Batch { hold: self.journal.hold() })
     }
 
     /// Discards the blocks that durable transactions have freed and makes them available again. Returns the bytes

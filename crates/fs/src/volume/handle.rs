@@ -198,15 +198,15 @@ impl Volume {
 
     /// Begins a batch: until it is dropped, calls of this thread share one transaction, which becomes durable as a
     /// whole. Commits, freeze and close wait for the batch; a call in it that asks for durability gets it with the
-    /// batch. Calls that one transaction cannot hold are refused ([`Error::BatchFull`](crate::Error::BatchFull)). Data
-    /// that calls write belongs to the transaction only after
-    /// [`Maintenance::write_back`](super::Maintenance::write_back).
+    /// batch. Calls that one transaction cannot hold are refused ([`Error::BatchFull`](crate::Error::BatchFull)); what
+    /// was changed before is committed first, and takes no space from the batch. Data that calls write belongs to the
+    /// transaction only after [`Maintenance::write_back`](super::Maintenance::write_back).
     ///
     /// # Errors
-    /// Read-only: unmounted.
+    /// Read-only: unmounted. The commit's.
     pub fn begin_batch(&self) -> Result<VolumeBatch<'_>> {
         let admitted = Admitted::new(&self.inner, self.inner.enter()?);
-        Ok(VolumeBatch { batch: self.inner.engine.begin_batch(), _admitted: admitted })
+        Ok(VolumeBatch { batch: self.inner.engine.begin_batch()?, _admitted: admitted })
     }
 }
 

@@ -40,6 +40,19 @@ fn an_operation_joins_or_leaves_no_trace() {
     assert_eq!((i.mode(), i.time(Time::Change)), (0o40_700, Some(at.unwrap())));
 }
 
+/// Small batches, one after the other, do not fill a transaction together.
+#[test]
+fn a_batch_has_a_transaction_of_its_own() {
+    let t = TestVolume::new("16M", &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    let new = New { kind: NewKind::Dir, mode: 0o755, umask: 0, cred: Cred::default() };
+    for n in 0..300 {
+        let _batch = t.volume.begin_batch().unwrap();
+        let created = t.volume.create(Ino::ROOT, format!("d{n}").as_bytes(), &new);
+        created.unwrap_or_else(|e| panic!("batch {n}: {e}"));
+    }
+    t.check();
+}
+
 /// L1: the write that marks the image clean fails after its flags have arrived, and so does the one that takes that
 /// back. What is acknowledged afterwards survives a crash.
 #[test]

@@ -235,9 +235,10 @@ fn a_frozen_image_is_whole_and_writers_wait() {
 fn a_batch_of_journaled_writes_is_all_or_nothing() {
     let b = bench(Route::Journal);
     let v = &b.volume;
-    let before = b.device.inner().inner().snapshot();
+    let before;
     {
         let batch = v.begin_batch().unwrap();
+        before = b.device.inner().inner().snapshot();
         v.write(file(0), 0, &[1; 9000], WriteFlags::default()).unwrap();
         v.write(file(1), 5000, &[2; 9000], WriteFlags::default()).unwrap();
         assert_eq!(v.engine().journal.running(), batch.tid());
