@@ -175,9 +175,11 @@ fn a_log_that_spoils_the_root_is_refused_before_it_is_replayed() {
 fn values_in_inodes_without_their_feature_are_refused() {
     let args = &["-t", "ext4", "-O", "^metadata_csum"];
     let mut spoilt = image("16M", args, 9000, &["ea_set source user.a value"]);
-    // e_name_len, e_name_index and e_value_offs come before e_value_inum, 16 bytes before the name.
-    let name = spoilt.windows(4).position(|w| w == [b'a', 0, 0, 0]).expect("the attribute's name");
-    spoilt[name - 12..name - 8].copy_from_slice(&11u32.to_le_bytes());
+    // The first entry comes after the magic number: e_name_len, e_name_index and e_value_offs, then e_value_inum, and
+    // the name at 16.
+    let entry = spoilt.windows(4).position(|w| w == 0xEA02_0000_u32.to_le_bytes()).expect("attributes") + 4;
+    assert_eq!((spoilt[entry], spoilt[entry + 16]), (1, b'a'));
+    spoilt[entry + 4..entry + 8].copy_from_slice(&11u32.to_le_bytes());
     let t = TestVolume::on(spoilt, Options::default());
     let (v, ino) = (&t.volume, t.volume.lookup(Ino::ROOT, b"source").unwrap().ino);
     let corrupt = |r: Result<(), Error>| assert!(matches!(&r, Err(e) if e.errno() == 117), "{r:?}");
