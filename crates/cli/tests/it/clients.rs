@@ -238,9 +238,14 @@ fn requests_whose_metadata_is_on_the_device_take_no_worker() {
     m.unmount();
 }
 
+/// The threads of a daemon that are workers.
+pub(crate) fn workers_of(pid: i32) -> BTreeSet<String> {
+    threads_of(pid).into_iter().filter(|task| name_of(pid, task).trim() == "quire-fuse").collect()
+}
+
 /// Workers of a daemon.
 fn workers(pid: i32) -> usize {
-    threads_of(pid).iter().filter(|task| name_of(pid, task).trim() == "quire-fuse").count()
+    workers_of(pid).len()
 }
 
 /// Workers at most, of a daemon, while so many clients run at once.

@@ -1,5 +1,6 @@
 //! Several workers that take requests at once (`readers=`).
 
+use crate::clients::workers_of;
 use crate::common::{Place, needs_mounts, text};
 use std::fs;
 use std::path::Path;
@@ -7,14 +8,11 @@ use std::thread;
 
 /// The time on a CPU, in nanoseconds, that each worker of a daemon has had.
 fn times_of_workers(pid: i32) -> Vec<u64> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the daemon lives");
-    let tasks = tasks.map(|t| t.expect("an entry").path());
-    let workers = tasks.filter(|t| fs::read_to_string(t.join("comm")).is_ok_and(|name| name.trim() == "quire-fuse"));
-    let time = |task: std::path::PathBuf| {
-        let text = fs::read_to_string(task.join("schedstat")).expect("the kernel counts");
+    let time = |task: &String| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{task}/schedstat")).expect("the kernel counts");
         text.split(' ').next().and_then(|t| t.parse().ok()).expect("a number")
     };
-    workers.map(time).collect()
+    workers_of(pid).iter().map(time).collect()
 }
 
 /// Asks what a daemon answers from memory, changes names of its own, and checks what it reads.
