@@ -5,7 +5,8 @@
 //!
 //! - Layers: no file names something of a file above it (`layers.toml`), and no files need each other in a circle.
 //! - Sizes: a file has at most 500 lines, a function 60, a type 40 methods.
-//! - Names: what design.md, invariants.md and format.md in docs call by a path is defined in the workspace.
+//! - Names: what design.md, its chapters, invariants.md and format.md in docs call by a path is defined in the
+//!   workspace.
 //! - Invariants: each of docs/invariants.md names tests that exist, and mutants that a test goes over.
 //! - Prose: comments and documents are at most 120 characters wide.
 //!
@@ -26,8 +27,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Pages whose names of functions, types and modules must exist.
+/// Pages whose names of functions, types and modules must exist, besides the chapters of design.md.
 const PAGES: [&str; 3] = ["docs/design.md", "docs/invariants.md", "docs/format.md"];
+
+/// The folder of the chapters of design.md.
+const CHAPTERS: &str = "docs/design";
 
 fn main() -> Result<ExitCode> {
     // By cargo at run time: a binary that was copied with its target folder looks at the tree that it is run in.
@@ -101,9 +105,10 @@ fn unknown_names(root: &Path) -> Result<Vec<String>> {
         defined.add_file(&std::fs::read_to_string(&path)?);
     }
     let mut faults = Vec::new();
-    for page in PAGES {
-        let page = Path::new(page);
-        faults.extend(names::unknown(page, &std::fs::read_to_string(root.join(page))?, &defined));
+    let chapters = files(&root.join(CHAPTERS), &["md"])?;
+    for path in PAGES.iter().map(|page| root.join(page)).chain(chapters) {
+        let page = path.strip_prefix(root).unwrap_or(&path);
+        faults.extend(names::unknown(page, &std::fs::read_to_string(&path)?, &defined));
     }
     let page = Path::new("docs/invariants.md");
     let mutants = std::fs::read_to_string(root.join("crates/device/src/mutant.rs")).unwrap_or_default();
@@ -179,12 +184,17 @@ fn files(dir: &Path, endings: &[&str]) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    /// A workspace of one crate with these files, checked.
+    /// What is wrong in a workspace of one crate with these files.
     fn faults(layers: &str, sources: &[(&str, &str)]) -> Vec<String> {
+        check(workspace(layers, sources).path(), None).unwrap()
+    }
+
+    /// A workspace of one crate with these files, and empty pages.
+    fn workspace(layers: &str, sources: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let src = root.path().join("crates/house/src");
         std::fs::create_dir_all(&src).unwrap();
-        std::fs::create_dir(root.path().join("docs")).unwrap();
+        std::fs::create_dir_all(root.path().join(CHAPTERS)).unwrap();
         for page in PAGES {
             std::fs::write(root.path().join(page), "").unwrap();
         }
@@ -193,7 +203,7 @@ mod tests {
         for (name, text) in sources {
             std::fs::write(src.join(name), text).unwrap();
         }
-        check(root.path(), None).unwrap()
+        root
     }
 
     const LIB: (&str, &str) = ("lib.rs", "mod low;\nmod high;\n");
@@ -219,6 +229,14 @@ mod tests {
         let high = ("high.rs", "use crate::low::Low;\nimpl Low { pub(crate) fn rise_up(&self) {} }\n");
         let found = faults(LAYERS, &[LIB, low, high]);
         assert!(found.iter().any(|f| f == "house: low.rs names .rise_up() of high.rs, which is above it"), "{found:?}");
+    }
+
+    #[test]
+    fn a_chapter_that_names_a_function_that_does_not_exist_is_a_fault() {
+        let root = workspace(LAYERS, &[LIB, ("low.rs", "pub(crate) struct Low;\n"), ("high.rs", "")]);
+        std::fs::write(root.path().join(CHAPTERS).join("low.md"), "`low::Low`, `Low::gone`\n").unwrap();
+        let found = check(root.path(), None).unwrap();
+        assert_eq!(found, ["docs/design/low.md:1: `Low::gone`: gone does not exist"]);
     }
 
     #[test]

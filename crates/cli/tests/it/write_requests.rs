@@ -134,7 +134,7 @@ fn requests_of_vectored(dir: &str, file: &std::fs::File) -> u64 {
     write_requests(dir) - before
 }
 
-/// What design.md says of the kernel's page cache: it copies without waiting for the caller's memory.
+/// What docs/design/fuse-limits.md says of the kernel's page cache: it copies without waiting for the caller's memory.
 #[test]
 fn a_write_through_from_memory_that_is_not_there_is_several_requests() {
     needs_mounts();
@@ -151,7 +151,7 @@ fn a_write_through_from_memory_that_is_not_there_is_several_requests() {
     m.unmount();
 }
 
-/// What design.md says: the kernel's FUSE module (Linux 6.18) carries neither RWF_ATOMIC nor STATX_WRITE_ATOMIC.
+/// What docs/design/fuse-limits.md says: the kernel's FUSE module (Linux 6.18) carries neither RWF_ATOMIC nor STATX_WRITE_ATOMIC.
 #[test]
 fn the_kernel_s_own_atomic_writes_do_not_reach_a_mount() {
     needs_mounts();

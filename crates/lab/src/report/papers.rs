@@ -119,7 +119,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (
         Paper::Rfj,
         "figures 1, 3, 4, 6, 7: journaling, its modes, the architecture",
-        Explains("docs/design.md, \"Routes\""),
+        Explains("docs/design/data.md, \"Routes\""),
     ),
     (
         Paper::Rfj,

@@ -3,7 +3,7 @@
 //!
 //! Each case works in a directory of its own and tells what it saw as text. It runs on both mounts; the texts must be
 //! the same. Where the kernel's FUSE module makes that impossible, the case says what is seen instead and which row of
-//! the table in docs/design.md tells of it; then it fails when the limit is gone.
+//! the table in docs/design/fuse-limits.md tells of it; then it fails when the limit is gone.
 
 mod aio;
 mod calls;
@@ -27,7 +27,7 @@ use crate::image::Image;
 use crate::mounter::Mounter;
 
 /// The table of what FUSE does not carry.
-const DESIGN: &str = include_str!("../../../../../docs/design.md");
+const LIMITS: &str = include_str!("../../../../../docs/design/fuse-limits.md");
 
 /// A program: it works in a directory, and tells what it saw.
 type Program = fn(&Path) -> Result<String>;
@@ -126,9 +126,9 @@ fn fault(case: &Case, theirs: &str, ours: &str, cached: bool) -> Option<String> 
         Wants::Limit { row, .. } | Wants::LimitOfCache { row, .. } | Wants::Race { row, .. } => Some(row),
     };
     if let Some(row) = row
-        && !DESIGN.lines().any(|line| line.starts_with('|') && line.contains(row))
+        && !LIMITS.lines().any(|line| line.starts_with('|') && line.contains(row))
     {
-        return Some(format!("{}: docs/design.md has no row \"{row}\"", case.name));
+        return Some(format!("{}: docs/design/fuse-limits.md has no row \"{row}\"", case.name));
     }
     match case.wants {
         Wants::Race { seen, .. } if ours == seen && theirs != seen => None,
