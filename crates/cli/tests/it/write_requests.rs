@@ -151,7 +151,8 @@ fn a_write_through_from_memory_that_is_not_there_is_several_requests() {
     m.unmount();
 }
 
-/// What docs/design/fuse-limits.md says: the kernel's FUSE module (Linux 6.18) carries neither RWF_ATOMIC nor STATX_WRITE_ATOMIC.
+/// docs/design/fuse-limits.md says: the kernel's FUSE module (Linux 6.18) carries neither RWF_ATOMIC nor
+/// STATX_WRITE_ATOMIC.
 #[test]
 fn the_kernel_s_own_atomic_writes_do_not_reach_a_mount() {
     needs_mounts();

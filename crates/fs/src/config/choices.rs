@@ -18,7 +18,7 @@ use std::fmt;
 pub enum Route {
     /// No journal at all.
     None,
-    /// In place, in no order with the metadata.
+    /// In place. It promises no order with the metadata; the engine writes as with `Ordered`.
     Writeback,
     /// In place, before the metadata that names it.
     Ordered,

@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     pub was_valid: bool,
     /// When the running transaction is due.
     pub ticks: Mutex<Ticks>,
-    /// Held while the file system grows, so that one growth follows the other. Comes before every other lock.
+    /// Held while the file system grows, so that one growth follows the other. docs/design.md has the lock order.
     pub growing: Mutex<()>,
     /// Held while the volume is shut down.
     pub shutting_down: Mutex<()>,

@@ -1,4 +1,4 @@
-//! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, growth, journaling modes. Who may is in docs/design/fuse.md.
+//! IOCTL: inode flags (lsattr, chattr), generation, FITRIM, growth, journaling modes. docs/design/fuse.md says who may.
 
 use crate::caller::{self, Capability};
 use crate::fail::Fail;
