@@ -9,6 +9,7 @@ use crate::mounter::Mounter;
 use crate::results::{Effort, Findings, Paper};
 use crate::studies::mounts::KERNEL;
 use crate::studies::{self, fileserver, isolation, latency, okeanos, randwrite, sqlite, table1};
+use crate::work::sqlite::PAGE_OF_2013;
 use crate::work::tpcc::{Grain, Journal, Scale};
 use quire_testkit::Model;
 
@@ -161,6 +162,7 @@ fn joj(effort: Effort) -> Result<Findings> {
         rounds: effort.pick(1, 3, 5),
         small: effort.pick(150, 2000, 10_000),
         large: effort.pick(2000, 10_000, 10_000),
+        page: PAGE_OF_2013,
         figure4: true,
         on_library: true,
         work: std::env::temp_dir(),
@@ -188,6 +190,7 @@ fn joj_mounts(effort: Effort) -> Result<Findings> {
         rounds: effort.pick(1, 3, 5),
         small: effort.pick(30, 100, 10_000),
         large: effort.pick(1000, 3000, 10_000),
+        page: PAGE_OF_2013,
         figure4: effort != Effort::Quick,
         on_library: false,
         work: std::env::temp_dir(),

@@ -164,32 +164,7 @@ enum What {
     ///
     /// Example: quire-lab sqlite --device ssd --rounds 3 --small 200 --large 3000 --mounter kernel:data=ordered
     /// --mounter quire
-    Sqlite {
-        /// own, free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k; may be repeated
-        #[arg(long, default_value = "own")]
-        device: Vec<DeviceKind>,
-        /// kernel, fuse2fs or quire, with :OPTIONS; quire:vfs has the file system in SQLite's process; may be repeated
-        #[arg(long)]
-        mounter: Vec<Mounter>,
-        #[arg(long, default_value_t = 5)]
-        rounds: usize,
-        #[arg(long, default_value_t = 10_000)]
-        rows: u64,
-        /// Rows of the cases with one operation a transaction, instead
-        #[arg(long)]
-        small: Option<u64>,
-        /// Rows of the cases with 1000, instead
-        #[arg(long)]
-        large: Option<u64>,
-        /// Also what protection costs (figure 4)
-        #[arg(long)]
-        figure4: bool,
-        /// Profiles on the library instead of mounts, on a modelled device in virtual time
-        #[arg(long = "virtual")]
-        on_library: bool,
-        #[arg(long, default_value_os_t = std::env::temp_dir())]
-        work: PathBuf,
-    },
+    Sqlite(sqlite::Wanted),
     /// Serve a modelled device as DIR/disk, for a loop device on top, until DIR is unmounted (root)
     ///
     /// Example: quire-lab model --device ssd --mib 2048 DIR & losetup --direct-io=on --find --show DIR/disk; the file
@@ -448,15 +423,7 @@ fn main() -> Result<()> {
                 }
             }
         }
-        What::Sqlite { device: kinds, mut mounter, rounds, rows, small, large, figure4, on_library, work } => {
-            if mounter.is_empty() {
-                let names = sqlite::DEFAULT.iter().filter(|name| !on_library || name.starts_with("quire:"));
-                mounter = names.map(|text| text.parse()).collect::<Result<_>>()?;
-            }
-            let (small, large) = (small.unwrap_or(rows), large.unwrap_or(rows));
-            let plan = sqlite::Plan { kinds, mounters: mounter, rounds, small, large, figure4, on_library, work };
-            println!("{}", sqlite::study(&plan)?.text());
-        }
+        What::Sqlite(wanted) => println!("{}", sqlite::study(&wanted.plan()?)?.text()),
         What::Model { dir, device: (_, model), mib } => Served::new(model, mib << 20, &dir)?.wait()?,
         What::Power { image, dir } => power::serve(&image, &dir, std::io::BufReader::new(std::io::stdin()))?,
         What::Isolation { device: (name, model), rate, seconds, mounter, work: dir } => {

@@ -50,6 +50,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The arithmetic mean; NaN if there are no values.
+#[must_use]
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / float(values.len() as u64)
+}
+
 /// The geometric mean; NaN if there are no values.
 #[must_use]
 pub fn geometric_mean(values: &[f64]) -> f64 {

@@ -43,6 +43,8 @@ struct World {
     state: Mutex<State>,
     /// Wall-clock time at the start, since 1970.
     epoch: Duration,
+    /// How long inode times stand still; zero if they are exact.
+    tick: Duration,
     /// Bits of the places where somebody waits, and perhaps more: who unlocks what nobody waits for, as nearly always,
     /// does no more than look here. Changed by the running thread only, and turns are passed on under the lock.
     waited_for: AtomicU64,
@@ -68,10 +70,9 @@ struct State {
 }
 
 impl Default for VirtualThreads {
-    /// Time starts at zero, the wall clock on 2020-01-01.
+    /// Time starts at zero, the wall clock on 2020-01-01; inode times are exact.
     fn default() -> Self {
-        let epoch = Duration::from_secs(1_577_836_800);
-        VirtualThreads(Arc::new(World { state: Mutex::default(), epoch, waited_for: AtomicU64::new(0) }))
+        Self::with_tick(Duration::ZERO)
     }
 }
 
@@ -123,6 +124,14 @@ impl State {
 }
 
 impl VirtualThreads {
+    /// As [`VirtualThreads::default`], where inode times are those of the last tick, as in the kernel: they stand still
+    /// for so long.
+    #[must_use]
+    pub fn with_tick(tick: Duration) -> Self {
+        let epoch = Duration::from_secs(1_577_836_800);
+        VirtualThreads(Arc::new(World { state: Mutex::default(), epoch, tick, waited_for: AtomicU64::new(0) }))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A thread that found the world broken has panicked with it.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -254,6 +263,12 @@ impl Clock for VirtualThreads {
         self.0.epoch + self.monotonic()
     }
 
+    fn file_time(&self) -> Duration {
+        let now = self.realtime();
+        let since_tick = now.as_nanos().checked_rem(self.0.tick.as_nanos()).unwrap_or(0);
+        now - Duration::from_nanos(u64::try_from(since_tick).unwrap_or(0))
+    }
+
     fn sleep(&self, d: Duration) {
         self.sleep_until(self.monotonic() + d);
     }
@@ -354,6 +369,19 @@ mod tests {
             MS(0)
         };
         assert_eq!(world.run(vec![waiter(10), waiter(50), Box::new(waker)]), [MS(10), MS(20), MS(0)]);
+    }
+
+    #[test]
+    fn file_times_stand_still_within_a_tick_and_are_exact_without_one() {
+        let (ticking, exact) = (VirtualThreads::with_tick(MS(4)), VirtualThreads::default());
+        let begun = ticking.file_time();
+        let times = [1, 2, 1, 3, 1].map(|ms| {
+            [&ticking, &exact].iter().for_each(|world| world.sleep(MS(ms)));
+            (ticking.file_time() - begun, exact.file_time() - begun)
+        });
+        assert_eq!(times.map(|t| t.0), [MS(0), MS(0), MS(4), MS(4), MS(8)]);
+        assert_eq!(times.map(|t| t.1), [MS(1), MS(3), MS(4), MS(7), MS(8)]);
+        assert_eq!(ticking.realtime(), exact.realtime());
     }
 
     #[test]

@@ -230,7 +230,9 @@ fn items(runs: &[Run]) -> String {
          <th>Result</th>\
          </tr></thead><tbody>",
     );
-    for row in papers::rows(runs) {
+    let rows = papers::rows(runs);
+    let causes = papers::causes(&rows);
+    for row in &rows {
         let badge = row.verdict.map_or("none", class);
         let _ = write!(
             out,
@@ -240,8 +242,10 @@ fn items(runs: &[Run]) -> String {
             escaped(row.what),
             escaped(&row.by.replace('`', "")),
             escaped(&row.result),
-            escaped(&row.why)
+            escaped(&row.why_by_number(&causes))
         );
     }
-    out + "</tbody></table></div></section>"
+    out += "</tbody></table></div><h3>Causes</h3><ol>";
+    causes.iter().for_each(|cause| out += &format!("<li>{}</li>", escaped(cause)));
+    out + "</ol></section>"
 }

@@ -1,7 +1,7 @@
 //! Every technique, figure and table of the four papers, and what became of each: by the claims of a study that ran, by
-//! a test, or not at all and why. docs/lab.md's table is made of [`rows`].
+//! a test, or not at all and why. docs/lab.md's tables are made of [`rows`] and [`causes`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::json;
@@ -43,11 +43,31 @@ const ITEMS: &[(Paper, &str, By)] = &[
         "an fsync of stock ext4 with data journaling writes earlier journaled buffers home",
         Test("an_fsync_that_checkpoints_writes_earlier_journaled_blocks_home"),
     ),
-    (Paper::Joj, "figure 1: the writes of one transaction", Explains("docs/performance.md counts them")),
+    (
+        Paper::Joj,
+        "figure 1: the calls of a transaction; four syncs with a rollback journal, one with a write-ahead log",
+        Test("a_transaction_syncs_once_with_a_write_ahead_log_and_four_times_with_a_rollback_journal"),
+    ),
+    (
+        Paper::Joj,
+        "section 3.1: nine small writes of 2,576 bytes are 45,056 bytes of log",
+        Test("nine_small_writes_take_two_blocks_of_log_at_most_and_eleven_as_whole_blocks"),
+    ),
+    (
+        Paper::Joj,
+        "section 2.1: what is deleted before it goes home never does",
+        Test("what_dies_in_the_log_is_never_written_home"),
+    ),
+    (
+        Paper::Joj,
+        "section 2.2: no revoke records, a flush when a file's mode changes",
+        Explains("docs/design/data.md, \"adaptive\": Quire revokes instead"),
+    ),
+    (Paper::Joj, "section 2.2: which journal suits which log", Claims("section 2.2", &["joj-sqlite"])),
     (Paper::Joj, "figure 2: 12 SQLite cases on a tablet's eMMC", Claims("figure 2", &["joj-sqlite"])),
     (Paper::Joj, "figure 3: the same on an Intel 311 SSD", Claims("figure 3", &["joj-sqlite"])),
     (Paper::Joj, "the 24 cases of figures 2 and 3 together", Claims("section 3.1", &["joj-sqlite", "joj-mounts"])),
-    (Paper::Joj, "figure 4: full protection, the database's alone, none", Claims("figure 4", &["joj-sqlite"])),
+    (Paper::Joj, "figure 4: full protection, the database's alone, none", Claims("figure 4", &["joj-sqlite", "joj-mounts"])),
     (
         Paper::Djfs,
         "journaling without flushes, deltas, group checkpointing by regions",
@@ -62,7 +82,8 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (Paper::Djfs, "figure 1: jbd2's commit", Explains("docs/format.md")),
     (Paper::Djfs, "figure 2: what consistency costs ext4", Claims("figure 2", &["djfs-randwrite", "djfs-mounts"])),
     (Paper::Djfs, "figure 3: external journaling, journaling in NVRAM", Claims("figure 3", &["djfs-randwrite"])),
-    (Paper::Djfs, "figures 4, 5, 6: commit, regions, recovery", Explains("docs/format.md, invariants V1 to V6")),
+    (Paper::Djfs, "figures 4, 5: commit, regions", Explains("docs/format.md, invariants V1 to V6")),
+    (Paper::Djfs, "figure 6: recovery", Test("any_log_in_nvram_is_refused_or_replayed")),
     (
         Paper::Djfs,
         "figure 7: random writes by frequency of fsync",
@@ -77,7 +98,16 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (Paper::Djfs, "figure 9: TPC-C by the NVRAM's latency", Claims("figure 9", &["djfs-figure9"])),
     (Paper::Djfs, "figure 10: what base images cost the page cache", Claims("figure 10", &["djfs-figure10"])),
     (Paper::Okeanos, "wasteless journaling: blocks that several writes share", Claims("figure 4a", &["okeanos-slow"])),
-    (Paper::Okeanos, "selective journaling by write size; update sequences", Test("bytes_logged")),
+    (
+        Paper::Okeanos,
+        "selective journaling by write size; update sequences",
+        Test("a_sequence_goes_the_way_of_its_first_update"),
+    ),
+    (
+        Paper::Okeanos,
+        "sections 3, 4: updates are atomic, a prefix of them is recovered",
+        Explains("docs/testing.md, \"Power loss, simulated\": both profiles"),
+    ),
     (Paper::Okeanos, "figure 1: journal traffic by request size", Claims("figure 1", &["okeanos-requests"])),
     (Paper::Okeanos, "figures 2 and 3: the write path, the journal head", Explains("docs/design.md, docs/format.md")),
     (
@@ -123,6 +153,21 @@ const ITEMS: &[(Paper, &str, By)] = &[
     ),
     (
         Paper::Rfj,
+        "section 3.2: ordering-enforced writeback",
+        Explains("docs/design/data.md, \"overwrite\": the data comes before the operation, and nobody polls"),
+    ),
+    (
+        Paper::Rfj,
+        "section 4.2: as reliable as journal mode",
+        Explains("docs/design.md, \"File data\": each write request is whole or absent; journal mode keeps their order, too"),
+    ),
+    (
+        Paper::Rfj,
+        "section 4.2: existing tools recover it",
+        Test("every_format_replays_as_e2fsck_does"),
+    ),
+    (
+        Paper::Rfj,
         "a commit of ext3's ordered mode flushes other files' data, one of writeback does not",
         Test("a_commit_of_ordered_writes_other_files_data_and_one_of_writeback_leaves_it_until_it_is_old"),
     ),
@@ -148,7 +193,36 @@ pub struct Row {
     /// `None`: nothing is measured.
     pub verdict: Option<Verdict>,
     pub result: String,
+    /// Where it is told, or why it is not possible.
     pub why: String,
+    /// Why claims are not as the paper has them; each cause once.
+    pub causes: Vec<String>,
+}
+
+impl Row {
+    /// Why, with the numbers that the causes have in this list of all causes.
+    #[must_use]
+    pub fn why_by_number(&self, all: &[String]) -> String {
+        let numbers = self.causes.iter().filter_map(|c| Some(all.iter().position(|a| a == c)? + 1));
+        let numbers: Vec<String> = numbers.map(|n| n.to_string()).collect();
+        match &numbers[..] {
+            [] => self.why.clone(),
+            [one] => format!("cause {one}"),
+            _ => format!("causes {}", numbers.join(", ")),
+        }
+    }
+}
+
+/// The causes that these rows name, each once, in the order of the rows.
+#[must_use]
+pub fn causes(rows: &[Row]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for cause in rows.iter().flat_map(|r| &r.causes) {
+        if !all.contains(cause) {
+            all.push(cause.clone());
+        }
+    }
+    all
 }
 
 /// What became of each item, by these runs.
@@ -165,14 +239,15 @@ fn row(paper: Paper, what: &'static str, by: &By, runs: &[Run]) -> Row {
         verdict,
         result: result.into(),
         why: why.into(),
+        causes: Vec::new(),
     };
     match by {
         Test(name) => fixed(format!("test `{name}`"), Some(Verdict::Held), "held", ""),
         Explains(place) => fixed(String::new(), None, "explains", place),
         Not(why) => fixed(String::new(), None, "not possible here", why),
         Claims(at, studies) => {
-            let (verdict, result, why) = judged(at, studies, runs);
-            fixed(names(studies), verdict, &result, &why)
+            let (verdict, result, causes) = judged(at, studies, runs);
+            Row { causes, ..fixed(names(studies), verdict, &result, "") }
         }
     }
 }
@@ -182,11 +257,11 @@ fn names(studies: &[&str]) -> String {
 }
 
 /// The worst verdict of the claims, how many have which, and the causes.
-fn judged(at: &str, studies: &[&str], runs: &[Run]) -> (Option<Verdict>, String, String) {
+fn judged(at: &str, studies: &[&str], runs: &[Run]) -> (Option<Verdict>, String, Vec<String>) {
     let of = runs.iter().filter(|r| studies.contains(&&*r.study)).flat_map(|r| &r.findings.claims);
     let claims: Vec<_> = of.filter(|c| c.at == at || c.at.starts_with(&format!("{at},"))).collect();
     let Some(worst) = claims.iter().map(|c| c.verdict).max_by_key(|v| *v as u8) else {
-        return (None, "not run".into(), String::new());
+        return (None, "not run".into(), Vec::new());
     };
     let counted = [Verdict::Held, Verdict::Differs, Verdict::NotHeld]
         .map(|v| (v, claims.iter().filter(|c| c.verdict == v).count()));
@@ -197,41 +272,64 @@ fn judged(at: &str, studies: &[&str], runs: &[Run]) -> (Option<Verdict>, String,
         counts.collect::<Vec<_>>().join(", ")
     };
     let mut causes: Vec<String> = Vec::new();
-    for c in claims {
-        let Some(cause) = c.cause() else { continue };
-        let line = format!("{}: {}", c.what, cause);
-        if !causes.contains(&line) {
-            causes.push(line);
+    for cause in claims.iter().filter_map(|c| c.shared_cause()) {
+        if !causes.contains(&cause) {
+            causes.push(cause);
         }
     }
-    (Some(worst), result, causes.join("; "))
+    (Some(worst), result, causes)
 }
 
-/// The table as scripts/report.py reads it.
+/// The table as scripts/report.py reads it, and beside it (`NAME-causes.json`) the one of causes.
 ///
 /// # Errors
-/// The file cannot be written.
+/// A file cannot be written.
 pub fn save(runs: &[Run], path: &Path) -> Result<()> {
-    std::fs::write(path, table(runs)?).map_err(Into::into)
+    let [items, causes] = tables(runs)?;
+    std::fs::write(path, items)?;
+    std::fs::write(beside(path), causes).map_err(Into::into)
 }
 
-fn table(runs: &[Run]) -> Result<String> {
+/// Where the table of causes is, beside that of items.
+fn beside(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-causes.json"))
+}
+
+/// The tables of items and of causes.
+fn tables(runs: &[Run]) -> Result<[String; 2]> {
     let date = runs.iter().map(|r| r.date.clone()).max().unwrap_or_default();
-    let rows: Vec<[String; 5]> = rows(runs)
+    let rows = rows(runs);
+    let causes = causes(&rows);
+    let items: Vec<[String; 5]> = rows
         .into_iter()
-        .map(|r| [r.paper.name().into(), r.what.into(), r.by, r.result, r.why.replace('|', "/")])
+        .map(|r| [r.paper.name().into(), r.what.into(), r.by.clone(), r.result.clone(), in_a_cell(&r.why_by_number(&causes))])
         .collect();
-    let data = json!({
+    let numbered: Vec<[String; 2]> =
+        causes.iter().enumerate().map(|(n, cause)| [(n + 1).to_string(), in_a_cell(cause)]).collect();
+    let command = "make lab RECORD=1";
+    let items = json!({
         "title": "The papers, item by item",
         "note": "Numbers: `quire-lab report` makes them of bench/results/lab, where each result has its own effort and command.",
         "date": date,
-        "command": "make lab RECORD=1",
-        "columns": ["what", "study", "result", "why it differs"],
-        "rows": rows,
+        "command": command,
+        "columns": ["what", "study", "result", "why"],
+        "rows": items,
     });
-    let mut text = serde_json::to_string_pretty(&data)?;
-    text.push('\n');
-    Ok(text)
+    let causes = json!({
+        "title": "Causes",
+        "note": "The report has each claim with its figure, the paper's, and the figures that the cause explains.",
+        "date": date,
+        "command": command,
+        "columns": ["cause"],
+        "rows": numbered,
+    });
+    Ok([serde_json::to_string_pretty(&items)? + "\n", serde_json::to_string_pretty(&causes)? + "\n"])
+}
+
+/// A text without what would end a cell of a table.
+fn in_a_cell(text: &str) -> String {
+    text.replace('|', "/")
 }
 
 #[cfg(test)]
@@ -270,33 +368,43 @@ mod tests {
         ];
         assert_eq!(
             judged("figure 2", &["s"], &runs),
-            (Some(Verdict::Differs), "1 held, 1 differs".into(), "a / b: so (which explains 0.500)".into())
+            (Some(Verdict::Differs), "1 held, 1 differs".into(), vec!["so".into()])
         );
         assert_eq!(judged("figure 2", &["s", "t"], &runs).0, Some(Verdict::NotHeld));
-        assert_eq!(judged("figure 9", &["s"], &runs), (None, "not run".into(), String::new()));
+        assert_eq!(judged("figure 9", &["s"], &runs), (None, "not run".into(), Vec::new()));
+    }
+
+    #[test]
+    fn claims_with_the_same_cause_share_its_number() {
+        let differs = |at: &str, m, why| Claim::at_least(at, "faster", "a / b", m, 1.0).because_within(0.1..=0.9, why);
+        let runs = [run("s", vec![differs("a", 0.5, "one"), differs("b", 0.4, "two"), differs("c", 0.05, "two")])];
+        let items = [("a", &["s"][..]), ("b", &["s"]), ("a", &["s"]), ("c", &["s"])];
+        let rows: Vec<Row> = items.iter().map(|(at, by)| row(Paper::Rfj, "x", &Claims(at, by), &runs)).collect();
+        let all = causes(&rows);
+        assert_eq!(all[..2], ["one", "two"]);
+        assert_eq!(all[2..], ["the known cause does not explain so much: two (which explains 0.100 to 0.900)"]);
+        let why: Vec<String> = rows.iter().map(|r| r.why_by_number(&all)).collect();
+        assert_eq!(why, ["cause 1", "cause 2", "cause 1", "cause 3"]);
     }
 
     #[test]
     fn the_committed_table_is_made_of_the_committed_results() {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results");
         let runs = Run::load_all(&results.join("lab")).unwrap();
-        let table = table(&runs).unwrap();
-        let committed = std::fs::read_to_string(results.join("papers.json")).unwrap();
+        let path = results.join("papers.json");
+        let committed = [&path, &beside(&path)].map(|path| std::fs::read_to_string(path).unwrap());
         assert!(
-            table == committed,
+            tables(&runs).unwrap() == committed,
             "run: quire-lab report --results bench/results/lab --table bench/results/papers.json"
         );
     }
 
-    /// Whether a file below `dir` has this in its text or is named so.
+    /// Whether a source below `dir` defines a function of this name.
     fn there(dir: &Path, name: &str) -> bool {
         std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).any(|path| {
-            let file = path.file_stem().is_some_and(|stem| stem == name);
-            let text = || {
-                path.extension().is_some_and(|e| e == "rs")
-                    && std::fs::read_to_string(&path).unwrap().contains(&format!("fn {name}("))
-            };
-            file || if path.is_dir() { there(&path, name) } else { text() }
+            let is_source = path.extension().is_some_and(|e| e == "rs");
+            let defines = || std::fs::read_to_string(&path).unwrap().contains(&format!("fn {name}("));
+            if path.is_dir() { there(&path, name) } else { is_source && defines() }
         })
     }
 
@@ -305,11 +413,7 @@ mod tests {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for (_, what, by) in ITEMS {
             if let Test(name) = by {
-                let found = ["fs", "cli", "lab"].iter().any(|c| {
-                    ["src", "tests"]
-                        .iter()
-                        .any(|d| crates.join(c).join(d).is_dir() && there(&crates.join(c).join(d), name))
-                });
+                let found = there(&crates, name);
                 assert!(found, "{what}: no test {name}");
             }
         }

@@ -111,6 +111,11 @@ const TIE: f64 = 0.005;
 /// The range of a cause that explains no figure.
 const NOTHING: [f64; 2] = [1.0, 0.0];
 
+/// What begins the range behind a cause.
+const WHICH_EXPLAINS: &str = " (which explains ";
+/// What begins the range of a calibration behind a cause.
+const BY_IT: &str = "; by it the figure goes from ";
+
 impl Claim {
     fn new(at: &str, says: &str, what: String, measured: f64, side: Side, limit: Number) -> Self {
         let claim = Claim {
@@ -192,12 +197,13 @@ impl Claim {
         let is_range = least.is_finite() && most.is_finite() && least <= most;
         self.explains = Some(if is_range { [least, most] } else { NOTHING });
         let reach = if least < most { format!("{} to {}", shown(least), shown(most)) } else { shown(least) };
-        self.why = Some(if is_range { format!("{why} (which explains {reach})") } else { why.into() });
+        self.why = Some(if is_range { format!("{why}{WHICH_EXPLAINS}{reach})") } else { why.into() });
         self.judged()
     }
 
     /// The cause is a parameter that is assumed; `sweep` are the figures with other values of it. They explain the
-    /// difference if the range of them and of the measured figure has the sentence's number in it.
+    /// difference if the range of them and of the measured figure has the sentence's number in it; where a tie is
+    /// excluded, if it has a figure on the sentence's side.
     #[must_use]
     pub fn calibrated(mut self, sweep: &[f64], why: &str) -> Self {
         let all = sweep.iter().copied().chain(self.measured).filter(|v| v.is_finite());
@@ -206,8 +212,13 @@ impl Claim {
             Some(upper) => (self.limit, upper),
             None => [self.paper.unwrap_or(self.limit); 2].into(),
         };
-        self.explains = Some(if least <= high && low <= most { [least, most].map(rounded) } else { NOTHING });
-        self.why = Some(format!("{why}; by it the figure goes from {} to {} (calibration)", shown(least), shown(most)));
+        let has_it = match self.side {
+            Side::Below => least < low * (1.0 - TIE),
+            Side::Above => most > high * (1.0 + TIE),
+            _ => least <= high && low <= most,
+        };
+        self.explains = Some(if has_it { [least, most].map(rounded) } else { NOTHING });
+        self.why = Some(format!("{why}{BY_IT}{} to {} (calibration)", shown(least), shown(most)));
         self.judged()
     }
 
@@ -273,6 +284,18 @@ impl Claim {
                 Some(why.unwrap_or("stronger here than printed"))
             }
         }
+    }
+
+    /// The cause that goes with the verdict without the figures that it explains, so that claims share it.
+    #[must_use]
+    pub fn shared_cause(&self) -> Option<String> {
+        let cause = self.cause()?;
+        let ends = [WHICH_EXPLAINS, BY_IT].iter().filter_map(|begin| cause.find(begin));
+        let alone = cause[..ends.min().unwrap_or(cause.len())].to_owned();
+        Some(match &self.why {
+            Some(why) if self.verdict == Verdict::NotHeld && self.measured.is_some() => format!("{alone}: {why}"),
+            _ => alone,
+        })
     }
 
     /// The limit as the paper prints it, or with three digits.

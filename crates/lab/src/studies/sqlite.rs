@@ -1,5 +1,5 @@
 //! JoJ (FAST '14): SQLite's transactions under different journals, on one device in one run. Rounds rotate; each
-//! competitor gets a fresh file system; ratios are of medians. With the machine's own disk or a modelled device under a
+//! competitor gets a fresh file system; ratios are of means. With the machine's own disk or a modelled device under a
 //! loop device: 12 cases on each, the paper's 24 on two. `quire:vfs` has the file system in SQLite's process. Or all on
 //! the library, in virtual time.
 
@@ -11,9 +11,9 @@ mod on_library;
 mod plan;
 
 use cases::{Case, PROTECTIONS, cases, of_paper};
-use claims::Swept;
-use plan::{IMAGE_MIB, NVRAM, OPERATIONS, Series};
-pub use plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED};
+use claims::Ratios;
+use plan::{IMAGE_MIB, NVRAM, Series};
+pub use plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Wanted};
 
 use anyhow::{Context, Result, ensure};
 use quire_testkit::Model;
@@ -26,19 +26,6 @@ use crate::stats::{Spread, float};
 use crate::turns::turns;
 use crate::work::sqlite::{Protection, STEPS, run};
 
-/// The competitors if none are named.
-pub const DEFAULT: [&str; 9] = [
-    "quire:profile=ext4-none",
-    "quire:profile=ext4-ordered,commit_mode=checksum",
-    "quire:profile=ext4-journal,commit_mode=checksum,checkpoint=fsync",
-    "quire:profile=single-io",
-    "quire:profile=joj",
-    "quire:profile=auto",
-    "quire:profile=djfs",
-    "kernel:data=ordered",
-    "kernel:data=journal",
-];
-
 /// The cases on each device, and what JoJ says of them.
 ///
 /// # Errors
@@ -48,47 +35,59 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     let mounters = if plan.on_library { plan.mounters.clone() } else { plan::available(&plan.mounters)? };
     let mut f = Findings::default();
     f.assume(format!(
-        "each transaction's average of {} rounds; {} rows by one operation, {} by a thousand; SQLite bundled \
-             with rusqlite (the paper: 3.8.0.2), fdatasync, synchronous=FULL, noatime, ext4 of 4 KiB blocks",
-        plan.rounds, plan.small, plan.large
+        "each transaction's average of {} rounds, each on a fresh file system (the paper: at least five); {} rows by \
+             one operation, {} by a thousand (the paper: 10,000 each); SQLite bundled with rusqlite (the paper: \
+             3.8.0.2) with pages of {} bytes (the default of 3.8: 1,024), fdatasync, synchronous=FULL, noatime, ext4 of \
+             4 KiB blocks",
+        plan.rounds, plan.small, plan.large, plan.page
     ));
+    f.assume(
+        "joj's modes by SQLite's names of files, set when a file is made: the database and a rollback journal are \
+             journaled, a write-ahead log is ordered (the paper sets them by ioctl, and does not say the database's)",
+    );
+    f.assume("averages over cases are arithmetic means; those of Quire's own aims are geometric");
     f.assume(format!(
         "all journals of Quire commit by a checksum, as the paper's mounts (journal_async_commit): stock ordered is \
              {STOCK_ORDERED}, stock journal {STOCK_JOURNAL}, where an fsync writes home what earlier transactions hold \
              of the file; a commit that names data in place flushes that first, which the paper's kernel did not"
     ));
     if !plan.on_library {
+        f.assume("ext4-none flushes at fdatasync, as ext4 does today; the paper's kernel did not without a journal");
         f.assume("devices: the machine's own, and a modelled SSD (the paper: a tablet's eMMC, an Intel 311)");
     }
     if plan.on_library {
         f.assume(
-            "intel311: 60 us a write, elsewhere 264 us more on the bus (3,300 random writes a second by \
-             its data sheet), 105 MB/s, flush 2 ms (assumed); emmc: 300 us, elsewhere 1 ms more, 15 MB/s, flush \
-             10 ms (all assumed)",
+            "intel311: 105 MB/s by its data sheet; assumed: 60 us a write, elsewhere 80 us more on the bus, a flush of \
+             20 us, as of a drive that keeps no data in a volatile cache; emmc, assumed: 300 us a write, elsewhere \
+             100 us more, 15 MB/s, and no flush, because Linux 3.1's driver for eMMC answers one without a command to \
+             the card; what a write elsewhere takes is chosen by the worst case of data journaling",
         );
+        f.assume("ext4-none does not flush at fdatasync, because ext4_sync_file of Linux 3.1 does not without a journal");
         f.assume(
             "time is what the device takes (virtual) and what SQLite and the file system compute \
              (measured); a page cache in between as on a mount",
         );
     }
-    let (mut all, mut worst) = (vec![Vec::new(); mounters.len()], Vec::new());
-    for kind in &plan.kinds {
-        let (of_device, swept) = on_device(plan, kind, &mounters, &mut f)?;
-        worst.extend(swept.map(|swept| swept.journal).unwrap_or_default());
-        all.iter_mut().zip(of_device).for_each(|(all, of_device)| all.extend(of_device));
-    }
+    let devices = plan.kinds.iter().map(|kind| on_device(plan, kind, &mounters, &mut f)).collect::<Result<Vec<_>>>()?;
+    let all = devices.iter().fold(Ratios::default(), |all, (of, _)| all.and(of));
+    // Another model of one device beside the others as they are.
+    let swept: Vec<Ratios> = (0..devices.len()).flat_map(|n| with_other_models(&devices, n)).collect();
     let growing = cases::growing(&cases(&PROTECTIONS), plan);
-    f.claims.extend(claims::of_all(&mounters, &growing, &all, plan.on_library.then_some(&worst[..])));
+    f.claims.extend(claims::of_all(&all, &growing, plan.on_library.then_some(&swept[..])));
     Ok(f)
 }
 
-/// The cases on one device: the means of each mounter, and what they are on other models.
-fn on_device(
-    plan: &Plan,
-    kind: &Kind,
-    mounters: &[Mounter],
-    f: &mut Findings,
-) -> Result<(Vec<Vec<f64>>, Option<Swept>)> {
+/// The ratios of all cases, with each other model of one of the devices.
+fn with_other_models(devices: &[(Ratios, Vec<Ratios>)], of: usize) -> Vec<Ratios> {
+    let all = |other: &Ratios| {
+        let ratios = devices.iter().enumerate().map(|(n, (ratios, _))| if n == of { other } else { ratios });
+        ratios.fold(Ratios::default(), |all, of| all.and(of))
+    };
+    devices[of].1.iter().map(all).collect()
+}
+
+/// The cases on one device: the ratios to `ext4-none`, and what they are on other models.
+fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -> Result<(Ratios, Vec<Ratios>)> {
     let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
     let disk = if plan.on_library {
         Disk::Library(on_library::device(kind)?)
@@ -110,11 +109,11 @@ fn on_device(
         }
         Disk::Looped(_) => None,
     };
-    f.claims.extend(claims::of_device(kind, mounters, &cases, &means, &cases::growing(&cases, plan), swept.as_ref()));
+    f.claims.extend(claims::of_device(kind, mounters, &cases, &means, swept.as_deref()));
     if plan.figure4 {
         figure4(plan, kind, &disk, dir.path(), f)?;
     }
-    Ok((means, swept))
+    Ok((Ratios::of_mounters(mounters, &means), swept.unwrap_or_default()))
 }
 
 /// What the file systems are on.
@@ -186,8 +185,8 @@ fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) 
     let mounted = mounter.mount(disk.device(), &dir.join("mnt"))?;
     let mut times = Vec::new();
     for protection in &series.protections {
-        for (operations, rows) in OPERATIONS.into_iter().zip([plan.small, plan.large]) {
-            times.extend(run(mounted.dir(), *protection, operations, rows)?);
+        for load in plan.loads(*protection) {
+            times.extend(run(mounted.dir(), load)?);
         }
     }
     mounted.unmount()?;

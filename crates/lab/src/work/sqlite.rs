@@ -49,12 +49,26 @@ const VALUE: usize = 100;
 pub const DATABASE: &str = "cases.db";
 pub const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
-/// Milliseconds a transaction of each step, of `rows` rows in transactions of `operations`, on a fresh database in
-/// `dir`.
+/// A page of a database by SQLite's default since 3.12, in bytes, and by that of JoJ's SQLite (3.8).
+pub const PAGE: u32 = 4096;
+pub const PAGE_OF_2013: u32 = 1024;
+
+/// What is done in three steps, one for each of [`STEPS`].
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub protection: Protection,
+    /// Of a transaction.
+    pub operations: u64,
+    pub rows: u64,
+    /// Bytes of a page of the database.
+    pub page: u32,
+}
+
+/// Milliseconds a transaction of each step, on a fresh database in `dir`.
 ///
 /// # Errors
 /// SQLite's, or the file system's under it.
-pub fn run(dir: &Path, protection: Protection, operations: u64, rows: u64) -> Result<[f64; 3]> {
+pub fn run(dir: &Path, load: Load) -> Result<[f64; 3]> {
     for suffix in SUFFIXES {
         let path = dir.join(format!("{DATABASE}{suffix}"));
         if path.exists() {
@@ -62,20 +76,16 @@ pub fn run(dir: &Path, protection: Protection, operations: u64, rows: u64) -> Re
         }
     }
     let start = Instant::now();
-    run_on(&Connection::open(dir.join(DATABASE))?, protection, operations, rows, &|| start.elapsed())
+    run_on(&Connection::open(dir.join(DATABASE))?, load, &|| start.elapsed())
 }
 
 /// As [`run`], on an empty database, by a clock.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_on(
-    db: &Connection,
-    protection: Protection,
-    operations: u64,
-    rows: u64,
-    now: &dyn Fn() -> Duration,
-) -> Result<[f64; 3]> {
+pub fn run_on(db: &Connection, load: Load, now: &dyn Fn() -> Duration) -> Result<[f64; 3]> {
+    let Load { protection, operations, rows, page } = load;
+    db.pragma_update(None, "page_size", page)?;
     for (name, value) in protection.pragmas() {
         db.pragma_update(None, name, value)?;
     }
@@ -131,7 +141,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for protection in [Protection::Wal, Protection::Delete, Protection::None] {
             for operations in [1, 7] {
-                let times = run(dir.path(), protection, operations, 20).unwrap();
+                let times = run(dir.path(), Load { protection, operations, rows: 20, page: PAGE_OF_2013 }).unwrap();
                 assert!(times.iter().all(|t| *t > 0.0));
             }
         }

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -38,7 +38,12 @@ struct Shared {
     nodes: Nodes,
     /// Blocks of files as they are touched, if somebody wants to know.
     trace: Mutex<Option<Vec<(Ino, u64)>>>,
+    /// Calls of fsync and fdatasync.
+    syncs: AtomicU64,
 }
+
+/// What the names of logs end with. When one is new, SQLite on a mount syncs the directory after the file.
+const LOGS: [&[u8]; 2] = [b"-journal", b"-wal"];
 
 /// Bytes of a block of a trace.
 const BLOCK: u64 = 4096;
@@ -66,6 +71,7 @@ impl Shared {
     }
 
     fn sync(&self, ino: Ino) -> Result<(), Error> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
         if let Some(pages) = &self.pages {
             lock(pages).write_back(&self.volume, ino)?;
         }
@@ -120,8 +126,9 @@ const NEW: New<'static> = New { kind: NewKind::File, mode: 0o600, umask: 0, cred
 struct Root(Arc<Shared>);
 
 impl Root {
-    fn opened(&self, attr: &Attr) -> Box<dyn StoredFile> {
-        Box::new(File { shared: self.0.clone(), ino: attr.ino, node: self.0.nodes.of(attr.ino.0) })
+    fn opened(&self, attr: &Attr, is_new_log: bool) -> Box<dyn StoredFile> {
+        let node = self.0.nodes.of(attr.ino.0);
+        Box::new(File { shared: self.0.clone(), ino: attr.ino, node, is_new_log: AtomicBool::new(is_new_log) })
     }
 }
 
@@ -132,16 +139,18 @@ impl Storage for Root {
 
     fn open(&self, name: &[u8], how: OpenHow) -> quire_vfs::Result<Box<dyn StoredFile>> {
         let (volume, name) = (&self.0.volume, name_of(name));
-        let found = match volume.lookup(Ino::ROOT, name) {
-            Err(Error::NotFound) if how.create => volume.create(Ino::ROOT, name, &NEW),
-            other => other,
-        };
-        Ok(self.opened(&found?))
+        match volume.lookup(Ino::ROOT, name) {
+            Err(Error::NotFound) if how.create => {
+                let is_log = LOGS.iter().any(|suffix| name.ends_with(suffix));
+                Ok(self.opened(&volume.create(Ino::ROOT, name, &NEW)?, is_log))
+            }
+            found => Ok(self.opened(&found?, false)),
+        }
     }
 
     fn open_unnamed(&self) -> Option<quire_vfs::Result<Box<dyn StoredFile>>> {
         let made = self.0.volume.create_unnamed(Ino::ROOT, &NEW);
-        Some(made.map(|attr| self.opened(&attr)).map_err(Into::into))
+        Some(made.map(|attr| self.opened(&attr, false)).map_err(Into::into))
     }
 
     fn delete(&self, name: &[u8], sync: bool) -> quire_vfs::Result<()> {
@@ -181,6 +190,8 @@ struct File {
     shared: Arc<Shared>,
     ino: Ino,
     node: Arc<Node>,
+    /// A log that was made here, whose name the first sync makes durable.
+    is_new_log: AtomicBool,
 }
 
 impl StoredFile for File {
@@ -213,7 +224,11 @@ impl StoredFile for File {
 
     fn sync(&self) -> quire_vfs::Result<()> {
         self.shared.charge.pass();
-        Ok(self.shared.sync(self.ino)?)
+        self.shared.sync(self.ino)?;
+        if self.shared.pages.is_some() && self.is_new_log.swap(false, Ordering::Relaxed) {
+            self.shared.sync(Ino::ROOT)?;
+        }
+        Ok(())
     }
 
     fn size(&self) -> quire_vfs::Result<u64> {
@@ -279,7 +294,8 @@ impl Vfs {
         Self::make(name, volume, clock, false)
     }
 
-    /// As [`Vfs::new`], with a page cache above the volume as a mount has, and fdatasync.
+    /// As [`Vfs::new`], with a page cache above the volume as a mount has, and fdatasync; the first sync
+    /// of a new log is one of its directory, too.
     ///
     /// # Errors
     /// SQLite refuses.
@@ -297,6 +313,7 @@ impl Vfs {
             charge: Charge { clock, computed: Mutex::new(Duration::ZERO) },
             nodes: Nodes::default(),
             trace: Mutex::new(None),
+            syncs: AtomicU64::new(0),
         });
         // SAFETY: SQLite is linked into this program; connections end before `Vfs` does ([`Vfs::open`]).
         let registered = unsafe { quire_vfs::register(routines(), &name, Box::new(Root(shared.clone()))) };
@@ -304,20 +321,25 @@ impl Vfs {
         Ok(Vfs { name, _registration: registration, shared })
     }
 
-    /// Opens a database. It must be closed before this is dropped.
+    /// Opens a database, with SQLite's own locks (`locking_mode=normal`): a commit with a rollback journal writes the
+    /// database's first page then, because its change counter is there. It must be closed before this is dropped.
     ///
     /// # Errors
     /// SQLite's.
     pub fn open(&self, db: &str) -> Result<Connection> {
         let connection = Connection::open_with_flags_and_vfs(db, OpenFlags::default(), self.name.as_c_str());
-        let connection = connection.with_context(|| format!("cannot open {db}"))?;
-        connection.pragma_update(None, "locking_mode", "exclusive")?;
-        Ok(connection)
+        connection.with_context(|| format!("cannot open {db}"))
     }
 
     /// Begins a trace of the blocks that are touched; returns the one before.
     pub fn trace(&self) -> Vec<(Ino, u64)> {
         lock(&self.shared.trace).replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// How often SQLite has called fsync and fdatasync.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.shared.syncs.load(Ordering::Relaxed)
     }
 
     /// What the database's thread has computed.

@@ -13,7 +13,7 @@ use quire_testkit::rng::{Rng, content};
 
 use super::super::fileserver::{DIRECTORIES, Server};
 use super::bed::{Bed, Measured, Rounds};
-use super::{JOURNAL, NONE, ORDERED, WRITEBACK, assume, mounters, rounds_of};
+use super::{JOURNAL, ORDERED, WRITEBACK, assume, mounters, rounds_of};
 use crate::mounter::Who;
 use crate::results::{Claim, Effort, Figure, Findings};
 use crate::stats::{float, mib};
@@ -22,6 +22,7 @@ use crate::stats::{float, mib};
 const THIRD: &str = "kernel:data=writeback";
 const QUIRE: [&str; 4] = ["profile=ext4-ordered", "profile=ext4-journal", "profile=rfj", "profile=auto"];
 const RFJ: &str = "quire rfj";
+const OWN_JOURNAL: &str = "quire ext4-journal";
 
 /// Filebench's files, of which the study has a part, and the same part of the paper's machine (section 4).
 const PAPER_FILES: u64 = 10_000;
@@ -121,8 +122,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let files = effort.pick(200, 600, 2000);
     let server = Server {
         files,
-        before: Duration::from_secs(effort.pick(1, 2, 10)),
-        ..Server::new(Duration::from_secs(effort.pick(1, 5, 30)))
+        before: Duration::from_secs(effort.pick(1, 5, 35)),
+        ..Server::new(Duration::from_secs(effort.pick(1, 10, 60)))
     };
     let dirty = dirty_bytes(files);
     let bed = Bed::new("hdd7200", server.mib, journal_mib(files))?.with_dirty_limit(dirty);
@@ -152,26 +153,38 @@ pub fn study(effort: Effort) -> Result<Findings> {
     ));
     f.assume(
         "ext4 of today gives blocks to data when it is written back, so its ordered mode does not flush other files' \
-         data as ext3's did; \"much faster\": twice; \"almost as fast\": nine tenths",
+         data as ext3's did; \"much faster\": twice; \"almost 5 times\": 4.5 to 5; \"almost the same\": a tenth more or \
+         less",
     );
+    f.assume(format!(
+        "ext4 commits every 5 s and writes data back when it is 30 s old; {} s before and {} s measured hold that many \
+         commits, and no data grows as old with less than 30 s",
+        server.before.as_secs(),
+        server.time.as_secs()
+    ));
     Ok(f)
 }
 
-/// Why writeback is not faster than ordered.
-const DELAYED: &str = "ordered of today waits for no other file's data, so there is nothing to gain; without any journal, and so \
-     without any order, the kernel is not faster either";
+/// Why RFJ gains more here than in the paper: the kernel's journal mode of today, beside one that is as ext3's.
+const HOME: &str = "data=journal of today also writes a block home where another file's commit finds it; beside Quire's \
+     journal mode, which does not, RFJ gains less";
+
 fn claims(rounds: &Rounds<u64>, rate: impl Fn(&Measured<u64>) -> f64) -> Vec<Claim> {
     let of = |name: &str| rounds.median(name, 0, &rate);
-    let unordered = (of(NONE) / of(ORDERED)).min(1.0);
     let ratio = |a: &str, b: &str| (format!("{a} / {b}"), of(a) / of(b));
-    let at_least = |at, says, (what, measured), limit| Claim::at_least(at, says, what, measured, limit);
+    let (two, eight) = ("figure 2, on mounts", "figure 8, on mounts");
+    let above = |at, says, (what, measured)| Claim::above(at, says, what, measured, 1.0);
+    let (what, much) = ratio(ORDERED, JOURNAL);
+    let (of_journal, times) = ratio(RFJ, JOURNAL);
+    let (of_own, beside_own) = ratio(RFJ, OWN_JOURNAL);
+    let (of_writeback, same) = ratio(RFJ, WRITEBACK);
     vec![
-        at_least("figure 2, on mounts", "ordered is much faster than journal", ratio(ORDERED, JOURNAL), 2.0),
-        at_least("figure 2, on mounts", "writeback is the fastest of the three", ratio(WRITEBACK, ORDERED), 1.0)
-            .because_within(unordered..=1.0, DELAYED),
-        at_least("figure 8, on mounts", "RFJ is almost 5 times as fast as journal", ratio(RFJ, JOURNAL), 5.0)
-            .printed("5"),
-        at_least("figure 8, on mounts", "RFJ is faster than ordered", ratio(RFJ, ORDERED), 1.0),
-        at_least("figure 8, on mounts", "RFJ is almost as fast as writeback", ratio(RFJ, WRITEBACK), 0.9).printed(1.0),
+        Claim::at_least(two, "ordered is much faster than journal", what, much, 2.0),
+        above(two, "writeback is the fastest of the three", ratio(WRITEBACK, ORDERED)),
+        Claim::between(eight, "RFJ is almost 5 times as fast as journal", of_journal, times, (4.5, 5.0))
+            .calibrated(&[beside_own], HOME),
+        Claim::between(eight, "RFJ is almost 5 times as fast as journal", of_own, beside_own, (4.5, 5.0)),
+        above(eight, "RFJ is faster than ordered", ratio(RFJ, ORDERED)),
+        Claim::about(eight, "RFJ has almost the same throughput as writeback", of_writeback, same, (1.0, 0.1)),
     ]
 }

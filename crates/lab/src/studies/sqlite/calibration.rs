@@ -7,21 +7,39 @@ use anyhow::Result;
 use quire_testkit::Model;
 
 use super::cases::{Case, PROTECTIONS, cases, of_paper};
-use super::claims::{Swept, insert_to_best, of_sizes, ratio, small_update, worst};
+use super::claims::{Ratios, insert_to_best, of_sizes, ratio, small_update, worst};
 use super::on_library;
-use super::plan::{Plan, STOCK_JOURNAL, Series};
+use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
 use crate::mounter::Mounter;
 use crate::results::{Figure, shown};
 use crate::served::Kind;
 use crate::stats::float;
+use crate::work::sqlite::{PAGE, PAGE_OF_2013};
 
 /// Rows of the cases, half of the study's but at most so many: ratios are all that is wanted.
 const SMALL: u64 = 500;
 const LARGE: u64 = 5000;
+/// What a flush may take.
+const FLUSHES: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_micros(50),
+    Duration::from_micros(200),
+    Duration::from_micros(500),
+    Duration::from_millis(2),
+    Duration::from_millis(10),
+];
 /// Parts and multiples of what is assumed.
-const FLUSHES: [f64; 4] = [0.1, 0.25, 0.5, 2.0];
 const SCATTERED: [f64; 3] = [0.0, 0.25, 2.0];
 const BYTES: [f64; 3] = [0.5, 2.0, 4.0];
+/// What the figures of a device show.
+const SERIES: [&str; 6] = [
+    "large inserts with a rollback journal / best, joj",
+    "worst case, stock ordered",
+    "worst case, stock journal",
+    "worst case, single-io",
+    "worst case, joj",
+    "small updates with a rollback journal, joj",
+];
 /// What an operation may compute on the paper's machines beside what it does here, in ms.
 const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
 
@@ -29,23 +47,20 @@ const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
 ///
 /// # Errors
 /// A file system failed.
-pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<Figure>, Swept)> {
+pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<Figure>, Vec<Ratios>)> {
     let less = Plan {
-        kinds: Vec::new(),
-        mounters: Vec::new(),
         rounds: 1,
         small: plan.small.div_ceil(2).min(SMALL),
         large: plan.large.div_ceil(2).min(LARGE),
-        figure4: false,
-        on_library: true,
-        work: plan.work.clone(),
+        ..plan.without_mounters()
     };
-    let flushes = FLUSHES.map(|part| Model { flush: model.flush.mul_f64(part), ..model });
+    let flushes: Vec<Model> =
+        FLUSHES.into_iter().filter(|f| *f != model.flush).map(|flush| Model { flush, ..model }).collect();
     let scattered = SCATTERED.map(|part| Model { scattered: model.scattered.mul_f64(part), ..model });
     let bytes = BYTES.map(|part| Model { write_ns_per_kib: per_kib(model.write_ns_per_kib, part), ..model });
     let unscattered = bytes.map(|other| Model { scattered: Duration::ZERO, ..other });
     let milliseconds = |time: Duration| shown(time.as_secs_f64() * 1e3);
-    let mut swept = Swept::default();
+    let mut swept = Vec::new();
     let mut figures = Vec::new();
     let sweeps: [(&str, &str, &[Model]); 4] = [
         ("flush", "a flush takes, ms", &flushes),
@@ -56,26 +71,22 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
     for (by, x, models) in sweeps {
         let title = format!("{kind}: by what {} (calibration)", x.trim_end_matches(", ms"));
         let id = format!("joj-{kind}-by-{by}");
-        let series = [
-            "large inserts with a rollback journal / best, joj",
-            "worst case, stock journal",
-            "small updates with a rollback journal, joj",
-        ];
-        let mut figure = Figure::lines(&id, of_paper(kind), title, x, "times ext4-none").of_series(series);
+        let mut figure = Figure::lines(&id, of_paper(kind), title, x, "times ext4-none").of_series(SERIES);
         for other in models {
-            let values = with(&less, *other)?;
+            let ratios = with(&less, *other)?;
             let place = match by {
                 "flush" => milliseconds(other.flush),
                 "scattered" => milliseconds(other.scattered),
                 _ => milliseconds(Duration::from_nanos(other.write_ns_per_kib)),
             };
-            figure.place(place, values);
-            swept.insert.push(values[0]);
-            swept.journal.push(values[1]);
-            swept.update.push(values[2]);
+            figure.place(place, drawn(&ratios));
+            swept.push(ratios);
         }
         figures.push(figure);
     }
+    let (figure, of_pages) = by_page(&less, kind, model)?;
+    figures.push(figure);
+    swept.extend(of_pages);
     Ok((figures, swept))
 }
 
@@ -107,9 +118,9 @@ pub(super) fn of_figure4(
     (figure, swept)
 }
 
-/// A series of figure 4 on the model with a tenth of its flush, and the device's name in figures.
+/// A series of figure 4 on the model with the shortest flush that is swept, and the device's name in figures.
 pub(super) fn on_short_flush(plan: &Plan, series: &Series, model: Model) -> Result<(String, Vec<f64>)> {
-    let model = Model { flush: model.flush.mul_f64(FLUSHES[0]), ..model };
+    let model = Model { flush: FLUSHES[0], ..model };
     Ok((format!(", flush {:?}", model.flush), on_library::one(plan, series, model)?))
 }
 
@@ -118,13 +129,39 @@ fn per_kib(ns: u64, times: f64) -> u64 {
     u64::try_from(Duration::from_nanos(ns).mul_f64(times).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// In the order of the series above.
-fn with(plan: &Plan, model: Model) -> Result<[f64; 3]> {
-    let times = |options: &str| {
-        on_library::one(plan, &Series { mounter: Mounter::quire(options), protections: PROTECTIONS.to_vec() }, model)
+fn with(plan: &Plan, model: Model) -> Result<Ratios> {
+    let mounters = ["profile=ext4-none", STOCK_ORDERED, STOCK_JOURNAL, "profile=single-io", "profile=joj"];
+    let mounters: Vec<Mounter> = mounters.map(Mounter::quire).into();
+    let times = |mounter: &Mounter| {
+        on_library::one(plan, &Series { mounter: mounter.clone(), protections: PROTECTIONS.to_vec() }, model)
     };
-    let none = times("profile=ext4-none")?;
-    let (joj, journal) = (ratio(&times("profile=joj")?, &none), ratio(&times(STOCK_JOURNAL)?, &none));
+    let times = mounters.iter().map(times).collect::<Result<Vec<_>>>()?;
+    Ok(Ratios::of_mounters(&mounters, &times))
+}
+
+/// What the figures show of it.
+fn drawn(of: &Ratios) -> [f64; 6] {
     let cases = cases(&PROTECTIONS);
-    Ok([insert_to_best(&cases, &joj), worst(&journal), small_update(&cases, &joj)])
+    [
+        insert_to_best(&cases, &of.joj),
+        worst(&of.ordered),
+        worst(&of.journal),
+        worst(&of.single),
+        worst(&of.joj),
+        small_update(&cases, &of.joj),
+    ]
+}
+
+/// The same by the size of SQLite's pages.
+fn by_page(plan: &Plan, kind: &Kind, model: Model) -> Result<(Figure, Vec<Ratios>)> {
+    let title = format!("{kind}: by the size of SQLite's pages (calibration)");
+    let figure = Figure::lines(&format!("joj-{kind}-by-page"), of_paper(kind), title, "bytes of a page", "times ext4-none");
+    let mut figure = figure.of_series(SERIES);
+    let mut swept = Vec::new();
+    for page in [PAGE_OF_2013, PAGE] {
+        let ratios = with(&Plan { page, ..plan.without_mounters() }, model)?;
+        figure.place(page, drawn(&ratios));
+        swept.push(ratios);
+    }
+    Ok((figure, swept))
 }

@@ -17,14 +17,14 @@ pub(super) struct Case {
 
 /// Pages of the write-ahead log after which SQLite begins it anew (`wal_autocheckpoint`).
 const LOG_PAGES: u64 = 1000;
-/// Rows to a page of the database: a key and 100 characters, in 4 KiB.
-const ROWS_TO_A_PAGE: u64 = 33;
+/// Bytes of a page that a row takes: a key and 100 characters.
+const BYTES_OF_A_ROW: u64 = 124;
 
 impl Case {
     /// The write-ahead log takes new blocks: in the inserts, and as long as it was not begun anew by the end of the
     /// case; later cases overwrite it. A small transaction is a page or more, a large one of random rows all pages.
-    fn is_growing_log(self, rows: u64) -> bool {
-        let database = rows / ROWS_TO_A_PAGE;
+    fn is_growing_log(self, rows: u64, page: u32) -> bool {
+        let database = rows / (u64::from(page) / BYTES_OF_A_ROW);
         let (inserts, each) = match self.operations {
             1 => (rows, rows),
             n => (database, rows / n * database),
@@ -36,7 +36,7 @@ impl Case {
 
 /// In which cases the write-ahead log takes new blocks.
 pub(super) fn growing(cases: &[Case], plan: &Plan) -> Vec<bool> {
-    cases.iter().map(|c| c.is_growing_log(if c.operations == 1 { plan.small } else { plan.large })).collect()
+    cases.iter().map(|c| c.is_growing_log(if c.operations == 1 { plan.small } else { plan.large }, plan.page)).collect()
 }
 
 pub(super) fn cases(protections: &[Protection]) -> Vec<Case> {
@@ -61,14 +61,15 @@ pub(super) fn of_paper(kind: &Kind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::work::sqlite::PAGE;
 
     #[test]
     fn the_log_grows_in_inserts_and_while_it_is_short() {
         let growing = |operations, rows| {
-            [0, 1, 2].map(|step| Case { protection: Protection::Wal, operations, step }.is_growing_log(rows))
+            [0, 1, 2].map(|step| Case { protection: Protection::Wal, operations, step }.is_growing_log(rows, PAGE))
         };
         assert_eq!((growing(1, 300), growing(1, 2000)), ([true; 3], [true, false, false]));
         assert_eq!((growing(1000, 5000), growing(1000, 10_000)), ([true, true, false], [true, false, false]));
-        assert!(!Case { protection: Protection::Delete, operations: 1, step: 0 }.is_growing_log(300));
+        assert!(!Case { protection: Protection::Delete, operations: 1, step: 0 }.is_growing_log(300, PAGE));
     }
 }

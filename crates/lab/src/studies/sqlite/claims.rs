@@ -5,7 +5,7 @@ use super::plan::{OPERATIONS, STOCK_JOURNAL, STOCK_ORDERED};
 use crate::mounter::Mounter;
 use crate::results::Claim;
 use crate::served::Kind;
-use crate::stats::{float, geometric_mean};
+use crate::stats::{float, geometric_mean, mean};
 use crate::work::sqlite::Protection;
 
 /// Why an ordered write-ahead log costs more here than in the paper, while it grows.
@@ -17,7 +17,7 @@ const TWO_FLUSHES: f64 = 2.0;
 /// How much more the mean of a device's cases may be, by a second flush in those in which the log grows.
 fn flushed_first(growing: &[bool]) -> f64 {
     let cost: Vec<f64> = growing.iter().map(|grows| if *grows { TWO_FLUSHES } else { 1.0 }).collect();
-    geometric_mean(&cost)
+    mean(&cost)
 }
 
 /// Why data journaling's worst case may be below the paper's on mounts.
@@ -54,151 +54,208 @@ fn of<'m>(mounters: &[Mounter], means: &'m [Vec<f64>], name: &str) -> Option<&'m
     mounters.iter().zip(means).find(|(m, _)| m.to_string() == name).map(|(_, means)| &means[..])
 }
 
-/// What the paper says of all of its 24 cases: 12 on each device in turn, in which the log is `growing` or not. `swept`
-/// has data journaling's worst case with other values of the modelled devices; without it they are on mounts.
-pub(super) fn of_all(mounters: &[Mounter], growing: &[bool], means: &[Vec<f64>], swept: Option<&[f64]>) -> Vec<Claim> {
-    let of_options = |options: &str| of(mounters, means, &format!("quire:{options}"));
-    let of = |name: &str| of_options(&format!("profile={name}"));
-    let (Some(none), Some(joj)) = (of("ext4-none"), of("joj")) else { return Vec::new() };
-    let at = if swept.is_some() { "section 3.1" } else { "section 3.1, on mounts" };
-    let joj_none = ratio(joj, none);
-    let above = joj_none.iter().filter(|r| **r > 1.06).count() as u64;
-    let all = joj_none.len();
-    let grows = growing.iter().cycle().take(all).filter(|grows| **grows).count() as u64;
-    let mut claims = vec![
-        Claim::at_most(
-            at,
-            "file-adaptive journaling is at most 6 % slower than no journal, in all of 24 cases but one",
-            format!("joj / ext4-none: cases above 1.06, of {all}"),
-            float(above),
-            1.0,
-        )
-        .because_within(1.0..=float(grows), FLUSHED_FIRST),
-        Claim::at_most(at, "in that one it is 14 % slower", "joj / ext4-none, worst case", worst(&joj_none), "1.14")
-            .because_within(1.14..=TWO_FLUSHES, FLUSHED_FIRST),
-        Claim::at_most(
-            at,
-            "on average it is 7 % faster than no journal",
-            "joj / ext4-none, mean",
-            geometric_mean(&joj_none),
-            "0.93",
-        )
-        .because_within(0.93..=0.93 * flushed_first(growing), FLUSHED_FIRST),
-    ];
-    if let Some(ordered) = of_options(STOCK_ORDERED) {
-        claims.push(of_ordered(at, growing, &ratio(ordered, none)));
+/// Ratios to `ext4-none`, case by case.
+#[derive(Clone, Default)]
+pub(super) struct Ratios {
+    pub ordered: Vec<f64>,
+    pub journal: Vec<f64>,
+    pub single: Vec<f64>,
+    pub joj: Vec<f64>,
+}
+
+impl Ratios {
+    /// Of those mounters that ran, or empty.
+    pub(super) fn of_mounters(mounters: &[Mounter], means: &[Vec<f64>]) -> Ratios {
+        let times = |options: &str| of(mounters, means, &format!("quire:{options}")).unwrap_or_default();
+        let none = times("profile=ext4-none");
+        let of = |options: &str| ratio(times(options), none);
+        Ratios {
+            ordered: of(STOCK_ORDERED),
+            journal: of(STOCK_JOURNAL),
+            single: of("profile=single-io"),
+            joj: of("profile=joj"),
+        }
     }
-    if let (Some(journal), Some(single)) = (of_options(STOCK_JOURNAL), of("single-io")) {
-        claims.extend(of_single_io(at, swept, [none, joj, journal, single]));
+
+    /// These cases and those of another device.
+    pub(super) fn and(&self, other: &Ratios) -> Ratios {
+        let both = |a: &[f64], b: &[f64]| [a, b].concat();
+        Ratios {
+            ordered: both(&self.ordered, &other.ordered),
+            journal: both(&self.journal, &other.journal),
+            single: both(&self.single, &other.single),
+            joj: both(&self.joj, &other.joj),
+        }
+    }
+}
+
+/// A claim with the figures that other values of the models have, if they were swept.
+fn swept_by(claim: Claim, swept: Option<&[Ratios]>, figure: impl Fn(&Ratios) -> f64, why: &str) -> Claim {
+    match swept {
+        Some(swept) => claim.calibrated(&swept.iter().map(figure).collect::<Vec<_>>(), why),
+        None => claim,
+    }
+}
+
+/// So many cases are slower than these parts of `ext4-none`.
+fn above(ratios: &[f64], limit: f64) -> f64 {
+    float(ratios.iter().filter(|r| **r > limit).count() as u64)
+}
+
+/// What the paper says of all of its 24 cases: 12 on each device in turn, in which the log is `growing` or not. `swept`
+/// are these ratios with other values of one modelled device; without it they are on mounts.
+pub(super) fn of_all(of: &Ratios, growing: &[bool], swept: Option<&[Ratios]>) -> Vec<Claim> {
+    if of.joj.is_empty() {
+        return Vec::new();
+    }
+    let at = if swept.is_some() { "section 3.1" } else { "section 3.1, on mounts" };
+    let all = of.joj.len();
+    let grows = growing.iter().cycle().take(all).filter(|grows| **grows).count() as u64;
+    let on_mounts = |claim: Claim, explained| match swept {
+        Some(_) => claim,
+        None => claim.because_within(explained, FLUSHED_FIRST),
+    };
+    let says = "file-adaptive journaling is at most 6 % slower than no journal, in all of 24 cases but one";
+    let what = format!("joj / ext4-none: cases above 1.06, of {all}");
+    let slow = Claim::at_most(at, says, what, above(&of.joj, 1.06), 1.0);
+    let says = "in that one it is 14 % slower";
+    let most = Claim::at_most(at, says, "joj / ext4-none, worst case", worst(&of.joj), "1.14");
+    let says = "on average it is 7 % faster than no journal";
+    let average = Claim::at_most(at, says, "joj / ext4-none, mean", mean(&of.joj), "0.93");
+    let mut claims = vec![
+        on_mounts(swept_by(slow, swept, |s| above(&s.joj, 1.06), ASSUMED), 1.0..=float(grows)),
+        on_mounts(swept_by(most, swept, |s| worst(&s.joj), ASSUMED), 1.14..=TWO_FLUSHES),
+        on_mounts(swept_by(average, swept, |s| mean(&s.joj), ASSUMED), 0.93..=0.93 * flushed_first(growing)),
+    ];
+    if !of.ordered.is_empty() {
+        let ordered = of_ordered(at, growing, &of.ordered, swept.is_none());
+        claims.push(swept_by(ordered, swept, |s| worst(&s.ordered), ASSUMED));
+    }
+    if !of.journal.is_empty() && !of.single.is_empty() {
+        claims.extend(of_single_io(at, of, swept));
     }
     claims
 }
 
 /// The worst case of ordered journaling.
-fn of_ordered(at: &str, growing: &[bool], ratios: &[f64]) -> Claim {
+fn of_ordered(at: &str, growing: &[bool], ratios: &[f64], is_on_mounts: bool) -> Claim {
     let says = "ordered journaling is about 20 % slower than no journal in the worst case";
     let measured = worst(ratios);
     let claim = Claim::about(at, says, "stock ordered / ext4-none, worst case", measured, (1.2, ABOUT));
     let n = ratios.iter().position(|r| *r >= measured).unwrap_or(0);
-    if growing[n % growing.len()] { claim.because_within(1.2..=TWO_FLUSHES, FLUSHED_FIRST) } else { claim }
+    let is_flushed = is_on_mounts && growing[n % growing.len()];
+    if is_flushed { claim.because_within(1.2..=TWO_FLUSHES, FLUSHED_FIRST) } else { claim }
 }
 
 /// What the paper says of single-I/O journaling, from data journaling as ext4 has it to file-adaptive journaling.
-fn of_single_io(at: &str, swept: Option<&[f64]>, [none, joj, journal, single]: [&[f64]; 4]) -> Vec<Claim> {
-    let home = "a write-ahead log is overwritten in the log before it would go home, so that writing it \
-             twice never happens; what is left is one flush less";
-    let (of_journal, of_single, of_joj) = (ratio(journal, none), ratio(single, none), ratio(joj, none));
+fn of_single_io(at: &str, of: &Ratios, swept: Option<&[Ratios]>) -> Vec<Claim> {
+    let of_journal = worst(&of.journal);
     let says = "data journaling is about 73 % slower in the worst case";
-    let of_worst = Claim::about(at, says, "stock journal / ext4-none, worst case", worst(&of_journal), ("1.73", ABOUT));
-    vec![
+    let journal = Claim::about(at, says, "stock journal / ext4-none, worst case", of_journal, ("1.73", ABOUT));
+    let says = "single-I/O journaling is still 38 % slower in the worst case";
+    let single = Claim::about(at, says, "single-io / ext4-none, worst case", worst(&of.single), ("1.38", ABOUT));
+    let says = "single-I/O is faster than data journaling as ext4 has it";
+    let faster = |r: &Ratios| mean(&ratio(&r.single, &r.journal));
+    let gain = Claim::below(at, says, "single-io / stock journal, mean", faster(of), 1.0);
+    let says = "file-adaptive journaling avoids the worst case of single-I/O journaling";
+    let avoids = |r: &Ratios| worst(&r.joj) / worst(&r.single);
+    let avoided = Claim::below(at, says, "worst cases of joj / of single-io", avoids(of), 1.0);
+    let mut claims = vec![
+        swept_by(single, swept, |s| worst(&s.single), ASSUMED),
+        gain,
         match swept {
-            Some(swept) => of_worst.calibrated(swept, ASSUMED),
-            None => of_worst.because_within(1.0..=1.73, FLUSH_COUNTS),
+            Some(_) => swept_by(avoided, swept, avoids, ASSUMED),
+            None => avoided.because_within(1.0..=TWO_FLUSHES, FLUSHED_FIRST),
         },
-        Claim::about(
-            at,
-            "single-I/O journaling is still 38 % slower in the worst case",
-            "single-io / ext4-none, worst case",
-            worst(&of_single),
-            ("1.38", ABOUT),
-        )
-        .because_within(1.0 / TWO_FLUSHES..=1.38, home),
-        Claim::below(
-            at,
-            "single-I/O is faster than data journaling as ext4 has it",
-            "single-io / stock journal, mean",
-            geometric_mean(&ratio(single, journal)),
-            1.0,
-        ),
-        Claim::below(
-            at,
-            "file-adaptive journaling avoids the worst case of single-I/O journaling",
-            "worst cases of joj / of single-io",
-            worst(&of_joj) / worst(&of_single),
-            1.0,
-        )
-        .because_within(1.0..=TWO_FLUSHES, FLUSHED_FIRST),
+    ];
+    if swept.is_none() {
+        // The paper's number is that of the tablet, where the study in virtual time has it.
+        claims.push(journal.because_within(1.0..=1.73, FLUSH_COUNTS));
+    }
+    claims
+}
+
+/// What section 2.2 says of the two kinds of logs.
+fn of_logs(kind: &Kind, cases: &[Case], of: &Ratios, swept: Option<&[Ratios]>) -> Vec<Claim> {
+    let (at, count) = ("section 2.2", cases.len());
+    let faster = |r: &Ratios| above(&ratio(&r.ordered, &r.journal), 1.0);
+    let says = "but for single-I/O, ordered journaling almost always outperforms data journaling (in all cases but one in ten)";
+    let what = format!("{kind}: cases where stock journal is faster than stock ordered, of {count}");
+    let almost = Claim::at_most(at, says, what, faster(of), float(count as u64 / 10));
+    let suits = |r: &Ratios, protection| {
+        let all = ratio(&r.joj, &r.single);
+        let of = cases.iter().zip(&all).filter(|(c, _)| c.protection == protection).map(|(_, r)| *r);
+        mean(&of.collect::<Vec<_>>())
+    };
+    let says = "a write-ahead log is better off ordered";
+    let what = format!("{kind}: joj / single-io, mean of the write-ahead log");
+    let log = Claim::below(at, says, what, suits(of, Protection::Wal), 1.0);
+    vec![
+        swept_by(almost, swept, faster, ASSUMED),
+        swept_by(log, swept, |s| suits(s, Protection::Wal), ASSUMED),
     ]
 }
 
-/// What is said of the cases on one device, with the figures that other values of the modelled device have.
+/// What is said of the cases on one device, with the ratios that other values of the modelled device have.
 pub(super) fn of_device(
     kind: &Kind,
     mounters: &[Mounter],
     cases: &[Case],
     means: &[Vec<f64>],
-    growing: &[bool],
-    swept: Option<&Swept>,
+    swept: Option<&[Ratios]>,
 ) -> Vec<Claim> {
-    let of = |name: &str| of(mounters, means, name);
+    let ratios = Ratios::of_mounters(mounters, means);
+    let mut claims = of_printed(kind, cases, &ratios, swept);
+    if swept.is_some() && [&ratios.joj, &ratios.single, &ratios.ordered, &ratios.journal].iter().all(|r| !r.is_empty()) {
+        claims.extend(of_logs(kind, cases, &ratios, swept));
+    }
+    own(kind, cases, &mut claims, &|name| of(mounters, means, name));
+    claims
+}
+
+/// What the paper prints of its two devices.
+fn of_printed(kind: &Kind, cases: &[Case], of: &Ratios, swept: Option<&[Ratios]>) -> Vec<Claim> {
+    let (faster, printed_mean, slower, worst_case) = match kind.to_string().as_str() {
+        "emmc" => ("4 %", "0.96", "73 %", "1.73"),
+        "intel311" => ("9 %", "0.91", "58 %", "1.58"),
+        _ => return Vec::new(),
+    };
+    let at = of_paper(kind);
     let mut claims = Vec::new();
-    let printed = match kind.to_string().as_str() {
-        "emmc" => Some(("4 %", "0.96", "73 %", "1.73")),
-        "intel311" => Some(("9 %", "0.91", "58 %", "1.58")),
-        _ => None,
-    };
-    let calibrated = |claim: Claim, of: fn(&Swept) -> &[f64], why: &str| match swept {
-        Some(swept) => claim.calibrated(of(swept), why),
-        None => claim,
-    };
-    let none = of("quire:profile=ext4-none");
-    let joj = of("quire:profile=joj").zip(none).map(|(joj, none)| ratio(joj, none));
-    if let (Some((faster, mean, ..)), Some(joj)) = (printed, &joj) {
+    if !of.joj.is_empty() {
         let says = format!("file-adaptive journaling is {faster} faster than no journal on average");
         let what = format!("{kind}: joj / ext4-none, mean");
-        let claim = Claim::at_most(of_paper(kind), &says, what, geometric_mean(joj), mean);
-        let explained = claim.limit..=claim.limit * flushed_first(growing);
-        claims.push(claim.because_within(explained, FLUSHED_FIRST));
-        let says = "the gain is largest in large inserts with a rollback journal";
-        let what = format!("{kind}: joj / ext4-none there / at its best");
-        let claim = Claim::at_most(of_paper(kind), says, what, insert_to_best(cases, joj), 1.0);
-        claims.push(calibrated(claim, |s| &s.insert, SCATTERED));
+        let claim = Claim::at_most(at, &says, what, mean(&of.joj), printed_mean);
+        claims.push(swept_by(claim, swept, |s| mean(&s.joj), ASSUMED));
     }
-    if let (Some((.., slower, worst_case)), Some(journal), Some(none)) =
-        (printed, of(&format!("quire:{STOCK_JOURNAL}")), none)
-    {
+    for (name, ratios) in [("joj", (|s| &s.joj) as fn(&Ratios) -> &Vec<f64>), ("single-io", |s| &s.single)] {
+        if !ratios(of).is_empty() {
+            let says = "the gain is largest in large inserts with a rollback journal";
+            let what = format!("{kind}: {name} / ext4-none there / at its best");
+            let claim = Claim::at_most(at, says, what, insert_to_best(cases, ratios(of)), 1.0);
+            claims.push(swept_by(claim, swept, |s| insert_to_best(cases, ratios(s)), ASSUMED));
+        }
+    }
+    if !of.journal.is_empty() {
         let says = format!("data journaling is up to {slower} slower than no journal");
         let what = format!("{kind}: stock journal / ext4-none, worst case");
-        let claim = Claim::about(of_paper(kind), &says, what, worst(&ratio(journal, none)), (worst_case, ABOUT));
-        claims.push(calibrated(claim, |s| &s.journal, ASSUMED));
+        let claim = Claim::about(at, &says, what, worst(&of.journal), (worst_case, ABOUT));
+        claims.push(swept_by(claim, swept, |s| worst(&s.journal), ASSUMED));
     }
-    if let ("emmc", Some(joj)) = (kind.to_string().as_str(), &joj) {
+    if kind.to_string() == "emmc" && !of.joj.is_empty() {
         let says = "the exception: small updates with a rollback journal are 14 % slower, as whole pages are journaled";
-        let measured = small_update(cases, joj);
-        let claim = Claim::about(of_paper(kind), says, "emmc: joj / ext4-none there", measured, ("1.14", ABOUT));
-        claims.push(calibrated(claim, |s| &s.update, ASSUMED));
+        let measured = small_update(cases, &of.joj);
+        let claim = Claim::about(at, says, "emmc: joj / ext4-none there", measured, ("1.14", ABOUT));
+        claims.push(swept_by(claim, swept, |s| small_update(cases, &s.joj), ASSUMED));
     }
-    own(kind, cases, &mut claims, &of);
     claims
 }
 
 /// Why a figure of a modelled memory may be another.
-const ASSUMED: &str = "what a flush, a scattered write and a byte take of the device is assumed, and they weigh the number \
-     of flushes against the bytes";
-const SCATTERED: &str = "large deletes with a rollback journal gain more: how much follows from what a flush, a scattered \
-     write and a byte take of the device, which is assumed";
+const ASSUMED: &str = "what a flush, a scattered write and a byte take of the device is assumed, and how large SQLite's pages \
+     are; they weigh the number of writes against the bytes";
 
-/// `joj / ext4-none` in large inserts with a rollback journal, in parts of the least of all cases.
+/// A ratio to `ext4-none` in large inserts with a rollback journal, in parts of the least of all cases.
 pub(super) fn insert_to_best(cases: &[Case], joj: &[f64]) -> f64 {
     let insert = cases.iter().position(|c| c.protection == Protection::Delete && c.operations > 1 && c.step == 0);
     let least = joj.iter().copied().fold(f64::INFINITY, f64::min);
@@ -260,7 +317,7 @@ fn own<'m>(kind: &Kind, cases: &[Case], claims: &mut Vec<Claim>, of: &dyn Fn(&st
 /// Of ratios of the cases: the mean of the small, and the worst of the large.
 pub(super) fn of_sizes(cases: &[Case], ratios: &[f64]) -> [f64; 2] {
     let [small, large] = OPERATIONS;
-    [mean_of(cases, ratios, small), worst(&of_operations(cases, ratios, large))]
+    [mean(&of_operations(cases, ratios, small)), worst(&of_operations(cases, ratios, large))]
 }
 
 /// What figure 4 says of full protection, the database's alone and none, with what [`of_sizes`] has where an operation
@@ -301,15 +358,6 @@ pub(super) fn of_figure4(kind: &Kind, cases: &[Case], of: &[Vec<f64>], swept: &[
 const COMPUTES: &str = "without protection a transaction only computes, by calls of a library in one process (on mounts, \
      of today's kernel); how long it took on the paper's machines, of 1 and 2 GHz, and what a flush takes there, is not known";
 
-/// What the claims of a device would have with other values of the model.
-#[derive(Default)]
-pub(super) struct Swept {
-    /// [`insert_to_best`], the worst case of data journaling, [`small_update`].
-    pub insert: Vec<f64>,
-    pub journal: Vec<f64>,
-    pub update: Vec<f64>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,33 +377,37 @@ mod tests {
     const DIFFERS: Verdict = Verdict::Differs;
     const NOT: Verdict = Verdict::NotHeld;
 
+    fn joj(ratios: Vec<f64>) -> Ratios {
+        Ratios { joj: ratios, ..Ratios::default() }
+    }
+
     #[test]
     fn claims_are_made_of_those_who_ran() {
         let cases = super::super::cases::cases(&[Protection::Wal, Protection::Delete]);
-        let growing = GROWING;
-        let mut means = vec![vec![1.0; 24]; 2];
-        (means[1][4], means[1][16]) = (1.12, 1.05);
-        let joj = mounters(["quire:profile=ext4-none", "quire:profile=joj"]);
-        assert_eq!(verdicts(&of_all(&joj, &GROWING, &means, Some(&[]))), [HELD, HELD, DIFFERS]);
-        means[1][0..12].fill(0.8);
-        assert_eq!(verdicts(&of_all(&joj, &GROWING, &means, Some(&[]))), [HELD; 3]);
-        assert!(of_device(&Kind::Own, &joj, &cases, &means, &growing, None).is_empty());
+        let mut ratios = vec![1.0; 24];
+        (ratios[4], ratios[16]) = (1.12, 1.05);
+        assert_eq!(verdicts(&of_all(&joj(ratios.clone()), &GROWING, Some(&[]))), [HELD, HELD, NOT]);
+        let faster = joj(vec![0.9; 24]);
+        assert_eq!(verdicts(&of_all(&joj(ratios.clone()), &GROWING, Some(&[faster])))[2], DIFFERS, "another model has it");
+        ratios[0..12].fill(0.8);
+        assert_eq!(verdicts(&of_all(&joj(ratios), &GROWING, Some(&[]))), [HELD; 3]);
+        let two = mounters(["quire:profile=ext4-none", "quire:profile=joj"]);
+        assert!(of_device(&Kind::Own, &two, &cases, &vec![vec![1.0; 12]; 2], None).is_empty());
         let auto = mounters(["kernel:data=ordered", "quire"]);
         let means = [vec![1.0; 12], [vec![1.2; 3], vec![0.6; 9]].concat()];
-        let claims = of_device(&Kind::Own, &auto, &cases, &means, &growing, None);
+        let claims = of_device(&Kind::Own, &auto, &cases, &means, None);
         assert_eq!(verdicts(&claims), [HELD, HELD]);
         assert!(claims.iter().all(|c| c.ours && !c.at.starts_with("section")), "aims are not the paper's");
-        assert!(of_all(&auto, &growing, &means, None).is_empty());
+        assert!(of_all(&Ratios::of_mounters(&auto, &means), &GROWING, None).is_empty());
     }
 
     /// The inserts with a write-ahead log are 4 of 24 cases, and two flushes are twice one.
     #[test]
-    fn a_flush_before_the_commit_explains_the_inserts_with_a_growing_log_and_no_more() {
-        let joj = mounters(["quire:profile=ext4-none", "quire:profile=joj"]);
+    fn a_flush_before_the_commit_explains_the_inserts_with_a_growing_log_on_mounts_and_no_more() {
         let of = |slow: &[usize], times: f64| {
-            let mut means = vec![vec![1.0; 24], vec![0.9; 24]];
-            slow.iter().for_each(|n| means[1][*n] = times);
-            verdicts(&of_all(&joj, &GROWING, &means, Some(&[])))
+            let mut ratios = vec![0.9; 24];
+            slow.iter().for_each(|n| ratios[*n] = times);
+            verdicts(&of_all(&joj(ratios), &GROWING, None))
         };
         assert_eq!(of(&[0, 3, 12, 15], 1.3), [DIFFERS, DIFFERS, DIFFERS]);
         assert_eq!(of(&[0, 1, 3, 12, 15], 1.3)[0], NOT, "five cases");
@@ -363,9 +415,26 @@ mod tests {
         let ordered = |slow: usize| {
             let mut ratios = vec![1.0; 24];
             ratios[slow] = 1.5;
-            of_ordered("section 3.1", &GROWING, &ratios).verdict
+            of_ordered("section 3.1", &GROWING, &ratios, true).verdict
         };
         assert_eq!([ordered(12), ordered(13)], [DIFFERS, NOT], "an update's log does not grow");
+    }
+
+    #[test]
+    fn a_log_that_is_better_off_ordered_and_data_journaling_that_is_slower_are_held() {
+        let kind: Kind = "emmc".parse().unwrap();
+        let cases = super::super::cases::cases(&[Protection::Wal, Protection::Delete]);
+        let of = |ordered: f64, journal: f64, single: f64, joj: f64| {
+            let ratios = Ratios {
+                ordered: vec![ordered; 12],
+                journal: vec![journal; 12],
+                single: vec![single; 12],
+                joj: vec![joj; 12],
+            };
+            verdicts(&of_logs(&kind, &cases, &ratios, Some(&[])))
+        };
+        assert_eq!(of(1.0, 1.5, 1.3, 1.0), [HELD, HELD]);
+        assert_eq!(of(1.0, 0.9, 1.0, 1.0), [NOT, NOT], "a tie is not better");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! JoJ's cases with the file system in the process of SQLite, by quire-vfs: on the modelled device that others mount,
 //! or on an image file on the machine's own disk, as the one under the others' loop device.
 
-use super::plan::{IMAGE_MIB, OPERATIONS, Plan, Series};
+use super::plan::{IMAGE_MIB, Plan, Series};
 use crate::served::{Looped, written};
 use crate::work::sqlite::run_on;
 use crate::work::vfs::routines;
@@ -39,10 +39,10 @@ pub(super) fn one(plan: &Plan, series: &Series, image: &Path, parameters: &str) 
     anchor.execute_batch("create table t(x)")?;
     let mut times = Vec::new();
     for protection in &series.protections {
-        for (operations, rows) in OPERATIONS.into_iter().zip([plan.small, plan.large]) {
-            let db = open(&format!("{}-{operations}.db", protection.name()))?;
+        for load in plan.loads(*protection) {
+            let db = open(&format!("{}-{}.db", protection.name(), load.operations))?;
             let start = Instant::now();
-            times.extend(run_on(&db, *protection, operations, rows, &|| start.elapsed())?);
+            times.extend(run_on(&db, load, &|| start.elapsed())?);
         }
     }
     drop(anchor);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::mounter::{Mounter, Who};
 use crate::served::Kind;
-use crate::work::sqlite::Protection;
+use crate::work::sqlite::{Load, Protection};
 
 /// What to measure.
 #[derive(Debug)]
@@ -17,11 +17,72 @@ pub struct Plan {
     /// Rows of the cases of one operation a transaction, and of a thousand.
     pub small: u64,
     pub large: u64,
+    /// Bytes of a page of the database.
+    pub page: u32,
     /// Also figure 4: what protection costs.
     pub figure4: bool,
     /// On the library, in virtual time, instead of on mounts.
     pub on_library: bool,
     pub work: PathBuf,
+}
+
+/// The competitors if none are named.
+const DEFAULT: [&str; 9] = [
+    "quire:profile=ext4-none",
+    "quire:profile=ext4-ordered,commit_mode=checksum",
+    "quire:profile=ext4-journal,commit_mode=checksum,checkpoint=fsync",
+    "quire:profile=single-io",
+    "quire:profile=joj",
+    "quire:profile=auto",
+    "quire:profile=djfs",
+    "kernel:data=ordered",
+    "kernel:data=journal",
+];
+
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub struct Wanted {
+    /// own, free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k; may be repeated
+    #[arg(long, default_value = "own")]
+    device: Vec<Kind>,
+    /// kernel, fuse2fs or quire, with :OPTIONS; quire:vfs has the file system in SQLite's process; may be repeated
+    #[arg(long)]
+    mounter: Vec<Mounter>,
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    #[arg(long, default_value_t = 10_000)]
+    rows: u64,
+    /// Rows of the cases with one operation a transaction, instead
+    #[arg(long)]
+    small: Option<u64>,
+    /// Rows of the cases with 1000, instead
+    #[arg(long)]
+    large: Option<u64>,
+    /// Bytes of a page of the database; JoJ's SQLite had 1024
+    #[arg(long, default_value_t = 4096)]
+    page: u32,
+    /// Also what protection costs (figure 4)
+    #[arg(long)]
+    figure4: bool,
+    /// Profiles on the library instead of mounts, on a modelled device in virtual time
+    #[arg(long = "virtual")]
+    on_library: bool,
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    work: PathBuf,
+}
+
+impl Wanted {
+    /// # Errors
+    /// A default competitor's name is none.
+    pub fn plan(self) -> Result<Plan> {
+        let Wanted { device: kinds, mut mounter, rounds, rows, small, large, page, figure4, on_library, work } = self;
+        if mounter.is_empty() {
+            let names = DEFAULT.iter().filter(|name| !on_library || name.starts_with("quire:"));
+            mounter = names.map(|text| text.parse()).collect::<Result<_>>()?;
+        }
+        let (small, large) = (small.unwrap_or(rows), large.unwrap_or(rows));
+        Ok(Plan { kinds, mounters: mounter, rounds, small, large, page, figure4, on_library, work })
+    }
 }
 
 /// Profiles that get an NVRAM in memory.
@@ -57,6 +118,24 @@ pub(super) fn available(asked: &[Mounter]) -> Result<Vec<Mounter>> {
     }
     let found = Mounter::available(&mounts)?;
     Ok(asked.iter().filter(|m| apart.contains(m) || found.contains(m)).cloned().collect())
+}
+
+impl Plan {
+    /// The same sizes for a calibration on the library, of nobody yet.
+    pub(super) fn without_mounters(&self) -> Plan {
+        Plan { kinds: Vec::new(), mounters: Vec::new(), figure4: false, on_library: true, work: self.work.clone(), ..*self }
+    }
+
+    /// What a protection's cases with small, then with large transactions do.
+    pub(super) fn loads(&self, protection: Protection) -> [Load; 2] {
+        let [small, large] = OPERATIONS;
+        [(small, self.small), (large, self.large)].map(|(operations, rows)| Load {
+            protection,
+            operations,
+            rows,
+            page: self.page,
+        })
+    }
 }
 
 /// One column: who mounts, and how SQLite works on it.
