@@ -4,49 +4,20 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::super::streams::{KBIT, MBIT, Outcome, PERIOD, Streams, run};
-use super::runs::{each, per_second};
+use super::super::streams::{MBIT, Outcome, PERIOD, Streams};
+use super::runs::of_modes;
 use super::series::{JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS};
-use crate::results::{Effort, Figure, shown};
+use crate::results::{Effort, Figure};
 
-/// Traffic to the journal, in MB/s.
-pub(super) struct Swept {
-    pub figures: Vec<Figure>,
-    pub journal: Vec<f64>,
-    pub wasteless: Vec<f64>,
-}
+/// "Orders of magnitude".
+pub const ORDERS: f64 = 100.0;
 
-/// Figure 4a by when the streams begin, and then by a turn of the disks.
-///
-/// # Errors
-/// A file system failed.
-pub(super) fn of_journal_traffic(effort: Effort, count: u64) -> Result<Swept> {
-    let streams = Streams::new(count, KBIT, Duration::from_secs(effort.pick(3, 5, 10)));
-    let series = [JOURNAL, WASTELESS].map(|n| SERIES[n].0);
-    let figure = |id: &str, title: &str, x: &str| {
-        let title = format!("{title}, {count} streams of 1 Kbit/s (calibration)");
-        Figure::lines(id, "figure 4a", title, x, "MB/s").of_series(series).logarithmic()
-    };
-    let spread = figure("okeanos-4a-spread", "Bytes to the journal by when streams begin", "all begin within, ms");
-    let turn = figure("okeanos-4a-turn", "Bytes to the journal by a turn of the disk, all begin in 1 s", "turn, ms");
-    let mut swept = Swept { figures: vec![spread, turn], journal: vec![], wasteless: vec![] };
-    let apart = Streams { spread: PERIOD, ..streams };
-    let spreads = [0, 250, 1000].map(|ms| (0, ms, Streams { spread: Duration::from_millis(ms), ..streams }));
-    let turns = [4000, 2000, 1000, 500, 250].map(|us| (1, us, Streams { turn: Duration::from_micros(us), ..apart }));
-    for (figure, x, streams) in spreads.into_iter().chain(turns) {
-        let rate = |n: usize| {
-            let o = run(SERIES[n].1, streams)?;
-            Ok::<_, anyhow::Error>(per_second(o.traffic.journal, o.time))
-        };
-        let (journal, wasteless) = (rate(JOURNAL)?, rate(WASTELESS)?);
-        let x = if figure == 0 { x.to_string() } else { shown(Duration::from_micros(x).as_secs_f64() * 1e3) };
-        swept.figures[figure].place(&x, [journal, wasteless]);
-        swept.figures[figure].printed(&x, series[0], 27.0);
-        swept.figures[figure].printed(&x, series[1], 4.0);
-        swept.journal.push(journal);
-        swept.wasteless.push(wasteless);
-    }
-    Ok(swept)
+/// Says whether one value of a parameter serves all claims that share it as their cause: each item is a value of those
+/// tried, and says whether all of these claims hold with it.
+#[must_use]
+pub fn one_serves(claims: &str, values: impl IntoIterator<Item = bool>) -> String {
+    let which = if values.into_iter().any(|serves| serves) { "one value" } else { "no value" };
+    format!("{which} of those tried serves {claims}")
 }
 
 /// A mode's latency, in parts of the longer of data journaling's and wasteless's.
@@ -55,62 +26,42 @@ pub(super) fn times_the_others(outcomes: &[Outcome], mode: usize) -> f64 {
     mean(mode) / mean(JOURNAL).max(mean(WASTELESS))
 }
 
-/// Figure 4c by how many blocks of a file lie side by side and by when streams begin: the figure, and ordered's and
-/// selective's latencies in parts of the others'.
+/// Figure 4c by how many blocks of a file lie side by side.
+pub struct ByRun {
+    pub figure: Figure,
+    /// Ordered's and selective's latency in parts of the others', of each number of blocks.
+    pub parts: Vec<[f64; 2]>,
+}
+
+/// Runs streams of 1 Mbit/s whose files have space before, so many blocks of each in turn. The least is what ext3
+/// reserves first for a file (`EXT3_DEFAULT_RESERVE_BLOCKS`).
 ///
 /// # Errors
 /// A file system failed.
-pub fn of_run(effort: Effort, count: u64) -> Result<(Figure, [Vec<f64>; 2])> {
-    let modes = [ORDERED, SELECTIVE];
-    let begins = [(Duration::ZERO, "together"), (PERIOD, "within 1 s")];
-    let series = begins.iter().flat_map(|(_, begin)| modes.map(|n| format!("{}, begin {begin}", SERIES[n].0)));
+pub fn of_run(effort: Effort, count: u64, time: Duration) -> Result<ByRun> {
+    let runs: &[u64] = effort.pick(&[8, 32], &[8, 16, 32], &[8, 16, 32, 64]);
+    let series = [ORDERED, SELECTIVE].map(|mode| SERIES[mode].0);
     let title = format!("Latency by the blocks that lie side by side, {count} streams of 1 Mbit/s (calibration)");
     let y = "times the higher of ext4-journal, wasteless";
     let mut figure = Figure::lines("okeanos-4c-run", "figure 4c", title, "blocks", y).of_series(series).logarithmic();
-    let mut swept = [vec![], vec![]];
-    let runs: &[u64] = effort.pick(&[1, 32], &[1, 4, 32], &[1, 2, 4, 8, 16, 32]);
+    let mut parts = Vec::new();
     for run in runs {
-        let mut row = Vec::new();
-        for (spread, _) in begins {
-            let streams = Streams::new(count, MBIT, Duration::from_secs(5));
-            let outcomes = each(Streams { run: Some(*run), spread, ..streams })?;
-            let parts = modes.map(|mode| times_the_others(&outcomes, mode));
-            swept.iter_mut().zip(parts).for_each(|(swept, part)| swept.push(part));
-            row.extend(parts);
-        }
+        let streams = Streams { run: Some(*run), spread: PERIOD, ..Streams::new(count, MBIT, time) };
+        let outcomes = of_modes([ORDERED, JOURNAL, WASTELESS, SELECTIVE], streams)?;
+        let row = [ORDERED, SELECTIVE].map(|mode| times_the_others(&outcomes, mode));
         figure.place(run, row);
+        parts.push(row);
     }
-    Ok((figure, swept))
+    Ok(ByRun { figure, parts })
 }
 
-/// The longer latency of wasteless and selective, in parts of a mode's; 1 where none waits.
-pub(super) fn shorter(outcomes: &[Outcome], than: usize) -> f64 {
-    let mean = |n: usize| outcomes[n].latency.mean;
-    let longer = mean(WASTELESS).max(mean(SELECTIVE));
-    match mean(than) {
-        0.0 if longer == 0.0 => 1.0,
-        other => longer / other,
-    }
-}
-
-/// Asynchronous streams of 1 Mbit/s by the memory for data: the figure, and the parts of ordered's and of data
-/// journaling's latency.
-///
-/// # Errors
-/// A file system failed.
-pub(super) fn of_memory(effort: Effort) -> Result<(Figure, [Vec<f64>; 2])> {
-    let title = "Latency of asynchronous writes by memory, 40 streams of 1 Mbit/s (calibration)";
-    let series = ["the longer of both / ext4-ordered", "the longer of both / ext4-journal"];
-    let mut figure =
-        Figure::lines("okeanos-async-memory", "section 6", title, "memory, MiB", "times").of_series(series);
-    let mut swept = [vec![], vec![]];
-    let sizes: &[u64] = effort.pick(&[16, 64], &[16, 32, 64, 128, 256], &[16, 32, 64, 128, 256, 512]);
-    for mib in sizes {
-        let streams = Streams::new(40, MBIT, Duration::from_secs(effort.pick(10, 10, 30)));
-        let outcomes = each(Streams { synchronous: false, memory: mib << 20, ..streams })?;
-        let parts = [ORDERED, JOURNAL].map(|n| shorter(&outcomes, n));
-        figure.place(mib, parts);
-        swept.iter_mut().zip(parts).for_each(|(swept, part)| swept.push(part));
-    }
-    Ok((figure, swept))
+/// Why modes that write in place wait less here, and whether one run length serves ordered and selective alike.
+#[must_use]
+pub fn of_window(parts: &[[f64; 2]]) -> String {
+    format!(
+        "a write of 125 KB is one run of blocks here, so going in place costs one or two movements of the head; ext3 \
+         reserves 8 blocks for a file at first and up to 1027 as it grows, so the 31 blocks of a write may lie in five \
+         runs among those of other streams; how long the paper's runs were is not known (okeanos-4c-run); {}",
+        one_serves("ordered and selective alike", parts.iter().map(|parts| parts.iter().all(|part| *part >= ORDERS)))
+    )
 }

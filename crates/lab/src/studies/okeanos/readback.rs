@@ -65,8 +65,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let mut f = Findings { figures: vec![figure], ..Findings::default() };
     assume_disks(&mut f, Journal::Apart);
     f.assume(
-        "each file is appended to by 125,000 bytes a second, synchronously, all at once; it is mounted anew and read by \
-         one thread in calls of 4 KiB, each to the disk by itself: no read-ahead stands above the library",
+        "each file is appended to by 125,000 bytes a second, synchronously, all at once; it is mounted anew and read \
+         by one thread in calls of 4 KiB, each to the disk by itself: no read-ahead stands above the library",
     );
     f.skipped.push(NILFS.into());
     Ok(f)

@@ -13,9 +13,18 @@ use crate::stats::float;
 /// # Errors
 /// A file system failed.
 pub(super) fn each(streams: Streams) -> Result<Vec<Outcome>> {
-    SERIES.iter().map(|(_, choices)| run(*choices, streams)).collect()
+    of_modes(0..SERIES.len(), streams)
 }
 
+/// Runs them with these of the series.
+///
+/// # Errors
+/// A file system failed.
+pub(super) fn of_modes(modes: impl IntoIterator<Item = usize>, streams: Streams) -> Result<Vec<Outcome>> {
+    modes.into_iter().map(|mode| run(SERIES[mode].1, streams)).collect()
+}
+
+/// Bytes as megabytes.
 pub(super) fn megabytes(bytes: u64) -> f64 {
     float(bytes) / 1e6
 }
@@ -23,4 +32,9 @@ pub(super) fn megabytes(bytes: u64) -> f64 {
 /// Megabytes a second.
 pub(super) fn per_second(bytes: u64, time: Duration) -> f64 {
     megabytes(bytes) / time.as_secs_f64()
+}
+
+/// The most of these; 0 of none.
+pub(super) fn most(of: impl IntoIterator<Item = f64>) -> f64 {
+    of.into_iter().fold(0.0, f64::max)
 }

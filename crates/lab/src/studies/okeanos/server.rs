@@ -163,8 +163,8 @@ fn by_what_is_beside(effort: Effort, processes: u64) -> Result<(Figure, Vec<f64>
 }
 
 /// Why selective is as wasteless here.
-pub(in super::super) const BELOW_THRESHOLD: &str = "a write of 1,024 B is below the write threshold of a page, so selective logs what \
-     wasteless logs, by the paper's sections 3 and 4";
+pub(in super::super) const BELOW_THRESHOLD: &str = "a write of 1,024 B is below the write threshold of a page, so \
+     selective logs what wasteless logs, by the paper's sections 3 and 4";
 
 /// Why the factor of wasteless and ordered is larger here.
 pub(in super::super) const BESIDE_THE_DISK: &str = "the network and the server's metadata (BerkeleyDB, synchronous, on \

@@ -20,13 +20,12 @@ use crate::work::sqlite::{PAGE, PAGE_OF_2013};
 const SMALL: u64 = 500;
 const LARGE: u64 = 5000;
 /// What a flush may take.
-const FLUSHES: [Duration; 6] = [
+const FLUSHES: [Duration; 5] = [
     Duration::ZERO,
+    Duration::from_micros(20),
     Duration::from_micros(50),
     Duration::from_micros(200),
     Duration::from_micros(500),
-    Duration::from_millis(2),
-    Duration::from_millis(10),
 ];
 /// Parts and multiples of what is assumed.
 const SCATTERED: [f64; 3] = [0.0, 0.25, 2.0];
