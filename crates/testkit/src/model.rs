@@ -83,8 +83,8 @@ impl Model {
     }
 
     /// A small SLC drive (Intel 311, 20 GB, as in JoJ): 105 MB/s by its data sheet. The rest is assumed: 60 us a write;
-    /// 80 us more elsewhere, where data journaling's worst case is the paper's (1.58 times; the data sheet has 264 us over
-    /// the whole drive); 20 us a flush, for a drive that keeps no data in a volatile cache.
+    /// 80 us more elsewhere, where data journaling's worst case is the paper's (1.58 times; the data sheet has 264 us
+    /// over the whole drive); 20 us a flush, for a drive that keeps no data in a volatile cache.
     #[must_use]
     pub fn intel_311() -> Model {
         Model {

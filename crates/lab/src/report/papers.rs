@@ -67,7 +67,11 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (Paper::Joj, "figure 2: 12 SQLite cases on a tablet's eMMC", Claims("figure 2", &["joj-sqlite"])),
     (Paper::Joj, "figure 3: the same on an Intel 311 SSD", Claims("figure 3", &["joj-sqlite"])),
     (Paper::Joj, "the 24 cases of figures 2 and 3 together", Claims("section 3.1", &["joj-sqlite", "joj-mounts"])),
-    (Paper::Joj, "figure 4: full protection, the database's alone, none", Claims("figure 4", &["joj-sqlite", "joj-mounts"])),
+    (
+        Paper::Joj,
+        "figure 4: full protection, the database's alone, none",
+        Claims("figure 4", &["joj-sqlite", "joj-mounts"]),
+    ),
     (
         Paper::Djfs,
         "journaling without flushes, deltas, group checkpointing by regions",
@@ -159,13 +163,11 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (
         Paper::Rfj,
         "section 4.2: as reliable as journal mode",
-        Explains("docs/design.md, \"File data\": each write request is whole or absent; journal mode keeps their order, too"),
+        Explains(
+            "docs/design.md, \"File data\": each write request is whole or absent; journal mode keeps their order, too",
+        ),
     ),
-    (
-        Paper::Rfj,
-        "section 4.2: existing tools recover it",
-        Test("every_format_replays_as_e2fsck_does"),
-    ),
+    (Paper::Rfj, "section 4.2: existing tools recover it", Test("every_format_replays_as_e2fsck_does")),
     (
         Paper::Rfj,
         "a commit of ext3's ordered mode flushes other files' data, one of writeback does not",
@@ -303,7 +305,9 @@ fn tables(runs: &[Run]) -> Result<[String; 2]> {
     let causes = causes(&rows);
     let items: Vec<[String; 5]> = rows
         .into_iter()
-        .map(|r| [r.paper.name().into(), r.what.into(), r.by.clone(), r.result.clone(), in_a_cell(&r.why_by_number(&causes))])
+        .map(|r| {
+            [r.paper.name().into(), r.what.into(), r.by.clone(), r.result.clone(), in_a_cell(&r.why_by_number(&causes))]
+        })
         .collect();
     let numbered: Vec<[String; 2]> =
         causes.iter().enumerate().map(|(n, cause)| [(n + 1).to_string(), in_a_cell(cause)]).collect();

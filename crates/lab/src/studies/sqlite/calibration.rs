@@ -154,7 +154,8 @@ fn drawn(of: &Ratios) -> [f64; 6] {
 /// The same by the size of SQLite's pages.
 fn by_page(plan: &Plan, kind: &Kind, model: Model) -> Result<(Figure, Vec<Ratios>)> {
     let title = format!("{kind}: by the size of SQLite's pages (calibration)");
-    let figure = Figure::lines(&format!("joj-{kind}-by-page"), of_paper(kind), title, "bytes of a page", "times ext4-none");
+    let figure =
+        Figure::lines(&format!("joj-{kind}-by-page"), of_paper(kind), title, "bytes of a page", "times ext4-none");
     let mut figure = figure.of_series(SERIES);
     let mut swept = Vec::new();
     for page in [PAGE_OF_2013, PAGE] {

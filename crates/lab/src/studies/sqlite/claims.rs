@@ -190,10 +190,7 @@ fn of_logs(kind: &Kind, cases: &[Case], of: &Ratios, swept: Option<&[Ratios]>) -
     let says = "a write-ahead log is better off ordered";
     let what = format!("{kind}: joj / single-io, mean of the write-ahead log");
     let log = Claim::below(at, says, what, suits(of, Protection::Wal), 1.0);
-    vec![
-        swept_by(almost, swept, faster, ASSUMED),
-        swept_by(log, swept, |s| suits(s, Protection::Wal), ASSUMED),
-    ]
+    vec![swept_by(almost, swept, faster, ASSUMED), swept_by(log, swept, |s| suits(s, Protection::Wal), ASSUMED)]
 }
 
 /// What is said of the cases on one device, with the ratios that other values of the modelled device have.
@@ -206,7 +203,8 @@ pub(super) fn of_device(
 ) -> Vec<Claim> {
     let ratios = Ratios::of_mounters(mounters, means);
     let mut claims = of_printed(kind, cases, &ratios, swept);
-    if swept.is_some() && [&ratios.joj, &ratios.single, &ratios.ordered, &ratios.journal].iter().all(|r| !r.is_empty()) {
+    if swept.is_some() && [&ratios.joj, &ratios.single, &ratios.ordered, &ratios.journal].iter().all(|r| !r.is_empty())
+    {
         claims.extend(of_logs(kind, cases, &ratios, swept));
     }
     own(kind, cases, &mut claims, &|name| of(mounters, means, name));
@@ -388,7 +386,11 @@ mod tests {
         (ratios[4], ratios[16]) = (1.12, 1.05);
         assert_eq!(verdicts(&of_all(&joj(ratios.clone()), &GROWING, Some(&[]))), [HELD, HELD, NOT]);
         let faster = joj(vec![0.9; 24]);
-        assert_eq!(verdicts(&of_all(&joj(ratios.clone()), &GROWING, Some(&[faster])))[2], DIFFERS, "another model has it");
+        assert_eq!(
+            verdicts(&of_all(&joj(ratios.clone()), &GROWING, Some(&[faster])))[2],
+            DIFFERS,
+            "another model has it"
+        );
         ratios[0..12].fill(0.8);
         assert_eq!(verdicts(&of_all(&joj(ratios), &GROWING, Some(&[]))), [HELD; 3]);
         let two = mounters(["quire:profile=ext4-none", "quire:profile=joj"]);

@@ -123,7 +123,14 @@ pub(super) fn available(asked: &[Mounter]) -> Result<Vec<Mounter>> {
 impl Plan {
     /// The same sizes for a calibration on the library, of nobody yet.
     pub(super) fn without_mounters(&self) -> Plan {
-        Plan { kinds: Vec::new(), mounters: Vec::new(), figure4: false, on_library: true, work: self.work.clone(), ..*self }
+        Plan {
+            kinds: Vec::new(),
+            mounters: Vec::new(),
+            figure4: false,
+            on_library: true,
+            work: self.work.clone(),
+            ..*self
+        }
     }
 
     /// What a protection's cases with small, then with large transactions do.

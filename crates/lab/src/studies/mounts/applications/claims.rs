@@ -1,9 +1,9 @@
 //! What the paper says of its applications (figure 5), held against medians on mounts: its sentences, with the kernel's
 //! series as baselines and Quire's wasteless and selective modes.
 //!
-//! *Guarantees*: a tie of wasteless and selective below the write threshold is not held but has a cause (in Postmark only
-//! if they are not tied with requests of a page, which its stdio buffer makes of smaller ones); where the kernel's data
-//! journaling is in the sentence, Quire's is its calibration.
+//! *Guarantees*: a tie of wasteless and selective below the write threshold is not held but has a cause (in Postmark
+//! only if they are not tied with requests of a page, which its stdio buffer makes of smaller ones); where the kernel's
+//! data journaling is in the sentence, Quire's is its calibration.
 
 use super::super::super::okeanos::{postmark, server};
 use super::super::bed::{Measured, Rounds};
