@@ -53,6 +53,8 @@ pub struct Plan {
     pub mke2fs: Vec<String>,
     /// Commits by a thread beside the volume's background, as the kernel's journal thread makes them.
     pub stock: Option<Stock>,
+    /// How long inode times stand still, as the kernel's do between two ticks of its timer; zero if they are exact.
+    pub file_tick: Duration,
     pub options: Options,
 }
 
@@ -70,6 +72,7 @@ impl Plan {
             nvram: None,
             mke2fs: Vec::new(),
             stock: None,
+            file_tick: Duration::ZERO,
             options,
         }
     }
@@ -201,7 +204,7 @@ impl Rig {
     }
 
     fn on(plan: &Plan, memory: Vec<Arc<MemDevice>>) -> Result<Self> {
-        let world = VirtualThreads::default();
+        let world = VirtualThreads::with_tick(plan.file_tick);
         let clock: Arc<dyn Clock> = Arc::new(world.clone());
         let disk = |memory: &Arc<MemDevice>| -> Arc<Disk> {
             let modelled = Modelled::new(memory.clone(), plan.model, clock.clone());
@@ -405,4 +408,39 @@ fn write_sparse(path: &Path, bytes: &[u8]) -> Result<()> {
 /// There is none of that name.
 pub fn profile(name: &str) -> Result<Profile> {
     name.parse().map_err(|e| anyhow!("{e}")).with_context(|| format!("profile {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_fs::WriteFlags;
+
+    const WRITES: u8 = 100;
+
+    /// Blocks that ordered mode logs of one block's overwrites, each with an fsync, 50 us apart; and when they end.
+    fn overwritten(file_tick: Duration) -> (u64, Duration) {
+        let plan = Plan { mib: 64, journal_mib: 8, file_tick, ..Plan::new(Model::default(), Profile::Ext4Ordered) };
+        let rig = Rig::new(&plan).unwrap();
+        let ino = rig.create(Ino::ROOT, "file").unwrap();
+        let logged = || rig.volume.maintenance().journal_stats().blocks;
+        let overwrite = |n: u8| {
+            rig.world.sleep(Duration::from_micros(50));
+            rig.volume.write(ino, 0, &[n; 4096], WriteFlags::default()).unwrap();
+            rig.volume.fsync(ino, false).unwrap();
+        };
+        overwrite(0);
+        let before = logged();
+        (0..WRITES).for_each(overwrite);
+        let done = (logged() - before, rig.world.monotonic());
+        rig.close().unwrap();
+        done
+    }
+
+    #[test]
+    fn an_overwrite_logs_its_inode_once_in_a_tick_and_runs_are_alike() {
+        assert_eq!(overwritten(Duration::ZERO).0, u64::from(WRITES));
+        let ticking = overwritten(Duration::from_millis(1));
+        assert_eq!(ticking.0, 5, "5 ms have five ticks");
+        assert_eq!(ticking, overwritten(Duration::from_millis(1)));
+    }
 }

@@ -6,13 +6,16 @@
 //! "Journal metadata" is the journal's superblock, descriptors, revokes and commits; "data" every other byte of the
 //! log. Ordered mode's has no file data. SQLite's pages are of 1 KiB, as they were then; with 4 KiB a block changes as
 //! a whole more often.
+//!
+//! How often an inode is logged follows from its times, which stand still within a tick of the kernel's timer:
+//! [`Ticks`].
 
 use std::time::Duration;
 
 use anyhow::Result;
 use quire_testkit::Model;
 
-use super::tpcc::{Loaded, Outcome, Plan, grain};
+use super::tpcc::{Loaded, Machine, Outcome, Plan, grain};
 use super::ways::{self, Place, Way};
 use crate::results::{Claim, Figure, Findings};
 use crate::stats::float;
@@ -49,8 +52,11 @@ const PRINTED_DELTA: [&str; 2] = ["6.7", "22.1"];
 /// What is counted.
 const ROWS: [&str; 4] = ["flushes", "FUA writes", "journal metadata", "journal data"];
 
-/// The rows of flushes, and of what is logged beside the journal's metadata.
+/// The column of [`ways::NVJ`].
+const NVJ: usize = 3;
+/// The rows of flushes and FUA writes, and of what is logged beside the journal's metadata.
 const FLUSHES: usize = 0;
+const FUA: usize = 1;
 const DATA: usize = 3;
 /// Rows of what the device is asked for; the others are bytes.
 const ASKED: usize = 2;
@@ -92,6 +98,88 @@ fn share(part: f64, whole: f64) -> f64 {
     if part == 0.0 { 0.0 } else { part / whole * 100.0 }
 }
 
+/// One of SQLite's journals.
+struct Half {
+    journal: Journal,
+    /// In the order of [`COLUMNS`].
+    counted: Vec<Counts>,
+    /// What full journaling logs of data if SQLite commits as the plan does not, in per cent of ordered's.
+    by_grain: f64,
+}
+
+fn count(loaded: &Loaded, way: Way, on: Machine, journal: Journal, plan: &Plan) -> Result<Counts> {
+    Ok(Counts::of(&loaded.run(way, on, journal, plan)?))
+}
+
+/// The place of a journal in the paper's numbers.
+fn half_of(journal: Journal) -> usize {
+    usize::from(journal == Journal::Wal)
+}
+
+fn other(grain: Grain) -> Grain {
+    match grain {
+        Grain::Statement => Grain::Transaction,
+        Grain::Transaction => Grain::Statement,
+    }
+}
+
+impl Half {
+    fn measured(loaded: &Loaded, journal: Journal, plan: &Plan) -> Result<Self> {
+        let on = Machine::with(Model::samsung_840());
+        let counted = COLUMNS.iter().map(|(way, ..)| count(loaded, *way, on, journal, plan)).collect::<Result<_>>()?;
+        let coarse = Plan { grain: other(plan.grain), ..plan.clone() };
+        let data = |way| Ok::<_, anyhow::Error>(count(loaded, way, on, journal, &coarse)?.rows[DATA]);
+        let by_grain = share(data(ways::JOURNAL)?, data(ways::ORDERED)?);
+        Ok(Half { journal, counted, by_grain })
+    }
+
+    /// Of a column, in per cent of ordered's.
+    fn percent(&self, n: usize, row: usize) -> f64 {
+        share(self.counted[n].rows[row], self.counted[0].rows[row])
+    }
+
+    fn figures(&self, plan: &Plan) -> Vec<Figure> {
+        let (mode, half) = (self.journal.name(), half_of(self.journal));
+        let y = "% of ext4-ordered";
+        let id = |what: &str| format!("djfs-t1-{}-{what}", mode.to_lowercase());
+        let mut figures = Vec::new();
+        for (row, name) in ROWS.iter().enumerate() {
+            let title = format!("{mode}: {name}, {}", grain(plan.grain));
+            let mut figure = Figure::bars(&id(&row.to_string()), "table 1", title, "journal", y).of_series([y]);
+            for (n, (way, paper, _)) in COLUMNS.iter().enumerate() {
+                figure.place(way.name, [self.percent(n, row)]);
+                figure.printed(way.name, y, paper[half][row].parse().expect("a printed number"));
+            }
+            figures.push(figure);
+        }
+        let title = format!("{mode}: journal data of ext4-journal by what SQLite commits at once (calibration)");
+        let mut figure = Figure::bars(&id("grain"), "table 1", title, "grain", y).of_series([y]);
+        for (what, value) in [(plan.grain, self.percent(1, DATA)), (other(plan.grain), self.by_grain)] {
+            figure.place(grain(what), [value]);
+            figure.printed(grain(what), y, COLUMNS[1].1[half][DATA].parse().expect("a printed number"));
+        }
+        figures.push(figure);
+        figures
+    }
+
+    fn claims(&self, plan: &Plan) -> Vec<Claim> {
+        let (mode, half) = (self.journal.name(), half_of(self.journal));
+        let smaller = float(JOURNAL_MIB) / float(plan.journal_mib);
+        let mut claims = Vec::new();
+        // The first is what the others are compared with.
+        for (n, column) in COLUMNS.iter().enumerate().skip(1) {
+            claims.extend((0..ROWS.len()).map(|row| cell(column, mode, half, row, self.percent(n, row), smaller)));
+            if column.2 == Read::All {
+                let says = format!("the average delta is {} % of a block", PRINTED_DELTA[half]);
+                let what = format!("{mode}, {}: average delta, %", column.0.name);
+                let (at, delta) = ("table 1, text of section VI.2", self.counted[n].delta);
+                claims.push(Claim::at_most(at, &says, what, delta, PRINTED_DELTA[half]));
+            }
+        }
+        claims
+    }
+}
+
 /// Both halves of the table.
 ///
 /// # Errors
@@ -99,85 +187,152 @@ fn share(part: f64, whole: f64) -> f64 {
 pub fn study(plan: &Plan) -> Result<Findings> {
     let loaded = Loaded::new(plan)?;
     let mut f = plan.assumed();
-    let other_grain = match plan.grain {
-        Grain::Statement => Grain::Transaction,
-        Grain::Transaction => Grain::Statement,
-    };
-    let other = Plan { grain: other_grain, ..plan.clone() };
     for journal in plan.journals.iter().copied() {
-        let half = usize::from(journal == Journal::Wal);
-        let count = |way: Way, plan: &Plan| {
-            let outcome = loaded.run(way, Model::samsung_840(), Duration::ZERO, journal, plan)?;
-            Ok::<_, anyhow::Error>(Counts::of(&outcome))
-        };
-        let run = |(way, ..): &Column| count(*way, plan);
-        let counted: Vec<Counts> = COLUMNS.iter().map(run).collect::<Result<_>>()?;
-        let percent = |n: usize, row: usize| share(counted[n].rows[row], counted[0].rows[row]);
-        let mode = journal.name();
-        for (row, name) in ROWS.iter().enumerate() {
-            let id = format!("djfs-t1-{}-{row}", mode.to_lowercase());
-            let title = format!("{mode}: {name}, {}", grain(plan.grain));
-            let mut figure =
-                Figure::bars(&id, "table 1", title, "journal", "% of ext4-ordered").of_series(["% of ext4-ordered"]);
-            for (n, (way, paper, _)) in COLUMNS.iter().enumerate() {
-                figure.place(way.name, [percent(n, row)]);
-                figure.printed(way.name, "% of ext4-ordered", paper[half][row].parse()?);
-            }
-            f.figures.push(figure);
-        }
-        let by_grain = share(count(ways::JOURNAL, &other)?.rows[DATA], count(ways::ORDERED, &other)?.rows[DATA]);
-        let id = format!("djfs-t1-{}-grain", mode.to_lowercase());
-        let title = format!("{mode}: journal data of ext4-journal by what SQLite commits at once (calibration)");
-        let y = "% of ext4-ordered";
-        let mut figure = Figure::bars(&id, "table 1", title, "grain", y).of_series([y]);
-        for (grain, value) in [(plan.grain, percent(1, DATA)), (other.grain, by_grain)] {
-            figure.place(super::tpcc::grain(grain), [value]);
-            figure.printed(super::tpcc::grain(grain), y, COLUMNS[1].1[half][DATA].parse()?);
-        }
-        f.figures.push(figure);
-        let known = Known { by_grain, smaller: float(JOURNAL_MIB) / float(plan.journal_mib) };
-        // The first is what the others are compared with.
-        for (n, column) in COLUMNS.iter().enumerate().skip(1) {
-            f.claims.extend((0..ROWS.len()).map(|row| cell(column, mode, half, row, percent(n, row), known)));
-            if column.2 == Read::All {
-                let says = format!("the average delta is {} % of a block", PRINTED_DELTA[half]);
-                let what = format!("{mode}, {}: average delta, %", column.0.name);
-                f.claims.push(Claim::at_most("table 1", &says, what, counted[n].delta, PRINTED_DELTA[half]));
-            }
-        }
+        let half = Half::measured(&loaded, journal, plan)?;
+        f.figures.extend(half.figures(plan));
+        f.claims.extend(half.claims(plan));
     }
+    let ticks = Ticks::measured(&loaded, plan)?;
+    f.claims.extend(ticks.claims());
+    f.figures.extend(ticks.figures());
     f.assume(
-        "an external journal's flushes are counted, too: 200 % where the paper, which counts one device, has 99.5 %",
+        "cells are the paper's numbers with a tenth on either side, but for what NVRAM spares, which is at most the \
+         number: flushes and FUA writes of nvj, all rows of djfs and djfs4, the average deltas",
     );
+    f.assume("an external journal's flushes are counted on both devices");
     Ok(f)
 }
 
-/// What is known of other runs.
-#[derive(Clone, Copy)]
-struct Known {
-    /// Journal data of `ext4-journal` if SQLite commits as the plan does not, in per cent of ordered's.
-    by_grain: f64,
-    /// How many times the journal fits into the paper's.
-    smaller: f64,
-}
-
-/// What a cell says of its column.
-fn cell((way, paper, read): &Column, mode: &str, half: usize, row: usize, measured: f64, known: Known) -> Claim {
+/// What a cell says of its column, where the journal fits so many times into the paper's.
+fn cell((way, paper, read): &Column, mode: &str, half: usize, row: usize, measured: f64, smaller: f64) -> Claim {
     let printed = paper[half][row];
     let says = format!("{}: {printed} % of ordered's", ROWS[row]);
     let what = format!("{mode}, {}: {}, %", way.name, ROWS[row]);
     let is_spared = *read == Read::All || (*read == Read::Flushes && row < ASKED);
     if is_spared {
         let claim = Claim::at_most("table 1", &says, what, measured, printed);
-        let most = claim.limit * known.smaller;
-        return if row == FLUSHES && known.smaller > 1.0 { claim.because_within(0.0..=most, SMALLER) } else { claim };
+        let explained = claim.limit..=claim.limit * smaller;
+        return if row == FLUSHES && smaller > 1.0 { claim.because_within(explained, SMALLER) } else { claim };
     }
     let claim = Claim::about("table 1", &says, what, measured, (printed, ABOUT));
     let twice = claim.limit * 2.0..=claim.upper.unwrap_or(claim.limit) * 2.0;
-    match (way.place, row) {
-        (Place::External, FLUSHES) => claim.because_within(twice, BOTH_DEVICES),
-        (Place::Internal | Place::External, DATA) => claim.calibrated(&[known.by_grain], GRAIN),
-        _ => claim,
+    let has_both = way.place == Place::External && row == FLUSHES;
+    if has_both { claim.because_within(twice, BOTH_DEVICES) } else { claim }
+}
+
+/// Ticks of the kernel's timer, and how many times as long computing takes as here. A tick has fewer commits in it if
+/// they take longer.
+const TICKS: [(Duration, f64); 6] = [
+    (Duration::ZERO, 1.0),
+    (Duration::from_millis(1), 1.0),
+    (ways::TICK, 1.0),
+    (Duration::from_millis(10), 1.0),
+    (Duration::from_millis(1), 10.0),
+    (ways::TICK, 10.0),
+];
+
+/// The place of what the study assumes.
+const ASSUMED_TICK: usize = 2;
+
+/// With each of [`TICKS`]: what ordered and full journaling on a device count, and NVJ.
+type ByTick = [[Counts; 3]; TICKS.len()];
+
+/// What is logged by the tick of inode times, with each of SQLite's journals.
+struct Ticks(Vec<(Journal, ByTick)>);
+
+/// NVJ's data in parts of that of full journaling on a device.
+fn nvj_to_journal([_, journal, nvj]: &[Counts; 3]) -> f64 {
+    nvj.rows[DATA] / journal.rows[DATA]
+}
+
+/// The same in the paper.
+fn printed_nvj_to_journal(half: usize) -> f64 {
+    let [journal, nvj] = [1, NVJ].map(|n| COLUMNS[n].1[half][DATA].parse::<f64>().expect("a printed number"));
+    nvj / journal
+}
+
+impl Ticks {
+    fn measured(loaded: &Loaded, plan: &Plan) -> Result<Self> {
+        // As many transactions in NVRAM as on devices: fewer of another mix would log another share.
+        let plan = Plan { transactions: plan.on_devices, ..plan.clone() };
+        let mut all = Vec::new();
+        for journal in plan.journals.iter().copied() {
+            let mut by_tick = ByTick::default();
+            for (n, (file_tick, computing)) in TICKS.into_iter().enumerate() {
+                let on = Machine { file_tick, computing, ..Machine::with(Model::samsung_840()) };
+                let count = |way| count(loaded, way, on, journal, &plan);
+                // A device takes so much longer than computing that its commits are as many in a tick with any.
+                let [ordered, on_device, _] = match TICKS[..n].iter().position(|(tick, _)| *tick == file_tick) {
+                    Some(before) => by_tick[before],
+                    None => [count(ways::ORDERED)?, count(ways::JOURNAL)?, Counts::default()],
+                };
+                by_tick[n] = [ordered, on_device, count(ways::NVJ)?];
+            }
+            all.push((journal, by_tick));
+        }
+        Ok(Ticks(all))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let series = ["ext4-journal: data", "nvj: data", "ext4-journal: FUA writes", "nvj: data, % of ext4-journal's"];
+        let figure = |(journal, by_tick): &(Journal, ByTick)| {
+            let (mode, half) = (journal.name(), half_of(*journal));
+            let title = format!("{mode}: data and commits by how long inode times stand still (calibration)");
+            let id = format!("djfs-t1-{}-tick", mode.to_lowercase());
+            let mut figure = Figure::bars(&id, "table 1", title, "tick", "% of ext4-ordered").of_series(series);
+            let printed = [(1, DATA), (NVJ, DATA), (1, FUA)].map(|(n, row)| COLUMNS[n].1[half][row]);
+            let printed = printed.map(|printed| printed.parse::<f64>().expect("a printed number"));
+            let of_journal = printed_nvj_to_journal(half) * 100.0;
+            for ((tick, computing), counts) in TICKS.iter().zip(by_tick) {
+                let [ordered, journal, nvj] = counts;
+                let percent = |of: &Counts, row: usize| share(of.rows[row], ordered.rows[row]);
+                let place = match (tick.is_zero(), *computing) {
+                    (true, _) => "exact".to_owned(),
+                    (false, 1.0) => format!("{tick:?}"),
+                    (false, times) => format!("{tick:?}, computing x {times}"),
+                };
+                let values = [percent(journal, DATA), percent(nvj, DATA), percent(journal, FUA)];
+                figure.place(&place, values.into_iter().chain([nvj_to_journal(counts) * 100.0]));
+                let printed = printed.into_iter().chain([of_journal]);
+                series.iter().zip(printed).for_each(|(series, value)| figure.printed(&place, series, value));
+            }
+            figure
+        };
+        self.0.iter().map(figure).collect()
+    }
+
+    /// One of [`TICKS`] with which NVJ logs as much as in the paper, and ordered commits as often as full journaling,
+    /// with each of SQLite's journals: else the tick is no cause of any, because it is one machine's.
+    fn common(&self) -> Option<usize> {
+        let is_near = |(journal, by_tick): &(Journal, ByTick), n: usize| {
+            let half = half_of(*journal);
+            let [ordered, on_device, _] = &by_tick[n];
+            let commits = share(on_device.rows[FUA], ordered.rows[FUA]);
+            let printed_commits = COLUMNS[1].1[half][FUA].parse::<f64>().expect("a printed number");
+            let parts = [nvj_to_journal(&by_tick[n]) / printed_nvj_to_journal(half), commits / printed_commits];
+            parts.iter().all(|part| (part - 1.0).abs() <= ABOUT)
+        };
+        (0..TICKS.len()).find(|n| self.0.iter().all(|of| is_near(of, *n)))
+    }
+
+    /// What NVJ logs in parts of full journaling on a device, with the tick that the study assumes.
+    fn claims(&self) -> Vec<Claim> {
+        let common = self.common();
+        let claim = |(journal, by_tick): &(Journal, ByTick)| {
+            let (half, measured) = (half_of(*journal), nvj_to_journal(&by_tick[ASSUMED_TICK]));
+            let [device, nvj] = [1, NVJ].map(|n| COLUMNS[n].1[half][DATA]);
+            let says = format!("NVJ logs {nvj} / {device} of the data that full journaling on the device logs");
+            let what = format!("{}: nvj / ext4-journal, journal data", journal.name());
+            let claim = Claim::about("table 1", &says, what, measured, (printed_nvj_to_journal(half), ABOUT));
+            let Some(n) = common else { return claim };
+            let ((tick, computing), with_it) = (TICKS[n], nvj_to_journal(&by_tick[n]));
+            let why = format!(
+                "how long inode times stand still and how long computing takes is assumed; with {tick:?} and \
+                 {computing} times the computing both halves of the table have the paper's number within a tenth"
+            );
+            claim.because_within(measured.min(with_it)..=measured.max(with_it), &why)
+        };
+        self.0.iter().map(claim).collect()
     }
 }
 
@@ -188,18 +343,14 @@ const ABOUT: f64 = 0.1;
 
 /// Why a share of the flushes may be larger than the paper's.
 const SMALLER: &str = "a journal that is so many times smaller than the paper's is full so many times as often";
-/// Why full journaling's multiple may be another.
-pub(super) const GRAIN: &str = "how many statements share a commit is assumed: with more of them ordered has fewer commits, and full \
-     journaling has the same data";
 /// Why an external journal has twice the flushes.
-const BOTH_DEVICES: &str = "each commit flushes both devices, and both are counted; the paper counts one";
+const BOTH_DEVICES: &str = "each commit of Quire's flushes both devices, and both are counted; jbd2's flushes the \
+     file system's device only if data of ordered mode went there";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::results::Verdict;
-
-    const ALONE: Known = Known { by_grain: f64::NAN, smaller: 1.0 };
 
     /// As the paper prints it, off by a quarter, three times as strong: every cell can fail, but for what is spared.
     #[test]
@@ -207,7 +358,7 @@ mod tests {
         let of = |way: Way, row: usize, factor: f64| {
             let column = COLUMNS.iter().find(|(w, ..)| w.name == way.name).unwrap();
             let printed: f64 = column.1[0][row].parse().unwrap();
-            cell(column, "PERSIST", 0, row, printed * factor, ALONE).verdict
+            cell(column, "PERSIST", 0, row, printed * factor, 1.0).verdict
         };
         let (held, differs, not) = (Verdict::Held, Verdict::Differs, Verdict::NotHeld);
         let all = |way, row| [1.0, 1.25, 0.75, 0.3].map(|factor| of(way, row, factor));
@@ -217,12 +368,26 @@ mod tests {
         assert_eq!(all(ways::DJFS, DATA), [held, not, held, differs]);
         assert_eq!((of(ways::EXTERNAL, FLUSHES, 2.0), of(ways::EXTERNAL, FLUSHES, 1.5)), (differs, not));
         assert_eq!(of(ways::JOURNAL, FLUSHES, 2.0), not, "one device");
-        // What is known of other runs explains its cells alone.
-        let known = |way: Way, row: usize, measured: f64| {
-            let column = COLUMNS.iter().find(|(w, ..)| w.name == way.name).unwrap();
-            cell(column, "PERSIST", 0, row, measured, Known { by_grain: 588.0, smaller: 4.0 }).verdict
+        assert_eq!(COLUMNS[NVJ].0.name, ways::NVJ.name);
+        // A journal of a quarter of the paper's size.
+        let smaller = |measured: f64| cell(&COLUMNS[NVJ], "PERSIST", 0, FLUSHES, measured, 4.0);
+        assert_eq!([1.5, 1.7].map(|measured| smaller(measured).verdict), [differs, not]);
+        assert_eq!(smaller(0.1).cause(), Some("stronger here than printed"), "what is less has another cause");
+    }
+
+    /// The paper's 0.806 and 0.876 with the same tick; with another one each.
+    #[test]
+    fn a_tick_is_the_cause_in_both_halves_or_in_none() {
+        let counts = |nvj: f64| [1.0, 100.0, nvj].map(|data| Counts { rows: [1.0, 1.0, 1.0, data], delta: 0.0 });
+        let by_tick = |parts: [f64; 6]| parts.map(|part| counts(part * 100.0));
+        let verdicts = |persist, wal| {
+            let ticks = Ticks(vec![(Journal::Persist, by_tick(persist)), (Journal::Wal, by_tick(wal))]);
+            assert_eq!(ticks.figures().len(), 2);
+            ticks.claims().iter().map(|claim| claim.verdict).collect::<Vec<_>>()
         };
-        assert_eq!([known(ways::JOURNAL, DATA, 221.0), known(ways::NVJ, DATA, 150.0)], [differs, not]);
-        assert_eq!([known(ways::NVJ, FLUSHES, 1.5), known(ways::NVJ, FLUSHES, 1.7)], [differs, not]);
+        let persist = [1.0, 0.7, 0.6, 0.5, 0.6, 0.8];
+        assert_eq!(verdicts(persist, [1.0, 0.7, 0.6, 0.5, 0.6, 0.87]), [Verdict::Differs; 2]);
+        assert_eq!(verdicts(persist, [1.0, 0.87, 0.6, 0.5, 0.6, 0.7]), [Verdict::NotHeld; 2]);
+        assert_eq!(TICKS[ASSUMED_TICK], (ways::TICK, 1.0));
     }
 }

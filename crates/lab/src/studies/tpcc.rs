@@ -17,13 +17,10 @@ use super::ways::{self, Way};
 use crate::results::{Claim, Figure, Findings};
 use crate::stats::{Spread, left_by_line};
 use crate::turns::turns;
-use crate::work::tpcc::{Grain, Journal};
+use crate::work::tpcc::{Grain, Journal, Scale};
+use calibration::{Common, DJFS_TO_JOURNAL, DJFS_TO_NVJ, FIGURE_8, NVJ_TO_JOURNAL, SLOWEST, WITHIN};
 pub use loaded::Plan;
-pub(super) use loaded::{CACHE, Loaded, Outcome};
-
-/// Why all that has NVRAM is faster beside the disks than in the paper.
-const COMPUTED: &str = "a transaction computes by calls of a library in one process here, and by system calls on a machine \
-     of 2012 in the paper: how long that took is not known";
+pub(super) use loaded::{CACHE, Loaded, Machine, Outcome};
 
 const WAYS: [Way; 6] = [ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ, ways::DJFS, ways::DJFS4];
 
@@ -34,40 +31,72 @@ const WAYS: [Way; 6] = [ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ,
 pub fn figure8(plan: &Plan, in_memory: bool) -> Result<Findings> {
     let loaded = Loaded::new(plan)?;
     let mut f = plan.assumed();
+    let common = Common::measured(&loaded, plan)?;
+    let mut factors = Vec::new();
     for journal in plan.journals.iter().copied() {
         let mode = journal.name();
         let printed = if journal == Journal::Wal { "26.5" } else { "64.2" };
-        let tpm_c =
-            |way, model| Ok::<_, anyhow::Error>(loaded.run(way, model, Duration::ZERO, journal, plan)?.report.tpm_c());
-        let each: Vec<f64> = WAYS.iter().map(|way| tpm_c(*way, Model::samsung_840())).collect::<Result<_>>()?;
-        let free = loaded.run(ways::NONE, Model::default(), Duration::ZERO, journal, plan)?.report;
-        let cap = free.tpm_c();
-        let title = format!("{mode}: TPC-C on SQLite, {}", grain(plan.grain));
+        let tpm_c = |way, on| Ok::<_, anyhow::Error>(loaded.run(way, on, journal, plan)?.report.tpm_c());
+        let drive = Machine::with(Model::samsung_840());
+        let each: Vec<f64> = WAYS.iter().map(|way| tpm_c(*way, drive)).collect::<Result<_>>()?;
+        let title = format!("{mode}: TPC-C on SQLite, {}", plan.of_figures());
         let id = format!("djfs-8-{}", mode.to_lowercase());
         let mut figure = Figure::bars(&id, "figure 8", title, "journal", "tpmC").of_series(["tpmC"]).logarithmic();
         for (way, tpm_c) in WAYS.iter().zip(&each) {
             figure.place(way.name, [*tpm_c]);
         }
-        figure.place("no device", [cap]);
+        figure.place("no device", [tpm_c(ways::NONE, Machine::with(Model::default()))?]);
         if in_memory {
             let [tmpfs, fuse] = loaded.in_memory(journal, plan)?;
             figure.place("tmpfs", [tmpfs]);
             figure.place("FUSE", [fuse]);
         }
-        f.figures.push(figure);
-        f.figures.push(loaded.by_flush(journal, plan, printed)?);
-        let (figure, swept) = loaded.by_computing(journal, plan, free.rate(), printed)?;
-        f.figures.push(figure);
-        let slowest = each[..3].iter().copied().fold(f64::INFINITY, f64::min);
+        f.figures.extend([figure, loaded.by_flush(journal, plan, printed)?]);
+        let factor = each[4] / each[..3].iter().copied().fold(f64::INFINITY, f64::min);
         let says = format!("DJFS is up to {printed} times as fast as ext4 with its journal on a device");
         let what = format!("{mode}: djfs / the slowest of three");
-        f.claims
-            .push(Claim::at_least("figure 8", &says, what, each[4] / slowest, printed).calibrated(&swept, COMPUTED));
+        let claim = Claim::about("figure 8", &says, what, factor, (printed, WITHIN));
+        f.claims.push(if journal == Journal::Persist {
+            common.judged(claim, FIGURE_8)
+        } else {
+            let with_pair = common.factor_of(&loaded, journal, plan)?;
+            f.figures.push(with_common(&common, mode, printed, [factor, with_pair]));
+            common.judged_with(claim, with_pair)
+        });
+        factors.push((journal, factor));
     }
+    f.claims.extend(more_in_rollback(&factors));
+    f.figures.push(common.figure);
     if in_memory {
         f.assume("tmpfs, FUSE: the same in real time, everything in memory; no device: what computing alone allows");
     }
     Ok(f)
+}
+
+/// The factor here, and with the pair of values that comes nearest to the paper's numbers with PERSIST.
+fn with_common(common: &Common, mode: &str, printed: &str, factors: [f64; 2]) -> Figure {
+    let id = format!("djfs-8-{}-common", mode.to_lowercase());
+    let title = format!("{mode}: djfs with the computing and the store that suit PERSIST best (calibration)");
+    let series = "djfs / the slowest";
+    let mut figure =
+        Figure::bars(&id, "figure 8", title, "computing, a store of a cache line", "times as fast").of_series([series]);
+    for (place, factor) in ["as in figure 8".to_owned(), common.place()].into_iter().zip(factors) {
+        figure.place(&place, [factor]);
+        figure.printed(&place, series, printed.parse().expect("a printed number"));
+    }
+    figure
+}
+
+/// Section VI.2 beside figure 8.
+fn more_in_rollback(factors: &[(Journal, f64)]) -> Option<Claim> {
+    let of = |journal| factors.iter().find(|(other, _)| *other == journal).map(|(_, factor)| *factor);
+    Some(Claim::above(
+        "figure 8, section VI.2",
+        "fsyncs cost a journal on a device more in Rollback mode than in WAL mode",
+        "djfs / the slowest of three: PERSIST / WAL",
+        of(Journal::Persist)? / of(Journal::Wal)?,
+        1.0,
+    ))
 }
 
 pub(super) fn grain(grain: Grain) -> &'static str {
@@ -89,6 +118,7 @@ impl Plan {
         ));
         f.assume(format!("{} GiB of memory for pages and blocks (the paper's machine: 8 GB)", CACHE >> 30));
         f.assume(ways::ASSUMED);
+        f.assume("\"up to\" and \"at worst\" in figures 8 and 9: a tenth more or less");
         f.assume(
             "time is what devices take (virtual) and what the database's thread computes (measured): not \
              the same to the byte in two runs",
@@ -96,12 +126,20 @@ impl Plan {
         f
     }
 
+    /// What a figure's title says of them.
+    fn of_figures(&self) -> String {
+        let Scale { customers, items, .. } = self.scale;
+        let memory = CACHE >> 30;
+        format!("{customers} customers to a district, {items} items, {memory} GiB of memory, {}", grain(self.grain))
+    }
+
     /// What they take for granted whatever the drive.
     pub(super) fn assumed_of_mix(&self) -> Findings {
         let mut f = Findings::default();
         let s = &self.scale;
         f.assume(format!(
-            "TPC-C with {} warehouses, {} customers and {} items to each (the paper: 10, 3000, 100000)",
+            "TPC-C with {} warehouses (the paper: 10), {} customers to a district and {} items (the specification: \
+             3000 and 100000; the paper does not say)",
             s.warehouses, s.customers, s.items
         ));
         f.assume(format!(
@@ -127,7 +165,8 @@ pub fn figure9(plan: &Plan) -> Result<Findings> {
     let loaded = Loaded::new(plan)?;
     let model = Model::samsung_840();
     let tpm_c = |(way, model, ns): (Way, Model, u64)| {
-        Ok::<_, anyhow::Error>(loaded.run(way, model, Duration::from_nanos(ns), Journal::Persist, plan)?.report.tpm_c())
+        let on = Machine { line: Duration::from_nanos(ns), ..Machine::with(model) };
+        Ok::<_, anyhow::Error>(loaded.run(way, on, Journal::Persist, plan)?.report.tpm_c())
     };
     let external = tpm_c((ways::EXTERNAL, model, 0))?;
     let journal = tpm_c((ways::JOURNAL, model, 0))?;
@@ -139,68 +178,59 @@ pub fn figure9(plan: &Plan) -> Result<Findings> {
         measured[n].push(tpm_c(points[n])? / external);
     }
     let spread: Vec<Spread> = measured.into_iter().map(Spread::of).collect();
-    let title = format!("TPC-C on SQLite (PERSIST) by the latency of NVRAM, {}", grain(plan.grain));
+    let title = format!("TPC-C on SQLite (PERSIST) by the latency of NVRAM, {}", plan.of_figures());
     let mut figure = Figure::bars("djfs-9", "figure 9", title, "ns more than DRAM", "times external journaling")
         .of_series(["nvj", "djfs", "no device"]);
     for (n, ns) in LATENCIES.iter().enumerate() {
         figure.place(ns, [&spread[1 + 2 * n], &spread[2 + 2 * n], &spread[0]]);
     }
     let medians: Vec<f64> = spread.iter().map(|s| s.median).collect();
-    let free = loaded.run(ways::NONE, Model::default(), Duration::ZERO, Journal::Persist, plan)?.report;
-    let (by_computing, computing) = loaded.figure9_by_computing(plan, free.rate())?;
-    let (by_store, store) = loaded.by_store(plan)?;
+    let common = Common::measured(&loaded, plan)?;
     let mut f = plan.assumed();
-    f.figures.extend([figure, by_computing, by_store]);
-    f.claims = figure9_claims(journal / external, &medians, &computing, &store);
+    f.assume("\"rapidly\": at most nine tenths are left with the highest latency; \"slightly\": at least nine tenths");
+    f.claims = figure9_claims(journal / external, &medians, &common);
+    f.figures.extend([figure, common.figure]);
     Ok(f)
 }
 
+/// "Rapidly" and "slightly": what is left of the throughput with the highest latency.
+const LEFT: f64 = 0.9;
+
 /// Of full journaling on the disk, and of the cap, NVJ and DJFS at each latency: times external journaling.
-fn figure9_claims(journal: f64, medians: &[f64], [djfs, nvj]: &[Vec<f64>; 2], store: &[f64]) -> Vec<Claim> {
+fn figure9_claims(journal: f64, medians: &[f64], common: &Common) -> Vec<Claim> {
     let (last_nvj, last_djfs) = (medians[medians.len() - 2], medians[medians.len() - 1]);
     // The cap comes first, then NVJ and DJFS in turn.
     let of = |first: usize| -> Vec<f64> { medians[first..].iter().step_by(2).copied().collect() };
     let (left_of_nvj, left_of_djfs) = (left_by_line(&of(1)), left_by_line(&of(2)));
-    let at = "figure 9";
+    let (at, slowest) = ("figure 9", format!("+{} ns", SLOWEST.as_nanos()));
+    let about = |n: usize, says: &str, what: &str, measured: f64, printed: &str| {
+        let claim = Claim::about(at, says, format!("{slowest}: {what}"), measured, (printed, WITHIN));
+        common.judged(claim, n)
+    };
+    let to_nvj = "DJFS is up to 3.52 times as fast as journaling in NVRAM alone";
+    let to_journal = "DJFS is at worst 38.89 times as fast as full journaling on the disk";
+    let nvj_to_journal = "journaling in NVRAM alone at worst 11.06 times";
     vec![
-        Claim::at_least(
-            at,
-            "DJFS is up to 3.52 times as fast as journaling in NVRAM alone",
-            "+40 ns: djfs / nvj",
-            last_djfs / last_nvj,
-            "3.52",
-        )
-        .calibrated(
-            store,
-            "a store is a cache line's latency here; the paper's flush each line and wait for a fence besides, and how long \
-             that takes is not known",
-        ),
-        Claim::at_least(
-            at,
-            "DJFS is at worst 38.89 times as fast as full journaling on the disk",
-            "+40 ns: djfs / ext4-journal",
-            last_djfs / journal,
-            "38.89",
-        )
-        .calibrated(djfs, COMPUTED),
-        Claim::at_least(
-            at,
-            "journaling in NVRAM alone at worst 11.06 times",
-            "+40 ns: nvj / ext4-journal",
-            last_nvj / journal,
-            "11.06",
-        )
-        .calibrated(nvj, COMPUTED),
+        about(DJFS_TO_NVJ, to_nvj, "djfs / nvj", last_djfs / last_nvj, "3.52"),
+        about(DJFS_TO_JOURNAL, to_journal, "djfs / ext4-journal", last_djfs / journal, "38.89"),
+        about(NVJ_TO_JOURNAL, nvj_to_journal, "nvj / ext4-journal", last_nvj / journal, "11.06"),
         Claim::at_most(
             at,
-            "journaling in NVRAM alone falls fast with the latency",
+            "journaling in NVRAM alone falls rapidly with the latency",
             "nvj: +40 ns / 0, by the line through all",
             left_of_nvj,
-            0.9,
+            LEFT,
+        ),
+        Claim::at_least(
+            "figure 9, section VI.3",
+            "DJFS falls slightly",
+            "djfs: +40 ns / 0, by the line through all",
+            left_of_djfs,
+            LEFT,
         ),
         Claim::above(
             at,
-            "DJFS falls less than that",
+            "DJFS falls less than journaling in NVRAM alone",
             "what is left of djfs / of nvj, by the lines through all",
             left_of_djfs / left_of_nvj,
             1.0,
@@ -211,7 +241,6 @@ fn figure9_claims(journal: f64, medians: &[f64], [djfs, nvj]: &[Vec<f64>; 2], st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::tpcc::Scale;
 
     #[test]
     fn tpc_c_runs_on_the_library_and_nvram_spares_every_flush() {
@@ -226,7 +255,7 @@ mod tests {
         };
         let loaded = Loaded::new(&plan).unwrap();
         for journal in [Journal::Persist, Journal::Wal, Journal::Delete] {
-            let run = |way| loaded.run(way, Model::samsung_840(), Duration::ZERO, journal, &plan).unwrap();
+            let run = |way| loaded.run(way, Machine::with(Model::samsung_840()), journal, &plan).unwrap();
             let (ordered, djfs) = (run(ways::ORDERED), run(ways::DJFS));
             assert_eq!((ordered.report.transactions(), djfs.report.transactions()), (20, 40));
             assert!(ordered.traffic.flushes > 20, "{ordered:?}");

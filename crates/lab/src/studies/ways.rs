@@ -38,8 +38,13 @@ const fn stock(way: Way) -> Way {
 
 /// What the studies of DJFS assume of these baselines.
 pub const ASSUMED: &str = "ext4-journal and external: an fsync writes home what earlier transactions hold of the file, \
-     as ext4's does; nvj, djfs: it does not, because checkpoint=fsync is for logs on devices; all logs on devices commit \
-     with a barrier, the kernel's default";
+     as ext4's does; nvj, djfs: it does not, because checkpoint=fsync is for logs on devices; all logs on devices \
+     commit with a barrier, the kernel's default; inode times stand still for 4 ms, as in a kernel with HZ=250 \
+     (Debian's and Ubuntu's; the paper does not say its own)";
+
+/// How long inode times stand still: with HZ=250, which Debian's and Ubuntu's kernels have. The paper does not say how
+/// its kernel (4.1) was configured.
+pub const TICK: Duration = Duration::from_millis(4);
 
 pub const NONE: Way = way("ext4-none", Profile::Ext4None, Place::Internal);
 pub const ORDERED: Way = way("ext4-ordered", Profile::Ext4Ordered, Place::Internal);
@@ -60,6 +65,7 @@ impl Way {
             journal_mib,
             external: self.place == Place::External,
             nvram: (self.place == Place::Nvram).then_some(line),
+            file_tick: TICK,
             ..plan
         }
     }

@@ -84,7 +84,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     f.assume("quire ext4-journal: an fsync writes home what earlier transactions hold of the file (checkpoint=fsync)");
     f.assume(format!(
         "{files} files (the paper: 4096), {} s; the kernel's page cache takes the writes between two fsyncs, and writes \
-         of other files go home when they are old: an fsync is of one file, as fio's",
+         of other files go home when they are old: an fsync is of the file that was written last alone",
         time.as_secs_f64()
     ));
     f.assume("\"dramatically\": three times; a write with FUA is counted as a write and a flush");

@@ -1,33 +1,36 @@
-//! DJFS, figures 8 and 9, with other values of what the studies assume: what a flush of the drive takes, how long a
-//! transaction computes, how long a store to NVRAM takes.
+//! DJFS, figures 8 and 9, with other values of what the studies assume: what a flush of the drive takes, how long
+//! computing takes, and what a store to NVRAM costs.
+//!
+//! Figure 8's 64.2 and three numbers of figure 9 are of the same runs of SQLite with PERSIST. So they have one cause in
+//! what is assumed only if one pair of values, of computing and of a store, brings all four to the paper's: [`Common`].
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::Result;
 use quire_testkit::Model;
 
-use super::super::ways;
-use super::loaded::{Loaded, Plan};
-use crate::results::{Figure, shown};
+use super::super::ways::{self, Way};
+use super::loaded::{Loaded, Machine, Plan};
+use crate::results::{Claim, Figure, shown};
+use crate::stats::float;
 use crate::work::tpcc::Journal;
 
 /// What a flush of the modelled drive takes in a calibration, in microseconds.
 const FLUSHES: [u64; 4] = [50, 250, 1000, 2000];
 /// What a flush takes where figure 7 has the paper's factor: see its calibration.
 const FLUSH_OF_FIGURE_7: Duration = Duration::from_micros(2500);
-/// How many times as long computing takes in a calibration.
-const COMPUTING: [u64; 5] = [1, 2, 5, 10, 20];
+/// "Up to" and "at worst" in figures 8 and 9, on either side: a baseline that costs more than the paper's flatters
+/// DJFS.
+pub(super) const WITHIN: f64 = 0.1;
+/// The highest latency of figure 9.
+pub(super) const SLOWEST: Duration = Duration::from_nanos(40);
 
 impl Plan {
     /// Enough for a ratio.
-    fn for_calibration(&self) -> Plan {
+    pub(in crate::studies) fn for_calibration(&self) -> Plan {
         Plan { transactions: self.transactions.div_ceil(4), on_devices: self.on_devices.div_ceil(3), ..self.clone() }
     }
-}
-
-/// What a transaction takes beside its own time, so that it computes so many times as long as at this rate.
-fn beside(times: u64, rate: f64) -> Duration {
-    Duration::from_secs_f64(crate::stats::float(times - 1) / rate)
 }
 
 impl Loaded {
@@ -43,92 +46,242 @@ impl Loaded {
             let flush_ns_per_dirty_kib = if us < 1000 { 0 } else { Model::samsung_840().flush_ns_per_dirty_kib };
             let model = Model { flush: Duration::from_micros(us), flush_ns_per_dirty_kib, ..Model::samsung_840() };
             let tpm_c =
-                |way| Ok::<_, anyhow::Error>(self.run(way, model, Duration::ZERO, journal, &plan)?.report.tpm_c());
+                |way| Ok::<_, anyhow::Error>(self.run(way, Machine::with(model), journal, &plan)?.report.tpm_c());
             let place = shown(Duration::from_micros(us).as_secs_f64() * 1e3);
             figure.place(&place, [tpm_c(ways::DJFS)? / tpm_c(ways::EXTERNAL)?]);
             figure.printed(&place, series, printed.parse()?);
         }
         Ok(figure)
     }
+}
 
-    /// How many times as fast `djfs` is by how long a transaction computes, without a device so many a second, on a
-    /// drive whose flush is that of figure 7: the figure, and its values.
-    pub(super) fn by_computing(
-        &self,
-        journal: Journal,
-        plan: &Plan,
-        rate: f64,
-        printed: &str,
-    ) -> Result<(Figure, Vec<f64>)> {
-        let (mode, series) = (journal.name(), "djfs / external");
-        let flush = FLUSH_OF_FIGURE_7;
-        let title = format!("{mode}: djfs by how long a transaction computes, flush {flush:?} (calibration)");
-        let id = format!("djfs-8-{}-computing", mode.to_lowercase());
-        let x = "computing, times";
-        let mut figure = Figure::lines(&id, "figure 8", title, x, "times as fast").of_series([series]).logarithmic();
-        let plan = plan.for_calibration();
-        let model = Model { flush, ..Model::samsung_840() };
-        let mut swept = Vec::new();
-        for times in COMPUTING {
-            let tpm_c = |way| {
-                let o = self.run_beside(way, model, Duration::ZERO, journal, &plan, beside(times, rate))?;
-                Ok::<_, anyhow::Error>(o.report.tpm_c())
-            };
-            let factor = tpm_c(ways::DJFS)? / tpm_c(ways::EXTERNAL)?;
-            figure.place(times, [factor]);
-            figure.printed(times, series, printed.parse()?);
-            swept.push(factor);
-        }
-        Ok((figure, swept))
-    }
+/// Values of what is assumed of the paper's machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pair {
+    /// How many times as long computing takes as here.
+    computing: f64,
+    /// Nanoseconds that a store of a cache line costs beside its latency: its flush, and its share of a fence.
+    store: u64,
+}
 
-    /// Figure 9 at its highest latency by how long a transaction computes, as [`Loaded::by_computing`]: the figure, and
-    /// how many times as fast as full journaling DJFS and NVJ are.
-    pub(super) fn figure9_by_computing(&self, plan: &Plan, rate: f64) -> Result<(Figure, [Vec<f64>; 2])> {
-        let series = ["djfs / ext4-journal", "nvj / ext4-journal"];
-        let flush = FLUSH_OF_FIGURE_7;
-        let title = format!("+40 ns, by how long a transaction computes, flush {flush:?} (calibration)");
-        let mut figure = Figure::lines("djfs-9-computing", "figure 9", title, "computing, times", "times as fast")
-            .of_series(series)
-            .logarithmic();
-        let plan = plan.for_calibration();
-        let model = Model { flush, ..Model::samsung_840() };
-        let mut swept = [vec![], vec![]];
-        for times in COMPUTING {
-            let tpm_c = |way, line| {
-                let o = self.run_beside(way, model, line, Journal::Persist, &plan, beside(times, rate))?;
-                Ok::<_, anyhow::Error>(o.report.tpm_c())
-            };
-            let journal = tpm_c(ways::JOURNAL, Duration::ZERO)?;
-            let factors = [tpm_c(ways::DJFS, SLOWEST)? / journal, tpm_c(ways::NVJ, SLOWEST)? / journal];
-            figure.place(times, factors);
-            series.iter().zip([38.89, 11.06]).for_each(|(series, printed)| figure.printed(times, series, printed));
-            swept.iter_mut().zip(factors).for_each(|(swept, factor)| swept.push(factor));
-        }
-        Ok((figure, swept))
-    }
-
-    /// How many times as fast DJFS is as NVJ on memory that is slower than the paper's: the figure, and its values.
-    pub(super) fn by_store(&self, plan: &Plan) -> Result<(Figure, Vec<f64>)> {
-        let (series, title) = ("djfs / nvj", "djfs by the latency of NVRAM beyond the paper's (calibration)");
-        let mut figure =
-            Figure::lines("djfs-9-store", "figure 9", title, "ns more than DRAM", "times as fast").of_series([series]);
-        let plan = plan.for_calibration();
-        let mut swept = Vec::new();
-        for ns in [40, 80, 160] {
-            let tpm_c = |way| {
-                let line = Duration::from_nanos(ns);
-                let o = self.run(way, Model::samsung_840(), line, Journal::Persist, &plan)?;
-                Ok::<_, anyhow::Error>(o.report.tpm_c())
-            };
-            let factor = tpm_c(ways::DJFS)? / tpm_c(ways::NVJ)?;
-            figure.place(ns, [factor]);
-            figure.printed(ns, series, 3.52);
-            swept.push(factor);
-        }
-        Ok((figure, swept))
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "x {}, + {} ns", self.computing, self.store)
     }
 }
 
-/// The highest latency of figure 9.
-const SLOWEST: Duration = Duration::from_nanos(40);
+impl Pair {
+    /// As here.
+    const HERE: Pair = Pair { computing: 1.0, store: 0 };
+
+    fn machine(self) -> Machine {
+        let drive = Model { flush: FLUSH_OF_FIGURE_7, ..Model::samsung_840() };
+        let line = Duration::from_nanos(self.store);
+        Machine { line, computing: self.computing, ..Machine::with(drive) }
+    }
+}
+
+/// Four pairs, from which the time of a transaction with any other follows.
+const FAR: Pair = Pair { computing: 10.0, store: 400 };
+const CORNERS: [Pair; 4] =
+    [Pair::HERE, Pair { computing: FAR.computing, ..Pair::HERE }, Pair { store: FAR.store, ..Pair::HERE }, FAR];
+
+/// The four numbers, as the paper prints them, and what they are of.
+const FOUR: [(&str, &str); 4] = [
+    ("64.2", "figure 8: djfs / external"),
+    ("3.52", "+40 ns: djfs / nvj"),
+    ("38.89", "+40 ns: djfs / ext4-journal"),
+    ("11.06", "+40 ns: nvj / ext4-journal"),
+];
+/// Their places.
+pub(super) const FIGURE_8: usize = 0;
+pub(super) const DJFS_TO_NVJ: usize = 1;
+pub(super) const DJFS_TO_JOURNAL: usize = 2;
+pub(super) const NVJ_TO_JOURNAL: usize = 3;
+
+/// Seconds of a transaction: `external` and `ext4-journal`; `djfs`; `djfs` and `nvj` with [`SLOWEST`].
+type Takes = [f64; 5];
+
+/// The four numbers, in parts of the paper's.
+fn parts([external, journal, djfs, slow_djfs, slow_nvj]: Takes) -> [f64; 4] {
+    let factors = [external / djfs, slow_nvj / slow_djfs, journal / slow_djfs, journal / slow_nvj];
+    std::array::from_fn(|n| factors[n] / FOUR[n].0.parse::<f64>().expect("a printed number"))
+}
+
+/// The part that is farthest from the paper's, as a factor.
+fn farthest(parts: [f64; 4]) -> f64 {
+    parts.iter().map(|part| part.max(part.recip())).fold(1.0, f64::max)
+}
+
+/// What a transaction takes with a pair, by what it takes with [`CORNERS`]: both values add their share to the virtual
+/// time, and a part of the checkpoints that waits for the device goes on meanwhile.
+fn estimated(corners: &[Takes; 4], pair: Pair) -> Takes {
+    let along = (pair.computing - 1.0) / (FAR.computing - 1.0);
+    let up = float(pair.store) / float(FAR.store);
+    let weights = [(1.0 - along) * (1.0 - up), along * (1.0 - up), (1.0 - along) * up, along * up];
+    std::array::from_fn(|n| corners.iter().zip(weights).map(|(takes, weight)| takes[n] * weight).sum())
+}
+
+/// The pair that is estimated to come nearest to all four numbers: computing in steps of a half, a store in such of
+/// 20 ns. What is estimated is off by these factors.
+fn nearest(corners: &[Takes; 4], off: Takes) -> Pair {
+    let computing = (2..=80).map(|half| float(half) / 2.0);
+    let all = computing.flat_map(|computing| (0..=100).map(move |n| Pair { computing, store: n * 20 }));
+    let takes = |pair: &Pair| product(estimated(corners, *pair), off);
+    let how_far = |pair: &Pair| farthest(parts(takes(pair)));
+    let possible = all.filter(|pair| takes(pair).iter().all(|takes| *takes > 0.0));
+    possible.min_by(|a, b| how_far(a).total_cmp(&how_far(b))).unwrap_or(Pair::HERE)
+}
+
+fn product(takes: Takes, factors: Takes) -> Takes {
+    std::array::from_fn(|n| takes[n] * factors[n])
+}
+
+/// How many pairs are measured beside the corners.
+const TRIES: usize = 2;
+
+/// The four numbers by computing and by a store.
+pub(super) struct Common {
+    pub figure: Figure,
+    /// The nearest pair, as it was measured.
+    pair: Pair,
+    parts: [f64; 4],
+}
+
+impl Common {
+    /// Measures the corners and the pair that they say is nearest, then the one that this says is nearer.
+    pub(super) fn measured(loaded: &Loaded, plan: &Plan) -> Result<Self> {
+        let plan = plan.for_calibration();
+        let takes = |way: Way, on: Machine| {
+            Ok::<_, anyhow::Error>(loaded.run(way, on, Journal::Persist, &plan)?.report.rate().recip())
+        };
+        let on_devices = |computing: f64| {
+            let on = Pair { computing, ..Pair::HERE }.machine();
+            Ok::<_, anyhow::Error>([takes(ways::EXTERNAL, on)?, takes(ways::JOURNAL, on)?])
+        };
+        let in_nvram = |pair: Pair| {
+            let fast = pair.machine();
+            let slow = Machine { line: fast.line + SLOWEST, ..fast };
+            Ok::<_, anyhow::Error>([takes(ways::DJFS, fast)?, takes(ways::DJFS, slow)?, takes(ways::NVJ, slow)?])
+        };
+        let all = |[external, journal]: [f64; 2], [djfs, slow_djfs, slow_nvj]: [f64; 3]| {
+            [external, journal, djfs, slow_djfs, slow_nvj]
+        };
+        let devices = [on_devices(Pair::HERE.computing)?, on_devices(FAR.computing)?];
+        let mut corners = [[0.0; 5]; 4];
+        for (n, pair) in CORNERS.into_iter().enumerate() {
+            corners[n] = all(devices[n % 2], in_nvram(pair)?);
+        }
+        let mut tried: Vec<(Pair, Takes)> = Vec::new();
+        let mut off = [1.0; 5];
+        for _ in 0..TRIES {
+            let pair = nearest(&corners, off);
+            if tried.iter().any(|(before, _)| *before == pair) {
+                break;
+            }
+            let takes = all(on_devices(pair.computing)?, in_nvram(pair)?);
+            off = product(takes, estimated(&corners, pair).map(f64::recip));
+            tried.push((pair, takes));
+        }
+        let title = format!(
+            "PERSIST, by how long computing takes and what a store costs, flush {FLUSH_OF_FIGURE_7:?} (calibration)"
+        );
+        let (x, y) = ("computing, a store of a cache line", "parts of the paper's number");
+        let mut figure =
+            Figure::bars("djfs-9-common", "figures 8 and 9", title, x, y).of_series(FOUR.map(|f| f.1)).logarithmic();
+        for (pair, takes) in CORNERS.into_iter().zip(corners).chain(tried.iter().copied()) {
+            figure.place(pair, parts(takes));
+            FOUR.iter().for_each(|(_, name)| figure.printed(pair, name, 1.0));
+        }
+        let all = tried.into_iter().map(|(pair, takes)| (pair, parts(takes)));
+        let (pair, parts) = all.min_by(|a, b| farthest(a.1).total_cmp(&farthest(b.1))).expect("one is tried");
+        Ok(Common { figure, pair, parts })
+    }
+
+    /// The pair has all four numbers, each within a tenth.
+    fn is_cause(&self) -> bool {
+        self.parts.iter().all(|part| (1.0 - WITHIN..=1.0 + WITHIN).contains(part))
+    }
+
+    fn why(&self) -> String {
+        let Pair { computing, store } = self.pair;
+        format!(
+            "how long computing takes and what a store's flush and fence cost on the paper's machine is not known; \
+             with {computing} times the computing, {store} ns more to a store and a flush of {FLUSH_OF_FIGURE_7:?} \
+             figure 8's factor and all three of figure 9 are the paper's within a tenth"
+        )
+    }
+
+    /// A claim about one of the four numbers, which has the pair as its cause if the pair is one.
+    pub(super) fn judged(&self, claim: Claim, n: usize) -> Claim {
+        let number = FOUR[n].0.parse::<f64>().expect("a printed number");
+        self.judged_with(claim, self.parts[n] * number)
+    }
+
+    /// A claim about another figure, which is so much with the pair.
+    pub(super) fn judged_with(&self, claim: Claim, with_pair: f64) -> Claim {
+        let is_within = claim.upper.is_some_and(|upper| (claim.limit..=upper).contains(&with_pair));
+        match claim.measured {
+            Some(here) if self.is_cause() && is_within => {
+                claim.because_within(here.min(with_pair)..=here.max(with_pair), &self.why())
+            }
+            _ => claim,
+        }
+    }
+
+    /// How many times as fast `djfs` is as `external` with the pair, with another of SQLite's journals.
+    pub(super) fn factor_of(&self, loaded: &Loaded, journal: Journal, plan: &Plan) -> Result<f64> {
+        let plan = plan.for_calibration();
+        let rate = |way| Ok::<_, anyhow::Error>(loaded.run(way, self.pair.machine(), journal, &plan)?.report.rate());
+        Ok(rate(ways::DJFS)? / rate(ways::EXTERNAL)?)
+    }
+
+    /// The pair's name in figures.
+    pub(super) fn place(&self) -> String {
+        self.pair.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Verdict;
+
+    /// A machine where a transaction has so many milliseconds of computing and so many thousand lines.
+    fn corners(device: [f64; 2], [djfs, nvj]: [[f64; 2]; 2]) -> [Takes; 4] {
+        CORNERS.map(|pair| {
+            let takes = |[ms, lines]: [f64; 2], latency: f64| {
+                ms * pair.computing / 1e3 + lines * (float(pair.store) + latency) / 1e6
+            };
+            let on_device = device.map(|ms| (ms + djfs[0] * pair.computing) / 1e3);
+            [on_device[0], on_device[1], takes(djfs, 0.0), takes(djfs, 40.0), takes(nvj, 40.0)]
+        })
+    }
+
+    fn common(pair: Pair, parts: [f64; 4]) -> Common {
+        Common { figure: Figure::bars("", "", "", "", ""), pair, parts }
+    }
+
+    #[test]
+    fn the_nearest_pair_is_that_of_which_the_numbers_come() {
+        let nearest = nearest(&corners([440.0, 300.0], [[0.7, 1.0], [0.75, 22.0]]), [1.0; 5]);
+        assert!((8.0..=11.0).contains(&nearest.computing) && (600..=1200).contains(&nearest.store), "{nearest}");
+        let exact =
+            estimated(&corners([440.0, 300.0], [[0.7, 1.0], [0.75, 22.0]]), Pair { computing: 5.0, store: 100 });
+        assert!((exact[4] - (5.0 * 0.75 / 1e3 + 22.0 * 140.0 / 1e6)).abs() < 1e-9, "{exact:?}");
+    }
+
+    /// One number off by more than a tenth: no cause of any.
+    #[test]
+    fn a_pair_is_the_cause_of_all_four_numbers_or_of_none() {
+        let pair = Pair { computing: 9.5, store: 800 };
+        let (all, three) = (common(pair, [0.95, 1.05, 1.0, 1.0]), common(pair, [0.95, 1.05, 1.0, 0.8]));
+        let claim = |measured: f64| Claim::about("figure 8", "", "", measured, ("64.2", WITHIN));
+        let verdict = |common: &Common, measured| common.judged(claim(measured), FIGURE_8).verdict;
+        assert_eq!([verdict(&all, 412.0), verdict(&three, 412.0)], [Verdict::Differs, Verdict::NotHeld]);
+        assert_eq!([verdict(&all, 20.0), verdict(&three, 64.0)], [Verdict::Differs, Verdict::Held]);
+        let wal = |with_pair| all.judged_with(claim(412.0), with_pair).verdict;
+        assert_eq!([wal(66.0), wal(30.0)], [Verdict::Differs, Verdict::NotHeld]);
+        assert!(all.judged(claim(412.0), FIGURE_8).why.unwrap().contains("9.5 times the computing, 800 ns more"));
+    }
+}

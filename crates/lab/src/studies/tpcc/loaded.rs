@@ -10,7 +10,7 @@ use quire_device::Clock;
 use quire_device::sync::Arc;
 use quire_fs::{Cred, JournalStats, New, NewKind, WriteFlags};
 use quire_layout::Ino;
-use quire_testkit::Model;
+use quire_testkit::{Model, VirtualThreads};
 
 use super::super::ways::{self, Place, Way};
 use crate::cmd::{command, run, text};
@@ -32,6 +32,45 @@ pub struct Plan {
     pub journal_mib: u64,
     /// Of SQLite: PERSIST and WAL, or one of them.
     pub journals: Vec<Journal>,
+}
+
+/// What a run has beside its way, SQLite's journal and the plan.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::studies) struct Machine {
+    pub model: Model,
+    /// What a cache line takes that is stored in NVRAM, beside the memory's own time.
+    pub line: Duration,
+    /// How many times as long computing takes as here.
+    pub computing: f64,
+    /// How long inode times stand still.
+    pub file_tick: Duration,
+}
+
+impl Machine {
+    /// This machine with such drives, and NVRAM as fast as its memory.
+    pub(in crate::studies) const fn with(model: Model) -> Self {
+        Machine { model, line: Duration::ZERO, computing: 1.0, file_tick: ways::TICK }
+    }
+}
+
+/// The clock of a machine that computes so many times as long: what is charged as computed passes so many times.
+struct Slower {
+    clock: VirtualThreads,
+    times: f64,
+}
+
+impl Clock for Slower {
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    fn realtime(&self) -> Duration {
+        self.clock.realtime()
+    }
+
+    fn sleep(&self, computed: Duration) {
+        self.clock.sleep(computed.mul_f64(self.times));
+    }
 }
 
 /// What a run came to.
@@ -67,10 +106,9 @@ impl Loaded {
         let database = fs::read(&db)?;
         let mib = (database.len() as u64 >> 20) * 3 / 2 + plan.journal_mib + 256;
         let mut loaded = Loaded { mib, journal_mib: plan.journal_mib, database, internal: vec![], external: vec![] };
-        loaded.internal =
-            Rig::filled(&loaded.plan(ways::ORDERED, Model::default(), Duration::ZERO), |rig| loaded.fill(rig))?;
-        loaded.external =
-            Rig::filled(&loaded.plan(ways::EXTERNAL, Model::default(), Duration::ZERO), |rig| loaded.fill(rig))?;
+        let free = Machine::with(Model::default());
+        loaded.internal = Rig::filled(&loaded.plan(ways::ORDERED, free), |rig| loaded.fill(rig))?;
+        loaded.external = Rig::filled(&loaded.plan(ways::EXTERNAL, free), |rig| loaded.fill(rig))?;
         Ok(loaded)
     }
 
@@ -81,46 +119,27 @@ impl Loaded {
         rig.volume.sync().map_err(Into::into)
     }
 
-    fn plan(&self, way: Way, model: Model, line: Duration) -> crate::rig::Plan {
+    fn plan(&self, way: Way, on: Machine) -> crate::rig::Plan {
         // The page cache above keeps what was read.
-        let mut plan = way.plan(Model { cached: true, ..model }, self.mib, self.journal_mib, line);
+        let mut plan = way.plan(Model { cached: true, ..on.model }, self.mib, self.journal_mib, on.line);
         plan.options.cache_bytes = CACHE;
+        plan.file_tick = on.file_tick;
         plan
     }
 
     /// Runs so many transactions; a tenth as many go before them.
-    pub(in crate::studies) fn run(
-        &self,
-        way: Way,
-        model: Model,
-        line: Duration,
-        journal: Journal,
-        plan: &Plan,
-    ) -> Result<Outcome> {
-        self.run_beside(way, model, line, journal, plan, Duration::ZERO)
-    }
-
-    /// As [`Loaded::run`], where each transaction takes so much time beside what is computed and waited for.
-    pub(super) fn run_beside(
-        &self,
-        way: Way,
-        model: Model,
-        line: Duration,
-        journal: Journal,
-        plan: &Plan,
-        beside: Duration,
-    ) -> Result<Outcome> {
-        let n =
-            if way.place == Place::Nvram || model == Model::default() { plan.transactions } else { plan.on_devices };
+    pub(in crate::studies) fn run(&self, way: Way, on: Machine, journal: Journal, plan: &Plan) -> Result<Outcome> {
+        let is_fast = way.place == Place::Nvram || on.model == Model::default();
+        let n = if is_fast { plan.transactions } else { plan.on_devices };
         let contents = if way.place == Place::External { &self.external } else { &self.internal };
-        let rig = Rig::over(&self.plan(way, model, line), contents.clone())?;
-        let vfs = Vfs::new("quire", rig.volume.clone(), Arc::new(rig.world.clone()))?;
+        let rig = Rig::over(&self.plan(way, on), contents.clone())?;
+        let clock = Slower { clock: rig.world.clone(), times: on.computing };
+        let vfs = Vfs::new("quire", rig.volume.clone(), Arc::new(clock))?;
         let body: Body<'_, Result<Outcome>> = Box::new(|| {
             vfs.charge().start();
             let mut connection = vfs.open(DATABASE)?;
             let now = || {
                 vfs.charge().pass();
-                rig.world.sleep(beside);
                 rig.world.monotonic()
             };
             tpcc::run_on(&mut connection, journal, plan.grain, SEED + 1, Limit::Transactions(n / 10), &now)?;
@@ -137,7 +156,13 @@ impl Loaded {
         let outcome = rig.run(vec![body]).pop().expect("one thread").with_context(|| way.name)?;
         drop(vfs);
         rig.volume.close()?;
-        eprintln!("{journal:?}, {}, +{line:?}: tpmC {:.0}, {:?}", way.name, outcome.report.tpm_c(), outcome.traffic);
+        let Machine { line, computing, file_tick, .. } = on;
+        eprintln!(
+            "{journal:?}, {}, +{line:?}, computing x{computing:.1}, tick {file_tick:?}: tpmC {:.0}, {:?}",
+            way.name,
+            outcome.report.tpm_c(),
+            outcome.traffic
+        );
         Ok(outcome)
     }
 
@@ -149,7 +174,7 @@ impl Loaded {
         plan: &Plan,
         cache: u64,
     ) -> Result<(Vec<(Ino, u64)>, u64)> {
-        let mut made = self.plan(ways::DJFS, Model::default(), Duration::ZERO);
+        let mut made = self.plan(ways::DJFS, Machine::with(Model::default()));
         made.options.cache_bytes = cache;
         let rig = Rig::over(&made, self.internal.clone())?;
         let vfs = Vfs::new("quire", rig.volume.clone(), Arc::new(rig.world.clone()))?;
@@ -197,5 +222,39 @@ impl Loaded {
         run(command("sync").arg(mounted.dir()))?;
         mounted.unmount()?;
         Ok([tmpfs, fuse])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `locking_mode=exclusive` SQLite counts changes once instead of with each commit.
+    #[test]
+    fn a_commit_of_persist_logs_the_databases_first_page() {
+        const COMMITS: u64 = 10;
+        let logged = |locking: Option<&str>| {
+            let rig = Rig::new(&ways::JOURNAL.plan(Model::default(), 64, 8, Duration::ZERO)).unwrap();
+            let vfs = Vfs::new("quire", rig.volume.clone(), Arc::new(rig.world.clone())).unwrap();
+            let db = vfs.open(DATABASE).unwrap();
+            locking.into_iter().for_each(|mode| db.pragma_update(None, "locking_mode", mode).unwrap());
+            db.execute_batch("pragma journal_mode = persist; create table t (x); insert into t values (0)").unwrap();
+            let blocks = || rig.volume.maintenance().journal_stats().blocks;
+            let before = blocks();
+            (0..COMMITS).for_each(|n| assert_eq!(db.execute("update t set x = ?", [n]).unwrap(), 1));
+            let logged = blocks() - before;
+            drop(db);
+            drop(vfs);
+            rig.close().unwrap();
+            logged
+        };
+        assert!(logged(None) >= logged(Some("exclusive")) + COMMITS);
+    }
+
+    #[test]
+    fn a_slower_machine_lets_more_time_pass() {
+        let clock = Slower { clock: VirtualThreads::default(), times: 2.5 };
+        clock.sleep(Duration::from_micros(10));
+        assert_eq!(clock.monotonic(), Duration::from_micros(25));
     }
 }
