@@ -28,7 +28,7 @@ const FLUSHES: [Duration; 5] = [
     Duration::from_micros(500),
 ];
 /// Parts and multiples of what is assumed.
-const SCATTERED: [f64; 3] = [0.0, 0.25, 2.0];
+const SCATTERED: [f64; 4] = [0.0, 0.25, 2.0, 4.0];
 const BYTES: [f64; 3] = [0.5, 2.0, 4.0];
 /// What the figures of a device show.
 const SERIES: [&str; 6] = [
