@@ -7,8 +7,8 @@
 //! log. Ordered mode's has no file data. SQLite's pages are of 1 KiB, as they were then; with 4 KiB a block changes as
 //! a whole more often.
 //!
-//! How often an inode is logged follows from its times, which stand still within a tick of the kernel's timer:
-//! [`Ticks`].
+//! How often an inode is logged follows from its times, which stand still within a tick of the kernel's timer
+//! (`Ticks`).
 
 use std::time::Duration;
 
