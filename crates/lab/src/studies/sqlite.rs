@@ -62,7 +62,9 @@ pub fn study(plan: &Plan) -> Result<Findings> {
              100 us more, 15 MB/s, and no flush, because Linux 3.1's driver for eMMC answers one without a command to \
              the card; what a write elsewhere takes is chosen by the worst case of data journaling",
         );
-        f.assume("ext4-none does not flush at fdatasync, because ext4_sync_file of Linux 3.1 does not without a journal");
+        f.assume(
+            "ext4-none does not flush at fdatasync, because ext4_sync_file of Linux 3.1 does not without a journal",
+        );
         f.assume(
             "time is what the device takes (virtual) and what SQLite and the file system compute \
              (measured); a page cache in between as on a mount",
