@@ -1,5 +1,7 @@
 //! What JoJ says of its cases, and what is asked of Quire's own mode beside them.
 
+use std::ops::RangeInclusive;
+
 use super::cases::{Case, of_paper};
 use super::plan::{OPERATIONS, STOCK_JOURNAL, STOCK_ORDERED};
 use crate::mounter::Mounter;
@@ -90,10 +92,23 @@ impl Ratios {
 }
 
 /// A claim with the figures that other values of the models have, if they were swept.
-fn swept_by(claim: Claim, swept: Option<&[Ratios]>, figure: impl Fn(&Ratios) -> f64, why: &str) -> Claim {
+fn swept_by(claim: Claim, swept: Option<&[Ratios]>, figure: impl Fn(&Ratios) -> f64) -> Claim {
     match swept {
-        Some(swept) => claim.calibrated(&swept.iter().map(figure).collect::<Vec<_>>(), why),
+        Some(swept) => claim.calibrated(&swept.iter().map(figure).collect::<Vec<_>>(), ASSUMED),
         None => claim,
+    }
+}
+
+/// As [`swept_by`]; on mounts, where nothing is swept, with what a flush before the commit explains.
+fn swept_or_flushed(
+    claim: Claim,
+    swept: Option<&[Ratios]>,
+    figure: impl Fn(&Ratios) -> f64,
+    flushed: RangeInclusive<f64>,
+) -> Claim {
+    match swept {
+        Some(_) => swept_by(claim, swept, figure),
+        None => claim.because_within(flushed, FLUSHED_FIRST),
     }
 }
 
@@ -111,10 +126,6 @@ pub(super) fn of_all(of: &Ratios, growing: &[bool], swept: Option<&[Ratios]>) ->
     let at = if swept.is_some() { "section 3.1" } else { "section 3.1, on mounts" };
     let all = of.joj.len();
     let grows = growing.iter().cycle().take(all).filter(|grows| **grows).count() as u64;
-    let on_mounts = |claim: Claim, explained| match swept {
-        Some(_) => claim,
-        None => claim.because_within(explained, FLUSHED_FIRST),
-    };
     let says = "file-adaptive journaling is at most 6 % slower than no journal, in all of 24 cases but one";
     let what = format!("joj / ext4-none: cases above 1.06, of {all}");
     let slow = Claim::at_most(at, says, what, above(&of.joj, 1.06), 1.0);
@@ -123,13 +134,13 @@ pub(super) fn of_all(of: &Ratios, growing: &[bool], swept: Option<&[Ratios]>) ->
     let says = "on average it is 7 % faster than no journal";
     let average = Claim::at_most(at, says, "joj / ext4-none, mean", mean(&of.joj), "0.93");
     let mut claims = vec![
-        on_mounts(swept_by(slow, swept, |s| above(&s.joj, 1.06), ASSUMED), 1.0..=float(grows)),
-        on_mounts(swept_by(most, swept, |s| worst(&s.joj), ASSUMED), 1.14..=TWO_FLUSHES),
-        on_mounts(swept_by(average, swept, |s| mean(&s.joj), ASSUMED), 0.93..=0.93 * flushed_first(growing)),
+        swept_or_flushed(slow, swept, |s| above(&s.joj, 1.06), 1.0..=float(grows)),
+        swept_or_flushed(most, swept, |s| worst(&s.joj), 1.14..=TWO_FLUSHES),
+        swept_or_flushed(average, swept, |s| mean(&s.joj), 0.93..=0.93 * flushed_first(growing)),
     ];
     if !of.ordered.is_empty() {
         let ordered = of_ordered(at, growing, &of.ordered, swept.is_none());
-        claims.push(swept_by(ordered, swept, |s| worst(&s.ordered), ASSUMED));
+        claims.push(swept_by(ordered, swept, |s| worst(&s.ordered)));
     }
     if !of.journal.is_empty() && !of.single.is_empty() {
         claims.extend(of_single_io(at, of, swept));
@@ -161,12 +172,9 @@ fn of_single_io(at: &str, of: &Ratios, swept: Option<&[Ratios]>) -> Vec<Claim> {
     let avoids = |r: &Ratios| worst(&r.joj) / worst(&r.single);
     let avoided = Claim::below(at, says, "worst cases of joj / of single-io", avoids(of), 1.0);
     let mut claims = vec![
-        swept_by(single, swept, |s| worst(&s.single), ASSUMED),
+        swept_by(single, swept, |s| worst(&s.single)),
         gain,
-        match swept {
-            Some(_) => swept_by(avoided, swept, avoids, ASSUMED),
-            None => avoided.because_within(1.0..=TWO_FLUSHES, FLUSHED_FIRST),
-        },
+        swept_or_flushed(avoided, swept, avoids, 1.0..=TWO_FLUSHES),
     ];
     if swept.is_none() {
         // The paper's number is that of the tablet, where the study in virtual time has it.
@@ -182,15 +190,15 @@ fn of_logs(kind: &Kind, cases: &[Case], of: &Ratios, swept: Option<&[Ratios]>) -
     let says = "but for single-I/O, ordered journaling almost always outperforms data journaling (in all cases but one in ten)";
     let what = format!("{kind}: cases where stock journal is faster than stock ordered, of {count}");
     let almost = Claim::at_most(at, says, what, faster(of), float(count as u64 / 10));
-    let suits = |r: &Ratios, protection| {
+    let of_log = |r: &Ratios| {
         let all = ratio(&r.joj, &r.single);
-        let of = cases.iter().zip(&all).filter(|(c, _)| c.protection == protection).map(|(_, r)| *r);
+        let of = cases.iter().zip(&all).filter(|(c, _)| c.protection == Protection::Wal).map(|(_, r)| *r);
         mean(&of.collect::<Vec<_>>())
     };
     let says = "a write-ahead log is better off ordered";
     let what = format!("{kind}: joj / single-io, mean of the write-ahead log");
-    let log = Claim::below(at, says, what, suits(of, Protection::Wal), 1.0);
-    vec![swept_by(almost, swept, faster, ASSUMED), swept_by(log, swept, |s| suits(s, Protection::Wal), ASSUMED)]
+    let log = Claim::below(at, says, what, of_log(of), 1.0);
+    vec![swept_by(almost, swept, faster), swept_by(log, swept, of_log)]
 }
 
 /// What is said of the cases on one device, with the ratios that other values of the modelled device have.
@@ -224,27 +232,27 @@ fn of_printed(kind: &Kind, cases: &[Case], of: &Ratios, swept: Option<&[Ratios]>
         let says = format!("file-adaptive journaling is {faster} faster than no journal on average");
         let what = format!("{kind}: joj / ext4-none, mean");
         let claim = Claim::at_most(at, &says, what, mean(&of.joj), printed_mean);
-        claims.push(swept_by(claim, swept, |s| mean(&s.joj), ASSUMED));
+        claims.push(swept_by(claim, swept, |s| mean(&s.joj)));
     }
     for (name, ratios) in [("joj", (|s| &s.joj) as fn(&Ratios) -> &Vec<f64>), ("single-io", |s| &s.single)] {
         if !ratios(of).is_empty() {
             let says = "the gain is largest in large inserts with a rollback journal";
             let what = format!("{kind}: {name} / ext4-none there / at its best");
             let claim = Claim::at_most(at, says, what, insert_to_best(cases, ratios(of)), 1.0);
-            claims.push(swept_by(claim, swept, |s| insert_to_best(cases, ratios(s)), ASSUMED));
+            claims.push(swept_by(claim, swept, |s| insert_to_best(cases, ratios(s))));
         }
     }
     if !of.journal.is_empty() {
         let says = format!("data journaling is up to {slower} slower than no journal");
         let what = format!("{kind}: stock journal / ext4-none, worst case");
         let claim = Claim::about(at, &says, what, worst(&of.journal), (worst_case, ABOUT));
-        claims.push(swept_by(claim, swept, |s| worst(&s.journal), ASSUMED));
+        claims.push(swept_by(claim, swept, |s| worst(&s.journal)));
     }
     if kind.to_string() == "emmc" && !of.joj.is_empty() {
         let says = "the exception: small updates with a rollback journal are 14 % slower, as whole pages are journaled";
         let measured = small_update(cases, &of.joj);
         let claim = Claim::about(at, says, "emmc: joj / ext4-none there", measured, ("1.14", ABOUT));
-        claims.push(swept_by(claim, swept, |s| small_update(cases, &s.joj), ASSUMED));
+        claims.push(swept_by(claim, swept, |s| small_update(cases, &s.joj)));
     }
     claims
 }

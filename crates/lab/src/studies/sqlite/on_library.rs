@@ -15,7 +15,7 @@ use super::plan::{IMAGE_MIB, NVRAM, Plan, Series};
 use crate::mounter::{Mounter, Who};
 use crate::rig::{self, Body, Rig};
 use crate::served::Kind;
-use crate::work::sqlite::{DATABASE, Load, Protection, SUFFIXES, run_on};
+use crate::work::sqlite::{DATABASE, Load, SUFFIXES, run_on};
 use crate::work::vfs::Vfs;
 
 /// Size of a journal, also in NVRAM.
@@ -85,10 +85,6 @@ fn case(rig: &Rig, vfs: &Vfs, load: Load) -> Result<[f64; 3]> {
         }
     }
     let db = vfs.open(DATABASE)?;
-    if load.protection == Protection::Delete {
-        // Who keeps the lock keeps the journal, too.
-        db.pragma_update(None, "locking_mode", "normal")?;
-    }
     vfs.charge().start();
     run_on(&db, load, &|| {
         vfs.charge().pass();
@@ -100,7 +96,7 @@ fn case(rig: &Rig, vfs: &Vfs, load: Load) -> Result<[f64; 3]> {
 mod tests {
     use super::super::plan::STOCK_JOURNAL;
     use super::*;
-    use crate::work::sqlite::PAGE_OF_2013;
+    use crate::work::sqlite::{PAGE_OF_2013, Protection};
     use quire_fs::Checkpoint;
 
     fn plan() -> Plan {
