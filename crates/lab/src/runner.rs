@@ -2,7 +2,7 @@
 //! there already, of the same program and effort, is not run again, so a run that was broken off goes on.
 //!
 //! Studies on models alone come to the same results whatever the machine does meanwhile, so several run at once. The
-//! others follow one by one ([`Study::runs_alone`]).
+//! others follow one by one ([`Study::runs_alone`]; in quick runs these are those that mount).
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -124,7 +124,7 @@ impl Progress<'_> {
         }
         self.passed += took.as_secs_f64();
         self.foreseen += crate::stats::float(self.plan.expected(study));
-        self.left[usize::from(study.runs_alone())] -= self.plan.expected(study);
+        self.left[usize::from(study.runs_alone(self.plan.effort))] -= self.plan.expected(study);
         Ok(())
     }
 }
@@ -151,7 +151,7 @@ pub fn run(plan: &Plan) -> Result<usize> {
 
 /// Runs studies of a build: first those of which some run at once.
 fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usize> {
-    let (alone, mut models): (Vec<_>, Vec<_>) = due.into_iter().partition(|s| s.runs_alone());
+    let (alone, mut models): (Vec<_>, Vec<_>) = due.into_iter().partition(|s| s.runs_alone(plan.effort));
     // The longest first: it is not the one that the others have ended before.
     models.sort_by_key(|s| std::cmp::Reverse(plan.expected(s)));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -169,7 +169,7 @@ fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usi
         not_held: 0,
     };
     for s in models.iter().chain(&alone) {
-        progress.left[usize::from(s.runs_alone())] += plan.expected(s);
+        progress.left[usize::from(s.runs_alone(plan.effort))] += plan.expected(s);
     }
     let progress = Mutex::new(progress);
     run_at_once(&models, at_once, &progress)?;
@@ -296,7 +296,7 @@ mod tests {
     fn models_run_side_by_side_and_the_others_after_them_whatever_fails() {
         let dir = tempfile::tempdir().unwrap();
         let results = dir.path().to_owned();
-        let plan = Plan { wanted: Vec::new(), effort: Effort::Quick, results, again: false, jobs: Some(2) };
+        let plan = Plan { wanted: Vec::new(), effort: Effort::Normal, results, again: false, jobs: Some(2) };
         let failed = run_these(&plan, "a build".into(), STANDINS.iter().collect()).unwrap_err();
         assert_eq!(failed.to_string(), "failed: fails");
         for name in ["alone", "one", "other"] {

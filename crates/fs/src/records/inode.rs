@@ -26,17 +26,23 @@ pub(crate) fn inode(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
     Ok(record)
 }
 
-/// Writes an inode's record with its checksum.
+/// Writes an inode's record with its checksum. The block joins the transaction only if the record has changed: times
+/// stand still within a tick of the clock, so a second write in it may leave the record as it is. The change is noted
+/// all the same, because the operation may have changed what else belongs to the inode (F12).
 ///
 /// # Errors
 /// Miss; read-only or aborted.
 pub(crate) fn put_inode(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
+    op.check_writable()?;
     let (b, at) = place(op, ino)?;
-    let size = op.sb().inode_size();
-    let seed = op.context.record_seed;
-    let record = &mut op.block_mut(b)?[at..at + size];
-    let only_times = quire_layout::inode::same_but_for_times(inode.raw(), record);
-    record.copy_from_slice(inode.sealed(ino, seed));
+    let bytes = at..at + op.sb().inode_size();
+    let sealed = inode.sealed(ino, op.context.record_seed);
+    let mut only_times = true;
+    if op.block_in_memory(b).is_none_or(|image| image[bytes.clone()] != *sealed) {
+        let record = &mut op.block_mut(b)?[bytes];
+        only_times = quire_layout::inode::same_but_for_times(sealed, record);
+        record.copy_from_slice(sealed);
+    }
     // A directory's times change with its entries.
     note_change(op, ino, !only_times || inode.is_dir());
     Ok(())

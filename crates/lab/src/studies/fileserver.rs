@@ -253,10 +253,10 @@ fn rate(mode: usize, server: Server) -> Result<f64> {
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
     let server = Server {
-        before: Duration::from_secs(effort.pick(3, 40, 60)),
+        before: Duration::from_secs(effort.pick(2, 40, 60)),
         // Memory and journal are as much smaller than the paper's.
-        files: effort.pick(1000, 2000, 2000),
-        ..Server::new(Duration::from_secs(effort.pick(4, 20, 60)))
+        files: effort.pick(700, 2000, 2000),
+        ..Server::new(Duration::from_secs(effort.pick(3, 20, 60)))
     };
     // The last is ours alone.
     let modes = effort.pick(MODES.len() - 1, MODES.len(), MODES.len());
@@ -291,7 +291,7 @@ fn by_memory(effort: Effort, of: Server) -> Result<(Figure, [Vec<f64>; 2])> {
     let percents: &[u64] = effort.pick(&[2, 8], &[2, 4, 8], &[1, 2, 4, 8, 15, 20]);
     let mut swept = [Vec::new(), Vec::new()];
     for percent in percents {
-        let time = Duration::from_secs(effort.pick(3, 10, 30));
+        let time = Duration::from_secs(effort.pick(2, 10, 30));
         let server = Server { dirty_percent: *percent, before: time, time, ..of };
         let journal = rate(JOURNAL, server)?;
         let times = [rate(RFJ, server)? / journal, rate(WRITEBACK, server)? / journal];
@@ -311,7 +311,7 @@ fn by_grain(effort: Effort, of: Server) -> Result<(Figure, Vec<f64>, f64)> {
         .of_series([series, "rfj / ordered"]);
     let (mut swept, mut of_ordered) = (Vec::new(), f64::NAN);
     for grain in [1, BLOCK] {
-        let time = Duration::from_secs(effort.pick(3, 20, 30));
+        let time = Duration::from_secs(effort.pick(2, 20, 30));
         let server = Server { grain, before: time, time, ..of };
         let rfj = rate(RFJ, server)?;
         let times = rfj / rate(WRITEBACK, server)?;

@@ -132,7 +132,7 @@ fn run(column: Way, every: u64, work: Work, flush: Duration, contents: Vec<Vec<u
 pub fn study(effort: Effort) -> Result<Findings> {
     let work = Work {
         files: effort.pick(192, 512, 2048),
-        time: Duration::from_secs_f64(effort.pick(1.0, 4.0, 20.0)),
+        time: Duration::from_secs_f64(effort.pick(0.5, 4.0, 20.0)),
         journal_mib: 128,
     };
     let every: &[u64] = effort.pick(&[0, 256, 64], &[0, 1024, 256, 64], &[0, 1024, 512, 256, 128, 64]);

@@ -18,6 +18,7 @@ mod stopped;
 mod suspended;
 mod tails;
 mod threads;
+mod tick;
 mod updates;
 
 use crate::config::Route;

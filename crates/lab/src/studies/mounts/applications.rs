@@ -50,8 +50,8 @@ enum Application {
 
 /// All of them, by effort.
 fn applications(effort: Effort) -> [Application; 6] {
-    let writes = effort.pick(260, 780, 5200);
-    let transactions = effort.pick(100, 300, 2000);
+    let writes = effort.pick(156, 780, 5200);
+    let transactions = effort.pick(50, 300, 2000);
     let time = Duration::from_secs(effort.pick(1, 2, 20));
     let [alone, beside] =
         BESIDE.map(|beside| Application::Server(server::Work { processes: PROCESSES, writes, beside }));

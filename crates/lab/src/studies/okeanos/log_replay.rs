@@ -205,7 +205,7 @@ fn replay<S: Stage>(stage: &S, file: &S::File, instance: &Instance, end: Duratio
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
     let counts: &[u64] = effort.pick(&[16, 64], &[1, 16, 64, 128], &[1, 4, 16, 32, 64, 128]);
-    let time = Duration::from_secs(effort.pick(20, 250, 500));
+    let time = Duration::from_secs(effort.pick(10, 250, 500));
     let mut f = Findings::default();
     let mut means: Vec<(&str, Vec<Row>)> = Vec::new();
     let mut swept = Vec::new();
@@ -282,7 +282,7 @@ fn by_load(effort: Effort, method: u8, name: &str, trace: &Trace) -> Result<(Fig
     };
     let mut swept = Vec::new();
     for times in loads {
-        let time = Duration::from_secs(effort.pick(20, 60, 250));
+        let time = Duration::from_secs(effort.pick(10, 60, 250));
         let row = both(&trace.faster(*times), MANY, time)?.map(|flushes| flushes.late.mean);
         figure.place(times, row);
         swept.push(row);

@@ -96,7 +96,7 @@ impl Row {
 fn traffic(effort: Effort, f: &mut Findings) -> Result<()> {
     const ALL: &[u64] = &[500, 1000, 2000, 4000, 6000, 8000];
     let counts: &[u64] = effort.pick(&[1000, 6000][..], ALL, ALL);
-    let time = Duration::from_secs(effort.pick(3, 4, 8));
+    let time = Duration::from_secs(effort.pick(2, 4, 8));
     let title = |what: &str| format!("{what}, streams of 1 Kbit/s, {} s", time.as_secs());
     let series = || SERIES[..APPLICATIONS].iter().map(|(name, _)| name);
     let of = |id: &str, of: &str, title: String, y: &str| {
@@ -212,7 +212,7 @@ const FALLS_BEHIND: &str = "ordered writes each block in place, and the modelled
 
 /// Figure 4b and recovery, by the number of streams.
 fn home(effort: Effort, f: &mut Findings) -> Result<()> {
-    let counts: &[u64] = effort.pick(&[100, 1000], &[100, 1000], &[100, 500, 1000]);
+    let counts: &[u64] = effort.pick(&[400], &[100, 1000], &[100, 500, 1000]);
     // Twice as long as a journaled block stays in memory (`checkpoint_age=`) and more: blocks go home in the run.
     let time = Duration::from_secs(effort.pick(65, 95, 155));
     let of = |what: &str| format!("{what}, streams of 1 Kbit/s, {} s", time.as_secs());
