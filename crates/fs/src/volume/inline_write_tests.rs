@@ -440,7 +440,7 @@ fn no_crash_loses_what_was_in_an_inode() {
     }
 }
 
-/// Run by `cargo test -p quire-fs --features mutants a_file_that_leaves`.
+/// With the feature `mutants`, as in `make test`.
 #[test]
 #[cfg(feature = "mutants")]
 fn a_file_that_leaves_its_inode_in_two_transactions_is_found() {

@@ -32,7 +32,7 @@ fn wanted(part: u64) -> u64 {
         + 3 * 60 / 4
         + 6 * 60 / 20
         + 4 * 60 / 20;
-    share(u64::try_from(sixtieths).expect("few"), 5_200).div_ceil(part)
+    share(u64::try_from(sixtieths).expect("few"), 2_400).div_ceil(part)
 }
 
 fn effort() -> Effort {

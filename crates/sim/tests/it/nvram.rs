@@ -28,7 +28,7 @@ fn config(name: &'static str, route: Route, record: Record, checkpoint: Checkpoi
 /// Each mix in turn, a third of the states each.
 fn explore_config(config: &NvramConfig) {
     let sixtieths = u64::try_from(60 * CONFIGURATIONS.len()).expect("few");
-    let wanted = share(sixtieths, 5_100).div_ceil(3);
+    let wanted = share(sixtieths, 2_400).div_ceil(3);
     let effort = Effort { fsck_every: fsck_every(EFFORT.fsck_every), ..EFFORT };
     for (mix, leave) in [(Mix::General, None), (Mix::Overwrite, None), (Mix::Reuse, Some(320))] {
         if !wants(mix) {
