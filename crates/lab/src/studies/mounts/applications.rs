@@ -15,6 +15,7 @@ use anyhow::Result;
 
 use self::phases::{INSTANCES, LOGS, POSTMARKS, SERVERS, journal, of, written};
 use super::super::okeanos::log_replay::{self, Trace};
+use super::super::okeanos::series::INODE;
 use super::super::okeanos::{postmark, server};
 use super::bed::{Bed, Rounds};
 use super::{WASTELESS, assume, mounters, rounds_of};
@@ -102,7 +103,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let all = applications(effort);
     let trace = Trace::of_each_commit()?.within(LOG);
     let phases: Vec<usize> = (0..all.len()).collect();
-    let rounds = Bed::new("hdd15k", 1024, 128)?.rounds_of_ready(
+    let rounds = Bed::new("hdd15k", 1024, 128)?.with_inodes_of(INODE).rounds_of_ready(
         rounds_of(effort),
         &mounters(&QUIRE)?,
         &phases,
@@ -122,7 +123,7 @@ fn assume_applications(f: &mut Findings, all: &[Application; 6]) {
     f.assume(
         "data and journal on one disk of the model hdd15k, without a write cache, so a barrier costs no flush but the \
          turn that the commit block waits; the paper's journal is on another disk, but for the data server; a journal \
-         of 128 MiB",
+         of 128 MiB, inodes of 128 B, ext3's default then",
     );
     f.assume(
         "the kernel's ext4 has no wasteless and no selective mode: these are Quire's, with commit_mode=barrier, the \

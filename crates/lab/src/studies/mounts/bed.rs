@@ -36,6 +36,7 @@ pub(super) struct Bed {
     dir: tempfile::TempDir,
     journal_mib: u64,
     dirty_bytes: Option<u64>,
+    inode_bytes: Option<&'static str>,
 }
 
 impl Bed {
@@ -43,7 +44,13 @@ impl Bed {
     pub(super) fn new(model: &str, mib: u64, journal_mib: u64) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("quire-mounts-").tempdir()?;
         let kind: Kind = model.parse()?;
-        Ok(Bed { disk: Looped::new(&kind, mib << 20, dir.path())?, dir, journal_mib, dirty_bytes: None })
+        let disk = Looped::new(&kind, mib << 20, dir.path())?;
+        Ok(Bed { disk, dir, journal_mib, dirty_bytes: None, inode_bytes: None })
+    }
+
+    /// File systems have inodes of so many bytes, instead of mke2fs' default.
+    pub(super) fn with_inodes_of(self, bytes: &'static str) -> Self {
+        Bed { inode_bytes: Some(bytes), ..self }
     }
 
     /// The kernel may keep at most so many dirty bytes of each mount in its page cache.
@@ -131,6 +138,7 @@ impl Bed {
     fn format(&self, mounter: &Mounter) -> Result<()> {
         let mut mke2fs = vec!["-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         let journal = format!("size={}", self.journal_mib);
+        mke2fs.extend(self.inode_bytes.iter().flat_map(|bytes| ["-I", bytes]));
         match mounter.feature() {
             Some(feature) if feature.starts_with('^') => mke2fs.extend(["-O", feature]),
             Some(feature) => mke2fs.extend(["-O", feature, "-J", &journal]),

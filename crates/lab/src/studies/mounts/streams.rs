@@ -13,6 +13,7 @@ use quire_testkit::rng::content;
 use rustix::fs::OFlags;
 
 use super::super::okeanos::calibration::{ORDERS, of_run, of_window};
+use super::super::okeanos::series::INODE;
 use super::super::streams::{KBIT, MBIT, PERIOD};
 use super::bed::{Bed, Measured, Rounds};
 use super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SELECTIVE, WASTELESS, assume, mounters, rounds_of};
@@ -110,7 +111,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let kinds: Vec<Kind> = slow.iter().map(|n| (*n, KBIT)).chain(fast.iter().map(|n| (*n, MBIT))).collect();
     // An eighth of a MiB is more than a write of 125,000 bytes.
     let written = fast.iter().sum::<usize>() as u64 * time.as_secs() / 8;
-    let bed = Bed::new("hdd15k", 1024 + written, 128)?;
+    let bed = Bed::new("hdd15k", 1024 + written, 128)?.with_inodes_of(INODE);
     let rounds = bed.rounds(
         rounds_of(effort),
         &mounters(&QUIRE)?,
@@ -138,7 +139,7 @@ fn assume_streams(f: &mut Findings, times: [Duration; 2]) {
     f.assume(
         "data and journal on one disk of the model hdd15k, without a write cache, so a barrier costs no flush but the \
          turn that the commit block waits; the paper's journal is on another disk, and it says nothing of barriers; \
-         inodes are of 256 B, ext4's default, where ext3 had 128 B: a commit logs twice the blocks of them",
+         inodes are of 128 B, ext3's default then",
     );
     f.assume(format!(
         "an append a second for {} s (1 Kbit/s, begun together) and {} s (1 Mbit/s, begun within a second); files are \

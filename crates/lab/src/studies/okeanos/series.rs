@@ -46,7 +46,7 @@ pub fn names() -> [&'static str; 6] {
 pub const CALL: Duration = Duration::from_micros(20);
 
 /// Bytes of an inode: ext3's default in 2011. A commit logs a block for 32 of them.
-const INODE: &str = "128";
+pub(in crate::studies) const INODE: &str = "128";
 
 /// Where the journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
