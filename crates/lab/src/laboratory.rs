@@ -59,7 +59,7 @@ pub const STUDIES: [Study; 24] = [
         "joj-sqlite",
         Paper::Joj,
         "SQLite's transactions on the paper's two devices, as models",
-        [45, 320, 900],
+        [75, 320, 800],
         joj,
     )),
     mounted(study(
@@ -97,7 +97,7 @@ pub const STUDIES: [Study; 24] = [
         studies::mounts::database::study,
     )),
     study("okeanos-requests", Paper::Okeanos, "Journal traffic by request size", [30, 60, 290], okeanos::requests),
-    study("okeanos-slow", Paper::Okeanos, "Streams of 1 Kbit/s", [75, 150, 460], okeanos::slow),
+    study("okeanos-slow", Paper::Okeanos, "Streams of 1 Kbit/s", [80, 150, 600], okeanos::slow),
     study("okeanos-fast", Paper::Okeanos, "Streams of 1 Mbit/s", [30, 60, 185], okeanos::fast),
     study("okeanos-asynchronous", Paper::Okeanos, "Streams without O_SYNC", [35, 40, 105], okeanos::asynchronous),
     study(
@@ -108,7 +108,7 @@ pub const STUDIES: [Study; 24] = [
         okeanos::readback::study,
     ),
     study("okeanos-postmark", Paper::Okeanos, "Postmark", [30, 120, 340], okeanos::postmark::study),
-    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [55, 500, 1500], okeanos::log_replay::study),
+    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [40, 500, 1500], okeanos::log_replay::study),
     study(
         "okeanos-server",
         Paper::Okeanos,
@@ -127,7 +127,7 @@ pub const STUDIES: [Study; 24] = [
         "okeanos-applications-mounts",
         Paper::Okeanos,
         "Postmark, InnoDB's log and a data server on mounts",
-        [55, 490, 3200],
+        [70, 490, 3200],
         studies::mounts::applications::study,
     )),
     study("rfj-fileserver", Paper::Rfj, "A file server", [60, 600, 3000], fileserver::study),
