@@ -147,9 +147,9 @@ impl Half {
         for (row, name) in ROWS.iter().enumerate() {
             let title = format!("{mode}: {name}, {}", grain(plan.grain));
             let mut figure = Figure::bars(&id(&row.to_string()), "table 1", title, "journal", y).of_series([y]);
-            for (n, (way, paper, _)) in COLUMNS.iter().enumerate() {
+            for (n, (way, ..)) in COLUMNS.iter().enumerate() {
                 figure.place(way.name, [self.percent(n, row)]);
-                figure.printed(way.name, y, paper[half][row].parse().expect("a printed number"));
+                figure.printed(way.name, y, printed(n, half, row));
             }
             figures.push(figure);
         }
@@ -157,7 +157,7 @@ impl Half {
         let mut figure = Figure::bars(&id("grain"), "table 1", title, "grain", y).of_series([y]);
         for (what, value) in [(plan.grain, self.percent(1, DATA)), (other(plan.grain), self.by_grain)] {
             figure.place(grain(what), [value]);
-            figure.printed(grain(what), y, COLUMNS[1].1[half][DATA].parse().expect("a printed number"));
+            figure.printed(grain(what), y, printed(1, half, DATA));
         }
         figures.push(figure);
         figures
@@ -262,8 +262,12 @@ fn delta_of([.., djfs]: &[Counts; 4]) -> f64 {
 
 /// The same in the paper.
 fn printed_nvj_to_journal(half: usize) -> f64 {
-    let [journal, nvj] = [1, NVJ].map(|n| COLUMNS[n].1[half][DATA].parse::<f64>().expect("a printed number"));
-    nvj / journal
+    printed(NVJ, half, DATA) / printed(1, half, DATA)
+}
+
+/// What the paper prints of a column.
+fn printed(n: usize, half: usize, row: usize) -> f64 {
+    COLUMNS[n].1[half][row].parse().expect("a printed number")
 }
 
 /// What the paper prints of the average delta.
@@ -274,8 +278,7 @@ fn printed_delta(half: usize) -> f64 {
 /// Whether NVJ logs what it does in the paper, within a tenth, and DJFS' average delta is at most the paper's.
 fn has_the_papers_numbers((journal, by_tick): &(Journal, ByTick), n: usize) -> bool {
     let half = half_of(*journal);
-    let printed: f64 = COLUMNS[NVJ].1[half][DATA].parse().expect("a printed number");
-    let is_near = (nvj_to_ordered(&by_tick[n]) / printed - 1.0).abs() <= ABOUT;
+    let is_near = (nvj_to_ordered(&by_tick[n]) / printed(NVJ, half, DATA) - 1.0).abs() <= ABOUT;
     is_near && delta_of(&by_tick[n]) <= printed_delta(half)
 }
 
@@ -318,8 +321,7 @@ impl Ticks {
             let title = format!("{mode}: data and commits by how long inode times stand still (calibration)");
             let id = format!("djfs-t1-{}-tick", mode.to_lowercase());
             let mut figure = Figure::bars(&id, "table 1", title, "tick", "% of ext4-ordered").of_series(series);
-            let printed = [(1, DATA), (NVJ, DATA), (1, FUA)].map(|(n, row)| COLUMNS[n].1[half][row]);
-            let printed = printed.map(|printed| printed.parse::<f64>().expect("a printed number"));
+            let printed = [(1, DATA), (NVJ, DATA), (1, FUA)].map(|(n, row)| printed(n, half, row));
             let of_journal = printed_nvj_to_journal(half) * 100.0;
             for ((tick, computing), counts) in TICKS.iter().zip(by_tick) {
                 let [ordered, journal, nvj, djfs] = counts;
@@ -346,8 +348,7 @@ impl Ticks {
             let half = half_of(*journal);
             let [ordered, on_device, ..] = &by_tick[n];
             let commits = share(on_device.rows[FUA], ordered.rows[FUA]);
-            let printed_commits = COLUMNS[1].1[half][FUA].parse::<f64>().expect("a printed number");
-            let parts = [nvj_to_journal(&by_tick[n]) / printed_nvj_to_journal(half), commits / printed_commits];
+            let parts = [nvj_to_journal(&by_tick[n]) / printed_nvj_to_journal(half), commits / printed(1, half, FUA)];
             parts.iter().all(|part| (part - 1.0).abs() <= ABOUT)
         };
         (0..TICKS.len()).find(|n| self.0.iter().all(|of| is_near(of, *n)))

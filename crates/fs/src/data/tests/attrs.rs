@@ -103,8 +103,7 @@ fn a_rename_takes_the_data_along() {
         v.write(file(1), 0, &[2; 6000], WriteFlags::default()).unwrap();
         v.rename(Ino::ROOT, b"f00001", Ino::ROOT, b"f00000", crate::RenameFlags::default()).unwrap();
         v.fsync(Ino::ROOT, false).unwrap();
-        let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
-        let after = Volume::open(Devices::one(device), Arc::new(SystemClock), options(route)).unwrap();
+        let after = b.after_a_crash();
         let ino = after.lookup(Ino::ROOT, b"f00000").unwrap().ino;
         let mut buf = [0; 7000];
         assert_eq!(after.read(ino, 0, &mut buf).unwrap(), 6000, "{route:?}");
@@ -245,8 +244,7 @@ fn a_batch_of_journaled_writes_is_all_or_nothing() {
     }
     assert!(b.device.inner().inner().snapshot() == before, "nothing is written before the commit");
     v.maintenance().commit().unwrap();
-    let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
-    let after = Volume::open(Devices::one(device), Arc::new(SystemClock), options(Route::Journal)).unwrap();
+    let after = b.after_a_crash();
     let sizes = [0, 1].map(|n| after.getattr(file(n)).unwrap().size);
     assert_eq!(sizes, [9000, 14_000]);
 }

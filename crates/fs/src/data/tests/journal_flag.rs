@@ -1,28 +1,16 @@
 //! `chattr +j` and `-j`: the way of a file's data changes while records of it are live in the log (F9).
 
 use super::{Bench, Numbers, file, options};
+use crate::Volume;
 use crate::config::Route;
 use crate::data::{Falloc, WriteFlags};
-use crate::{Devices, Volume};
-use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Region, SystemClock};
+use quire_device::Region;
 use quire_layout::inode::flags;
-use quire_testkit::MemDevice;
 
 fn set_journaled(v: &Volume, on: bool) {
     let old = v.inode_flags().get(file(0)).unwrap();
     let new = if on { old | flags::JOURNAL_DATA } else { old & !flags::JOURNAL_DATA };
     v.inode_flags().set(file(0), new).unwrap();
-}
-
-/// What a mount finds on a copy of the disk as it is now.
-fn after_a_crash(b: &Bench, len: usize) -> Vec<u8> {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
-    let v = Volume::open(Devices::one(device), Arc::new(SystemClock), b.options.clone()).unwrap();
-    let mut buf = vec![0; len];
-    let n = v.read(file(0), 0, &mut buf).unwrap();
-    buf.truncate(n);
-    buf
 }
 
 #[test]
@@ -51,7 +39,7 @@ fn a_live_record_never_comes_back_over_newer_data() {
             assert!(buf == content, "round {round}");
         }
         v.fsync(file(0), round % 3 == 0).unwrap();
-        assert!(after_a_crash(&b, 50_000) == content, "round {round}, after a crash");
+        assert!(b.read_after_a_crash(file(0), 50_000) == content, "round {round}, after a crash");
     }
     b.check();
 }
@@ -88,10 +76,10 @@ fn an_overwrite_of_a_live_block_is_journaled() {
     };
     let d = overwrite(&b, 2);
     assert_eq!(d.region(Region::Data).writes.count, 0, "{d:?}");
-    assert_eq!(after_a_crash(&b, 9000), [2; 8192]);
+    assert_eq!(b.read_after_a_crash(file(0), 9000), [2; 8192]);
     b.remount();
     let d = overwrite(&b, 3);
     assert_eq!((d.region(Region::Data).writes.count, d.region(Region::Log).writes.count), (1, 0), "{d:?}");
-    assert_eq!(after_a_crash(&b, 9000), [3; 8192]);
+    assert_eq!(b.read_after_a_crash(file(0), 9000), [3; 8192]);
     b.check();
 }

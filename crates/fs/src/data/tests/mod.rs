@@ -24,7 +24,7 @@ mod updates;
 use crate::config::Route;
 use crate::{Devices, Options, Volume};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Counted, DeviceStats, SystemClock};
+use quire_device::{BlockDevice, Clock, Counted, DeviceStats, SystemClock};
 use quire_layout::Ino;
 use quire_testkit::{Faulty, MemDevice};
 use quire_testkit::{fsck, mke2fs, run};
@@ -63,15 +63,38 @@ impl Bench {
     }
 
     fn on(image: Vec<u8>, options: Options) -> Self {
+        Self::by_clock(image, options, Arc::new(SystemClock))
+    }
+
+    fn by_clock(image: Vec<u8>, options: Options, clock: Arc<dyn Clock>) -> Self {
         let device = Arc::new(Counted::new(Faulty::new(MemDevice::new(image))));
-        let volume = mount(&device, &options);
+        let volume = mount(device.clone(), &options, clock);
         Bench { device, volume, options }
     }
 
     /// Unmounts, asks e2fsck, mounts again: nothing but the disk is left.
     fn remount(&mut self) {
         self.check();
-        self.volume = mount(&self.device, &self.options);
+        self.mount_again();
+    }
+
+    /// Mounts what was unmounted.
+    fn mount_again(&mut self) {
+        self.volume = mount(self.device.clone(), &self.options, Arc::new(SystemClock));
+    }
+
+    /// What a mount finds if the power is lost now and all that was written survives.
+    fn after_a_crash(&self) -> Volume {
+        let device = MemDevice::new(self.device.inner().inner().snapshot());
+        mount(Arc::new(device), &self.options, Arc::new(SystemClock))
+    }
+
+    /// The first `len` bytes of a file that it finds.
+    fn read_after_a_crash(&self, ino: Ino, len: usize) -> Vec<u8> {
+        let mut buf = vec![0; len];
+        let n = self.after_a_crash().read(ino, 0, &mut buf).expect("read");
+        buf.truncate(n);
+        buf
     }
 
     fn check(&self) {
@@ -94,9 +117,8 @@ impl Bench {
     }
 }
 
-fn mount(device: &Arc<TestDevice>, options: &Options) -> Volume {
-    let device: Arc<dyn BlockDevice> = device.clone();
-    Volume::open(Devices::one(device), Arc::new(SystemClock), options.clone()).expect("mount")
+fn mount(device: Arc<dyn BlockDevice>, options: &Options, clock: Arc<dyn Clock>) -> Volume {
+    Volume::open(Devices::one(device), clock, options.clone()).expect("mount")
 }
 
 /// A small generator of numbers that a seed repeats.

@@ -6,7 +6,7 @@ use crate::config::{Choices, CommitMode, Profile};
 use crate::data::WriteFlags;
 use crate::{Cred, Devices, JournalingMode, ModeRule, New, NewKind, Options, RenameFlags, Volume, XattrFlags};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, DeviceStats, Region, SystemClock};
+use quire_device::{DeviceStats, Region};
 use quire_layout::Ino;
 use quire_layout::inode::flags;
 use quire_testkit::{MemDevice, Model, Modelled, VirtualClock};
@@ -18,16 +18,6 @@ fn bench(route: Route, files: u32) -> Bench {
 
 fn write(b: &Bench, ino: Ino, at: u64, data: &[u8]) {
     assert_eq!(b.volume.write(ino, at, data, WriteFlags::default()).unwrap(), data.len());
-}
-
-/// A file as a mount after a crash finds it, if the crash comes now and all that was written survives.
-fn after_a_crash(b: &Bench, ino: Ino, len: usize) -> Vec<u8> {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
-    let v = Volume::open(Devices::one(device), Arc::new(SystemClock), b.options.clone()).unwrap();
-    let mut buf = vec![0; len];
-    let n = v.read(ino, 0, &mut buf).unwrap();
-    buf.truncate(n);
-    buf
 }
 
 /// Overwritten blocks go to the log and nowhere else, new ones in place and not to the log.
@@ -63,7 +53,7 @@ fn small_new_data_is_logged_and_large_new_data_goes_in_place() {
             b.volume.fsync(file(n), false).unwrap();
         });
         assert_eq!(data(d), in_place, "{len} bytes");
-        assert!(after_a_crash(&b, file(n), 1 << 20) == vec![1; len]);
+        assert!(b.read_after_a_crash(file(n), 1 << 20) == vec![1; len]);
     }
     let d = b.counted(|| {
         write(&b, file(2), 0, &[1; 4096]);
@@ -77,7 +67,7 @@ fn small_new_data_is_logged_and_large_new_data_goes_in_place() {
         b.volume.fsync(Ino::ROOT, false).unwrap();
     });
     assert_eq!(data(d), 0);
-    assert!(after_a_crash(&b, file(3), 1 << 20) == [1; 4096]);
+    assert!(b.read_after_a_crash(file(3), 1 << 20) == [1; 4096]);
     b.check();
 }
 
@@ -98,7 +88,7 @@ fn growth_of_an_ordered_file_goes_in_place_before_the_commit() {
             let seen = (d.region(Region::Data).writes.bytes, d.flushes.count);
             assert_eq!(seen, (in_place, flushes), "file {n}, block {block}");
         }
-        assert!(after_a_crash(&b, file(n), 1 << 20) == b.read_all(file(n), 1 << 20));
+        assert!(b.read_after_a_crash(file(n), 1 << 20) == b.read_all(file(n), 1 << 20));
     }
     b.check();
 }
@@ -179,10 +169,10 @@ fn a_request_that_overwrites_and_extends_is_one_unit() {
         let d = b.counted(|| write(&b, file(0), 0, &vec![2; most]));
         assert_eq!(d.flushes.count, 0, "a request of {most} bytes makes nothing wait");
         b.volume.maintenance().commit().unwrap();
-        let seen = after_a_crash(&b, file(0), 2 * most);
+        let seen = b.read_after_a_crash(file(0), 2 * most);
         assert!(seen == vec![1; most / 2] || seen == vec![2; most], "{route:?}");
         b.volume.sync().unwrap();
-        assert!(after_a_crash(&b, file(0), 2 * most) == vec![2; most], "{route:?}");
+        assert!(b.read_after_a_crash(file(0), 2 * most) == vec![2; most], "{route:?}");
         b.check();
     }
 }
@@ -227,7 +217,7 @@ fn a_long_overwrite_is_written_back_in_pieces() {
         write(&b, file(0), n << 16, &[2; 1 << 16]);
     }
     b.volume.fsync(file(0), false).unwrap();
-    assert!(after_a_crash(&b, file(0), 8 << 20) == vec![2; 4 << 20]);
+    assert!(b.read_after_a_crash(file(0), 8 << 20) == vec![2; 4 << 20]);
     b.check();
 }
 
@@ -381,11 +371,11 @@ fn a_mode_may_change_at_any_time() {
         }
         if r.below(3) == 0 {
             b.volume.fsync(file(0), r.below(2) == 0).unwrap();
-            assert!(after_a_crash(&b, file(0), 1 << 20) == content, "round {round}");
+            assert!(b.read_after_a_crash(file(0), 1 << 20) == content, "round {round}");
         }
     }
     b.volume.fsync(file(0), true).unwrap();
-    assert!(after_a_crash(&b, file(0), 1 << 20) == content);
+    assert!(b.read_after_a_crash(file(0), 1 << 20) == content);
     b.check();
 }
 
@@ -419,7 +409,7 @@ fn a_sequence_goes_the_way_of_its_first_update() {
     assert_eq!(cost(5000, 10), (1, false));
     assert_eq!(cost(5000, 10), (0, true), "the sequence ended with the write-back");
     let want = b.read_all(file(0), 1 << 20);
-    assert!(after_a_crash(&b, file(0), 1 << 20) == want);
+    assert!(b.read_after_a_crash(file(0), 1 << 20) == want);
     b.check();
 }
 

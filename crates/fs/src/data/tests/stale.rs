@@ -4,7 +4,7 @@ use super::{Bench, file, image, options};
 use crate::config::Route;
 use crate::data::WriteFlags;
 use crate::records;
-use crate::{Devices, Options, Volume};
+use crate::{Devices, Volume};
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, SystemClock, Ticket};
 use quire_layout::inode::flags;
@@ -96,8 +96,7 @@ fn fdatasync_of_a_directory_makes_its_names_durable() {
     v.fsync(Ino::ROOT, true).unwrap();
     v.unlink(Ino::ROOT, b"f00001").unwrap();
     v.fsync(Ino::ROOT, true).unwrap();
-    let disk: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
-    let after = Volume::open(Devices::one(disk), Arc::new(SystemClock), Options::default()).unwrap();
+    let after = b.after_a_crash();
     assert!(after.lookup(Ino::ROOT, b"second").is_ok());
     assert!(after.lookup(Ino::ROOT, b"f00001").is_err());
 }

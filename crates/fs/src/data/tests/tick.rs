@@ -1,28 +1,19 @@
 //! Changes within one tick of the clock: times stand still, and the inode's record may stay as it is.
 
-use super::{Bench, TestDevice, file, image, options};
+use super::{Bench, file, image, options};
 use crate::config::Route;
 use crate::data::WriteFlags;
-use crate::{Devices, Error, Options, Volume, XattrFlags, records};
+use crate::{Error, Options, XattrFlags, records};
+use quire_device::Region;
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Counted, Region, SystemClock};
-use quire_testkit::{Faulty, MemDevice, VirtualClock};
+use quire_testkit::VirtualClock;
 use std::time::Duration;
 
 /// A volume whose time stands still, and its clock.
 fn bench(route: Route) -> (Bench, Arc<VirtualClock>) {
+    let clock = Arc::new(VirtualClock::default());
     let image = image("16M", &["-t", "ext4", "-b", "4096"], 1);
-    let device: Arc<TestDevice> = Arc::new(Counted::new(Faulty::new(MemDevice::new(image))));
-    let (clock, options) = (Arc::new(VirtualClock::default()), options(route));
-    let on: Arc<dyn BlockDevice> = device.clone();
-    let volume = Volume::open(Devices::one(on), clock.clone(), options.clone()).unwrap();
-    (Bench { device, volume, options }, clock)
-}
-
-/// What is on the device, as after a power loss with all completed writes kept.
-fn crashed(b: &Bench) -> Volume {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
-    Volume::open(Devices::one(device), Arc::new(SystemClock), b.options.clone()).unwrap()
+    (Bench::by_clock(image, options(route), clock.clone()), clock)
 }
 
 /// A journaled overwrite logs its inode once a tick, as in the kernel.
@@ -36,10 +27,8 @@ fn a_journaled_overwrite_logs_the_inode_once_a_tick() {
             b.volume.write(file(0), 0, &[byte; 4096], WriteFlags::default()).unwrap();
             b.volume.fsync(file(0), false).unwrap();
         });
-        assert_eq!(crashed(&b).getattr(file(0)).unwrap(), b.volume.getattr(file(0)).unwrap());
-        let mut read = [0];
-        crashed(&b).read(file(0), 5, &mut read).unwrap();
-        assert_eq!(read, [byte], "an fsync covers data whose inode has not changed");
+        assert_eq!(b.after_a_crash().getattr(file(0)).unwrap(), b.volume.getattr(file(0)).unwrap());
+        assert_eq!(b.read_after_a_crash(file(0), 1), [byte], "an fsync covers data whose inode has not changed");
         d.region(Region::Log).writes.bytes
     };
     for round in 0..3 {
@@ -59,7 +48,7 @@ fn an_fsync_covers_an_attribute_that_was_set_twice_in_a_tick() {
     for byte in 1..4 {
         b.volume.xattrs().set(file(0), b"user.large", &[byte; 600], XattrFlags::Any).unwrap();
         b.volume.fsync(file(0), false).unwrap();
-        assert_eq!(crashed(&b).xattrs().get(file(0), b"user.large").unwrap(), [byte; 600]);
+        assert_eq!(b.after_a_crash().xattrs().get(file(0), b"user.large").unwrap(), [byte; 600]);
     }
     b.check();
 }

@@ -208,9 +208,7 @@ fn slow_claims(rounds: &Rounds<Done>, counts: &[usize]) -> [Claim; 5] {
     let count = counts[phase];
     let at = |what: &str| format!("{count} streams: {what}");
     let each = |of: fn(&Rounds<Done>, usize) -> f64| -> Vec<f64> { (0..phase).map(|n| of(rounds, n)).collect() };
-    let most = |names: &[&str], of: fn(&Measured<Done>) -> f64| {
-        names.iter().map(|name| rounds.median(name, phase, of)).fold(f64::NAN, f64::max)
-    };
+    let most = |names: &[&str], of| most(rounds, phase, names, of);
     let median = |name, of: fn(&Measured<Done>) -> f64| rounds.median(name, phase, of);
     let okeanos = [WASTELESS, SELECTIVE];
     // What so many streams log if each keeps up, in MB/s.
@@ -258,10 +256,14 @@ fn slow_claims(rounds: &Rounds<Done>, counts: &[usize]) -> [Claim; 5] {
     ]
 }
 
+/// The most of these mounts.
+fn most(rounds: &Rounds<Done>, phase: usize, names: &[&str], of: fn(&Measured<Done>) -> f64) -> f64 {
+    names.iter().map(|name| rounds.median(name, phase, of)).fold(f64::NAN, f64::max)
+}
+
 /// What data journaling logs to a write, in parts of the most of the others.
 fn times_the_others(rounds: &Rounds<Done>, phase: usize) -> f64 {
-    let of = |name| rounds.median(name, phase, logged);
-    of(JOURNAL) / [ORDERED, WASTELESS, SELECTIVE].map(of).into_iter().fold(f64::NAN, f64::max)
+    rounds.median(JOURNAL, phase, logged) / most(rounds, phase, &[ORDERED, WASTELESS, SELECTIVE], logged)
 }
 
 /// The longer latency of wasteless and selective, in parts of the shorter.
