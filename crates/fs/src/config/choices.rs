@@ -97,8 +97,8 @@ impl Choices {
                 "checkpoint=regions divides a log in NVRAM; a log on a block device is reclaimed lazily",
                 Choices { checkpoint: Lazy, ..self },
             ),
-            (_, _, Nvram, Fsync) | (_, RangeData | Range | Delta, _, Fsync) => illegal(
-                "checkpoint=fsync is what ext4 does, whose log lies on a block device and has whole blocks",
+            (_, RangeData | Range | Delta, _, Fsync) => illegal(
+                "checkpoint=fsync is what ext4 does, whose log has whole blocks",
                 Choices { checkpoint: Lazy, ..self },
             ),
             (_, RangeData, Nvram, _) => illegal(
@@ -111,7 +111,7 @@ impl Choices {
             ),
             (_, Block | Range | Delta, Nvram, Lazy | Regions(2..))
             | (_, Block | RangeData | Range | Delta, Barrier | Checksum, Lazy)
-            | (_, Block, Barrier | Checksum, Fsync) => Ok(Some(self.of_log().format())),
+            | (_, Block, _, Fsync) => Ok(Some(self.of_log().format())),
         }
     }
 
@@ -244,6 +244,7 @@ mod tests {
                 (Record::Block, CommitMode::Barrier, Checkpoint::Lazy | Checkpoint::Fsync) => Some(Some(Format::Jbd2)),
                 (Record::Block, CommitMode::Checksum, Checkpoint::Fsync) => Some(Some(Format::Quire)),
                 (_, CommitMode::Barrier | CommitMode::Checksum, Checkpoint::Lazy) => Some(Some(Format::Quire)),
+                (Record::Block, CommitMode::Nvram, Checkpoint::Fsync) => Some(Some(Format::Nvram)),
                 (Record::RangeData, CommitMode::Nvram, _) | (_, _, Checkpoint::Regions(1) | Checkpoint::Fsync) => None,
                 (_, CommitMode::Nvram, _) => Some(Some(Format::Nvram)),
                 _ => None,

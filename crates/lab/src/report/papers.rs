@@ -99,6 +99,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
         Claims("table 1", &["djfs-table1", "djfs-table1-mounts"]),
     ),
     (Paper::Djfs, "figure 8: TPC-C on SQLite", Claims("figure 8", &["djfs-figure8", "djfs-table1-mounts"])),
+    (Paper::Djfs, "section V.2: what deltas cost to compute", Claims("section V.2", &["djfs-figure9"])),
     (Paper::Djfs, "figure 9: TPC-C by the NVRAM's latency", Claims("figure 9", &["djfs-figure9"])),
     (Paper::Djfs, "figure 10: what base images cost the page cache", Claims("figure 10", &["djfs-figure10"])),
     (Paper::Okeanos, "wasteless journaling: blocks that several writes share", Claims("figure 4a", &["okeanos-slow"])),
@@ -184,6 +185,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
         Not("no package has the traces of Microsoft's servers; `quire-lab classify TRACE` answers it for them"),
     ),
     (Paper::Rfj, "figure 8: RFJ against the modes of ext3", Claims("figure 8", &["rfj-fileserver", "rfj-mounts"])),
+    (Paper::Rfj, "section 4.3: with many overwrites", Claims("section 4.3", &["rfj-fileserver"])),
 ];
 
 /// A row of the table.

@@ -31,6 +31,8 @@ pub struct Server {
     pub append: u64,
     /// Sizes are multiples of this.
     pub grain: u64,
+    /// Of 100 turns, so many write a file of the set anew, in place, where the others make one and delete one.
+    pub rewrites: u64,
     /// Size of the file system, in MiB.
     pub mib: u64,
     /// Of the memory, what may be dirty before writers are slowed down, in per cent.
@@ -50,6 +52,7 @@ impl Server {
             mean: 128 << 10,
             append: 16 << 10,
             grain: 1,
+            rewrites: 0,
             mib: 2048,
             dirty_percent: DIRTY_PERCENT,
             before: Duration::ZERO,
@@ -171,22 +174,32 @@ fn serve(
     let mut done = Outcome::default();
     let mut round = 0;
     while rig.world.monotonic() < end {
-        let entry = make(rig, dirs, &format!("{name}-{round}"), &mut rng, server, &mut done)?;
-        lock(set).push(entry);
+        let rewrites = server.rewrites > 0 && rng.below(100) < server.rewrites;
+        if rewrites {
+            let entry = take(set, &mut rng);
+            rewrite(rig, &entry, &mut done)?;
+            lock(set).push(entry);
+        } else {
+            let entry = make(rig, dirs, &format!("{name}-{round}"), &mut rng, server, &mut done)?;
+            lock(set).push(entry);
+        }
         let mut entry = take(set, &mut rng);
         let len = server.append / 2 + rng.below(server.append);
         write(rig, &mut entry, len.next_multiple_of(server.grain), &mut done)?;
         lock(set).push(entry);
         // A whole file is read, from the page cache above; another is deleted, and one is looked at.
-        let entry = take(set, &mut rng);
-        rig.volume.unlink(parent(dirs, &entry), entry.name.as_bytes())?;
-        rig.volume.forget(entry.ino, 1);
+        if !rewrites {
+            let entry = take(set, &mut rng);
+            rig.volume.unlink(parent(dirs, &entry), entry.name.as_bytes())?;
+            rig.volume.forget(entry.ino, 1);
+        }
         let entry = take(set, &mut rng);
         let attr = rig.volume.getattr(entry.ino)?;
         anyhow::ensure!(attr.size == entry.size, "{} has {} bytes, {} were written", entry.name, attr.size, entry.size);
         lock(set).push(entry);
-        done.operations += OPERATIONS;
-        rig.world.sleep(CPU * u32::try_from(OPERATIONS)?);
+        let operations = OPERATIONS - u64::from(rewrites);
+        done.operations += operations;
+        rig.world.sleep(CPU * u32::try_from(operations)?);
         round += 1;
     }
     Ok(done)
@@ -225,6 +238,16 @@ fn write(rig: &Rig, entry: &mut Entry, len: u64, done: &mut Outcome) -> Result<(
     Ok(())
 }
 
+/// Writes a file anew, in place.
+fn rewrite(rig: &Rig, entry: &Entry, done: &mut Outcome) -> Result<()> {
+    let data = content(u64::from(entry.ino.0) + done.operations, 0, usize::try_from(entry.size)?);
+    rig.volume.write(entry.ino, 0, &data, WriteFlags::default())?;
+    let blocks = entry.size.div_ceil(BLOCK);
+    (done.blocks, done.overwritten, done.bytes) =
+        (done.blocks + blocks, done.overwritten + blocks, done.bytes + entry.size);
+    Ok(())
+}
+
 /// The modes, and what a commit of each does with other files' data.
 const MODES: [(Profile, Stock); 5] = [
     (Profile::Ext4Journal, Stock::LeavesData),
@@ -243,7 +266,8 @@ fn rate(mode: usize, server: Server) -> Result<f64> {
     let (profile, stock) = MODES[mode];
     let o = run(DISK(), profile, stock, server)?;
     let rate = float(o.operations) / o.time.as_secs_f64();
-    eprintln!("{profile}, {} % of the memory dirty: {rate:.0} operations/s", server.dirty_percent);
+    let Server { dirty_percent, rewrites, .. } = server;
+    eprintln!("{profile}, {dirty_percent} % of the memory dirty, {rewrites} % rewrites: {rate:.0} operations/s");
     Ok(rate)
 }
 
@@ -274,9 +298,17 @@ pub fn study(effort: Effort) -> Result<Findings> {
     }
     let (by_memory, memory) = by_memory(effort, server)?;
     let (by_grain, grain, of_ordered) = by_grain(effort, server)?;
-    let mut f = Findings { figures: vec![two, eight, by_memory, by_grain], ..Findings::default() };
+    let (by_rewrites, left) = by_rewrites(effort, server)?;
+    let mut f = Findings { figures: vec![two, eight, by_memory, by_grain, by_rewrites], ..Findings::default() };
     assume(&mut f, server);
     f.claims = claims(&rates, &memory, &grain, of_ordered);
+    f.claims.push(Claim::below(
+        "section 4.3",
+        "with many overwrites RFJ gains less",
+        "rfj / journal: every turn overwrites / none does",
+        left,
+        1.0,
+    ));
     Ok(f)
 }
 
@@ -321,6 +353,22 @@ fn by_grain(effort: Effort, of: Server) -> Result<(Figure, Vec<f64>, f64)> {
         swept.push(times);
     }
     Ok((figure, swept, of_ordered))
+}
+
+/// How many times as fast RFJ is as journal by how much is overwritten: the figure, and what is left of the factor
+/// where every turn overwrites a file.
+fn by_rewrites(effort: Effort, of: Server) -> Result<(Figure, f64)> {
+    let title = "rfj by how many turns overwrite a file in place instead of making one";
+    let figure = Figure::lines("rfj-8-overwrites", "section 4.3", title, "turns that overwrite, %", "times as fast");
+    let mut figure = figure.of_series(["rfj / journal"]);
+    let mut times = Vec::new();
+    for rewrites in effort.pick(&[0, 100][..], &[0, 50, 100], &[0, 25, 50, 75, 100]) {
+        let time = Duration::from_secs(effort.pick(2, 10, 30));
+        let server = Server { rewrites: *rewrites, before: time, time, ..of };
+        times.push(rate(RFJ, server)? / rate(JOURNAL, server)?);
+        figure.place(rewrites, times.last().copied());
+    }
+    Ok((figure, times[times.len() - 1] / times[0]))
 }
 
 fn assume(f: &mut Findings, server: Server) {
@@ -420,6 +468,7 @@ mod tests {
         mean: 128 << 10,
         append: 16 << 10,
         grain: 1,
+        rewrites: 0,
         mib: 1024,
         dirty_percent: DIRTY_PERCENT,
         before: Duration::from_secs(6),
@@ -432,6 +481,15 @@ mod tests {
         let once = run(DISK(), Profile::Rfj, Stock::LeavesData, server).unwrap();
         assert!(once.operations >= 30 && once.overwritten * 10 < once.blocks, "{once:?}");
         assert_eq!(run(DISK(), Profile::Rfj, Stock::LeavesData, server).unwrap().traffic, once.traffic);
+    }
+
+    #[test]
+    fn turns_that_overwrite_keep_the_files_and_write_blocks_that_held_data() {
+        let server = Server { rewrites: 100, threads: 5, files: 50, mib: 256, ..Server::new(Duration::from_secs(1)) };
+        let all = run(DISK(), Profile::Rfj, Stock::LeavesData, server).unwrap();
+        assert!(all.operations >= 30 && all.overwritten * 10 > all.blocks * 8, "{all:?}");
+        let half = run(DISK(), Profile::Rfj, Stock::LeavesData, Server { rewrites: 50, ..server }).unwrap();
+        assert!((3..8).contains(&(half.overwritten * 10 / half.blocks)), "{half:?}");
     }
 
     /// The baselines have the problem that RFJ solves: a commit of ordered waits for all data, journal writes it twice.

@@ -59,9 +59,9 @@ pub fn figure8(plan: &Plan, in_memory: bool) -> Result<Findings> {
         f.claims.push(if journal == Journal::Persist {
             common.judged(claim, FIGURE_8)
         } else {
-            let with_pair = common.factor_of(&loaded, journal, plan)?;
-            f.figures.push(with_common(&common, mode, printed, [factor, with_pair]));
-            common.judged_with(claim, with_pair)
+            let with_guess = common.factor_of(&loaded, journal, plan)?;
+            f.figures.push(with_common(&common, mode, printed, [factor, with_guess]));
+            common.judged_with(claim, with_guess)
         });
         factors.push((journal, factor));
     }
@@ -73,10 +73,10 @@ pub fn figure8(plan: &Plan, in_memory: bool) -> Result<Findings> {
     Ok(f)
 }
 
-/// The factor here, and with the pair of values that comes nearest to the paper's numbers with PERSIST.
+/// The factor here, and with the guess that comes nearest to the paper's numbers with PERSIST.
 fn with_common(common: &Common, mode: &str, printed: &str, factors: [f64; 2]) -> Figure {
     let id = format!("djfs-8-{}-common", mode.to_lowercase());
-    let title = format!("{mode}: djfs with the computing and the store that suit PERSIST best (calibration)");
+    let title = format!("{mode}: djfs with the guess that suits PERSIST best (calibration)");
     let series = "djfs / the slowest";
     let mut figure =
         Figure::bars(&id, "figure 8", title, "computing, a store of a cache line", "times as fast").of_series([series]);
@@ -170,8 +170,8 @@ pub fn figure9(plan: &Plan) -> Result<Findings> {
     };
     let external = tpm_c((ways::EXTERNAL, model, 0))?;
     let journal = tpm_c((ways::JOURNAL, model, 0))?;
-    // The cap first, then NVJ and DJFS at each latency.
-    let mut points = vec![(ways::NONE, Model::default(), 0)];
+    // The cap first, then both on drives that take no time, then NVJ and DJFS at each latency.
+    let mut points = [ways::NONE, ways::NVJ, ways::DJFS].map(|way| (way, Model::default(), 0)).to_vec();
     points.extend(LATENCIES.iter().flat_map(|ns| [(ways::NVJ, model, *ns), (ways::DJFS, model, *ns)]));
     let mut measured = vec![Vec::new(); points.len()];
     for (_, n) in turns(ROUNDS, points.len()) {
@@ -182,26 +182,34 @@ pub fn figure9(plan: &Plan) -> Result<Findings> {
     let mut figure = Figure::bars("djfs-9", "figure 9", title, "ns more than DRAM", "times external journaling")
         .of_series(["nvj", "djfs", "no device"]);
     for (n, ns) in LATENCIES.iter().enumerate() {
-        figure.place(ns, [&spread[1 + 2 * n], &spread[2 + 2 * n], &spread[0]]);
+        figure.place(ns, [&spread[3 + 2 * n], &spread[4 + 2 * n], &spread[0]]);
     }
     let medians: Vec<f64> = spread.iter().map(|s| s.median).collect();
+    let (of_computing, medians) = (medians[2] / medians[1], &medians[3..]);
     let common = Common::measured(&loaded, plan)?;
     let mut f = plan.assumed();
     f.assume("\"rapidly\": at most nine tenths are left with the highest latency; \"slightly\": at least nine tenths");
-    f.claims = figure9_claims(journal / external, &medians, &common);
+    f.assume("\"negligible\": deltas cost at most a tenth of the throughput, on drives that take no time");
+    f.claims = figure9_claims(journal / external, medians, &common);
+    f.claims.push(Claim::at_least(
+        "section V.2",
+        "what deltas cost to compute is negligible beside journaling of whole blocks",
+        "djfs / nvj on drives that take no time, +0 ns",
+        of_computing,
+        LEFT,
+    ));
     f.figures.extend([figure, common.figure]);
     Ok(f)
 }
 
-/// "Rapidly" and "slightly": what is left of the throughput with the highest latency.
+/// "Rapidly", "slightly" and "negligible": what is left of the throughput.
 const LEFT: f64 = 0.9;
 
-/// Of full journaling on the disk, and of the cap, NVJ and DJFS at each latency: times external journaling.
+/// Of full journaling on the disk, and of NVJ and DJFS in turn at each latency: times external journaling.
 fn figure9_claims(journal: f64, medians: &[f64], common: &Common) -> Vec<Claim> {
     let (last_nvj, last_djfs) = (medians[medians.len() - 2], medians[medians.len() - 1]);
-    // The cap comes first, then NVJ and DJFS in turn.
     let of = |first: usize| -> Vec<f64> { medians[first..].iter().step_by(2).copied().collect() };
-    let (left_of_nvj, left_of_djfs) = (left_by_line(&of(1)), left_by_line(&of(2)));
+    let (left_of_nvj, left_of_djfs) = (left_by_line(&of(0)), left_by_line(&of(1)));
     let (at, slowest) = ("figure 9", format!("+{} ns", SLOWEST.as_nanos()));
     let about = |n: usize, says: &str, what: &str, measured: f64, printed: &str| {
         let claim = Claim::about(at, says, format!("{slowest}: {what}"), measured, (printed, WITHIN));

@@ -38,7 +38,7 @@ const fn stock(way: Way) -> Way {
 
 /// What the studies of DJFS assume of these baselines.
 pub const ASSUMED: &str = "ext4-journal and external: an fsync writes home what earlier transactions hold of the file, \
-     as ext4's does; nvj, djfs: it does not, because checkpoint=fsync is for logs on devices; all logs on devices \
+     as ext4's does; nvj, djfs: it does not, since the paper has no request to the device by an fsync; all logs on devices \
      commit with a barrier, the kernel's default; inode times stand still for 4 ms, as in a kernel with HZ=250 \
      (Debian's and Ubuntu's; the paper does not say its own)";
 
@@ -51,6 +51,8 @@ pub const ORDERED: Way = way("ext4-ordered", Profile::Ext4Ordered, Place::Intern
 pub const JOURNAL: Way = stock(way("ext4-journal", Profile::Ext4Journal, Place::Internal));
 pub const EXTERNAL: Way = stock(way("external", Profile::Ext4Journal, Place::External));
 pub const NVJ: Way = way("nvj", Profile::Nvj, Place::Nvram);
+/// As in a kernel whose `ext4_sync_file` is as it was: see `tpcc::calibration`.
+pub const NVJ_HOME: Way = stock(way("nvj that goes home at fsync", Profile::Nvj, Place::Nvram));
 pub const DJFS: Way = way("djfs", Profile::Djfs, Place::Nvram);
 pub const DJFS4: Way = way("djfs4", Profile::Djfs4, Place::Nvram);
 

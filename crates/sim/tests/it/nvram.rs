@@ -57,6 +57,7 @@ macro_rules! nvram {
 
 nvram! {
     nvj: Journal, Block, Checkpoint::Lazy;
+    nvj_fsync: Journal, Block, Checkpoint::Fsync;
     djfs: Journal, Delta, Checkpoint::Regions(2);
     djfs4: Journal, Delta, Checkpoint::Regions(4);
     journal_delta_lazy: Journal, Delta, Checkpoint::Lazy;

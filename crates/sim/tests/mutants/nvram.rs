@@ -51,3 +51,20 @@ fn completion_is_not_durability_with_nvram() {
     let how = hunt(Mutant::CompletionIsDurable, &config).expect("found");
     println!("CompletionIsDurable: {how}");
 }
+
+/// The home writes of an fsync where the log lies in NVRAM: one that is not made, and one of what is not committed.
+#[test]
+fn every_mutant_of_home_writes_by_fsync_is_found_with_nvram() {
+    let mut missed = Vec::new();
+    for mutant in Mutant::OF_HOME_WRITES_BY_FSYNC.into_iter().filter(|m| wants(*m)) {
+        let how = How::lazy(Route::Journal, Record::Block, CommitMode::Nvram);
+        let mix = Mix::Overwrite;
+        let base = Config { name: "nvram_mutants", how, mix, leave: None, mke2fs: SMALL, size: "8M" };
+        let config = NvramConfig { base, checkpoint: Checkpoint::Fsync, size: 8192 + (304 << 10), one_in: 2 };
+        match hunt(mutant, &config) {
+            Some(how) => println!("{mutant:?}: {how}"),
+            None => missed.push(mutant),
+        }
+    }
+    assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
+}

@@ -54,8 +54,8 @@ impl Bed {
     }
 
     /// The kernel may keep at most so many dirty bytes of each mount in its page cache.
-    pub(super) fn with_dirty_limit(self, bytes: u64) -> Self {
-        Bed { dirty_bytes: Some(bytes), ..self }
+    pub(super) fn limit_dirty(&mut self, bytes: u64) {
+        self.dirty_bytes = Some(bytes);
     }
 
     /// Measures every phase on each mounter once a round. Everything is durable before a phase begins.

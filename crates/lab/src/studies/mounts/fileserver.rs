@@ -13,9 +13,9 @@ use quire_testkit::rng::{Rng, content};
 
 use super::super::fileserver::{DIRECTORIES, Server};
 use super::bed::{Bed, Measured, Rounds};
-use super::{JOURNAL, ORDERED, WRITEBACK, assume, mounters, rounds_of};
-use crate::mounter::Who;
-use crate::results::{Claim, Effort, Figure, Findings};
+use super::{JOURNAL, ORDERED, WRITEBACK, assume, mounters, only, rounds_of};
+use crate::mounter::{Mounter, Who};
+use crate::results::{Claim, Effort, Figure, Findings, shown};
 use crate::stats::{float, mib};
 
 /// RFJ's third baseline beside [`super::KERNEL`].
@@ -23,6 +23,8 @@ const THIRD: &str = "kernel:data=writeback";
 const QUIRE: [&str; 4] = ["profile=ext4-ordered", "profile=ext4-journal", "profile=rfj", "profile=auto"];
 const RFJ: &str = "quire rfj";
 const OWN_JOURNAL: &str = "quire ext4-journal";
+/// What claims are of.
+const OF_CLAIMS: [&str; 5] = [ORDERED, JOURNAL, WRITEBACK, RFJ, OWN_JOURNAL];
 
 /// Filebench's files, of which the study has a part, and the same part of the paper's machine (section 4).
 const PAPER_FILES: u64 = 10_000;
@@ -37,6 +39,14 @@ const fn dirty_bytes(files: u64) -> u64 {
 fn cache_size(dirty: u64) -> String {
     format!("cache_size={}", dirty / 3 * 8)
 }
+
+/// The mounter, which may keep so many dirty bytes.
+fn which_may_keep(mounter: &Mounter, dirty: u64) -> Mounter {
+    if mounter.who == Who::Quire { mounter.with(&cache_size(dirty)) } else { mounter.clone() }
+}
+
+/// How many quarters of what the study lets be dirty may be so in the calibration.
+const QUARTERS: [u64; 4] = [1, 2, 8, 16];
 
 /// The journal that mke2fs makes on a disk, 128 MiB, and at least what is sure to be large enough.
 fn journal_mib(files: u64) -> u64 {
@@ -126,20 +136,25 @@ pub fn study(effort: Effort) -> Result<Findings> {
         ..Server::new(Duration::from_secs(effort.pick(1, 10, 60)))
     };
     let dirty = dirty_bytes(files);
-    let bed = Bed::new("hdd7200", server.mib, journal_mib(files))?.with_dirty_limit(dirty);
+    let mut bed = Bed::new("hdd7200", server.mib, journal_mib(files))?;
+    let mut run = |rounds: usize, mounters: &[Mounter], dirty: u64| {
+        bed.limit_dirty(dirty);
+        let mounters: Vec<_> = mounters.iter().map(|m| which_may_keep(m, dirty)).collect();
+        bed.rounds(rounds, &mounters, |dir| fill(dir, server), &[()], |dir, ()| serve(dir, server))
+    };
     let mut mounters = mounters(&QUIRE)?;
     mounters.push(THIRD.parse()?);
-    for quire in mounters.iter_mut().filter(|m| m.who == Who::Quire) {
-        *quire = quire.with(&cache_size(dirty));
-    }
-    let phases = [()];
-    let rounds =
-        bed.rounds(rounds_of(effort), &mounters, |dir| fill(dir, server), &phases, |dir, ()| serve(dir, server))?;
+    let rounds = run(rounds_of(effort), &mounters, dirty)?;
+    let of_claims = only(&mounters, &OF_CLAIMS);
+    let quarters = effort.pick(&QUARTERS[3..], &QUARTERS, &QUARTERS);
+    let by_memory = quarters.iter().map(|n| Ok((float(*n) / 4.0, run(1, &of_claims, dirty / 4 * n)?)));
+    let by_memory: Vec<_> = by_memory.collect::<Result<_>>()?;
     let rate = |m: &Measured<u64>| float(m.of) / server.time.as_secs_f64();
     let title = format!("A file server of {} threads, {} s, mounts", server.threads, server.time.as_secs());
     let figure = Figure::bars("rfj-8-mounts", "figures 2 and 8", title, "mount", "operations/s");
     let figure = rounds.drawn(figure.logarithmic().of_series(["operations/s"]), &[0], rate);
-    let mut f = Findings { figures: vec![figure], claims: claims(&rounds, rate), ..Findings::default() };
+    let rates = Rates::of(&rounds, &by_memory, rate);
+    let mut f = Findings { figures: vec![figure, rates.by_memory()], claims: rates.claims(), ..Findings::default() };
     assume(&mut f, effort);
     f.assume(format!(
         "disk: model hdd7200; {files} files for filebench's 10,000, and as small a part of a journal of 128 MB ({} MiB) \
@@ -168,23 +183,110 @@ pub fn study(effort: Effort) -> Result<Findings> {
 /// Why RFJ gains more here than in the paper: the kernel's journal mode of today, beside one that is as ext3's.
 const HOME: &str = "data=journal of today also writes a block home where another file's commit finds it; beside Quire's \
      journal mode, which does not, RFJ gains less";
+/// Why ratios of modes may be others than the paper's.
+const MEMORY: &str = "how much data dies in memory before it is written, and when writers are slowed down, follows from how much may be dirty";
 
-fn claims(rounds: &Rounds<u64>, rate: impl Fn(&Measured<u64>) -> f64) -> Vec<Claim> {
-    let of = |name: &str| rounds.median(name, 0, &rate);
-    let ratio = |a: &str, b: &str| (format!("{a} / {b}"), of(a) / of(b));
-    let (two, eight) = ("figure 2, on mounts", "figure 8, on mounts");
-    let above = |at, says, (what, measured)| Claim::above(at, says, what, measured, 1.0);
-    let (what, much) = ratio(ORDERED, JOURNAL);
-    let (of_journal, times) = ratio(RFJ, JOURNAL);
-    let (of_own, beside_own) = ratio(RFJ, OWN_JOURNAL);
-    let (of_writeback, same) = ratio(RFJ, WRITEBACK);
-    vec![
-        Claim::at_least(two, "ordered is much faster than journal", what, much, 2.0),
-        above(two, "writeback is the fastest of the three", ratio(WRITEBACK, ORDERED)),
-        Claim::between(eight, "RFJ is almost 5 times as fast as journal", of_journal, times, (4.5, 5.0))
-            .calibrated(&[beside_own], HOME),
-        Claim::between(eight, "RFJ is almost 5 times as fast as journal", of_own, beside_own, (4.5, 5.0)),
-        above(eight, "RFJ is faster than ordered", ratio(RFJ, ORDERED)),
-        Claim::about(eight, "RFJ has almost the same throughput as writeback", of_writeback, same, (1.0, 0.1)),
-    ]
+/// Operations a second of what a claim is of, in the order of [`OF_CLAIMS`].
+type Each = [f64; OF_CLAIMS.len()];
+
+struct Rates {
+    measured: Each,
+    /// With so many times as much that may be dirty.
+    swept: Vec<(f64, Each)>,
+}
+
+/// Two of [`OF_CLAIMS`].
+type Two = (&'static str, &'static str);
+
+impl Rates {
+    fn of(measured: &Rounds<u64>, swept: &[(f64, Rounds<u64>)], rate: impl Fn(&Measured<u64>) -> f64) -> Self {
+        let of = |rounds: &Rounds<u64>| OF_CLAIMS.map(|name| rounds.median(name, 0, &rate));
+        Rates { measured: of(measured), swept: swept.iter().map(|(times, rounds)| (*times, of(rounds))).collect() }
+    }
+
+    fn ratio(rates: &Each, (a, b): Two) -> f64 {
+        let of = |name| rates[OF_CLAIMS.iter().position(|n| *n == name).expect("a name of OF_CLAIMS")];
+        of(a) / of(b)
+    }
+
+    /// What a claim says it is of, and what it was.
+    fn measured(&self, two: Two) -> (String, f64) {
+        (format!("{} / {}", two.0, two.1), Self::ratio(&self.measured, two))
+    }
+
+    /// The same by what may be dirty.
+    fn swept(&self, two: Two) -> Vec<f64> {
+        self.swept.iter().map(|(_, rates)| Self::ratio(rates, two)).collect()
+    }
+
+    fn by_memory(&self) -> Figure {
+        let title = "by what may be dirty (calibration)";
+        let figure =
+            Figure::lines("rfj-8-mounts-memory", "figures 2 and 8", title, "times as much dirty", "times as fast");
+        let ratios = [(WRITEBACK, ORDERED), (RFJ, WRITEBACK), (RFJ, OWN_JOURNAL), (RFJ, JOURNAL)];
+        let names = ratios.map(|two| self.measured(two).0);
+        let mut figure = figure.logarithmic().of_series(names.each_ref().map(|name| &**name));
+        let mut all = self.swept.clone();
+        all.push((1.0, self.measured));
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (times, rates) in all {
+            figure.place(shown(times), ratios.map(|two| Self::ratio(&rates, two)));
+        }
+        figure
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let (two, eight) = ("figure 2, on mounts", "figure 8, on mounts");
+        let above = |at, says, of: Two| {
+            let (what, measured) = self.measured(of);
+            Claim::above(at, says, what, measured, 1.0).calibrated(&self.swept(of), MEMORY)
+        };
+        let (what, much) = self.measured((ORDERED, JOURNAL));
+        let (of_journal, times) = self.measured((RFJ, JOURNAL));
+        let (of_own, beside_own) = self.measured((RFJ, OWN_JOURNAL));
+        let (of_writeback, same) = self.measured((RFJ, WRITEBACK));
+        let fivefold = "RFJ is almost 5 times as fast as journal";
+        vec![
+            Claim::at_least(two, "ordered is much faster than journal", what, much, 2.0),
+            above(two, "writeback is the fastest of the three", (WRITEBACK, ORDERED)),
+            Claim::between(eight, fivefold, of_journal, times, (4.5, 5.0)).calibrated(
+                &[&[beside_own], &self.swept((RFJ, OWN_JOURNAL))[..]].concat(),
+                &format!("{HOME}; {MEMORY}"),
+            ),
+            Claim::between(eight, fivefold, of_own, beside_own, (4.5, 5.0))
+                .calibrated(&self.swept((RFJ, OWN_JOURNAL)), MEMORY),
+            above(eight, "RFJ is faster than ordered", (RFJ, ORDERED)),
+            Claim::about(eight, "RFJ has almost the same throughput as writeback", of_writeback, same, (1.0, 0.1))
+                .calibrated(&self.swept((RFJ, WRITEBACK)), MEMORY),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Verdict;
+
+    #[test]
+    fn what_may_be_dirty_is_the_cause_where_another_amount_of_it_has_the_papers_number() {
+        use Verdict::{Differs, Held, NotHeld};
+        // Ordered, journal, writeback, RFJ, Quire's journal.
+        let measured = [1000.0, 100.0, 900.0, 1500.0, 250.0];
+        let of = |swept: Each| {
+            let claims = Rates { measured, swept: vec![(4.0, swept)] }.claims();
+            claims.into_iter().map(|claim| claim.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(of(measured), [Held, NotHeld, NotHeld, NotHeld, Held, NotHeld]);
+        let other = [1000.0, 100.0, 1100.0, 1150.0, 240.0];
+        assert_eq!(of(other), [Held, Differs, Differs, Differs, Held, Differs]);
+    }
+
+    #[test]
+    fn only_quires_mounts_are_told_what_they_may_keep() {
+        let kept = |text: &str| which_may_keep(&text.parse().unwrap(), 3000).to_string();
+        assert_eq!(
+            (kept("quire:profile=rfj"), kept("kernel:none")),
+            ("quire:profile=rfj,cache_size=8000".into(), "kernel:none".into())
+        );
+    }
 }

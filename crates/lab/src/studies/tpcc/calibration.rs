@@ -2,7 +2,8 @@
 //! computing takes, and what a store to NVRAM costs.
 //!
 //! Figure 8's 64.2 and three numbers of figure 9 are of the same runs of SQLite with PERSIST. So they have one cause in
-//! what is assumed only if one pair of values, of computing and of a store, brings all four to the paper's: [`Common`].
+//! what is assumed only if one guess, of computing, of a store and of what an fsync of NVJ writes home, brings all four
+//! to the paper's: [`Common`].
 
 use std::fmt;
 use std::time::Duration;
@@ -57,22 +58,26 @@ impl Loaded {
 
 /// Values of what is assumed of the paper's machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Pair {
+pub(super) struct Guess {
     /// How many times as long computing takes as here.
     computing: f64,
     /// Nanoseconds that a store of a cache line costs beside its latency: its flush, and its share of a fence.
     store: u64,
+    /// An fsync of `nvj` writes home what earlier transactions hold of the file, as `ext4_sync_file` of the paper's
+    /// kernel does with data journaling; the paper does not say whether NVJ has it otherwise.
+    nvj_goes_home: bool,
 }
 
-impl fmt::Display for Pair {
+impl fmt::Display for Guess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "x {}, + {} ns", self.computing, self.store)
+        let home = if self.nvj_goes_home { ", NVJ goes home" } else { "" };
+        write!(f, "x {}, + {} ns{home}", self.computing, self.store)
     }
 }
 
-impl Pair {
+impl Guess {
     /// As here.
-    const HERE: Pair = Pair { computing: 1.0, store: 0 };
+    const HERE: Guess = Guess { computing: 1.0, store: 0, nvj_goes_home: false };
 
     fn machine(self) -> Machine {
         let drive = Model { flush: FLUSH_OF_FIGURE_7, ..Model::samsung_840() };
@@ -81,10 +86,10 @@ impl Pair {
     }
 }
 
-/// Four pairs, from which the time of a transaction with any other follows.
-const FAR: Pair = Pair { computing: 10.0, store: 400 };
-const CORNERS: [Pair; 4] =
-    [Pair::HERE, Pair { computing: FAR.computing, ..Pair::HERE }, Pair { store: FAR.store, ..Pair::HERE }, FAR];
+/// Four guesses, from which the time of a transaction with any other follows.
+const FAR: Guess = Guess { computing: 10.0, store: 400, ..Guess::HERE };
+const CORNERS: [Guess; 4] =
+    [Guess::HERE, Guess { computing: FAR.computing, ..Guess::HERE }, Guess { store: FAR.store, ..Guess::HERE }, FAR];
 
 /// The four numbers, as the paper prints them, and what they are of.
 const FOUR: [(&str, &str); 4] = [
@@ -99,11 +104,13 @@ pub(super) const DJFS_TO_NVJ: usize = 1;
 pub(super) const DJFS_TO_JOURNAL: usize = 2;
 pub(super) const NVJ_TO_JOURNAL: usize = 3;
 
-/// Seconds of a transaction: `external` and `ext4-journal`; `djfs`; `djfs` and `nvj` with [`SLOWEST`].
-type Takes = [f64; 5];
+/// Seconds of a transaction: `external` and `ext4-journal`; `djfs`; with [`SLOWEST`] `djfs`, `nvj`, and an `nvj` that
+/// goes home at fsync.
+type Takes = [f64; 6];
 
 /// The four numbers, in parts of the paper's.
-fn parts([external, journal, djfs, slow_djfs, slow_nvj]: Takes) -> [f64; 4] {
+fn parts([external, journal, djfs, slow_djfs, lazy_nvj, home_nvj]: Takes, nvj_goes_home: bool) -> [f64; 4] {
+    let slow_nvj = if nvj_goes_home { home_nvj } else { lazy_nvj };
     let factors = [external / djfs, slow_nvj / slow_djfs, journal / slow_djfs, journal / slow_nvj];
     std::array::from_fn(|n| factors[n] / FOUR[n].0.parse::<f64>().expect("a printed number"))
 }
@@ -113,132 +120,147 @@ fn farthest(parts: [f64; 4]) -> f64 {
     parts.iter().map(|part| part.max(part.recip())).fold(1.0, f64::max)
 }
 
-/// What a transaction takes with a pair, by what it takes with [`CORNERS`]: both values add their share to the virtual
+/// What a transaction takes with a guess, by what it takes with [`CORNERS`]: both values add their share to the virtual
 /// time, and a part of the checkpoints that waits for the device goes on meanwhile.
-fn estimated(corners: &[Takes; 4], pair: Pair) -> Takes {
-    let along = (pair.computing - 1.0) / (FAR.computing - 1.0);
-    let up = float(pair.store) / float(FAR.store);
+fn estimated(corners: &[Takes; 4], guess: Guess) -> Takes {
+    let along = (guess.computing - 1.0) / (FAR.computing - 1.0);
+    let up = float(guess.store) / float(FAR.store);
     let weights = [(1.0 - along) * (1.0 - up), along * (1.0 - up), (1.0 - along) * up, along * up];
     std::array::from_fn(|n| corners.iter().zip(weights).map(|(takes, weight)| takes[n] * weight).sum())
 }
 
-/// The pair that is estimated to come nearest to all four numbers: computing in steps of a half, a store in such of
+/// The guess that is estimated to come nearest to all four numbers: computing in steps of a half, a store in such of
 /// 20 ns. What is estimated is off by these factors.
-fn nearest(corners: &[Takes; 4], off: Takes) -> Pair {
+fn nearest(corners: &[Takes; 4], off: Takes, nvj_goes_home: bool) -> Guess {
     let computing = (2..=80).map(|half| float(half) / 2.0);
-    let all = computing.flat_map(|computing| (0..=100).map(move |n| Pair { computing, store: n * 20 }));
-    let takes = |pair: &Pair| product(estimated(corners, *pair), off);
-    let how_far = |pair: &Pair| farthest(parts(takes(pair)));
-    let possible = all.filter(|pair| takes(pair).iter().all(|takes| *takes > 0.0));
-    possible.min_by(|a, b| how_far(a).total_cmp(&how_far(b))).unwrap_or(Pair::HERE)
+    let all = computing.flat_map(|computing| (0..=100).map(move |n| Guess { computing, store: n * 20, nvj_goes_home }));
+    let takes = |guess: &Guess| product(estimated(corners, *guess), off);
+    let how_far = |guess: &Guess| farthest(parts(takes(guess), nvj_goes_home));
+    let possible = all.filter(|guess| takes(guess).iter().all(|takes| *takes > 0.0));
+    possible.min_by(|a, b| how_far(a).total_cmp(&how_far(b))).unwrap_or(Guess::HERE)
 }
 
 fn product(takes: Takes, factors: Takes) -> Takes {
     std::array::from_fn(|n| takes[n] * factors[n])
 }
 
-/// How many pairs are measured beside the corners.
+/// How many guesses of either NVJ are measured beside the corners.
 const TRIES: usize = 2;
 
-/// The four numbers by computing and by a store.
+/// The four numbers by computing, by a store, and by what an fsync of NVJ does.
 pub(super) struct Common {
     pub figure: Figure,
-    /// The nearest pair, as it was measured.
-    pair: Pair,
+    /// The nearest guess, as it was measured.
+    guess: Guess,
     parts: [f64; 4],
 }
 
 impl Common {
-    /// Measures the corners and the pair that they say is nearest, then the one that this says is nearer.
+    /// Measures the corners and, of either NVJ, the guess that they say is nearest, then the one that this says is
+    /// nearer.
     pub(super) fn measured(loaded: &Loaded, plan: &Plan) -> Result<Self> {
         let plan = plan.for_calibration();
         let takes = |way: Way, on: Machine| {
             Ok::<_, anyhow::Error>(loaded.run(way, on, Journal::Persist, &plan)?.report.rate().recip())
         };
         let on_devices = |computing: f64| {
-            let on = Pair { computing, ..Pair::HERE }.machine();
+            let on = Guess { computing, ..Guess::HERE }.machine();
             Ok::<_, anyhow::Error>([takes(ways::EXTERNAL, on)?, takes(ways::JOURNAL, on)?])
         };
-        let in_nvram = |pair: Pair| {
-            let fast = pair.machine();
+        let in_nvram = |guess: Guess| {
+            let fast = guess.machine();
             let slow = Machine { line: fast.line + SLOWEST, ..fast };
-            Ok::<_, anyhow::Error>([takes(ways::DJFS, fast)?, takes(ways::DJFS, slow)?, takes(ways::NVJ, slow)?])
+            let each = [(ways::DJFS, fast), (ways::DJFS, slow), (ways::NVJ, slow), (ways::NVJ_HOME, slow)];
+            let each: Vec<f64> = each.into_iter().map(|(way, on)| takes(way, on)).collect::<Result<_>>()?;
+            Ok::<_, anyhow::Error>([each[0], each[1], each[2], each[3]])
         };
-        let all = |[external, journal]: [f64; 2], [djfs, slow_djfs, slow_nvj]: [f64; 3]| {
-            [external, journal, djfs, slow_djfs, slow_nvj]
+        let all = |[external, journal]: [f64; 2], [djfs, slow_djfs, lazy_nvj, home_nvj]: [f64; 4]| {
+            [external, journal, djfs, slow_djfs, lazy_nvj, home_nvj]
         };
-        let devices = [on_devices(Pair::HERE.computing)?, on_devices(FAR.computing)?];
-        let mut corners = [[0.0; 5]; 4];
-        for (n, pair) in CORNERS.into_iter().enumerate() {
-            corners[n] = all(devices[n % 2], in_nvram(pair)?);
+        let devices = [on_devices(Guess::HERE.computing)?, on_devices(FAR.computing)?];
+        let mut corners = [[0.0; 6]; 4];
+        for (n, guess) in CORNERS.into_iter().enumerate() {
+            corners[n] = all(devices[n % 2], in_nvram(guess)?);
         }
-        let mut tried: Vec<(Pair, Takes)> = Vec::new();
-        let mut off = [1.0; 5];
-        for _ in 0..TRIES {
-            let pair = nearest(&corners, off);
-            if tried.iter().any(|(before, _)| *before == pair) {
-                break;
+        let mut tried: Vec<(Guess, Takes)> = Vec::new();
+        for nvj_goes_home in [false, true] {
+            let mut off = [1.0; 6];
+            for _ in 0..TRIES {
+                let guess = nearest(&corners, off, nvj_goes_home);
+                if tried.iter().any(|(before, _)| *before == guess) {
+                    break;
+                }
+                let takes = all(on_devices(guess.computing)?, in_nvram(guess)?);
+                off = product(takes, estimated(&corners, guess).map(f64::recip));
+                tried.push((guess, takes));
             }
-            let takes = all(on_devices(pair.computing)?, in_nvram(pair)?);
-            off = product(takes, estimated(&corners, pair).map(f64::recip));
-            tried.push((pair, takes));
         }
+        Ok(Common::of(corners, tried))
+    }
+
+    /// Of the guesses that were tried the nearest, and the figure of all.
+    fn of(corners: [Takes; 4], tried: Vec<(Guess, Takes)>) -> Self {
+        let shares = |(guess, takes): (Guess, Takes)| (guess, parts(takes, guess.nvj_goes_home));
+        let home = (Guess { nvj_goes_home: true, ..Guess::HERE }, corners[0]);
+        let tried: Vec<_> = tried.into_iter().map(shares).collect();
         let title = format!(
-            "PERSIST, by how long computing takes and what a store costs, flush {FLUSH_OF_FIGURE_7:?} (calibration)"
+            "PERSIST, by how long computing takes, what a store costs and whether NVJ goes home at fsync, flush \
+             {FLUSH_OF_FIGURE_7:?} (calibration)"
         );
         let (x, y) = ("computing, a store of a cache line", "parts of the paper's number");
         let mut figure =
             Figure::bars("djfs-9-common", "figures 8 and 9", title, x, y).of_series(FOUR.map(|f| f.1)).logarithmic();
-        for (pair, takes) in CORNERS.into_iter().zip(corners).chain(tried.iter().copied()) {
-            figure.place(pair, parts(takes));
-            FOUR.iter().for_each(|(_, name)| figure.printed(pair, name, 1.0));
+        for (guess, parts) in CORNERS.into_iter().zip(corners).chain([home]).map(shares).chain(tried.iter().copied()) {
+            figure.place(guess, parts);
+            FOUR.iter().for_each(|(_, name)| figure.printed(guess, name, 1.0));
         }
-        let all = tried.into_iter().map(|(pair, takes)| (pair, parts(takes)));
-        let (pair, parts) = all.min_by(|a, b| farthest(a.1).total_cmp(&farthest(b.1))).expect("one is tried");
-        Ok(Common { figure, pair, parts })
+        let (guess, parts) =
+            tried.into_iter().min_by(|a, b| farthest(a.1).total_cmp(&farthest(b.1))).expect("one is tried");
+        Common { figure, guess, parts }
     }
 
-    /// The pair has all four numbers, each within a tenth.
+    /// The guess has all four numbers, each within a tenth.
     fn is_cause(&self) -> bool {
         self.parts.iter().all(|part| (1.0 - WITHIN..=1.0 + WITHIN).contains(part))
     }
 
     fn why(&self) -> String {
-        let Pair { computing, store } = self.pair;
+        let Guess { computing, store, nvj_goes_home } = self.guess;
+        let home = if nvj_goes_home { ", an NVJ that goes home at fsync as ext4's data journaling does" } else { "" };
         format!(
             "how long computing takes and what a store's flush and fence cost on the paper's machine is not known; \
-             with {computing} times the computing, {store} ns more to a store and a flush of {FLUSH_OF_FIGURE_7:?} \
-             figure 8's factor and all three of figure 9 are the paper's within a tenth"
+             with {computing} times the computing, {store} ns more to a store{home} and a flush of \
+             {FLUSH_OF_FIGURE_7:?} figure 8's factor and all three of figure 9 are the paper's within a tenth"
         )
     }
 
-    /// A claim about one of the four numbers, which has the pair as its cause if the pair is one.
+    /// A claim about one of the four numbers, which has the guess as its cause if the guess is one.
     pub(super) fn judged(&self, claim: Claim, n: usize) -> Claim {
         let number = FOUR[n].0.parse::<f64>().expect("a printed number");
         self.judged_with(claim, self.parts[n] * number)
     }
 
-    /// A claim about another figure, which is so much with the pair.
-    pub(super) fn judged_with(&self, claim: Claim, with_pair: f64) -> Claim {
-        let is_within = claim.upper.is_some_and(|upper| (claim.limit..=upper).contains(&with_pair));
+    /// A claim about another figure, which is so much with the guess.
+    pub(super) fn judged_with(&self, claim: Claim, with_guess: f64) -> Claim {
+        let is_within = claim.upper.is_some_and(|upper| (claim.limit..=upper).contains(&with_guess));
         match claim.measured {
             Some(here) if self.is_cause() && is_within => {
-                claim.because_within(here.min(with_pair)..=here.max(with_pair), &self.why())
+                claim.because_within(here.min(with_guess)..=here.max(with_guess), &self.why())
             }
             _ => claim,
         }
     }
 
-    /// How many times as fast `djfs` is as `external` with the pair, with another of SQLite's journals.
+    /// How many times as fast `djfs` is as `external` with the guess, with another of SQLite's journals.
     pub(super) fn factor_of(&self, loaded: &Loaded, journal: Journal, plan: &Plan) -> Result<f64> {
         let plan = plan.for_calibration();
-        let rate = |way| Ok::<_, anyhow::Error>(loaded.run(way, self.pair.machine(), journal, &plan)?.report.rate());
+        let rate = |way| Ok::<_, anyhow::Error>(loaded.run(way, self.guess.machine(), journal, &plan)?.report.rate());
         Ok(rate(ways::DJFS)? / rate(ways::EXTERNAL)?)
     }
 
-    /// The pair's name in figures.
+    /// The guess's name in figures.
     pub(super) fn place(&self) -> String {
-        self.pair.to_string()
+        self.guess.to_string()
     }
 }
 
@@ -248,39 +270,52 @@ mod tests {
     use crate::results::Verdict;
 
     /// A machine where a transaction has so many milliseconds of computing and so many thousand lines.
-    fn corners(device: [f64; 2], [djfs, nvj]: [[f64; 2]; 2]) -> [Takes; 4] {
-        CORNERS.map(|pair| {
+    fn corners(device: [f64; 2], [djfs, nvj, home]: [[f64; 2]; 3]) -> [Takes; 4] {
+        CORNERS.map(|guess| {
             let takes = |[ms, lines]: [f64; 2], latency: f64| {
-                ms * pair.computing / 1e3 + lines * (float(pair.store) + latency) / 1e6
+                ms * guess.computing / 1e3 + lines * (float(guess.store) + latency) / 1e6
             };
-            let on_device = device.map(|ms| (ms + djfs[0] * pair.computing) / 1e3);
-            [on_device[0], on_device[1], takes(djfs, 0.0), takes(djfs, 40.0), takes(nvj, 40.0)]
+            let on_device = device.map(|ms| (ms + djfs[0] * guess.computing) / 1e3);
+            [on_device[0], on_device[1], takes(djfs, 0.0), takes(djfs, 40.0), takes(nvj, 40.0), takes(home, 40.0)]
         })
     }
 
-    fn common(pair: Pair, parts: [f64; 4]) -> Common {
-        Common { figure: Figure::bars("", "", "", "", ""), pair, parts }
+    fn common(guess: Guess, parts: [f64; 4]) -> Common {
+        Common { figure: Figure::bars("", "", "", "", ""), guess, parts }
     }
 
     #[test]
-    fn the_nearest_pair_is_that_of_which_the_numbers_come() {
-        let nearest = nearest(&corners([440.0, 300.0], [[0.7, 1.0], [0.75, 22.0]]), [1.0; 5]);
+    fn the_nearest_guess_is_that_of_which_the_numbers_come() {
+        let corners = corners([440.0, 300.0], [[0.7, 1.0], [0.75, 22.0], [0.85, 22.0]]);
+        let nearest = nearest(&corners, [1.0; 6], false);
         assert!((8.0..=11.0).contains(&nearest.computing) && (600..=1200).contains(&nearest.store), "{nearest}");
-        let exact =
-            estimated(&corners([440.0, 300.0], [[0.7, 1.0], [0.75, 22.0]]), Pair { computing: 5.0, store: 100 });
+        let exact = estimated(&corners, Guess { computing: 5.0, store: 100, ..Guess::HERE });
         assert!((exact[4] - (5.0 * 0.75 / 1e3 + 22.0 * 140.0 / 1e6)).abs() < 1e-9, "{exact:?}");
+    }
+
+    /// What the devices wait for at each fsync of an NVJ that goes home brings its number; no store does.
+    #[test]
+    fn an_nvj_that_goes_home_is_the_guess_where_that_makes_it_slow() {
+        let mut corners = corners([440.0, 266.3], [[0.7, 1.0], [0.75, 1.0], [0.75, 1.0]]);
+        corners.iter_mut().for_each(|takes| takes[5] += 17.0 / 1e3);
+        let [lazy, home] = [false, true].map(|goes| nearest(&corners, [1.0; 6], goes));
+        let how_far = |guess: Guess| farthest(parts(estimated(&corners, guess), guess.nvj_goes_home));
+        assert!(how_far(home) < 1.1 && how_far(lazy) > 2.0, "{home} {} {lazy} {}", how_far(home), how_far(lazy));
+        let tried = [lazy, home].map(|guess| (guess, estimated(&corners, guess))).to_vec();
+        let common = Common::of(corners, tried);
+        assert!(common.guess.nvj_goes_home && common.is_cause() && common.why().contains("goes home"));
     }
 
     /// One number off by more than a tenth: no cause of any.
     #[test]
-    fn a_pair_is_the_cause_of_all_four_numbers_or_of_none() {
-        let pair = Pair { computing: 9.5, store: 800 };
-        let (all, three) = (common(pair, [0.95, 1.05, 1.0, 1.0]), common(pair, [0.95, 1.05, 1.0, 0.8]));
+    fn a_guess_is_the_cause_of_all_four_numbers_or_of_none() {
+        let guess = Guess { computing: 9.5, store: 800, ..Guess::HERE };
+        let (all, three) = (common(guess, [0.95, 1.05, 1.0, 1.0]), common(guess, [0.95, 1.05, 1.0, 0.8]));
         let claim = |measured: f64| Claim::about("figure 8", "", "", measured, ("64.2", WITHIN));
         let verdict = |common: &Common, measured| common.judged(claim(measured), FIGURE_8).verdict;
         assert_eq!([verdict(&all, 412.0), verdict(&three, 412.0)], [Verdict::Differs, Verdict::NotHeld]);
         assert_eq!([verdict(&all, 20.0), verdict(&three, 64.0)], [Verdict::Differs, Verdict::Held]);
-        let wal = |with_pair| all.judged_with(claim(412.0), with_pair).verdict;
+        let wal = |with_guess| all.judged_with(claim(412.0), with_guess).verdict;
         assert_eq!([wal(66.0), wal(30.0)], [Verdict::Differs, Verdict::NotHeld]);
         assert!(all.judged(claim(412.0), FIGURE_8).why.unwrap().contains("9.5 times the computing, 800 ns more"));
     }
