@@ -209,6 +209,7 @@ fn tpcc(effort: Effort, journals: &[Journal]) -> studies::tpcc::Plan {
         grain: Grain::Statement,
         transactions: effort.pick(300, 4000, 20_000),
         on_devices: effort.pick(40, 300, 500),
+        rounds: effort.pick(1, 3, 3),
         journal_mib: effort.pick(32, 128, 128),
         journals: journals.to_vec(),
     }

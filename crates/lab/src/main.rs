@@ -310,6 +310,9 @@ struct TpccStudy {
     /// How many, where it is on a device
     #[arg(long, default_value_t = 2000)]
     on_devices: u64,
+    /// Rounds of what the processor bounds in calibrations; medians are shown
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
     /// Size of each journal, in MiB
     #[arg(long, default_value_t = 128)]
     journal_mib: u64,
@@ -325,6 +328,7 @@ impl TpccStudy {
             grain: self.grain,
             transactions,
             on_devices,
+            rounds: self.rounds,
             journal_mib: self.journal_mib,
             journals,
         }

@@ -154,8 +154,6 @@ impl Plan {
 
 /// What a cache line takes longer than in DRAM, in nanoseconds.
 const LATENCIES: [u64; 5] = [0, 10, 20, 30, 40];
-/// Rounds of what the processor bounds: how fast that is changes while other programs run.
-const ROUNDS: usize = 3;
 
 /// Figure 9.
 ///
@@ -174,7 +172,7 @@ pub fn figure9(plan: &Plan) -> Result<Findings> {
     let mut points = [ways::NONE, ways::NVJ, ways::DJFS].map(|way| (way, Model::default(), 0)).to_vec();
     points.extend(LATENCIES.iter().flat_map(|ns| [(ways::NVJ, model, *ns), (ways::DJFS, model, *ns)]));
     let mut measured = vec![Vec::new(); points.len()];
-    for (_, n) in turns(ROUNDS, points.len()) {
+    for (_, n) in turns(plan.rounds, points.len()) {
         measured[n].push(tpm_c(points[n])? / external);
     }
     let spread: Vec<Spread> = measured.into_iter().map(Spread::of).collect();
@@ -258,6 +256,7 @@ mod tests {
             grain: Grain::Statement,
             transactions: 40,
             on_devices: 20,
+            rounds: 1,
             journal_mib: 16,
             journals: vec![],
         };

@@ -14,7 +14,8 @@ use quire_testkit::Model;
 use super::super::ways::{self, Way};
 use super::loaded::{Loaded, Machine, Plan};
 use crate::results::{Claim, Figure, shown};
-use crate::stats::float;
+use crate::stats::{float, median};
+use crate::turns::turns;
 use crate::work::tpcc::Journal;
 
 /// What a flush of the modelled drive takes in a calibration, in microseconds.
@@ -129,10 +130,10 @@ fn estimated(corners: &[Takes; 4], guess: Guess) -> Takes {
     std::array::from_fn(|n| corners.iter().zip(weights).map(|(takes, weight)| takes[n] * weight).sum())
 }
 
-/// The guess that is estimated to come nearest to all four numbers: computing in steps of a half, a store in such of
-/// 20 ns. What is estimated is off by these factors.
+/// The guess that is estimated to come nearest to all four numbers: computing in steps of a tenth, a store in such
+/// of 20 ns. What is estimated is off by these factors.
 fn nearest(corners: &[Takes; 4], off: Takes, nvj_goes_home: bool) -> Guess {
-    let computing = (2..=80).map(|half| float(half) / 2.0);
+    let computing = (10..=400).map(|tenth| float(tenth) / 10.0);
     let all = computing.flat_map(|computing| (0..=100).map(move |n| Guess { computing, store: n * 20, nvj_goes_home }));
     let takes = |guess: &Guess| product(estimated(corners, *guess), off);
     let how_far = |guess: &Guess| farthest(parts(takes(guess), nvj_goes_home));
@@ -144,8 +145,8 @@ fn product(takes: Takes, factors: Takes) -> Takes {
     std::array::from_fn(|n| takes[n] * factors[n])
 }
 
-/// How many guesses of either NVJ are measured beside the corners.
-const TRIES: usize = 2;
+/// How many guesses of either NVJ are measured beside the corners: each shows how far off the estimate is.
+const TRIES: usize = 3;
 
 /// The four numbers by computing, by a store, and by what an fsync of NVJ does.
 pub(super) struct Common {
@@ -157,7 +158,7 @@ pub(super) struct Common {
 
 impl Common {
     /// Measures the corners and, of either NVJ, the guess that they say is nearest, then the one that this says is
-    /// nearer.
+    /// nearer. What the processor bounds is a median.
     pub(super) fn measured(loaded: &Loaded, plan: &Plan) -> Result<Self> {
         let plan = plan.for_calibration();
         let takes = |way: Way, on: Machine| {
@@ -170,9 +171,13 @@ impl Common {
         let in_nvram = |guess: Guess| {
             let fast = guess.machine();
             let slow = Machine { line: fast.line + SLOWEST, ..fast };
-            let each = [(ways::DJFS, fast), (ways::DJFS, slow), (ways::NVJ, slow), (ways::NVJ_HOME, slow)];
-            let each: Vec<f64> = each.into_iter().map(|(way, on)| takes(way, on)).collect::<Result<_>>()?;
-            Ok::<_, anyhow::Error>([each[0], each[1], each[2], each[3]])
+            let all = [(ways::DJFS, fast), (ways::DJFS, slow), (ways::NVJ, slow), (ways::NVJ_HOME, slow)];
+            let mut each = [const { Vec::new() }; 4];
+            for (_, n) in turns(plan.rounds, all.len()) {
+                let (way, on) = all[n];
+                each[n].push(takes(way, on)?);
+            }
+            Ok::<_, anyhow::Error>(each.map(|rounds| median(&rounds)))
         };
         let all = |[external, journal]: [f64; 2], [djfs, slow_djfs, lazy_nvj, home_nvj]: [f64; 4]| {
             [external, journal, djfs, slow_djfs, lazy_nvj, home_nvj]
@@ -255,7 +260,8 @@ impl Common {
     pub(super) fn factor_of(&self, loaded: &Loaded, journal: Journal, plan: &Plan) -> Result<f64> {
         let plan = plan.for_calibration();
         let rate = |way| Ok::<_, anyhow::Error>(loaded.run(way, self.guess.machine(), journal, &plan)?.report.rate());
-        Ok(rate(ways::DJFS)? / rate(ways::EXTERNAL)?)
+        let djfs: Vec<f64> = (0..plan.rounds).map(|_| rate(ways::DJFS)).collect::<Result<_>>()?;
+        Ok(median(&djfs) / rate(ways::EXTERNAL)?)
     }
 
     /// The guess's name in figures.

@@ -28,6 +28,8 @@ pub struct Plan {
     /// Transactions where the journal is in NVRAM, and where it is on a device.
     pub transactions: u64,
     pub on_devices: u64,
+    /// How often what the processor bounds is measured: how fast that is changes while other programs run.
+    pub rounds: usize,
     /// Size of every journal, in MiB.
     pub journal_mib: u64,
     /// Of SQLite: PERSIST and WAL, or one of them.
