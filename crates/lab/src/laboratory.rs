@@ -73,10 +73,10 @@ pub const STUDIES: [Study; 24] = [
     computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [20, 115, 900], |e| {
         table1::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
     })),
-    computing(study("djfs-figure8", Paper::Djfs, "TPC-C on SQLite", [35, 260, 900], |e| {
+    computing(study("djfs-figure8", Paper::Djfs, "TPC-C on SQLite", [45, 600, 1800], |e| {
         studies::tpcc::figure8(&tpcc(e, &[Journal::Persist, Journal::Wal]), true)
     })),
-    computing(study("djfs-figure9", Paper::Djfs, "TPC-C by the latency of NVRAM", [50, 450, 2600], |e| {
+    computing(study("djfs-figure9", Paper::Djfs, "TPC-C by the latency of NVRAM", [60, 830, 3800], |e| {
         studies::tpcc::figure9(&tpcc(e, &[Journal::Persist]))
     })),
     computing(study("djfs-figure10", Paper::Djfs, "Base images in the page cache", [20, 60, 960], |e| {
@@ -130,12 +130,12 @@ pub const STUDIES: [Study; 24] = [
         [70, 490, 3200],
         studies::mounts::applications::study,
     )),
-    study("rfj-fileserver", Paper::Rfj, "A file server", [60, 600, 3000], fileserver::study),
+    study("rfj-fileserver", Paper::Rfj, "A file server", [70, 600, 3600], fileserver::study),
     mounted(study(
         "rfj-mounts",
         Paper::Rfj,
         "A file server on mounts",
-        [50, 400, 1700],
+        [75, 1000, 2900],
         studies::mounts::fileserver::study,
     )),
     study("isolation", Paper::Quire, "One program's fsync beside another's stream", [15, 60, 105], isolated),

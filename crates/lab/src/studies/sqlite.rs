@@ -71,25 +71,36 @@ pub fn study(plan: &Plan) -> Result<Findings> {
         );
     }
     let devices = plan.kinds.iter().map(|kind| on_device(plan, kind, &mounters, &mut f)).collect::<Result<Vec<_>>>()?;
-    let all = devices.iter().fold(Ratios::default(), |all, (of, _)| all.and(of));
+    let all = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.ratios));
     // Another model of one device beside the others as they are.
     let swept: Vec<Ratios> = (0..devices.len()).flat_map(|n| with_other_models(&devices, n)).collect();
     let growing = cases::growing(&cases(&PROTECTIONS), plan);
     f.claims.extend(claims::of_all(&all, &growing, plan.on_library.then_some(&swept[..])));
+    let kernel = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.beside_kernel));
+    f.claims.extend(claims::of_all_beside_kernel(&kernel, &growing));
     Ok(f)
 }
 
-/// The ratios of all cases, with each other model of one of the devices.
-fn with_other_models(devices: &[(Ratios, Vec<Ratios>)], of: usize) -> Vec<Ratios> {
-    let all = |other: &Ratios| {
-        let ratios = devices.iter().enumerate().map(|(n, (ratios, _))| if n == of { other } else { ratios });
-        ratios.fold(Ratios::default(), |all, of| all.and(of))
-    };
-    devices[of].1.iter().map(all).collect()
+/// What came of the cases on one device.
+struct OnDevice {
+    /// To `ext4-none`.
+    ratios: Ratios,
+    /// To the kernel's ext4 without a journal, as far as that ran.
+    beside_kernel: Ratios,
+    /// To `ext4-none`, on other models of the device.
+    on_others: Vec<Ratios>,
 }
 
-/// The cases on one device: the ratios to `ext4-none`, and what they are on other models.
-fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -> Result<(Ratios, Vec<Ratios>)> {
+/// The ratios of all cases, with each other model of one of the devices.
+fn with_other_models(devices: &[OnDevice], of: usize) -> Vec<Ratios> {
+    let all = |other: &Ratios| {
+        let ratios = devices.iter().enumerate().map(|(n, device)| if n == of { other } else { &device.ratios });
+        ratios.fold(Ratios::default(), |all, of| all.and(of))
+    };
+    devices[of].on_others.iter().map(all).collect()
+}
+
+fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -> Result<OnDevice> {
     let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
     let disk = if plan.on_library {
         Disk::Library(on_library::device(kind)?)
@@ -115,7 +126,11 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
     if plan.figure4 {
         figure4(plan, kind, &disk, dir.path(), f)?;
     }
-    Ok((Ratios::of_mounters(mounters, &means), swept.unwrap_or_default()))
+    Ok(OnDevice {
+        ratios: Ratios::of_mounters(mounters, &means),
+        beside_kernel: Ratios::beside_kernel(mounters, &means),
+        on_others: swept.unwrap_or_default(),
+    })
 }
 
 /// What the file systems are on.

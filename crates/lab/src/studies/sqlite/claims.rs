@@ -79,6 +79,19 @@ impl Ratios {
         }
     }
 
+    /// The same with the kernel's ext4 for ext4 on Quire, as far as that ran.
+    pub(super) fn beside_kernel(mounters: &[Mounter], means: &[Vec<f64>]) -> Ratios {
+        let times = |name: &str| of(mounters, means, name).unwrap_or_default();
+        let none = times("kernel:none");
+        let of = |name: &str| ratio(times(name), none);
+        Ratios {
+            ordered: of("kernel:data=ordered"),
+            journal: of("kernel:data=journal"),
+            single: of("quire:profile=single-io"),
+            joj: of("quire:profile=joj"),
+        }
+    }
+
     /// These cases and those of another device.
     pub(super) fn and(&self, other: &Ratios) -> Ratios {
         let both = |a: &[f64], b: &[f64]| [a, b].concat();
@@ -146,6 +159,17 @@ pub(super) fn of_all(of: &Ratios, growing: &[bool], swept: Option<&[Ratios]>) ->
         claims.extend(of_single_io(at, of, swept));
     }
     claims
+}
+
+/// The same sentences with the kernel's ext4 as the baselines: ratios of [`Ratios::beside_kernel`].
+pub(super) fn of_all_beside_kernel(of: &Ratios, growing: &[bool]) -> Vec<Claim> {
+    let names =
+        [("ext4-none", "kernel none"), ("stock ordered", "kernel ordered"), ("stock journal", "kernel journal")];
+    let of_kernel = |claim: Claim| {
+        let what = names.iter().fold(claim.what, |what, (ours, kernels)| what.replace(ours, kernels));
+        Claim { at: format!("{}, beside the kernel", claim.at), what, ..claim }
+    };
+    of_all(of, growing, None).into_iter().map(of_kernel).collect()
 }
 
 /// The worst case of ordered journaling.
@@ -409,6 +433,24 @@ mod tests {
         assert_eq!(verdicts(&claims), [HELD, HELD]);
         assert!(claims.iter().all(|c| c.ours && !c.at.starts_with("section")), "aims are not the paper's");
         assert!(of_all(&Ratios::of_mounters(&auto, &means), &GROWING, None).is_empty());
+    }
+
+    #[test]
+    fn the_kernels_ext4_is_a_baseline_of_its_own() {
+        let names = ["kernel:none", "kernel:data=ordered", "kernel:data=journal", "quire:profile=single-io"];
+        let all: Vec<Mounter> = names.into_iter().chain(["quire:profile=joj"]).map(|m| m.parse().unwrap()).collect();
+        let means = [1.0, 1.2, 1.73, 1.38, 2.5].map(|times| vec![times; 12]).to_vec();
+        let of = Ratios::beside_kernel(&all, &means);
+        let claims = of_all_beside_kernel(&of, &GROWING);
+        assert!(claims.iter().all(|c| !c.what.contains("ext4-none") && !c.what.contains("stock")), "{claims:?}");
+        let of = |what: &str| claims.iter().find(|c| c.what == what).unwrap();
+        assert_eq!(of("kernel ordered / kernel none, worst case").verdict, HELD);
+        assert_eq!(of("kernel journal / kernel none, worst case").verdict, HELD);
+        assert_eq!(
+            (of("joj / kernel none, worst case").measured, of("joj / kernel none, worst case").verdict),
+            (Some(2.5), NOT)
+        );
+        assert!(of_all_beside_kernel(&Ratios::beside_kernel(&all[..3], &means[..3]), &GROWING).is_empty());
     }
 
     /// The inserts with a write-ahead log are 4 of 24 cases, and two flushes are twice one.

@@ -145,9 +145,6 @@ fn product(takes: Takes, factors: Takes) -> Takes {
     std::array::from_fn(|n| takes[n] * factors[n])
 }
 
-/// How many guesses of either NVJ are measured beside the corners: each shows how far off the estimate is.
-const TRIES: usize = 3;
-
 /// The four numbers by computing, by a store, and by what an fsync of NVJ does.
 pub(super) struct Common {
     pub figure: Figure,
@@ -190,7 +187,8 @@ impl Common {
         let mut tried: Vec<(Guess, Takes)> = Vec::new();
         for nvj_goes_home in [false, true] {
             let mut off = [1.0; 6];
-            for _ in 0..TRIES {
+            // As many guesses as rounds: each shows how far off the estimate is.
+            for _ in 0..plan.rounds {
                 let guess = nearest(&corners, off, nvj_goes_home);
                 if tried.iter().any(|(before, _)| *before == guess) {
                     break;
