@@ -5,271 +5,16 @@
 //! Commits are as stock ext3's ([`crate::stock`]): `ordered` flushes the data of all files in each commit, the other
 //! modes leave it to the flusher. Files, memory and journal are to each other as in the paper's machine.
 
+mod server;
+
 use std::time::Duration;
 
 use anyhow::Result;
-use quire_device::Clock;
-use quire_device::sync::{Mutex, lock};
-use quire_fs::{Profile, WriteFlags};
-use quire_layout::Ino;
-use quire_testkit::Model;
 
 use crate::results::{Claim, Effort, Figure, Findings};
-use crate::rig::{Body, Plan, Rig, Traffic};
-use crate::stats::float;
-use crate::stock::Stock;
-use quire_testkit::rng::{Rng, content};
-
-/// What the server does; the defaults are filebench's, on a fifth of the files.
-#[derive(Clone, Copy, Debug)]
-pub struct Server {
-    pub threads: u64,
-    pub files: u64,
-    /// Mean size of a whole file; sizes are even between half of it and half more.
-    pub mean: u64,
-    /// Mean size of what is appended.
-    pub append: u64,
-    /// Sizes are multiples of this.
-    pub grain: u64,
-    /// Of 100 turns, so many write a file of the set anew, in place, where the others make one and delete one.
-    pub rewrites: u64,
-    /// Size of the file system, in MiB.
-    pub mib: u64,
-    /// Of the memory, what may be dirty before writers are slowed down, in per cent.
-    pub dirty_percent: u64,
-    /// What goes before it, so that old data is there to be written back.
-    pub before: Duration,
-    /// What is measured.
-    pub time: Duration,
-}
-
-impl Server {
-    #[must_use]
-    pub fn new(time: Duration) -> Self {
-        Server {
-            threads: 50,
-            files: 2000,
-            mean: 128 << 10,
-            append: 16 << 10,
-            grain: 1,
-            rewrites: 0,
-            mib: 2048,
-            dirty_percent: DIRTY_PERCENT,
-            before: Duration::ZERO,
-            time,
-        }
-    }
-
-    /// Bytes of the paper's machine that fall to these files.
-    fn share(&self, bytes: u64) -> u64 {
-        bytes / PAPER_FILES * self.files
-    }
-
-    /// Size of the journal, in MiB.
-    fn journal_mib(&self) -> u64 {
-        (self.share(PAPER_JOURNAL) >> 20).max(4)
-    }
-
-    /// The library's memory, so that as much data may be dirty in it as in the paper's machine.
-    fn cache_bytes(&self) -> u64 {
-        // Three eighths of it may be dirty (`quire_fs::policy`).
-        self.share(PAPER_MEMORY) * self.dirty_percent / 100 * 8 / 3
-    }
-}
-
-/// The files of filebench's `fileserver`.
-const PAPER_FILES: u64 = 10_000;
-/// Memory of the machine of the paper's section 4.
-const PAPER_MEMORY: u64 = 8 << 30;
-/// The journal that mke2fs makes on a disk.
-const PAPER_JOURNAL: u64 = 128 << 20;
-/// Of the memory, what may be dirty before the kernel slows writers down: the middle of `vm.dirty_background_ratio`
-/// (10) and `vm.dirty_ratio` (20).
-const DIRTY_PERCENT: u64 = 15;
-
-/// What came of it.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// File operations: creates, writes, appends, reads, deletes, stats.
-    pub operations: u64,
-    pub bytes: u64,
-    /// Blocks that were written, and those of them that held data before.
-    pub blocks: u64,
-    pub overwritten: u64,
-    pub traffic: Traffic,
-    pub time: Duration,
-}
-
-/// A file of the set, and its size.
-#[derive(Clone, Debug)]
-struct Entry {
-    name: String,
-    ino: Ino,
-    size: u64,
-}
-
-/// Its reads are served by the page cache.
-const DISK: fn() -> Model = || Model { cached: true, ..Model::hdd_7200() };
-const BLOCK: u64 = 4096;
-pub(super) const DIRECTORIES: u64 = 20;
-/// What an operation takes beside the disk: 160 us on one of 8 cores that 50 threads share.
-const CPU: Duration = Duration::from_millis(1);
-
-/// Runs the server on a profile.
-///
-/// # Errors
-/// The file system fails.
-pub fn run(model: Model, profile: Profile, stock: Stock, server: Server) -> Result<Outcome> {
-    let plan = Plan { mib: server.mib, journal_mib: server.journal_mib(), ..Plan::new(model, profile) };
-    let mut plan = plan.with_stock(stock);
-    plan.options.cache_bytes = server.cache_bytes();
-    let rig = Rig::new(&plan)?;
-    let dirs: Vec<Ino> = (0..DIRECTORIES).map(|n| rig.mkdir(Ino::ROOT, &format!("dir-{n}"))).collect::<Result<_>>()?;
-    let mut rng = Rng::from_parts(&[1, 0xF5]);
-    let mut set = Vec::new();
-    let mut sink = Outcome::default();
-    for n in 0..server.files {
-        set.push(make(&rig, &dirs, &format!("first-{n}"), &mut rng, server, &mut sink)?);
-    }
-    rig.volume.sync()?;
-    rig.volume.maintenance().checkpoint()?;
-    let set = Mutex::new(set);
-    let serve = |turns: &str, time: Duration| -> Result<Vec<Outcome>> {
-        let end = rig.world.monotonic() + time;
-        let bodies = (0..server.threads).map(|n| {
-            let (rig, dirs, set) = (&rig, &dirs, &set);
-            let body = move || serve(rig, dirs, set, &format!("{turns}-{n}"), end, server);
-            Box::new(body) as Body<'_, Result<Outcome>>
-        });
-        rig.run(bodies.collect()).into_iter().collect()
-    };
-    serve("before", server.before)?;
-    let (before, start) = (rig.counted(), rig.world.monotonic());
-    let outcomes = serve("file", server.time)?;
-    let mut sum = Outcome { traffic: rig.traffic(&before), time: rig.world.monotonic() - start, ..Outcome::default() };
-    for o in outcomes {
-        sum.operations += o.operations;
-        sum.bytes += o.bytes;
-        sum.blocks += o.blocks;
-        sum.overwritten += o.overwritten;
-    }
-    rig.close()?;
-    Ok(sum)
-}
-
-/// Of one turn of a thread.
-pub(super) const OPERATIONS: u64 = 6;
-
-/// One thread.
-fn serve(
-    rig: &Rig,
-    dirs: &[Ino],
-    set: &Mutex<Vec<Entry>>,
-    name: &str,
-    end: Duration,
-    server: Server,
-) -> Result<Outcome> {
-    let seed: Vec<u64> = name.bytes().map(u64::from).collect();
-    let mut rng = Rng::from_parts(&seed);
-    let mut done = Outcome::default();
-    let mut round = 0;
-    while rig.world.monotonic() < end {
-        let rewrites = server.rewrites > 0 && rng.below(100) < server.rewrites;
-        if rewrites {
-            let entry = take(set, &mut rng);
-            rewrite(rig, &entry, &mut done)?;
-            lock(set).push(entry);
-        } else {
-            let entry = make(rig, dirs, &format!("{name}-{round}"), &mut rng, server, &mut done)?;
-            lock(set).push(entry);
-        }
-        let mut entry = take(set, &mut rng);
-        let len = server.append / 2 + rng.below(server.append);
-        write(rig, &mut entry, len.next_multiple_of(server.grain), &mut done)?;
-        lock(set).push(entry);
-        // A whole file is read, from the page cache above; another is deleted, and one is looked at.
-        if !rewrites {
-            let entry = take(set, &mut rng);
-            rig.volume.unlink(parent(dirs, &entry), entry.name.as_bytes())?;
-            rig.volume.forget(entry.ino, 1);
-        }
-        let entry = take(set, &mut rng);
-        let attr = rig.volume.getattr(entry.ino)?;
-        anyhow::ensure!(attr.size == entry.size, "{} has {} bytes, {} were written", entry.name, attr.size, entry.size);
-        lock(set).push(entry);
-        let operations = OPERATIONS - u64::from(rewrites);
-        done.operations += operations;
-        rig.world.sleep(CPU * u32::try_from(operations)?);
-        round += 1;
-    }
-    Ok(done)
-}
-
-/// Takes a file for itself.
-fn take(set: &Mutex<Vec<Entry>>, rng: &mut Rng) -> Entry {
-    let mut set = lock(set);
-    let n = rng.index(set.len());
-    set.swap_remove(n)
-}
-
-fn parent(dirs: &[Ino], entry: &Entry) -> Ino {
-    let sum: usize = entry.name.bytes().map(usize::from).sum();
-    dirs[sum % dirs.len()]
-}
-
-/// Creates a file and writes it whole.
-fn make(rig: &Rig, dirs: &[Ino], name: &str, rng: &mut Rng, server: Server, done: &mut Outcome) -> Result<Entry> {
-    let mut entry = Entry { name: name.to_owned(), ino: Ino(0), size: 0 };
-    entry.ino = rig.create(parent(dirs, &entry), name)?;
-    let len = server.mean / 2 + rng.below(server.mean);
-    write(rig, &mut entry, len.next_multiple_of(server.grain), done)?;
-    Ok(entry)
-}
-
-/// Appends.
-fn write(rig: &Rig, entry: &mut Entry, len: u64, done: &mut Outcome) -> Result<()> {
-    let data = content(u64::from(entry.ino.0), entry.size, usize::try_from(len)?);
-    rig.volume.write(entry.ino, entry.size, &data, WriteFlags::default())?;
-    let (from, to) = (entry.size, entry.size + len);
-    done.blocks += to.div_ceil(BLOCK) - from / BLOCK;
-    done.overwritten += u64::from(!from.is_multiple_of(BLOCK));
-    done.bytes += len;
-    entry.size = to;
-    Ok(())
-}
-
-/// Writes a file anew, in place.
-fn rewrite(rig: &Rig, entry: &Entry, done: &mut Outcome) -> Result<()> {
-    let data = content(u64::from(entry.ino.0) + done.operations, 0, usize::try_from(entry.size)?);
-    rig.volume.write(entry.ino, 0, &data, WriteFlags::default())?;
-    let blocks = entry.size.div_ceil(BLOCK);
-    (done.blocks, done.overwritten, done.bytes) =
-        (done.blocks + blocks, done.overwritten + blocks, done.bytes + entry.size);
-    Ok(())
-}
-
-/// The modes, and what a commit of each does with other files' data.
-const MODES: [(Profile, Stock); 5] = [
-    (Profile::Ext4Journal, Stock::LeavesData),
-    (Profile::Ext4Ordered, Stock::FlushesData),
-    (Profile::Ext4Writeback, Stock::LeavesData),
-    (Profile::Rfj, Stock::LeavesData),
-    (Profile::Auto, Stock::LeavesData),
-];
-const JOURNAL: usize = 0;
-const ORDERED: usize = 1;
-const WRITEBACK: usize = 2;
-const RFJ: usize = 3;
-
-/// File operations a second of a mode.
-fn rate(mode: usize, server: Server) -> Result<f64> {
-    let (profile, stock) = MODES[mode];
-    let o = run(DISK(), profile, stock, server)?;
-    let rate = float(o.operations) / o.time.as_secs_f64();
-    let Server { dirty_percent, rewrites, .. } = server;
-    eprintln!("{profile}, {dirty_percent} % of the memory dirty, {rewrites} % rewrites: {rate:.0} operations/s");
-    Ok(rate)
-}
+pub(super) use server::DIRECTORIES;
+use server::{BLOCK, JOURNAL, MODES, ORDERED, PAPER_FILES, RFJ, WRITEBACK, rate};
+pub use server::{Outcome, Server, run};
 
 /// Figures 2 and 8.
 ///
@@ -460,7 +205,11 @@ fn claims(rates: &[f64], [of_rfj, of_writeback]: &[Vec<f64>; 2], by_grain: &[f64
 
 #[cfg(test)]
 mod tests {
+    use quire_fs::Profile;
+
+    use super::server::{DIRTY_PERCENT, DISK};
     use super::*;
+    use crate::stock::Stock;
 
     const SMALL: Server = Server {
         threads: 50,

@@ -3,6 +3,7 @@
 //! loop device: 12 cases on each, the paper's 24 on two. `quire:vfs` has the file system in SQLite's process. Or all on
 //! the library, in virtual time.
 
+mod aims;
 mod calibration;
 mod cases;
 mod claims;
@@ -304,8 +305,8 @@ mod tests {
         assert_eq!((cases.len(), cases[11]), (12, last));
         let values: Vec<f64> = cases.iter().map(|c| if c.operations == 1 { 2.0 } else { 8.0 }).collect();
         assert!(
-            (claims::mean_of(&cases, &values, 1) - 2.0).abs() < 1e-9
-                && (claims::mean_of(&cases, &values, 1000) - 8.0).abs() < 1e-9
+            (cases::mean_of(&cases, &values, 1) - 2.0).abs() < 1e-9
+                && (cases::mean_of(&cases, &values, 1000) - 8.0).abs() < 1e-9
         );
     }
 }

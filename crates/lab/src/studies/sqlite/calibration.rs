@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use quire_testkit::Model;
 
-use super::cases::{Case, PROTECTIONS, cases, of_paper};
-use super::claims::{Ratios, insert_to_best, of_sizes, ratio, small_update, worst};
+use super::cases::{Case, PROTECTIONS, cases, of_paper, ratio};
+use super::claims::{Ratios, insert_to_best, of_sizes, small_update, worst};
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
 use crate::mounter::Mounter;

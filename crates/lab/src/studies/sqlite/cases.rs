@@ -2,6 +2,7 @@
 
 use super::plan::{OPERATIONS, Plan};
 use crate::served::Kind;
+use crate::stats::geometric_mean;
 use crate::work::sqlite::{Protection, STEPS};
 
 /// Of the paper's 24 cases.
@@ -56,6 +57,20 @@ pub(super) fn of_paper(kind: &Kind) -> &'static str {
         "intel311" => "figure 3",
         _ => "figures 2 and 3 on mounts",
     }
+}
+
+/// Those of the cases of so many operations.
+pub(super) fn of_operations(cases: &[Case], values: &[f64], operations: u64) -> Vec<f64> {
+    cases.iter().zip(values).filter(|(c, _)| c.operations == operations).map(|(_, v)| *v).collect()
+}
+
+/// The geometric mean over the cases of so many operations.
+pub(super) fn mean_of(cases: &[Case], values: &[f64], operations: u64) -> f64 {
+    geometric_mean(&of_operations(cases, values, operations))
+}
+
+pub(super) fn ratio(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a / b).collect()
 }
 
 #[cfg(test)]
