@@ -51,7 +51,7 @@ pub const ORDERED: Way = way("ext4-ordered", Profile::Ext4Ordered, Place::Intern
 pub const JOURNAL: Way = stock(way("ext4-journal", Profile::Ext4Journal, Place::Internal));
 pub const EXTERNAL: Way = stock(way("external", Profile::Ext4Journal, Place::External));
 pub const NVJ: Way = way("nvj", Profile::Nvj, Place::Nvram);
-/// As in a kernel whose `ext4_sync_file` is as it was: see `tpcc::calibration`.
+/// As `ext4_sync_file` of the paper's kernel has it with data journaling; the paper does not say so of NVJ.
 pub const NVJ_HOME: Way = stock(way("nvj that goes home at fsync", Profile::Nvj, Place::Nvram));
 pub const DJFS: Way = way("djfs", Profile::Djfs, Place::Nvram);
 pub const DJFS4: Way = way("djfs4", Profile::Djfs4, Place::Nvram);

@@ -51,25 +51,23 @@ pub(super) struct Ratios {
 impl Ratios {
     /// Of those mounters that ran, or empty.
     pub(super) fn of_mounters(mounters: &[Mounter], means: &[Vec<f64>]) -> Ratios {
-        let times = |options: &str| of(mounters, means, &format!("quire:{options}")).unwrap_or_default();
-        let none = times("profile=ext4-none");
-        let of = |options: &str| ratio(times(options), none);
-        Ratios {
-            ordered: of(STOCK_ORDERED),
-            journal: of(STOCK_JOURNAL),
-            single: of("profile=single-io"),
-            joj: of("profile=joj"),
-        }
+        let quire = |options: &str| format!("quire:{options}");
+        Self::of_baselines(mounters, means, ["profile=ext4-none", STOCK_ORDERED, STOCK_JOURNAL].map(quire))
     }
 
     /// The same with the kernel's ext4 for ext4 on Quire, as far as that ran.
     pub(super) fn beside_kernel(mounters: &[Mounter], means: &[Vec<f64>]) -> Ratios {
+        let kernel = ["kernel:none", "kernel:data=ordered", "kernel:data=journal"];
+        Self::of_baselines(mounters, means, kernel.map(str::to_owned))
+    }
+
+    /// To the first of these.
+    fn of_baselines(mounters: &[Mounter], means: &[Vec<f64>], [none, ordered, journal]: [String; 3]) -> Ratios {
         let times = |name: &str| of(mounters, means, name).unwrap_or_default();
-        let none = times("kernel:none");
-        let of = |name: &str| ratio(times(name), none);
+        let of = |name: &str| ratio(times(name), times(&none));
         Ratios {
-            ordered: of("kernel:data=ordered"),
-            journal: of("kernel:data=journal"),
+            ordered: of(&ordered),
+            journal: of(&journal),
             single: of("quire:profile=single-io"),
             joj: of("quire:profile=joj"),
         }

@@ -80,6 +80,10 @@ impl Guess {
     /// As here.
     const HERE: Guess = Guess { computing: 1.0, store: 0, nvj_goes_home: false };
 
+    fn nvj(self) -> Way {
+        if self.nvj_goes_home { ways::NVJ_HOME } else { ways::NVJ }
+    }
+
     fn machine(self) -> Machine {
         let drive = Model { flush: FLUSH_OF_FIGURE_7, ..Model::samsung_840() };
         let line = Duration::from_nanos(self.store);
@@ -105,13 +109,11 @@ pub(super) const DJFS_TO_NVJ: usize = 1;
 pub(super) const DJFS_TO_JOURNAL: usize = 2;
 pub(super) const NVJ_TO_JOURNAL: usize = 3;
 
-/// Seconds of a transaction: `external` and `ext4-journal`; `djfs`; with [`SLOWEST`] `djfs`, `nvj`, and an `nvj` that
-/// goes home at fsync.
-type Takes = [f64; 6];
+/// Seconds of a transaction: `external` and `ext4-journal`; `djfs`; `djfs` and `nvj` with [`SLOWEST`].
+type Takes = [f64; 5];
 
 /// The four numbers, in parts of the paper's.
-fn parts([external, journal, djfs, slow_djfs, lazy_nvj, home_nvj]: Takes, nvj_goes_home: bool) -> [f64; 4] {
-    let slow_nvj = if nvj_goes_home { home_nvj } else { lazy_nvj };
+fn parts([external, journal, djfs, slow_djfs, slow_nvj]: Takes) -> [f64; 4] {
     let factors = [external / djfs, slow_nvj / slow_djfs, journal / slow_djfs, journal / slow_nvj];
     std::array::from_fn(|n| factors[n] / FOUR[n].0.parse::<f64>().expect("a printed number"))
 }
@@ -136,7 +138,7 @@ fn nearest(corners: &[Takes; 4], off: Takes, nvj_goes_home: bool) -> Guess {
     let computing = (10..=400).map(|tenth| float(tenth) / 10.0);
     let all = computing.flat_map(|computing| (0..=100).map(move |n| Guess { computing, store: n * 20, nvj_goes_home }));
     let takes = |guess: &Guess| product(estimated(corners, *guess), off);
-    let how_far = |guess: &Guess| farthest(parts(takes(guess), nvj_goes_home));
+    let how_far = |guess: &Guess| farthest(parts(takes(guess)));
     let possible = all.filter(|guess| takes(guess).iter().all(|takes| *takes > 0.0));
     possible.min_by(|a, b| how_far(a).total_cmp(&how_far(b))).unwrap_or(Guess::HERE)
 }
@@ -165,36 +167,39 @@ impl Common {
             let on = Guess { computing, ..Guess::HERE }.machine();
             Ok::<_, anyhow::Error>([takes(ways::EXTERNAL, on)?, takes(ways::JOURNAL, on)?])
         };
-        let in_nvram = |guess: Guess| {
+        // With each of these for `nvj`.
+        let all = |[external, journal]: [f64; 2], guess: Guess, nvjs: &[Way]| {
             let fast = guess.machine();
             let slow = Machine { line: fast.line + SLOWEST, ..fast };
-            let all = [(ways::DJFS, fast), (ways::DJFS, slow), (ways::NVJ, slow), (ways::NVJ_HOME, slow)];
-            let mut each = [const { Vec::new() }; 4];
-            for (_, n) in turns(plan.rounds, all.len()) {
-                let (way, on) = all[n];
+            let mut runs = vec![(ways::DJFS, fast), (ways::DJFS, slow)];
+            runs.extend(nvjs.iter().map(|nvj| (*nvj, slow)));
+            let mut each = vec![Vec::new(); runs.len()];
+            for (_, n) in turns(plan.rounds, runs.len()) {
+                let (way, on) = runs[n];
                 each[n].push(takes(way, on)?);
             }
-            Ok::<_, anyhow::Error>(each.map(|rounds| median(&rounds)))
-        };
-        let all = |[external, journal]: [f64; 2], [djfs, slow_djfs, lazy_nvj, home_nvj]: [f64; 4]| {
-            [external, journal, djfs, slow_djfs, lazy_nvj, home_nvj]
+            let each: Vec<f64> = each.iter().map(|rounds| median(rounds)).collect();
+            let with = |nvj: &f64| [external, journal, each[0], each[1], *nvj];
+            Ok::<_, anyhow::Error>(each[2..].iter().map(with).collect::<Vec<Takes>>())
         };
         let devices = [on_devices(Guess::HERE.computing)?, on_devices(FAR.computing)?];
-        let mut corners = [[0.0; 6]; 4];
+        // Of either NVJ.
+        let mut corners = [[[0.0; 5]; 4]; 2];
         for (n, guess) in CORNERS.into_iter().enumerate() {
-            corners[n] = all(devices[n % 2], in_nvram(guess)?);
+            let either = all(devices[n % 2], guess, &[ways::NVJ, ways::NVJ_HOME])?;
+            corners.iter_mut().zip(either).for_each(|(corners, takes)| corners[n] = takes);
         }
         let mut tried: Vec<(Guess, Takes)> = Vec::new();
-        for nvj_goes_home in [false, true] {
-            let mut off = [1.0; 6];
+        for (nvj_goes_home, corners) in [false, true].into_iter().zip(&corners) {
+            let mut off = [1.0; 5];
             // As many guesses as rounds: each shows how far off the estimate is.
             for _ in 0..plan.rounds {
-                let guess = nearest(&corners, off, nvj_goes_home);
+                let guess = nearest(corners, off, nvj_goes_home);
                 if tried.iter().any(|(before, _)| *before == guess) {
                     break;
                 }
-                let takes = all(on_devices(guess.computing)?, in_nvram(guess)?);
-                off = product(takes, estimated(&corners, guess).map(f64::recip));
+                let takes = all(on_devices(guess.computing)?, guess, &[guess.nvj()])?[0];
+                off = product(takes, estimated(corners, guess).map(f64::recip));
                 tried.push((guess, takes));
             }
         }
@@ -202,9 +207,9 @@ impl Common {
     }
 
     /// Of the guesses that were tried the nearest, and the figure of all.
-    fn of(corners: [Takes; 4], tried: Vec<(Guess, Takes)>) -> Self {
-        let shares = |(guess, takes): (Guess, Takes)| (guess, parts(takes, guess.nvj_goes_home));
-        let home = (Guess { nvj_goes_home: true, ..Guess::HERE }, corners[0]);
+    fn of([corners, home]: [[Takes; 4]; 2], tried: Vec<(Guess, Takes)>) -> Self {
+        let shares = |(guess, takes): (Guess, Takes)| (guess, parts(takes));
+        let home = (Guess { nvj_goes_home: true, ..Guess::HERE }, home[0]);
         let tried: Vec<_> = tried.into_iter().map(shares).collect();
         let title = format!(
             "PERSIST, by how long computing takes, what a store costs and whether NVJ goes home at fsync, flush \
@@ -274,13 +279,13 @@ mod tests {
     use crate::results::Verdict;
 
     /// A machine where a transaction has so many milliseconds of computing and so many thousand lines.
-    fn corners(device: [f64; 2], [djfs, nvj, home]: [[f64; 2]; 3]) -> [Takes; 4] {
+    fn corners(device: [f64; 2], [djfs, nvj]: [[f64; 2]; 2]) -> [Takes; 4] {
         CORNERS.map(|guess| {
             let takes = |[ms, lines]: [f64; 2], latency: f64| {
                 ms * guess.computing / 1e3 + lines * (float(guess.store) + latency) / 1e6
             };
             let on_device = device.map(|ms| (ms + djfs[0] * guess.computing) / 1e3);
-            [on_device[0], on_device[1], takes(djfs, 0.0), takes(djfs, 40.0), takes(nvj, 40.0), takes(home, 40.0)]
+            [on_device[0], on_device[1], takes(djfs, 0.0), takes(djfs, 40.0), takes(nvj, 40.0)]
         })
     }
 
@@ -290,8 +295,8 @@ mod tests {
 
     #[test]
     fn the_nearest_guess_is_that_of_which_the_numbers_come() {
-        let corners = corners([440.0, 300.0], [[0.7, 1.0], [0.75, 22.0], [0.85, 22.0]]);
-        let nearest = nearest(&corners, [1.0; 6], false);
+        let corners = corners([440.0, 300.0], [[0.7, 1.0], [0.75, 22.0]]);
+        let nearest = nearest(&corners, [1.0; 5], false);
         assert!((8.0..=11.0).contains(&nearest.computing) && (600..=1200).contains(&nearest.store), "{nearest}");
         let exact = estimated(&corners, Guess { computing: 5.0, store: 100, ..Guess::HERE });
         assert!((exact[4] - (5.0 * 0.75 / 1e3 + 22.0 * 140.0 / 1e6)).abs() < 1e-9, "{exact:?}");
@@ -300,12 +305,13 @@ mod tests {
     /// What the devices wait for at each fsync of an NVJ that goes home brings its number; no store does.
     #[test]
     fn an_nvj_that_goes_home_is_the_guess_where_that_makes_it_slow() {
-        let mut corners = corners([440.0, 266.3], [[0.7, 1.0], [0.75, 1.0], [0.75, 1.0]]);
-        corners.iter_mut().for_each(|takes| takes[5] += 17.0 / 1e3);
-        let [lazy, home] = [false, true].map(|goes| nearest(&corners, [1.0; 6], goes));
-        let how_far = |guess: Guess| farthest(parts(estimated(&corners, guess), guess.nvj_goes_home));
+        let mut corners = [corners([440.0, 266.3], [[0.7, 1.0], [0.75, 1.0]]); 2];
+        corners[1].iter_mut().for_each(|takes| takes[4] += 17.0 / 1e3);
+        let of = |guess: Guess| estimated(&corners[usize::from(guess.nvj_goes_home)], guess);
+        let [lazy, home] = [false, true].map(|goes| nearest(&corners[usize::from(goes)], [1.0; 5], goes));
+        let how_far = |guess: Guess| farthest(parts(of(guess)));
         assert!(how_far(home) < 1.1 && how_far(lazy) > 2.0, "{home} {} {lazy} {}", how_far(home), how_far(lazy));
-        let tried = [lazy, home].map(|guess| (guess, estimated(&corners, guess))).to_vec();
+        let tried = [lazy, home].map(|guess| (guess, of(guess))).to_vec();
         let common = Common::of(corners, tried);
         assert!(common.guess.nvj_goes_home && common.is_cause() && common.why().contains("goes home"));
     }
