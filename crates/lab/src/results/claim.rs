@@ -103,6 +103,12 @@ fn to_places_of(printed: &str, figure: f64) -> f64 {
     format!("{figure:.places$}").parse().expect("a number")
 }
 
+/// The least and the most of what is a number.
+fn ends(figures: impl Iterator<Item = f64>) -> [f64; 2] {
+    let numbers = figures.filter(|v| v.is_finite());
+    numbers.fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], v| [a.min(v), b.max(v)])
+}
+
 /// So many times what is printed is another result, not the same.
 const ANOTHER: f64 = 2.0;
 /// A figure that is closer than this to the limit, in parts of the limit, is a tie: neither below nor above.
@@ -201,13 +207,12 @@ impl Claim {
         self.judged()
     }
 
-    /// The cause is a parameter that is assumed; `sweep` are the figures with other values of it. They explain the
-    /// difference if the range of them and of the measured figure has the sentence's number in it; where a tie is
+    /// The cause is a parameter that is assumed and that no other claim names; `sweep` are the figures with other values
+    /// of it (claims that share a parameter: [`super::with_one_value`]). They explain the difference if the range of them and of the measured figure has the sentence's number in it; where a tie is
     /// excluded, if it has a figure on the sentence's side.
     #[must_use]
     pub fn calibrated(mut self, sweep: &[f64], why: &str) -> Self {
-        let all = sweep.iter().copied().chain(self.measured).filter(|v| v.is_finite());
-        let [least, most] = all.fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], v| [a.min(v), b.max(v)]);
+        let [least, most] = ends(sweep.iter().copied().chain(self.measured));
         let (low, high) = match self.upper {
             Some(upper) => (self.limit, upper),
             None => [self.paper.unwrap_or(self.limit); 2].into(),
@@ -220,6 +225,20 @@ impl Claim {
         self.explains = Some(if has_it { [least, most].map(rounded) } else { NOTHING });
         self.why = Some(format!("{why}{BY_IT}{} to {} (calibration)", shown(least), shown(most)));
         self.judged()
+    }
+
+    /// The cause is a parameter that is assumed, and no value of it serves this claim: these are its figures.
+    #[must_use]
+    pub(super) fn calibrated_in_vain(mut self, sweep: &[f64], why: &str) -> Self {
+        let [least, most] = ends(sweep.iter().copied().chain(self.measured));
+        self.explains = Some(NOTHING);
+        self.why = Some(format!("{why}{BY_IT}{} to {} (calibration)", shown(least), shown(most)));
+        self.judged()
+    }
+
+    /// Whether the claim would hold if this were measured.
+    pub(super) fn would_hold(&self, figure: f64) -> bool {
+        figure.is_finite() && self.is_on_its_side(figure) && !self.is_another(figure)
     }
 
     /// An aim of Quire's in a study of a paper.
@@ -290,11 +309,16 @@ impl Claim {
     #[must_use]
     pub fn shared_cause(&self) -> Option<String> {
         let cause = self.cause()?;
-        let ends = [WHICH_EXPLAINS, BY_IT].iter().filter_map(|begin| cause.find(begin));
-        let alone = cause[..ends.min().unwrap_or(cause.len())].to_owned();
+        let alone = |cause: &str| {
+            let ends = [WHICH_EXPLAINS, BY_IT].iter().filter_map(|begin| cause.find(begin));
+            cause[..ends.min().unwrap_or(cause.len())].to_owned()
+        };
         Some(match &self.why {
-            Some(why) if self.verdict == Verdict::NotHeld && self.measured.is_some() => format!("{alone}: {why}"),
-            _ => alone,
+            Some(why) if self.verdict == Verdict::NotHeld && self.measured.is_some() => {
+                let is_range = self.explains.is_some_and(|[least, most]| least <= most);
+                format!("{cause}: {}", if is_range { why.clone() } else { alone(why) })
+            }
+            _ => alone(cause),
         })
     }
 

@@ -6,11 +6,13 @@ mod claim;
 mod host;
 mod number;
 mod run;
+mod swept;
 
 pub use claim::{Claim, Side, Verdict};
 pub use host::Host;
 pub use number::shown;
 pub use run::{Effort, Run, build, date};
+pub use swept::{Swept, with_one_value};
 
 use std::fmt::Write;
 

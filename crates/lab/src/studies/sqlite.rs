@@ -8,11 +8,13 @@ mod calibration;
 mod cases;
 mod claims;
 mod in_process;
+mod joint;
 mod on_library;
 mod plan;
 
 use cases::{Case, PROTECTIONS, cases, of_paper};
 use claims::Ratios;
+use joint::OnDevice;
 use plan::{IMAGE_MIB, NVRAM, Series};
 pub use plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Wanted};
 
@@ -72,33 +74,11 @@ pub fn study(plan: &Plan) -> Result<Findings> {
         );
     }
     let devices = plan.kinds.iter().map(|kind| on_device(plan, kind, &mounters, &mut f)).collect::<Result<Vec<_>>>()?;
-    let all = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.ratios));
-    // Another model of one device beside the others as they are.
-    let swept: Vec<Ratios> = (0..devices.len()).flat_map(|n| with_other_models(&devices, n)).collect();
     let growing = cases::growing(&cases(&PROTECTIONS), plan);
-    f.claims.extend(claims::of_all(&all, &growing, plan.on_library.then_some(&swept[..])));
+    f.claims.extend(joint::claims(plan, &devices));
     let kernel = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.beside_kernel));
     f.claims.extend(claims::of_all_beside_kernel(&kernel, &growing));
     Ok(f)
-}
-
-/// What came of the cases on one device.
-struct OnDevice {
-    /// To `ext4-none`.
-    ratios: Ratios,
-    /// To the kernel's ext4 without a journal, as far as that ran.
-    beside_kernel: Ratios,
-    /// To `ext4-none`, on other models of the device.
-    on_others: Vec<Ratios>,
-}
-
-/// The ratios of all cases, with each other model of one of the devices.
-fn with_other_models(devices: &[OnDevice], of: usize) -> Vec<Ratios> {
-    let all = |other: &Ratios| {
-        let ratios = devices.iter().enumerate().map(|(n, device)| if n == of { other } else { &device.ratios });
-        ratios.fold(Ratios::default(), |all, of| all.and(of))
-    };
-    devices[of].on_others.iter().map(all).collect()
 }
 
 fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -> Result<OnDevice> {
@@ -123,11 +103,12 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
         }
         Disk::Looped(_) => None,
     };
-    f.claims.extend(claims::of_device(kind, mounters, &cases, &means, swept.as_deref()));
+    f.claims.extend(claims::of_quire(kind, mounters, &cases, &means));
     if plan.figure4 {
         figure4(plan, kind, &disk, dir.path(), f)?;
     }
     Ok(OnDevice {
+        kind: kind.clone(),
         ratios: Ratios::of_mounters(mounters, &means),
         beside_kernel: Ratios::beside_kernel(mounters, &means),
         on_others: swept.unwrap_or_default(),

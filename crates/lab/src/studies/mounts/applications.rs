@@ -111,9 +111,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
         |n, ready| run(all[n], ready, &trace),
     )?;
     let mut f = Findings { figures: figures(&rounds, &all), ..Findings::default() };
-    f.claims.extend(claims::of_postmark(&rounds));
+    f.claims.extend(claims::of_programs(&rounds));
     f.claims.push(claims::of_logs(&rounds));
-    f.claims.extend(claims::of_server(&rounds));
     assume(&mut f, effort);
     assume_applications(&mut f, &all);
     Ok(f)

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use quire_testkit::rng::content;
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 
-use super::super::okeanos::calibration::{ORDERS, of_run, of_window};
+use super::super::okeanos::calibration::{ByRun, ORDERS, figure_of_runs};
 use super::super::okeanos::series::INODE;
 use super::super::streams::{KBIT, MBIT, PERIOD};
 use super::bed::{Bed, Measured, Rounds};
-use super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SELECTIVE, WASTELESS, assume, mounters, rounds_of};
-use crate::results::{Claim, Effort, Figure, Findings};
+use super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SELECTIVE, WASTELESS, assume, mounters, only, rounds_of};
+use crate::mounter::Mounter;
+use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
 use crate::stats::{Spread, float};
 
 /// Memory of a thread's stack: there are a thousand.
@@ -44,10 +45,7 @@ const FEWER: &str = "the paper prints no number of streams, and these are fewer 
 const NUMBER: &str =
     "the paper prints no number of streams; with more, more writers share a commit or wait for the next";
 /// Bytes of a block of the file system.
-const BLOCK: f64 = 4096.0;
-
-/// How long streams run in the calibration, in virtual time.
-const VIRTUAL: Duration = Duration::from_secs(5);
+const BLOCK_BYTES: u64 = 4096;
 
 /// Streams: how many, and the bytes of each write.
 type Kind = (usize, usize);
@@ -66,6 +64,36 @@ fn path(dir: &Path, (count, bytes): Kind, n: usize) -> PathBuf {
 fn create(dir: &Path, kinds: &[Kind]) -> Result<()> {
     let paths = kinds.iter().flat_map(|kind| (0..kind.0).map(|n| path(dir, *kind, n)));
     paths.into_iter().try_for_each(|path| Ok(File::create(path).map(drop)?))
+}
+
+/// The same, with space for what each appends within `time`, given to all in turn: so many blocks of each lie side by
+/// side.
+fn create_in_runs(dir: &Path, kind: Kind, run: u64, time: Duration) -> Result<()> {
+    create(dir, &[kind])?;
+    let paths = (0..kind.0).map(|n| path(dir, kind, n));
+    let files: Vec<File> = paths.map(|path| File::options().write(true).open(path)).collect::<std::io::Result<_>>()?;
+    let (run, bytes) = (run * BLOCK_BYTES, kind.1 as u64 * (time.as_secs() + 1));
+    for turn in 0..bytes.div_ceil(run) {
+        for file in &files {
+            rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, turn * run, run)?;
+        }
+    }
+    Ok(())
+}
+
+/// Figure 4c by how many blocks of a file lie side by side, of the most streams: one round.
+fn by_run(bed: &Bed, all: &[Mounter], kind: Kind, (effort, time): (Effort, Duration)) -> Result<ByRun> {
+    let mounters = only(all, &[ORDERED, JOURNAL, WASTELESS, SELECTIVE]);
+    let (mut figure, runs) = figure_of_runs("okeanos-4c-run-mounts", effort, kind.0 as u64);
+    let mut parts = Vec::new();
+    for blocks in runs {
+        let prepare = |dir: &Path| create_in_runs(dir, kind, *blocks, time);
+        let rounds = bed.rounds(1, &mounters, prepare, &[kind], |dir, kind| run(dir, kind, time))?;
+        let row = [ORDERED, SELECTIVE].map(|name| times_the_logs(&rounds, name, 0));
+        figure.place(blocks, row);
+        parts.push(row);
+    }
+    Ok(ByRun::new(figure, runs, parts))
 }
 
 /// Runs streams of a kind: those of 1 Kbit/s begin together, those of 1 Mbit/s one after the other within a second.
@@ -115,22 +143,22 @@ pub fn study(effort: Effort) -> Result<Findings> {
     // An eighth of a MiB is more than a write of 125,000 bytes.
     let written = fast.iter().sum::<usize>() as u64 * time.as_secs() / 8;
     let bed = Bed::new("hdd15k", 1024 + written, 128)?.with_inodes_of(INODE);
+    let all = mounters(&QUIRE)?;
     let rounds = bed.rounds(
         rounds_of(effort),
-        &mounters(&QUIRE)?,
+        &all,
         |dir| create(dir, &kinds),
         &kinds,
         |dir, kind| run(dir, kind, if kind.1 == KBIT { of_slow } else { time }),
     )?;
     let figures = figures(&rounds, slow, fast, [of_slow, time]);
-    let mut claims = slow_claims(&rounds, slow).to_vec();
+    let mut claims = slow_claims(&rounds, slow);
     claims.extend(home_claims(&rounds, slow.len() - 1, slow[slow.len() - 1]));
-    // The calibration of the most streams, in virtual time.
-    let swept = of_run(effort, u64::try_from(fast[fast.len() - 1])?, VIRTUAL)?;
+    let by_run = by_run(&bed, &all, (fast[fast.len() - 1], MBIT), (effort, time))?;
     let of_fast: Vec<(usize, usize)> = (slow.len()..).zip(fast.iter().copied()).collect();
-    claims.extend(fast_claims(&rounds, &of_fast, &swept.parts));
+    claims.extend(fast_claims(&rounds, &of_fast, &by_run));
     let mut f = Findings { figures, claims, ..Findings::default() };
-    f.figures.push(Figure { id: "okeanos-4c-run-mounts".into(), ..swept.figure });
+    f.figures.push(by_run.figure);
     assume(&mut f, effort);
     assume_streams(&mut f, [of_slow, time]);
     f.skipped.push(super::super::NILFS.into());
@@ -151,6 +179,10 @@ fn assume_streams(f: &mut Findings, times: [Duration; 2]) {
         times[0].as_secs(),
         times[1].as_secs()
     ));
+    f.assume(
+        "in okeanos-4c-run-mounts files have space before, so many blocks of each in turn, and are appended to alike: an \
+         append there also makes an extent written",
+    );
     f.assume(
         "the paper prints no number of streams; there are fewer here than in okeanos-slow, because one disk has data \
          and journal; claims of figure 4a are of the most of them, those of 4c of the number at which each is strongest",
@@ -203,7 +235,7 @@ fn figures(rounds: &Rounds<Done>, slow: &[usize], fast: &[usize], times: [Durati
 }
 
 /// Figure 4a and the latency, with the most streams of 1 Kbit/s; `counts` are those of the phases.
-fn slow_claims(rounds: &Rounds<Done>, counts: &[usize]) -> [Claim; 5] {
+fn slow_claims(rounds: &Rounds<Done>, counts: &[usize]) -> Vec<Claim> {
     let phase = counts.len() - 1;
     let count = counts[phase];
     let at = |what: &str| format!("{count} streams: {what}");
@@ -213,7 +245,7 @@ fn slow_claims(rounds: &Rounds<Done>, counts: &[usize]) -> [Claim; 5] {
     let okeanos = [WASTELESS, SELECTIVE];
     // What so many streams log if each keeps up, in MB/s.
     let all_keep_up = |bytes: f64| float(count as u64) * bytes / 1e6;
-    [
+    let rates = vec![
         Claim::at_least(
             "figure 4a, on mounts",
             "data journaling writes up to 27 MB/s to the journal",
@@ -230,6 +262,8 @@ fn slow_claims(rounds: &Rounds<Done>, counts: &[usize]) -> [Claim; 5] {
             "4",
         )
         .because_within(0.0..=all_keep_up(most(&okeanos, logged)), FEWER),
+    ];
+    let to_a_write = vec![
         Claim::at_least(
             "figure 4a, on mounts",
             "data journaling is an order of magnitude above all other modes",
@@ -237,14 +271,15 @@ fn slow_claims(rounds: &Rounds<Done>, counts: &[usize]) -> [Claim; 5] {
             times_the_others(rounds, phase),
             ORDER,
         )
-        .calibrated(&each(times_the_others), NUMBER),
+        .swept(each(times_the_others)),
         Claim::at_most(
             "figure 4a, caption, on mounts",
             "wasteless and selective approach ordered",
             at("the higher of both / kernel ordered, to a write"),
-            most(&okeanos, logged) / median(ORDERED, logged),
+            times_ordered(rounds, phase),
             APPROACHES,
-        ),
+        )
+        .swept(each(times_ordered)),
         Claim::at_most(
             "section 6, on mounts",
             "at 1 Kbit/s selective tends to become identical to wasteless in latency",
@@ -252,8 +287,10 @@ fn slow_claims(rounds: &Rounds<Done>, counts: &[usize]) -> [Claim; 5] {
             apart(rounds, phase),
             1.05,
         )
-        .calibrated(&each(apart), NUMBER),
-    ]
+        .swept(each(apart)),
+    ];
+    let values: Vec<String> = counts[..phase].iter().map(|count| format!("{count} streams")).collect();
+    [rates, with_one_value(NUMBER, &values, to_a_write)].concat()
 }
 
 /// The most of these mounts.
@@ -266,6 +303,17 @@ fn times_the_others(rounds: &Rounds<Done>, phase: usize) -> f64 {
     rounds.median(JOURNAL, phase, logged) / most(rounds, phase, &[ORDERED, WASTELESS, SELECTIVE], logged)
 }
 
+/// What the more of wasteless and selective logs to a write, in parts of ordered's.
+fn times_ordered(rounds: &Rounds<Done>, phase: usize) -> f64 {
+    most(rounds, phase, &[WASTELESS, SELECTIVE], logged) / rounds.median(ORDERED, phase, logged)
+}
+
+/// A mode's mean latency, in parts of the longer of data journaling's and wasteless's.
+fn times_the_logs(rounds: &Rounds<Done>, name: &str, phase: usize) -> f64 {
+    let mean = |name| rounds.median(name, phase, latency);
+    mean(name) / mean(JOURNAL).max(mean(WASTELESS))
+}
+
 /// The longer latency of wasteless and selective, in parts of the shorter.
 fn apart(rounds: &Rounds<Done>, phase: usize) -> f64 {
     let [a, b] = [WASTELESS, SELECTIVE].map(|name| rounds.median(name, phase, latency));
@@ -276,7 +324,7 @@ fn apart(rounds: &Rounds<Done>, phase: usize) -> f64 {
 fn home_claims(rounds: &Rounds<Done>, phase: usize, count: usize) -> [Claim; 2] {
     let median = |name| rounds.median(name, phase, home);
     // What goes home of data journaling at most: a block to each write, and what goes home without it.
-    let at_most = (BLOCK + median(WASTELESS).max(median(SELECTIVE))) / median(ORDERED);
+    let at_most = (float(BLOCK_BYTES) + median(WASTELESS).max(median(SELECTIVE))) / median(ORDERED);
     [
         Claim::at_most(
             "figure 4b, on mounts",
@@ -297,24 +345,18 @@ fn home_claims(rounds: &Rounds<Done>, phase: usize, count: usize) -> [Claim; 2] 
 }
 
 /// Figure 4c, each claim of the number of streams of 1 Mbit/s at which it is strongest; `of` are the phases and the
-/// numbers. `swept` has ordered's and selective's parts in virtual time, by how many blocks of a file lie side by side.
-fn fast_claims(rounds: &Rounds<Done>, of: &[(usize, usize)], swept: &[[f64; 2]]) -> [Claim; 2] {
-    let why = format!("{} (in virtual time)", of_window(swept));
-    let claim = |says, name, n: usize| {
-        let part = |phase| {
-            let mean = |name| rounds.median(name, phase, latency);
-            mean(name) / mean(JOURNAL).max(mean(WASTELESS))
-        };
-        let parts = of.iter().map(|(phase, count)| (part(*phase), count));
+/// numbers.
+fn fast_claims(rounds: &Rounds<Done>, of: &[(usize, usize)], by_run: &ByRun) -> Vec<Claim> {
+    let claim = |says, name| {
+        let parts = of.iter().map(|(phase, count)| (times_the_logs(rounds, name, *phase), count));
         let (part, count) = parts.max_by(|a, b| a.0.total_cmp(&b.0)).expect("streams of 1 Mbit/s");
         let what = format!("{count} streams: {name} / the longer of kernel journal and quire wasteless");
-        let swept: Vec<f64> = swept.iter().map(|parts| parts[n]).collect();
-        Claim::at_least("figure 4c, on mounts", says, what, part, ORDERS).calibrated(&swept, &why)
+        Claim::at_least("figure 4c, on mounts", says, what, part, ORDERS)
     };
-    [
-        claim("ordered's latency is orders of magnitude above data journaling's and wasteless's", ORDERED, 0),
-        claim("selective's latency is orders of magnitude above theirs, too", SELECTIVE, 1),
-    ]
+    by_run.judged([
+        claim("ordered's latency is orders of magnitude above data journaling's and wasteless's", ORDERED),
+        claim("selective's latency is orders of magnitude above theirs, too", SELECTIVE),
+    ])
 }
 
 #[cfg(test)]
@@ -358,7 +400,7 @@ mod tests {
                 (WASTELESS, &[(60_000, 1.0)]),
                 (SELECTIVE, &[(60_000, 1.0)]),
             ];
-            slow_claims(&rounds(&all), &[100]).map(|c| c.verdict)
+            slow_claims(&rounds(&all), &[100]).iter().map(|c| c.verdict).collect::<Vec<_>>()
         };
         let (held, differs, not) = (Verdict::Held, Verdict::Differs, Verdict::NotHeld);
         // Each of 100 streams wrote once: 0.6 MB/s are all that they log.
@@ -376,7 +418,7 @@ mod tests {
                 (WASTELESS, &[(50_000, 1.0), (60_000, 1.0)]),
                 (SELECTIVE, &[(50_000, wait), (60_000, 1.2)]),
             ];
-            slow_claims(&rounds(&all), &[100, 1000]).map(|c| c.verdict)
+            slow_claims(&rounds(&all), &[100, 1000]).iter().map(|c| c.verdict).collect::<Vec<_>>()
         };
         let (differs, not) = (Verdict::Differs, Verdict::NotHeld);
         assert_eq!(of(520_000, 1.0)[2], differs);
@@ -392,8 +434,14 @@ mod tests {
             (WASTELESS, &[(0, 9.0), (0, 20.0)]),
             (SELECTIVE, &[(0, 12.0), (0, 10.0)]),
         ];
-        let claims = fast_claims(&rounds(&all), &[(0, 40), (1, 100)], &[[150.0, 140.0]]);
-        assert_eq!(claims.each_ref().map(|c| c.verdict), [Verdict::Held, Verdict::Differs]);
+        let of = |selective| {
+            let (figure, runs) = figure_of_runs("f", Effort::Quick, 100);
+            fast_claims(&rounds(&all), &[(0, 40), (1, 100)], &ByRun::new(figure, &runs[..1], vec![[150.0, selective]]))
+        };
+        let claims = of(140.0);
+        let verdicts = |claims: &[Claim]| claims.iter().map(|c| c.verdict).collect::<Vec<_>>();
+        assert_eq!(verdicts(&claims), [Verdict::Held, Verdict::Differs]);
+        assert_eq!(verdicts(&of(14.0)), [Verdict::Held, Verdict::NotHeld]);
         assert!(claims[0].what.starts_with("100 streams") && claims[1].what.starts_with("40 streams"));
     }
 }

@@ -31,8 +31,8 @@ pub fn fast(effort: Effort) -> Result<Findings> {
         home.place(count, outcomes.iter().map(|o| per_second(o.traffic.fs, o.time)));
         parts.push((*count, MODES.map(|mode| times_the_others(&outcomes, mode))));
     }
-    let ByRun { figure, parts: swept } = of_run(effort, CALIBRATED, time)?;
-    let mut f = Findings { figures: vec![latency, home, figure], ..Findings::default() };
+    let by_run = of_run(effort, CALIBRATED, time)?;
+    let mut f = Findings { figures: vec![latency, home, by_run.figure.clone()], ..Findings::default() };
     assumed(&mut f);
     f.assume(format!(
         "the paper prints no number of streams of figure 4c: it is swept, and a claim is of the number at which it is \
@@ -42,7 +42,7 @@ pub fn fast(effort: Effort) -> Result<Findings> {
         "an append gets its blocks side by side, as ext4 gives them to what is written back; in the calibration, of \
          {CALIBRATED} streams, files have space before, so many blocks of each in turn, and are appended to alike"
     ));
-    f.claims = claims(&parts, &swept);
+    f.claims = claims(&parts, &by_run);
     f.skipped.push(NILFS.into());
     Ok(f)
 }
@@ -53,33 +53,42 @@ const CALIBRATED: u64 = 150;
 const MODES: [usize; 2] = [ORDERED, SELECTIVE];
 
 /// Figure 4c, of each number of streams: ordered's and selective's latency in parts of the others'.
-fn claims(parts: &[(u64, [f64; 2])], swept: &[[f64; 2]]) -> Vec<Claim> {
-    let why = super::calibration::of_window(swept);
+fn claims(parts: &[(u64, [f64; 2])], by_run: &ByRun) -> Vec<Claim> {
     let claim = |says, n: usize| {
         let strongest = parts.iter().max_by(|a, b| a.1[n].total_cmp(&b.1[n]));
         let (count, parts) = strongest.expect("a number of streams");
         let what = format!("{count} streams: {} / the higher of both", SERIES[MODES[n]].0);
-        let of_mode: Vec<f64> = swept.iter().map(|parts| parts[n]).collect();
-        Claim::at_least("figure 4c", says, what, parts[n], ORDERS).calibrated(&of_mode, &why)
+        Claim::at_least("figure 4c", says, what, parts[n], ORDERS)
     };
-    vec![
+    by_run.judged([
         claim("ordered's latency is orders of magnitude above data journaling's and wasteless's", 0),
         claim("selective's latency is orders of magnitude above theirs, too", 1),
-    ]
+    ])
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::results::Verdict;
+
+    fn by_run(parts: &[[f64; 2]]) -> ByRun {
+        let runs: Vec<u64> = (1..).take(parts.len()).collect();
+        ByRun::new(by_streams("", "", String::new(), ""), &runs, parts.to_vec())
+    }
 
     #[test]
     fn a_claim_is_of_the_number_of_streams_at_which_it_is_strongest() {
         let parts = [(20, [2.0, 1.2]), (150, [40.0, 0.5]), (200, [30.0, 0.4])];
-        let claims = super::claims(&parts, &[[120.0, 110.0], [30.0, 20.0]]);
+        let claims = |of: &[[f64; 2]]| super::claims(&parts, &by_run(of));
+        let verdicts = |of: &[[f64; 2]]| claims(of).iter().map(|c| c.verdict).collect::<Vec<_>>();
+        let claims = claims(&[[120.0, 110.0], [30.0, 20.0]]);
         assert!(claims[0].what.starts_with("150 streams") && claims[1].what.starts_with("20 streams"));
-        assert!(claims.iter().all(|c| c.verdict == Verdict::Differs && c.cause().unwrap().contains("one value")));
-        let claims = super::claims(&parts, &[[120.0, 20.0], [30.0, 110.0]]);
-        assert!(claims[0].cause().unwrap().contains("no value"), "{}", claims[0]);
-        assert!(super::claims(&parts, &[[90.0, 90.0]]).iter().all(|c| c.verdict == Verdict::NotHeld));
+        assert!(
+            claims
+                .iter()
+                .all(|c| c.verdict == Verdict::Differs && c.cause().unwrap().contains("runs of 1 blocks 2 of"))
+        );
+        assert_eq!(verdicts(&[[120.0, 20.0], [30.0, 110.0]]), [Verdict::Differs, Verdict::NotHeld]);
+        assert_eq!(verdicts(&[[90.0, 90.0]]), [Verdict::NotHeld; 2]);
     }
 }

@@ -39,6 +39,16 @@ const SERIES: [&str; 6] = [
     "worst case, joj",
     "small updates with a rollback journal, joj",
 ];
+/// The ratios of a device of which something else is assumed.
+#[derive(Clone)]
+pub(super) struct Other {
+    /// What, in words.
+    pub name: String,
+    /// Bytes of SQLite's pages, which are the same on all devices.
+    pub page: u32,
+    pub ratios: Ratios,
+}
+
 /// What an operation may compute on the paper's machines beside what it does here, in ms.
 const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
 
@@ -46,7 +56,7 @@ const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
 ///
 /// # Errors
 /// A file system failed.
-pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<Figure>, Vec<Ratios>)> {
+pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<Figure>, Vec<Other>)> {
     let less = Plan {
         rounds: 1,
         small: plan.small.div_ceil(2).min(SMALL),
@@ -78,8 +88,9 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
                 "scattered" => milliseconds(other.scattered),
                 _ => milliseconds(Duration::from_nanos(other.write_ns_per_kib)),
             };
-            figure.place(place, drawn(&ratios));
-            swept.push(ratios);
+            figure.place(&place, drawn(&ratios));
+            let name = format!("{} {place} ms", x.trim_end_matches(", ms"));
+            swept.push(Other { name, page: plan.page, ratios });
         }
         figures.push(figure);
     }
@@ -89,29 +100,38 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
     Ok((figures, swept))
 }
 
-/// What full protection costs by what an operation computes besides: the figure, and its values for small transactions
-/// (their mean) and large ones (the worst). `full` are the milliseconds of a transaction in each case, by the name of
+/// What [`of_sizes`] has by what an operation computes besides.
+#[derive(Default)]
+pub(super) struct Computing {
+    /// In words.
+    pub values: Vec<String>,
+    pub figures: Vec<[f64; 2]>,
+}
+
+/// What full protection costs by what an operation computes besides: small transactions (their mean) and large ones
+/// (the worst). `full` are the milliseconds of a transaction in each case, by the name of
 /// the device; `none` those without protection.
 pub(super) fn of_figure4(
     kind: &Kind,
     cases: &[Case],
     full: &[(String, Vec<f64>)],
     none: &[f64],
-) -> (Figure, [Vec<f64>; 2]) {
+) -> (Figure, Computing) {
     let title = format!("{kind}: what protection costs by what an operation computes besides (calibration)");
     let series = full.iter().flat_map(|(device, _)| ["small, mean", "large, worst"].map(|of| format!("{of}{device}")));
     let mut figure =
         Figure::lines(&format!("joj-4-{kind}-computing"), "figure 4", title, "ms an operation", "full / none")
             .of_series(series)
             .logarithmic();
-    let mut swept = [Vec::new(), Vec::new()];
+    let mut swept = Computing::default();
     for ms in COMPUTING {
         let with = |times: &[f64]| -> Vec<f64> {
             cases.iter().zip(times).map(|(case, time)| time + ms * float(case.operations)).collect()
         };
         let values = full.iter().map(|(_, full)| of_sizes(cases, &ratio(&with(full), &with(none))));
         let values: Vec<[f64; 2]> = values.collect();
-        values.iter().for_each(|of| swept.iter_mut().zip(of).for_each(|(swept, value)| swept.push(*value)));
+        swept.values.extend(full.iter().map(|(device, _)| format!("{} ms more to an operation{device}", shown(ms))));
+        swept.figures.extend(&values);
         figure.place(shown(ms), values.into_iter().flatten());
     }
     (figure, swept)
@@ -152,7 +172,7 @@ fn drawn(of: &Ratios) -> [f64; 6] {
 }
 
 /// The same by the size of SQLite's pages.
-fn by_page(plan: &Plan, kind: &Kind, model: Model) -> Result<(Figure, Vec<Ratios>)> {
+fn by_page(plan: &Plan, kind: &Kind, model: Model) -> Result<(Figure, Vec<Other>)> {
     let title = format!("{kind}: by the size of SQLite's pages (calibration)");
     let figure =
         Figure::lines(&format!("joj-{kind}-by-page"), of_paper(kind), title, "bytes of a page", "times ext4-none");
@@ -161,7 +181,9 @@ fn by_page(plan: &Plan, kind: &Kind, model: Model) -> Result<(Figure, Vec<Ratios
     for page in [PAGE_OF_2013, PAGE] {
         let ratios = with(&Plan { page, ..plan.without_mounters() }, model)?;
         figure.place(page, drawn(&ratios));
-        swept.push(ratios);
+        if page != plan.page {
+            swept.push(Other { name: format!("pages of {page} B"), page, ratios });
+        }
     }
     Ok((figure, swept))
 }

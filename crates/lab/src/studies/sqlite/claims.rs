@@ -3,10 +3,11 @@
 use std::ops::RangeInclusive;
 
 use super::aims;
+use super::calibration::Computing;
 use super::cases::{Case, of_operations, of_paper, ratio};
-use super::plan::{OPERATIONS, STOCK_JOURNAL, STOCK_ORDERED};
+use super::plan::{OPERATIONS, On, STOCK_JOURNAL, STOCK_ORDERED};
 use crate::mounter::Mounter;
-use crate::results::Claim;
+use crate::results::{Claim, with_one_value};
 use crate::served::Kind;
 use crate::stats::{float, mean};
 use crate::work::sqlite::Protection;
@@ -85,25 +86,29 @@ impl Ratios {
     }
 }
 
-/// A claim with the figures that other values of the models have, if they were swept.
-fn swept_by(claim: Claim, swept: Option<&[Ratios]>, figure: impl Fn(&Ratios) -> f64) -> Claim {
-    match swept {
-        Some(swept) => claim.calibrated(&swept.iter().map(figure).collect::<Vec<_>>(), ASSUMED),
-        None => claim,
+/// A claim, and its figure with any ratios.
+pub(super) struct ByRatios {
+    pub claim: Claim,
+    pub figure: Box<dyn Fn(&Ratios) -> f64>,
+}
+
+impl ByRatios {
+    fn new(claim: Claim, figure: impl Fn(&Ratios) -> f64 + 'static) -> Self {
+        ByRatios { claim, figure: Box::new(figure) }
+    }
+
+    /// On mounts, with what a flush before the commit explains.
+    fn or_flushed(self, on: On, explains: RangeInclusive<f64>) -> Self {
+        match on {
+            On::Models => self,
+            On::Mounts => ByRatios { claim: self.claim.because_within(explains, FLUSHED_FIRST), ..self },
+        }
     }
 }
 
-/// As [`swept_by`]; on mounts, where nothing is swept, with what a flush before the commit explains.
-fn swept_or_flushed(
-    claim: Claim,
-    swept: Option<&[Ratios]>,
-    figure: impl Fn(&Ratios) -> f64,
-    flushed: RangeInclusive<f64>,
-) -> Claim {
-    match swept {
-        Some(_) => swept_by(claim, swept, figure),
-        None => claim.because_within(flushed, FLUSHED_FIRST),
-    }
+/// The claims alone.
+pub(super) fn alone(claims: Vec<ByRatios>) -> Vec<Claim> {
+    claims.into_iter().map(|of| of.claim).collect()
 }
 
 /// So many cases are slower than these parts of `ext4-none`.
@@ -111,13 +116,12 @@ fn above(ratios: &[f64], limit: f64) -> f64 {
     float(ratios.iter().filter(|r| **r > limit).count() as u64)
 }
 
-/// What the paper says of all of its 24 cases: 12 on each device in turn, in which the log is `growing` or not. `swept`
-/// are these ratios with other values of one modelled device; without it they are on mounts.
-pub(super) fn of_all(of: &Ratios, growing: &[bool], swept: Option<&[Ratios]>) -> Vec<Claim> {
+/// What the paper says of all of its 24 cases: 12 on each device in turn, in which the log is `growing` or not.
+pub(super) fn of_all(of: &Ratios, growing: &[bool], on: On) -> Vec<ByRatios> {
     if of.joj.is_empty() {
         return Vec::new();
     }
-    let at = if swept.is_some() { "section 3.1" } else { "section 3.1, on mounts" };
+    let at = if on == On::Models { "section 3.1" } else { "section 3.1, on mounts" };
     let all = of.joj.len();
     let grows = growing.iter().cycle().take(all).filter(|grows| **grows).count() as u64;
     let says = "file-adaptive journaling is at most 6 % slower than no journal, in all of 24 cases but one";
@@ -128,16 +132,16 @@ pub(super) fn of_all(of: &Ratios, growing: &[bool], swept: Option<&[Ratios]>) ->
     let says = "on average it is 7 % faster than no journal";
     let average = Claim::at_most(at, says, "joj / ext4-none, mean", mean(&of.joj), "0.93");
     let mut claims = vec![
-        swept_or_flushed(slow, swept, |s| above(&s.joj, 1.06), 1.0..=float(grows)),
-        swept_or_flushed(most, swept, |s| worst(&s.joj), 1.14..=TWO_FLUSHES),
-        swept_or_flushed(average, swept, |s| mean(&s.joj), 0.93..=0.93 * flushed_first(growing)),
+        ByRatios::new(slow, |s| above(&s.joj, 1.06)).or_flushed(on, 1.0..=float(grows)),
+        ByRatios::new(most, |s| worst(&s.joj)).or_flushed(on, 1.14..=TWO_FLUSHES),
+        ByRatios::new(average, |s| mean(&s.joj)).or_flushed(on, 0.93..=0.93 * flushed_first(growing)),
     ];
     if !of.ordered.is_empty() {
-        let ordered = of_ordered(at, growing, &of.ordered, swept.is_none());
-        claims.push(swept_by(ordered, swept, |s| worst(&s.ordered)));
+        let ordered = of_ordered(at, growing, &of.ordered, on);
+        claims.push(ByRatios::new(ordered, |s| worst(&s.ordered)));
     }
     if !of.journal.is_empty() && !of.single.is_empty() {
-        claims.extend(of_single_io(at, of, swept));
+        claims.extend(of_single_io(at, of, on));
     }
     claims
 }
@@ -150,21 +154,21 @@ pub(super) fn of_all_beside_kernel(of: &Ratios, growing: &[bool]) -> Vec<Claim> 
         let what = names.iter().fold(claim.what, |what, (ours, kernels)| what.replace(ours, kernels));
         Claim { at: format!("{}, beside the kernel", claim.at), what, ..claim }
     };
-    of_all(of, growing, None).into_iter().map(of_kernel).collect()
+    alone(of_all(of, growing, On::Mounts)).into_iter().map(of_kernel).collect()
 }
 
 /// The worst case of ordered journaling.
-fn of_ordered(at: &str, growing: &[bool], ratios: &[f64], is_on_mounts: bool) -> Claim {
+fn of_ordered(at: &str, growing: &[bool], ratios: &[f64], on: On) -> Claim {
     let says = "ordered journaling is about 20 % slower than no journal in the worst case";
     let measured = worst(ratios);
     let claim = Claim::about(at, says, "stock ordered / ext4-none, worst case", measured, (1.2, ABOUT));
     let n = ratios.iter().position(|r| *r >= measured).unwrap_or(0);
-    let is_flushed = is_on_mounts && growing[n % growing.len()];
+    let is_flushed = on == On::Mounts && growing[n % growing.len()];
     if is_flushed { claim.because_within(1.2..=TWO_FLUSHES, FLUSHED_FIRST) } else { claim }
 }
 
 /// What the paper says of single-I/O journaling, from data journaling as ext4 has it to file-adaptive journaling.
-fn of_single_io(at: &str, of: &Ratios, swept: Option<&[Ratios]>) -> Vec<Claim> {
+fn of_single_io(at: &str, of: &Ratios, on: On) -> Vec<ByRatios> {
     let of_journal = worst(&of.journal);
     let says = "data journaling is about 73 % slower in the worst case";
     let journal = Claim::about(at, says, "stock journal / ext4-none, worst case", of_journal, ("1.73", ABOUT));
@@ -177,55 +181,56 @@ fn of_single_io(at: &str, of: &Ratios, swept: Option<&[Ratios]>) -> Vec<Claim> {
     let avoids = |r: &Ratios| worst(&r.joj) / worst(&r.single);
     let avoided = Claim::below(at, says, "worst cases of joj / of single-io", avoids(of), 1.0);
     let mut claims = vec![
-        swept_by(single, swept, |s| worst(&s.single)),
-        gain,
-        swept_or_flushed(avoided, swept, avoids, 1.0..=TWO_FLUSHES),
+        ByRatios::new(single, |s| worst(&s.single)),
+        ByRatios::new(gain, faster),
+        ByRatios::new(avoided, avoids).or_flushed(on, 1.0..=TWO_FLUSHES),
     ];
-    if swept.is_none() {
+    if on == On::Mounts {
         // The paper's number is that of the tablet, where the study in virtual time has it.
-        claims.push(journal.because_within(1.0..=1.73, FLUSH_COUNTS));
+        let journal = journal.because_within(1.0..=1.73, FLUSH_COUNTS);
+        claims.push(ByRatios::new(journal, |s| worst(&s.journal)));
     }
     claims
 }
 
 /// What section 2.2 says of the two kinds of logs.
-fn of_logs(kind: &Kind, cases: &[Case], of: &Ratios, swept: Option<&[Ratios]>) -> Vec<Claim> {
+fn of_logs(kind: &Kind, cases: &[Case], of: &Ratios) -> Vec<ByRatios> {
     let (at, count) = ("section 2.2", cases.len());
     let faster = |r: &Ratios| above(&ratio(&r.ordered, &r.journal), 1.0);
     let says = "but for single-I/O, ordered journaling almost always outperforms data journaling (in all cases but one in ten)";
     let what = format!("{kind}: cases where stock journal is faster than stock ordered, of {count}");
     let almost = Claim::at_most(at, says, what, faster(of), float(count as u64 / 10));
-    let of_log = |r: &Ratios| {
+    let own = cases.to_vec();
+    let of_log = move |r: &Ratios| {
         let all = ratio(&r.joj, &r.single);
-        let of = cases.iter().zip(&all).filter(|(c, _)| c.protection == Protection::Wal).map(|(_, r)| *r);
+        let of = own.iter().zip(&all).filter(|(c, _)| c.protection == Protection::Wal).map(|(_, r)| *r);
         mean(&of.collect::<Vec<_>>())
     };
     let says = "a write-ahead log is better off ordered";
     let what = format!("{kind}: joj / single-io, mean of the write-ahead log");
     let log = Claim::below(at, says, what, of_log(of), 1.0);
-    vec![swept_by(almost, swept, faster), swept_by(log, swept, of_log)]
+    vec![ByRatios::new(almost, faster), ByRatios::new(log, of_log)]
 }
 
-/// What is said of the cases on one device, with the ratios that other values of the modelled device have.
-pub(super) fn of_device(
-    kind: &Kind,
-    mounters: &[Mounter],
-    cases: &[Case],
-    means: &[Vec<f64>],
-    swept: Option<&[Ratios]>,
-) -> Vec<Claim> {
-    let ratios = Ratios::of_mounters(mounters, means);
-    let mut claims = of_printed(kind, cases, &ratios, swept);
-    if swept.is_some() && [&ratios.joj, &ratios.single, &ratios.ordered, &ratios.journal].iter().all(|r| !r.is_empty())
-    {
-        claims.extend(of_logs(kind, cases, &ratios, swept));
+/// What the paper says of the cases on one device.
+pub(super) fn of_device(kind: &Kind, cases: &[Case], ratios: &Ratios, on: On) -> Vec<ByRatios> {
+    let mut claims = of_printed(kind, cases, ratios);
+    let all = [&ratios.joj, &ratios.single, &ratios.ordered, &ratios.journal];
+    if on == On::Models && all.iter().all(|r| !r.is_empty()) {
+        claims.extend(of_logs(kind, cases, ratios));
     }
+    claims
+}
+
+/// What is asked of Quire's own mode on one device.
+pub(super) fn of_quire(kind: &Kind, mounters: &[Mounter], cases: &[Case], means: &[Vec<f64>]) -> Vec<Claim> {
+    let mut claims = Vec::new();
     aims::own(kind, cases, &mut claims, &|name| of(mounters, means, name));
     claims
 }
 
 /// What the paper prints of its two devices.
-fn of_printed(kind: &Kind, cases: &[Case], of: &Ratios, swept: Option<&[Ratios]>) -> Vec<Claim> {
+fn of_printed(kind: &Kind, cases: &[Case], of: &Ratios) -> Vec<ByRatios> {
     let (faster, printed_mean, slower, worst_case) = match kind.to_string().as_str() {
         "emmc" => ("4 %", "0.96", "73 %", "1.73"),
         "intel311" => ("9 %", "0.91", "58 %", "1.58"),
@@ -237,34 +242,36 @@ fn of_printed(kind: &Kind, cases: &[Case], of: &Ratios, swept: Option<&[Ratios]>
         let says = format!("file-adaptive journaling is {faster} faster than no journal on average");
         let what = format!("{kind}: joj / ext4-none, mean");
         let claim = Claim::at_most(at, &says, what, mean(&of.joj), printed_mean);
-        claims.push(swept_by(claim, swept, |s| mean(&s.joj)));
+        claims.push(ByRatios::new(claim, |s| mean(&s.joj)));
     }
     for (name, ratios) in [("joj", (|s| &s.joj) as fn(&Ratios) -> &Vec<f64>), ("single-io", |s| &s.single)] {
         if !ratios(of).is_empty() {
             let says = "the gain is largest in large inserts with a rollback journal";
             let what = format!("{kind}: {name} / ext4-none there / at its best");
             let claim = Claim::at_most(at, says, what, insert_to_best(cases, ratios(of)), 1.0);
-            claims.push(swept_by(claim, swept, |s| insert_to_best(cases, ratios(s))));
+            let own = cases.to_vec();
+            claims.push(ByRatios::new(claim, move |s| insert_to_best(&own, ratios(s))));
         }
     }
     if !of.journal.is_empty() {
         let says = format!("data journaling is up to {slower} slower than no journal");
         let what = format!("{kind}: stock journal / ext4-none, worst case");
         let claim = Claim::about(at, &says, what, worst(&of.journal), (worst_case, ABOUT));
-        claims.push(swept_by(claim, swept, |s| worst(&s.journal)));
+        claims.push(ByRatios::new(claim, |s| worst(&s.journal)));
     }
     if kind.to_string() == "emmc" && !of.joj.is_empty() {
         let says = "the exception: small updates with a rollback journal are 14 % slower, as whole pages are journaled";
         let measured = small_update(cases, &of.joj);
         let claim = Claim::about(at, says, "emmc: joj / ext4-none there", measured, ("1.14", ABOUT));
-        claims.push(swept_by(claim, swept, |s| small_update(cases, &s.joj)));
+        let own = cases.to_vec();
+        claims.push(ByRatios::new(claim, move |s| small_update(&own, &s.joj)));
     }
     claims
 }
 
 /// Why a figure of a modelled memory may be another.
-const ASSUMED: &str = "what a flush, a scattered write and a byte take of the device is assumed, and how large SQLite's pages \
-     are; they weigh the number of writes against the bytes";
+pub(super) const ASSUMED: &str = "what a flush, a scattered write and a byte take of the devices is assumed, and how \
+     large SQLite's pages are; they weigh the number of writes against the bytes";
 
 /// A ratio to `ext4-none` in large inserts with a rollback journal, in parts of the least of all cases.
 pub(super) fn insert_to_best(cases: &[Case], joj: &[f64]) -> f64 {
@@ -287,11 +294,12 @@ pub(super) fn of_sizes(cases: &[Case], ratios: &[f64]) -> [f64; 2] {
 
 /// What figure 4 says of full protection, the database's alone and none, with what [`of_sizes`] has where an operation
 /// computes longer, or a flush is short.
-pub(super) fn of_figure4(kind: &Kind, cases: &[Case], of: &[Vec<f64>], swept: &[Vec<f64>; 2]) -> Vec<Claim> {
+pub(super) fn of_figure4(kind: &Kind, cases: &[Case], of: &[Vec<f64>], swept: &Computing) -> Vec<Claim> {
     let at = "figure 4";
     let full = ratio(&of[0], &of[1]);
     let [small, large] = of_sizes(cases, &ratio(&of[0], &of[2]));
-    vec![
+    let of = |n: usize| swept.figures.iter().map(move |of| of[n]);
+    let group = vec![
         Claim::at_most(
             at,
             "in all cases full protection adds almost nothing to the database's own (\"minor\" is 6 % in the paper)",
@@ -299,7 +307,8 @@ pub(super) fn of_figure4(kind: &Kind, cases: &[Case], of: &[Vec<f64>], swept: &[
             worst(&full),
             "1.06",
         )
-        .because_within(1.06..=TWO_FLUSHES, FLUSHED_FIRST),
+        .because_within(1.06..=TWO_FLUSHES, FLUSHED_FIRST)
+        .into(),
         Claim::between(
             at,
             "small transactions: protection is almost an order of magnitude slower than none",
@@ -307,7 +316,7 @@ pub(super) fn of_figure4(kind: &Kind, cases: &[Case], of: &[Vec<f64>], swept: &[
             small,
             (8.0, 10.0),
         )
-        .calibrated(&swept[0], COMPUTES),
+        .swept(of(0)),
         Claim::below(
             at,
             "large transactions: less than a factor of two",
@@ -315,8 +324,9 @@ pub(super) fn of_figure4(kind: &Kind, cases: &[Case], of: &[Vec<f64>], swept: &[
             large,
             2.0,
         )
-        .calibrated(&swept[1], COMPUTES),
-    ]
+        .swept(of(1)),
+    ];
+    with_one_value(COMPUTES, &swept.values, group)
 }
 
 /// Why protection costs more, beside none.
@@ -332,8 +342,8 @@ mod tests {
         names.map(|m| m.parse().unwrap()).into()
     }
 
-    fn verdicts(claims: &[Claim]) -> Vec<Verdict> {
-        claims.iter().map(|c| c.verdict).collect()
+    fn verdicts(claims: &[ByRatios]) -> Vec<Verdict> {
+        claims.iter().map(|of| of.claim.verdict).collect()
     }
 
     /// The inserts with a write-ahead log, small and large.
@@ -351,23 +361,21 @@ mod tests {
         let cases = super::super::cases::cases(&[Protection::Wal, Protection::Delete]);
         let mut ratios = vec![1.0; 24];
         (ratios[4], ratios[16]) = (1.12, 1.05);
-        assert_eq!(verdicts(&of_all(&joj(ratios.clone()), &GROWING, Some(&[]))), [HELD, HELD, NOT]);
-        let faster = joj(vec![0.9; 24]);
-        assert_eq!(
-            verdicts(&of_all(&joj(ratios.clone()), &GROWING, Some(&[faster])))[2],
-            DIFFERS,
-            "another model has it"
-        );
+        assert_eq!(verdicts(&of_all(&joj(ratios.clone()), &GROWING, On::Models)), [HELD, HELD, NOT]);
+        let average = &of_all(&joj(ratios.clone()), &GROWING, On::Models)[2];
+        assert!(((average.figure)(&joj(vec![0.9; 24])) - 0.9).abs() < 1e-9, "the figure is that of other ratios");
         ratios[0..12].fill(0.8);
-        assert_eq!(verdicts(&of_all(&joj(ratios), &GROWING, Some(&[]))), [HELD; 3]);
+        assert_eq!(verdicts(&of_all(&joj(ratios), &GROWING, On::Models)), [HELD; 3]);
         let two = mounters(["quire:profile=ext4-none", "quire:profile=joj"]);
-        assert!(of_device(&Kind::Own, &two, &cases, &vec![vec![1.0; 12]; 2], None).is_empty());
+        let means = vec![vec![1.0; 12]; 2];
+        assert!(of_device(&Kind::Own, &cases, &Ratios::of_mounters(&two, &means), On::Mounts).is_empty());
+        assert!(of_quire(&Kind::Own, &two, &cases, &means).is_empty());
         let auto = mounters(["kernel:data=ordered", "quire"]);
         let means = [vec![1.0; 12], [vec![1.2; 3], vec![0.6; 9]].concat()];
-        let claims = of_device(&Kind::Own, &auto, &cases, &means, None);
-        assert_eq!(verdicts(&claims), [HELD, HELD]);
+        let claims = of_quire(&Kind::Own, &auto, &cases, &means);
+        assert!(claims.iter().all(|c| c.verdict == HELD) && claims.len() == 2);
         assert!(claims.iter().all(|c| c.ours && !c.at.starts_with("section")), "aims are not the paper's");
-        assert!(of_all(&Ratios::of_mounters(&auto, &means), &GROWING, None).is_empty());
+        assert!(of_all(&Ratios::of_mounters(&auto, &means), &GROWING, On::Mounts).is_empty());
     }
 
     #[test]
@@ -394,7 +402,7 @@ mod tests {
         let of = |slow: &[usize], times: f64| {
             let mut ratios = vec![0.9; 24];
             slow.iter().for_each(|n| ratios[*n] = times);
-            verdicts(&of_all(&joj(ratios), &GROWING, None))
+            verdicts(&of_all(&joj(ratios), &GROWING, On::Mounts))
         };
         assert_eq!(of(&[0, 3, 12, 15], 1.3), [DIFFERS, DIFFERS, DIFFERS]);
         assert_eq!(of(&[0, 1, 3, 12, 15], 1.3)[0], NOT, "five cases");
@@ -402,7 +410,7 @@ mod tests {
         let ordered = |slow: usize| {
             let mut ratios = vec![1.0; 24];
             ratios[slow] = 1.5;
-            of_ordered("section 3.1", &GROWING, &ratios, true).verdict
+            of_ordered("section 3.1", &GROWING, &ratios, On::Mounts).verdict
         };
         assert_eq!([ordered(12), ordered(13)], [DIFFERS, NOT], "an update's log does not grow");
     }
@@ -418,7 +426,7 @@ mod tests {
                 single: vec![single; 12],
                 joj: vec![joj; 12],
             };
-            verdicts(&of_logs(&kind, &cases, &ratios, Some(&[])))
+            verdicts(&of_logs(&kind, &cases, &ratios))
         };
         assert_eq!(of(1.0, 1.5, 1.3, 1.0), [HELD, HELD]);
         assert_eq!(of(1.0, 0.9, 1.0, 1.0), [NOT, NOT], "a tie is not better");
@@ -432,7 +440,8 @@ mod tests {
             let times = [full, none].map(|ms| vec![ms; 6]);
             let alone = [(String::new(), times[0].clone())];
             let (_, swept) = super::super::calibration::of_figure4(&kind, &cases, &alone, &times[1]);
-            verdicts(&of_figure4(&kind, &cases, &[times[0].clone(), times[0].clone(), times[1].clone()], &swept))
+            let of = [times[0].clone(), times[0].clone(), times[1].clone()];
+            of_figure4(&kind, &cases, &of, &swept).iter().map(|c| c.verdict).collect::<Vec<_>>()
         };
         assert_eq!(
             of(9.0, 1.0),

@@ -7,6 +7,15 @@ use crate::mounter::{Mounter, Who};
 use crate::served::Kind;
 use crate::work::sqlite::{Load, Protection};
 
+/// Where the cases ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum On {
+    /// On models of the paper's devices, of which much is assumed: a claim's cause is in what is assumed, or not known.
+    Models,
+    /// On mounts, of which nothing is assumed.
+    Mounts,
+}
+
 /// What to measure.
 #[derive(Debug)]
 pub struct Plan {
@@ -24,6 +33,13 @@ pub struct Plan {
     /// On the library, in virtual time, instead of on mounts.
     pub on_library: bool,
     pub work: PathBuf,
+}
+
+impl Plan {
+    /// Where the cases run.
+    pub(super) fn on(&self) -> On {
+        if self.on_library { On::Models } else { On::Mounts }
+    }
 }
 
 /// The competitors if none are named.
