@@ -3,7 +3,7 @@
 # the command that repeats it, and ends the run. Each round is: a million distinct states that power losses of simulated runs leave
 # (STATES= of them), in every configuration, each judged by e2fsck; every sequence of two calls with one profile, in turn, and its crashes;
 # unmounts by SIGTERM and thaws during a freeze beside writers (ROUNDS= of each); as many (NVRAM_STATES=) of disk and NVRAM at once; several writers,
-# interleavings and faults; every damage of one kind to a tiny image, in turn; real applications on a mount that records; crashes of a
+# interleavings and faults; quick studies of the laboratory twice, one paper's in turn; every damage of one kind to a tiny image, in turn; real applications on a mount that records; crashes of a
 # cluster (etcd and GlusterFS in turn; root only); in the first of nine rounds Debian's root file system in images that QEMU boots, Debian's own
 # test of fuse2fs, and mounts under systemd (root and apt-get only); and one of the acceptance tests in its full size, in turn. When the minutes
 # are over the part that runs is finished, and no other begins: for a whole round in two hours on two CPUs, STATES=15000 NVRAM_STATES=10000
@@ -19,6 +19,7 @@ states_log=$TARGET/soak-states.log nvram_log=$TARGET/soak-nvram.log cuts_log=$TA
 : >"$states_log" && : >"$nvram_log" && : >"$cuts_log" && : >"$other_log"
 export FULL=1 KEEP=1
 clusters=(etcd gluster)
+papers=(okeanos rfj djfs quire)
 acceptance=(crash pages memory fsx- tree- journal-corpus judges)
 profiles=(auto ext4_ordered ext4_journal joj selective rfj wasteless single_io ext4_writeback)
 damage=(tiny:fields tiny-ext3:flips tiny-dirty:fields tiny-plain:flips tiny-plain:fields tiny-dirty:flips tiny-ext3:fields tiny:flips)
@@ -53,6 +54,10 @@ while [ $SECONDS -lt $end ]; do
 	# Disk and NVRAM at once.
 	QUIRE_SIM_FSCK=8 QUIRE_SIM_TOTAL=$nvram_states simulate "$nvram_log" sim nvram::
 	say "soak, NVRAM: so far $(explored "$nvram_log")"
+	[ $SECONDS -lt $end ] || break
+	# The laboratory's studies in virtual time find the same twice, to the byte: quick ones, one paper's in turn.
+	"$LAB" run --quick --twice --results "$TARGET/soak-lab" "${papers[runs % ${#papers[@]}]}" >"$TARGET/soak-last.log" 2>&1 ||
+		die "two runs of a study differ ($TARGET/soak-last.log)"
 	[ $SECONDS -lt $end ] || break
 	QUIRE_SIM_STATES=10000 QUIRE_INTERLEAVINGS=20000 simulate "$other_log" interleavings -- --nocapture
 	QUIRE_FAULT_FIRST=$((seed * 1000)) QUIRE_FAULT_SEEDS=200 simulate "$other_log" sim faults::

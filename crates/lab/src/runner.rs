@@ -4,20 +4,27 @@
 //! Studies on models alone come to the same results whatever the machine does meanwhile, so several run at once. The
 //! others follow one by one ([`Study::runs_alone`]; in quick runs these are those that mount).
 
+mod progress;
+
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
 use crate::cmd::is_root;
 use crate::laboratory::{Study, chosen};
-use crate::results::{Effort, Findings, Host, Run, Verdict, build, date};
+use crate::results::{Effort, Findings, Host, Run, build, date};
+use progress::Progress;
 
 /// Studies on models that run at once, at most, unless told otherwise. Each has its modelled disks in memory: two took
 /// 1.6 GB with `--quick`.
 const MOST_AT_ONCE: usize = 4;
+
+/// How often the run says where it is.
+const EVERY: Duration = Duration::from_secs(60);
 
 /// What is to be run.
 pub struct Plan {
@@ -30,6 +37,8 @@ pub struct Plan {
     pub again: bool,
     /// Studies on models that run at once; `None`: as many as there are CPUs, at most `MOST_AT_ONCE`.
     pub jobs: Option<usize>,
+    /// Those in virtual time alone, each of them twice: it fails unless both come to the same.
+    pub twice: bool,
 }
 
 /// How studies are run.
@@ -50,6 +59,9 @@ pub struct How {
     /// Studies on models alone that run at once; default: as many as there are CPUs, at most 4
     #[arg(short, long)]
     jobs: Option<usize>,
+    /// Only studies in virtual time, each twice; fails unless both find the same
+    #[arg(long)]
+    twice: bool,
 }
 
 impl How {
@@ -67,65 +79,16 @@ impl How {
         };
         let place = format!("target/lab/{}", effort.pick("quick", "normal", "full"));
         let results = self.results.unwrap_or_else(|| place.into());
-        let not_held = run(&Plan { wanted, effort, results, again: self.again, jobs: self.jobs })?;
+        let not_held = run(&Plan { wanted, effort, results, again: self.again, jobs: self.jobs, twice: self.twice })?;
         println!("{not_held} claims not held");
         Ok(())
     }
-}
-
-/// A run: what is known of its pace, and what came out so far. Whoever holds it prints.
-struct Progress<'p> {
-    plan: &'p Plan,
-    build: String,
-    /// All studies that this run does, and how many have begun.
-    due: usize,
-    begun: usize,
-    /// What the studies that are not over were foreseen to take on the machine of [`Study::seconds`]: those of which
-    /// some run at once, and the others.
-    left: [u64; 2],
-    at_once: u64,
-    /// What those that are over took, and were foreseen to take.
-    passed: f64,
-    foreseen: f64,
-    failed: Vec<&'static str>,
-    not_held: usize,
 }
 
 impl Plan {
     /// The seconds that a study is foreseen to take.
     fn expected(&self, study: &Study) -> u64 {
         self.effort.pick(study.seconds[0], study.seconds[1], study.seconds[2])
-    }
-}
-
-impl Progress<'_> {
-    fn begin(&mut self, study: &Study) {
-        self.begun += 1;
-        let pace = if self.foreseen > 0.0 { self.passed / self.foreseen } else { 1.0 };
-        let [models, alone] = self.left;
-        let minutes = crate::stats::float(models / self.at_once + alone) * pace / 60.0;
-        let Study { name, title, .. } = study;
-        println!("\n=== {} of {}: {name} ({title}), about {minutes:.0} min left", self.begun, self.due);
-    }
-
-    /// # Errors
-    /// The results cannot be written.
-    fn end(&mut self, study: &'static Study, took: Duration, outcome: Result<Findings>) -> Result<()> {
-        match outcome {
-            Ok(findings) => {
-                println!("\n--- {} ({} s)\n{}", study.name, took.as_secs(), findings.text());
-                self.not_held += findings.claims.iter().filter(|c| c.verdict == Verdict::NotHeld).count();
-                record(study, self.plan, &self.build, took, findings)?;
-            }
-            Err(e) => {
-                println!("failed: {}: {e:#}", study.name);
-                self.failed.push(study.name);
-            }
-        }
-        self.passed += took.as_secs_f64();
-        self.foreseen += crate::stats::float(self.plan.expected(study));
-        self.left[usize::from(study.runs_alone(self.plan.effort))] -= self.plan.expected(study);
-        Ok(())
     }
 }
 
@@ -137,8 +100,12 @@ pub fn run(plan: &Plan) -> Result<usize> {
     let build = build();
     let mut due: Vec<&'static Study> = Vec::new();
     for s in chosen(&plan.wanted)? {
+        if plan.twice && (s.mounts || s.computes) {
+            println!("skipped {}: its times are real", s.name);
+            continue;
+        }
         let known = Run::load(&plan.results.join(format!("{}.json", s.name))).ok();
-        if known.is_some_and(|r| !plan.again && r.build == build && r.effort == plan.effort) {
+        if known.is_some_and(|r| !plan.again && !plan.twice && r.build == build && r.effort == plan.effort) {
             println!("{}: there already", s.name);
         } else if s.mounts && !is_root() {
             println!("skipped {}: mounts need root", s.name);
@@ -156,27 +123,11 @@ fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usi
     models.sort_by_key(|s| std::cmp::Reverse(plan.expected(s)));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = plan.jobs.unwrap_or(cpus.min(MOST_AT_ONCE)).max(1);
-    let mut progress = Progress {
-        plan,
-        build,
-        due: models.len() + alone.len(),
-        begun: 0,
-        left: [0; 2],
-        at_once: at_once.try_into()?,
-        passed: 0.0,
-        foreseen: 0.0,
-        failed: Vec::new(),
-        not_held: 0,
-    };
-    for s in models.iter().chain(&alone) {
-        progress.left[usize::from(s.runs_alone(plan.effort))] += plan.expected(s);
-    }
+    let progress = Progress::new(plan, build, models.iter().chain(&alone).copied(), at_once);
     let progress = Mutex::new(progress);
     run_at_once(&models, at_once, &progress)?;
     run_at_once(&alone, 1, &progress)?;
-    let Progress { failed, not_held, .. } = progress.into_inner().expect("no study panicked");
-    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
-    Ok(not_held)
+    progress.into_inner().expect("no study panicked").result()
 }
 
 /// Runs studies in this order, so many at once.
@@ -185,21 +136,45 @@ fn run_at_once(studies: &[&'static Study], at_once: usize, progress: &Mutex<Prog
     let locked = || progress.lock().expect("no study panicked");
     let work = || -> Result<()> {
         while let Some(study) = studies.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let effort = {
+            let (effort, twice) = {
                 let mut p = locked();
                 p.begin(study);
-                p.plan.effort
+                (p.plan.effort, p.plan.twice)
             };
             let start = Instant::now();
-            let outcome = (study.run)(effort);
-            locked().end(study, start.elapsed(), outcome)?;
+            let outcome = if twice { the_same(study, effort) } else { (study.run)(effort) };
+            let took = start.elapsed();
+            let mut p = locked();
+            if let Some(findings) = p.end(study, took, outcome) {
+                record(study, p.plan, &p.build, took, findings)?;
+            }
         }
         Ok(())
     };
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                println!("{}", locked().still());
+            }
+        });
         let workers: Vec<_> = (0..at_once.min(studies.len())).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|w| w.join().expect("no study panicked"))
+        let ended = workers.into_iter().try_for_each(|w| w.join().expect("no study panicked"));
+        drop(done);
+        ended
     })
+}
+
+/// Runs a study twice.
+///
+/// # Errors
+/// It failed, or the findings are not the same to the byte.
+fn the_same(study: &Study, effort: Effort) -> Result<Findings> {
+    let once = (study.run)(effort)?;
+    let [first, again] = [serde_json::to_string_pretty(&once)?, serde_json::to_string_pretty(&(study.run)(effort)?)?];
+    let differing = first.lines().zip(again.lines()).find(|(a, b)| a != b);
+    anyhow::ensure!(first == again, "two runs differ: {differing:?}");
+    Ok(once)
 }
 
 fn record(study: &Study, plan: &Plan, build: &str, took: Duration, mut findings: Findings) -> Result<()> {
@@ -255,6 +230,7 @@ mod tests {
             results: dir.path().into(),
             again,
             jobs: None,
+            twice: false,
         };
         let mut findings = Findings::default();
         findings.assume("as it was");
@@ -293,10 +269,25 @@ mod tests {
     ];
 
     #[test]
+    fn a_study_that_finds_something_else_the_second_time_fails() {
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let other = of("other", false, |_| {
+            let mut findings = Findings::default();
+            findings.assume(format!("run {}", RUNS.fetch_add(1, Ordering::SeqCst)));
+            Ok(findings)
+        });
+        let error = the_same(&other, Effort::Quick).unwrap_err().to_string();
+        assert!(error.contains("two runs differ") && error.contains("run 0"), "{error}");
+        let same = of("same", false, |_| Ok(Findings::default()));
+        assert!(the_same(&same, Effort::Quick).is_ok());
+    }
+
+    #[test]
     fn models_run_side_by_side_and_the_others_after_them_whatever_fails() {
         let dir = tempfile::tempdir().unwrap();
         let results = dir.path().to_owned();
-        let plan = Plan { wanted: Vec::new(), effort: Effort::Normal, results, again: false, jobs: Some(2) };
+        let plan =
+            Plan { wanted: Vec::new(), effort: Effort::Normal, results, again: false, jobs: Some(2), twice: false };
         let failed = run_these(&plan, "a build".into(), STANDINS.iter().collect()).unwrap_err();
         assert_eq!(failed.to_string(), "failed: fails");
         for name in ["alone", "one", "other"] {

@@ -111,6 +111,10 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     let at = "commit latency";
     let mut f = Findings { figures: vec![figure], ..Findings::default() };
     f.assume("image, NVRAM and the kernel's loop devices are files in memory: what is measured is the way there");
+    f.assume(format!(
+        "one thread; a file of {PAGES} pages that has all its blocks, of which a page is overwritten at random, {CHANGED} \
+         B of it changed, and then synced; figures are of all writes of all rounds, claims of medians"
+    ));
     f.claims = vec![
         Claim::at_most(at, "one small durable write through the library takes 5 us", "djfs, library, us", library, 5.0)
             .because_within(5.0..=10.0, "all of it is computing, which takes up to twice as long on a busy machine"),
