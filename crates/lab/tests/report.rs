@@ -12,7 +12,7 @@ mod png;
 use std::path::{Path, PathBuf};
 
 use quire_lab::report::page;
-use quire_lab::results::{Claim, Effort, Figure, Findings, Host, Paper, Run, Shape};
+use quire_lab::results::{Claim, Effort, Figure, Findings, Host, Paper, Point, Run, Shape};
 use quire_testkit::needs_tools;
 use serde_json::Value;
 
@@ -28,7 +28,8 @@ const HEIGHT: u32 = 4000;
 const BAR: u64 = 80;
 
 /// Of the page: its width and that of what is on it. Of each figure: its name, its points, the drawings that
-/// are to be seen, the marks in them, those that have a size, the box of the drawing, and the colours that have to be
+/// are to be seen, the marks in them, the paper's numbers and the lines in their colour, the points with a spread and the
+/// lines in the colour of whiskers, the marks that have a size, the box of the drawing, and the colours that have to be
 /// seen: of a mark of three pixels or more whose middle is under no later mark.
 const PROBE: &str = r#"(() => {
 const size = e => e.getBoundingClientRect();
@@ -47,7 +48,9 @@ const figures = [...document.querySelectorAll('figure')].map(f => {
         const large = Math.min(box.width, box.height) >= 3;
         return large && !boxes.slice(n + 1).some(later => covers(later, x, y)) });
     const box = svg.length ? size(svg[0]) : size(f);
+    const stroked = colour => svg.flatMap(s => [...s.querySelectorAll(`[stroke="var(--${colour})"]`)]).length;
     return { id: f.id, points: +f.dataset.points, drawings: svg.length, marks: marks.length,
+        printed: +f.dataset.printed, paper: stroked('paper'), spreads: +f.dataset.spreads, ink: stroked('ink'),
         sized: marks.filter(seen).length, left: Math.round(box.left), right: Math.round(box.right),
         top: Math.round(box.top + scrollY), bottom: Math.round(box.bottom + scrollY),
         due: [...new Set(due.map(number))].map(n => colour(+n)) } });
@@ -61,7 +64,8 @@ fn findings() -> Findings {
             let id = format!("figure-{n}-{log}");
             let mut figure = Figure { shape, log, ..Figure::bars(&id, "figure 1", "A title", "size", "MB/s") }
                 .of_series(["ext4-ordered", "ext4-journal", "wasteless"]);
-            figure.place("64", [1.0, 20.0, f64::NAN]);
+            let with_spread = Point { value: 1.0, deviation: Some(0.25) };
+            figure.place("64", [with_spread, Point::from(20.0), Point::from(f64::NAN)]);
             figure.place("4096", [300.0, 0.5, 7.0]);
             figure.printed("4096", "ext4-ordered", 270.0);
             f.figures.push(figure);
@@ -158,10 +162,13 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// Of a figure in the document: one drawing with a mark to each point, some of which have a size.
+/// Of a figure in the document: one drawing with a mark to each point, some of which have a size; a line to each of the
+/// paper's numbers, and a whisker of three lines to each point with a spread.
 fn fault_of_drawing(figure: &Value) -> Option<String> {
     let [points, drawings, marks, sized] = ["points", "drawings", "marks", "sized"].map(|key| number(&figure[key]));
-    (points == 0 || drawings != 1 || marks != points || sized == 0).then(|| figure.to_string())
+    let [printed, paper, spreads, ink] = ["printed", "paper", "spreads", "ink"].map(|key| number(&figure[key]));
+    let is_drawn = points > 0 && drawings == 1 && marks == points && sized > 0;
+    (!is_drawn || paper != printed || ink != 3 * spreads).then(|| figure.to_string())
 }
 
 /// The colours that have to be seen in a figure.
@@ -214,6 +221,10 @@ fn empty_figures_and_complaints_are_seen() {
     let faults = look.faults(&pale, 4);
     assert!(faults.len() == 1 && faults[0].contains("figure-0-false"), "a series of another colour: {faults:?}");
     assert_eq!(look.faults(&styled("h1{width:2000px}"), 4).len(), 1, "wider than the page");
+    let unprinted = page.replacen("stroke=\"var(--paper)\"", "stroke=\"none\"", 1);
+    assert_eq!(look.faults(&unprinted, 4).len(), 1, "a number of the paper's without its line");
+    let unspread = page.replacen("stroke=\"var(--ink)\"", "stroke=\"none\"", 1);
+    assert_eq!(look.faults(&unspread, 4).len(), 1, "a point without its whisker");
     let noisy = page.replace("</body>", "<script>missing()</script></body>");
     assert_eq!(look.faults(&noisy, 4).len(), 1, "a script's error");
     assert_eq!(look.faults(&page, 5).len(), 1, "a missing figure");

@@ -191,6 +191,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     for request in sizes {
         let row = of_modes(Work { request: *request, ..work })?;
         figure.place(request, row.iter().copied());
+        figure.printed(request, SERIES[WASTELESS].0, 738.0);
         rates.push(row);
     }
     let (of_buffer, buffered) = by_buffer(Work { buffered: true, ..work })?;
