@@ -45,12 +45,15 @@ def start(host, arguments):
 
 def bench(host, arguments):
     if arguments.what == "etcd":
+        if arguments.device:
+            raise Failure("--device is for GlusterFS' bricks")
         data = etcd_bench.bench(host, arguments.rounds, arguments.quick, arguments.perf, arguments.kind)
     else:
         need("fio")
-        data = gluster_bench.bench(host, arguments.rounds, arguments.quick, arguments.kind)
+        data = gluster_bench.bench(host, arguments.rounds, arguments.quick, arguments.kind, arguments.device)
     if arguments.record:
-        print(f"wrote {results.save(arguments.what, data)}; scripts/report.py makes the table")
+        name = f"{arguments.what}-{arguments.device}" if arguments.device else arguments.what
+        print(f"wrote {results.save(name, data)}; scripts/report.py makes the table")
 
 
 def fsync(host, arguments):
@@ -96,6 +99,7 @@ def arguments_of(argv):
     one.add_argument("--quick", action="store_true", help="a tenth of the writes: the spread is wide")
     one.add_argument("--perf", choices=["none", "s", "m", "l"], default="s", help="load of etcdctl check perf")
     one.add_argument("--kind", choices=KINDS, action="append", help="these only; the first is compared with")
+    one.add_argument("--device", help="GlusterFS' bricks on modelled disks of this name (hdd15k: Okeanos')")
     one.add_argument("--record", action="store_true", help="write bench/results")
     one = action("crash", crash, "kill, cut the power, and look for acknowledged writes")
     one.add_argument("--rounds", type=int, default=3, help="each with the next of three faults (3)")

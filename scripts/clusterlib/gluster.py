@@ -94,9 +94,9 @@ class Brick:
 
 
 class Volume:
-    def __init__(self, host, kind, mib, clients, power=False):
+    def __init__(self, host, kind, mib, clients, power=False, model=None):
         self.host, self.daemon = host, None
-        self.bricks = [Brick(self, Store(host, f"b{i}", mib, kind, power)) for i in range(BRICKS)]
+        self.bricks = [Brick(self, Store(host, f"b{i}", mib, kind, power, model)) for i in range(BRICKS)]
         self.clients = [host.dir / f"c{i}.mnt" for i in range(clients)]
         self.mounts = []
         self.healer = None

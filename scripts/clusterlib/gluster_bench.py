@@ -1,7 +1,7 @@
 """Measures GlusterFS on Quire and on the kernel's ext4, as Okeanos' figure 5c: small synced writes of several clients.
 
 Okeanos (USENIX ATC '11) had 13 clients, PVFS2 and two servers; here four clients, a volume of replica 2 and both bricks
-are on one machine.
+are on one machine; with `--device` each brick has a modelled disk of its own, as Okeanos' servers had.
 """
 
 import json
@@ -12,6 +12,8 @@ from .host import run
 from .stores import make_file
 
 KINDS = ["kernel:ordered", "kernel:journal", "quire", "quire:writethrough"]
+# On a modelled disk: the modes of Okeanos.
+MODES = ["kernel:ordered", "kernel:journal", "quire:wasteless", "quire:selective", "quire"]
 STORE_MIB = 1024
 CLIENTS = 4
 SIZES = (1024, 4096)
@@ -35,8 +37,8 @@ def fio(volume, size, seconds):
     return sum(job["write"]["iops"] for job in jobs), p99 / 1e6
 
 
-def one(host, table, kind, seconds):
-    volume = Volume(host, kind, STORE_MIB, CLIENTS)
+def one(host, table, kind, seconds, model):
+    volume = Volume(host, kind, STORE_MIB, CLIENTS, model=model)
     volume.start()
     for size in SIZES:
         rate, p99 = fio(volume, size, seconds)
@@ -46,15 +48,21 @@ def one(host, table, kind, seconds):
     volume.stop()
 
 
-def bench(host, rounds, quick, kinds=None):
-    """Measures; returns the data of bench/results/gluster.json."""
-    kinds = kinds or KINDS
+def bench(host, rounds, quick, kinds=None, model=None):
+    """Measures; returns the data of bench/results/gluster.json, or of gluster-MODEL.json."""
+    kinds = kinds or (MODES if model else KINDS)
     facts = results.describe_host(host.dir)
-    for brick in range(2):
-        make_file(host.dir / f"b{brick}.img", STORE_MIB)
+    if not model:
+        for brick in range(2):
+            make_file(host.dir / f"b{brick}.img", STORE_MIB)
     table = results.Table(kinds, kinds[0])
     for _, kind in results.rotated(table, rounds, "gluster"):
-        one(host, table, kind, 4 if quick else 20)
+        one(host, table, kind, 4 if quick else 20, model)
     print(table.text())
-    command = f"sudo scripts/clusters.py bench gluster --rounds {rounds}{' --quick' if quick else ''}"
-    return results.data_of(table, TITLE, NOTE, command, rounds, facts)
+    on = f" --device {model}" if model else ""
+    command = f"sudo scripts/clusters.py bench gluster --rounds {rounds}{' --quick' if quick else ''}{on}"
+    title, note = TITLE, NOTE
+    if model:
+        title = f"{TITLE}, bricks on disks of the model {model}"
+        note += f" Each brick has a modelled disk of its own (`quire-lab model --device {model}`)."
+    return results.data_of(table, title, note, command, rounds, facts)

@@ -2,6 +2,7 @@
 
     Store ── mount ── loop device ── image file                (measurements: Quire and the kernel on the same)
     Store ── mount ── loop device ── quire-lab power ── memory (crash tests: the power can be cut)
+    Store ── mount ── loop device ── quire-lab model ── memory (a modelled disk)
 """
 
 import os
@@ -15,6 +16,9 @@ KINDS = {
     "quire": ("quire", "", []),
     "quire:writethrough": ("quire", "writethrough", []),
     "quire:tune=host": ("quire", "tune=host", []),
+    # Okeanos' modes, which commit as the kernel's ext4 does.
+    "quire:wasteless": ("quire", "profile=wasteless,commit_mode=barrier", []),
+    "quire:selective": ("quire", "profile=selective,commit_mode=barrier", []),
     "kernel:ordered": ("kernel", "data=ordered", []),
     "kernel:fast_commit": ("kernel", "data=ordered", ["-O", "fast_commit"]),
     "kernel:journal": ("kernel", "data=journal", []),
@@ -31,41 +35,48 @@ def make_file(path, mib):
 
 
 class Store:
-    """One image with a file system, mounted at `dir`."""
+    """One image with a file system, mounted at `dir`; or a modelled disk with one, which `check` cannot see."""
 
-    def __init__(self, host, name, mib, kind="quire", power=False):
-        self.host, self.name, self.kind, self.power = host, name, kind, power
+    def __init__(self, host, name, mib, kind="quire", power=False, model=None):
+        self.host, self.name, self.mib, self.kind, self.power, self.model = host, name, mib, kind, power, model
         self.image, self.dir = host.dir / f"{name}.img", host.dir / f"{name}.mnt"
         self.daemon = self.device = self.server = self.mount_entry = self.file = None
         self.dir.mkdir(exist_ok=True)
+        if model:
+            return
         if power:
             with open(self.image, "wb") as file:
                 file.truncate(mib * MIB)
         elif not self.image.exists():
             make_file(self.image, mib)
-        self.format()
+        self.format(self.image)
 
-    def format(self):
+    def format(self, where):
         more = KINDS[self.kind][2]
         lazily = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-        run("mke2fs", "-q", "-F", "-t", "ext4", "-E", lazily, *more, self.image)
+        run("mke2fs", "-q", "-F", "-t", "ext4", "-E", lazily, *more, where)
 
     def attach(self):
-        """The image becomes a block device."""
+        """The image becomes a block device; a modelled disk begins, empty, and gets its file system."""
         self.file = self.image
         if self.power:
-            served = self.host.dir / f"{self.name}.power"
-            served.mkdir(exist_ok=True)
-            self.server = self.host.start(
-                [LAB, "power", self.image, served], f"{self.name}.power.log",
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )
-            # Recorded before it is there: what is not mounted is nothing to end.
-            entry = self.host.own("mount", str(served))
-            self.file = file = served / "disk"
-            wait_for(f"{file} is served", lambda: is_mounted(served) and file.exists(), alive=self.server.ended)
-            self.served = (served, entry)
+            self.serve("power", self.image, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        elif self.model:
+            self.serve("model", "--device", self.model, "--mib", str(self.mib))
         self.device = self.host.loop(self.file)
+        if self.model:
+            self.format(self.device[0])
+
+    def serve(self, what, *arguments, **pipes):
+        """Serves the file below the loop device by quire-lab."""
+        served = self.host.dir / f"{self.name}.{what}"
+        served.mkdir(exist_ok=True)
+        self.server = self.host.start([LAB, what, *arguments, served], f"{self.name}.{what}.log", **pipes)
+        # Recorded before it is there: what is not mounted is nothing to end.
+        entry = self.host.own("mount", str(served))
+        self.file = file = served / "disk"
+        wait_for(f"{file} is served", lambda: is_mounted(served) and file.exists(), alive=self.server.ended)
+        self.served = (served, entry)
 
     def mount(self):
         """Mounts; a mount that fails is a Failure with what the mounter said."""
@@ -123,8 +134,9 @@ class Store:
             served, entry = self.served
             wait_for(f"{served} is free", lambda: run("umount", served, check=False).returncode == 0)
             self.server.wait()
-            self.server.popen.stdin.close()
-            self.server.popen.stdout.close()
+            for pipe in (self.server.popen.stdin, self.server.popen.stdout):
+                if pipe:
+                    pipe.close()
             self.host.disown(entry)
             self.server = None
 
