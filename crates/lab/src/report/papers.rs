@@ -138,8 +138,15 @@ const ITEMS: &[(Paper, &str, By)] = &[
     ),
     (
         Paper::Okeanos,
-        "figure 5c: PVFS2 with an MPI-IO benchmark, throughput (the data server alone; bricks of GlusterFS: docs/clusters.md)",
+        "figure 5c: PVFS2 with an MPI-IO benchmark, throughput (the data server alone)",
         Claims("figure 5c", &["okeanos-server", "okeanos-applications-mounts"]),
+    ),
+    (
+        Paper::Okeanos,
+        "figure 5c: the same with a parallel file system: bricks of GlusterFS for PVFS2",
+        Explains(
+            "docs/clusters.md, table \"bricks on disks of the model hdd15k\": `clusters.py bench gluster --device hdd15k`",
+        ),
     ),
     (
         Paper::Okeanos,
