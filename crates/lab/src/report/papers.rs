@@ -85,7 +85,11 @@ const ITEMS: &[(Paper, &str, By)] = &[
     ),
     (Paper::Djfs, "figure 1: jbd2's commit", Explains("docs/format.md")),
     (Paper::Djfs, "figure 2: what consistency costs ext4", Claims("figure 2", &["djfs-randwrite", "djfs-mounts"])),
-    (Paper::Djfs, "figure 3: external journaling, journaling in NVRAM", Claims("figure 3", &["djfs-randwrite"])),
+    (
+        Paper::Djfs,
+        "figure 3: external journaling, journaling in NVRAM",
+        Claims("figure 3", &["djfs-randwrite", "djfs-mounts"]),
+    ),
     (Paper::Djfs, "figures 4, 5: commit, regions", Explains("docs/format.md, invariants V1 to V6")),
     (Paper::Djfs, "figure 6: recovery", Test("any_log_in_nvram_is_refused_or_replayed")),
     (
