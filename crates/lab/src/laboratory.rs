@@ -54,7 +54,7 @@ impl Study {
 }
 
 /// All of them, in the order of the report.
-pub const STUDIES: [Study; 24] = [
+pub const STUDIES: [Study; 25] = [
     computing(study(
         "joj-sqlite",
         Paper::Joj,
@@ -122,6 +122,13 @@ pub const STUDIES: [Study; 24] = [
         "Streams on mounts",
         [50, 400, 1500],
         studies::mounts::streams::study,
+    )),
+    mounted(study(
+        "okeanos-streams-mounts",
+        Paper::Okeanos,
+        "Requests, reads and recovery on mounts",
+        [30, 300, 1800],
+        studies::mounts::requests::study,
     )),
     mounted(study(
         "okeanos-applications-mounts",

@@ -4,6 +4,7 @@
 //! - [`randwrite`]: DJFS' random writes with fsyncs (figures 2, 3 and 7).
 //! - [`database`]: what DJFS' TPC-C makes a journal do (table 1, figure 8).
 //! - [`streams`]: Okeanos' streams (figures 4a, 4b and 4c).
+//! - [`requests`]: Okeanos' requests by size, reads, recovery and asynchronous writes (figures 1 and 4d, section 6).
 //! - [`applications`]: Okeanos' Postmark, InnoDB's log and a data server (figures 5a to 5d).
 //! - [`fileserver`]: RFJ's file server (figures 2 and 8).
 //!
@@ -12,6 +13,7 @@
 //!
 //! *Relies on*: root, loop devices and FUSE. A write with FUA reaches the served device as a write and a flush.
 
+mod appends;
 pub mod applications;
 mod bed;
 pub mod database;
@@ -19,6 +21,7 @@ mod dirty_limit;
 pub mod fileserver;
 mod journal_device;
 pub mod randwrite;
+pub mod requests;
 pub mod streams;
 
 use anyhow::Result;

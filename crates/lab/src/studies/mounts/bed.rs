@@ -41,6 +41,7 @@ pub(super) struct Bed {
     journal_mib: u64,
     dirty_bytes: Option<u64>,
     inode_bytes: Option<&'static str>,
+    format: &'static str,
 }
 
 impl Bed {
@@ -49,7 +50,7 @@ impl Bed {
         let dir = tempfile::Builder::new().prefix("quire-mounts-").tempdir()?;
         let kind: Kind = model.parse()?;
         let disk = Looped::new(&kind, mib << 20, dir.path())?;
-        Ok(Bed { disk, journal: None, dir, journal_mib, dirty_bytes: None, inode_bytes: None })
+        Ok(Bed { disk, journal: None, dir, journal_mib, dirty_bytes: None, inode_bytes: None, format: "ext4" })
     }
 
     /// Beside it a device of this model for the journals of mounters that have an external one.
@@ -61,6 +62,11 @@ impl Bed {
     /// File systems have inodes of so many bytes, instead of mke2fs' default.
     pub(super) fn with_inodes_of(self, bytes: &'static str) -> Self {
         Bed { inode_bytes: Some(bytes), ..self }
+    }
+
+    /// File systems have this format of mke2fs (`-t`).
+    pub(super) fn with_format(self, format: &'static str) -> Self {
+        Bed { format, ..self }
     }
 
     /// The kernel may keep at most so many dirty bytes of each mount in its page cache.
@@ -141,7 +147,7 @@ impl Bed {
 
     fn format(&self, mounter: &Mounter) -> Result<()> {
         let mut mke2fs =
-            vec!["-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+            vec!["-q", "-F", "-t", self.format, "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         let external = self.journal_of(mounter)?;
         external.map(JournalDevice::format).transpose()?;
         let journal = external.map_or_else(|| format!("size={}", self.journal_mib), JournalDevice::of_mke2fs);
@@ -189,6 +195,11 @@ impl<'a> Fresh<'a> {
         Ok(Fresh { bed, mounter, told, _memory: memory })
     }
 
+    /// The mounter that it was made for.
+    pub(super) fn mounter(&self) -> &Mounter {
+        self.mounter
+    }
+
     pub(super) fn mount(&self) -> Result<Mounted> {
         self.told.mount(self.bed.disk.device(), &self.bed.dir.path().join("mnt"))
     }
@@ -204,7 +215,7 @@ impl<'a> Fresh<'a> {
 }
 
 /// Makes everything on a mount durable.
-fn sync(dir: &Path) -> Result<()> {
+pub(super) fn sync(dir: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(std::fs::File::open(dir)?)?)
 }
 
@@ -250,6 +261,21 @@ impl<T> Rounds<T> {
         figure
     }
 
+    /// The same with a series for each mounter, and with the phases as places, by these names.
+    pub(super) fn drawn_along(
+        &self,
+        figure: Figure,
+        phases: &[(usize, String)],
+        value: impl Fn(&Measured<T>) -> f64,
+    ) -> Figure {
+        let mut figure = figure.of_series(self.names());
+        for (phase, place) in phases {
+            let points = self.names().map(|name| point_of_rounds(self.values(name, *phase, &value)));
+            figure.place(place, points.collect::<Vec<_>>());
+        }
+        figure
+    }
+
     /// The same with a series for each of these values of one phase.
     pub(super) fn drawn_by(&self, mut figure: Figure, phase: usize, values: &[fn(&Measured<T>) -> f64]) -> Figure {
         for name in self.names() {
@@ -279,6 +305,9 @@ mod tests {
         let figure = all.drawn(Figure::bars("f", "", "", "", "s").of_series(["a"]), &[1], |m| m.seconds);
         let point = figure.series[0].points[0].unwrap();
         assert_eq!((&*figure.places[0], point.value, point.deviation), ("kernel none", 30.0, Some(20.0)));
+        let along = all.drawn_along(Figure::lines("f", "", "", "", "s"), &[(0, "x".into())], |m| m.seconds);
+        assert_eq!((&*along.series[0].name, &*along.places[0]), ("kernel none", "x"));
+        assert_eq!(along.series[0].points[0].unwrap().value, 2.0);
         assert!((all.median("kernel none", 0, |m| m.seconds) - 2.0).abs() < 1e-9);
         assert!(all.median("quire auto", 0, |m| m.seconds).is_nan());
     }
