@@ -94,6 +94,18 @@ pub fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
+/// The same, asked again each millisecond, where it is measured how long that took.
+pub fn wait_closely(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !done() {
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
 /// Whether we are root.
 #[must_use]
 pub fn is_root() -> bool {

@@ -54,7 +54,7 @@ impl Study {
 }
 
 /// All of them, in the order of the report.
-pub const STUDIES: [Study; 24] = [
+pub const STUDIES: [Study; 25] = [
     computing(study(
         "joj-sqlite",
         Paper::Joj,
@@ -86,14 +86,14 @@ pub const STUDIES: [Study; 24] = [
         "djfs-mounts",
         Paper::Djfs,
         "Random writes on mounts",
-        [45, 280, 1000],
+        [55, 330, 1200],
         studies::mounts::randwrite::study,
     )),
     mounted(study(
         "djfs-table1-mounts",
         Paper::Djfs,
         "TPC-C on SQLite on mounts",
-        [65, 275, 1700],
+        [80, 325, 2000],
         studies::mounts::database::study,
     )),
     study("okeanos-requests", Paper::Okeanos, "Journal traffic by request size", [30, 60, 290], okeanos::requests),
@@ -122,6 +122,13 @@ pub const STUDIES: [Study; 24] = [
         "Streams on mounts",
         [50, 400, 1500],
         studies::mounts::streams::study,
+    )),
+    mounted(study(
+        "okeanos-streams-mounts",
+        Paper::Okeanos,
+        "Requests, reads and recovery on mounts",
+        [30, 300, 1800],
+        studies::mounts::requests::study,
     )),
     mounted(study(
         "okeanos-applications-mounts",

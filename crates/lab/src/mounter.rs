@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cmd::{command, find, have, is_root, quire, run, say, wait_until};
+use crate::cmd::{command, find, have, is_root, quire, run, say, wait_closely, wait_until};
 
 /// Who mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Mounter {
         let daemon = command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).spawn();
         let mut daemon = daemon.with_context(|| format!("cannot start {command:?}"))?;
         let mut ended = None;
-        let up = wait_until(Duration::from_secs(120), || {
+        let up = wait_closely(Duration::from_secs(120), || {
             ended = daemon.try_wait().ok().flatten();
             ended.is_some() || is_mount_point(dir)
         });

@@ -117,6 +117,15 @@ impl Asked {
         ]
     }
 
+    /// What was asked of both.
+    #[must_use]
+    pub fn plus(mut self, mut other: Self) -> Self {
+        for ((_, sum), (_, other)) in self.fields().into_iter().zip(other.fields()) {
+            *sum += *other;
+        }
+        self
+    }
+
     /// What came after `then`.
     #[must_use]
     pub fn since(mut self, mut then: Self) -> Self {
@@ -300,6 +309,7 @@ mod tests {
         assert!(text.contains("\njournal_writes 3\n") && text.contains("\nflushes 2\n"), "{text}");
         assert_eq!(text.parse::<Asked>().unwrap(), asked);
         assert_eq!(asked.since(Asked { writes: 4, ..Asked::default() }).writes, 5);
+        assert_eq!(asked.plus(Asked { flushes: 3, ..Asked::default() }), Asked { flushes: 5, ..asked });
         assert!("writes 1\n".parse::<Asked>().is_err());
     }
 

@@ -85,7 +85,11 @@ const ITEMS: &[(Paper, &str, By)] = &[
     ),
     (Paper::Djfs, "figure 1: jbd2's commit", Explains("docs/format.md")),
     (Paper::Djfs, "figure 2: what consistency costs ext4", Claims("figure 2", &["djfs-randwrite", "djfs-mounts"])),
-    (Paper::Djfs, "figure 3: external journaling, journaling in NVRAM", Claims("figure 3", &["djfs-randwrite"])),
+    (
+        Paper::Djfs,
+        "figure 3: external journaling, journaling in NVRAM",
+        Claims("figure 3", &["djfs-randwrite", "djfs-mounts"]),
+    ),
     (Paper::Djfs, "figures 4, 5: commit, regions", Explains("docs/format.md, invariants V1 to V6")),
     (Paper::Djfs, "figure 6: recovery", Test("any_log_in_nvram_is_refused_or_replayed")),
     (
@@ -113,7 +117,11 @@ const ITEMS: &[(Paper, &str, By)] = &[
         "sections 3, 4: updates are atomic, a prefix of them is recovered",
         Explains("docs/testing.md, \"Power loss, simulated\": both profiles"),
     ),
-    (Paper::Okeanos, "figure 1: journal traffic by request size", Claims("figure 1", &["okeanos-requests"])),
+    (
+        Paper::Okeanos,
+        "figure 1: journal traffic by request size",
+        Claims("figure 1", &["okeanos-requests", "okeanos-streams-mounts"]),
+    ),
     (Paper::Okeanos, "figures 2 and 3: the write path, the journal head", Explains("docs/design.md, docs/format.md")),
     (
         Paper::Okeanos,
@@ -121,14 +129,21 @@ const ITEMS: &[(Paper, &str, By)] = &[
         Claims("figure 4a", &["okeanos-slow", "okeanos-mounts"]),
     ),
     (Paper::Okeanos, "figure 4b: traffic to the file system", Claims("figure 4b", &["okeanos-slow", "okeanos-mounts"])),
-    (Paper::Okeanos, "recovery time", Claims("section 6, recovery", &["okeanos-slow"])),
+    (Paper::Okeanos, "recovery time", Claims("section 6, recovery", &["okeanos-slow", "okeanos-streams-mounts"])),
     (Paper::Okeanos, "figure 4c: latency of fast streams", Claims("figure 4c", &["okeanos-fast", "okeanos-mounts"])),
-    (Paper::Okeanos, "asynchronous writes", Claims("section 6, asynchronous", &["okeanos-asynchronous"])),
+    (
+        Paper::Okeanos,
+        "asynchronous writes",
+        Claims("section 6, asynchronous", &["okeanos-asynchronous", "okeanos-streams-mounts"]),
+    ),
     (Paper::Okeanos, "write-home of journaled buffers by age", Test("what_is_old_in_the_log_goes_home")),
     (
         Paper::Okeanos,
         "figures 4c and 4d: NILFS2 beside ext3",
-        Not("the kernel here has no NILFS2; `okeanos-fast` and `okeanos-readback` draw the side of ext3's modes"),
+        Not(
+            "the kernel here has no NILFS2; `okeanos-fast`, `okeanos-readback` and `okeanos-streams-mounts` draw the side of \
+             ext3's modes",
+        ),
     ),
     (Paper::Okeanos, "figure 5a: Postmark", Claims("figure 5a", &["okeanos-postmark", "okeanos-applications-mounts"])),
     (

@@ -1,9 +1,10 @@
 //! The papers' workloads on mounts in real time: the kernel's ext4 in its modes and Quire stand on the same modelled
 //! device, which counts what reaches it. So no factor rests on Quire's own baselines alone.
 //!
-//! - [`randwrite`]: DJFS' random writes with fsyncs (figures 2 and 7).
+//! - [`randwrite`]: DJFS' random writes with fsyncs (figures 2, 3 and 7).
 //! - [`database`]: what DJFS' TPC-C makes a journal do (table 1, figure 8).
 //! - [`streams`]: Okeanos' streams (figures 4a, 4b and 4c).
+//! - [`requests`]: Okeanos' requests by size, reads, recovery and asynchronous writes (figures 1 and 4d, section 6).
 //! - [`applications`]: Okeanos' Postmark, InnoDB's log and a data server (figures 5a to 5d).
 //! - [`fileserver`]: RFJ's file server (figures 2 and 8).
 //!
@@ -12,12 +13,15 @@
 //!
 //! *Relies on*: root, loop devices and FUSE. A write with FUA reaches the served device as a write and a flush.
 
+mod appends;
 pub mod applications;
 mod bed;
 pub mod database;
 mod dirty_limit;
 pub mod fileserver;
+mod journal_device;
 pub mod randwrite;
+pub mod requests;
 pub mod streams;
 
 use anyhow::Result;
@@ -38,6 +42,12 @@ const WRITEBACK: &str = "kernel writeback";
 /// Okeanos' modes on Quire, by their names in figures.
 const WASTELESS: &str = "quire wasteless";
 const SELECTIVE: &str = "quire selective";
+
+/// Data journaling on a device of its own, on the kernel's ext4 and on Quire, in DJFS' studies; the first by its name
+/// in figures.
+const EXTERNAL: &str = "kernel external";
+const ON_ANOTHER_DEVICE: [&str; 2] =
+    ["kernel:external,data=journal", "quire:external,profile=ext4-journal,checkpoint=fsync"];
 
 /// Quire's series in DJFS' studies: DJFS' baselines, DJFS, and Quire's own mode.
 const OF_DJFS: [&str; 6] = [
@@ -71,6 +81,14 @@ fn mounters(quire: &[&str]) -> Result<Vec<Mounter>> {
     let quire = quire.iter().map(|options| Ok(Mounter::quire(options)));
     let all: Vec<Mounter> = KERNEL.iter().map(|mounter| mounter.parse()).chain(quire).collect::<Result<_>>()?;
     Mounter::available(&all)
+}
+
+/// All series of DJFS' studies.
+fn of_djfs() -> Result<Vec<Mounter>> {
+    let external: Vec<Mounter> = ON_ANOTHER_DEVICE.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+    let (mut all, external) = (mounters(&OF_DJFS)?, Mounter::available(&external)?);
+    all.extend(external);
+    Ok(all)
 }
 
 /// Those of these names.
@@ -131,6 +149,18 @@ fn assume(findings: &mut Findings, effort: Effort) {
     }
 }
 
+/// What DJFS' studies assume of full journaling.
+fn assume_external(findings: &mut Findings) {
+    findings.assume(
+        "kernel external, quire external: full journaling with the journal on a second drive of the same model; flushes \
+         and bytes are counted on both drives",
+    );
+    findings.assume(
+        "quire ext4-journal, quire external: an fsync writes home what earlier transactions hold of the file \
+         (checkpoint=fsync)",
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +172,7 @@ mod tests {
         assert_eq!([of(KERNEL[0]), of(KERNEL[2])], [NONE, JOURNAL]);
         assert_eq!(of("quire:profile=wasteless,commit_mode=barrier"), "quire wasteless");
         assert_eq!((of("quire"), of("kernel:data=writeback")), ("quire".to_owned(), WRITEBACK.to_owned()));
+        assert_eq!(ON_ANOTHER_DEVICE.map(of), [EXTERNAL, "quire external"]);
     }
 
     #[test]

@@ -56,29 +56,37 @@ pub fn requests(effort: Effort) -> Result<Findings> {
     let mut f = Findings { figures: vec![figure], ..Findings::default() };
     assumed(&mut f);
     f.assume("\"almost linearly\": a straight line leaves a twentieth of the variance at most");
-    f.claims = request_claims(sizes, &written);
+    let paper: Vec<[f64; 3]> =
+        written.iter().map(|row| [ORDERED, JOURNAL, row.len() - 1].map(|mode| row[mode])).collect();
+    f.claims = request_claims("figure 1", ["ext4-ordered", "ext4-journal", WRITEBACK.0], sizes, &paper);
     Ok(f)
 }
 
-/// Figure 1, by the size of the requests.
-fn request_claims(sizes: &[usize], written: &[Vec<f64>]) -> Vec<Claim> {
-    let at = "figure 1";
-    let (small, large) = (&written[0], &written[written.len() - 1]);
+/// Figure 1, at this place, by the size of the requests: what ordered, data journaling and writeback write to the
+/// journal, by these names.
+pub(in crate::studies) fn request_claims(
+    at: &str,
+    names: [&str; 3],
+    sizes: &[usize],
+    written: &[[f64; 3]],
+) -> Vec<Claim> {
+    let (small, large) = (written[0], written[written.len() - 1]);
+    let [ordered, journal, writeback] = names;
     // What ordered's traffic grows by is metadata alone, and data journaling logs the same metadata.
-    let metadata = (small[JOURNAL] + large[ORDERED] - small[ORDERED]) / small[JOURNAL];
+    let metadata = (small[1] + large[0] - small[0]) / small[1];
     let mut claims = vec![
         Claim::at_least(
             at,
             "with small requests data journaling writes far more than it is given (several times ordered's)",
-            "64 B: ext4-journal / ext4-ordered",
-            small[JOURNAL] / small[ORDERED],
+            format!("64 B: {journal} / {ordered}"),
+            small[1] / small[0],
             3.0,
         ),
         Claim::about(
             at,
             "data journaling's traffic hardly changes as the request grows to 4 KB",
-            "ext4-journal: 4096 B / 64 B",
-            large[JOURNAL] / small[JOURNAL],
+            format!("{journal}: 4096 B / 64 B"),
+            large[1] / small[1],
             (1.0, 0.25),
         )
         .because_within(
@@ -87,7 +95,7 @@ fn request_claims(sizes: &[usize], written: &[Vec<f64>]) -> Vec<Claim> {
              logged beside the data: ordered's traffic, which is metadata alone, grows by as many bytes",
         ),
     ];
-    for (mode, name, n) in [("ordered", "ext4-ordered", ORDERED), ("writeback", WRITEBACK.0, small.len() - 1)] {
+    for (mode, name, n) in [("ordered", ordered, 0), ("writeback", writeback, 2)] {
         let points = sizes.iter().zip(written).map(|(bytes, row)| (float(*bytes as u64), row[n]));
         claims.push(Claim::at_least(
             at,

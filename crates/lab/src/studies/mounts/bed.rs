@@ -5,6 +5,8 @@
 //!   mke2fs, [NVRAM file], mount, prepare, { get ready, sync, count, work, count } for each phase, unmount,
 //!   [no NVRAM file]
 //! ```
+//!
+//! A study that mounts more than once in a round does so with a [`Fresh`] file system.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,9 +15,10 @@ use anyhow::{Context, Result};
 use quire_fs::{CommitMode, Profile};
 
 use super::dirty_limit::DirtyLimit;
+use super::journal_device::{JournalDevice, is_external};
 use super::{label, point_of_rounds};
 use crate::cmd::{run_tool, text};
-use crate::mounter::Mounter;
+use crate::mounter::{Mounted, Mounter};
 use crate::results::Figure;
 use crate::served::{Asked, Kind, Looped};
 use crate::stats::median;
@@ -33,10 +36,12 @@ pub(super) struct Measured<T> {
 
 pub(super) struct Bed {
     disk: Looped,
+    journal: Option<JournalDevice>,
     dir: tempfile::TempDir,
     journal_mib: u64,
     dirty_bytes: Option<u64>,
     inode_bytes: Option<&'static str>,
+    format: &'static str,
 }
 
 impl Bed {
@@ -45,12 +50,23 @@ impl Bed {
         let dir = tempfile::Builder::new().prefix("quire-mounts-").tempdir()?;
         let kind: Kind = model.parse()?;
         let disk = Looped::new(&kind, mib << 20, dir.path())?;
-        Ok(Bed { disk, dir, journal_mib, dirty_bytes: None, inode_bytes: None })
+        Ok(Bed { disk, journal: None, dir, journal_mib, dirty_bytes: None, inode_bytes: None, format: "ext4" })
+    }
+
+    /// Beside it a device of this model for the journals of mounters that have an external one.
+    pub(super) fn with_journal_device(self, model: &str) -> Result<Self> {
+        let journal = JournalDevice::new(model, self.journal_mib, &self.dir.path().join("journal"))?;
+        Ok(Bed { journal: Some(journal), ..self })
     }
 
     /// File systems have inodes of so many bytes, instead of mke2fs' default.
     pub(super) fn with_inodes_of(self, bytes: &'static str) -> Self {
         Bed { inode_bytes: Some(bytes), ..self }
+    }
+
+    /// File systems have this format of mke2fs (`-t`).
+    pub(super) fn with_format(self, format: &'static str) -> Self {
+        Bed { format, ..self }
     }
 
     /// The kernel may keep at most so many dirty bytes of each mount in its page cache.
@@ -91,53 +107,50 @@ impl Bed {
         ready: impl Fn(&Path, P) -> Result<S>,
         work: impl Fn(&Path, P, S) -> Result<T>,
     ) -> Result<Rounds<T>> {
+        self.each(rounds, mounters, |fresh| {
+            let mounted = fresh.mount()?;
+            let limit = self.dirty_bytes.map(|bytes| DirtyLimit::set(mounted.dir(), bytes)).transpose()?;
+            prepare(mounted.dir())?;
+            let measured = phases.iter().map(|phase| {
+                let of = ready(mounted.dir(), *phase)?;
+                sync(mounted.dir())?;
+                fresh.measured(|| work(mounted.dir(), *phase, of))
+            });
+            let measured = measured.collect::<Result<_>>()?;
+            drop(limit);
+            mounted.unmount()?;
+            Ok(measured)
+        })
+    }
+
+    /// Does this once a round with a file system that was made for each mounter.
+    pub(super) fn each<T>(
+        &self,
+        rounds: usize,
+        mounters: &[Mounter],
+        once: impl Fn(&Fresh<'_>) -> Result<Vec<Measured<T>>>,
+    ) -> Result<Rounds<T>> {
         let mut all = Rounds { of: mounters.iter().map(|m| (label(m), Vec::new())).collect() };
         for (_, who) in turns(rounds, mounters.len()) {
             let mounter = &mounters[who];
-            let measured = self.once(mounter, &prepare, phases, &ready, &work).with_context(|| mounter.to_string())?;
-            all.of[who].1.push(measured);
+            let measured = Fresh::make(self, mounter).and_then(|fresh| once(&fresh));
+            all.of[who].1.push(measured.with_context(|| mounter.to_string())?);
         }
         Ok(all)
     }
 
-    /// Makes a file system, mounts it, prepares, and measures each phase.
-    fn once<P: Copy, S, T>(
-        &self,
-        mounter: &Mounter,
-        prepare: &impl Fn(&Path) -> Result<()>,
-        phases: &[P],
-        ready: &impl Fn(&Path, P) -> Result<S>,
-        work: &impl Fn(&Path, P, S) -> Result<T>,
-    ) -> Result<Vec<Measured<T>>> {
-        self.format(mounter)?;
-        let memory = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir())?;
-        let mut with = mounter.with("noatime");
-        if is_journal_in_nvram(mounter) {
-            let nvram = memory.path().join("nvram");
-            let mib = self.journal_mib;
-            with = with.with(&format!("nvram={},nvram_simulated,nvram_size={mib}M", text(&nvram)));
-        }
-        let mounted = with.mount(self.disk.device(), &self.dir.path().join("mnt"))?;
-        let limit = self.dirty_bytes.map(|bytes| DirtyLimit::set(mounted.dir(), bytes)).transpose()?;
-        prepare(mounted.dir())?;
-        let measured = phases.iter().map(|phase| {
-            let of = ready(mounted.dir(), *phase)?;
-            sync(mounted.dir())?;
-            let (before, began) = (self.asked()?, Instant::now());
-            let of = work(mounted.dir(), *phase, of)?;
-            let (seconds, asked) = (began.elapsed().as_secs_f64(), self.asked()?.since(before));
-            eprintln!("{mounter}: {seconds:.1} s; {}", asked.to_string().trim_end().replace('\n', ", "));
-            Ok(Measured { of, asked, seconds })
-        });
-        let measured = measured.collect::<Result<_>>()?;
-        drop(limit);
-        mounted.unmount()?;
-        Ok(measured)
+    /// The device of a mounter's journal, if it is another than the file system's.
+    fn journal_of(&self, mounter: &Mounter) -> Result<Option<&JournalDevice>> {
+        let journal = || self.journal.as_ref().context("an external journal, and no device for it");
+        is_external(mounter).then(journal).transpose()
     }
 
     fn format(&self, mounter: &Mounter) -> Result<()> {
-        let mut mke2fs = vec!["-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-        let journal = format!("size={}", self.journal_mib);
+        let mut mke2fs =
+            vec!["-q", "-F", "-t", self.format, "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        let external = self.journal_of(mounter)?;
+        external.map(JournalDevice::format).transpose()?;
+        let journal = external.map_or_else(|| format!("size={}", self.journal_mib), JournalDevice::of_mke2fs);
         mke2fs.extend(self.inode_bytes.iter().flat_map(|bytes| ["-I", bytes]));
         match mounter.feature() {
             Some(feature) if feature.starts_with('^') => mke2fs.extend(["-O", feature]),
@@ -147,12 +160,62 @@ impl Bed {
         run_tool("mke2fs", mke2fs.into_iter().chain([text(self.disk.device())])).map(drop)
     }
 
+    /// What was asked of all devices.
     fn asked(&self) -> Result<Asked> {
-        self.disk.asked()?.context("a device of the machine's counts nothing")
+        let asked = self.disk.asked()?.context("a device of the machine's counts nothing")?;
+        match &self.journal {
+            Some(journal) => Ok(asked.plus(journal.asked()?)),
+            None => Ok(asked),
+        }
     }
 }
 
-fn sync(dir: &Path) -> Result<()> {
+/// A file system that was made for a mounter, which may mount it more than once.
+pub(super) struct Fresh<'a> {
+    bed: &'a Bed,
+    /// As the study names it.
+    mounter: &'a Mounter,
+    /// With all options.
+    told: Mounter,
+    /// Of a simulated NVRAM.
+    _memory: tempfile::TempDir,
+}
+
+impl<'a> Fresh<'a> {
+    fn make(bed: &'a Bed, mounter: &'a Mounter) -> Result<Self> {
+        bed.format(mounter)?;
+        let memory = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir())?;
+        let mut told = bed.journal_of(mounter)?.map_or_else(|| mounter.clone(), |journal| journal.told_to(mounter));
+        told = told.with("noatime");
+        if is_journal_in_nvram(mounter) {
+            let nvram = memory.path().join("nvram");
+            let mib = bed.journal_mib;
+            told = told.with(&format!("nvram={},nvram_simulated,nvram_size={mib}M", text(&nvram)));
+        }
+        Ok(Fresh { bed, mounter, told, _memory: memory })
+    }
+
+    /// The mounter that it was made for.
+    pub(super) fn mounter(&self) -> &Mounter {
+        self.mounter
+    }
+
+    pub(super) fn mount(&self) -> Result<Mounted> {
+        self.told.mount(self.bed.disk.device(), &self.bed.dir.path().join("mnt"))
+    }
+
+    /// Measures this work, and what it asks of the devices.
+    pub(super) fn measured<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<Measured<T>> {
+        let (before, began) = (self.bed.asked()?, Instant::now());
+        let of = work()?;
+        let (seconds, asked) = (began.elapsed().as_secs_f64(), self.bed.asked()?.since(before));
+        eprintln!("{}: {seconds:.1} s; {}", self.mounter, asked.to_string().trim_end().replace('\n', ", "));
+        Ok(Measured { of, asked, seconds })
+    }
+}
+
+/// Makes everything on a mount durable.
+pub(super) fn sync(dir: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(std::fs::File::open(dir)?)?)
 }
 
@@ -198,6 +261,21 @@ impl<T> Rounds<T> {
         figure
     }
 
+    /// The same with a series for each mounter, and with the phases as places, by these names.
+    pub(super) fn drawn_along(
+        &self,
+        figure: Figure,
+        phases: &[(usize, String)],
+        value: impl Fn(&Measured<T>) -> f64,
+    ) -> Figure {
+        let mut figure = figure.of_series(self.names());
+        for (phase, place) in phases {
+            let points = self.names().map(|name| point_of_rounds(self.values(name, *phase, &value)));
+            figure.place(place, points.collect::<Vec<_>>());
+        }
+        figure
+    }
+
     /// The same with a series for each of these values of one phase.
     pub(super) fn drawn_by(&self, mut figure: Figure, phase: usize, values: &[fn(&Measured<T>) -> f64]) -> Figure {
         for name in self.names() {
@@ -227,6 +305,9 @@ mod tests {
         let figure = all.drawn(Figure::bars("f", "", "", "", "s").of_series(["a"]), &[1], |m| m.seconds);
         let point = figure.series[0].points[0].unwrap();
         assert_eq!((&*figure.places[0], point.value, point.deviation), ("kernel none", 30.0, Some(20.0)));
+        let along = all.drawn_along(Figure::lines("f", "", "", "", "s"), &[(0, "x".into())], |m| m.seconds);
+        assert_eq!((&*along.series[0].name, &*along.places[0]), ("kernel none", "x"));
+        assert_eq!(along.series[0].points[0].unwrap().value, 2.0);
         assert!((all.median("kernel none", 0, |m| m.seconds) - 2.0).abs() < 1e-9);
         assert!(all.median("quire auto", 0, |m| m.seconds).is_nan());
     }

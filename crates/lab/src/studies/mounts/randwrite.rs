@@ -1,5 +1,6 @@
 //! DJFS' random writes on mounts (figures 2, 3 and 7): one program overwrites 4 KiB at random in files of 1 MiB, with
-//! an fsync every so many writes, of the file that it wrote last. DJFS' own journals lie in a simulated NVRAM.
+//! an fsync every so many writes, of the file that it wrote last. DJFS' own journals lie in a simulated NVRAM, external
+//! ones on a second drive of the same model.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,8 +12,8 @@ use quire_testkit::rng::{Rng, content};
 
 use super::bed::{Bed, Measured, Rounds};
 use super::{
-    DJFS, DJFS_JOURNAL_MIB, DRIVE, JOURNAL, NONE, NVJ, OF_DJFS, OF_FLUSH, ORDERED, SLOW_DRIVE, assume, mounters, only,
-    rounds_of, swept,
+    DJFS, DJFS_JOURNAL_MIB, DRIVE, EXTERNAL, JOURNAL, NONE, NVJ, OF_FLUSH, ORDERED, SLOW_DRIVE, assume,
+    assume_external, of_djfs, only, rounds_of,
 };
 use crate::mounter::Mounter;
 use crate::results::{Claim, Effort, Figure, Findings};
@@ -65,36 +66,55 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let measure = |bed: &Bed, rounds, mounters: &[Mounter], every: &[u64]| {
         bed.rounds(rounds, mounters, |dir| fill(dir, files), every, |dir, every| write(dir, files, every, time))
     };
-    let all = mounters(&OF_DJFS)?;
-    let rounds = measure(&Bed::new(DRIVE, mib, DJFS_JOURNAL_MIB)?, rounds_of(effort), &all, &EVERY)?;
-    let djfs_to_nvj = |rounds: &Rounds<Done>, phase| rounds.median(DJFS, phase, rate) / rounds.median(NVJ, phase, rate);
-    let slow = Bed::new(SLOW_DRIVE, mib, DJFS_JOURNAL_MIB)?;
-    let slow = measure(&slow, 1, &only(&all, &[NVJ, DJFS]), &EVERY[OFTEN..])?;
-    let (measured, on_slow) = (djfs_to_nvj(&rounds, OFTEN), djfs_to_nvj(&slow, 0));
-    let title = "Random writes, fsync every 64, by a flush of the drive, mounts (calibration)";
-    let by_flush = Figure::bars("djfs-7-mounts-flush", "figure 7", title, "flush, ms", "times");
-    let by_flush = swept(by_flush, "djfs / nvj", 1.8, [("2", measured), ("4", on_slow)]);
+    let bed = |drive| Bed::new(drive, mib, DJFS_JOURNAL_MIB)?.with_journal_device(drive);
+    let all = of_djfs()?;
+    let rounds = measure(&bed(DRIVE)?, rounds_of(effort), &all, &EVERY)?;
+    let slow = measure(&bed(SLOW_DRIVE)?, 1, &only(&all, &[EXTERNAL, NVJ, DJFS]), &EVERY[OFTEN..])?;
+    let on_slow = SWEPT.map(|(other, _)| times(&slow, other, 0));
     let mut f = Findings { figures: figures(&rounds, files), claims: claims(&rounds, on_slow), ..Findings::default() };
-    f.figures.push(by_flush);
+    f.figures.push(by_flush(&rounds, on_slow));
     assume(&mut f, effort);
     f.assume(format!(
-        "drive: model samsung840, as in djfs-randwrite; journals of {DJFS_JOURNAL_MIB} MiB; nvj, djfs and djfs4: a file in \
-         tmpfs of the same size is the NVRAM (nvram_simulated), as fast as DRAM (the paper: 128 MB of DRAM)",
+        "drive: model samsung840, as in djfs-randwrite; journals of {DJFS_JOURNAL_MIB} MiB; nvj, djfs and djfs4: a \
+         file in tmpfs of the same size is the NVRAM (nvram_simulated), as fast as DRAM (the paper: 128 MB of \
+         DRAM)",
     ));
-    f.assume("quire ext4-journal: an fsync writes home what earlier transactions hold of the file (checkpoint=fsync)");
+    assume_external(&mut f);
     f.assume(format!(
-        "{files} files (the paper: 4096), {} s; the kernel's page cache takes the writes between two fsyncs, and writes \
-         of other files go home when they are old: an fsync is of the file that was written last alone",
+        "{files} files (the paper: 4096), {} s; the kernel's page cache takes the writes between two fsyncs, and \
+         writes of other files go home when they are old: an fsync is of the file that was written last alone",
         time.as_secs_f64()
     ));
-    f.assume("\"dramatically\": three times; a write with FUA is counted as a write and a flush");
+    f.assume(
+        "\"dramatically\": three times; no outstanding gain: a tenth more or less; a write with FUA is counted as a write \
+         and a flush",
+    );
     f.skipped.push(
         "writes without fsyncs (figures 2, 3 and 7): for some seconds the kernel's page cache takes all of them with \
          every file system"
             .into(),
     );
-    f.skipped.push("external journaling (figures 3 and 7): the study has one device".into());
     Ok(f)
+}
+
+/// With what DJFS is compared on a drive with another flush, and how many times as fast it is in the paper.
+const SWEPT: [(&str, f64); 2] = [(NVJ, 1.8), (EXTERNAL, 4.0)];
+
+/// How many times as fast DJFS is as another.
+fn times(rounds: &Rounds<Done>, other: &str, phase: usize) -> f64 {
+    rounds.median(DJFS, phase, rate) / rounds.median(other, phase, rate)
+}
+
+/// The factors of [`SWEPT`] by what a flush takes.
+fn by_flush(rounds: &Rounds<Done>, on_slow: [f64; 2]) -> Figure {
+    let title = "Random writes, fsync every 64, by a flush of the drive, mounts (calibration)";
+    let names = SWEPT.map(|(other, _)| format!("djfs / {other}"));
+    let mut figure = Figure::bars("djfs-7-mounts-flush", "figure 7", title, "flush, ms", "times").of_series(&names);
+    for (flush, factors) in [("2", SWEPT.map(|(other, _)| times(rounds, other, OFTEN))), ("4", on_slow)] {
+        figure.place(flush, factors);
+        names.iter().zip(SWEPT).for_each(|(name, (_, printed))| figure.printed(flush, name, printed));
+    }
+    figure
 }
 
 fn rate(m: &Measured<Done>) -> f64 {
@@ -106,31 +126,53 @@ fn flushes(m: &Measured<Done>) -> f64 {
     float(m.asked.flushes) / float(m.of.writes)
 }
 
+/// Bytes to a write.
+fn logged(m: &Measured<Done>) -> f64 {
+    float(m.asked.journal_bytes) / float(m.of.writes)
+}
+
 fn figures(rounds: &Rounds<Done>, files: u64) -> Vec<Figure> {
     let title = |what: &str| format!("{what}, {files} files of 1 MiB, mounts");
     let names = EVERY.map(|every| format!("fsync every {every}"));
     let each = [RARELY, OFTEN];
-    let writes = Figure::bars("djfs-2-mounts", "figures 2 and 7", title("Random writes"), "mount", "writes/s");
-    let asked = Figure::bars("djfs-2-mounts-flushes", "figure 2", title("Flushes"), "mount", "of 1000 writes");
+    let writes = Figure::bars("djfs-2-mounts", "figures 2, 3 and 7", title("Random writes"), "mount", "writes/s");
+    let asked = Figure::bars("djfs-2-mounts-flushes", "figures 2 and 3", title("Flushes"), "mount", "of 1000 writes");
+    let title = title("Bytes to the journal");
+    let journal = Figure::bars("djfs-2-mounts-journal", "figure 2d", title, "mount", "MB of 1000 writes");
     vec![
         rounds.drawn(writes.of_series(names.clone()), &each, rate),
-        rounds.drawn(asked.of_series(names), &each, |m| flushes(m) * 1000.0),
+        rounds.drawn(asked.of_series(names.clone()), &each, |m| flushes(m) * 1000.0),
+        rounds.drawn(journal.of_series(names), &each, |m| logged(m) / 1e3),
     ]
 }
 
-/// What the figures say; `on_slow` is DJFS by journaling in NVRAM alone on a drive with another flush.
-fn claims(rounds: &Rounds<Done>, on_slow: f64) -> Vec<Claim> {
-    let growth = |name| rounds.median(name, OFTEN, flushes) / rounds.median(name, RARELY, flushes);
-    let often = |name| rounds.median(name, OFTEN, rate);
-    let slower = often(ORDERED).min(often(JOURNAL));
+/// What the figures say; `on_slow` are the factors of [`SWEPT`] on a drive with another flush.
+fn claims(rounds: &Rounds<Done>, on_slow: [f64; 2]) -> Vec<Claim> {
+    let mut claims = of_motivation(rounds).to_vec();
+    claims.extend(of_places(rounds));
+    claims.extend(of_djfs_itself(rounds, on_slow));
+    claims
+}
+
+/// Figure 2: what the journals of ext4 cost.
+fn of_motivation(rounds: &Rounds<Done>) -> [Claim; 4] {
+    let grown = |name, of: fn(&Measured<Done>) -> f64| rounds.median(name, OFTEN, of) / rounds.median(name, RARELY, of);
+    let of_both = |of| grown(ORDERED, of).min(grown(JOURNAL, of));
     let lost = |n| 100.0 - 100.0 * rounds.median(JOURNAL, n, rate) / rounds.median(NONE, n, rate);
-    vec![
+    [
         Claim::at_least(
             "figure 2, on mounts",
             "flushes and FUA writes grow dramatically with the fsyncs, in ordered and in full journaling",
             "the less of kernel ordered and kernel journal: flushes to a write, every 64 / every 1024",
-            growth(ORDERED).min(growth(JOURNAL)),
+            of_both(flushes),
             3.0,
+        ),
+        Claim::above(
+            "figure 2, section III, on mounts",
+            "with the fsyncs more is written to the journal, in ordered and in full journaling",
+            "the less of kernel ordered and kernel journal: bytes to the journal to a write, every 64 / every 1024",
+            of_both(logged),
+            1.0,
         ),
         Claim::about(
             "figure 2, on mounts",
@@ -146,6 +188,35 @@ fn claims(rounds: &Rounds<Done>, on_slow: f64) -> Vec<Claim> {
             rounds.median(NONE, OFTEN, |m| float(m.asked.flushes) / float(m.of.fsyncs)),
             1.0,
         ),
+    ]
+}
+
+/// Figure 3: what another place for the journal brings.
+fn of_places(rounds: &Rounds<Done>) -> [Claim; 2] {
+    let part = |a, b, phase| rounds.median(a, phase, rate) / rounds.median(b, phase, rate);
+    [
+        Claim::about(
+            "figure 3, section V.1, on mounts",
+            "with fsyncs an external journal gains nothing outstanding",
+            "every 64: kernel external / kernel journal",
+            part(EXTERNAL, JOURNAL, OFTEN),
+            (1.0, 0.1),
+        ),
+        Claim::at_least(
+            "figure 3, on mounts",
+            "a journal in NVRAM is up to 2.2 times as fast as an external one",
+            "the more of every 1024 and every 64: quire nvj / kernel external",
+            part(NVJ, EXTERNAL, RARELY).max(part(NVJ, EXTERNAL, OFTEN)),
+            "2.2",
+        ),
+    ]
+}
+
+/// Figure 7: DJFS beside all others.
+fn of_djfs_itself(rounds: &Rounds<Done>, on_slow: [f64; 2]) -> [Claim; 3] {
+    let often = |name| rounds.median(name, OFTEN, rate);
+    let slower = often(ORDERED).min(often(JOURNAL));
+    [
         Claim::at_least(
             "figure 7, on mounts",
             "with fsyncs DJFS is up to 5.1 times as fast as ordered and full journaling",
@@ -155,11 +226,72 @@ fn claims(rounds: &Rounds<Done>, on_slow: f64) -> Vec<Claim> {
         ),
         Claim::at_least(
             "figure 7, on mounts",
+            "with fsyncs it is up to 4.0 times as fast as external journaling",
+            "every 64: quire djfs / kernel external",
+            times(rounds, EXTERNAL, OFTEN),
+            "4.0",
+        )
+        .calibrated(&on_slow[1..], OF_FLUSH),
+        Claim::at_least(
+            "figure 7, on mounts",
             "it is up to 1.8 times as fast as journaling in NVRAM alone",
             "every 64: quire djfs / quire nvj",
-            often(DJFS) / often(NVJ),
+            times(rounds, NVJ, OFTEN),
             "1.8",
         )
-        .calibrated(&[on_slow], OF_FLUSH),
+        .calibrated(&on_slow[..1], OF_FLUSH),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Verdict;
+    use crate::served::Asked;
+
+    /// Of each mounter the writes in a second and the bytes to the journal, rarely and often synced.
+    fn rounds(of: &[(&str, [(u64, u64); 2])]) -> Rounds<Done> {
+        let measured = |(writes, bytes): (u64, u64)| {
+            let asked = Asked { journal_bytes: bytes, flushes: writes / 10, ..Asked::default() };
+            Measured { of: Done { writes, fsyncs: writes / 64 }, asked, seconds: 1.0 }
+        };
+        let round = |of: [(u64, u64); 2]| vec![of.map(measured).into()];
+        Rounds::of(of.iter().map(|(name, of)| ((*name).to_owned(), round(*of))).collect())
+    }
+
+    #[test]
+    fn an_external_journal_gains_nothing_if_it_is_within_a_tenth_of_the_internal_one() {
+        let of = |external: u64| {
+            let all = [
+                (JOURNAL, [(1000, 0), (100, 0)]),
+                (EXTERNAL, [(1000, 0), (external, 0)]),
+                (NVJ, [(1800, 0), (220, 0)]),
+            ];
+            of_places(&rounds(&all)).map(|c| (c.verdict, c.measured))
+        };
+        let (held, not) = (Verdict::Held, Verdict::NotHeld);
+        assert_eq!(of(100), [(held, Some(1.0)), (held, Some(2.2))]);
+        assert_eq!(of(120), [(not, Some(1.2)), (not, Some(1.83333))]);
+        assert_eq!(of(80)[0].0, not, "to be slower is no gain either");
+    }
+
+    #[test]
+    fn djfs_beside_external_journaling_has_the_flush_as_a_cause_if_another_one_brings_the_papers_number() {
+        let all =
+            rounds(&[(DJFS, [(1000, 0), (300, 0)]), (EXTERNAL, [(1000, 0), (100, 0)]), (NVJ, [(900, 0), (100, 0)])]);
+        let of = |on_slow| of_djfs_itself(&all, on_slow).map(|c| c.verdict);
+        assert_eq!(of([2.0, 4.5])[1..], [Verdict::Differs, Verdict::Held]);
+        assert_eq!(of([2.0, 3.5])[1], Verdict::NotHeld);
+        let figure = by_flush(&all, [2.0, 4.5]);
+        assert_eq!((figure.printed_at("4", "djfs / kernel external"), figure.count()), (Some(4.0), 4));
+    }
+
+    #[test]
+    fn more_is_logged_with_the_fsyncs_only_if_both_modes_log_more_to_a_write() {
+        let of = |ordered: u64| {
+            let all = [(ORDERED, [(1000, 1000), (100, ordered)]), (JOURNAL, [(1000, 1000), (100, 900)])];
+            of_motivation(&rounds(&all))[1].verdict
+        };
+        assert_eq!((of(200), of(100)), (Verdict::Held, Verdict::NotHeld));
+    }
 }

@@ -1,28 +1,20 @@
 //! Okeanos' streams on mounts (figures 4a, 4b and 4c): threads that append to a file of their own once a second, each
 //! write `O_SYNC`.
 
-use std::fs::File;
-use std::io::Write;
-use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
-use quire_testkit::rng::content;
-use rustix::fs::{FallocateFlags, OFlags};
 
 use super::super::okeanos::calibration::{ByRun, ORDERS, figure_of_runs};
 use super::super::okeanos::series::INODE;
 use super::super::streams::{KBIT, MBIT, PERIOD};
+use super::appends::{Appends, Done};
 use super::bed::{Bed, Measured, Rounds};
 use super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SELECTIVE, WASTELESS, assume, mounters, only, rounds_of};
 use crate::mounter::Mounter;
 use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
-use crate::stats::{Spread, float};
-
-/// Memory of a thread's stack: there are a thousand.
-const STACK: usize = 256 << 10;
+use crate::stats::float;
 
 /// The paper's modes; Okeanos' commit with a barrier, as the kernel's ext4 beside them does.
 const QUIRE: [&str; 4] = [
@@ -47,48 +39,19 @@ const NUMBER: &str =
 /// Bytes of a block of the file system.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Streams: how many, and the bytes of each write.
-type Kind = (usize, usize);
-
-/// What the streams did: their writes, and the latencies of these, in milliseconds.
-struct Done {
-    writes: u64,
-    latency: Spread,
-}
-
-fn path(dir: &Path, (count, bytes): Kind, n: usize) -> PathBuf {
-    dir.join(format!("{count}-{bytes}-stream-{n}"))
-}
-
-/// The files of all streams, empty.
-fn create(dir: &Path, kinds: &[Kind]) -> Result<()> {
-    let paths = kinds.iter().flat_map(|kind| (0..kind.0).map(|n| path(dir, *kind, n)));
-    paths.into_iter().try_for_each(|path| Ok(File::create(path).map(drop)?))
-}
-
-/// The same, with space for what each appends within `time`, given to all in turn: so many blocks of each lie side by
-/// side.
-fn create_in_runs(dir: &Path, kind: Kind, run: u64, time: Duration) -> Result<()> {
-    create(dir, &[kind])?;
-    let paths = (0..kind.0).map(|n| path(dir, kind, n));
-    let files: Vec<File> = paths.map(|path| File::options().write(true).open(path)).collect::<std::io::Result<_>>()?;
-    let (run, bytes) = (run * BLOCK_BYTES, kind.1 as u64 * (time.as_secs() + 1));
-    for turn in 0..bytes.div_ceil(run) {
-        for file in &files {
-            rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, turn * run, run)?;
-        }
-    }
-    Ok(())
+/// Those of 1 Kbit/s, which begin together.
+fn slow_streams(count: usize, time: Duration) -> Appends {
+    Appends::new(count, KBIT, time)
 }
 
 /// Figure 4c by how many blocks of a file lie side by side, of the most streams: one round.
-fn by_run(bed: &Bed, all: &[Mounter], kind: Kind, (effort, time): (Effort, Duration)) -> Result<ByRun> {
+fn by_run(bed: &Bed, all: &[Mounter], streams: Appends, effort: Effort) -> Result<ByRun> {
     let mounters = only(all, &[ORDERED, JOURNAL, WASTELESS, SELECTIVE]);
-    let (mut figure, runs) = figure_of_runs("okeanos-4c-run-mounts", effort, kind.0 as u64);
+    let (mut figure, runs) = figure_of_runs("okeanos-4c-run-mounts", effort, streams.count as u64);
     let mut parts = Vec::new();
     for blocks in runs {
-        let prepare = |dir: &Path| create_in_runs(dir, kind, *blocks, time);
-        let rounds = bed.rounds(1, &mounters, prepare, &[kind], |dir, kind| run(dir, kind, time))?;
+        let prepare = |dir: &Path| streams.create_in_runs(dir, *blocks);
+        let rounds = bed.rounds(1, &mounters, prepare, &[streams], |dir, streams| streams.run(dir))?;
         let row = [ORDERED, SELECTIVE].map(|name| times_the_logs(&rounds, name, 0));
         figure.place(blocks, row);
         parts.push(row);
@@ -96,39 +59,9 @@ fn by_run(bed: &Bed, all: &[Mounter], kind: Kind, (effort, time): (Effort, Durat
     Ok(ByRun::new(figure, runs, parts))
 }
 
-/// Runs streams of a kind: those of 1 Kbit/s begin together, those of 1 Mbit/s one after the other within a second.
-fn run(dir: &Path, kind: Kind, time: Duration) -> Result<Done> {
-    let start = Instant::now();
-    let spread = if kind.1 == MBIT { PERIOD } else { Duration::ZERO };
-    let latencies = std::thread::scope(|scope| {
-        let spawn = |n: usize| {
-            let path = path(dir, kind, n);
-            let first = spread.mul_f64(float(n as u64) / float(kind.0 as u64));
-            std::thread::Builder::new()
-                .stack_size(STACK)
-                .spawn_scoped(scope, move || append(&path, (n, kind.1), start, first..first + time))
-        };
-        let threads: Vec<_> = (0..kind.0).map(spawn).collect::<std::io::Result<_>>()?;
-        threads.into_iter().map(|t| t.join().expect("a stream panicked")).collect::<Result<Vec<Vec<f64>>>>()
-    })?;
-    let latencies = latencies.concat();
-    Ok(Done { writes: latencies.len() as u64, latency: Spread::of(latencies) })
-}
-
-/// One stream: its number and the bytes of a write, and from when to when after `start` its writes begin.
-fn append(path: &Path, (n, bytes): Kind, start: Instant, time: Range<Duration>) -> Result<Vec<f64>> {
-    let synced = i32::try_from(OFlags::SYNC.bits())?;
-    let mut file = File::options().append(true).custom_flags(synced).open(path)?;
-    let (mut next, mut at, mut latencies) = (time.start, 0, Vec::new());
-    while next < time.end {
-        std::thread::sleep(next.saturating_sub(start.elapsed()));
-        let began = Instant::now();
-        file.write_all(&content(n as u64, at, bytes))?;
-        latencies.push(began.elapsed().as_secs_f64() * 1e3);
-        at += bytes as u64;
-        next = (next + PERIOD).max(start.elapsed());
-    }
-    Ok(latencies)
+/// Those of 1 Mbit/s, which begin one after the other within a second.
+fn fast_streams(count: usize, time: Duration) -> Appends {
+    Appends { spread: PERIOD, ..Appends::new(count, MBIT, time) }
 }
 
 /// Figures 4a, 4b and 4c.
@@ -139,7 +72,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let slow: &[usize] = effort.pick(&[1000], &[100, 1000], &[100, 500, 1000]);
     let fast: &[usize] = effort.pick(&[20], &[40, 100], &[20, 40, 60, 100, 150]);
     let (time, of_slow) = (Duration::from_secs(effort.pick(1, 3, 10)), Duration::from_secs(effort.pick(2, 6, 10)));
-    let kinds: Vec<Kind> = slow.iter().map(|n| (*n, KBIT)).chain(fast.iter().map(|n| (*n, MBIT))).collect();
+    let of_fast = fast.iter().map(|n| fast_streams(*n, time));
+    let streams: Vec<Appends> = slow.iter().map(|n| slow_streams(*n, of_slow)).chain(of_fast).collect();
     // An eighth of a MiB is more than a write of 125,000 bytes.
     let written = fast.iter().sum::<usize>() as u64 * time.as_secs() / 8;
     let bed = Bed::new("hdd15k", 1024 + written, 128)?.with_inodes_of(INODE);
@@ -147,14 +81,14 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let rounds = bed.rounds(
         rounds_of(effort),
         &all,
-        |dir| create(dir, &kinds),
-        &kinds,
-        |dir, kind| run(dir, kind, if kind.1 == KBIT { of_slow } else { time }),
+        |dir| streams.iter().try_for_each(|streams| streams.create(dir)),
+        &streams,
+        |dir, streams| streams.run(dir),
     )?;
     let figures = figures(&rounds, slow, fast, [of_slow, time]);
     let mut claims = slow_claims(&rounds, slow);
     claims.extend(home_claims(&rounds, slow.len() - 1, slow[slow.len() - 1]));
-    let by_run = by_run(&bed, &all, (fast[fast.len() - 1], MBIT), (effort, time))?;
+    let by_run = by_run(&bed, &all, streams[streams.len() - 1], effort)?;
     let of_fast: Vec<(usize, usize)> = (slow.len()..).zip(fast.iter().copied()).collect();
     claims.extend(fast_claims(&rounds, &of_fast, &by_run));
     let mut f = Findings { figures, claims, ..Findings::default() };
@@ -364,6 +298,7 @@ mod tests {
     use super::*;
     use crate::results::Verdict;
     use crate::served::Asked;
+    use crate::stats::Spread;
 
     /// One round of these mounters: of each phase the bytes to the journal, and the mean latency in ms, of 100 writes.
     fn rounds(of: &[(&str, &[(u64, f64)])]) -> Rounds<Done> {
@@ -374,21 +309,6 @@ mod tests {
         };
         let phases = |of: &[(u64, f64)]| vec![of.iter().map(measured).collect()];
         Rounds::of(of.iter().map(|(name, of)| ((*name).to_owned(), phases(of))).collect())
-    }
-
-    #[test]
-    fn streams_begin_when_they_should_and_write_once_a_second() {
-        let dir = tempfile::tempdir().unwrap();
-        let kinds = [(3, KBIT), (2, MBIT)];
-        create(dir.path(), &kinds).unwrap();
-        for kind in kinds {
-            let began = Instant::now();
-            assert_eq!(run(dir.path(), kind, PERIOD).unwrap().writes, kind.0 as u64);
-            let apart = Duration::from_millis(if kind.1 == MBIT { 500 } else { 0 });
-            assert!(began.elapsed() >= apart, "the last stream begins after {apart:?}");
-            let written = std::fs::metadata(path(dir.path(), kind, kind.0 - 1)).unwrap().len();
-            assert_eq!(written, kind.1 as u64);
-        }
     }
 
     #[test]
