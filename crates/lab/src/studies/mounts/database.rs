@@ -119,7 +119,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
         f.figures.extend(calibration(&rounds, half, printed, &other));
         f.claims.extend(claims(&rounds, half, printed));
     }
-    assume(&mut f, effort);
+    assume(&mut f, effort, DRIVE);
     f.assume(format!(
         "drive: model samsung840, as in djfs-table1; journals of {DJFS_JOURNAL_MIB} MiB; nvj, djfs and djfs4: a \
          file in tmpfs of the same size is the NVRAM (nvram_simulated), as fast as DRAM (the paper: 128 MB of \

@@ -155,7 +155,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let figure = rounds.drawn(figure.logarithmic().of_series(["operations/s"]), &[0], rate);
     let rates = Rates::of(&rounds, &by_memory, rate);
     let mut f = Findings { figures: vec![figure, rates.by_memory()], claims: rates.claims(), ..Findings::default() };
-    assume(&mut f, effort);
+    assume(&mut f, effort, "hdd7200");
     f.assume(format!(
         "disk: model hdd7200; {files} files for filebench's 10,000, and as small a part of a journal of 128 MB ({} MiB) \
          and of what may be dirty in 8 GB, the paper's memory in figure 8 (16 GB in figure 2): the page cache may hold \

@@ -29,7 +29,7 @@ use super::appends::Appends;
 use super::bed::{Bed, Fresh, Measured, Rounds, sync};
 use super::{JOURNAL, ORDERED, WRITEBACK, assume, mounters, only, rounds_of};
 use crate::mounter::Mounter;
-use crate::results::{Claim, Effort, Figure, Findings};
+use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
 use crate::stats::float;
 
 /// The paper's third baseline, of figure 1; the kernel has it.
@@ -109,7 +109,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     })?;
     let mut f = Findings { figures: figures(&rounds, &on_ext3, &work), ..Findings::default() };
     f.claims = claims(&rounds, &on_ext3, work.requests);
-    assume(&mut f, effort);
+    assume(&mut f, effort, "hdd15k");
     assume_requests(&mut f, &work);
     asynchronous::add(&mut f, &once_each, &kinds);
     readback::add(&mut f, &rounds, work.first_read(), &work.read);
@@ -186,13 +186,9 @@ fn claims(rounds: &Rounds<f64>, on_ext3: &Rounds<f64>, sizes: &[usize]) -> Vec<C
         let written: Vec<[f64; 3]> = (0..sizes.len()).map(row).collect();
         request_claims("figure 1, on mounts", BASELINES, sizes, &written)
     };
-    let of_growth = |claim: &Claim| !claim.what.contains(JOURNAL);
     let both = of(rounds).into_iter().zip(of(on_ext3));
-    let calibrated = both.map(|(claim, with_map)| match with_map.measured {
-        Some(with_map) if of_growth(&claim) => claim.calibrated(&[with_map], BLOCK_MAP),
-        _ => claim,
-    });
-    calibrated.collect()
+    let group = both.map(|(claim, with_map)| claim.swept([with_map.measured.unwrap_or(f64::NAN)]));
+    with_one_value(BLOCK_MAP, &["ext3's block map".into()], group.collect())
 }
 
 fn assume_requests(f: &mut Findings, work: &Work) {

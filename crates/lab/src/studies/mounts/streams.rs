@@ -93,7 +93,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     claims.extend(fast_claims(&rounds, &of_fast, &by_run));
     let mut f = Findings { figures, claims, ..Findings::default() };
     f.figures.push(by_run.figure);
-    assume(&mut f, effort);
+    assume(&mut f, effort, "hdd15k");
     assume_streams(&mut f, [of_slow, time]);
     f.skipped.push(super::super::NILFS.into());
     Ok(f)
