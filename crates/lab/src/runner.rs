@@ -4,6 +4,7 @@
 //! Studies on models alone come to the same results whatever the machine does meanwhile, so several run at once. The
 //! others follow one by one ([`Study::runs_alone`]; in quick runs these are those that mount).
 
+mod plan;
 mod progress;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use anyhow::{Context, Result};
 use crate::cmd::is_root;
 use crate::laboratory::{Study, chosen};
 use crate::results::{Effort, Findings, Host, Run, build, date};
+pub use plan::Plan;
 use progress::Progress;
 
 /// Studies on models that run at once, at most, unless told otherwise. Each has its modelled disks in memory: two took
@@ -25,21 +27,6 @@ const MOST_AT_ONCE: usize = 4;
 
 /// How often the run says where it is.
 const EVERY: Duration = Duration::from_secs(60);
-
-/// What is to be run.
-pub struct Plan {
-    /// By name or paper; nothing is all.
-    pub wanted: Vec<String>,
-    pub effort: Effort,
-    /// Where results go.
-    pub results: PathBuf,
-    /// Also what is there already.
-    pub again: bool,
-    /// Studies on models that run at once; `None`: as many as there are CPUs, at most `MOST_AT_ONCE`.
-    pub jobs: Option<usize>,
-    /// Those in virtual time alone, each of them twice: it fails unless both come to the same.
-    pub twice: bool,
-}
 
 /// How studies are run.
 #[derive(clap::Args)]
@@ -82,13 +69,6 @@ impl How {
         let not_held = run(&Plan { wanted, effort, results, again: self.again, jobs: self.jobs, twice: self.twice })?;
         println!("{not_held} claims not held");
         Ok(())
-    }
-}
-
-impl Plan {
-    /// The seconds that a study is foreseen to take.
-    fn expected(&self, study: &Study) -> u64 {
-        self.effort.pick(study.seconds[0], study.seconds[1], study.seconds[2])
     }
 }
 

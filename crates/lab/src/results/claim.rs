@@ -208,8 +208,9 @@ impl Claim {
     }
 
     /// The cause is a parameter that is assumed and that no other claim names; `sweep` are the figures with other values
-    /// of it (claims that share a parameter: [`super::with_one_value`]). They explain the difference if the range of them and of the measured figure has the sentence's number in it; where a tie is
-    /// excluded, if it has a figure on the sentence's side.
+    /// of it (claims that share one: [`super::with_one_value`]). They explain the difference if the range of them and of
+    /// the measured figure has the sentence's number in it; where a tie is excluded, if it has a figure on the sentence's
+    /// side.
     #[must_use]
     pub fn calibrated(mut self, sweep: &[f64], why: &str) -> Self {
         let [least, most] = ends(sweep.iter().copied().chain(self.measured));

@@ -6,8 +6,8 @@
 
 use super::{Claim, Verdict};
 
-/// A claim, and its figure with each value that was tried; NaN where the value has none. A claim that the parameter does
-/// not touch has no figures.
+/// A claim, and its figure with each value that was tried; NaN where the value has none. A claim that the parameter
+/// does not touch has no figures.
 #[derive(Clone, Debug)]
 pub struct Swept {
     claim: Claim,
@@ -52,9 +52,9 @@ fn better_value(group: &[Swept], count: usize) -> Option<(usize, usize)> {
     better.fold(None, |best, with| if best.is_some_and(|(_, held)| held >= with.1) { best } else { Some(with) })
 }
 
-/// These claims, of which `why` says that a parameter is assumed, and `values` names those that were tried. A claim that
-/// does not hold here and holds with the best of them differs; one that differs for another cause keeps that if it is
-/// not served, and that no value helps is said beside the others.
+/// These claims, of which `why` says that a parameter is assumed, and `values` names those that were tried. A claim
+/// that does not hold here and holds with the best of them differs; one that differs for another cause keeps that if it
+/// is not served, and that no value helps is said beside the others.
 #[must_use]
 pub fn with_one_value(why: &str, values: &[String], group: Vec<Swept>) -> Vec<Claim> {
     let better = better_value(&group, values.len());

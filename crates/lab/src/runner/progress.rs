@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::Plan;
+use super::plan::Plan;
 use crate::laboratory::Study;
 use crate::results::{Findings, Verdict};
 use crate::stats::float;

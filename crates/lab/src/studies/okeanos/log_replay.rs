@@ -268,8 +268,8 @@ fn both(trace: &Trace, instances: u64, time: Duration) -> Result<[Flushes; 2]> {
 /// The instances from which on the paper has ordered take hundreds of seconds.
 const MANY: u64 = 64;
 
-/// Times of a flush by how much a server writes: of each load, and each of the instances from [`MANY`] on, ordered's and
-/// wasteless's.
+/// Times of a flush by how much a server writes: of each load, and each of the instances from [`MANY`] on, ordered's
+/// and wasteless's.
 type ByLoad = Vec<Vec<[f64; 2]>>;
 
 /// Measures them and draws them. The load is one server's, so it is the same for all methods.

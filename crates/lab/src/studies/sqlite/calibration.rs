@@ -7,7 +7,7 @@ use anyhow::Result;
 use quire_testkit::Model;
 
 use super::cases::{Case, PROTECTIONS, cases, of_paper, ratio};
-use super::claims::{Ratios, insert_to_best, of_sizes, small_update, worst};
+use super::claims::{Computing, Ratios, insert_to_best, of_sizes, small_update, worst};
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
 use crate::mounter::Mounter;
@@ -98,14 +98,6 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
     figures.push(figure);
     swept.extend(of_pages);
     Ok((figures, swept))
-}
-
-/// What [`of_sizes`] has by what an operation computes besides.
-#[derive(Default)]
-pub(super) struct Computing {
-    /// In words.
-    pub values: Vec<String>,
-    pub figures: Vec<[f64; 2]>,
 }
 
 /// What full protection costs by what an operation computes besides: small transactions (their mean) and large ones

@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use super::aims;
-use super::calibration::Computing;
 use super::cases::{Case, of_operations, of_paper, ratio};
 use super::plan::{OPERATIONS, On, STOCK_JOURNAL, STOCK_ORDERED};
 use crate::mounter::Mounter;
@@ -290,6 +289,14 @@ pub(super) fn small_update(cases: &[Case], joj: &[f64]) -> f64 {
 pub(super) fn of_sizes(cases: &[Case], ratios: &[f64]) -> [f64; 2] {
     let [small, large] = OPERATIONS;
     [mean(&of_operations(cases, ratios, small)), worst(&of_operations(cases, ratios, large))]
+}
+
+/// What [`of_sizes`] has by what an operation computes besides.
+#[derive(Default)]
+pub(super) struct Computing {
+    /// In words.
+    pub values: Vec<String>,
+    pub figures: Vec<[f64; 2]>,
 }
 
 /// What figure 4 says of full protection, the database's alone and none, with what [`of_sizes`] has where an operation
