@@ -127,7 +127,7 @@ pub const STUDIES: [Study; 25] = [
         "okeanos-streams-mounts",
         Paper::Okeanos,
         "Requests, reads and recovery on mounts",
-        [30, 300, 1800],
+        [40, 300, 1800],
         studies::mounts::requests::study,
     )),
     mounted(study(
