@@ -29,8 +29,8 @@ const BAR: u64 = 80;
 
 /// Of the page: its width and that of what is on it. Of each figure: its name, its points, the drawings that
 /// are to be seen, the marks in them, the paper's numbers and the lines in their colour, the points with a spread and
-/// the lines in the colour of whiskers, the marks that have a size, the box of the drawing, and the colours that have to be
-/// seen: of a mark of three pixels or more whose middle is under no later mark.
+/// the lines in the colour of whiskers, the marks that have a size, the box of the drawing, and the colours that have
+/// to be seen: of a mark of three pixels or more whose middle is under no later mark.
 const PROBE: &str = r#"(() => {
 const size = e => e.getBoundingClientRect();
 const seen = e => size(e).width > 0 && size(e).height > 0;

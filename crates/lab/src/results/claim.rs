@@ -207,10 +207,10 @@ impl Claim {
         self.judged()
     }
 
-    /// The cause is a parameter that is assumed and that no other claim names; `sweep` are the figures with other values
-    /// of it (claims that share one: [`super::with_one_value`]). They explain the difference if the range of them and of
-    /// the measured figure has the sentence's number in it; where a tie is excluded, if it has a figure on the sentence's
-    /// side.
+    /// The cause is a parameter that is assumed and that no other claim names; `sweep` are the figures with other
+    /// values of it (claims that share one: [`super::with_one_value`]). They explain the difference if the range of
+    /// them and of the measured figure has the sentence's number in it; where a tie is excluded, if it has a figure on
+    /// the sentence's side.
     #[must_use]
     pub fn calibrated(mut self, sweep: &[f64], why: &str) -> Self {
         let [least, most] = ends(sweep.iter().copied().chain(self.measured));
