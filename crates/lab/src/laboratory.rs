@@ -73,7 +73,7 @@ pub const STUDIES: [Study; 25] = [
     computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [20, 115, 900], |e| {
         table1::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
     })),
-    computing(study("djfs-figure8", Paper::Djfs, "TPC-C on SQLite", [45, 600, 1800], |e| {
+    computing(study("djfs-figure8", Paper::Djfs, "TPC-C on SQLite", [45, 750, 2400], |e| {
         studies::tpcc::figure8(&tpcc(e, &[Journal::Persist, Journal::Wal]), true)
     })),
     computing(study("djfs-figure9", Paper::Djfs, "TPC-C by the latency of NVRAM", [60, 830, 3800], |e| {
