@@ -69,7 +69,7 @@ const COPIES: f64 = 2.0;
 
 /// "Up to": of the streams with which it is shortest.
 fn claims(rounds: &Rounds<f64>, kinds: &[Kind]) -> [Claim; 2] {
-    let latency = |name, n: usize| rounds.median(name, n, |m| m.of);
+    let latency = |name: &str, n: usize| rounds.median(name, n, |m| m.of);
     let ours = |n| latency(WASTELESS, n).max(latency(SELECTIVE, n));
     let best = |than: &str| (0..kinds.len()).map(|n| ours(n) / latency(than, n)).fold(f64::INFINITY, f64::min);
     [ORDERED, JOURNAL].map(|baseline| {
