@@ -52,6 +52,15 @@ const EXTERNAL: &str = "kernel external";
 const ON_ANOTHER_DEVICE: [&str; 2] =
     ["kernel:external,data=journal", "quire:external,profile=ext4-journal,checkpoint=fsync"];
 
+/// Okeanos' modes on Quire, which commit as the kernel's ext4 beside them does, and Quire's own.
+const OF_OKEANOS: [&str; 5] = [
+    "profile=ext4-ordered",
+    "profile=ext4-journal",
+    "profile=wasteless,commit_mode=barrier",
+    "profile=selective,commit_mode=barrier",
+    "profile=auto",
+];
+
 /// Quire's series in DJFS' studies: DJFS' baselines, DJFS, and Quire's own mode.
 const OF_DJFS: [&str; 6] = [
     "profile=ext4-ordered",

@@ -18,19 +18,10 @@ use super::super::okeanos::log_replay::{self, Trace};
 use super::super::okeanos::series::INODE;
 use super::super::okeanos::{postmark, server};
 use super::bed::{Bed, Rounds};
-use super::{WASTELESS, assume, mounters, rounds_of};
+use super::{OF_OKEANOS, WASTELESS, assume, mounters, rounds_of};
 use crate::results::{Effort, Figure, Findings};
 use crate::stage::Directory;
 use crate::stats::mib;
-
-/// The paper's modes, which commit as the kernel's ext4 beside them does, and Quire's own.
-const QUIRE: [&str; 5] = [
-    "profile=ext4-ordered",
-    "profile=ext4-journal",
-    "profile=wasteless,commit_mode=barrier",
-    "profile=selective,commit_mode=barrier",
-    "profile=auto",
-];
 
 /// Bytes of Postmark's requests: of less than a page, and of a page.
 const REQUESTS: [usize; 2] = [1024, 4096];
@@ -105,7 +96,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let phases: Vec<usize> = (0..all.len()).collect();
     let rounds = Bed::new("hdd15k", 1024, 128)?.with_inodes_of(INODE).rounds_of_ready(
         rounds_of(effort),
-        &mounters(&QUIRE)?,
+        &mounters(&OF_OKEANOS)?,
         &phases,
         |dir, n| ready(dir, n, all[n], &trace),
         |n, ready| run(all[n], ready, &trace),

@@ -27,7 +27,7 @@ use super::super::okeanos::request_claims;
 use super::super::okeanos::series::INODE;
 use super::appends::Appends;
 use super::bed::{Bed, Fresh, Measured, Rounds, sync};
-use super::{JOURNAL, ORDERED, WRITEBACK, assume, mounters, only, rounds_of};
+use super::{JOURNAL, OF_OKEANOS, ORDERED, WRITEBACK, assume, mounters, only, rounds_of};
 use crate::mounter::Mounter;
 use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
 use crate::stats::float;
@@ -36,15 +36,6 @@ use crate::stats::float;
 const OF_KERNEL: &str = "kernel:data=writeback";
 /// All three of the kernel.
 const BASELINES: [&str; 3] = [ORDERED, JOURNAL, WRITEBACK];
-
-/// The paper's modes, which commit as the kernel's ext4 beside them does, and Quire's own.
-const QUIRE: [&str; 5] = [
-    "profile=ext4-ordered",
-    "profile=ext4-journal",
-    "profile=wasteless,commit_mode=barrier",
-    "profile=selective,commit_mode=barrier",
-    "profile=auto",
-];
 
 /// Threads of figure 1.
 const THREADS: usize = 100;
@@ -95,7 +86,7 @@ impl Work {
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
     let work = Work::new(effort);
-    let mut all = mounters(&QUIRE)?;
+    let mut all = mounters(&OF_OKEANOS)?;
     all.extend(Mounter::available(&[OF_KERNEL.parse()?])?);
     let bed = Bed::new("hdd15k", work.mib, work.journal_mib)?.with_inodes_of(INODE);
     let rounds = bed.each(rounds_of(effort), &all, |fresh| once(fresh, &work))?;

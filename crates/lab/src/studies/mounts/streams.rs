@@ -11,18 +11,10 @@ use super::super::okeanos::series::INODE;
 use super::super::streams::{KBIT, MBIT, PERIOD};
 use super::appends::{Appends, Done};
 use super::bed::{Bed, Measured, Rounds};
-use super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SELECTIVE, WASTELESS, assume, mounters, only, rounds_of};
+use super::{HOME_AT_FSYNC, JOURNAL, OF_OKEANOS, ORDERED, SELECTIVE, WASTELESS, assume, mounters, only, rounds_of};
 use crate::mounter::Mounter;
 use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
 use crate::stats::float;
-
-/// The paper's modes; Okeanos' commit with a barrier, as the kernel's ext4 beside them does.
-const QUIRE: [&str; 4] = [
-    "profile=ext4-ordered",
-    "profile=ext4-journal",
-    "profile=wasteless,commit_mode=barrier",
-    "profile=selective,commit_mode=barrier",
-];
 
 /// "Several times less".
 const SEVERAL: f64 = 1.0 / 3.0;
@@ -77,7 +69,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     // An eighth of a MiB is more than a write of 125,000 bytes.
     let written = fast.iter().sum::<usize>() as u64 * time.as_secs() / 8;
     let bed = Bed::new("hdd15k", 1024 + written, 128)?.with_inodes_of(INODE);
-    let all = mounters(&QUIRE)?;
+    let all = mounters(&OF_OKEANOS)?;
     let rounds = bed.rounds(
         rounds_of(effort),
         &all,
