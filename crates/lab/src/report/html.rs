@@ -303,6 +303,7 @@ mod tests {
         let of = |of: &str| in_the_paper(&Figure::bars("f", of, "", "", ""), &claims);
         assert_eq!(of("figure 2a"), "The paper prints of it: 2.2 times: 2.2.");
         assert_eq!(of("figures 2 and 7"), "The paper prints of it: 2.2 times: 2.2; 5.1 times: 5.1.");
+        assert_eq!(of("figure 22"), "The paper prints of it: 9 times: 9.", "figure 2 is another one");
         assert_eq!(of("figure 3"), "The paper prints no number of this figure.");
     }
 }
