@@ -81,7 +81,17 @@ pub fn exit_code(status: std::process::ExitStatus) -> i32 {
 }
 
 /// Asks again until it is true; false when the time is over.
-pub fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+pub fn wait_until(limit: Duration, done: impl FnMut() -> bool) -> bool {
+    wait_pausing(limit, Duration::from_millis(50), done)
+}
+
+/// The same, asked again each millisecond, where it is measured how long that took.
+pub fn wait_closely(limit: Duration, done: impl FnMut() -> bool) -> bool {
+    wait_pausing(limit, Duration::from_millis(1), done)
+}
+
+/// Pauses a millisecond at first, and at most so long.
+fn wait_pausing(limit: Duration, most: Duration, mut done: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
     while !done() {
@@ -89,19 +99,7 @@ pub fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
             return false;
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
-    true
-}
-
-/// The same, asked again each millisecond, where it is measured how long that took.
-pub fn wait_closely(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while !done() {
-        if start.elapsed() > limit {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(1));
+        pause = (pause * 2).min(most);
     }
     true
 }

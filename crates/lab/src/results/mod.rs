@@ -12,7 +12,7 @@ pub use claim::{Claim, Side, Verdict};
 pub use host::Host;
 pub use number::shown;
 pub use run::{Effort, Run, build, date};
-pub use swept::{Swept, with_one_value};
+pub use swept::{Swept, with_one_row, with_one_value};
 
 use std::fmt::Write;
 

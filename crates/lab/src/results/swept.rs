@@ -83,6 +83,18 @@ pub fn with_one_value(why: &str, values: &[String], group: Vec<Swept>) -> Vec<Cl
     group.into_iter().map(judged).collect()
 }
 
+/// The same, where each value has the figures of all claims, in their order.
+#[must_use]
+pub fn with_one_row(
+    why: &str,
+    values: &[String],
+    claims: impl IntoIterator<Item = Claim>,
+    rows: &[impl AsRef<[f64]>],
+) -> Vec<Claim> {
+    let swept = claims.into_iter().enumerate().map(|(n, claim)| claim.swept(rows.iter().map(|row| row.as_ref()[n])));
+    with_one_value(why, values, swept.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

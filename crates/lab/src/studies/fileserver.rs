@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
+use crate::results::{Claim, Effort, Figure, Findings, with_one_row};
 pub(super) use server::DIRECTORIES;
 use server::{BLOCK, JOURNAL, MODES, ORDERED, PAPER_FILES, RFJ, WRITEBACK, rate};
 pub use server::{Outcome, Server, run};
@@ -212,8 +212,7 @@ fn claims(rates: &Each, swept: &[Other]) -> Vec<Claim> {
     ];
     let values: Vec<String> = swept.iter().map(|(value, _)| value.clone()).collect();
     let by_value: Vec<[f64; 6]> = swept.iter().map(|(_, rates)| figures(rates)).collect();
-    let group = claims.into_iter().enumerate().map(|(n, claim)| claim.swept(by_value.iter().map(|of| of[n])));
-    let mut claims = with_one_value(ASSUMED, &values, group.collect());
+    let mut claims = with_one_row(ASSUMED, &values, claims, &by_value);
     claims.push(Claim::above(
         "figure 8",
         "RFJ is faster than ordered, also where no write leaves a block partly filled",

@@ -16,7 +16,7 @@ use super::{
     assume_external, of_djfs, only, rounds_of,
 };
 use crate::mounter::Mounter;
-use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
+use crate::results::{Claim, Effort, Figure, Findings, with_one_row};
 use crate::stats::float;
 
 const FILE: usize = 1 << 20;
@@ -226,10 +226,11 @@ fn of_djfs_itself(rounds: &Rounds<Done>, on_slow: [f64; 3]) -> Vec<Claim> {
         ("it is up to 1.8 times as fast as journaling in NVRAM alone", "every 64: quire djfs / quire nvj"),
     ];
     let measured = factors(rounds, OFTEN);
-    let group = says.into_iter().enumerate().map(|(n, (says, what))| {
-        Claim::at_least("figure 7, on mounts", says, what, measured[n], COMPARED[n].1).swept([on_slow[n]])
-    });
-    with_one_value(OF_FLUSH, &["a flush of 4 ms".into()], group.collect())
+    let claims = says
+        .into_iter()
+        .enumerate()
+        .map(|(n, (says, what))| Claim::at_least("figure 7, on mounts", says, what, measured[n], COMPARED[n].1));
+    with_one_row(OF_FLUSH, &["a flush of 4 ms".into()], claims, &[on_slow])
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::super::streams::{MBIT, Outcome, PERIOD, Streams};
 use super::runs::of_modes;
 use super::series::{JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS};
-use crate::results::{Claim, Effort, Figure, with_one_value};
+use crate::results::{Claim, Effort, Figure, with_one_row};
 
 /// "Orders of magnitude".
 pub const ORDERS: f64 = 100.0;
@@ -48,9 +48,7 @@ impl ByRun {
     /// Ordered's and selective's claims, with how many blocks of a file lie side by side as their cause.
     #[must_use]
     pub fn judged(&self, claims: [Claim; 2]) -> Vec<Claim> {
-        let of = |n: usize| self.parts.iter().map(move |parts| parts[n]);
-        let swept = claims.into_iter().enumerate().map(|(n, claim)| claim.swept(of(n)));
-        with_one_value(WINDOW, &self.runs, swept.collect())
+        with_one_row(WINDOW, &self.runs, claims, &self.parts)
     }
 }
 

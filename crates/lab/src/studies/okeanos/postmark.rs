@@ -13,7 +13,7 @@ use quire_testkit::rng::{Rng, content};
 use super::series::{
     APPLICATIONS, CALL, JOURNAL, Journal, ORDERED, SELECTIVE, SERIES, WASTELESS, assume_disks, server,
 };
-use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
+use crate::results::{Claim, Effort, Figure, Findings, with_one_row};
 use crate::rig::Body;
 use crate::stage::{Durability, Stage};
 use crate::stats::float;
@@ -304,11 +304,9 @@ fn claims(sizes: &[usize], rates: &[Vec<f64>], buffered: &[Vec<f64>]) -> Vec<Cla
         ),
     ];
     let [number, of_modes @ ..] = claims;
-    let through = figures(&BUFFERED, buffered);
-    let of_modes = of_modes.into_iter().zip(&through[1..]).map(|(claim, figure)| claim.swept([*figure]));
-    let mut all = vec![number];
-    all.extend(with_one_value(BELOW_THRESHOLD, &["a buffer of stdio".into()], of_modes.collect()));
-    all
+    let [_, through @ ..] = figures(&BUFFERED, buffered);
+    let of_modes = with_one_row(BELOW_THRESHOLD, &["a buffer of stdio".into()], of_modes, &[through]);
+    [vec![number], of_modes].concat()
 }
 
 /// Why selective is as fast as wasteless with small requests.

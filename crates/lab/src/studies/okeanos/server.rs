@@ -15,7 +15,7 @@ use quire_testkit::rng::content;
 use super::series::{
     APPLICATIONS, CALL, JOURNAL, Journal, ORDERED, SELECTIVE, SERIES, WASTELESS, assume_disks, server,
 };
-use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
+use crate::results::{Claim, Effort, Figure, Findings, with_one_row};
 use crate::rig::{Body, Traffic};
 use crate::stage::{Durability, Stage};
 use crate::stats::float;
@@ -222,9 +222,8 @@ fn claims(last: &[Outcome], swept: &[Vec<Outcome>]) -> Vec<Claim> {
             .because_within(1.0..=1.0, BELOW_THRESHOLD),
     ];
     let with: Vec<[f64; 6]> = swept.iter().map(|of| figures(of)).collect();
-    let group = claims.into_iter().enumerate().map(|(n, claim)| claim.swept(with.iter().map(|of| of[n])));
     let values = BESIDE.map(|ms| format!("{ms} ms beside the disk"));
-    with_one_value(BESIDE_THE_DISK, &values, group.collect())
+    with_one_row(BESIDE_THE_DISK, &values, claims, &with)
 }
 
 #[cfg(test)]

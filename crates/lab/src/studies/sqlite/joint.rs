@@ -72,9 +72,8 @@ pub(super) fn claims(plan: &Plan, devices: &[OnDevice]) -> Vec<Claim> {
         let swept = |ByRatios { claim, figure }| claim.swept(choices.iter().map(|choice| figure(with(choice))));
         group.extend(of_device.into_iter().map(swept));
     }
-    for ByRatios { claim, figure } in of_all {
-        group.push(claim.swept(choices.iter().map(|choice| figure(&all(choice)))));
-    }
+    let combined: Vec<Ratios> = choices.iter().map(|choice| all(choice)).collect();
+    group.extend(of_all.into_iter().map(|ByRatios { claim, figure }| claim.swept(combined.iter().map(figure))));
     let named = |choice: &Choice| {
         let each = devices
             .iter()

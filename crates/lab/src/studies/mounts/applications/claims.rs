@@ -8,7 +8,7 @@ use super::super::super::okeanos::{postmark, server};
 use super::super::bed::{Measured, Rounds};
 use super::super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SELECTIVE, WASTELESS};
 use super::phases::{INSTANCES, LOGS, POSTMARKS, SERVERS, journal, of, written};
-use crate::results::{Claim, with_one_value};
+use crate::results::{Claim, with_one_row};
 
 /// Data journaling which leaves blocks in memory at an fsync.
 const LEAVES: &str = "quire ext4-journal";
@@ -65,9 +65,8 @@ pub(super) fn of_programs(rounds: &Rounds<f64>) -> Vec<Claim> {
     let with: Vec<Vec<f64>> =
         Assumed::others().map(|of| [of_postmark(rounds, of), of_server(rounds, of)].concat()).collect();
     let all = postmark_claims(&of_postmark(rounds, here)).into_iter().chain(server_claims(&of_server(rounds, here)));
-    let group = all.enumerate().map(|(n, claim)| claim.swept(with.iter().map(|figures| figures[n])));
     let values: Vec<String> = Assumed::others().map(Assumed::named).collect();
-    with_one_value(&why, &values, group.collect())
+    with_one_row(&why, &values, all, &with)
 }
 
 /// What the claims of figure 5a are of.
