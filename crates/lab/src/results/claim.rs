@@ -238,7 +238,8 @@ impl Claim {
     }
 
     /// Whether the claim would hold if this were measured.
-    pub(super) fn would_hold(&self, figure: f64) -> bool {
+    #[must_use]
+    pub fn would_hold(&self, figure: f64) -> bool {
         figure.is_finite() && self.is_on_its_side(figure) && !self.is_another(figure)
     }
 

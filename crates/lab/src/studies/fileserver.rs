@@ -45,7 +45,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let (by_grain, of_blocks) = by_grain(effort, server)?;
     swept.push(of_blocks);
     let (by_rewrites, left) = by_rewrites(effort, server)?;
-    let mut f = Findings { figures: vec![two, eight, by_memory, by_grain, by_rewrites], ..Findings::default() };
+    let mut f = Findings { figures: vec![two, eight], ..Findings::default() };
+    f.figures.extend(by_memory.into_iter().chain([by_grain, by_rewrites]));
     assume(&mut f, server);
     f.claims = claims(&std::array::from_fn(|mode| rates[mode]), &swept);
     f.claims.push(Claim::below(
@@ -72,23 +73,29 @@ fn each(server: Server) -> Result<Each> {
 /// What is assumed otherwise, in words, and the rates with it.
 type Other = (String, Each);
 
-/// How many times as fast RFJ and writeback are as journal by how much of the memory may be dirty.
-fn by_memory(effort: Effort, of: Server) -> Result<(Figure, Vec<Other>)> {
-    let title = "rfj and writeback by what may be dirty in memory (calibration)";
-    let series = "rfj / journal";
-    let mut figure = Figure::lines("rfj-8-memory", "figure 8", title, "dirty, % of the memory", "times as fast")
-        .of_series([series, "writeback / journal"])
-        .logarithmic();
-    let percents: &[u64] = effort.pick(&[2, 8], &[2, 4, 8], &[1, 2, 4, 8, 15, 20]);
-    let mut swept = Vec::new();
-    for percent in percents {
-        let time = Duration::from_secs(effort.pick(2, 10, 30));
-        let rates = each(Server { dirty_percent: *percent, before: time, time, ..of })?;
-        figure.place(percent, [rates[RFJ] / rates[JOURNAL], rates[WRITEBACK] / rates[JOURNAL]]);
-        figure.printed(percent, series, 5.0);
-        swept.push((format!("{percent} % of the memory that may be dirty"), rates));
+/// How many times as fast RFJ and writeback are as journal by how much of the memory may be dirty, with the study's
+/// sizes and with whole blocks.
+fn by_memory(effort: Effort, of: Server) -> Result<(Vec<Figure>, Vec<Other>)> {
+    let percents: &[u64] = effort.pick(&[2, 8], &[2, 4, 6, 8], &[1, 2, 4, 6, 8, 10, 15, 20]);
+    let time = Duration::from_secs(effort.pick(2, 10, 30));
+    let (mut figures, mut swept) = (Vec::new(), Vec::new());
+    for (id, grain, with) in
+        [("rfj-8-memory", of.grain, ""), ("rfj-8-memory-whole", BLOCK, " and sizes of whole blocks")]
+    {
+        let title = format!("rfj and writeback by what may be dirty in memory{with} (calibration)");
+        let series = "rfj / journal";
+        let mut figure = Figure::lines(id, "figure 8", title, "dirty, % of the memory", "times as fast")
+            .of_series([series, "writeback / journal"])
+            .logarithmic();
+        for percent in percents {
+            let rates = each(Server { dirty_percent: *percent, grain, before: time, time, ..of })?;
+            figure.place(percent, [rates[RFJ] / rates[JOURNAL], rates[WRITEBACK] / rates[JOURNAL]]);
+            figure.printed(percent, series, 5.0);
+            swept.push((format!("{percent} % of the memory that may be dirty{with}"), rates));
+        }
+        figures.push(figure);
     }
-    Ok((figure, swept))
+    Ok((figures, swept))
 }
 
 /// How many times as fast RFJ is as writeback and as ordered by whether writes end at blocks, and the rates where all

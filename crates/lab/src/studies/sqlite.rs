@@ -11,6 +11,7 @@ mod in_process;
 mod joint;
 mod on_library;
 mod plan;
+mod sets;
 
 use cases::{Case, PROTECTIONS, cases, of_paper};
 use claims::Ratios;

@@ -36,6 +36,17 @@ fn slow_streams(count: usize, time: Duration) -> Appends {
     Appends::new(count, KBIT, time)
 }
 
+/// Okeanos' modes with the journal on a disk of its own, as the paper has it, and data journaling that leaves blocks in
+/// memory, as ext3 of Linux 2.6.18 did.
+const APART: [&str; 4] = [
+    "kernel:data=ordered,external",
+    "quire:profile=ext4-journal,external",
+    "quire:profile=wasteless,commit_mode=barrier,external",
+    "quire:profile=selective,commit_mode=barrier,external",
+];
+const OWN_JOURNAL: &str = "quire ext4-journal";
+const ANOTHER_DISK: &str = "the journal on a disk of its own and data journaling that leaves blocks in memory";
+
 /// Figure 4c by how many blocks of a file lie side by side, of the most streams: one round.
 fn by_run(bed: &Bed, all: &[Mounter], streams: Appends, effort: Effort) -> Result<ByRun> {
     let mounters = only(all, &[ORDERED, JOURNAL, WASTELESS, SELECTIVE]);
@@ -49,6 +60,24 @@ fn by_run(bed: &Bed, all: &[Mounter], streams: Appends, effort: Effort) -> Resul
         parts.push(row);
     }
     Ok(ByRun::new(figure, runs, parts))
+}
+
+/// The same claims' figures with the journal on a disk of its own ([`APART`]), by how many streams there are.
+fn apart_from_journal(bed: Bed, counts: &[usize], time: Duration) -> Result<(Figure, Vec<[f64; 2]>)> {
+    let mounters: Vec<Mounter> = APART.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+    let streams: Vec<Appends> = counts.iter().map(|count| fast_streams(*count, time)).collect();
+    let create = |dir: &Path| streams.iter().try_for_each(|streams| streams.create(dir));
+    let bed = bed.with_journal_device("hdd15k")?;
+    let rounds = bed.rounds(1, &Mounter::available(&mounters)?, create, &streams, |dir, streams| streams.run(dir))?;
+    let title = "Latency with the journal on a disk of its own, streams of 1 Mbit/s (calibration)";
+    let y = "times the higher of quire ext4-journal, wasteless";
+    let figure = Figure::lines("okeanos-4c-disks-mounts", "figure 4c", title, "streams", y);
+    let mut figure = figure.of_series([ORDERED, SELECTIVE]).logarithmic();
+    let rows: Vec<[f64; 2]> = (0..counts.len())
+        .map(|phase| [ORDERED, SELECTIVE].map(|name| times(&rounds, name, [OWN_JOURNAL, WASTELESS], phase)))
+        .collect();
+    counts.iter().zip(&rows).for_each(|(count, row)| figure.place(count, *row));
+    Ok((figure, rows))
 }
 
 /// Those of 1 Mbit/s, which begin one after the other within a second.
@@ -80,11 +109,14 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let figures = figures(&rounds, slow, fast, [of_slow, time]);
     let mut claims = slow_claims(&rounds, slow);
     claims.extend(home_claims(&rounds, slow.len() - 1, slow[slow.len() - 1]));
-    let by_run = by_run(&bed, &all, streams[streams.len() - 1], effort)?;
+    let mut by_run = by_run(&bed, &all, streams[streams.len() - 1], effort)?;
+    let (of_disks, rows) = apart_from_journal(bed, fast, time)?;
+    let values = fast.iter().map(|count| format!("{ANOTHER_DISK}, {count} streams"));
+    by_run.with(values.zip(rows));
     let of_fast: Vec<(usize, usize)> = (slow.len()..).zip(fast.iter().copied()).collect();
     claims.extend(fast_claims(&rounds, &of_fast, &by_run));
     let mut f = Findings { figures, claims, ..Findings::default() };
-    f.figures.push(by_run.figure);
+    f.figures.extend([by_run.figure, of_disks]);
     assume(&mut f, effort, "hdd15k");
     assume_streams(&mut f, [of_slow, time]);
     f.skipped.push(super::super::NILFS.into());
@@ -236,8 +268,12 @@ fn times_ordered(rounds: &Rounds<Done>, phase: usize) -> f64 {
 
 /// A mode's mean latency, in parts of the longer of data journaling's and wasteless's.
 fn times_the_logs(rounds: &Rounds<Done>, name: &str, phase: usize) -> f64 {
-    let mean = |name| rounds.median(name, phase, latency);
-    mean(name) / mean(JOURNAL).max(mean(WASTELESS))
+    times(rounds, name, [JOURNAL, WASTELESS], phase)
+}
+
+/// A mode's mean latency, in parts of the longer of these.
+fn times(rounds: &Rounds<Done>, name: &str, of: [&str; 2], phase: usize) -> f64 {
+    rounds.median(name, phase, latency) / most(rounds, phase, &of, latency)
 }
 
 /// The longer latency of wasteless and selective, in parts of the shorter.
@@ -336,6 +372,12 @@ mod tests {
         assert_eq!(of(520_000, 1.0)[2], differs);
         assert_eq!(of(480_000, 1.0)[2], not);
         assert_eq!([of(520_000, 1.0)[4], of(520_000, 1.1)[4]], [differs, not]);
+    }
+
+    #[test]
+    fn modes_with_the_journal_on_a_disk_of_its_own_keep_their_names() {
+        let names = APART.map(|text| super::super::label(&text.parse().unwrap()));
+        assert_eq!(names, [ORDERED, OWN_JOURNAL, WASTELESS, SELECTIVE]);
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub(super) fn times_the_others(outcomes: &[Outcome], mode: usize) -> f64 {
 /// Figure 4c by how many blocks of a file lie side by side.
 pub struct ByRun {
     pub figure: Figure,
-    /// Each number of blocks, in words.
-    pub runs: Vec<String>,
+    /// Each number of blocks, and what else was tried, in words.
+    pub values: Vec<String>,
     /// Ordered's and selective's latency in parts of the others' with it.
     pub parts: Vec<[f64; 2]>,
 }
@@ -42,13 +42,21 @@ impl ByRun {
     /// Of numbers of blocks.
     #[must_use]
     pub fn new(figure: Figure, runs: &[u64], parts: Vec<[f64; 2]>) -> Self {
-        ByRun { figure, runs: runs.iter().map(|run| format!("runs of {run} blocks")).collect(), parts }
+        ByRun { figure, values: runs.iter().map(|run| format!("runs of {run} blocks")).collect(), parts }
     }
 
-    /// Ordered's and selective's claims, with how many blocks of a file lie side by side as their cause.
+    /// What else was tried, which the figure does not show.
+    pub fn with(&mut self, others: impl IntoIterator<Item = (String, [f64; 2])>) {
+        for (value, parts) in others {
+            self.values.push(value);
+            self.parts.push(parts);
+        }
+    }
+
+    /// Ordered's and selective's claims, with one of these values as their cause.
     #[must_use]
     pub fn judged(&self, claims: [Claim; 2]) -> Vec<Claim> {
-        with_one_row(WINDOW, &self.runs, claims, &self.parts)
+        with_one_row(WINDOW, &self.values, claims, &self.parts)
     }
 }
 
@@ -72,4 +80,6 @@ pub fn of_run(effort: Effort, count: u64, time: Duration) -> Result<ByRun> {
 /// Why modes that write in place wait less here.
 const WINDOW: &str = "a write of 125 KB is one run of blocks here, so going in place costs one or two movements of the \
     head; ext3 reserves 8 blocks for a file at first and up to 1027 as it grows, so the 31 blocks of a write may lie in \
-    five runs among those of other streams; how long the paper's runs were is not known (okeanos-4c-run)";
+    five runs among those of other streams; how long the paper's runs were is not known \
+    (okeanos-4c-run); nor is the number of streams; on mounts one disk has data and journal, and the kernel's data \
+    journaling writes home at each fsync (okeanos-4c-disks-mounts)";

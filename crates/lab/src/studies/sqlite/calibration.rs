@@ -10,6 +10,7 @@ use super::cases::{Case, PROTECTIONS, cases, of_paper, ratio};
 use super::claims::{Computing, Ratios, insert_to_best, of_sizes, small_update, worst};
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
+use super::sets::{self, Counts, Times};
 use crate::mounter::Mounter;
 use crate::results::{Figure, shown};
 use crate::served::Kind;
@@ -30,6 +31,7 @@ const FLUSHES: [Duration; 5] = [
 /// Parts and multiples of what is assumed.
 const SCATTERED: [f64; 4] = [0.0, 0.25, 2.0, 4.0];
 const BYTES: [f64; 3] = [0.5, 2.0, 4.0];
+const WRITES: [f64; 2] = [0.5, 2.0];
 /// What the figures of a device show.
 const SERIES: [&str; 6] = [
     "large inserts with a rollback journal / best, joj",
@@ -52,7 +54,7 @@ pub(super) struct Other {
 /// What an operation may compute on the paper's machines beside what it does here, in ms.
 const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
 
-/// The figures of a device by its flush and by its scattered writes.
+/// The figures of a device by what its operations take.
 ///
 /// # Errors
 /// A file system failed.
@@ -66,12 +68,15 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
     let flushes: Vec<Model> =
         FLUSHES.into_iter().filter(|f| *f != model.flush).map(|flush| Model { flush, ..model }).collect();
     let scattered = SCATTERED.map(|part| Model { scattered: model.scattered.mul_f64(part), ..model });
+    let writes = WRITES.map(|part| Model { write: model.write.mul_f64(part), ..model });
     let bytes = BYTES.map(|part| Model { write_ns_per_kib: per_kib(model.write_ns_per_kib, part), ..model });
     let unscattered = bytes.map(|other| Model { scattered: Duration::ZERO, ..other });
     let milliseconds = |time: Duration| shown(time.as_secs_f64() * 1e3);
     let mut swept = Vec::new();
     let mut figures = Vec::new();
-    let sweeps: [(&str, &str, &[Model]); 4] = [
+    let mut measured = Vec::new();
+    let sweeps: [(&str, &str, &[Model]); 5] = [
+        ("write", "a write takes, ms", &writes),
         ("flush", "a flush takes, ms", &flushes),
         ("scattered", "a scattered write takes besides, ms", &scattered),
         ("bytes", "a KiB takes, ms", &bytes),
@@ -82,8 +87,11 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
         let id = format!("joj-{kind}-by-{by}");
         let mut figure = Figure::lines(&id, of_paper(kind), title, x, "times ext4-none").of_series(SERIES);
         for other in models {
-            let ratios = with(&less, *other)?;
+            let times = times(&less, *other)?;
+            let ratios = ratios(&times);
+            measured.push((*other, times));
             let place = match by {
+                "write" => milliseconds(other.write),
                 "flush" => milliseconds(other.flush),
                 "scattered" => milliseconds(other.scattered),
                 _ => milliseconds(Duration::from_nanos(other.write_ns_per_kib)),
@@ -97,6 +105,10 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
     let (figure, of_pages) = by_page(&less, kind, model)?;
     figures.push(figure);
     swept.extend(of_pages);
+    let sets = sets::judged(kind, model, &FLUSHES, &Counts::of(&measured), ratios);
+    figures.push(sets.figure);
+    let name = format!("the best of {} sets of costs, {}", sets.sets, in_words(&sets.best));
+    swept.push(Other { name, page: plan.page, ratios: ratios(&times(&less, sets.best)?) });
     Ok((figures, swept))
 }
 
@@ -140,14 +152,31 @@ fn per_kib(ns: u64, times: f64) -> u64 {
     u64::try_from(Duration::from_nanos(ns).mul_f64(times).as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn with(plan: &Plan, model: Model) -> Result<Ratios> {
-    let mounters = ["profile=ext4-none", STOCK_ORDERED, STOCK_JOURNAL, "profile=single-io", "profile=joj"];
-    let mounters: Vec<Mounter> = mounters.map(Mounter::quire).into();
-    let times = |mounter: &Mounter| {
-        on_library::one(plan, &Series { mounter: mounter.clone(), protections: PROTECTIONS.to_vec() }, model)
-    };
-    let times = mounters.iter().map(times).collect::<Result<Vec<_>>>()?;
-    Ok(Ratios::of_mounters(&mounters, &times))
+/// What a set of costs is.
+fn in_words(model: &Model) -> String {
+    let us = |time: Duration| time.as_micros();
+    format!(
+        "a write {} us, a KiB {} ns, elsewhere {} us more, a flush {} us",
+        us(model.write),
+        model.write_ns_per_kib,
+        us(model.scattered),
+        us(model.flush)
+    )
+}
+
+/// What the paper's claims are of, without a journal first.
+fn mounters() -> [Mounter; 5] {
+    ["profile=ext4-none", STOCK_ORDERED, STOCK_JOURNAL, "profile=single-io", "profile=joj"].map(Mounter::quire)
+}
+
+/// Their times on a model.
+fn times(plan: &Plan, model: Model) -> Result<Times> {
+    let of = |mounter| on_library::one(plan, &Series { mounter, protections: PROTECTIONS.to_vec() }, model);
+    mounters().into_iter().map(of).collect()
+}
+
+fn ratios(times: &Times) -> Ratios {
+    Ratios::of_mounters(&mounters(), times)
 }
 
 /// What the figures show of it.
@@ -171,7 +200,7 @@ fn by_page(plan: &Plan, kind: &Kind, model: Model) -> Result<(Figure, Vec<Other>
     let mut figure = figure.of_series(SERIES);
     let mut swept = Vec::new();
     for page in [PAGE_OF_2013, PAGE] {
-        let ratios = with(&Plan { page, ..plan.without_mounters() }, model)?;
+        let ratios = ratios(&times(&Plan { page, ..plan.without_mounters() }, model)?);
         figure.place(page, drawn(&ratios));
         if page != plan.page {
             swept.push(Other { name: format!("pages of {page} B"), page, ratios });
