@@ -21,6 +21,18 @@ status=0
 timeout --kill-after=1m "$LIMIT" cargo test --workspace --no-fail-fast --features quire-sim/mutants,quire-vfs/mutants,quire-fs/mutants,quire-journal/mutants \
 	-- "${compare[@]}" >"$out/cargo.log" 2>&1 || status=$?
 [ $status != 124 ] || say "error: cargo test did not end within $LIMIT" >>"$out/cargo.log"
+
+# 2. Acceptance: the built command on real images, against the kernel and e2fsprogs. What runs them is as cargo test has
+#    built it: it only waits and compares. It runs beside parts 3 to 5, which mostly compile (cargo locks the release and
+#    the debug folder each by itself).
+part "acceptance, and beside it the next two"
+accept() {
+	cargo build --release --quiet -p quire-cli --bins && LAB=$TARGET/debug/quire-lab scripts/accept.sh
+}
+accept >"$out/accept.log" 2>&1 &
+acceptance=$!
+
+# 3. Threads under explored interleavings.
 part "interleavings of threads"
 interleavings >>"$out/cargo.log" 2>&1 || status=$?
 awk '
@@ -40,21 +52,7 @@ read -r passed failed skipped < <(awk '
 	END { print passed + 0, failed + 0, skipped + 0 }' "$out/cargo.log")
 [ $status = 0 ] || [ "$failed" -gt 0 ] || failed=1 # it did not compile, or was killed
 
-# 2. Acceptance: the built command on real images, against the kernel and e2fsprogs. What runs them is as cargo test has
-#    built it: it only waits and compares.
-part "acceptance"
-p=0 f=0 s=0
-if cargo build --release --quiet -p quire-cli --bins; then
-	status=0
-	LAB=$TARGET/debug/quire-lab scripts/accept.sh | tee "$out/accept.log" || status=$?
-	read -r p f s < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1; f = $3; s = $5 } END { print p + 0, f + 0, s + 0 }' "$out/accept.log")
-	[ $status = 0 ] || [ "$f" -gt 0 ] || f=1
-else
-	f=1
-fi
-passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-
-# 3. The Python module, by pytest.
+# 4. The Python module, by pytest.
 part "python"
 status=0
 scripts/python.sh test >"$out/python.log" 2>&1 || status=$?
@@ -64,7 +62,7 @@ read -r p f s < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1
 say "   $p passed, $f failed, $s skipped"
 passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 
-# 4. What judges clusters, by unittest: "Ran N tests", and "FAILED (failures=N, errors=N)" if some did.
+# 5. What judges clusters, by unittest: "Ran N tests", and "FAILED (failures=N, errors=N)" if some did.
 part "clusters"
 python3 -B scripts/clusterlib/tests.py >"$out/clusters.log" 2>&1 || true
 read -r p f < <(awk '/^Ran / { n = $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); for (i = 1; i <= NF; i++) f += $i } /^OK/ { ok = 1 }
@@ -72,6 +70,14 @@ read -r p f < <(awk '/^Ran / { n = $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); for (i
 [ "$f" = 0 ] || tail -n 40 "$out/clusters.log"
 say "   $p passed, $f failed"
 passed=$((passed + p)) failed=$((failed + f))
+
+status=0
+wait $acceptance || status=$?
+part "acceptance"
+cat "$out/accept.log"
+read -r p f s < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1; f = $3; s = $5 } END { print p + 0, f + 0, s + 0 }' "$out/accept.log")
+[ $status = 0 ] || [ "$f" -gt 0 ] || f=1
+passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 
 # What failed is said last, where a reader of a long log looks first.
 if [ $unit != 0 ]; then

@@ -276,7 +276,7 @@ fn figure4(plan: &Plan, kind: &Kind, disk: &Disk, dir: &std::path::Path, f: &mut
     }
     let (figure, swept) = calibration::of_figure4(kind, &cases, &full, &of[2]);
     f.figures.push(figure);
-    f.claims.extend(claims::of_figure4(kind, &cases, &of, &swept));
+    f.claims.extend(claims::of_figure4(kind, &cases, &of, &cases::growing(&cases, plan), &swept));
     Ok(())
 }
 

@@ -1,7 +1,5 @@
 //! What JoJ says of its cases, and what is asked of Quire's own mode beside them.
 
-use std::ops::RangeInclusive;
-
 use super::aims;
 use super::cases::{Case, of_operations, of_paper, ratio};
 use super::plan::{OPERATIONS, On, STOCK_JOURNAL, STOCK_ORDERED};
@@ -11,17 +9,12 @@ use crate::served::Kind;
 use crate::stats::{float, mean};
 use crate::work::sqlite::Protection;
 
-/// Why an ordered write-ahead log costs more here than in the paper, while it grows.
+/// Why an ordered write-ahead log costs more here than in the paper, while it grows: as far as the claim is true of the
+/// cases in which it does not.
 const FLUSHED_FIRST: &str = "new blocks of the write-ahead log are flushed before the commit that names them; the paper's \
      kernel, with journal_async_commit, had one flush for both and no order between them (section 2.1)";
-/// What a second flush costs at most, beside one.
-const TWO_FLUSHES: f64 = 2.0;
-
-/// How much more the mean of a device's cases may be, by a second flush in those in which the log grows.
-fn flushed_first(growing: &[bool]) -> f64 {
-    let cost: Vec<f64> = growing.iter().map(|grows| if *grows { TWO_FLUSHES } else { 1.0 }).collect();
-    mean(&cost)
-}
+/// Where that does not happen.
+const NOT_GROWING: &str = "the cases in which the log takes no new blocks";
 
 /// Why data journaling's worst case may be below the paper's on mounts.
 const FLUSH_COUNTS: &str = "a flush of the SSD outweighs a second copy of the pages, and both flush as often; the paper's \
@@ -73,6 +66,12 @@ impl Ratios {
         }
     }
 
+    /// Those of the cases in which the log does not grow; `growing` are those of one device.
+    fn without(&self, growing: &[bool]) -> Ratios {
+        let of = |ratios: &Vec<f64>| not_growing(ratios, growing);
+        Ratios { ordered: of(&self.ordered), journal: of(&self.journal), single: of(&self.single), joj: of(&self.joj) }
+    }
+
     /// These cases and those of another device.
     pub(super) fn and(&self, other: &Ratios) -> Ratios {
         let both = |a: &[f64], b: &[f64]| [a, b].concat();
@@ -85,23 +84,28 @@ impl Ratios {
     }
 }
 
+/// Of the cases of one device after the other, those in which the log does not grow.
+fn not_growing(values: &[f64], growing: &[bool]) -> Vec<f64> {
+    let all = values.iter().zip(growing.iter().cycle());
+    all.filter(|(_, grows)| !**grows).map(|(value, _)| *value).collect()
+}
+
 /// A claim, and its figure with any ratios.
 pub(super) struct ByRatios {
     pub claim: Claim,
     pub figure: Box<dyn Fn(&Ratios) -> f64>,
+    /// It is about modes that write a growing log in place, which flush it before the commit.
+    flushes_first: bool,
 }
 
 impl ByRatios {
     fn new(claim: Claim, figure: impl Fn(&Ratios) -> f64 + 'static) -> Self {
-        ByRatios { claim, figure: Box::new(figure) }
+        ByRatios { claim, figure: Box::new(figure), flushes_first: false }
     }
 
-    /// On mounts, with what a flush before the commit explains.
-    fn or_flushed(self, on: On, explains: RangeInclusive<f64>) -> Self {
-        match on {
-            On::Models => self,
-            On::Mounts => ByRatios { claim: self.claim.because_within(explains, FLUSHED_FIRST), ..self },
-        }
+    /// One about modes that flush a growing log first.
+    fn flushed_first(self) -> Self {
+        ByRatios { flushes_first: true, ..self }
     }
 }
 
@@ -110,19 +114,28 @@ pub(super) fn alone(claims: Vec<ByRatios>) -> Vec<Claim> {
     claims.into_iter().map(|of| of.claim).collect()
 }
 
+/// On mounts: what a flush before the commit costs is the cause of what is not so in the cases without it.
+pub(super) fn on_mounts(claims: Vec<ByRatios>, of: &Ratios, growing: &[bool]) -> Vec<Claim> {
+    let others = of.without(growing);
+    let swept = |ByRatios { claim, figure, flushes_first }| match flushes_first {
+        true => claim.swept([figure(&others)]),
+        false => claim.into(),
+    };
+    with_one_value(FLUSHED_FIRST, &[NOT_GROWING.to_owned()], claims.into_iter().map(swept).collect())
+}
+
 /// So many cases are slower than these parts of `ext4-none`.
 fn above(ratios: &[f64], limit: f64) -> f64 {
     float(ratios.iter().filter(|r| **r > limit).count() as u64)
 }
 
-/// What the paper says of all of its 24 cases: 12 on each device in turn, in which the log is `growing` or not.
-pub(super) fn of_all(of: &Ratios, growing: &[bool], on: On) -> Vec<ByRatios> {
+/// What the paper says of all of its 24 cases: 12 on each device in turn.
+pub(super) fn of_all(of: &Ratios, on: On) -> Vec<ByRatios> {
     if of.joj.is_empty() {
         return Vec::new();
     }
     let at = if on == On::Models { "section 3.1" } else { "section 3.1, on mounts" };
     let all = of.joj.len();
-    let grows = growing.iter().cycle().take(all).filter(|grows| **grows).count() as u64;
     let says = "file-adaptive journaling is at most 6 % slower than no journal, in all of 24 cases but one";
     let what = format!("joj / ext4-none: cases above 1.06, of {all}");
     let slow = Claim::at_most(at, says, what, above(&of.joj, 1.06), 1.0);
@@ -131,13 +144,15 @@ pub(super) fn of_all(of: &Ratios, growing: &[bool], on: On) -> Vec<ByRatios> {
     let says = "on average it is 7 % faster than no journal";
     let average = Claim::at_most(at, says, "joj / ext4-none, mean", mean(&of.joj), "0.93");
     let mut claims = vec![
-        ByRatios::new(slow, |s| above(&s.joj, 1.06)).or_flushed(on, 1.0..=float(grows)),
-        ByRatios::new(most, |s| worst(&s.joj)).or_flushed(on, 1.14..=TWO_FLUSHES),
-        ByRatios::new(average, |s| mean(&s.joj)).or_flushed(on, 0.93..=0.93 * flushed_first(growing)),
+        ByRatios::new(slow, |s| above(&s.joj, 1.06)).flushed_first(),
+        ByRatios::new(most, |s| worst(&s.joj)).flushed_first(),
+        ByRatios::new(average, |s| mean(&s.joj)).flushed_first(),
     ];
     if !of.ordered.is_empty() {
-        let ordered = of_ordered(at, growing, &of.ordered, on);
-        claims.push(ByRatios::new(ordered, |s| worst(&s.ordered)));
+        let says = "ordered journaling is about 20 % slower than no journal in the worst case";
+        let what = "stock ordered / ext4-none, worst case";
+        let ordered = Claim::about(at, says, what, worst(&of.ordered), (1.2, ABOUT));
+        claims.push(ByRatios::new(ordered, |s| worst(&s.ordered)).flushed_first());
     }
     if !of.journal.is_empty() && !of.single.is_empty() {
         claims.extend(of_single_io(at, of, on));
@@ -153,17 +168,7 @@ pub(super) fn of_all_beside_kernel(of: &Ratios, growing: &[bool]) -> Vec<Claim> 
         let what = names.iter().fold(claim.what, |what, (ours, kernels)| what.replace(ours, kernels));
         Claim { at: format!("{}, beside the kernel", claim.at), what, ..claim }
     };
-    alone(of_all(of, growing, On::Mounts)).into_iter().map(of_kernel).collect()
-}
-
-/// The worst case of ordered journaling.
-fn of_ordered(at: &str, growing: &[bool], ratios: &[f64], on: On) -> Claim {
-    let says = "ordered journaling is about 20 % slower than no journal in the worst case";
-    let measured = worst(ratios);
-    let claim = Claim::about(at, says, "stock ordered / ext4-none, worst case", measured, (1.2, ABOUT));
-    let n = ratios.iter().position(|r| *r >= measured).unwrap_or(0);
-    let is_flushed = on == On::Mounts && growing[n % growing.len()];
-    if is_flushed { claim.because_within(1.2..=TWO_FLUSHES, FLUSHED_FIRST) } else { claim }
+    on_mounts(of_all(of, On::Mounts), of, growing).into_iter().map(of_kernel).collect()
 }
 
 /// What the paper says of single-I/O journaling, from data journaling as ext4 has it to file-adaptive journaling.
@@ -182,7 +187,7 @@ fn of_single_io(at: &str, of: &Ratios, on: On) -> Vec<ByRatios> {
     let mut claims = vec![
         ByRatios::new(single, |s| worst(&s.single)),
         ByRatios::new(gain, faster),
-        ByRatios::new(avoided, avoids).or_flushed(on, 1.0..=TWO_FLUSHES),
+        ByRatios::new(avoided, avoids).flushed_first(),
     ];
     if on == On::Mounts {
         // The paper's number is that of the tablet, where the study in virtual time has it.
@@ -300,23 +305,28 @@ pub(super) struct Computing {
     pub figures: Vec<[f64; 2]>,
 }
 
-/// What figure 4 says of full protection, the database's alone and none, with what [`of_sizes`] has where an operation
-/// computes longer, or a flush is short.
-pub(super) fn of_figure4(kind: &Kind, cases: &[Case], of: &[Vec<f64>], swept: &Computing) -> Vec<Claim> {
+/// What figure 4 says of full protection, the database's alone and none, in which cases the log is `growing`, and what
+/// [`of_sizes`] has where an operation computes longer, or a flush is short.
+pub(super) fn of_figure4(
+    kind: &Kind,
+    cases: &[Case],
+    of: &[Vec<f64>],
+    growing: &[bool],
+    swept: &Computing,
+) -> Vec<Claim> {
     let at = "figure 4";
     let full = ratio(&of[0], &of[1]);
     let [small, large] = of_sizes(cases, &ratio(&of[0], &of[2]));
     let of = |n: usize| swept.figures.iter().map(move |of| of[n]);
+    let minor = Claim::at_most(
+        at,
+        "in all cases full protection adds almost nothing to the database's own (\"minor\" is 6 % in the paper)",
+        format!("{kind}: full / application, worst case"),
+        worst(&full),
+        "1.06",
+    );
+    let minor = minor.swept([worst(&not_growing(&full, growing))]);
     let group = vec![
-        Claim::at_most(
-            at,
-            "in all cases full protection adds almost nothing to the database's own (\"minor\" is 6 % in the paper)",
-            format!("{kind}: full / application, worst case"),
-            worst(&full),
-            "1.06",
-        )
-        .because_within(1.06..=TWO_FLUSHES, FLUSHED_FIRST)
-        .into(),
         Claim::between(
             at,
             "small transactions: protection is almost an order of magnitude slower than none",
@@ -334,7 +344,8 @@ pub(super) fn of_figure4(kind: &Kind, cases: &[Case], of: &[Vec<f64>], swept: &C
         )
         .swept(of(1)),
     ];
-    with_one_value(COMPUTES, &swept.values, group)
+    let minor = with_one_value(FLUSHED_FIRST, &[NOT_GROWING.to_owned()], vec![minor]);
+    [minor, with_one_value(COMPUTES, &swept.values, group)].concat()
 }
 
 /// Why protection costs more, beside none.
@@ -369,11 +380,11 @@ mod tests {
         let cases = super::super::cases::cases(&[Protection::Wal, Protection::Delete]);
         let mut ratios = vec![1.0; 24];
         (ratios[4], ratios[16]) = (1.12, 1.05);
-        assert_eq!(verdicts(&of_all(&joj(ratios.clone()), &GROWING, On::Models)), [HELD, HELD, NOT]);
-        let average = &of_all(&joj(ratios.clone()), &GROWING, On::Models)[2];
+        assert_eq!(verdicts(&of_all(&joj(ratios.clone()), On::Models)), [HELD, HELD, NOT]);
+        let average = &of_all(&joj(ratios.clone()), On::Models)[2];
         assert!(((average.figure)(&joj(vec![0.9; 24])) - 0.9).abs() < 1e-9, "the figure is that of other ratios");
         ratios[0..12].fill(0.8);
-        assert_eq!(verdicts(&of_all(&joj(ratios), &GROWING, On::Models)), [HELD; 3]);
+        assert_eq!(verdicts(&of_all(&joj(ratios), On::Models)), [HELD; 3]);
         let two = mounters(["quire:profile=ext4-none", "quire:profile=joj"]);
         let means = vec![vec![1.0; 12]; 2];
         assert!(of_device(&Kind::Own, &cases, &Ratios::of_mounters(&two, &means), On::Mounts).is_empty());
@@ -383,7 +394,7 @@ mod tests {
         let claims = of_quire(&Kind::Own, &auto, &cases, &means);
         assert!(claims.iter().all(|c| c.verdict == HELD) && claims.len() == 2);
         assert!(claims.iter().all(|c| c.ours && !c.at.starts_with("section")), "aims are not the paper's");
-        assert!(of_all(&Ratios::of_mounters(&auto, &means), &GROWING, On::Mounts).is_empty());
+        assert!(of_all(&Ratios::of_mounters(&auto, &means), On::Mounts).is_empty());
     }
 
     #[test]
@@ -404,23 +415,19 @@ mod tests {
         assert!(of_all_beside_kernel(&Ratios::beside_kernel(&all[..3], &means[..3]), &GROWING).is_empty());
     }
 
-    /// The inserts with a write-ahead log are 4 of 24 cases, and two flushes are twice one.
     #[test]
-    fn a_flush_before_the_commit_explains_the_inserts_with_a_growing_log_on_mounts_and_no_more() {
-        let of = |slow: &[usize], times: f64| {
-            let mut ratios = vec![0.9; 24];
-            slow.iter().for_each(|n| ratios[*n] = times);
-            verdicts(&of_all(&joj(ratios), &GROWING, On::Mounts))
+    fn a_flush_before_the_commit_explains_on_mounts_what_is_true_of_the_cases_without_it() {
+        let of = |slow: &[usize], ordered: usize| {
+            let mut ratios = Ratios { joj: vec![0.9; 24], ordered: vec![1.0; 24], ..Ratios::default() };
+            slow.iter().for_each(|n| ratios.joj[*n] = 1.5);
+            (ratios.ordered[10], ratios.ordered[ordered]) = (1.2, 1.5);
+            let claims = on_mounts(of_all(&ratios, On::Mounts), &ratios, &GROWING);
+            claims.iter().map(|c| c.verdict).collect::<Vec<_>>()
         };
-        assert_eq!(of(&[0, 3, 12, 15], 1.3), [DIFFERS, DIFFERS, DIFFERS]);
-        assert_eq!(of(&[0, 1, 3, 12, 15], 1.3)[0], NOT, "five cases");
-        assert_eq!(of(&[0, 3, 12, 15], 2.1)[1], NOT, "more than twice");
-        let ordered = |slow: usize| {
-            let mut ratios = vec![1.0; 24];
-            ratios[slow] = 1.5;
-            of_ordered("section 3.1", &GROWING, &ratios, On::Mounts).verdict
-        };
-        assert_eq!([ordered(12), ordered(13)], [DIFFERS, NOT], "an update's log does not grow");
+        // Small and large inserts with a write-ahead log on both devices, and ordered's worst case is one.
+        assert_eq!(of(&[0, 3, 12, 15], 12), [DIFFERS; 4]);
+        assert_eq!(of(&[0, 1, 3, 12, 15], 12), [DIFFERS, NOT, DIFFERS, DIFFERS], "an update, too");
+        assert_eq!(of(&[0, 3, 12, 15], 13)[3], NOT, "an update's log does not grow");
     }
 
     #[test]
@@ -449,7 +456,8 @@ mod tests {
             let alone = [(String::new(), times[0].clone())];
             let (_, swept) = super::super::calibration::of_figure4(&kind, &cases, &alone, &times[1]);
             let of = [times[0].clone(), times[0].clone(), times[1].clone()];
-            of_figure4(&kind, &cases, &of, &swept).iter().map(|c| c.verdict).collect::<Vec<_>>()
+            let growing = [true, false, false, true, false, false];
+            of_figure4(&kind, &cases, &of, &growing, &swept).iter().map(|c| c.verdict).collect::<Vec<_>>()
         };
         assert_eq!(
             of(9.0, 1.0),

@@ -57,23 +57,24 @@ pub(super) fn claims(plan: &Plan, devices: &[OnDevice]) -> Vec<Claim> {
         let each = devices.iter().zip(choice).map(|(device, own)| device.with(*own));
         each.fold(Ratios::default(), |all, of| all.and(of))
     };
-    let growing = growing(&cases, plan);
-    let of_all = claims::of_all(&all(&vec![None; devices.len()]), &growing, on);
+    let measured = all(&vec![None; devices.len()]);
+    let of_all = claims::of_all(&measured, on);
     let of_each = devices.iter().map(|device| claims::of_device(&device.kind, &cases, &device.ratios, on));
     let of_each: Vec<_> = of_each.collect();
     if on == On::Mounts {
-        return of_each.into_iter().chain([of_all]).flat_map(claims::alone).collect();
+        let of_all = claims::on_mounts(of_all, &measured, &growing(&cases, plan));
+        return of_each.into_iter().flat_map(claims::alone).chain(of_all).collect();
     }
     let others: Vec<&[Other]> = devices.iter().map(|device| &device.on_others[..]).collect();
     let choices = together(&others, plan.page);
     let mut group = Vec::new();
     for (n, of_device) in of_each.into_iter().enumerate() {
         let with = |choice: &Choice| devices[n].with(choice[n]);
-        let swept = |ByRatios { claim, figure }| claim.swept(choices.iter().map(|choice| figure(with(choice))));
+        let swept = |ByRatios { claim, figure, .. }| claim.swept(choices.iter().map(|choice| figure(with(choice))));
         group.extend(of_device.into_iter().map(swept));
     }
     let combined: Vec<Ratios> = choices.iter().map(|choice| all(choice)).collect();
-    group.extend(of_all.into_iter().map(|ByRatios { claim, figure }| claim.swept(combined.iter().map(figure))));
+    group.extend(of_all.into_iter().map(|ByRatios { claim, figure, .. }| claim.swept(combined.iter().map(figure))));
     let named = |choice: &Choice| {
         let each = devices
             .iter()

@@ -99,7 +99,7 @@ pub(super) fn judged(
     let here = ratios(&counts.times(&costs(&model)));
     let of_device: Vec<ByRatios> = claims::of_device(kind, &cases, &here, On::Models);
     let hold = |of: &Ratios| -> Vec<bool> {
-        of_device.iter().map(|ByRatios { claim, figure }| claim.would_hold(figure(of))).collect()
+        of_device.iter().map(|ByRatios { claim, figure, .. }| claim.would_hold(figure(of))).collect()
     };
     let kept = hold(&here);
     let count = |held: &[bool]| held.iter().filter(|held| **held).count();
