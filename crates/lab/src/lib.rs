@@ -18,6 +18,7 @@
 pub mod accept;
 pub mod bench;
 pub mod cmd;
+mod dirty_limit;
 pub mod heuristics;
 pub mod image;
 pub mod images;

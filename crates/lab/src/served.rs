@@ -26,6 +26,7 @@ use quire_mount::expose::{Counters, Exposed, expose};
 use quire_testkit::{MemDevice, Model, Modelled};
 
 use crate::cmd::{is_root, run_tool, text, wait_until};
+use crate::dirty_limit::DirtyLimit;
 use crate::regions::Regions;
 
 /// How long a device may take to come or go.
@@ -252,8 +253,7 @@ impl Looped {
     }
 
     fn over(file: &Path, model: Option<Apart>) -> Result<Self> {
-        let said = run_tool("losetup", ["--find", "--show", "--direct-io=on", text(file)])?;
-        Ok(Looped { device: PathBuf::from(said.trim()), model })
+        Self::attached(&["--direct-io=on", text(file)], model)
     }
 
     /// Of a file, through the page cache that holds it: for files in memory.
@@ -262,8 +262,14 @@ impl Looped {
     /// Not root, no loop device.
     pub fn buffered(file: &Path) -> Result<Self> {
         ensure!(is_root(), "loop devices need root");
-        let said = run_tool("losetup", ["--find", "--show", text(file)])?;
-        Ok(Looped { device: PathBuf::from(said.trim()), model: None })
+        Self::attached(&[text(file)], None)
+    }
+
+    fn attached(arguments: &[&str], model: Option<Apart>) -> Result<Self> {
+        let said = run_tool("losetup", ["--find", "--show"].iter().chain(arguments).copied())?;
+        let looped = Looped { device: PathBuf::from(said.trim()), model };
+        DirtyLimit::forget(&looped.device)?;
+        Ok(looped)
     }
 
     #[must_use]

@@ -17,7 +17,6 @@ mod appends;
 pub mod applications;
 mod bed;
 pub mod database;
-mod dirty_limit;
 pub mod fileserver;
 mod journal_device;
 pub mod randwrite;

@@ -14,10 +14,10 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use quire_fs::{CommitMode, Profile};
 
-use super::dirty_limit::DirtyLimit;
 use super::journal_device::{JournalDevice, is_external};
 use super::{label, point_of_rounds};
 use crate::cmd::{run_tool, text};
+use crate::dirty_limit::DirtyLimit;
 use crate::mounter::{Mounted, Mounter};
 use crate::results::Figure;
 use crate::served::{Asked, Kind, Looped};

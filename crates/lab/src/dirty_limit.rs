@@ -1,7 +1,9 @@
 //! How many dirty bytes the kernel may keep of one file system: `max_bytes` and `strict_limit` of its entry in
 //! `/sys/class/bdi` (Linux 6.2 and later; Documentation/ABI/testing/sysfs-class-bdi).
 //!
-//! *Guarantees*: a dropped [`DirtyLimit`] leaves the entry as it was. A loop device's entry outlives the mount.
+//! *Guarantees*: a dropped [`DirtyLimit`] leaves the entry as it was. A loop device's entry outlives the mount and the
+//! file on it, so a process that was killed leaves its limit to the next one that gets the device, until
+//! [`forget`](DirtyLimit::forget).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,10 +14,12 @@ use anyhow::{Context, Result};
 /// The limit in bytes, and the same in millionths of what may be dirty in all, which is how the kernel keeps it.
 const BYTES: &str = "max_bytes";
 const MILLIONTHS: &str = "max_ratio_fine";
+/// All that may be dirty.
+const ALL: &str = "1000000";
 /// Whether the limit holds also while the machine has memory to spare.
 const STRICT: &str = "strict_limit";
 
-pub(super) struct DirtyLimit {
+pub(crate) struct DirtyLimit {
     entry: PathBuf,
     /// What the entry said before.
     millionths: String,
@@ -27,10 +31,22 @@ impl DirtyLimit {
     ///
     /// # Errors
     /// Not root, or the kernel has no such limit.
-    pub(super) fn set(dir: &Path, bytes: u64) -> Result<Self> {
-        let device = fs::metadata(dir)?.dev();
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        Self::of_entry(PathBuf::from(format!("/sys/class/bdi/{major}:{minor}")), bytes)
+    pub(crate) fn set(dir: &Path, bytes: u64) -> Result<Self> {
+        Self::of_entry(entry(fs::metadata(dir)?.dev()), bytes)
+    }
+
+    /// Takes away what limit another process has left of a device that nobody has mounted yet.
+    ///
+    /// # Errors
+    /// Not root.
+    pub(crate) fn forget(device: &Path) -> Result<()> {
+        Self::forget_entry(entry(fs::metadata(device)?.rdev()))
+    }
+
+    fn forget_entry(entry: PathBuf) -> Result<()> {
+        let unlimited = DirtyLimit { entry, millionths: ALL.into(), strict: "0".into() };
+        // Before Linux 6.2 there is none.
+        if unlimited.entry.join(STRICT).exists() { unlimited.restore() } else { Ok(()) }
     }
 
     fn of_entry(entry: PathBuf, bytes: u64) -> Result<Self> {
@@ -45,16 +61,24 @@ impl DirtyLimit {
         Ok(limit)
     }
 
+    fn restore(&self) -> Result<()> {
+        self.write(MILLIONTHS, &self.millionths).and_then(|()| self.write(STRICT, &self.strict))
+    }
+
     fn write(&self, name: &str, value: &str) -> Result<()> {
         let path = self.entry.join(name);
         fs::write(&path, value).with_context(|| path.display().to_string())
     }
 }
 
+/// Where the kernel says what it may keep of this device.
+fn entry(device: u64) -> PathBuf {
+    PathBuf::from(format!("/sys/class/bdi/{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
+}
+
 impl Drop for DirtyLimit {
     fn drop(&mut self) {
-        let restored = self.write(MILLIONTHS, &self.millionths).and_then(|()| self.write(STRICT, &self.strict));
-        if let Err(error) = restored {
+        if let Err(error) = self.restore() {
             eprintln!("the limit of dirty data stays: {error:#}");
         }
     }
@@ -75,5 +99,16 @@ mod tests {
         drop(limit);
         assert_eq!((read(MILLIONTHS), read(STRICT)), ("1000000".to_owned(), "0".to_owned()));
         assert!(DirtyLimit::of_entry(dir.path().join("none"), 1).is_err());
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(MILLIONTHS), "14587\n").unwrap();
+        fs::write(dir.path().join(STRICT), "1\n").unwrap();
+        DirtyLimit::forget_entry(dir.path().to_owned()).unwrap();
+        assert_eq!((read(MILLIONTHS), read(STRICT)), (ALL.to_owned(), "0".to_owned()));
+        DirtyLimit::forget_entry(dir.path().join("none")).unwrap();
     }
 }
