@@ -40,13 +40,13 @@ impl DirtyLimit {
     /// # Errors
     /// Not root.
     pub(crate) fn forget(device: &Path) -> Result<()> {
-        Self::forget_entry(entry(fs::metadata(device)?.rdev()))
+        Self::forget_entry(&entry(fs::metadata(device)?.rdev()))
     }
 
-    fn forget_entry(entry: PathBuf) -> Result<()> {
-        let unlimited = DirtyLimit { entry, millionths: ALL.into(), strict: "0".into() };
-        // Before Linux 6.2 there is none.
-        if unlimited.entry.join(STRICT).exists() { unlimited.restore() } else { Ok(()) }
+    fn forget_entry(entry: &Path) -> Result<()> {
+        // Before Linux 6.2 there is none; and where nothing was left, a read-only /sys will do.
+        let left = fs::read_to_string(entry.join(STRICT)).is_ok_and(|strict| strict.trim() == "1");
+        if left { restore(entry, ALL, "0") } else { Ok(()) }
     }
 
     fn of_entry(entry: PathBuf, bytes: u64) -> Result<Self> {
@@ -56,19 +56,20 @@ impl DirtyLimit {
         };
         let (millionths, strict) = (read(MILLIONTHS)?, read(STRICT)?);
         let limit = DirtyLimit { entry, millionths, strict };
-        limit.write(BYTES, &bytes.to_string())?;
-        limit.write(STRICT, "1")?;
+        write(&limit.entry, BYTES, &bytes.to_string())?;
+        write(&limit.entry, STRICT, "1")?;
         Ok(limit)
     }
+}
 
-    fn restore(&self) -> Result<()> {
-        self.write(MILLIONTHS, &self.millionths).and_then(|()| self.write(STRICT, &self.strict))
-    }
+fn restore(entry: &Path, millionths: &str, strict: &str) -> Result<()> {
+    write(entry, MILLIONTHS, millionths)?;
+    write(entry, STRICT, strict)
+}
 
-    fn write(&self, name: &str, value: &str) -> Result<()> {
-        let path = self.entry.join(name);
-        fs::write(&path, value).with_context(|| path.display().to_string())
-    }
+fn write(entry: &Path, name: &str, value: &str) -> Result<()> {
+    let path = entry.join(name);
+    fs::write(&path, value).with_context(|| path.display().to_string())
 }
 
 /// Where the kernel says what it may keep of this device.
@@ -78,7 +79,7 @@ fn entry(device: u64) -> PathBuf {
 
 impl Drop for DirtyLimit {
     fn drop(&mut self) {
-        if let Err(error) = self.restore() {
+        if let Err(error) = restore(&self.entry, &self.millionths, &self.strict) {
             eprintln!("the limit of dirty data stays: {error:#}");
         }
     }
@@ -88,12 +89,22 @@ impl Drop for DirtyLimit {
 mod tests {
     use super::*;
 
+    /// An entry that says this.
+    fn made(millionths: &str, strict: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(MILLIONTHS), format!("{millionths}\n")).unwrap();
+        fs::write(dir.path().join(STRICT), format!("{strict}\n")).unwrap();
+        dir
+    }
+
+    fn said(dir: &tempfile::TempDir, name: &str) -> String {
+        fs::read_to_string(dir.path().join(name)).unwrap()
+    }
+
     #[test]
     fn dropped_limit_leaves_the_entry_as_it_was() {
-        let dir = tempfile::tempdir().unwrap();
-        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
-        fs::write(dir.path().join(MILLIONTHS), "1000000\n").unwrap();
-        fs::write(dir.path().join(STRICT), "0\n").unwrap();
+        let dir = made("1000000", "0");
+        let read = |name| said(&dir, name);
         let limit = DirtyLimit::of_entry(dir.path().to_owned(), 1 << 20).unwrap();
         assert_eq!((read(BYTES), read(STRICT)), ("1048576".to_owned(), "1".to_owned()));
         drop(limit);
@@ -103,12 +114,10 @@ mod tests {
 
     #[test]
     fn what_a_killed_process_has_left_is_forgotten() {
-        let dir = tempfile::tempdir().unwrap();
-        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
-        fs::write(dir.path().join(MILLIONTHS), "14587\n").unwrap();
-        fs::write(dir.path().join(STRICT), "1\n").unwrap();
-        DirtyLimit::forget_entry(dir.path().to_owned()).unwrap();
+        let dir = made("14587", "1");
+        let read = |name| said(&dir, name);
+        DirtyLimit::forget_entry(dir.path()).unwrap();
         assert_eq!((read(MILLIONTHS), read(STRICT)), (ALL.to_owned(), "0".to_owned()));
-        DirtyLimit::forget_entry(dir.path().join("none")).unwrap();
+        DirtyLimit::forget_entry(&dir.path().join("none")).unwrap();
     }
 }
