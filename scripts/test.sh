@@ -25,7 +25,7 @@ timeout --kill-after=1m "$LIMIT" cargo test --workspace --no-fail-fast --feature
 # 2. Acceptance: the built command on real images, against the kernel and e2fsprogs. What runs them is as cargo test has
 #    built it: it only waits and compares. It runs beside parts 3 to 5, which mostly compile (cargo locks the release and
 #    the debug folder each by itself).
-part "acceptance, and beside it the next two"
+part "acceptance, and beside it the next three"
 accept() {
 	cargo build --release --quiet -p quire-cli --bins && LAB=$TARGET/debug/quire-lab scripts/accept.sh
 }
