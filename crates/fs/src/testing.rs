@@ -3,6 +3,8 @@
 use crate::{Devices, Options, Volume};
 use quire_device::SystemClock;
 use quire_device::sync::Arc;
+use quire_layout::features::compat;
+use quire_layout::superblock::Superblock;
 use quire_testkit::{MemDevice, fsck, mke2fs};
 
 /// An image in memory with a volume on it.
@@ -29,6 +31,32 @@ impl TestVolume {
         self.volume.close().expect("unmount");
         fsck(&self.device.snapshot());
     }
+}
+
+/// Ties an image without a log to a log of its block size (`mke2fs` ties block devices only); the log's device.
+pub(crate) fn tie_to_log(fs: &mut [u8], size: &str) -> Vec<u8> {
+    let block_size = Superblock::decode(&fs[1024..]).expect("sound").block_size().bytes().to_string();
+    let log = mke2fs(size, &["-b", &block_size, "-O", "journal_dev"]);
+    // Behind a boot block, a superblock with the log's UUID.
+    let uuid = &log[1024 + 0x68..1024 + 0x78];
+    fs[1024 + 0xD0..1024 + 0xE0].copy_from_slice(uuid);
+    set_has_journal(fs, true);
+    log
+}
+
+/// Takes the log from an image that needs none: e2fsck asks for the log's device otherwise.
+pub(crate) fn untie(fs: &mut [u8]) {
+    fs[1024 + 0xD0..1024 + 0xE0].fill(0);
+    set_has_journal(fs, false);
+}
+
+fn set_has_journal(fs: &mut [u8], has: bool) {
+    let mut sb = Superblock::decode_unverified(&fs[1024..2048]).expect("a superblock");
+    let mut features = sb.features();
+    features.compat = if has { features.compat | compat::HAS_JOURNAL } else { features.compat & !compat::HAS_JOURNAL };
+    sb.set_features(features);
+    sb.seal();
+    fs[1024..2048].copy_from_slice(sb.bytes());
 }
 
 impl Volume {

@@ -141,6 +141,11 @@ impl Log {
         self.known.get_or_init(|| Known::of_len(self.format.block_size.bytes()))
     }
 
+    /// True if the log lies on another device than the one with this gate.
+    pub(crate) fn is_elsewhere(&self, gate: &Arc<FlushGate>) -> bool {
+        !Arc::ptr_eq(&self.gate, gate)
+    }
+
     /// The memory that holds the transactions.
     pub(crate) fn nvram(&self) -> Option<&NvramLog> {
         self.nvram.as_ref()

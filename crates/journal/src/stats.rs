@@ -53,12 +53,16 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// A transaction of Quire's log was written.
-    pub(crate) fn encoded(&mut self, kinds: Kinds, flushed_first: bool) {
+    pub(crate) fn encoded(&mut self, kinds: Kinds) {
         self.kinds.whole += kinds.whole;
         self.kinds.ranges += kinds.ranges;
         self.kinds.deltas += kinds.deltas;
         self.kinds.packed_bytes += kinds.packed_bytes;
-        self.data_flushes += u64::from(flushed_first);
+    }
+
+    /// Data in place took a flush before the commit that names it.
+    pub(crate) fn flushed_data(&mut self) {
+        self.data_flushes += 1;
     }
 
     pub(crate) fn committed(&mut self, txn: &InFlight, log_blocks: u32, took: Duration) {
@@ -103,7 +107,7 @@ pub struct JournalStats {
     pub range_records: u64,
     pub delta_records: u64,
     pub packed_bytes: u64,
-    /// Flushes that a commit to Quire's log needed before it, for data in place.
+    /// Flushes that a commit needed before it, for data in place: to Quire's log, or to one on another device.
     pub data_flushes: u64,
     /// Log blocks in use, and how many there are.
     pub log_used: u64,

@@ -12,7 +12,8 @@
 use crate::crash::{CachedWrite, Content, Crash, CrashPoint};
 use crate::image::Image;
 use quire_device::io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Ticket};
-use quire_device::sync::{Mutex, lock};
+use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_device::sync::{Arc, Mutex, lock};
 use std::collections::BTreeMap;
 
 /// When an operation is complete.
@@ -58,6 +59,8 @@ const GARBAGE: u8 = 0xD5;
 /// A simulated device whose power can go.
 pub struct PowerLossDevice {
     options: PowerLossOptions,
+    /// True when the power is cut: of this device, and of those on the same supply.
+    cut: Arc<AtomicBool>,
     state: Mutex<State>,
 }
 
@@ -76,7 +79,6 @@ struct State {
     writes: u64,
     flushes: u64,
     cut_at: Option<u64>,
-    cut: bool,
     recording: Option<Recording>,
 }
 
@@ -113,6 +115,16 @@ enum Event {
 impl PowerLossDevice {
     #[must_use]
     pub fn from_image(image: Image, options: PowerLossOptions) -> Self {
+        Self::on_power(Arc::default(), image, options)
+    }
+
+    /// A second device on the power supply of this one, with the same options: whichever is cut, both are.
+    #[must_use]
+    pub fn beside(&self, image: Image) -> Self {
+        Self::on_power(self.cut.clone(), image, self.options)
+    }
+
+    fn on_power(cut: Arc<AtomicBool>, image: Image, options: PowerLossOptions) -> Self {
         assert!(options.unit >= 512 && options.unit.is_power_of_two(), "a unit is 512 bytes or a larger power of two");
         let start = || Recording { start: image.clone(), unit: u64::from(options.unit), events: Vec::new() };
         let state = State {
@@ -128,9 +140,8 @@ impl PowerLossDevice {
             writes: 0,
             flushes: 0,
             cut_at: None,
-            cut: false,
         };
-        PowerLossDevice { options, state: Mutex::new(state) }
+        PowerLossDevice { options, cut, state: Mutex::new(state) }
     }
 
     /// A device with these contents, all durable.
@@ -166,12 +177,12 @@ impl PowerLossDevice {
 
     /// Cuts the power now.
     pub fn cut(&self) {
-        lock(&self.state).cut = true;
+        self.cut.store(true, Ordering::SeqCst);
     }
 
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        lock(&self.state).cut
+        self.cut.load(Ordering::SeqCst)
     }
 
     /// What the device holds now. It can go on running.
@@ -217,7 +228,7 @@ impl PowerLossDevice {
     fn check(&self, s: &State, io: &Io) -> Result<(), DeviceError> {
         let (at, len) = io.range();
         let error = |kind, errno| Err(DeviceError { op: io.op(), at, len, kind, errno });
-        if s.cut {
+        if self.is_cut() {
             return error(ErrorKind::Gone, 19);
         }
         if at.checked_add(len).is_none_or(|end| end > s.durable.size()) {
@@ -238,7 +249,9 @@ impl PowerLossDevice {
             let op = io.op();
             if op != IoOp::Read {
                 s.steps += 1;
-                s.cut |= s.cut_at.is_some_and(|n| s.steps >= n);
+                if s.cut_at.is_some_and(|n| s.steps >= n) {
+                    self.cut();
+                }
             }
             let step = s.steps;
             let write = |content, forced| Flying::Write(CachedWrite { step, at, len, forced, content });
@@ -257,7 +270,7 @@ impl PowerLossDevice {
                     Flying::Flush { covers: s.folded + s.cache.len() as u64 }
                 }
             });
-            if s.cut {
+            if self.is_cut() {
                 return (flying, Err(DeviceError { op, at, len, kind: ErrorKind::Gone, errno: 19 }));
             }
         }
@@ -387,7 +400,7 @@ impl BlockDevice for PowerLossDevice {
         let mut s = lock(&self.state);
         let (flying, result) = self.launch(&mut s, batch);
         // What was in flight when the power went stays so for ever.
-        let batch = if self.options.completion == Completion::AtWait || s.cut {
+        let batch = if self.options.completion == Completion::AtWait || self.is_cut() {
             Batch::InFlight(flying, result)
         } else {
             let done = s.complete(flying);
@@ -401,7 +414,7 @@ impl BlockDevice for PowerLossDevice {
 
     fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
         let mut s = lock(&self.state);
-        if s.cut && matches!(s.open.get(&ticket.0), Some(Batch::InFlight(..))) {
+        if self.is_cut() && matches!(s.open.get(&ticket.0), Some(Batch::InFlight(..))) {
             let Some(Batch::InFlight(flying, result)) = s.open.get(&ticket.0) else { unreachable!("looked at above") };
             let gone = |op, at, len| DeviceError { op, at, len, kind: ErrorKind::Gone, errno: 19 };
             let first = match flying.first() {

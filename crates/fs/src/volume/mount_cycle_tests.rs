@@ -1,6 +1,6 @@
 //! Mount, crash, recover, unmount: the image is always what its flags say.
 
-use crate::testing::TestVolume;
+use crate::testing::{TestVolume, tie_to_log};
 use crate::{Cred, Devices, New, NewKind, Options, SetAttr, SetTime, Volume, WriteFlags};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, SystemClock};
@@ -56,22 +56,8 @@ fn a_committed_change_survives_a_crash_and_a_clean_unmount_needs_no_recovery() {
 
 #[test]
 fn an_external_journal_works_and_is_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = dir.path().join("log");
-    let fs = dir.path().join("fs");
-    let (log, fs) = (log.to_str().unwrap(), fs.to_str().unwrap());
-    run("mke2fs", &["-q", "-F", "-b", "4096", "-O", "journal_dev", log, "8M"]);
-    // mke2fs takes a block device only: the UUIDs are tied together by hand.
-    run("mke2fs", &["-q", "-F", "-b", "4096", "-t", "ext4", "-O", "^has_journal", fs, "64M"]);
-    let log_bytes = std::fs::read(log).unwrap();
-    let mut fs_bytes = std::fs::read(fs).unwrap();
-    fs_bytes[1024 + 0xD0..1024 + 0xE0].copy_from_slice(&log_bytes[1024 + 0x68..1024 + 0x78]);
-    let mut sb = Superblock::decode_unverified(&fs_bytes[1024..2048]).unwrap();
-    let mut f = sb.features();
-    f.compat |= quire_layout::features::compat::HAS_JOURNAL;
-    sb.set_features(f);
-    sb.seal();
-    fs_bytes[1024..2048].copy_from_slice(sb.bytes());
+    let mut fs_bytes = mke2fs("64M", &["-b", "4096", "-t", "ext4", "-O", "^has_journal"]);
+    let log_bytes = tie_to_log(&mut fs_bytes, "8M");
     let device = Arc::new(MemDevice::new(fs_bytes));
     let journal = Arc::new(MemDevice::new(log_bytes));
     let clock = Arc::new(SystemClock);

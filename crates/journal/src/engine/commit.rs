@@ -11,6 +11,9 @@
 //!   images are shared, the next                                     also makes durable the in-place data
 //!   transaction runs on at once                                     that completed before (ordered)
 //! ```
+//!
+//! A log on a device of its own has its own flush; the file system's device is flushed only for data in place that the
+//! transaction names.
 
 use super::nvram_commit::NvramCommit;
 use super::shared::Shared;
@@ -87,10 +90,7 @@ impl DeviceCommit<'_> {
         self.make_space(total)?;
         self.log.open_at_head(txn.tid, self.shared.config.clock.realtime())?;
         self.log.write(0, &body, false)?;
-        // The data that this transaction's metadata names has completed on the file system's device.
-        if !Mutant::NoFlushBeforeCommit.is_on() {
-            self.shared.flush_with(self.log)?;
-        }
+        self.flush_before_last(txn)?;
         let commit = encode::commit(&self.log.format, txn.tid, self.shared.config.clock.realtime());
         self.log.write(total - 1, &[commit], true)?;
         self.log.took(total);
@@ -123,41 +123,46 @@ impl DeviceCommit<'_> {
         let total = u32::try_from(run.blocks.len()).expect("bounded by the log");
         assert!(total <= most, "a run of {total} blocks, expected {most} at most");
         self.log.allow(txn.tid, total)?;
-        let flushed_first = match self.shared.config.choices.commit {
-            CommitMode::Barrier => self.write_first_last(&run.blocks)?,
+        match self.shared.config.choices.commit {
+            CommitMode::Barrier => self.write_first_last(txn, &run.blocks)?,
             _ => self.write_at_once(txn, &run.blocks)?,
-        };
+        }
         self.log.took(total);
         lock(&self.shared.core).committed(txn, total, Some(&run.self_contained));
-        lock(&self.shared.counters).encoded(run.kinds, flushed_first);
+        lock(&self.shared.counters).encoded(run.kinds);
         Ok(total)
     }
 
     /// `checksum`: data in place that the transaction names is durable before any of it can be (Q5); then one write,
-    /// one flush. True if the data took a flush.
-    fn write_at_once(&self, txn: &InFlight, blocks: &[Image]) -> Result<bool, Error> {
-        let mutant = Mutant::NoFlushBeforeCommit.is_on() || Mutant::CompletionIsDurable.is_on();
-        let stamp = txn.after.filter(|e| !self.shared.gate.is_durable(*e) && !mutant);
-        if let Some(stamp) = stamp {
-            self.shared.gate.ensure(stamp)?;
-        }
+    /// one flush.
+    fn write_at_once(&self, txn: &InFlight, blocks: &[Image]) -> Result<(), Error> {
+        self.shared.flush_data_of(txn)?;
         self.log.write(0, blocks, false)?;
         self.log.gate.flush()?;
-        Ok(stamp.is_some())
+        Ok(())
     }
 
-    /// `barrier`: all but the first block; a flush, which makes all data durable that has completed, too; then the
-    /// block that makes it valid, durable on return.
-    fn write_first_last(&self, blocks: &[Image]) -> Result<bool, Error> {
+    /// `barrier`: all but the first block; a flush; then the block that makes it valid, durable on return.
+    fn write_first_last(&self, txn: &InFlight, blocks: &[Image]) -> Result<(), Error> {
         let (first, rest) = blocks.split_first().expect("a run has a first block");
         if !rest.is_empty() {
             self.log.write(1, rest, false)?;
         }
-        if !Mutant::NoFlushBeforeCommit.is_on() {
-            self.shared.flush_with(self.log)?;
+        self.flush_before_last(txn)?;
+        self.log.write(0, std::slice::from_ref(first), true)
+    }
+
+    /// `barrier`: makes durable what the last block may not come before: the others, and the data in place that the
+    /// transaction names (Q5). On one device a flush does both, because that data has completed.
+    fn flush_before_last(&self, txn: &InFlight) -> Result<(), Error> {
+        if Mutant::NoFlushBeforeCommit.is_on() {
+            return Ok(());
         }
-        self.log.write(0, std::slice::from_ref(first), true)?;
-        Ok(false)
+        if self.log.is_elsewhere(&self.shared.gate) {
+            self.shared.flush_data_of(txn)?;
+        }
+        self.log.gate.flush()?;
+        Ok(())
     }
 
     /// Frees `blocks` blocks of the log, and memory, before a transaction of that size.

@@ -5,6 +5,7 @@
 
 use super::shared::Shared;
 use crate::choices::Record;
+use crate::core::InFlight;
 use crate::error::Error;
 use crate::log::Log;
 use crate::policy::{BLOCKS_TO_A_TRANSFER, HOME_BYTES_AT_ONCE};
@@ -108,9 +109,18 @@ impl Shared {
     /// Flushes the file system's device, and the log's if that is another.
     pub(crate) fn flush_with(&self, log: &Log) -> Result<(), Error> {
         self.gate.flush()?;
-        if !Arc::ptr_eq(&self.gate, &log.gate) {
+        if log.is_elsewhere(&self.gate) {
             log.gate.flush()?;
         }
+        Ok(())
+    }
+
+    /// Makes durable the data in place that a transaction names (Q5).
+    pub(crate) fn flush_data_of(&self, txn: &InFlight) -> Result<(), Error> {
+        let mutant = Mutant::NoFlushBeforeCommit.is_on() || Mutant::CompletionIsDurable.is_on();
+        let Some(stamp) = txn.after.filter(|e| !self.gate.is_durable(*e) && !mutant) else { return Ok(()) };
+        self.gate.ensure(stamp)?;
+        lock(&self.counters).flushed_data();
         Ok(())
     }
 }

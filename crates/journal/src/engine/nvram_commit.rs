@@ -14,7 +14,6 @@ use crate::error::Error;
 use crate::log::Log;
 use crate::nvram::{NvramLog, Stored};
 use crate::run::Encoder;
-use quire_device::Mutant;
 use quire_device::sync::lock;
 use quire_layout::BlockSize;
 use quire_layout::nvlog::{Head, head};
@@ -48,11 +47,7 @@ impl NvramCommit<'_> {
         space.make_room(most, txn.tid)?;
         let now = shared.config.clock.realtime();
         log.open_at_head(txn.tid, now)?;
-        let mutant = Mutant::NoFlushBeforeCommit.is_on() || Mutant::CompletionIsDurable.is_on();
-        let stamp = txn.after.filter(|e| !shared.gate.is_durable(*e) && !mutant);
-        if let Some(stamp) = stamp {
-            shared.gate.ensure(stamp)?;
-        }
+        shared.flush_data_of(txn)?;
         let bases = lock(&shared.core).choose_bases(txn, |e| shared.gate.is_durable(e));
         let encoder = Encoder {
             block_size: label.block_size,
@@ -81,7 +76,7 @@ impl NvramCommit<'_> {
         lock(&shared.core).committed(txn, 0, Some(&packed.self_contained));
         nvram.took(placed);
         nvram.count_deltas(packed.kinds.delta_bytes);
-        lock(&shared.counters).encoded(packed.kinds, stamp.is_some());
+        lock(&shared.counters).encoded(packed.kinds);
         Ok(0)
     }
 }

@@ -14,14 +14,14 @@ use quire_testkit::fsck;
 use quire_testkit::image::Image;
 use quire_testkit::powerloss::{Completion, PowerLossDevice, PowerLossOptions};
 
-const FILES: u32 = 3;
+pub(super) const FILES: u32 = 3;
 /// What the free blocks of the image hold: it must never be seen.
 const STALE: u8 = 0xAA;
-const RUNS: u64 = 8;
-const CRASHES: u64 = 9;
+pub(super) const RUNS: u64 = 8;
+pub(super) const CRASHES: u64 = 9;
 
 /// An image whose free blocks are full of somebody's old data.
-fn used_image(args: &[&str]) -> Vec<u8> {
+pub(super) fn used_image(args: &[&str]) -> Vec<u8> {
     let device = Arc::new(MemDevice::new(image("8M", &[&["-m", "0"], args].concat(), FILES)));
     let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(Route::Ordered)).expect("mount");
     let mut at = 0;
@@ -35,23 +35,23 @@ fn used_image(args: &[&str]) -> Vec<u8> {
 }
 
 /// The files after some operation.
-type Files = Vec<Vec<u8>>;
+pub(super) type Files = Vec<Vec<u8>>;
 
 /// States of the files, one after each operation; and the last that an fsync of each file covers.
-struct History {
-    states: Vec<Files>,
+pub(super) struct History {
+    pub(super) states: Vec<Files>,
     synced: Vec<usize>,
 }
 
 impl History {
     /// The first state that has all that the last fsync of file `n` covered.
-    fn durable_from(&self, n: usize) -> usize {
+    pub(super) fn durable_from(&self, n: usize) -> usize {
         let covered = &self.states[self.synced[n]][n];
         (0..self.synced[n]).rev().find(|i| self.states[*i][n] != *covered).map_or(0, |i| i + 1)
     }
 }
 
-fn work(v: &Volume, r: &mut Numbers, steps: u64) -> History {
+pub(super) fn work(v: &Volume, r: &mut Numbers, steps: u64) -> History {
     let mut h = History { states: vec![vec![Vec::new(); 3]], synced: vec![0; 3] };
     for _ in 0..steps {
         let n = usize::try_from(r.below(u64::from(FILES))).unwrap();
@@ -94,7 +94,7 @@ fn work(v: &Volume, r: &mut Numbers, steps: u64) -> History {
 }
 
 /// In place: each byte is as the last fsync left it, or as some later operation did; new ones may still be zero.
-fn check_in_place(h: &History, n: usize, got: &[u8]) {
+pub(super) fn check_in_place(h: &History, n: usize, got: &[u8]) {
     let states: Vec<&Vec<u8>> = h.states[h.synced[n]..].iter().map(|files| &files[n]).collect();
     assert!(got.len() >= states[0].len(), "{} bytes, of {} that are durable", got.len(), states[0].len());
     assert!(got.len() <= states.last().unwrap().len(), "a size that never was");
@@ -118,16 +118,20 @@ fn recovered(crash: &Crash, route: Route, what: &str) -> Files {
     let device = Arc::new(MemDevice::new(crash.image.to_vec()));
     let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(route))
         .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let files = read_all(&v, what);
+    v.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+    fsck(&device.snapshot());
+    files
+}
+
+pub(super) fn read_all(v: &Volume, what: &str) -> Files {
     let read = |n| {
         let mut buf = vec![0; 1 << 20];
         let len = v.read(file(n), 0, &mut buf).unwrap_or_else(|e| panic!("{what}: {e}"));
         buf.truncate(len);
         buf
     };
-    let files = (0..FILES).map(read).collect();
-    v.close().unwrap_or_else(|e| panic!("{what}: {e}"));
-    fsck(&device.snapshot());
-    files
+    (0..FILES).map(read).collect()
 }
 
 fn run(route: Route, args: &[&str]) {

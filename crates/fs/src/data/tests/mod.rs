@@ -6,6 +6,7 @@ mod counts;
 mod crash;
 mod direct;
 mod errors;
+mod external_log;
 mod journal_flag;
 mod model;
 mod nvram;

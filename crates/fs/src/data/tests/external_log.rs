@@ -1,0 +1,131 @@
+//! A log on a device of its own: which device a commit flushes, and what is left when both lose their power at once.
+
+use super::crash::{CRASHES, FILES, Files, History, RUNS, check_in_place, read_all, used_image, work};
+use super::{Numbers, file, image};
+use crate::config::{Choices, CommitMode, Record, Route};
+use crate::data::WriteFlags;
+use crate::testing::{tie_to_log, untie};
+use crate::{Checkpoint, Devices, Options, Volume};
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, Counted, SystemClock};
+use quire_testkit::image::Image;
+use quire_testkit::powerloss::{Completion, PowerLossDevice, PowerLossOptions};
+use quire_testkit::{MemDevice, fsck};
+
+const ARGS: [&str; 6] = ["-t", "ext4", "-b", "1024", "-O", "^has_journal"];
+
+/// The two commits of a log on a device, of records in jbd2's format and in Quire's.
+const COMMITS: [(Record, CommitMode); 3] =
+    [(Record::Block, CommitMode::Barrier), (Record::Range, CommitMode::Barrier), (Record::Range, CommitMode::Checksum)];
+
+fn options(route: Route, (record, commit): (Record, CommitMode)) -> Options {
+    Options::default().with(Choices { record, commit, ..Choices::of_route(route) })
+}
+
+fn open(fs: Arc<dyn BlockDevice>, log: Arc<dyn BlockDevice>, options: Options) -> crate::Result<Volume> {
+    Volume::open(Devices { fs, journal: Some(log), nvram: None }, Arc::new(SystemClock), options)
+}
+
+/// Q5: the device of the file system has nothing to flush for a commit but data in place that the commit names.
+#[test]
+fn a_commit_flushes_the_file_systems_device_only_for_data_in_place() {
+    for commit in COMMITS {
+        // To go home at fsync is ext4's way, whose log has whole blocks.
+        let at_fsync = if commit.0 == Record::Block { Checkpoint::Fsync } else { Checkpoint::Lazy };
+        for (route, checkpoint, to_data) in [
+            (Route::Journal, Checkpoint::Lazy, 0),
+            (Route::Journal, at_fsync, 0),
+            (Route::Ordered, Checkpoint::Lazy, 1),
+        ] {
+            let mut bytes = image("16M", &ARGS, 1);
+            let log = tie_to_log(&mut bytes, "8M");
+            let [fs, log] = [bytes, log].map(|bytes| Arc::new(Counted::new(MemDevice::new(bytes))));
+            let options = Options { checkpoint, ..options(route, commit) };
+            let v = open(fs.clone(), log.clone(), options).expect("mount");
+            for n in 0..4 {
+                v.write(file(0), n * 4096, &[7; 4096], WriteFlags::default()).expect("write");
+                let before = [fs.snapshot(), log.snapshot()];
+                v.fsync(file(0), false).expect("fsync");
+                let [fs, log] = [fs.snapshot().since(&before[0]), log.snapshot().since(&before[1])];
+                // Before the commit, and not for the fsync alone.
+                let flushes = (fs.flushes.count, v.maintenance().journal_stats().data_flushes, log.flushes.count);
+                let expected = (to_data, to_data * (n + 1), 1);
+                assert_eq!(flushes, expected, "{route:?} {checkpoint:?} {commit:?}, fsync {n}");
+            }
+            v.close().expect("unmount");
+        }
+    }
+}
+
+/// What a mount after a crash of both devices reads, and e2fsck's word on the image.
+fn recovered(crashed: [Image; 2], options: Options, what: &str) -> Files {
+    let [fs, log] = crashed.map(|image| Arc::new(MemDevice::new(image.to_vec())));
+    let v = open(fs.clone(), log, options).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let files = read_all(&v, what);
+    v.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+    let mut image = fs.snapshot();
+    untie(&mut image);
+    fsck(&image);
+    files
+}
+
+fn check(route: Route, h: &History, got: &Files, what: &str) {
+    if route == Route::Journal {
+        let from = (0..3).map(|n| h.durable_from(n)).max().expect("there are files");
+        assert!(h.states[from..].contains(got), "{what}: no prefix of the requests");
+    } else {
+        (0..usize::try_from(FILES).expect("few")).for_each(|n| check_in_place(h, n, &got[n]));
+    }
+}
+
+/// The image and its log, before anything is done.
+fn start() -> [Vec<u8>; 2] {
+    let mut fs = used_image(&ARGS);
+    let log = tie_to_log(&mut fs, "8M");
+    [fs, log]
+}
+
+/// One run, until both devices lose their power at a step of either; each has some of the sectors that were not durable.
+fn run([fs, log]: &[Vec<u8>; 2], route: Route, commit: (Record, CommitMode), seed: u64) {
+    let mut r = Numbers(seed * 0x2468_ACE1);
+    let o = PowerLossOptions { completion: Completion::AtWait, ..PowerLossOptions::default() };
+    let fs = PowerLossDevice::from_image(Image::from_bytes(fs), o);
+    let log = fs.beside(Image::from_bytes(log));
+    let [fs, log] = [fs, log].map(Arc::new);
+    let v = open(fs.clone(), log.clone(), options(route, commit)).expect("mount");
+    let victim = if r.below(2) == 0 { &fs } else { &log };
+    victim.cut_at(victim.steps() + r.below(100) + 5);
+    let h = work(&v, &mut r, 80);
+    drop(v);
+    for n in 0..CRASHES {
+        let what = format!("{route:?} {commit:?}, run {seed}, crash {n}");
+        let crashed = [fs.crash(n).image, log.crash(n * 7 + seed).image];
+        let got = recovered(crashed, options(route, commit), &what);
+        check(route, &h, &got, &what);
+    }
+}
+
+/// J10 and Q5, with the log elsewhere.
+#[test]
+fn a_power_cut_of_both_devices_leaves_what_was_synced_and_nothing_stale() {
+    let start = start();
+    for commit in COMMITS {
+        (1..=RUNS).for_each(|seed| run(&start, Route::Ordered, commit, seed));
+        (1..=RUNS / 2).for_each(|seed| run(&start, Route::Journal, commit, seed));
+    }
+}
+
+/// With the feature `mutants`, as in `make test`.
+#[test]
+#[cfg(feature = "mutants")]
+fn a_commit_that_flushes_nothing_first_is_found_with_the_log_elsewhere() {
+    use quire_device::Mutant;
+    let start = start();
+    for commit in COMMITS {
+        Mutant::set(Some(Mutant::NoFlushBeforeCommit));
+        let survives = |seed| std::panic::catch_unwind(|| run(&start, Route::Ordered, commit, seed)).is_ok();
+        let found = (1..100).find(|seed| !survives(*seed));
+        Mutant::set(None);
+        println!("{commit:?}: run {}", found.expect("not found"));
+    }
+}
