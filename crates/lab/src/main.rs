@@ -282,8 +282,8 @@ enum What {
 #[derive(Clone, Copy, ValueEnum)]
 enum TpccFigure {
     Table1,
+    /// Figures 8 and 9
     Figure8,
-    Figure9,
     Figure10,
 }
 
@@ -451,8 +451,7 @@ fn main() -> Result<()> {
             let plan = work.plan();
             let findings = match what {
                 TpccFigure::Table1 => table1::study(&plan)?,
-                TpccFigure::Figure8 => studies::tpcc::figure8(&plan, in_memory)?,
-                TpccFigure::Figure9 => studies::tpcc::figure9(&plan)?,
+                TpccFigure::Figure8 => studies::tpcc::study(&plan, in_memory)?,
                 TpccFigure::Figure10 => studies::figure10::study(&plan)?,
             };
             println!("{}", findings.text());

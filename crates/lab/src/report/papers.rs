@@ -102,9 +102,9 @@ const ITEMS: &[(Paper, &str, By)] = &[
         "table 1: flushes, FUA and journal writes of TPC-C",
         Claims("table 1", &["djfs-table1", "djfs-table1-mounts"]),
     ),
-    (Paper::Djfs, "figure 8: TPC-C on SQLite", Claims("figure 8", &["djfs-figure8", "djfs-table1-mounts"])),
-    (Paper::Djfs, "section V.2: what deltas cost to compute", Claims("section V.2", &["djfs-figure9"])),
-    (Paper::Djfs, "figure 9: TPC-C by the NVRAM's latency", Claims("figure 9", &["djfs-figure9"])),
+    (Paper::Djfs, "figure 8: TPC-C on SQLite", Claims("figure 8", &["djfs-tpcc", "djfs-table1-mounts"])),
+    (Paper::Djfs, "section V.2: what deltas cost to compute", Claims("section V.2", &["djfs-tpcc"])),
+    (Paper::Djfs, "figure 9: TPC-C by the NVRAM's latency", Claims("figure 9", &["djfs-tpcc"])),
     (Paper::Djfs, "figure 10: what base images cost the page cache", Claims("figure 10", &["djfs-figure10"])),
     (Paper::Okeanos, "wasteless journaling: blocks that several writes share", Claims("figure 4a", &["okeanos-slow"])),
     (

@@ -78,7 +78,7 @@ type Other = (String, Each);
 fn by_memory(effort: Effort, of: Server) -> Result<(Vec<Figure>, Vec<Other>)> {
     let percents: &[u64] = effort.pick(&[2, 8], &[2, 4, 8], &[1, 2, 4, 6, 8, 10, 15, 20]);
     // With whole blocks less is written twice, so that the paper's factors come with more memory.
-    let of_whole: &[u64] = effort.pick(&[8], &[4, 8, 10, 12, 14], &[4, 6, 8, 10, 11, 12, 13, 14, 20]);
+    let of_whole: &[u64] = effort.pick(&[8], &[4, 8, 10, 12, 13, 14], &[4, 6, 8, 10, 11, 12, 13, 14, 20]);
     let time = Duration::from_secs(effort.pick(2, 10, 30));
     let (mut figures, mut swept) = (Vec::new(), Vec::new());
     let both = [

@@ -74,12 +74,14 @@ const OF_DJFS: [&str; 6] = [
 const HOME_AT_FSYNC: &str = "a synchronous write of today's data=journal also writes the block home, a block to each \
      write by the device's count; ext3 of Linux 2.6.18 left it in memory";
 
-/// Two of them in figures.
+/// Three of them in figures.
 const NVJ: &str = "quire nvj";
 const DJFS: &str = "quire djfs";
+const DJFS4: &str = "quire djfs4";
 
-/// DJFS' drive, and one whose flush takes twice as long (calibration).
+/// DJFS' drive, and those whose flush takes half and twice as long (calibration).
 const DRIVE: &str = "samsung840";
+const FAST_DRIVE: &str = "samsung840,flush=1000";
 const SLOW_DRIVE: &str = "samsung840,flush=4000";
 /// Why factors by DJFS may be others than the paper's.
 const OF_FLUSH: &str = "what a flush of the modelled drive takes is assumed";
@@ -132,10 +134,10 @@ pub(super) fn point_of_rounds(values: Vec<f64>) -> Point {
 }
 
 /// A figure of one series by other values of what is assumed (calibration), each beside the paper's number.
-fn swept(mut figure: Figure, series: &str, paper: f64, values: [(&str, f64); 2]) -> Figure {
+fn swept(mut figure: Figure, series: &str, paper: f64, values: &[(&str, f64)]) -> Figure {
     figure = figure.of_series([series]);
     for (place, value) in values {
-        figure.place(place, [value]);
+        figure.place(place, [*value]);
         figure.printed(place, series, paper);
     }
     figure

@@ -3,6 +3,9 @@
 //!
 //! The paper's figures have no numbers; what its text says stands beside the claims.
 
+mod claims;
+mod drives;
+
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,9 +15,11 @@ use quire_layout::Ino;
 use quire_testkit::Model;
 
 use super::ways::{self, Place, Way};
-use crate::results::{Claim, Effort, Figure, Findings, shown, with_one_value};
+use crate::results::{Effort, Findings};
 use crate::rig::{Body, Plan, Rig, Traffic};
 use crate::stats::float;
+use claims::Cells;
+use drives::{Drive, by_drive, by_flush, with_one_drive};
 use quire_testkit::rng::{Rng, content};
 
 /// What is measured.
@@ -29,8 +34,6 @@ pub struct Work {
 
 const COLUMNS: [Way; 7] =
     [ways::NONE, ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ, ways::DJFS, ways::DJFS4];
-/// What a flush of the drive takes beside what is dirty.
-const FLUSH: Duration = Duration::from_millis(2);
 const PAGE: u64 = 4096;
 const FILE: u64 = 1 << 20;
 /// Files to a directory.
@@ -91,9 +94,9 @@ fn find(rig: &Rig, files: u64) -> Result<Vec<Ino>> {
 }
 
 /// One cell, on devices with these contents.
-fn run(column: Way, every: u64, work: Work, flush: Duration, contents: Vec<Vec<u8>>) -> Result<Outcome> {
+fn run(column: Way, every: u64, work: Work, drive: Drive, contents: Vec<Vec<u8>>) -> Result<Outcome> {
     let mut plan = plan(column, work);
-    plan.model.flush = flush;
+    plan.model = drive.of(plan.model);
     let rig = Rig::over(&plan, contents)?;
     let files = find(&rig, work.files)?;
     let body: Body<'_, Result<Outcome>> = Box::new(|| {
@@ -138,40 +141,45 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let every: &[u64] = effort.pick(&[0, 256, 64], &[0, 1024, 256, 64], &[0, 1024, 512, 256, 128, 64]);
     let beyond: &[u64] = effort.pick(&[], &[16, 1], &[32, 16, 8, 4, 2, 1]);
     let all: Vec<u64> = every.iter().chain(beyond).copied().collect();
-    let mut cells = vec![Vec::new(); COLUMNS.len()];
-    // Writes a second by what a flush takes: of `djfs` first, and of those that it is compared with.
-    let mut by_flush = [(); SWEPT.len() + 1].map(|()| Vec::new());
+    let others = Drive::others(effort);
+    let mut cells = Cells::new(&all);
+    let mut with_others = vec![Cells::new(every); others.len()];
     // One place after the other: they are large.
     for place in [Place::External, Place::Internal] {
         let of_place = |column: &Way| (column.place == Place::External) == (place == Place::External);
-        let first = COLUMNS.iter().find(|c| of_place(c)).expect("there are some");
-        let contents = Rig::filled(&plan(*first, work), |rig| fill(rig, work.files))?;
-        for (column, cells) in COLUMNS.iter().zip(&mut cells).filter(|(c, _)| of_place(c)) {
+        let columns: Vec<usize> = (0..COLUMNS.len()).filter(|n| of_place(&COLUMNS[*n])).collect();
+        let contents = Rig::filled(&plan(COLUMNS[columns[0]], work), |rig| fill(rig, work.files))?;
+        for n in columns {
             for every in &all {
-                eprintln!("{}, fsync every {every}", column.name);
-                cells.push(run(*column, *every, work, FLUSH, contents.clone())?);
+                eprintln!("{}, fsync every {every}", COLUMNS[n].name);
+                cells.of[n].push(run(COLUMNS[n], *every, work, Drive::ASSUMED, contents.clone())?);
             }
-        }
-        let ways = std::iter::once(ways::DJFS).chain(SWEPT);
-        for (way, iops) in ways.zip(&mut by_flush).filter(|(way, _)| of_place(way)) {
-            for flush in FLUSHES {
-                iops.push(run(way, 64, work, Duration::from_micros(flush), contents.clone())?.iops());
+            // No claim is about this one.
+            let drives = if COLUMNS[n].name == ways::DJFS4.name { &[][..] } else { &others };
+            for (drive, cells) in drives.iter().zip(&mut with_others) {
+                eprintln!("{}, a drive of {drive}", COLUMNS[n].name);
+                let work = Work { time: drive.time_for(work.time), ..work };
+                for every in every {
+                    cells.of[n].push(run(COLUMNS[n], *every, work, *drive, contents.clone())?);
+                }
             }
         }
     }
-    let (sweep, swept) = swept(&by_flush);
-    let cells = Cells { every: all, of: cells };
-    let mut f = Findings { figures: cells.figures(every.len()), ..Findings::default() };
-    f.figures.push(sweep);
+    let paper = every.len();
+    let mut f = Findings { figures: cells.figures(paper), ..Findings::default() };
+    let drives: Vec<(Drive, &Cells)> =
+        std::iter::once((Drive::ASSUMED, &cells)).chain(others.iter().copied().zip(&with_others)).collect();
+    f.figures.extend([by_flush(&drives, paper), by_drive(&drives, paper)]);
     assume(&mut f, work);
-    f.claims = cells.claims(every.len(), &swept);
+    f.claims = with_one_drive(cells.claims(paper), &others, &with_others, paper);
     Ok(f)
 }
 
 fn assume(f: &mut Findings, work: Work) {
     f.assume(format!(
         "drive: model samsung840 (write 50 us, 130 MB/s, flush 2 ms and 1 us to each dirty KiB; \
-         all of it assumed), {} files of 1 MiB (the paper: 4096), journals of {} MiB",
+         all of it assumed: 130 MB/s is the data sheet's of 120 GB, and 250 and 330 MB/s are of 250 and 500 GB), {} \
+         files of 1 MiB (the paper: 4096), journals of {} MiB",
         work.files, work.journal_mib
     ));
     f.assume(format!(
@@ -193,266 +201,6 @@ fn assume(f: &mut Findings, work: Work) {
     );
 }
 
-/// How many times as fast `djfs` is by what a flush takes: the figure, and the values of each of [`SWEPT`]. Of the
-/// writes a second, those of `djfs` come first.
-fn swept(by_flush: &[Vec<f64>]) -> (Figure, Vec<Vec<f64>>) {
-    let title = "djfs by what a flush takes, fsync every 64 writes (calibration)";
-    let names = SWEPT.map(|way| format!("djfs / {}", way.name));
-    let mut figure = Figure::lines("djfs-7-flush", "figure 7", title, "flush, ms", "times as fast").of_series(&names);
-    let mut swept = vec![Vec::new(); SWEPT.len()];
-    for (n, us) in FLUSHES.into_iter().enumerate() {
-        let times: Vec<f64> = by_flush[1..].iter().map(|other| by_flush[0][n] / other[n]).collect();
-        figure.place(shown(Duration::from_micros(us).as_secs_f64() * 1e3), times.iter().copied());
-        swept.iter_mut().zip(times).for_each(|(swept, times)| swept.push(times));
-    }
-    for (name, printed) in names.iter().zip([5.1, 5.1, 4.0, 1.8]) {
-        figure.printed(shown(2.0), name, printed);
-    }
-    (figure, swept)
-}
-
-/// What `djfs` is compared with by what a flush takes.
-const SWEPT: [Way; 4] = [ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ];
-/// Microseconds of a flush.
-const FLUSHES: [u64; 6] = [500, 1000, 2000, 2500, 4000, 8000];
-
-/// Why an external journal is slower with fsyncs than one on the file system's device.
-const FLUSHES_BOTH: &str = "each commit of Quire's flushes the file system's device, too, a flush more to each fsync; \
-     jbd2's does so only if data of ordered mode went there";
-
-/// What was measured, by column and frequency.
-struct Cells {
-    every: Vec<u64>,
-    of: Vec<Vec<Outcome>>,
-}
-
-impl Cells {
-    fn cell(&self, name: &str, row: usize) -> &Outcome {
-        let column = COLUMNS.iter().position(|c| c.name == name).expect("a column");
-        &self.of[column][row]
-    }
-
-    fn ratio(&self, a: &str, b: &str, row: usize) -> f64 {
-        self.cell(a, row).iops() / self.cell(b, row).iops()
-    }
-
-    fn figures(&self, paper: usize) -> Vec<Figure> {
-        let per = |o: &Outcome, n: u64| float(n) / float(o.writes.max(1)) * 1000.0;
-        let all = 0..self.every.len();
-        let few = ["ext4-none", "ext4-ordered", "ext4-journal"];
-        let journals = ["ext4-journal", "external", "nvj"];
-        let every = COLUMNS.map(|c| c.name);
-        let mut figures = vec![
-            self.figure("djfs-2a", "figure 2a", "Random writes", "writes/s", &few, 0..paper, |o| o.iops()),
-            self.figure("djfs-2b", "figure 2b", "Flushes", "of 1000 writes", &few, 0..paper, |o| {
-                per(o, o.traffic.flushes)
-            }),
-            self.figure("djfs-2c", "figure 2c", "FUA writes", "of 1000 writes", &few, 0..paper, |o| {
-                per(o, o.traffic.fua)
-            }),
-            self.figure("djfs-2d", "figure 2d", "Bytes to the journal", "MB of 1000 writes", &few, 0..paper, |o| {
-                per(o, o.traffic.journal) / 1e6
-            }),
-            self.figure("djfs-3a", "figure 3a", "Random writes", "writes/s", &journals, 0..paper, |o| o.iops()),
-            self.figure("djfs-3b", "figure 3b", "Flushes", "of 1000 writes", &journals, 0..paper, |o| {
-                per(o, o.traffic.flushes)
-            }),
-            self.figure("djfs-7", "figure 7", "Random writes", "writes/s", &every, 0..paper, |o| o.iops()),
-        ];
-        if all.len() > paper {
-            let title = "Random writes with more fsyncs than in the paper";
-            figures.push(
-                self.figure("djfs-7-more", "figure 7", title, "writes/s", &every, paper..all.len(), |o| o.iops())
-                    .logarithmic(),
-            );
-        }
-        figures
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one line to a figure")]
-    fn figure(
-        &self,
-        id: &str,
-        of: &str,
-        title: &str,
-        y: &str,
-        names: &[&str],
-        rows: std::ops::Range<usize>,
-        value: impl Fn(&Outcome) -> f64,
-    ) -> Figure {
-        let mut figure = Figure::bars(id, of, title, "fsync every so many writes", y).of_series(names);
-        for row in rows {
-            let place = if self.every[row] == 0 { "never".into() } else { self.every[row].to_string() };
-            figure.place(place, names.iter().map(|name| value(self.cell(name, row))));
-        }
-        figure
-    }
-
-    /// Of the frequencies that the paper has: the last of them is its highest, an fsync every 64 writes. `swept` has
-    /// the factors of [`SWEPT`].
-    fn claims(&self, paper: usize, swept: &[Vec<f64>]) -> Vec<Claim> {
-        let mut claims = self.of_motivation(paper);
-        claims.extend(self.of_places(paper));
-        claims.extend(self.of_djfs(paper, swept));
-        claims
-    }
-
-    /// The highest of the paper's frequencies: "up to".
-    fn up_to(&self, a: &str, b: &str, paper: usize) -> f64 {
-        (0..paper).map(|row| self.ratio(a, b, row)).fold(0.0, f64::max)
-    }
-
-    /// Figure 2: what the journals of ext4 cost.
-    fn of_motivation(&self, paper: usize) -> Vec<Claim> {
-        let grown = |name: &str, of: fn(&Traffic) -> u64| {
-            let to_a_write = |row: usize| {
-                let o = self.cell(name, row);
-                float(of(&o.traffic)) / float(o.writes.max(1))
-            };
-            to_a_write(paper - 1) / to_a_write(1)
-        };
-        let of_both = |of: fn(&Traffic) -> u64| grown("ext4-ordered", of).min(grown("ext4-journal", of));
-        let left = |name: &str| self.cell(name, paper - 1).iops() / self.cell(name, 0).iops();
-        let none = self.cell("ext4-none", paper - 1);
-        let lost = 100.0 - 100.0 / self.up_to("ext4-none", "ext4-journal", paper);
-        vec![
-            Claim::about(
-                "figure 2",
-                "full journaling loses up to 43.6 % of the writes of no journal",
-                "the most of all frequencies: what ext4-journal loses of ext4-none's writes, %",
-                lost,
-                ("43.6", 0.1),
-            ),
-            Claim::at_least(
-                "figure 2",
-                "flushes and FUA writes grow dramatically with the fsyncs, with ordered and full journaling",
-                "every 64 / the rarest, to a write: the least of flushes and FUA writes of both",
-                of_both(|t| t.flushes).min(of_both(|t| t.fua)),
-                3.0,
-            ),
-            Claim::above(
-                "figure 2, section III",
-                "with the fsyncs more is written to the journal, with ordered and full journaling",
-                "every 64 / the rarest, bytes to the journal to a write: the least of both",
-                of_both(|t| t.journal),
-                1.0,
-            ),
-            Claim::at_most(
-                "figure 2, section III",
-                "fsyncs degrade ordered and full journaling drastically",
-                "every 64 / never: the most of ext4-ordered and ext4-journal",
-                left("ext4-ordered").max(left("ext4-journal")),
-                0.5,
-            ),
-            Claim::at_most(
-                "figure 2, section III",
-                "fsyncs affect no journal seriously, too",
-                "every 64 / never: ext4-none",
-                left("ext4-none"),
-                0.5,
-            ),
-            Claim::about(
-                "figure 2",
-                "without a journal each fsync is a flush",
-                "ext4-none: flushes to an fsync",
-                float(none.traffic.flushes) / float(none.fsyncs.max(1)),
-                (1.0, 0.01),
-            ),
-        ]
-    }
-
-    /// Figure 3: what another place for the journal brings.
-    fn of_places(&self, paper: usize) -> Vec<Claim> {
-        let often = |name: &str| self.cell(name, paper - 1);
-        let flushes = |name: &str| float(often(name).traffic.flushes) / float(often(name).writes.max(1));
-        // What an fsync of the internal journal takes, and one with a flush more.
-        let fsync = often("ext4-journal").seconds / float(often("ext4-journal").fsyncs.max(1));
-        let with_another_flush = fsync / (fsync + FLUSH.as_secs_f64());
-        vec![
-            Claim::at_least(
-                "figure 3",
-                "without fsyncs an external journal improves the writes by 46.1 %",
-                "never: external's gain on ext4-journal, %",
-                (self.ratio("external", "ext4-journal", 0) - 1.0) * 100.0,
-                "46.1",
-            ),
-            Claim::about(
-                "figure 3, section V.1",
-                "with fsyncs an external journal gains nothing outstanding",
-                "every 64: external / ext4-journal",
-                self.ratio("external", "ext4-journal", paper - 1),
-                (1.0, 0.1),
-            )
-            .because_within(with_another_flush * 0.9..=with_another_flush * 1.1, FLUSHES_BOTH),
-            Claim::at_least(
-                "figure 3",
-                "a journal in NVRAM is up to 2.2 times as fast as an external one",
-                "the most of all frequencies: nvj / external",
-                self.up_to("nvj", "external", paper),
-                "2.2",
-            ),
-            Claim::at_least(
-                "figure 3, section V.1",
-                "a journal of whole blocks in NVRAM checkpoints frequently",
-                "every 64, flushes to a write: nvj / djfs",
-                flushes("nvj") / flushes("djfs"),
-                3.0,
-            ),
-        ]
-    }
-
-    /// Figure 7: DJFS beside all others.
-    fn of_djfs(&self, paper: usize, swept: &[Vec<f64>]) -> Vec<Claim> {
-        let up_to = |other: &str| self.up_to("djfs", other, paper);
-        let [ordered, journal, external, nvj] = [0, 1, 2, 3].map(|n| &swept[n][..]);
-        let both: Vec<f64> = ordered.iter().zip(journal).map(|(a, b)| a.max(*b)).collect();
-        let group = vec![
-            Claim::at_least(
-                "figure 7",
-                "without fsyncs DJFS is up to 1.7 times as fast as full journaling",
-                "never: djfs / ext4-journal",
-                self.ratio("djfs", "ext4-journal", 0),
-                "1.7",
-            )
-            .into(),
-            Claim::about(
-                "figure 7",
-                "without fsyncs DJFS is close to ordered",
-                "never: djfs / ext4-ordered",
-                self.ratio("djfs", "ext4-ordered", 0),
-                (1.0, 0.1),
-            )
-            .into(),
-            Claim::at_least(
-                "figure 7",
-                "with fsyncs DJFS is up to 5.1 times as fast as ordered and full journaling",
-                "the most of all frequencies: djfs / the slower of ext4-ordered and ext4-journal",
-                up_to("ext4-ordered").max(up_to("ext4-journal")),
-                "5.1",
-            )
-            .swept(both),
-            Claim::at_least(
-                "figure 7",
-                "with fsyncs it is up to 4.0 times as fast as external journaling",
-                "the most of all frequencies: djfs / external",
-                up_to("external"),
-                "4.0",
-            )
-            .swept(external.iter().copied()),
-            Claim::at_least(
-                "figure 7",
-                "it is up to 1.8 times as fast as journaling in NVRAM alone",
-                "the most of all frequencies: djfs / nvj",
-                up_to("nvj"),
-                "1.8",
-            )
-            .swept(nvj.iter().copied()),
-        ];
-        let values = FLUSHES.map(|us| format!("a flush of {:?}", Duration::from_micros(us)));
-        with_one_value("what a flush of the modelled drive takes is assumed", &values, group)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -462,7 +210,7 @@ mod tests {
         let work = Work { files: 4, time: Duration::from_millis(50), journal_mib: 16 };
         let once = |column: Way| {
             let contents = Rig::filled(&plan(column, work), |rig| fill(rig, work.files)).unwrap();
-            run(column, 1, work, FLUSH, contents).unwrap()
+            run(column, 1, work, Drive::ASSUMED, contents).unwrap()
         };
         let (djfs, journal) = (once(ways::DJFS), once(ways::JOURNAL));
         assert_eq!(djfs, once(ways::DJFS));
@@ -477,7 +225,7 @@ mod tests {
         let work = Work { files: 1, time: Duration::from_millis(400), journal_mib: 16 };
         let home = |way: Way| {
             let contents = Rig::filled(&plan(way, work), |rig| fill(rig, work.files)).unwrap();
-            let o = run(way, 1, work, FLUSH, contents).unwrap();
+            let o = run(way, 1, work, Drive::ASSUMED, contents).unwrap();
             float(o.traffic.fs) / float(o.writes * PAGE)
         };
         let stock = home(ways::JOURNAL);
