@@ -29,8 +29,12 @@ part "acceptance, and beside it the next three"
 accept() {
 	cargo build --release --quiet -p quire-cli --bins && LAB=$TARGET/debug/quire-lab scripts/accept.sh
 }
+# In a process group of its own, which ends with this script, whatever ends that.
+set -m
 accept >"$out/accept.log" 2>&1 &
 acceptance=$!
+set +m
+trap 'kill -- -$acceptance 2>/dev/null || true' EXIT
 
 # 3. Threads under explored interleavings.
 part "interleavings of threads"
