@@ -3,7 +3,7 @@
 //! Guarantees: [`Journal::commit`] returns success only when the transaction is durable; a failure is final and every
 //! later commit reports it (J5). Commits are serial: n+1 is written only when n is durable or there is no log (J6).
 
-use crate::choices::{CommitMode, Format};
+use crate::choices::Format;
 use crate::core::LoggedNewData;
 use crate::encode;
 use crate::engine::{Completion, EmptyLog, JournalConfig, Lead, Need, Shared};
@@ -181,12 +181,11 @@ impl Journal {
         self.shared.await_commit_in_flight();
     }
 
-    /// For data written in place that a transaction is going to name: makes it durable where commits leave this device
-    /// alone (the log is in NVRAM or on another device), and would have to flush it first (Q5).
+    /// For data written in place that a transaction is going to name: makes it durable where the commit would have to
+    /// flush it first, because the log is in NVRAM or on another device (Q5).
     pub fn flush_apart(&self, stamp: Epoch) {
         let Some(log) = &self.shared.log else { return };
-        let is_apart = log.nvram().is_some() || !Arc::ptr_eq(&self.shared.gate, &log.gate);
-        if is_apart && self.shared.config.choices.commit != CommitMode::Barrier {
+        if log.nvram().is_some() || log.is_elsewhere(&self.shared.gate) {
             // A failure meets the commit.
             self.shared.gate.ensure(stamp).ok();
         }

@@ -36,6 +36,7 @@ pub(super) fn write_journaled(d: &Data, pool: Pool, file: &File, r: Request<'_>,
         settle_pages(d, file.ino, &mut s)?;
     }
     lock(&d.files.clean).drop_from(file.ino, FileBlock(0));
+    let in_place = d.files.unflushed(file.ino);
     d.engine.run_as(pool, |op| {
         let mut inode = records::inode(op, file.ino)?;
         let at = if flags.append { inode.size() } else { r.at };
@@ -43,6 +44,8 @@ pub(super) fn write_journaled(d: &Data, pool: Pool, file: &File, r: Request<'_>,
         put_data(op, file.ino, &mut inode, r)?;
         if r.end() > inode.size() {
             inode.set_size(r.end());
+            // Zeros behind the old end may have gone in place while the file's data was not journaled (F3).
+            in_place.into_iter().for_each(|epoch| op.after_data(epoch));
         }
         if !flags.keep_times {
             inode.set_time(Time::Modify, op.now());

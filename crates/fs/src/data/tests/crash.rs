@@ -200,34 +200,46 @@ fn every_operation_survives_a_crash() {
         for seed in 1..=RUNS {
             let mut r = Numbers(seed * 0x9876_5433);
             let (device, v) = until_power_loss(&start, route, &mut r, 200);
-            let mut synced = vec![Some(Vec::new()); 3];
-            for _ in 0..120 {
-                let n = u32::try_from(r.below(3)).unwrap();
-                let i = usize::try_from(n).unwrap();
-                if r.below(4) > 0 {
-                    synced[i] = None;
-                    if change(&v, file(n), &mut r).is_err() {
-                        break;
-                    }
-                } else if v.fsync(file(n), r.below(2) == 0).is_err() {
-                    break;
-                } else {
-                    let mut buf = vec![0; 1 << 20];
-                    let Ok(len) = v.read(file(n), 0, &mut buf) else { break };
-                    buf.truncate(len);
-                    synced[i] = Some(buf);
-                }
-            }
+            let synced = change_and_sync(&v, &mut r);
             drop(v);
             for n in 0..CRASHES {
                 let what = format!("{route:?} {args:?}, run {seed}, crash {n}");
-                let got = recovered(&device.crash(n), route, &what);
-                for (got, want) in got.iter().zip(&synced) {
-                    assert!(!got.contains(&STALE), "{what}: stale bytes");
-                    assert!(want.as_ref().is_none_or(|w| w == got), "{what}: not as it was synced");
-                }
+                check_synced(&synced, &recovered(&device.crash(n), route, &what), &what);
             }
         }
+    }
+}
+
+/// Of each file, what it held at its last fsync, if it was not changed after that.
+pub(super) type Synced = Vec<Option<Vec<u8>>>;
+
+/// Random operations until the power goes, or enough of them.
+pub(super) fn change_and_sync(v: &Volume, r: &mut Numbers) -> Synced {
+    let mut synced = vec![Some(Vec::new()); 3];
+    for _ in 0..120 {
+        let n = u32::try_from(r.below(3)).unwrap();
+        let i = usize::try_from(n).unwrap();
+        if r.below(4) > 0 {
+            synced[i] = None;
+            if change(v, file(n), r).is_err() {
+                break;
+            }
+        } else if v.fsync(file(n), r.below(2) == 0).is_err() {
+            break;
+        } else {
+            let mut buf = vec![0; 1 << 20];
+            let Ok(len) = v.read(file(n), 0, &mut buf) else { break };
+            buf.truncate(len);
+            synced[i] = Some(buf);
+        }
+    }
+    synced
+}
+
+pub(super) fn check_synced(synced: &Synced, got: &Files, what: &str) {
+    for (got, want) in got.iter().zip(synced) {
+        assert!(!got.contains(&STALE), "{what}: stale bytes");
+        assert!(want.as_ref().is_none_or(|w| w == got), "{what}: not as it was synced");
     }
 }
 

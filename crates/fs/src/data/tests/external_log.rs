@@ -1,6 +1,8 @@
 //! A log on a device of its own: which device a commit flushes, and what is left when both lose their power at once.
 
-use super::crash::{CRASHES, FILES, Files, History, RUNS, check_in_place, read_all, used_image, work};
+use super::crash::{
+    CRASHES, FILES, Files, History, RUNS, change_and_sync, check_in_place, check_synced, read_all, used_image, work,
+};
 use super::{Numbers, file, image};
 use crate::config::{Choices, CommitMode, Record, Route};
 use crate::data::WriteFlags;
@@ -85,8 +87,15 @@ fn start() -> [Vec<u8>; 2] {
     [fs, log]
 }
 
-/// One run, until both devices lose their power at a step of either; each has some of the sectors that were not durable.
-fn run([fs, log]: &[Vec<u8>; 2], route: Route, commit: (Record, CommitMode), seed: u64) {
+/// Runs `work` until both devices lose their power at a step of either. Each has some of the sectors that were not
+/// durable: `check` gets the files and a name of the crash.
+fn run<T>(
+    [fs, log]: &[Vec<u8>; 2],
+    (route, commit): (Route, (Record, CommitMode)),
+    seed: u64,
+    work: impl Fn(&Volume, &mut Numbers) -> T,
+    check: impl Fn(&T, &Files, &str),
+) {
     let mut r = Numbers(seed * 0x2468_ACE1);
     let o = PowerLossOptions { completion: Completion::AtWait, ..PowerLossOptions::default() };
     let fs = PowerLossDevice::from_image(Image::from_bytes(fs), o);
@@ -95,14 +104,18 @@ fn run([fs, log]: &[Vec<u8>; 2], route: Route, commit: (Record, CommitMode), see
     let v = open(fs.clone(), log.clone(), options(route, commit)).expect("mount");
     let victim = if r.below(2) == 0 { &fs } else { &log };
     victim.cut_at(victim.steps() + r.below(100) + 5);
-    let h = work(&v, &mut r, 80);
+    let done = work(&v, &mut r);
     drop(v);
     for n in 0..CRASHES {
         let what = format!("{route:?} {commit:?}, run {seed}, crash {n}");
         let crashed = [fs.crash(n).image, log.crash(n * 7 + seed).image];
-        let got = recovered(crashed, options(route, commit), &what);
-        check(route, &h, &got, &what);
+        check(&done, &recovered(crashed, options(route, commit), &what), &what);
     }
+}
+
+/// Writes and appends, held against what they may leave.
+fn write(start: &[Vec<u8>; 2], route: Route, commit: (Record, CommitMode), seed: u64) {
+    run(start, (route, commit), seed, |v, r| work(v, r, 80), |h, got, what| check(route, h, got, what));
 }
 
 /// J10 and Q5, with the log elsewhere.
@@ -110,8 +123,21 @@ fn run([fs, log]: &[Vec<u8>; 2], route: Route, commit: (Record, CommitMode), see
 fn a_power_cut_of_both_devices_leaves_what_was_synced_and_nothing_stale() {
     let start = start();
     for commit in COMMITS {
-        (1..=RUNS).for_each(|seed| run(&start, Route::Ordered, commit, seed));
-        (1..=RUNS / 2).for_each(|seed| run(&start, Route::Journal, commit, seed));
+        (1..=RUNS).for_each(|seed| write(&start, Route::Ordered, commit, seed));
+        (1..=RUNS / 2).for_each(|seed| write(&start, Route::Journal, commit, seed));
+    }
+}
+
+/// Any operation, with each way of data: what was synced last and not touched since is there; nothing stale is anywhere.
+#[test]
+fn every_operation_survives_a_power_cut_of_both_devices() {
+    let start = start();
+    let routes = [Route::Ordered, Route::Journal, Route::Overwrite, Route::Auto, Route::Selective];
+    for (n, route) in routes.into_iter().enumerate() {
+        // Each with two of the commits.
+        for commit in COMMITS.into_iter().cycle().skip(n % COMMITS.len()).take(2) {
+            (1..=RUNS / 2).for_each(|seed| run(&start, (route, commit), seed, change_and_sync, check_synced));
+        }
     }
 }
 
@@ -123,7 +149,7 @@ fn a_commit_that_flushes_nothing_first_is_found_with_the_log_elsewhere() {
     let start = start();
     for commit in COMMITS {
         Mutant::set(Some(Mutant::NoFlushBeforeCommit));
-        let survives = |seed| std::panic::catch_unwind(|| run(&start, Route::Ordered, commit, seed)).is_ok();
+        let survives = |seed| std::panic::catch_unwind(|| write(&start, Route::Ordered, commit, seed)).is_ok();
         let found = (1..100).find(|seed| !survives(*seed));
         Mutant::set(None);
         println!("{commit:?}: run {}", found.expect("not found"));

@@ -11,6 +11,7 @@ mod journal_flag;
 mod model;
 mod nvram;
 mod old_log;
+mod order;
 mod reserve;
 mod routes;
 mod space;

@@ -3,6 +3,7 @@
 //! *Guarantees* (docs/invariants.md):
 //! - F8: extents and size join a transaction only when the data that they expose is complete, so that the flush before
 //!   the commit makes the data durable first. No reader ever sees what a block held before;
+//! - F3: a size joins no earlier than zeros behind the old end that went in place before;
 //! - F16: where requests are whole, overwritten blocks join one transaction with the extents and the size.
 
 use super::collect::{Collected, Destination, Piece};
@@ -19,6 +20,10 @@ use quire_layout::inode::Time;
 pub(in crate::data) fn record(d: &Data, group: &mut [Collected]) {
     for c in group.iter_mut().filter(|c| c.error.is_some()) {
         drop_claims(d, c, 0);
+    }
+    for c in group.iter_mut().filter(|c| c.size.is_some()) {
+        // Zeros behind the old end may have gone in place with an earlier batch, which nothing names (F3).
+        c.written = c.written.max(d.files.unflushed(c.ino));
     }
     let todo: Vec<&mut Collected> = group.iter_mut().filter(|c| c.error.is_none() && c.needs_record()).collect();
     let cost = |c: &Collected| c.pieces.iter().map(Piece::cost).sum::<usize>() + 1;
