@@ -138,12 +138,19 @@ pub fn study(effort: Effort) -> Result<Findings> {
     }
     f.claims.extend(of_times_and_bytes(&runs));
     assume(&mut f, effort, DRIVE);
+    assume_sizes(&mut f, divide, transactions, in_nvram);
+    assume_external(&mut f);
+    Ok(f)
+}
+
+/// What the runs are of; `in_nvram` are the transactions of which NVRAM's flushes are.
+fn assume_sizes(f: &mut Findings, divide: u32, [persist, wal]: [u64; 2], in_nvram: [u64; 2]) {
     f.assume(format!(
         "drive: model samsung840, as in djfs-table1; journals of {DJFS_JOURNAL_MIB} MiB; nvj, djfs and djfs4: a \
          file in tmpfs of the same size is the NVRAM (nvram_simulated), as fast as DRAM (the paper: 128 MB of \
          DRAM)",
     ));
-    let ([persist, wal], [persist_in_nvram, wal_in_nvram]) = (transactions, in_nvram);
+    let [persist_in_nvram, wal_in_nvram] = in_nvram;
     f.assume(format!(
         "10 warehouses, each divided by {divide}, pages of 1 KiB, {persist} transactions with PERSIST and {wal} \
          with WAL, one commit to a statement; flushes of nvj, djfs and djfs4 are of {persist_in_nvram} and \
@@ -154,8 +161,6 @@ pub fn study(effort: Effort) -> Result<Findings> {
          the commit block: NVRAM's are in djfs-table1; a write with FUA is counted as a write and a flush",
     );
     f.assume("figure 8's factors and what is logged: a tenth more or less; flushes are at most the paper's part");
-    assume_external(&mut f);
-    Ok(f)
 }
 
 fn flushes(m: &Measured<Report>) -> f64 {
