@@ -230,7 +230,7 @@ impl Claim {
 
     /// The cause is a parameter that is assumed, and no value of it serves this claim: these are its figures.
     #[must_use]
-    pub(super) fn calibrated_in_vain(mut self, sweep: &[f64], why: &str) -> Self {
+    pub(crate) fn calibrated_in_vain(mut self, sweep: &[f64], why: &str) -> Self {
         let [least, most] = ends(sweep.iter().copied().chain(self.measured));
         self.explains = Some(NOTHING);
         self.why = Some(format!("{why}{BY_IT}{} to {} (calibration)", shown(least), shown(most)));

@@ -89,11 +89,11 @@ fn by_memory(effort: Effort, of: Server) -> Result<(Vec<Figure>, Vec<Other>)> {
         let title = format!("rfj and writeback by what may be dirty in memory{with} (calibration)");
         let series = "rfj / journal";
         let mut figure = Figure::lines(id, "figure 8", title, "dirty, % of the memory", "times as fast")
-            .of_series([series, "writeback / journal"])
+            .of_series([series, "writeback / journal", "ordered / journal"])
             .logarithmic();
         for percent in percents {
             let rates = each(Server { dirty_percent: *percent, grain, before: time, time, ..of })?;
-            figure.place(percent, [rates[RFJ] / rates[JOURNAL], rates[WRITEBACK] / rates[JOURNAL]]);
+            figure.place(percent, [RFJ, WRITEBACK, ORDERED].map(|mode| rates[mode] / rates[JOURNAL]));
             figure.printed(percent, series, 5.0);
             swept.push((format!("{percent} % of the memory that may be dirty{with}"), rates));
         }

@@ -108,7 +108,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let loaded = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
     let db = loaded.path().join("loaded.db");
     tpcc::load(&db, Journal::Delete, scale, 1)?;
-    let mib = 512 + (fs::metadata(&db)?.len() >> 20) * 3;
+    let mib = 608 + (fs::metadata(&db)?.len() >> 20) * 3;
     let prepare = |dir: &Path| PRINTED.iter().try_for_each(|p| Ok(fs::copy(&db, database(dir, p.journal)).map(drop)?));
     let run = |dir: &Path, (half, grain, transactions): Phase| {
         let journal = PRINTED[half].journal;

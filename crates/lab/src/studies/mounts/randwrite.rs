@@ -68,7 +68,7 @@ fn write(dir: &Path, files: u64, every: u64, time: Duration) -> Result<Done> {
 pub fn study(effort: Effort) -> Result<Findings> {
     let files = effort.pick(64, 192, 512);
     let time = Duration::from_millis(effort.pick(1000, 2500, 10_000));
-    let mib = 384 + files * 5 / 4;
+    let mib = 480 + files * 5 / 4;
     let measure = |bed: &Bed, rounds, mounters: &[Mounter], every: &[u64]| {
         bed.rounds(rounds, mounters, |dir| fill(dir, files), every, |dir, every| write(dir, files, every, time))
     };
