@@ -86,9 +86,6 @@ const SLOW_DRIVE: &str = "samsung840,flush=4000";
 /// Why factors by DJFS may be others than the paper's.
 const OF_FLUSH: &str = "what a flush of the modelled drive takes is assumed";
 
-/// MiB of their journals on the device and in NVRAM.
-const DJFS_JOURNAL_MIB: u64 = 128;
-
 /// The kernel's modes and these of Quire's, as far as they work here.
 fn mounters(quire: &[&str]) -> Result<Vec<Mounter>> {
     let quire = quire.iter().map(|options| Ok(Mounter::quire(options)));

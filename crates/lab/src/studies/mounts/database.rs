@@ -9,8 +9,8 @@ use anyhow::Result;
 use super::super::tpcc::grain;
 use super::bed::{Bed, Measured, Rounds};
 use super::{
-    DJFS, DJFS_JOURNAL_MIB, DJFS4, DRIVE, EXTERNAL, FAST_DRIVE, JOURNAL, NVJ, OF_FLUSH, ORDERED, SLOW_DRIVE, assume,
-    assume_external, of_djfs, only, point_of_rounds, rounds_of, swept,
+    DJFS, DJFS4, DRIVE, EXTERNAL, FAST_DRIVE, JOURNAL, NVJ, OF_FLUSH, ORDERED, SLOW_DRIVE, assume, assume_external,
+    of_djfs, only, point_of_rounds, rounds_of, swept,
 };
 use crate::results::{Claim, Effort, Figure, Findings, shown, with_one_row};
 use crate::stats::{float, median};
@@ -81,6 +81,8 @@ const ONE_FLUSH: &str = "ordered has so few flushes in as many transactions that
 /// How far a number of table 1 or figure 8 may be off.
 const ABOUT: f64 = 0.1;
 
+/// MiB of journals on the device and in NVRAM, as in the paper.
+const JOURNAL_MIB: u64 = 128;
 /// Bytes of a block of the journal.
 const JOURNAL_BLOCK: u64 = 4096;
 
@@ -116,7 +118,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     };
     let all = of_djfs()?;
     let measure = |drive, rounds, names: Option<&[&str]>, phases: &[Phase]| {
-        let bed = Bed::new(drive, mib, DJFS_JOURNAL_MIB)?.with_journal_device(drive)?;
+        let bed = Bed::new(drive, mib, JOURNAL_MIB)?.with_journal_device(drive)?;
         let mounters = names.map_or_else(|| all.clone(), |names| only(&all, names));
         bed.rounds(rounds, &mounters, prepare, phases, run)
     };
@@ -146,7 +148,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
 /// What the runs are of; `in_nvram` are the transactions of which NVRAM's flushes are.
 fn assume_sizes(f: &mut Findings, divide: u32, [persist, wal]: [u64; 2], in_nvram: [u64; 2]) {
     f.assume(format!(
-        "drive: model samsung840, as in djfs-table1; journals of {DJFS_JOURNAL_MIB} MiB; nvj, djfs and djfs4: a \
+        "drive: model samsung840, as in djfs-table1; journals of {JOURNAL_MIB} MiB; nvj, djfs and djfs4: a \
          file in tmpfs of the same size is the NVRAM (nvram_simulated), as fast as DRAM (the paper: 128 MB of \
          DRAM)",
     ));
