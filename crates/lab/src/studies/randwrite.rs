@@ -16,9 +16,8 @@ use quire_testkit::Model;
 
 use super::ways::{self, Place, Way};
 use crate::results::{Effort, Findings};
-use crate::rig::{Body, Plan, Rig, Traffic};
-use crate::stats::float;
-use claims::Cells;
+use crate::rig::{Body, Plan, Rig};
+use claims::{COLUMNS, Cells, Outcome};
 use drives::{Drive, by_drive, by_flush, with_one_drive};
 use quire_testkit::rng::{Rng, content};
 
@@ -32,8 +31,6 @@ pub struct Work {
     pub journal_mib: u64,
 }
 
-const COLUMNS: [Way; 7] =
-    [ways::NONE, ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ, ways::DJFS, ways::DJFS4];
 const PAGE: u64 = 4096;
 const FILE: u64 = 1 << 20;
 /// Files to a directory.
@@ -44,21 +41,6 @@ const CPU: Duration = Duration::from_micros(5);
 const LINE: Duration = Duration::from_nanos(10);
 /// Of pages and blocks in memory.
 const CACHE: u64 = 256 << 20;
-
-/// What a column did with one frequency of fsyncs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Outcome {
-    writes: u64,
-    fsyncs: u64,
-    traffic: Traffic,
-    seconds: f64,
-}
-
-impl Outcome {
-    fn iops(&self) -> f64 {
-        float(self.writes) / self.seconds
-    }
-}
 
 fn plan(column: Way, work: Work) -> Plan {
     let mib = work.files * FILE / (1 << 20) * 17 / 16 + work.journal_mib + 64;
@@ -204,6 +186,7 @@ fn assume(f: &mut Findings, work: Work) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::float;
 
     #[test]
     fn in_nvram_an_fsync_is_no_flush_and_runs_are_alike() {

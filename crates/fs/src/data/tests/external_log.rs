@@ -128,7 +128,7 @@ fn a_power_cut_of_both_devices_leaves_what_was_synced_and_nothing_stale() {
     }
 }
 
-/// Any operation, with each way of data: what was synced last and not touched since is there; nothing stale is anywhere.
+/// Any operation, with each way of data: what was synced last and not touched since is there, and nothing stale is.
 #[test]
 fn every_operation_survives_a_power_cut_of_both_devices() {
     let start = start();

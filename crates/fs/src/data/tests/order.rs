@@ -1,6 +1,6 @@
-//! A size is durable no earlier than zeros behind the old end that were written in place before it, though nothing names
-//! them: else a power loss would show what lay there (F3, Q5). The log is on a device of its own, all of which survives;
-//! of the file system's only what a flush covered does.
+//! A size is durable no earlier than zeros behind the old end that were written in place before it, though nothing
+//! names them: else a power loss would show what lay there (F3, Q5). The log is on a device of its own, all of which
+//! survives; of the file system's only what a flush covered does.
 
 use super::{Bench, file, options};
 use crate::config::{Choices, CommitMode, ModeRule, Record, Route};

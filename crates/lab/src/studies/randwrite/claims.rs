@@ -1,10 +1,27 @@
 //! What DJFS' figures 2, 3 and 7 show of the random writes, and the paper's sentences about them.
 
-use super::super::ways;
-use super::{COLUMNS, Outcome};
+use super::super::ways::{self, Way};
 use crate::results::{Claim, Figure};
 use crate::rig::Traffic;
 use crate::stats::float;
+
+/// The journals that are compared.
+pub(super) const COLUMNS: [Way; 7] =
+    [ways::NONE, ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ, ways::DJFS, ways::DJFS4];
+/// What a column did with one frequency of fsyncs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) writes: u64,
+    pub(super) fsyncs: u64,
+    pub(super) traffic: Traffic,
+    pub(super) seconds: f64,
+}
+
+impl Outcome {
+    pub(super) fn iops(&self) -> f64 {
+        float(self.writes) / self.seconds
+    }
+}
 
 /// The paper's numbers that a drive decides, and what they are of.
 pub(super) const NUMBERS: [(&str, &str); 7] = [

@@ -128,7 +128,7 @@ pub(super) fn with_one_drive(claims: Vec<Claim>, others: &[Drive], with: &[Cells
 
 #[cfg(test)]
 mod tests {
-    use super::super::{COLUMNS, Outcome};
+    use super::super::claims::{COLUMNS, Outcome};
     use super::*;
 
     #[test]

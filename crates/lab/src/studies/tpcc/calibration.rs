@@ -181,8 +181,8 @@ const APART: &str = "no guess has all four numbers: 64.2 is 1.65 times 38.89, so
      here all three on a device are alike";
 
 impl Common {
-    /// Measures the corners and, of either NVJ, the guess that they say is nearest, then the one that all guesses so far
-    /// say is nearer, until one has all four numbers. What the processor bounds is a median.
+    /// Measures the corners and, of either NVJ, the guess that they say is nearest, then the one that all guesses so
+    /// far say is nearer, until one has all four numbers. What the processor bounds is a median.
     pub(super) fn measured(loaded: &Loaded, plan: &Plan) -> Result<Self> {
         let plan = plan.for_calibration();
         let takes = |way: Way, on: Machine| {
