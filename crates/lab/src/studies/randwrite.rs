@@ -151,7 +151,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let mut f = Findings { figures: cells.figures(paper), ..Findings::default() };
     let drives: Vec<(Drive, &Cells)> =
         std::iter::once((Drive::ASSUMED, &cells)).chain(others.iter().copied().zip(&with_others)).collect();
-    f.figures.extend([by_flush(&drives, paper), by_drive(&drives, paper)]);
+    f.figures.push(by_flush(&drives, paper));
+    f.figures.extend(by_drive(&drives, paper));
     assume(&mut f, work);
     f.claims = with_one_drive(cells.claims(paper), &others, &with_others, paper);
     Ok(f)

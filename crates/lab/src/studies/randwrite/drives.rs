@@ -93,22 +93,25 @@ pub(super) fn by_flush(drives: &[(Drive, &Cells)], paper: usize) -> Figure {
     figure
 }
 
-/// The paper's numbers with each drive, in parts of what is printed.
-pub(super) fn by_drive(drives: &[(Drive, &Cells)], paper: usize) -> Figure {
-    let title = "Random writes, by the drive (calibration)";
+/// The paper's numbers with each drive, in parts of what is printed: a figure to each rate.
+pub(super) fn by_drive(drives: &[(Drive, &Cells)], paper: usize) -> Vec<Figure> {
     let names = NUMBERS.map(|(name, _)| name);
-    let (x, y) = ("drive", "parts of the paper's number");
-    let mut figure = Figure::bars("djfs-7-drives", "figures 2, 3 and 7", title, x, y).of_series(names);
-    for (drive, cells) in drives {
-        let parts = cells
-            .numbers(paper)
-            .into_iter()
-            .zip(NUMBERS)
-            .map(|(number, (_, printed))| number / printed.parse::<f64>().expect("a printed number"));
-        figure.place(drive, parts);
-        names.iter().for_each(|name| figure.printed(drive, name, 1.0));
-    }
-    figure
+    let (x, y) = ("a write elsewhere, a flush", "parts of the paper's number");
+    let figure = |of: &[(Drive, &Cells)]| {
+        let rate = of[0].0.mb_s;
+        let title = format!("Random writes on drives of {rate} MB/s (calibration)");
+        let mut figure =
+            Figure::bars(&format!("djfs-7-drives-{rate}"), "figures 2, 3 and 7", title, x, y).of_series(names);
+        for (Drive { scattered, flush, .. }, cells) in of {
+            let parts = cells.numbers(paper).into_iter().zip(NUMBERS);
+            let parts = parts.map(|(number, (_, printed))| number / printed.parse::<f64>().expect("a printed number"));
+            let place = format!("+{} us, {} ms", scattered.as_micros(), shown(flush.as_secs_f64() * 1e3));
+            figure.place(&place, parts);
+            names.iter().for_each(|name| figure.printed(&place, name, 1.0));
+        }
+        figure
+    };
+    drives.chunk_by(|a, b| a.0.mb_s == b.0.mb_s).map(figure).collect()
 }
 
 /// The claims, of which one drive is the cause if all that hold here hold with it, too.
@@ -163,8 +166,9 @@ mod tests {
         assert_eq!(verdict(there.clone()).verdict, crate::results::Verdict::Differs);
         assert!(verdict(there.clone()).shared_cause().unwrap().contains("a drive of 250 MB/s and a flush of 2ms"));
         assert_eq!(verdict(here.clone()).verdict, crate::results::Verdict::NotHeld);
-        let figure = by_drive(&[(Drive::ASSUMED, &there)], 2);
-        let lost = figure.series[0].points[0].as_ref().map(|point| point.value);
+        let figures = by_drive(&[(Drive::ASSUMED, &there), (Drive { mb_s: 330, ..Drive::ASSUMED }, &here)], 2);
+        assert_eq!(figures.iter().map(|f| &*f.id).collect::<Vec<_>>(), ["djfs-7-drives-130", "djfs-7-drives-330"]);
+        let lost = figures[0].series[0].points[0].as_ref().map(|point| point.value);
         assert!(lost.is_some_and(|part| (part - 1.0).abs() < 1e-3), "{lost:?}");
     }
 }
