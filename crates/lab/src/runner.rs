@@ -31,7 +31,7 @@ const EVERY: Duration = Duration::from_secs(60);
 /// How studies are run.
 #[derive(clap::Args)]
 pub struct How {
-    /// All studies in ten minutes
+    /// All studies in a little more than ten minutes
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// The papers' sizes; what a study has less of, its assumptions say

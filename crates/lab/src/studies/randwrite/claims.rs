@@ -8,6 +8,7 @@ use crate::stats::float;
 /// The journals that are compared.
 pub(super) const COLUMNS: [Way; 7] =
     [ways::NONE, ways::ORDERED, ways::JOURNAL, ways::EXTERNAL, ways::NVJ, ways::DJFS, ways::DJFS4];
+
 /// What a column did with one frequency of fsyncs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Outcome {
