@@ -184,11 +184,18 @@ impl Journal {
     /// For data written in place that a transaction is going to name: makes it durable where the commit would have to
     /// flush it first, because the log is in NVRAM or on another device (Q5).
     pub fn flush_apart(&self, stamp: Epoch) {
-        let Some(log) = &self.shared.log else { return };
-        if log.nvram().is_some() || log.is_elsewhere(&self.shared.gate) {
+        if self.log_is_apart() {
             // A failure meets the commit.
             self.shared.gate.ensure(stamp).ok();
         }
+    }
+
+    /// The log is in NVRAM or on another device: what makes a transaction durable there does not flush the file
+    /// system's device.
+    #[must_use]
+    pub fn log_is_apart(&self) -> bool {
+        let log = self.shared.log.as_ref();
+        log.is_some_and(|log| log.nvram().is_some() || log.is_elsewhere(&self.shared.gate))
     }
 
     /// Stops the journal without an error: nothing more becomes durable. The log keeps what it has.

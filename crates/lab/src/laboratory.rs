@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::mounter::Mounter;
 use crate::results::{Effort, Findings, Paper};
+use crate::served::Kind;
 use crate::studies::mounts::KERNEL;
 use crate::studies::{self, fileserver, isolation, latency, okeanos, randwrite, sqlite, table1};
 use crate::work::sqlite::PAGE_OF_2013;
@@ -160,14 +161,20 @@ const PROFILES: [&str; 6] = [
     "profile=auto",
 ];
 
+/// Models of the paper's devices.
+fn of_paper() -> Result<Vec<Kind>> {
+    ["emmc", "intel311"].iter().map(|name| name.parse()).collect()
+}
+
 fn joj(effort: Effort) -> Result<Findings> {
     sqlite::study(&sqlite::Plan {
-        kinds: vec!["emmc".parse()?, "intel311".parse()?],
+        kinds: of_paper()?,
         mounters: PROFILES.map(Mounter::quire).into(),
         rounds: effort.pick(1, 3, 5),
         small: effort.pick(60, 2000, 10_000),
         large: effort.pick(800, 10_000, 10_000),
         page: PAGE_OF_2013,
+        of_paper: Vec::new(),
         figure4: true,
         on_library: true,
         work: std::env::temp_dir(),
@@ -196,6 +203,7 @@ fn joj_mounts(effort: Effort) -> Result<Findings> {
         small: effort.pick(30, 100, 10_000),
         large: effort.pick(1000, 3000, 10_000),
         page: PAGE_OF_2013,
+        of_paper: effort.pick(Vec::new(), of_paper()?, of_paper()?),
         figure4: effort != Effort::Quick,
         on_library: false,
         work: std::env::temp_dir(),

@@ -168,7 +168,7 @@ enum What {
     /// Serve a modelled device as DIR/disk, for a loop device on top, until DIR is unmounted (root)
     ///
     /// Example: quire-lab model --device ssd --mib 2048 DIR & losetup --direct-io=on --find --show DIR/disk; the file
-    /// DIR/counters tells what was asked of it.
+    /// DIR/counters tells what was asked of it; 0 in DIR/timed has it take no time, until 1.
     Model {
         dir: PathBuf,
         /// free, ssd, samsung840, intel311, emmc, hdd7200 or hdd15k

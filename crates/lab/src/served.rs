@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use quire_device::sync::Arc;
 use quire_device::{Counted, Region, SystemClock};
-use quire_mount::expose::{Counters, Exposed, expose};
+use quire_mount::expose::{Counters, Exposed, Timed, expose_timed};
 use quire_testkit::{MemDevice, Model, Modelled};
 
 use crate::cmd::{is_root, run_tool, text, wait_until};
@@ -78,8 +78,11 @@ impl Served {
         let disk = Arc::new(Counted::new(Modelled::new(memory, model, Arc::new(SystemClock))));
         let counted = disk.clone();
         let counters: Counters = Arc::new(move || counters(&counted));
+        let switched = disk.clone();
+        let timed: Timed = Arc::new(move |timed| switched.inner().set_timed(timed));
         let regions = Arc::new(Regions::new(disk.clone()));
-        let exposed = expose(regions, counters, dir).with_context(|| format!("cannot serve {}", dir.display()))?;
+        let exposed =
+            expose_timed(regions, counters, timed, dir).with_context(|| format!("cannot serve {}", dir.display()))?;
         Ok(Served(exposed))
     }
 
@@ -202,6 +205,10 @@ impl Apart {
     fn asked(&self) -> Result<Asked> {
         std::fs::read_to_string(self.dir.join("counters"))?.parse()
     }
+
+    fn set_timed(&self, timed: bool) -> Result<()> {
+        Ok(std::fs::write(self.dir.join("timed"), if timed { "1" } else { "0" })?)
+    }
 }
 
 impl Drop for Apart {
@@ -283,6 +290,14 @@ impl Looped {
     /// It is served no more.
     pub fn asked(&self) -> Result<Option<Asked>> {
         self.model.as_ref().map(Apart::asked).transpose()
+    }
+
+    /// Whether a modelled device takes its time, as it does at first, or none: for what is not measured.
+    ///
+    /// # Errors
+    /// It is served no more.
+    pub fn set_timed(&self, timed: bool) -> Result<()> {
+        self.model.as_ref().map_or(Ok(()), |model| model.set_timed(timed))
     }
 }
 

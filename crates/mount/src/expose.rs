@@ -1,6 +1,7 @@
 //! A block device as a file, served over FUSE: `disk` in a directory, and `counters` beside it. With a loop device on
 //! top (`losetup --direct-io=on`) any file system, the kernel's too, works on a device that exists only as ours: a
-//! modelled one. Root only.
+//! modelled one. Of a device that can do without its time there is a file `timed`, too, which takes `0` and `1`. Root
+//! only.
 //!
 //! ```text
 //! kernel's ext4 ── loop ── FUSE: disk ──> worker: read request, BlockDevice::run, reply
@@ -39,11 +40,15 @@ const ZERO: u32 = 1 << 4;
 
 const DISK: Ino = Ino(11);
 const COUNTERS: Ino = Ino(12);
-const NAMES: [(Ino, &str); 2] = [(DISK, "disk"), (COUNTERS, "counters")];
+const TIMED: Ino = Ino(13);
+const NAMES: [(Ino, &str); 3] = [(DISK, "disk"), (COUNTERS, "counters"), (TIMED, "timed")];
 const COUNTERS_MAX: u64 = 4096;
 
 /// What the file `counters` says.
 pub type Counters = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Whether the device takes its time; what the file `timed` is told.
+pub type Timed = Arc<dyn Fn(bool) + Send + Sync>;
 
 /// A device that is served. Dropping it ends that.
 pub struct Exposed {
@@ -83,13 +88,35 @@ impl Drop for Exposed {
 /// # Errors
 /// There is no FUSE, or we may not mount.
 pub fn expose(device: Arc<dyn BlockDevice>, counters: Counters, dir: &Path) -> Result<Exposed, AttachError> {
+    serve(device, counters, None, dir)
+}
+
+/// The same with a file `timed`.
+///
+/// # Errors
+/// There is no FUSE, or we may not mount.
+pub fn expose_timed(
+    device: Arc<dyn BlockDevice>,
+    counters: Counters,
+    timed: Timed,
+    dir: &Path,
+) -> Result<Exposed, AttachError> {
+    serve(device, counters, Some(timed), dir)
+}
+
+fn serve(
+    device: Arc<dyn BlockDevice>,
+    counters: Counters,
+    timed: Option<Timed>,
+    dir: &Path,
+) -> Result<Exposed, AttachError> {
     let fd = Channel::open_device().map_err(AttachError::NoFuse)?;
     let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other", fd.as_raw_fd());
     let data = CString::new(data).expect("no NUL in it");
     let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;
     rustix::mount::mount("quire-model", dir, "fuse.quire-model", flags, data.as_c_str()).map_err(AttachError::Mount)?;
     let mut exposed = Exposed { dir: dir.to_owned(), workers: Vec::new() };
-    let shared = Arc::new(Shared { channel: Channel::new(fd), device, counters });
+    let shared = Arc::new(Shared { channel: Channel::new(fd), device, counters, timed });
     for _ in 0..WORKERS {
         let shared = shared.clone();
         exposed.workers.push(thread::spawn(move || shared.serve()));
@@ -101,6 +128,7 @@ struct Shared {
     channel: Channel,
     device: Arc<dyn BlockDevice>,
     counters: Counters,
+    timed: Option<Timed>,
 }
 
 impl Shared {
@@ -130,7 +158,7 @@ impl Shared {
             opcode::INIT => handshake(&mut body, out),
             opcode::LOOKUP => {
                 let name = body.name()?;
-                let found = NAMES.iter().find(|(_, n)| n.as_bytes() == name).ok_or(Fail::of(Errno::NOENT))?;
+                let found = self.names().find(|(_, n)| n.as_bytes() == name).ok_or(Fail::of(Errno::NOENT))?;
                 out.entry(&self.attr(found.0), VALID, VALID)
             }
             opcode::GETATTR | opcode::SETATTR => out.attr(&self.attr(ino), VALID),
@@ -139,7 +167,7 @@ impl Shared {
                 out.u32(DIRECT_IO | PARALLEL_DIRECT_WRITES)?;
                 out.u32(0)
             }
-            opcode::READDIR => list(&mut body, out),
+            opcode::READDIR => self.list(&mut body, out),
             opcode::READ => self.read(ino, &mut body, out),
             opcode::WRITE => self.write(ino, &mut body, out),
             opcode::FSYNC => self.run(Io::Flush).map(drop),
@@ -147,6 +175,11 @@ impl Shared {
             opcode::RELEASE | opcode::DESTROY => Ok(()),
             _ => Err(Fail::of(Errno::NOSYS)),
         }
+    }
+
+    /// The files that there are.
+    fn names(&self) -> impl Iterator<Item = (Ino, &'static str)> {
+        NAMES.into_iter().filter(|(ino, _)| *ino != TIMED || self.timed.is_some())
     }
 
     fn run(&self, io: Io) -> Result<Vec<Buf>, Fail> {
@@ -157,6 +190,7 @@ impl Shared {
         let (kind, size) = match ino {
             DISK => (mode::REG | 0o600, self.device.info().size),
             COUNTERS => (mode::REG | 0o444, COUNTERS_MAX),
+            TIMED => (mode::REG | 0o200, 0),
             _ => (mode::DIR | 0o755, 0),
         };
         let zero = Timestamp::default();
@@ -182,6 +216,9 @@ impl Shared {
     fn read(&self, ino: Ino, body: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
         body.skip(8)?;
         let (at, len) = (body.u64()?, body.u32()?);
+        if ino == TIMED {
+            return Err(Fail::of(Errno::PERM));
+        }
         if ino == COUNTERS {
             let text = (self.counters)();
             let from = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
@@ -201,11 +238,18 @@ impl Shared {
         let (at, len) = (body.u64()?, body.u32()?);
         body.skip(20)?;
         let data = body.bytes(len)?;
-        if ino != DISK {
-            return Err(Fail::of(Errno::PERM));
+        match (ino, &self.timed) {
+            (DISK, _) => {
+                let data = vec![Arc::new(Buf::copy_of(data))];
+                self.run(Io::Write { at, data, region: Region::Data, fua: false })?;
+            }
+            (TIMED, Some(timed)) => match data.trim_ascii() {
+                b"0" => timed(false),
+                b"1" => timed(true),
+                _ => return Err(Fail::of(Errno::INVAL)),
+            },
+            _ => return Err(Fail::of(Errno::PERM)),
         }
-        let data = vec![Arc::new(Buf::copy_of(data))];
-        self.run(Io::Write { at, data, region: Region::Data, fua: false })?;
         out.u32(len)?;
         out.u32(0)
     }
@@ -217,6 +261,20 @@ impl Shared {
             0 => Ok(()),
             _ => self.run(Io::Zero { at, len, region: Region::Data }).map(drop),
         }
+    }
+
+    fn list(&self, body: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
+        body.skip(8)?;
+        let (from, limit) = (body.u64()?, body.u32()?);
+        let limit = usize::try_from(limit).expect("32 bits");
+        for (cookie, (ino, name)) in (1..).zip(self.names()).filter(|(cookie, _)| *cookie > from) {
+            const REGULAR: u32 = 8;
+            let entry = Dirent { ino: u64::from(ino.0), cookie, kind: REGULAR, name: name.as_bytes() };
+            if !out.dirent(&entry, Plus::Off, limit) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -236,18 +294,4 @@ fn handshake(body: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
     out.u16(u16::try_from(MAX_WRITE / 4096).expect("256"))?;
     out.u16(0)?;
     out.bytes(&[0; 32])
-}
-
-fn list(body: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
-    body.skip(8)?;
-    let (from, limit) = (body.u64()?, body.u32()?);
-    let limit = usize::try_from(limit).expect("32 bits");
-    for (cookie, (ino, name)) in (1..).zip(NAMES).filter(|(cookie, _)| *cookie > from) {
-        const REGULAR: u32 = 8;
-        let entry = Dirent { ino: u64::from(ino.0), cookie, kind: REGULAR, name: name.as_bytes() };
-        if !out.dirent(&entry, Plus::Off, limit) {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -12,6 +12,7 @@
 
 use quire_device::Clock;
 use quire_device::io::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
+use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::tickets::Tickets;
 use std::time::Duration;
@@ -181,6 +182,8 @@ pub struct Modelled<D> {
     model: Model,
     clock: Arc<dyn Clock>,
     bus: Mutex<Bus>,
+    /// False while operations take no time.
+    timed: AtomicBool,
     /// The inner ticket, and when the batch is complete.
     open: Tickets<(Ticket, Duration)>,
 }
@@ -188,7 +191,15 @@ pub struct Modelled<D> {
 impl<D: BlockDevice> Modelled<D> {
     #[must_use]
     pub fn new(inner: D, model: Model, clock: Arc<dyn Clock>) -> Self {
-        Modelled { inner, model, clock, bus: Mutex::default(), open: Tickets::default() }
+        Modelled { inner, model, clock, bus: Mutex::default(), timed: AtomicBool::new(true), open: Tickets::default() }
+    }
+
+    /// Whether operations take the time of the model, as they do at first, or none: for what a measurement does not
+    /// count, as a format. What was written until then is flushed.
+    pub fn set_timed(&self, timed: bool) {
+        let mut bus = lock(&self.bus);
+        bus.dirty = 0;
+        self.timed.store(timed, Ordering::Relaxed);
     }
 
     #[must_use]
@@ -295,7 +306,9 @@ impl<D: BlockDevice> BlockDevice for Modelled<D> {
         let now = self.clock.monotonic();
         let complete = {
             let mut bus = lock(&self.bus);
-            batch.iter().map(|io| self.cost(&mut bus, io, now)).max().unwrap_or(now)
+            let timed = self.timed.load(Ordering::Relaxed);
+            let costs = batch.iter().filter(|_| timed).map(|io| self.cost(&mut bus, io, now));
+            costs.max().unwrap_or(now)
         };
         self.open.put((self.inner.submit(batch), complete))
     }
@@ -372,6 +385,18 @@ mod tests {
         // What was read in between does not matter.
         dev.run(vec![Io::Read { at: 1 << 20, buf: Buf::zeroed(4096), region: Region::Data }]).unwrap();
         assert_eq!(took(&clock, || drop(dev.run(vec![write(16 << 10, 4, false)]))), US(4));
+    }
+
+    #[test]
+    fn what_is_not_timed_takes_no_time_and_leaves_nothing_to_flush() {
+        let (clock, dev) = device(Model { flush: US(10), flush_ns_per_dirty_kib: 1000, ..Model::hdd_7200() });
+        dev.run(vec![write(8 << 20, 100, false)]).unwrap();
+        dev.set_timed(false);
+        let batch = vec![write(0, 100, true), write(1 << 20, 4, false), Io::Flush];
+        assert_eq!(took(&clock, || drop(dev.run(batch))), US(0));
+        dev.set_timed(true);
+        assert_eq!(took(&clock, || drop(dev.run(vec![Io::Flush]))), US(10));
+        assert!(took(&clock, || drop(dev.run(vec![write(0, 4, false)]))) > US(100));
     }
 
     #[test]

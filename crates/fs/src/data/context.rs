@@ -2,7 +2,7 @@
 
 use super::staged::Updates;
 use super::table::Files;
-use crate::config::Without;
+use crate::config::{CommitMode, Route, Without};
 use crate::engine::Engine;
 use crate::policy::{self, AutoThreshold, CacheShares, CommitRate, WritebackLimits};
 use quire_device::sync::{Arc, Mutex, lock};
@@ -54,27 +54,22 @@ impl Data {
         self.engine.context.route.whole_requests()
     }
 
-    /// The new blocks of a file that may be logged with a commit.
+    /// The new blocks of a file that may be logged with a commit; 0 where the route writes all of them in place.
     pub(super) fn log_limit(&self) -> usize {
-        let (context, journal) = (&self.engine.context, &self.engine.journal);
-        if !context.route.has_log() {
-            return 0;
-        }
-        policy::log_limit(
-            &context.options,
-            context.block_size(),
-            &self.pace,
-            journal.logged_new_data(),
-            journal.limit(),
-        )
+        let limit = self.engine.journal.limit();
+        self.auto_threshold().map_or(0, |threshold| threshold.blocks(self.block_size(), limit))
     }
 
     /// The limit of `data=auto`; `None` where new data goes one way only.
     pub(crate) fn auto_threshold(&self) -> Option<AutoThreshold> {
         let (context, journal) = (&self.engine.context, &self.engine.journal);
-        let threshold =
-            || AutoThreshold::new(&context.options, context.block_size(), &self.pace, journal.logged_new_data());
-        (self.log_limit() > 0).then(threshold)
+        let options = &context.options;
+        if options.route != Route::Auto || !context.route.has_log() {
+            return None;
+        }
+        let flushes_anyway = options.commit_mode == CommitMode::Barrier && !journal.log_is_apart();
+        let outcome = journal.logged_new_data();
+        Some(AutoThreshold::new(options, self.block_size(), &self.pace, outcome, flushes_anyway))
     }
 
     /// Bytes that one request writes at most; longer writes are split. Where data is journaled, a request is atomic.

@@ -23,7 +23,6 @@ pub(crate) use commit_rate::CommitRate;
 pub use held_back::{may_hold_back, nearly_full};
 pub(crate) use memory::CacheShares;
 pub use new_data::AutoThreshold;
-pub(crate) use new_data::log_limit;
 pub(crate) use route::RoutePolicy;
 pub(crate) use steps::{
     BLOCKS_TO_REMEMBER, DIR_BLOCKS_AT_ONCE, DIR_READAHEAD_BLOCKS, DIR_SIZE_TO_REMEMBER_SCANS, EXTENTS_PER_OPERATION,

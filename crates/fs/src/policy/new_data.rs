@@ -1,10 +1,10 @@
 //! Whether new data of a file is logged with the commit that a caller waits for, or written in place before it.
 //!
-//! In place it costs a write of its own and, where a commit does not flush before it is valid, a flush. In the log it
-//! costs its bytes a second time when a checkpoint writes it home, if it lives that long. The limit is the size at
-//! which both cost the same, by what this device was seen to take and by what became of earlier data.
+//! In place it costs a write of its own and, where a commit does not flush the file system's device anyway, a flush. In
+//! the log it costs its bytes a second time when a checkpoint writes it home, if it lives that long. The limit is the
+//! size at which both cost the same, by what this device was seen to take and by what became of earlier data.
 
-use crate::config::{CommitMode, Options, Route};
+use crate::config::Options;
 use quire_device::Pace;
 use quire_journal::LoggedNewData;
 use quire_layout::BlockSize;
@@ -35,29 +35,25 @@ pub struct AutoThreshold {
 }
 
 impl AutoThreshold {
-    pub(crate) fn new(options: &Options, bs: BlockSize, pace: &Pace, outcome: LoggedNewData) -> Self {
+    /// `flushes_anyway`: a commit flushes the file system's device whether or not it names data in place.
+    pub(crate) fn new(
+        options: &Options,
+        bs: BlockSize,
+        pace: &Pace,
+        outcome: LoggedNewData,
+        flushes_anyway: bool,
+    ) -> Self {
         let (flush, write, bandwidth) = (pace.flush(), pace.write(), pace.bandwidth());
-        let saved = if options.commit_mode == CommitMode::Barrier { write } else { write + flush };
+        let saved = if flushes_anyway { write } else { write + flush };
         let home = outcome.home + ASSUMED_WRITTEN_HOME;
         let break_even = pace.bytes_in(saved).saturating_mul(home + outcome.died) / home;
         let bytes = options.auto_threshold.unwrap_or_else(|| break_even.clamp(bs.bytes64(), MAX_LOGGED_BYTES));
         let home_percent = 100 * home / (home + outcome.died);
         AutoThreshold { bytes, flush, write, bandwidth, home_percent }
     }
-}
 
-/// The new blocks of a file that may be logged with a commit; 0 where the route writes all of them in place.
-/// `transaction_limit`: blocks that a transaction may hold.
-pub(crate) fn log_limit(
-    options: &Options,
-    bs: BlockSize,
-    pace: &Pace,
-    outcome: LoggedNewData,
-    transaction_limit: usize,
-) -> usize {
-    if options.route != Route::Auto {
-        return 0;
+    /// The new blocks of a file that may be logged with a commit, where a transaction holds at most `limit`.
+    pub(crate) fn blocks(&self, bs: BlockSize, limit: usize) -> usize {
+        usize::try_from(self.bytes / bs.bytes64()).unwrap_or(usize::MAX).min(limit / 2)
     }
-    let blocks = AutoThreshold::new(options, bs, pace, outcome).bytes / bs.bytes64();
-    usize::try_from(blocks).unwrap_or(usize::MAX).min(transaction_limit / 2)
 }

@@ -13,7 +13,7 @@ use super::{Findings, Host, Paper};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// All studies in a little more than ten minutes: counts and ratios are right, their spread is wide.
+    /// All studies in ten minutes: counts and ratios are right, their spread is wide.
     Quick,
     #[default]
     Normal,

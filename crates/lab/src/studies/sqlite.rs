@@ -7,28 +7,29 @@ mod aims;
 mod calibration;
 mod cases;
 mod claims;
+mod devices;
 mod in_process;
 mod joint;
 mod on_library;
 mod plan;
+mod rounds;
 mod sets;
 
 use cases::{Case, PROTECTIONS, cases, of_paper};
-use claims::Ratios;
+use claims::{Others, Ratios};
+use devices::Both;
 use joint::OnDevice;
-use plan::{IMAGE_MIB, NVRAM, Series};
+use plan::{IMAGE_MIB, Series};
 pub use plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Wanted};
+use rounds::{Disk, Times, means, rounds};
 
-use anyhow::{Context, Result, ensure};
-use quire_testkit::Model;
+use anyhow::{Result, ensure};
 
-use crate::cmd::{run_tool, text};
 use crate::mounter::Mounter;
 use crate::results::{Figure, Findings, Point};
 use crate::served::{Asked, Kind, Looped};
 use crate::stats::{Spread, float};
-use crate::turns::turns;
-use crate::work::sqlite::{Protection, STEPS, run};
+use crate::work::sqlite::{Protection, STEPS};
 
 /// The cases on each device, and what JoJ says of them.
 ///
@@ -61,7 +62,10 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     ));
     if !plan.on_library {
         f.assume("ext4-none flushes at fdatasync, as ext4 does today; the paper's kernel did not without a journal");
-        f.assume("devices: the machine's own, and a modelled SSD (the paper: a tablet's eMMC, an Intel 311)");
+        f.assume(
+            "devices: the machine's own, and a modelled SSD (the paper: a tablet's eMMC, an Intel 311, whose models are \
+             tried as well: joj-mounts-devices)",
+        );
     }
     if plan.on_library {
         f.assume(
@@ -80,9 +84,14 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     }
     let devices = plan.kinds.iter().map(|kind| on_device(plan, kind, &mounters, &mut f)).collect::<Result<Vec<_>>>()?;
     let growing = cases::growing(&cases(&PROTECTIONS), plan);
-    f.claims.extend(joint::claims(plan, &devices));
-    let kernel = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.beside_kernel));
-    f.claims.extend(claims::of_all_beside_kernel(&kernel, &growing));
+    let of_paper = devices::Devices::measured(plan)?;
+    f.figures.extend(of_paper.figure(&devices));
+    let (names, others) = of_paper.choices();
+    let [own, kernel] = [|both: &Both| both.own.clone(), |both: &Both| both.kernel.clone()]
+        .map(|of| Others { names: &names, ratios: others.iter().map(of).collect() });
+    f.claims.extend(joint::claims(plan, &devices, &own));
+    let beside = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.beside_kernel));
+    f.claims.extend(claims::of_all_beside_kernel(&beside, &growing, &kernel));
     Ok(f)
 }
 
@@ -118,87 +127,6 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
         beside_kernel: Ratios::beside_kernel(mounters, &means),
         on_others: swept.unwrap_or_default(),
     })
-}
-
-/// What the file systems are on.
-enum Disk {
-    Looped(Looped),
-    /// The library is mounted on such a device, in virtual time.
-    Library(Model),
-}
-
-impl Disk {
-    /// What a modelled device was asked for so far.
-    fn asked(&self) -> Result<Option<Asked>> {
-        match self {
-            Disk::Looped(disk) => disk.asked(),
-            Disk::Library(_) => Ok(None),
-        }
-    }
-}
-
-/// Of each series and case, the times of all rounds.
-type Times = Vec<Vec<Vec<f64>>>;
-
-struct Measured {
-    times: Times,
-    /// Of each series, what the last round asked of a modelled device.
-    traffic: Vec<Option<Asked>>,
-}
-
-fn rounds(plan: &Plan, series: &[Series], disk: &Disk, dir: &std::path::Path) -> Result<Measured> {
-    let times = series.iter().map(|s| vec![Vec::new(); cases(&s.protections).len()]).collect();
-    let mut measured = Measured { times, traffic: vec![None; series.len()] };
-    for (round, who) in turns(plan.rounds, series.len()) {
-        let s = &series[who];
-        eprintln!("round {}: {}", round + 1, s.mounter);
-        let before = disk.asked()?;
-        let times = one(plan, s, disk, dir).with_context(|| s.mounter.to_string())?;
-        times.into_iter().zip(&mut measured.times[who]).for_each(|(time, all)| all.push(time));
-        measured.traffic[who] = disk.asked()?.zip(before).map(|(now, then)| now.since(then));
-    }
-    Ok(measured)
-}
-
-fn one(plan: &Plan, series: &Series, disk: &Disk, dir: &std::path::Path) -> Result<Vec<f64>> {
-    match disk {
-        Disk::Looped(disk) => on_mount(plan, series, disk, dir),
-        Disk::Library(model) => on_library::one(plan, series, *model),
-    }
-}
-
-fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &std::path::Path) -> Result<Vec<f64>> {
-    let parameters = plan::in_process(&series.mounter);
-    let image = match &parameters {
-        Some(_) => in_process::image(disk, dir)?,
-        None => disk.device().to_owned(),
-    };
-    let options = "lazy_itable_init=0,lazy_journal_init=0";
-    let feature = series.mounter.feature().map(|feature| ["-O", feature]).into_iter().flatten();
-    let arguments = ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", options].into_iter().chain(feature);
-    run_tool("mke2fs", arguments.chain([text(&image)]))?;
-    if let Some(parameters) = parameters {
-        return in_process::one(plan, series, &image, &parameters);
-    }
-    let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
-    let mut mounter = series.mounter.with("noatime");
-    if NVRAM.iter().any(|profile| series.mounter.options.split(',').any(|o| o == *profile)) {
-        let nvram = memory.path().join("nvram");
-        mounter = mounter.with(&format!("nvram={},nvram_simulated,nvram_size=128M", text(&nvram)));
-    }
-    let mounted = mounter.mount(disk.device(), &dir.join("mnt"))?;
-    let mut times = Vec::new();
-    for protection in &series.protections {
-        for load in plan.loads(*protection) {
-            times.extend(run(mounted.dir(), load)?);
-        }
-    }
-    mounted.unmount()?;
-    Ok(times)
-}
-
-fn means(measured: &Times, who: usize) -> Vec<f64> {
-    measured[who].iter().map(|all| Spread::of(all.clone()).mean).collect()
 }
 
 /// A series' name in figures.

@@ -6,19 +6,18 @@
 //! journal; on tmpfs; and on a mount whose disk and NVRAM are files in memory, both in real time.
 
 mod calibration;
+mod latency;
 mod loaded;
-
-use std::time::Duration;
 
 use anyhow::Result;
 use quire_testkit::Model;
 
 use super::ways::{self, Way};
 use crate::results::{Claim, Figure, Findings};
-use crate::stats::{Spread, left_by_line};
+use crate::stats::Spread;
 use crate::turns::turns;
 use crate::work::tpcc::{Grain, Journal, Scale};
-use calibration::{Common, DJFS_TO_JOURNAL, DJFS_TO_NVJ, FIGURE_8, NVJ_TO_JOURNAL, SLOWEST, WITHIN};
+use calibration::{Common, FIGURE_8, WITHIN};
 pub use loaded::Plan;
 pub(super) use loaded::{CACHE, Loaded, Machine, Outcome};
 
@@ -33,7 +32,7 @@ pub fn study(plan: &Plan, in_memory: bool) -> Result<Findings> {
     let mut f = plan.assumed();
     let common = Common::measured(&loaded, plan)?;
     f.add(figure8(&loaded, plan, &common, in_memory)?);
-    f.add(figure9(&loaded, plan, &common)?);
+    f.add(latency::study(&loaded, plan, &common)?);
     f.figures.push(common.figure);
     Ok(f)
 }
@@ -165,100 +164,6 @@ impl Plan {
         ));
         f
     }
-}
-
-/// What a cache line takes longer than in DRAM, in nanoseconds.
-const LATENCIES: [u64; 5] = [0, 10, 20, 30, 40];
-
-/// With PERSIST.
-fn figure9(loaded: &Loaded, plan: &Plan, common: &Common) -> Result<Findings> {
-    let model = Model::samsung_840();
-    let tpm_c = |(way, model, ns): (Way, Model, u64)| {
-        let on = Machine { line: Duration::from_nanos(ns), ..Machine::with(model) };
-        Ok::<_, anyhow::Error>(loaded.run(way, on, Journal::Persist, plan)?.report.tpm_c())
-    };
-    let external = tpm_c((ways::EXTERNAL, model, 0))?;
-    let journal = tpm_c((ways::JOURNAL, model, 0))?;
-    // The cap first, then both on drives that take no time, then NVJ and DJFS at each latency.
-    let mut points = [ways::NONE, ways::NVJ, ways::DJFS].map(|way| (way, Model::default(), 0)).to_vec();
-    points.extend(LATENCIES.iter().flat_map(|ns| [(ways::NVJ, model, *ns), (ways::DJFS, model, *ns)]));
-    let mut measured = vec![Vec::new(); points.len()];
-    for (_, n) in turns(plan.rounds, points.len()) {
-        measured[n].push(tpm_c(points[n])? / external);
-    }
-    let spread: Vec<Spread> = measured.into_iter().map(Spread::of).collect();
-    let title = format!("TPC-C on SQLite (PERSIST) by the latency of NVRAM, {}", plan.of_figures());
-    let mut figure = Figure::bars("djfs-9", "figure 9", title, "ns more than DRAM", "times external journaling")
-        .of_series(["nvj", "djfs", "no device"]);
-    for (n, ns) in LATENCIES.iter().enumerate() {
-        figure.place(ns, [&spread[3 + 2 * n], &spread[4 + 2 * n], &spread[0]]);
-    }
-    let medians: Vec<f64> = spread.iter().map(|s| s.median).collect();
-    let (of_computing, medians) = (medians[2] / medians[1], &medians[3..]);
-    let mut f = Findings::default();
-    f.assume("\"rapidly\": at most half is left with the highest latency; \"slightly\": at least nine tenths");
-    f.assume("\"negligible\": deltas cost at most a tenth of the throughput, on drives that take no time");
-    f.claims = figure9_claims(journal / external, medians, common);
-    f.claims.push(Claim::at_least(
-        "section V.2",
-        "what deltas cost to compute is negligible beside journaling of whole blocks",
-        "djfs / nvj on drives that take no time, +0 ns",
-        of_computing,
-        LEFT,
-    ));
-    f.figures.push(figure);
-    f.skipped.push(
-        "figure 9 on mounts: what a store to NVRAM takes longer is modelled in virtual time alone; the kernel's journals \
-         on devices are in djfs-table1-mounts"
-            .into(),
-    );
-    Ok(f)
-}
-
-/// "Slightly" and "negligible": what is left of the throughput.
-const LEFT: f64 = 0.9;
-/// "Rapidly".
-const HALF: f64 = 0.5;
-
-/// Of full journaling on the disk, and of NVJ and DJFS in turn at each latency: times external journaling.
-fn figure9_claims(journal: f64, medians: &[f64], common: &Common) -> Vec<Claim> {
-    let (last_nvj, last_djfs) = (medians[medians.len() - 2], medians[medians.len() - 1]);
-    let of = |first: usize| -> Vec<f64> { medians[first..].iter().step_by(2).copied().collect() };
-    let (left_of_nvj, left_of_djfs) = (left_by_line(&of(0)), left_by_line(&of(1)));
-    let (at, slowest) = ("figure 9", format!("+{} ns", SLOWEST.as_nanos()));
-    let about = |n: usize, says: &str, what: &str, measured: f64, printed: &str| {
-        let claim = Claim::about(at, says, format!("{slowest}: {what}"), measured, (printed, WITHIN));
-        common.judged(claim, n)
-    };
-    let to_nvj = "DJFS is up to 3.52 times as fast as journaling in NVRAM alone";
-    let to_journal = "DJFS is at worst 38.89 times as fast as full journaling on the disk";
-    let nvj_to_journal = "journaling in NVRAM alone at worst 11.06 times";
-    vec![
-        about(DJFS_TO_NVJ, to_nvj, "djfs / nvj", last_djfs / last_nvj, "3.52"),
-        about(DJFS_TO_JOURNAL, to_journal, "djfs / ext4-journal", last_djfs / journal, "38.89"),
-        about(NVJ_TO_JOURNAL, nvj_to_journal, "nvj / ext4-journal", last_nvj / journal, "11.06"),
-        Claim::at_most(
-            at,
-            "journaling in NVRAM alone falls rapidly with the latency",
-            "nvj: +40 ns / 0, by the line through all",
-            left_of_nvj,
-            HALF,
-        ),
-        Claim::at_least(
-            "figure 9, section VI.3",
-            "DJFS falls slightly",
-            "djfs: +40 ns / 0, by the line through all",
-            left_of_djfs,
-            LEFT,
-        ),
-        Claim::above(
-            at,
-            "DJFS falls less than journaling in NVRAM alone",
-            "what is left of djfs / of nvj, by the lines through all",
-            left_of_djfs / left_of_nvj,
-            1.0,
-        ),
-    ]
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use quire_device::Counted;
 use quire_device::sync::Arc;
-use quire_mount::expose::{Counters, expose};
+use quire_device::sync::atomic::{AtomicBool, Ordering};
+use quire_mount::expose::{Counters, Timed, expose_timed};
 use quire_mount::mounting::AttachError;
 use quire_testkit::{MemDevice, needs_mounts, needs_root, skip};
 use rustix::io::Errno;
@@ -18,7 +19,10 @@ fn what_is_written_to_the_file_is_on_the_device_and_flushed() {
     let device = Arc::new(Counted::new(MemDevice::new(vec![0; 1 << 20])));
     let theirs = device.clone();
     let counters: Counters = Arc::new(move || format!("flushes {}\n", theirs.snapshot().flushes.count));
-    let exposed = match expose(device.clone(), counters, dir.path()) {
+    let is_timed = Arc::new(AtomicBool::new(true));
+    let told = is_timed.clone();
+    let timed: Timed = Arc::new(move |timed| told.store(timed, Ordering::SeqCst));
+    let exposed = match expose_timed(device.clone(), counters, timed, dir.path()) {
         Err(AttachError::Mount(Errno::PERM)) => skip("root of a container that may not mount"),
         other => other.unwrap(),
     };
@@ -32,7 +36,12 @@ fn what_is_written_to_the_file_is_on_the_device_and_flushed() {
     assert_eq!(std::fs::read_to_string(dir.path().join("counters")).unwrap(), "flushes 1\n");
     let mut names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["counters", "disk"]);
+    assert_eq!(names, ["counters", "disk", "timed"]);
+    let timed = dir.path().join("timed");
+    for (text, expected) in [("0\n", Some(false)), ("1", Some(true)), ("", Some(true)), ("2", None)] {
+        let written = std::fs::write(&timed, text);
+        assert_eq!(written.ok().map(|()| is_timed.load(Ordering::SeqCst)), expected, "{text:?}");
+    }
     drop(file);
     // A program that another test starts meanwhile holds the file, too, until it has become that program.
     let began = Instant::now();

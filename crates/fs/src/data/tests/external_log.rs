@@ -7,12 +7,13 @@ use super::{Numbers, file, image};
 use crate::config::{Choices, CommitMode, Record, Route};
 use crate::data::WriteFlags;
 use crate::testing::{tie_to_log, untie};
-use crate::{Checkpoint, Devices, Options, Volume};
+use crate::{AutoThreshold, Checkpoint, Devices, Options, Volume};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Counted, SystemClock};
 use quire_testkit::image::Image;
 use quire_testkit::powerloss::{Completion, PowerLossDevice, PowerLossOptions};
-use quire_testkit::{MemDevice, fsck};
+use quire_testkit::{MemDevice, Model, Modelled, VirtualClock, fsck};
+use std::time::Duration;
 
 const ARGS: [&str; 6] = ["-t", "ext4", "-b", "1024", "-O", "^has_journal"];
 
@@ -26,6 +27,31 @@ fn options(route: Route, (record, commit): (Record, CommitMode)) -> Options {
 
 fn open(fs: Arc<dyn BlockDevice>, log: Arc<dyn BlockDevice>, options: Options) -> crate::Result<Volume> {
     Volume::open(Devices { fs, journal: Some(log), nvram: None }, Arc::new(SystemClock), options)
+}
+
+/// New data in a log apart saves the flush of the file system's device, which a barrier on one device needs anyway: auto
+/// logs more of it.
+#[test]
+fn auto_counts_the_flush_that_a_log_on_another_device_saves() {
+    let boundary = |apart: bool| {
+        let clock = Arc::new(VirtualClock::default());
+        let modelled = |bytes| Arc::new(Modelled::new(MemDevice::new(bytes), Model::consumer_ssd(), clock.clone()));
+        let mut bytes = image("32M", if apart { &ARGS } else { &ARGS[..4] }, 1);
+        let log = apart.then(|| tie_to_log(&mut bytes, "8M"));
+        let journal = log.map(|bytes| modelled(bytes) as Arc<dyn BlockDevice>);
+        let devices = Devices { fs: modelled(bytes), journal, nvram: None };
+        let v = Volume::open(devices, clock.clone(), options(Route::Auto, COMMITS[1])).expect("mount");
+        let boundary = v.limits().auto_threshold.expect("auto");
+        v.close().expect("unmount");
+        boundary
+    };
+    let [one, two] = [false, true].map(boundary);
+    let saved = |boundary: AutoThreshold| boundary.bytes * boundary.home_percent / 100;
+    let of = |time: Duration, boundary: AutoThreshold| {
+        boundary.bandwidth * u64::try_from(time.as_micros()).unwrap() / 1_000_000
+    };
+    assert!(saved(one) <= of(one.write, one).max(1024), "{one:?}");
+    assert!(saved(two) > of(two.flush, two) && saved(two) <= of(two.flush + two.write, two), "{two:?}");
 }
 
 /// Q5: the device of the file system has nothing to flush for a commit but data in place that the commit names.

@@ -6,6 +6,8 @@
 //!   [no NVRAM file]
 //! ```
 //!
+//! The device takes no time for mke2fs and the last unmount, which nothing measures.
+//!
 //! A study that mounts more than once in a round does so with a [`Fresh`] file system.
 
 use std::path::Path;
@@ -118,6 +120,7 @@ impl Bed {
             });
             let measured = measured.collect::<Result<_>>()?;
             drop(limit);
+            self.set_timed(false)?;
             mounted.unmount()?;
             Ok(measured)
         })
@@ -160,6 +163,12 @@ impl Bed {
         run_tool("mke2fs", mke2fs.into_iter().chain([text(self.disk.device())])).map(drop)
     }
 
+    /// Whether the devices take their time.
+    fn set_timed(&self, timed: bool) -> Result<()> {
+        self.disk.set_timed(timed)?;
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.set_timed(timed))
+    }
+
     /// What was asked of all devices.
     fn asked(&self) -> Result<Asked> {
         let asked = self.disk.asked()?.context("a device of the machine's counts nothing")?;
@@ -183,7 +192,9 @@ pub(super) struct Fresh<'a> {
 
 impl<'a> Fresh<'a> {
     fn make(bed: &'a Bed, mounter: &'a Mounter) -> Result<Self> {
+        bed.set_timed(false)?;
         bed.format(mounter)?;
+        bed.set_timed(true)?;
         let memory = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir())?;
         let mut told = bed.journal_of(mounter)?.map_or_else(|| mounter.clone(), |journal| journal.told_to(mounter));
         told = told.with("noatime");

@@ -81,8 +81,6 @@ const ONE_FLUSH: &str = "ordered has so few flushes in as many transactions that
 /// How far a number of table 1 or figure 8 may be off.
 const ABOUT: f64 = 0.1;
 
-/// MiB of journals on the device and in NVRAM, as in the paper.
-const JOURNAL_MIB: u64 = 128;
 /// Bytes of a block of the journal.
 const JOURNAL_BLOCK: u64 = 4096;
 
@@ -103,7 +101,10 @@ fn database(dir: &Path, journal: Journal) -> std::path::PathBuf {
 pub fn study(effort: Effort) -> Result<Findings> {
     let divide = effort.pick(20, 10, 1);
     // A transaction with PERSIST takes four times as long as one with WAL.
-    let transactions = effort.pick([12, 20], [25, 50], [100, 300]);
+    let transactions = effort.pick([8, 12], [25, 50], [100, 300]);
+    let of_calibration = effort.pick([3, 5], transactions, transactions);
+    // The paper's is 128.
+    let journal_mib = effort.pick(32, 128, 128);
     let in_nvram = effort.pick([50, 100], [2000, 5000], [10_000, 20_000]);
     let scale = Scale { page: 1024, ..Scale::divided(10, divide) };
     let memory = Path::new("/dev/shm");
@@ -118,19 +119,21 @@ pub fn study(effort: Effort) -> Result<Findings> {
     };
     let all = of_djfs()?;
     let measure = |drive, rounds, names: Option<&[&str]>, phases: &[Phase]| {
-        let bed = Bed::new(drive, mib, JOURNAL_MIB)?.with_journal_device(drive)?;
+        let bed = Bed::new(drive, mib, journal_mib)?.with_journal_device(drive)?;
         let mounters = names.map_or_else(|| all.clone(), |names| only(&all, names));
         bed.rounds(rounds, &mounters, prepare, phases, run)
     };
     let fine = phases(Grain::Statement, transactions);
+    let fine_of_calibration = phases(Grain::Statement, of_calibration);
     let on_devices = [ORDERED, JOURNAL, EXTERNAL];
     let of_times = [&on_devices[..], &[DJFS]].concat();
+    let with_flush = |drive| measure(drive, 1, Some(&of_times), &fine_of_calibration);
     let runs = Runs {
         rounds: measure(DRIVE, rounds_of(effort), None, &fine)?,
         long: measure(DRIVE, 1, Some(&[NVJ, DJFS, DJFS4]), &phases(Grain::Statement, in_nvram))?,
-        by_flush: [measure(FAST_DRIVE, 1, Some(&of_times), &fine)?, measure(SLOW_DRIVE, 1, Some(&of_times), &fine)?],
-        free: measure("free", 1, Some(&[DJFS]), &fine)?,
-        coarse: measure(DRIVE, 1, Some(&on_devices), &phases(Grain::Transaction, transactions))?,
+        by_flush: [with_flush(FAST_DRIVE)?, with_flush(SLOW_DRIVE)?],
+        free: measure("free", 1, Some(&[DJFS]), &fine_of_calibration)?,
+        coarse: measure(DRIVE, 1, Some(&on_devices), &phases(Grain::Transaction, of_calibration))?,
     };
     let mut f = Findings::default();
     for (half, printed) in PRINTED.iter().enumerate() {
@@ -140,15 +143,15 @@ pub fn study(effort: Effort) -> Result<Findings> {
     }
     f.claims.extend(of_times_and_bytes(&runs));
     assume(&mut f, effort, DRIVE);
-    assume_sizes(&mut f, divide, transactions, in_nvram);
+    assume_sizes(&mut f, divide, journal_mib, transactions, in_nvram);
     assume_external(&mut f);
     Ok(f)
 }
 
 /// What the runs are of; `in_nvram` are the transactions of which NVRAM's flushes are.
-fn assume_sizes(f: &mut Findings, divide: u32, [persist, wal]: [u64; 2], in_nvram: [u64; 2]) {
+fn assume_sizes(f: &mut Findings, divide: u32, journal_mib: u64, [persist, wal]: [u64; 2], in_nvram: [u64; 2]) {
     f.assume(format!(
-        "drive: model samsung840, as in djfs-table1; journals of {JOURNAL_MIB} MiB; nvj, djfs and djfs4: a \
+        "drive: model samsung840, as in djfs-table1; journals of {journal_mib} MiB; nvj, djfs and djfs4: a \
          file in tmpfs of the same size is the NVRAM (nvram_simulated), as fast as DRAM (the paper: 128 MB of \
          DRAM)",
     ));
@@ -315,4 +318,94 @@ fn of_flushes(runs: &Runs, half: usize, printed: &Printed) -> Vec<Claim> {
         claim.because_within(0.0..=one, ONE_FLUSH)
     };
     printed.flushes.iter().map(claim).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Verdict;
+    use crate::served::Asked;
+    use Verdict::{Differs, Held, NotHeld};
+    use std::time::Duration;
+
+    /// So many transactions, so many a second, with so many flushes in all and blocks in the journal of each.
+    #[derive(Clone, Copy)]
+    struct Run(u64, f64, u64, u64);
+
+    fn rounds(all: &[(&str, Run)]) -> Rounds<Report> {
+        let of = |Run(transactions, rate, flushes, blocks): Run| {
+            let took = Duration::from_secs_f64(float(transactions) / rate);
+            let committed = [transactions, 0, 0, 0, 0];
+            let mut asked = Asked { journal_writes: 2 * transactions, ..Asked::default() };
+            // A descriptor and a commit block besides.
+            asked.journal_bytes = transactions * (blocks + 2) * JOURNAL_BLOCK;
+            asked.flushes = flushes;
+            Measured { of: Report { committed, rolled_back: 0, took }, asked, seconds: took.as_secs_f64() }
+        };
+        let both = |(name, run): &(&str, Run)| ((*name).to_owned(), vec![vec![of(*run), of(*run)]]);
+        Rounds::of(all.iter().map(both).collect())
+    }
+
+    /// Three modes of the kernel's and DJFS, which is so many times as fast as the slowest.
+    fn series(times: f64, blocks: u64) -> [(&'static str, Run); 4] {
+        let of = |rate, flushes, blocks| Run(1000, rate, flushes, blocks);
+        [
+            (ORDERED, of(2.0, 1000, 10)),
+            (JOURNAL, of(1.0, 1000, blocks)),
+            (EXTERNAL, of(1.5, 1000, blocks)),
+            (DJFS, of(times, 0, 0)),
+        ]
+    }
+
+    fn runs(times: [f64; 3], blocks: [u64; 2], long: &[(&str, Run)]) -> Runs {
+        let [here, fast, slow] = times.map(|times| rounds(&series(times, blocks[0])));
+        let (free, coarse) = (rounds(&series(500.0, 0)), rounds(&series(1.0, blocks[1])));
+        Runs { rounds: here, long: rounds(long), by_flush: [fast, slow], free, coarse }
+    }
+
+    #[test]
+    fn flushes_of_what_is_in_nvram_are_of_the_long_run_and_the_others_of_the_rounds() {
+        let runs = runs([50.0; 3], [30; 2], &[(NVJ, Run(2000, 100.0, 20, 0))]);
+        let of = |name| median(&flushed(&runs, name, 0));
+        assert!((of(NVJ) - 1.0).abs() < 1e-9, "{}", of(NVJ));
+        assert!((of(JOURNAL) - 100.0).abs() < 1e-9, "{}", of(JOURNAL));
+        assert!(of(DJFS).abs() < 1e-9, "the rounds have none");
+    }
+
+    #[test]
+    fn a_flush_too_many_differs_where_it_is_a_single_one_or_the_third_of_an_fsync() {
+        let of = |journal: u64, nvj: u64, djfs: u64| {
+            let mut all = runs([50.0; 3], [30; 2], &[]);
+            let mut here = series(50.0, 30);
+            here[1].1 = Run(1000, 1.0, journal, 30);
+            here[0].1 = Run(1000, 2.0, 500, 10);
+            all.rounds = rounds(&here);
+            let in_nvram = [(NVJ, nvj), (DJFS, djfs), (DJFS4, djfs)].map(|(name, n)| (name, Run(2000, 100.0, n, 0)));
+            all.long = rounds(&in_nvram);
+            let claims = of_flushes(&all, 0, &PRINTED[0]);
+            [JOURNAL, NVJ, DJFS].map(|name| {
+                let claim = claims.iter().find(|c| c.what.contains(&format!(", {name}:"))).expect("a claim");
+                claim.verdict
+            })
+        };
+        // 98 %; 0.4 % and 0.003 % are printed.
+        assert_eq!(of(490, 4, 0), [Held, Held, Differs], "no flush is much less than printed");
+        assert_eq!(of(800, 3, 1), [Differs, Held, Differs], "160 %; one flush in 2,000 transactions");
+        assert_eq!(of(1000, 5, 2), [Differs, NotHeld, NotHeld], "two flushes");
+        assert_eq!(of(700, 200, 200), [NotHeld; 3], "140 % are no third flush");
+    }
+
+    #[test]
+    fn factors_have_one_flush_for_both_journals_and_bytes_what_one_commit_holds() {
+        let of = |times, blocks| {
+            let claims = of_times_and_bytes(&runs(times, blocks, &[]));
+            claims.into_iter().map(|claim| claim.verdict).collect::<Vec<_>>()
+        };
+        // 64.2 and 26.5; 297.4 and 298.2, then 313.3 and 312.6.
+        assert_eq!(of([64.2, 1.0, 1.0], [30, 30]), [Held, NotHeld, Held, Held, Held, Held]);
+        assert_eq!(of([40.0, 20.0, 64.0], [30, 30])[..2], [Differs, NotHeld], "a flush of 4 ms has the first");
+        assert_eq!(of([90.0, 90.0, 26.0], [30, 30])[..2], [NotHeld, Differs], "and here the second");
+        assert_eq!(of([90.0; 3], [50, 30])[2..], [Differs; 4], "a commit for each transaction");
+        assert_eq!(of([90.0; 3], [50, 50])[2..], [NotHeld; 4]);
+    }
 }

@@ -32,6 +32,11 @@ impl JournalDevice {
         Ok(JournalDevice(Looped::new(&kind, mib << 20, dir)?))
     }
 
+    /// As [`Looped::set_timed`].
+    pub(super) fn set_timed(&self, timed: bool) -> Result<()> {
+        self.0.set_timed(timed)
+    }
+
     /// Makes an empty journal of it.
     pub(super) fn format(&self) -> Result<()> {
         let device = text(self.0.device());

@@ -39,9 +39,9 @@ const LOST: usize = 0;
 const GAIN: usize = 1;
 const NVJ_TO_EXTERNAL: usize = 2;
 const NEVER: usize = 3;
-const TO_DEVICE: usize = 4;
-const TO_EXTERNAL: usize = 5;
-const TO_NVJ: usize = 6;
+pub(super) const TO_DEVICE: usize = 4;
+pub(super) const TO_EXTERNAL: usize = 5;
+pub(super) const TO_NVJ: usize = 6;
 
 /// What was measured on one drive, by column and frequency.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quire_testkit::Model;
 
-use super::claims::{Cells, NUMBERS};
+use super::claims::{Cells, NUMBERS, TO_DEVICE, TO_EXTERNAL, TO_NVJ};
 use crate::results::{Claim, Effort, Figure, shown, with_one_row};
 use crate::stats::float;
 
@@ -73,8 +73,14 @@ impl fmt::Display for Drive {
     }
 }
 
-/// With what `djfs` is compared by the flush, and what the paper prints.
-const COMPARED: [(&str, f64); 4] = [("ext4-ordered", 5.1), ("ext4-journal", 5.1), ("external", 4.0), ("nvj", 1.8)];
+/// With what `djfs` is compared by the flush, and which of the paper's numbers is of that.
+const COMPARED: [(&str, usize); 4] =
+    [("ext4-ordered", TO_DEVICE), ("ext4-journal", TO_DEVICE), ("external", TO_EXTERNAL), ("nvj", TO_NVJ)];
+
+/// One of [`NUMBERS`].
+fn printed(number: usize) -> f64 {
+    NUMBERS[number].1.parse().expect("a printed number")
+}
 
 /// How many times as fast `djfs` is by what a flush takes, with the paper's highest frequency of fsyncs.
 pub(super) fn by_flush(drives: &[(Drive, &Cells)], paper: usize) -> Figure {
@@ -87,8 +93,8 @@ pub(super) fn by_flush(drives: &[(Drive, &Cells)], paper: usize) -> Figure {
         let times = COMPARED.map(|(other, _)| cells.ratio("djfs", other, paper - 1));
         figure.place(shown(drive.flush.as_secs_f64() * 1e3), times);
     }
-    for (name, (_, printed)) in names.iter().zip(COMPARED) {
-        figure.printed(shown(2.0), name, printed);
+    for (name, (_, number)) in names.iter().zip(COMPARED) {
+        figure.printed(shown(2.0), name, printed(number));
     }
     figure
 }
@@ -103,8 +109,7 @@ pub(super) fn by_drive(drives: &[(Drive, &Cells)], paper: usize) -> Vec<Figure> 
         let mut figure =
             Figure::bars(&format!("djfs-7-drives-{rate}"), "figures 2, 3 and 7", title, x, y).of_series(names);
         for (Drive { scattered, flush, .. }, cells) in of {
-            let parts = cells.numbers(paper).into_iter().zip(NUMBERS);
-            let parts = parts.map(|(number, (_, printed))| number / printed.parse::<f64>().expect("a printed number"));
+            let parts = cells.numbers(paper).into_iter().enumerate().map(|(n, number)| number / printed(n));
             let place = format!("+{} us, {} ms", scattered.as_micros(), shown(flush.as_secs_f64() * 1e3));
             figure.place(&place, parts);
             names.iter().for_each(|name| figure.printed(&place, name, 1.0));

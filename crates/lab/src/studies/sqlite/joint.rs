@@ -5,7 +5,7 @@
 
 use super::calibration::Other;
 use super::cases::{PROTECTIONS, cases, growing};
-use super::claims::{self, ByRatios, Ratios};
+use super::claims::{self, ByRatios, Others, Ratios};
 use super::plan::{On, Plan};
 use crate::results::{Claim, with_one_value};
 use crate::served::Kind;
@@ -50,8 +50,9 @@ impl OnDevice {
     }
 }
 
-/// The claims of each device and those of all cases, with the models of all devices together as their one cause.
-pub(super) fn claims(plan: &Plan, devices: &[OnDevice]) -> Vec<Claim> {
+/// The claims of each device and those of all cases, with the models of all devices together as their one cause; on
+/// mounts with those of the paper's.
+pub(super) fn claims(plan: &Plan, devices: &[OnDevice], of_paper: &Others<'_>) -> Vec<Claim> {
     let (cases, on) = (cases(&PROTECTIONS), plan.on());
     let all = |choice: &[Option<usize>]| {
         let each = devices.iter().zip(choice).map(|(device, own)| device.with(*own));
@@ -63,6 +64,7 @@ pub(super) fn claims(plan: &Plan, devices: &[OnDevice]) -> Vec<Claim> {
     let of_each: Vec<_> = of_each.collect();
     if on == On::Mounts {
         let of_all = claims::on_mounts(of_all, &measured, &growing(&cases, plan));
+        let of_all = claims::on_devices(of_all, of_paper);
         return of_each.into_iter().flat_map(claims::alone).chain(of_all).collect();
     }
     let others: Vec<&[Other]> = devices.iter().map(|device| &device.on_others[..]).collect();

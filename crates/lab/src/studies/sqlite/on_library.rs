@@ -107,6 +107,7 @@ mod tests {
             small: 20,
             large: 100,
             page: PAGE_OF_2013,
+            of_paper: Vec::new(),
             figure4: false,
             on_library: true,
             work: "/".into(),

@@ -28,6 +28,8 @@ pub struct Plan {
     pub large: u64,
     /// Bytes of a page of the database.
     pub page: u32,
+    /// On mounts: models of the paper's devices, on which worst cases are measured again (calibration).
+    pub of_paper: Vec<Kind>,
     /// Also figure 4: what protection costs.
     pub figure4: bool,
     /// On the library, in virtual time, instead of on mounts.
@@ -97,7 +99,8 @@ impl Wanted {
             mounter = names.map(|text| text.parse()).collect::<Result<_>>()?;
         }
         let (small, large) = (small.unwrap_or(rows), large.unwrap_or(rows));
-        Ok(Plan { kinds, mounters: mounter, rounds, small, large, page, figure4, on_library, work })
+        let of_paper = Vec::new();
+        Ok(Plan { kinds, mounters: mounter, rounds, small, large, page, of_paper, figure4, on_library, work })
     }
 }
 
@@ -142,6 +145,7 @@ impl Plan {
         Plan {
             kinds: Vec::new(),
             mounters: Vec::new(),
+            of_paper: Vec::new(),
             figure4: false,
             on_library: true,
             work: self.work.clone(),
