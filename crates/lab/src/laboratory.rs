@@ -186,12 +186,13 @@ const KERNEL_COMMITS: &str = "kernel ordered, journal and fast_commit commit wit
      before the commit block, and that block with FUA (two flushes on the modelled device); the paper mounts with \
      journal_async_commit, which saves the first; stock ordered, stock journal, single-io, joj and auto commit by a \
      checksum, with one flush, and djfs in NVRAM, with none: factors of these by a kernel series have that difference in \
-     them, factors by a stock series do not";
+     them, factors by a stock series do not; kernel journal, async has the paper's option, which data=ordered does not \
+     take, and is the data journaling of the claims";
 
 /// The kernel's ext4 and Quire on one modelled device, and on the machine's own disk.
 fn joj_mounts(effort: Effort) -> Result<Findings> {
     let quire = PROFILES.into_iter().chain(["profile=djfs"]).map(|p| Ok(Mounter::quire(p)));
-    let kernel = KERNEL.map(str::parse);
+    let kernel = KERNEL.into_iter().chain([sqlite::KERNEL_JOURNAL]).map(str::parse);
     let mut f = sqlite::study(&sqlite::Plan {
         kinds: effort.pick(
             vec!["ssd".parse()?],

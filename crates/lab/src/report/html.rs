@@ -116,7 +116,8 @@ fn claims(claims: &[Claim]) -> String {
          <th class=\"n\">Here</th><th class=\"n\">Held if</th><th class=\"n\">Paper</th></tr></thead><tbody>",
     );
     for c in claims {
-        let cause = c.cause().map_or(String::new(), |why| format!("<div class=\"why\">Why: {}</div>", escaped(why)));
+        let cause = c.cause_in_full();
+        let cause = cause.map_or(String::new(), |why| format!("<div class=\"why\">Why: {}</div>", escaped(&why)));
         let whose = if c.ours { "Quire's aim, " } else { "" };
         let _ = write!(
             out,

@@ -14,13 +14,15 @@ enum By {
     Claims(&'static str, &'static [&'static str]),
     /// By a test of this name.
     Test(&'static str),
+    /// It is measured apart from the laboratory's studies; what came of it, and where.
+    Elsewhere(&'static str),
     /// It explains, and measures nothing; where ours stands.
     Explains(&'static str),
     /// It cannot be had here, and why.
     Not(&'static str),
 }
 
-use By::{Claims, Explains, Not, Test};
+use By::{Claims, Elsewhere, Explains, Not, Test};
 
 const ITEMS: &[(Paper, &str, By)] = &[
     (
@@ -77,6 +79,11 @@ const ITEMS: &[(Paper, &str, By)] = &[
         "journaling without flushes, deltas, group checkpointing by regions",
         Claims("table 1", &["djfs-table1"]),
     ),
+    (
+        Paper::Djfs,
+        "section V.3: regions go home in the background, one at a time, and commits wait when all are full",
+        Test("regions_go_home_and_commits_stall_when_all_are_full"),
+    ),
     (Paper::Djfs, "implicit checkpoint when a timer expires", Test("what_is_old_in_the_log_goes_home")),
     (
         Paper::Djfs,
@@ -104,7 +111,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
     ),
     (Paper::Djfs, "figure 8: TPC-C on SQLite", Claims("figure 8", &["djfs-tpcc", "djfs-table1-mounts"])),
     (Paper::Djfs, "section V.2: what deltas cost to compute", Claims("section V.2", &["djfs-tpcc"])),
-    (Paper::Djfs, "figure 9: TPC-C by the NVRAM's latency", Claims("figure 9", &["djfs-tpcc"])),
+    (Paper::Djfs, "figure 9: TPC-C by the NVRAM's latency", Claims("figure 9", &["djfs-tpcc", "djfs-table1-mounts"])),
     (Paper::Djfs, "figure 10: what base images cost the page cache", Claims("figure 10", &["djfs-figure10"])),
     (Paper::Okeanos, "wasteless journaling: blocks that several writes share", Claims("figure 4a", &["okeanos-slow"])),
     (
@@ -159,9 +166,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
     (
         Paper::Okeanos,
         "figure 5c: the same with a parallel file system: bricks of GlusterFS for PVFS2",
-        Explains(
-            "docs/clusters.md, table \"bricks on disks of the model hdd15k\": `clusters.py bench gluster --device hdd15k`",
-        ),
+        Elsewhere("docs/clusters.md, \"GlusterFS' bricks and figure 5c\": `clusters.py bench gluster --device hdd15k`"),
     ),
     (
         Paper::Okeanos,
@@ -269,6 +274,7 @@ fn row(paper: Paper, what: &'static str, by: &By, runs: &[Run]) -> Row {
     };
     match by {
         Test(name) => fixed(format!("test `{name}`"), Some(Verdict::Held), "held", ""),
+        Elsewhere(place) => fixed(String::new(), None, "measured apart", place),
         Explains(place) => fixed(String::new(), None, "explains", place),
         Not(why) => fixed(String::new(), None, "not possible here", why),
         Claims(at, studies) => {
@@ -282,10 +288,15 @@ fn names(studies: &[&str]) -> String {
     studies.iter().map(|s| format!("`{s}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// Whether a claim's place is this one, or within it.
+fn is_at(place: &str, at: &str) -> bool {
+    place == at || place.starts_with(&format!("{at},"))
+}
+
 /// The worst verdict of the claims, how many have which, and the causes.
 fn judged(at: &str, studies: &[&str], runs: &[Run]) -> (Option<Verdict>, String, Vec<String>) {
     let of = runs.iter().filter(|r| studies.contains(&&*r.study)).flat_map(|r| &r.findings.claims);
-    let claims: Vec<_> = of.filter(|c| c.at == at || c.at.starts_with(&format!("{at},"))).collect();
+    let claims: Vec<_> = of.filter(|c| is_at(&c.at, at)).collect();
     let Some(worst) = claims.iter().map(|c| c.verdict).max_by_key(|v| *v as u8) else {
         return (None, "not run".into(), Vec::new());
     };
@@ -425,6 +436,22 @@ mod tests {
             tables(&runs).unwrap() == committed,
             "run: quire-lab report --results bench/results/lab --table bench/results/papers.json"
         );
+    }
+
+    #[test]
+    fn every_claim_of_a_paper_is_in_a_row_of_it() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/lab");
+        let is_in = |run: &Run, claim: &Claim, by: &By| match by {
+            Claims(at, studies) => studies.contains(&&*run.study) && is_at(&claim.at, at),
+            _ => false,
+        };
+        let runs = Run::load_all(&results).unwrap();
+        for run in runs.iter().filter(|run| run.paper != Paper::Quire) {
+            for claim in run.findings.claims.iter().filter(|claim| !claim.ours) {
+                let rows = ITEMS.iter().filter(|(paper, _, by)| *paper == run.paper && is_in(run, claim, by));
+                assert!(rows.count() > 0, "{}: {claim} is in no row", run.study);
+            }
+        }
     }
 
     /// Whether a source below `dir` defines a function of this name.

@@ -207,27 +207,6 @@ impl Claim {
         self.judged()
     }
 
-    /// The cause is a parameter that is assumed and that no other claim names; `sweep` are the figures with other
-    /// values of it (claims that share one: [`super::with_one_value`]). They explain the difference if the range of
-    /// them and of the measured figure has the sentence's number in it; where a tie is excluded, if it has a figure on
-    /// the sentence's side.
-    #[must_use]
-    pub fn calibrated(mut self, sweep: &[f64], why: &str) -> Self {
-        let [least, most] = ends(sweep.iter().copied().chain(self.measured));
-        let (low, high) = match self.upper {
-            Some(upper) => (self.limit, upper),
-            None => [self.paper.unwrap_or(self.limit); 2].into(),
-        };
-        let has_it = match self.side {
-            Side::Below => least < low * (1.0 - TIE),
-            Side::Above => most > high * (1.0 + TIE),
-            _ => least <= high && low <= most,
-        };
-        self.explains = Some(if has_it { [least, most].map(rounded) } else { NOTHING });
-        self.why = Some(format!("{why}{BY_IT}{} to {} (calibration)", shown(least), shown(most)));
-        self.judged()
-    }
-
     /// The cause is a parameter that is assumed, and no value of it serves this claim: these are its figures.
     #[must_use]
     pub(crate) fn calibrated_in_vain(mut self, sweep: &[f64], why: &str) -> Self {
@@ -307,6 +286,16 @@ impl Claim {
         }
     }
 
+    /// The same with what is known of the cause where it does not explain so much.
+    #[must_use]
+    pub fn cause_in_full(&self) -> Option<String> {
+        let cause = self.cause()?;
+        Some(match &self.why {
+            Some(why) if self.verdict == Verdict::NotHeld && self.measured.is_some() => format!("{cause}: {why}"),
+            _ => cause.to_owned(),
+        })
+    }
+
     /// The cause that goes with the verdict without the figures that it explains, so that claims share it.
     #[must_use]
     pub fn shared_cause(&self) -> Option<String> {
@@ -361,7 +350,7 @@ impl fmt::Display for Claim {
         if let Some(paper) = self.paper_shown() {
             write!(f, ", the paper {paper}")?;
         }
-        self.cause().map_or(Ok(()), |why| write!(f, "; {why}"))
+        self.cause_in_full().map_or(Ok(()), |why| write!(f, "; {why}"))
     }
 }
 

@@ -20,7 +20,7 @@ use claims::{Others, Ratios};
 use devices::Both;
 use joint::OnDevice;
 use plan::{IMAGE_MIB, Series};
-pub use plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Wanted};
+pub use plan::{KERNEL_JOURNAL, Plan, STOCK_JOURNAL, STOCK_ORDERED, Wanted};
 use rounds::{Disk, Times, means, rounds};
 
 use anyhow::{Result, ensure};
@@ -134,6 +134,7 @@ fn label(mounter: &Mounter) -> String {
     match mounter.options.as_str() {
         STOCK_ORDERED => return "stock ordered".into(),
         STOCK_JOURNAL => return "stock journal".into(),
+        _ if mounter.to_string() == KERNEL_JOURNAL => return "kernel journal, async".into(),
         _ => {}
     }
     let name = mounter.to_string();

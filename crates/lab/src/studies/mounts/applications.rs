@@ -103,7 +103,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     )?;
     let mut f = Findings { figures: figures(&rounds, &all), ..Findings::default() };
     f.claims.extend(claims::of_programs(&rounds));
-    f.claims.push(claims::of_logs(&rounds));
+    f.claims.extend(claims::of_logs(&rounds));
     assume(&mut f, effort, "hdd15k");
     assume_applications(&mut f, &all);
     Ok(f)

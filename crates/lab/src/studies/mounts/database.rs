@@ -1,5 +1,5 @@
-//! What DJFS' TPC-C on SQLite makes a journal do (table 1), and how fast it is (figure 8), on mounts: flushes and bytes
-//! to the journal for each transaction, in parts of the kernel's `data=ordered`.
+//! What DJFS' TPC-C on SQLite makes a journal do (table 1), and how fast it is (figures 8 and 9), on mounts: flushes and
+//! bytes to the journal for each transaction, in parts of the kernel's `data=ordered`.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,12 @@ use anyhow::Result;
 
 use super::super::tpcc::grain;
 use super::bed::{Bed, Measured, Rounds};
+use super::nvram::{self, ByLatency};
 use super::{
     DJFS, DJFS4, DRIVE, EXTERNAL, FAST_DRIVE, JOURNAL, NVJ, OF_FLUSH, ORDERED, SLOW_DRIVE, assume, assume_external,
     of_djfs, only, point_of_rounds, rounds_of, swept,
 };
+use crate::mounter::Mounter;
 use crate::results::{Claim, Effort, Figure, Findings, shown, with_one_row};
 use crate::stats::{float, median};
 use crate::work::tpcc::{self, Grain, Journal, Limit, Report, Scale};
@@ -118,10 +120,12 @@ pub fn study(effort: Effort) -> Result<Findings> {
         tpcc::run(&database(dir, journal), journal, grain, 2, Limit::Transactions(transactions))
     };
     let all = of_djfs()?;
-    let measure = |drive, rounds, names: Option<&[&str]>, phases: &[Phase]| {
+    let measured = |drive, rounds, mounters: &[Mounter], phases: &[Phase]| {
         let bed = Bed::new(drive, mib, journal_mib)?.with_journal_device(drive)?;
-        let mounters = names.map_or_else(|| all.clone(), |names| only(&all, names));
-        bed.rounds(rounds, &mounters, prepare, phases, run)
+        bed.rounds(rounds, mounters, prepare, phases, run)
+    };
+    let measure = |drive, rounds, names: Option<&[&str]>, phases: &[Phase]| {
+        measured(drive, rounds, &names.map_or_else(|| all.clone(), |names| only(&all, names)), phases)
     };
     let fine = phases(Grain::Statement, transactions);
     let fine_of_calibration = phases(Grain::Statement, of_calibration);
@@ -135,6 +139,10 @@ pub fn study(effort: Effort) -> Result<Findings> {
         free: measure("free", 1, Some(&[DJFS]), &fine_of_calibration)?,
         coarse: measure(DRIVE, 1, Some(&on_devices), &phases(Grain::Transaction, of_calibration))?,
     };
+    let persist = &phases(Grain::Statement, in_nvram)[..1];
+    let of_nvram = only(&all, &[NVJ, DJFS]);
+    let slow = nvram::latencies().map(|ns| measured(DRIVE, 1, &nvram::slower(&of_nvram, ns), persist));
+    let by_latency = ByLatency::of(&runs.rounds, &runs.long, &slow.into_iter().collect::<Result<Vec<_>>>()?);
     let mut f = Findings::default();
     for (half, printed) in PRINTED.iter().enumerate() {
         f.figures.extend(figures(&runs, half, printed));
@@ -142,6 +150,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
         f.claims.extend(of_flushes(&runs, half, printed));
     }
     f.claims.extend(of_times_and_bytes(&runs));
+    f.figures.push(by_latency.figure());
+    f.claims.extend(by_latency.claims());
     assume(&mut f, effort, DRIVE);
     assume_sizes(&mut f, divide, journal_mib, transactions, in_nvram);
     assume_external(&mut f);
@@ -165,7 +175,10 @@ fn assume_sizes(f: &mut Findings, divide: u32, journal_mib: u64, [persist, wal]:
         "data to the journal are the bytes that reach it on the device but a block of each write, the descriptor or \
          the commit block: NVRAM's are in djfs-table1; a write with FUA is counted as a write and a flush",
     );
-    f.assume("figure 8's factors and what is logged: a tenth more or less; flushes are at most the paper's part");
+    f.assume(
+        "figure 8's and 9's factors and what is logged: a tenth more or less; flushes are at most the paper's part; figure \
+         9's latency is of each cache line (nvram_latency_ns), in its calibration of each 16 bytes",
+    );
 }
 
 fn flushes(m: &Measured<Report>) -> f64 {

@@ -1,5 +1,6 @@
-//! DJFS' random writes on other drives than the one that is assumed: the paper names a Samsung 840 and not which of its
-//! sizes, nor what a flush takes, or a write elsewhere ("the locality in the file system area is random").
+//! DJFS' random writes on other drives than the one that is assumed: the paper names a Samsung 840 of 120 GB, which
+//! writes 130 MB/s by its data sheet, and not what a flush takes, or a write elsewhere ("the locality in the file system
+//! area is random").
 
 use std::fmt;
 use std::time::Duration;
@@ -8,68 +9,47 @@ use quire_testkit::Model;
 
 use super::claims::{Cells, NUMBERS, TO_DEVICE, TO_EXTERNAL, TO_NVJ};
 use crate::results::{Claim, Effort, Figure, shown, with_one_row};
-use crate::stats::float;
 
 /// What is assumed of the drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Drive {
-    /// Of sequential writes, by the data sheet: of 120, 250 and 500 GB.
-    mb_s: u64,
     /// What a write takes longer that does not go on where the last one ended.
     scattered: Duration,
     /// What a flush takes beside what is dirty.
     flush: Duration,
 }
 
-/// MB/s, the microseconds of a write elsewhere, and those of a flush.
-type Parameters = (u64, u64, &'static [u64]);
-const OTHERS: [Parameters; 8] = [
-    (130, 0, &[1000, 2500, 4000]),
-    (130, 10, &[2000, 2500, 4000]),
-    (130, 20, &[2000, 2500, 4000]),
-    (250, 0, &[1000, 2000, 2500]),
-    (250, 10, &[1000, 2000, 2500]),
-    (250, 20, &[1000, 2000, 2500]),
-    (330, 0, &[1000, 2000]),
-    (330, 20, &[1000, 2000]),
-];
+/// The microseconds of a write elsewhere, and those of a flush.
+type Parameters = (u64, &'static [u64]);
+const OTHERS: [Parameters; 3] =
+    [(0, &[1000, 2500, 4000]), (10, &[1000, 2000, 2500, 4000]), (20, &[1000, 2000, 2500, 4000])];
 
 impl Drive {
-    pub(super) const ASSUMED: Drive = Drive { mb_s: 130, scattered: Duration::ZERO, flush: Duration::from_millis(2) };
+    pub(super) const ASSUMED: Drive = Drive { scattered: Duration::ZERO, flush: Duration::from_millis(2) };
 
     /// The drives of a calibration.
     pub(super) fn others(effort: Effort) -> Vec<Drive> {
-        let with = |(mb_s, scattered, flushes): &Parameters| {
-            let (mb_s, scattered) = (*mb_s, Duration::from_micros(*scattered));
-            flushes.iter().map(move |us| Drive { mb_s, scattered, flush: Duration::from_micros(*us) })
+        let with = |(scattered, flushes): &Parameters| {
+            let scattered = Duration::from_micros(*scattered);
+            flushes.iter().map(move |us| Drive { scattered, flush: Duration::from_micros(*us) })
         };
         OTHERS[..effort.pick(1, OTHERS.len(), OTHERS.len())].iter().flat_map(with).collect()
     }
 
     /// Only its flush is another.
-    fn has_assumed_rate(self) -> bool {
-        (self.mb_s, self.scattered) == (Drive::ASSUMED.mb_s, Drive::ASSUMED.scattered)
+    fn has_assumed_place(self) -> bool {
+        self.scattered == Drive::ASSUMED.scattered
     }
 
     pub(super) fn of(self, model: Model) -> Model {
-        let write_ns_per_kib = model.write_ns_per_kib * Drive::ASSUMED.mb_s / self.mb_s;
-        Model { flush: self.flush, scattered: self.scattered, write_ns_per_kib, ..model }
-    }
-
-    /// How long a calibration runs, for as many bytes at most as half of this time takes on the drive that is assumed.
-    pub(super) fn time_for(self, time: Duration) -> Duration {
-        time.mul_f64(float(Drive::ASSUMED.mb_s) / float(self.mb_s) / 2.0)
+        Model { flush: self.flush, scattered: self.scattered, ..model }
     }
 }
 
 impl fmt::Display for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Drive { mb_s, scattered, flush } = self;
-        if scattered.is_zero() {
-            write!(f, "{mb_s} MB/s and a flush of {flush:?}")
-        } else {
-            write!(f, "{mb_s} MB/s, {scattered:?} more to a write elsewhere and a flush of {flush:?}")
-        }
+        let Drive { scattered, flush } = self;
+        write!(f, "{scattered:?} more to a write elsewhere and a flush of {flush:?}")
     }
 }
 
@@ -87,7 +67,7 @@ pub(super) fn by_flush(drives: &[(Drive, &Cells)], paper: usize) -> Figure {
     let title = "djfs by what a flush takes, fsync every 64 writes (calibration)";
     let names = COMPARED.map(|(other, _)| format!("djfs / {other}"));
     let mut figure = Figure::lines("djfs-7-flush", "figure 7", title, "flush, ms", "times as fast").of_series(&names);
-    let mut drives: Vec<_> = drives.iter().filter(|(drive, _)| drive.has_assumed_rate()).collect();
+    let mut drives: Vec<_> = drives.iter().filter(|(drive, _)| drive.has_assumed_place()).collect();
     drives.sort_by_key(|(drive, _)| drive.flush);
     for (drive, cells) in drives {
         let times = COMPARED.map(|(other, _)| cells.ratio("djfs", other, paper - 1));
@@ -99,39 +79,34 @@ pub(super) fn by_flush(drives: &[(Drive, &Cells)], paper: usize) -> Figure {
     figure
 }
 
-/// The paper's numbers with each drive, in parts of what is printed: a figure to each rate.
+/// The paper's numbers with each drive, in parts of what is printed: a figure to what a write elsewhere takes.
 pub(super) fn by_drive(drives: &[(Drive, &Cells)], paper: usize) -> Vec<Figure> {
     let names = NUMBERS.map(|(name, _)| name);
-    let (x, y) = ("a write elsewhere, a flush", "parts of the paper's number");
+    let (x, y) = ("flush, ms", "parts of the paper's number");
     let figure = |of: &[(Drive, &Cells)]| {
-        let rate = of[0].0.mb_s;
-        let title = format!("Random writes on drives of {rate} MB/s (calibration)");
+        let us = of[0].0.scattered.as_micros();
+        let title = format!("Random writes where a write elsewhere takes {us} us more (calibration)");
         let mut figure =
-            Figure::bars(&format!("djfs-7-drives-{rate}"), "figures 2, 3 and 7", title, x, y).of_series(names);
-        for (Drive { scattered, flush, .. }, cells) in of {
+            Figure::bars(&format!("djfs-7-drives-{us}"), "figures 2, 3 and 7", title, x, y).of_series(names);
+        for (Drive { flush, .. }, cells) in of {
             let parts = cells.numbers(paper).into_iter().enumerate().map(|(n, number)| number / printed(n));
-            let place = format!("+{} us, {} ms", scattered.as_micros(), shown(flush.as_secs_f64() * 1e3));
+            let place = shown(flush.as_secs_f64() * 1e3);
             figure.place(&place, parts);
             names.iter().for_each(|name| figure.printed(&place, name, 1.0));
         }
         figure
     };
-    drives.chunk_by(|a, b| a.0.mb_s == b.0.mb_s).map(figure).collect()
+    drives.chunk_by(|a, b| a.0.scattered == b.0.scattered).map(figure).collect()
 }
 
 /// The claims, of which one drive is the cause if all that hold here hold with it, too.
 pub(super) fn with_one_drive(claims: Vec<Claim>, others: &[Drive], with: &[Cells], paper: usize) -> Vec<Claim> {
-    let names: Vec<String> = others.iter().map(|drive| format!("a drive of {drive}")).collect();
+    let names: Vec<String> = others.iter().map(Drive::to_string).collect();
     let figures = |cells: &Cells| -> Vec<f64> {
         cells.claims(paper).iter().map(|claim| claim.measured.unwrap_or(f64::NAN)).collect()
     };
     let rows: Vec<Vec<f64>> = with.iter().map(figures).collect();
-    with_one_row(
-        "which Samsung 840 the paper has and what its flush and a write elsewhere take is assumed",
-        &names,
-        claims,
-        &rows,
-    )
+    with_one_row("what a flush of the paper's Samsung 840 and a write elsewhere take is assumed", &names, claims, &rows)
 }
 
 #[cfg(test)]
@@ -145,10 +120,11 @@ mod tests {
         assert!(all.iter().enumerate().all(|(n, drive)| !all[..n].contains(drive)));
         let (assumed, model) = (Drive::ASSUMED, Model::samsung_840());
         assert_eq!(assumed.of(model), model, "the first is the model's");
-        let fast = Drive { mb_s: 260, ..assumed };
-        assert_eq!(fast.of(model).write_ns_per_kib * 2, model.write_ns_per_kib);
-        assert_eq!(fast.time_for(Duration::from_secs(4)), Duration::from_secs(1));
+        let slow = Drive { flush: Duration::from_millis(4), ..assumed };
+        assert_eq!(slow.of(model), Model { flush: slow.flush, ..model });
     }
+
+    const ELSEWHERE: Drive = Drive { scattered: Duration::from_micros(10), ..Drive::ASSUMED };
 
     /// Writes a second of `ext4-none` and of all others, never synced and often.
     fn cells(none: u64, others: u64) -> Cells {
@@ -164,15 +140,20 @@ mod tests {
     fn a_drive_is_the_cause_of_what_it_brings_and_its_numbers_are_parts_of_the_papers() {
         let (here, there) = (cells(1000, 100), cells(1000, 564));
         let verdict = |with: Cells| {
-            let drives = [Drive { mb_s: 250, ..Drive::ASSUMED }];
+            let drives = [ELSEWHERE];
             let claims = with_one_drive(here.claims(2), &drives, &[with], 2);
             claims.into_iter().find(|claim| claim.paper == Some(43.6)).unwrap()
         };
         assert_eq!(verdict(there.clone()).verdict, crate::results::Verdict::Differs);
-        assert!(verdict(there.clone()).shared_cause().unwrap().contains("a drive of 250 MB/s and a flush of 2ms"));
+        assert!(
+            verdict(there.clone())
+                .shared_cause()
+                .unwrap()
+                .contains("with 10µs more to a write elsewhere and a flush of 2ms")
+        );
         assert_eq!(verdict(here.clone()).verdict, crate::results::Verdict::NotHeld);
-        let figures = by_drive(&[(Drive::ASSUMED, &there), (Drive { mb_s: 330, ..Drive::ASSUMED }, &here)], 2);
-        assert_eq!(figures.iter().map(|f| &*f.id).collect::<Vec<_>>(), ["djfs-7-drives-130", "djfs-7-drives-330"]);
+        let figures = by_drive(&[(Drive::ASSUMED, &there), (ELSEWHERE, &here)], 2);
+        assert_eq!(figures.iter().map(|f| &*f.id).collect::<Vec<_>>(), ["djfs-7-drives-0", "djfs-7-drives-10"]);
         let lost = figures[0].series[0].points[0].as_ref().map(|point| point.value);
         assert!(lost.is_some_and(|part| (part - 1.0).abs() < 1e-3), "{lost:?}");
     }

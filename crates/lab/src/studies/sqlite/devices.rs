@@ -6,7 +6,7 @@ use anyhow::Result;
 use super::cases::PROTECTIONS;
 use super::claims::{Ratios, worst};
 use super::joint::OnDevice;
-use super::plan::{self, IMAGE_MIB, Plan, STOCK_JOURNAL, Series};
+use super::plan::{self, IMAGE_MIB, KERNEL_JOURNAL, Plan, STOCK_JOURNAL, Series};
 use super::rounds::{Disk, means, rounds};
 use crate::mounter::Mounter;
 use crate::results::Figure;
@@ -48,7 +48,7 @@ impl Devices {
     /// A file system failed.
     pub(super) fn measured(plan: &Plan) -> Result<Self> {
         let quire = ["profile=ext4-none", STOCK_JOURNAL, "profile=single-io"].map(|p| Ok(Mounter::quire(p)));
-        let kernel = ["kernel:none", "kernel:data=journal"].map(str::parse);
+        let kernel = ["kernel:none", KERNEL_JOURNAL].map(str::parse);
         let mounters: Vec<Mounter> = quire.into_iter().chain(kernel).collect::<Result<_>>()?;
         let mounters = plan::available(&mounters)?;
         let series: Vec<Series> =

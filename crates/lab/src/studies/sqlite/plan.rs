@@ -116,6 +116,9 @@ pub const STOCK_ORDERED: &str = "profile=ext4-ordered,commit_mode=checksum";
 /// what single-I/O journaling leaves out (section 2.1).
 pub const STOCK_JOURNAL: &str = "profile=ext4-journal,commit_mode=checksum,checkpoint=fsync";
 
+/// The kernel's data journaling with the paper's commit. `data=ordered` does not take that option.
+pub const KERNEL_JOURNAL: &str = "kernel:data=journal,journal_async_commit";
+
 /// `quire:vfs`: nobody mounts, SQLite has the file system in its process. What follows a comma are parameters of the
 /// database's URI.
 const IN_PROCESS: &str = "vfs";

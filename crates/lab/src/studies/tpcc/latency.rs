@@ -19,7 +19,7 @@ use crate::work::tpcc::Journal;
 /// What a cache line takes longer than in DRAM, in nanoseconds.
 const LATENCIES: [u64; 5] = [0, 10, 20, 30, 40];
 /// Bytes that the caches write at once.
-const LINE: u64 = 64;
+pub(in crate::studies) const LINE: u64 = 64;
 /// Bytes of a store of which each takes the latency (calibration): a store past the caches writes 16 (SSE) or 8.
 const STORES: [u64; 3] = [32, 16, 8];
 /// Of [`LATENCIES`], those of the calibration, at even distances.
@@ -28,9 +28,9 @@ const OF_STORES: [u64; 3] = [0, 20, 40];
 /// "Negligible": what is left of the throughput.
 const LEFT: f64 = 0.9;
 /// "Rapidly": what is left.
-const HALF: f64 = 0.5;
+pub(in crate::studies) const HALF: f64 = 0.5;
 /// "Slightly when compared to": a part of what that loses.
-const SLIGHT: f64 = 0.25;
+pub(in crate::studies) const SLIGHT: f64 = 0.25;
 
 /// A run: the way, the drive, and what a line takes longer.
 type Point = (Way, Model, u64);
@@ -67,11 +67,6 @@ pub(super) fn study(loaded: &Loaded, plan: &Plan, common: &Common) -> Result<Fin
     f.assume("\"negligible\": deltas cost at most a tenth of the throughput, on drives that take no time");
     f.assume(format!("figure 9: a write to NVRAM is a cache line of {LINE} bytes"));
     f.claims = measured.claims(common);
-    f.skipped.push(
-        "figure 9 on mounts: what a store to NVRAM takes longer is modelled in virtual time alone; the kernel's journals \
-         on devices are in djfs-table1-mounts"
-            .into(),
-    );
     Ok(f)
 }
 
@@ -190,7 +185,8 @@ impl Measured {
 }
 
 /// Why the latency may cost more than here.
-const OF_STORE: &str = "how many bytes a write to NVRAM has, which takes the latency, is assumed to be a cache line";
+pub(in crate::studies) const OF_STORE: &str =
+    "how many bytes a write to NVRAM has, which takes the latency, is assumed to be a cache line";
 
 #[cfg(test)]
 mod tests {
