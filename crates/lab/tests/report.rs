@@ -239,6 +239,22 @@ fn the_page_needs_no_network_and_no_script() {
     assert!(page.contains("prefers-color-scheme:dark") && page.contains("270"));
 }
 
+/// What a link of the page hands over, to the byte.
+#[test]
+fn each_figure_has_its_numbers_as_csv() {
+    let run = run();
+    let page = page(std::slice::from_ref(&run)).unwrap();
+    for figure in &run.findings.figures {
+        let link = format!("<a download=\"{}.csv\" href=\"data:text/csv;charset=utf-8,", figure.id);
+        let (_, rest) = page.split_once(&link).unwrap_or_else(|| panic!("{} has no link", figure.id));
+        let (data, _) = rest.split_once('"').expect("an end");
+        let digits = data.split('%').skip(1);
+        let bytes: Vec<u8> = digits.map(|hex| u8::from_str_radix(hex, 16).expect("two digits")).collect();
+        assert_eq!(String::from_utf8(bytes).unwrap(), figure.csv(), "{}", figure.id);
+    }
+    assert!(run.findings.figures.len() > 1);
+}
+
 fn main() -> std::process::ExitCode {
     quire_testkit::harness::main()
 }

@@ -309,6 +309,11 @@ fn apart(rounds: &Rounds<Done>, phase: usize) -> f64 {
     a.max(b) / a.min(b)
 }
 
+/// NaN if one is.
+fn more(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
 /// Figure 4b, of what is home after an unmount. What wrote nothing was not measured.
 fn home_claims(rounds: &Rounds<Done>, count: usize) -> Vec<Claim> {
     let median = |name| Some(rounds.median(name, 0, home)).filter(|bytes| *bytes > 0.0).unwrap_or(f64::NAN);
@@ -324,7 +329,7 @@ fn home_claims(rounds: &Rounds<Done>, count: usize) -> Vec<Claim> {
         "figure 4b, on mounts",
         "wasteless and selective write several times less to the file system than ordered",
         format!("{count} streams: the more of both / kernel ordered, to a write"),
-        median(WASTELESS).max(median(SELECTIVE)) / median(ORDERED),
+        more(median(WASTELESS), median(SELECTIVE)) / median(ORDERED),
         SEVERAL,
     )];
     claims.extend(with_one_row(HOME_AT_FSYNC, &in_memory, [journal], &[[median(OWN_JOURNAL) / median(ORDERED)]]));
