@@ -119,17 +119,6 @@ fn label(mounter: &Mounter) -> String {
     format!("{who} {mode}").trim_end().to_owned()
 }
 
-/// Quire's mounts may have as much dirty: three eighths of their cache. FUSE hands them a file's pages at its close,
-/// so they hardly lie in the kernel's page cache.
-fn cache_size(dirty: u64) -> String {
-    format!("cache_size={}", dirty / 3 * 8)
-}
-
-/// The mounter, which may keep so many dirty bytes.
-fn which_may_keep(mounter: &Mounter, dirty: u64) -> Mounter {
-    if mounter.who == Who::Quire { mounter.with(&cache_size(dirty)) } else { mounter.clone() }
-}
-
 /// How many times each mounter is measured.
 fn rounds_of(effort: Effort) -> usize {
     effort.pick(1, 3, 3)

@@ -13,7 +13,7 @@ use quire_testkit::rng::{Rng, content};
 
 use super::super::fileserver::{DIRECTORIES, Server};
 use super::bed::{Bed, Measured, Rounds};
-use super::{JOURNAL, ORDERED, WRITEBACK, assume, cache_size, mounters, only, rounds_of, which_may_keep};
+use super::{JOURNAL, ORDERED, WRITEBACK, assume, mounters, only, rounds_of};
 use crate::mounter::{Mounter, Who};
 use crate::results::{Claim, Effort, Figure, Findings, Swept, shown, with_one_value};
 use crate::stats::{float, mib};
@@ -32,6 +32,17 @@ const PAPER_FILES: u64 = 10_000;
 /// What may be dirty: of 8 GiB of memory the middle of the kernel's limits, 15 %.
 const fn dirty_bytes(files: u64) -> u64 {
     (8 << 30) * 15 / 100 / PAPER_FILES * files
+}
+
+/// Quire's mounts may have as much dirty: three eighths of their cache. FUSE hands them a file's pages at its close,
+/// so they hardly lie in the kernel's page cache.
+fn cache_size(dirty: u64) -> String {
+    format!("cache_size={}", dirty / 3 * 8)
+}
+
+/// The mounter, which may keep so many dirty bytes.
+fn which_may_keep(mounter: &Mounter, dirty: u64) -> Mounter {
+    if mounter.who == Who::Quire { mounter.with(&cache_size(dirty)) } else { mounter.clone() }
 }
 
 /// MiB of the journal on filebench's disk, which mke2fs makes by itself.
