@@ -14,7 +14,7 @@ use crate::policy::{LEAST_LIMIT, LIMIT_WITHOUT_LOG, TRANSACTION_CACHE_PART, TRAN
 use crate::stats::{JournalLatencies, JournalStats};
 use quire_device::sync::thread::ThreadId;
 use quire_device::sync::{Arc, lock, thread};
-use quire_device::{Epoch, FlushGate, Mutant};
+use quire_device::{FlushGate, Mutant};
 use quire_layout::{BlockNo, Tid};
 use std::time::Duration;
 
@@ -181,17 +181,8 @@ impl Journal {
         self.shared.await_commit_in_flight();
     }
 
-    /// For data written in place that a transaction is going to name: makes it durable where the commit would have to
-    /// flush it first, because the log is in NVRAM or on another device (Q5).
-    pub fn flush_apart(&self, stamp: Epoch) {
-        if self.log_is_apart() {
-            // A failure meets the commit.
-            self.shared.gate.ensure(stamp).ok();
-        }
-    }
-
     /// The log is in NVRAM or on another device: what makes a transaction durable there does not flush the file
-    /// system's device.
+    /// system's device. Data in place that it is going to name may be flushed before (Q5); else the commit does it.
     #[must_use]
     pub fn log_is_apart(&self) -> bool {
         let log = self.shared.log.as_ref();

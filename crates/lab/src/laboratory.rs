@@ -60,44 +60,44 @@ pub const STUDIES: [Study; 24] = [
         "joj-sqlite",
         Paper::Joj,
         "SQLite's transactions on the paper's two devices, as models",
-        [75, 320, 800],
+        [55, 320, 800],
         joj,
     )),
     mounted(study(
         "joj-mounts",
         Paper::Joj,
         "The same on mounts, beside the kernel's ext4",
-        [20, 160, 2400],
+        [15, 200, 2400],
         joj_mounts,
     )),
-    study("djfs-randwrite", Paper::Djfs, "Random writes", [55, 420, 5000], randwrite::study),
+    study("djfs-randwrite", Paper::Djfs, "Random writes", [40, 300, 3000], randwrite::study),
     computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [20, 115, 900], |e| {
         table1::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
     })),
-    computing(study("djfs-tpcc", Paper::Djfs, "TPC-C on SQLite, and by the latency of NVRAM", [80, 1200, 4800], |e| {
+    computing(study("djfs-tpcc", Paper::Djfs, "TPC-C on SQLite, and by the latency of NVRAM", [45, 690, 4800], |e| {
         studies::tpcc::study(&tpcc(e, &[Journal::Persist, Journal::Wal]), true)
     })),
-    computing(study("djfs-figure10", Paper::Djfs, "Base images in the page cache", [20, 60, 960], |e| {
+    computing(study("djfs-figure10", Paper::Djfs, "Base images in the page cache", [10, 60, 960], |e| {
         studies::figure10::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
     })),
     mounted(study(
         "djfs-mounts",
         Paper::Djfs,
         "Random writes on mounts",
-        [55, 330, 1200],
+        [65, 425, 1500],
         studies::mounts::randwrite::study,
     )),
     mounted(study(
         "djfs-table1-mounts",
         Paper::Djfs,
         "TPC-C on SQLite on mounts",
-        [80, 325, 2000],
+        [75, 575, 2500],
         studies::mounts::database::study,
     )),
-    study("okeanos-requests", Paper::Okeanos, "Journal traffic by request size", [30, 60, 290], okeanos::requests),
-    study("okeanos-slow", Paper::Okeanos, "Streams of 1 Kbit/s", [80, 150, 600], okeanos::slow),
-    study("okeanos-fast", Paper::Okeanos, "Streams of 1 Mbit/s", [30, 60, 185], okeanos::fast),
-    study("okeanos-asynchronous", Paper::Okeanos, "Streams without O_SYNC", [35, 40, 105], okeanos::asynchronous),
+    study("okeanos-requests", Paper::Okeanos, "Journal traffic by request size", [15, 60, 290], okeanos::requests),
+    study("okeanos-slow", Paper::Okeanos, "Streams of 1 Kbit/s", [45, 150, 600], okeanos::slow),
+    study("okeanos-fast", Paper::Okeanos, "Streams of 1 Mbit/s", [20, 60, 185], okeanos::fast),
+    study("okeanos-asynchronous", Paper::Okeanos, "Streams without O_SYNC", [20, 40, 105], okeanos::asynchronous),
     study(
         "okeanos-readback",
         Paper::Okeanos,
@@ -105,47 +105,47 @@ pub const STUDIES: [Study; 24] = [
         [1, 10, 15],
         okeanos::readback::study,
     ),
-    study("okeanos-postmark", Paper::Okeanos, "Postmark", [30, 120, 340], okeanos::postmark::study),
-    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [40, 500, 1500], okeanos::log_replay::study),
+    study("okeanos-postmark", Paper::Okeanos, "Postmark", [10, 120, 340], okeanos::postmark::study),
+    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [12, 500, 1500], okeanos::log_replay::study),
     study(
         "okeanos-server",
         Paper::Okeanos,
         "A parallel file system's data server",
-        [12, 60, 225],
+        [10, 60, 225],
         okeanos::server::study,
     ),
     mounted(study(
         "okeanos-mounts",
         Paper::Okeanos,
         "Streams on mounts",
-        [50, 400, 1500],
+        [65, 650, 2000],
         studies::mounts::streams::study,
     )),
     mounted(study(
         "okeanos-streams-mounts",
         Paper::Okeanos,
         "Requests, reads and recovery on mounts",
-        [40, 300, 1800],
+        [45, 210, 1800],
         studies::mounts::requests::study,
     )),
     mounted(study(
         "okeanos-applications-mounts",
         Paper::Okeanos,
         "Postmark, InnoDB's log and a data server on mounts",
-        [70, 490, 3200],
+        [60, 440, 3200],
         studies::mounts::applications::study,
     )),
-    study("rfj-fileserver", Paper::Rfj, "A file server", [70, 600, 3600], fileserver::study),
+    study("rfj-fileserver", Paper::Rfj, "A file server", [40, 600, 3600], fileserver::study),
     mounted(study(
         "rfj-mounts",
         Paper::Rfj,
         "A file server on mounts",
-        [75, 1000, 2900],
+        [50, 1200, 2900],
         studies::mounts::fileserver::study,
     )),
-    study("isolation", Paper::Quire, "One program's fsync beside another's stream", [15, 60, 105], isolated),
-    mounted(study("isolation-mounts", Paper::Quire, "The same on mounts", [25, 270, 1300], isolated_mounts)),
-    mounted(study("latency", Paper::Quire, "One small durable write", [10, 15, 20], |e| {
+    study("isolation", Paper::Quire, "One program's fsync beside another's stream", [8, 60, 105], isolated),
+    mounted(study("isolation-mounts", Paper::Quire, "The same on mounts", [25, 240, 1300], isolated_mounts)),
+    mounted(study("latency", Paper::Quire, "One small durable write", [2, 15, 20], |e| {
         let memory = PathBuf::from("/dev/shm");
         latency::study(&latency::Plan { rounds: e.pick(1, 3, 5), writes: e.pick(2000, 5000, 5000), memory })
     })),

@@ -47,8 +47,8 @@ pub struct How {
     /// Studies on models alone that run at once; default: as many as there are CPUs, at most 4
     #[arg(short, long)]
     jobs: Option<usize>,
-    /// Only studies in virtual time, each twice; fails unless both find the same. What SQLite computes costs a fixed time
-    /// then, and results of studies that add it are not recorded
+    /// Only studies in virtual time, each twice; fails unless both find the same. What SQLite computes costs a fixed
+    /// time then, and results of studies that add it are not recorded
     #[arg(long)]
     twice: bool,
 }

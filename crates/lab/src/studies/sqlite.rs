@@ -12,15 +12,17 @@ mod in_process;
 mod joint;
 mod on_library;
 mod plan;
+mod ratios;
 mod rounds;
 mod sets;
 
 use cases::{Case, PROTECTIONS, cases, of_paper};
-use claims::{Others, Ratios};
+use claims::Others;
 use devices::Both;
 use joint::OnDevice;
 use plan::{IMAGE_MIB, Series};
 pub use plan::{KERNEL_JOURNAL, Plan, STOCK_JOURNAL, STOCK_ORDERED, Wanted};
+use ratios::Ratios;
 use rounds::{Disk, Times, means, rounds};
 
 use anyhow::{Result, ensure};

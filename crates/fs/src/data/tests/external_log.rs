@@ -29,8 +29,8 @@ fn open(fs: Arc<dyn BlockDevice>, log: Arc<dyn BlockDevice>, options: Options) -
     Volume::open(Devices { fs, journal: Some(log), nvram: None }, Arc::new(SystemClock), options)
 }
 
-/// New data in a log apart saves the flush of the file system's device, which a barrier on one device needs anyway: auto
-/// logs more of it.
+/// New data in a log apart saves the flush of the file system's device, which a barrier on one device needs anyway:
+/// auto logs more of it.
 #[test]
 fn auto_counts_the_flush_that_a_log_on_another_device_saves() {
     let boundary = |apart: bool| {

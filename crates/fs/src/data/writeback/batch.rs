@@ -33,10 +33,11 @@ pub(super) fn write_and_record(d: &Data, batch: &mut [Collected], is_background:
         return submit(d, batch, is_background);
     }
     submit(d, batch, is_background);
-    // Else the next commit would.
-    let flushes = is_background && d.commits_are_frequent();
+    // Else the next commit would (Q5). A failure meets that.
+    let journal = &d.engine.journal;
+    let flushes = is_background && d.commits_are_frequent() && journal.log_is_apart();
     if flushes && let Some(epoch) = batch.iter().filter(|c| c.needs_record()).filter_map(|c| c.written).max() {
-        d.engine.journal.flush_apart(epoch);
+        journal.gate().ensure(epoch).ok();
     }
     batch.chunks_mut(FILES_PER_OPERATION).for_each(|group| record(d, group));
 }

@@ -1,5 +1,5 @@
-//! What DJFS' TPC-C on SQLite makes a journal do (table 1), and how fast it is (figures 8 and 9), on mounts: flushes and
-//! bytes to the journal for each transaction, in parts of the kernel's `data=ordered`.
+//! What DJFS' TPC-C on SQLite makes a journal do (table 1), and how fast it is (figures 8 and 9), on mounts: flushes
+//! and bytes to the journal for each transaction, in parts of the kernel's `data=ordered`.
 
 use std::fs;
 use std::path::Path;

@@ -175,6 +175,12 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let figures = vec![figure, rates.by_memory(), rates.otherwise()];
     let mut f = Findings { figures, claims: rates.claims(), ..Findings::default() };
     assume(&mut f, effort, "hdd7200");
+    assume_server(&mut f, server, dirty);
+    Ok(f)
+}
+
+fn assume_server(f: &mut Findings, server: Server, dirty: u64) {
+    let files = server.files;
     f.assume(format!(
         "disk: model hdd7200; {files} files for filebench's 10,000, and as small a part of a journal of 128 MB ({} MiB) \
          and of what may be dirty in 8 GB, the paper's memory in figure 8 (16 GB in figure 2): the page cache may hold \
@@ -196,7 +202,6 @@ pub fn study(effort: Effort) -> Result<Findings> {
         server.before.as_secs(),
         server.time.as_secs()
     ));
-    Ok(f)
 }
 
 /// Why ratios of modes may be others than the paper's.

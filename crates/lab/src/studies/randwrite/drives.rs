@@ -1,6 +1,6 @@
 //! DJFS' random writes on other drives than the one that is assumed: the paper names a Samsung 840 of 120 GB, which
-//! writes 130 MB/s by its data sheet, and not what a flush takes, or a write elsewhere ("the locality in the file system
-//! area is random").
+//! writes 130 MB/s by its data sheet, and not what a flush takes, or a write elsewhere ("the locality in the file
+//! system area is random").
 
 use std::fmt;
 use std::time::Duration;

@@ -7,9 +7,10 @@ use anyhow::Result;
 use quire_testkit::Model;
 
 use super::cases::{Case, PROTECTIONS, cases, of_paper, ratio};
-use super::claims::{Computing, Ratios, insert_to_best, of_sizes, small_update, worst};
+use super::claims::{Computing, insert_to_best, of_sizes, small_update};
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
+use super::ratios::{Ratios, worst};
 use super::sets::{self, Counts, Times};
 use crate::mounter::Mounter;
 use crate::results::{Figure, shown};

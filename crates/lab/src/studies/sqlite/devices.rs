@@ -4,9 +4,9 @@
 use anyhow::Result;
 
 use super::cases::PROTECTIONS;
-use super::claims::{Ratios, worst};
 use super::joint::OnDevice;
 use super::plan::{self, IMAGE_MIB, KERNEL_JOURNAL, Plan, STOCK_JOURNAL, Series};
+use super::ratios::{Ratios, worst};
 use super::rounds::{Disk, means, rounds};
 use crate::mounter::Mounter;
 use crate::results::Figure;

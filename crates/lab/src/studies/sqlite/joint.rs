@@ -5,8 +5,9 @@
 
 use super::calibration::Other;
 use super::cases::{PROTECTIONS, cases, growing};
-use super::claims::{self, ByRatios, Others, Ratios};
+use super::claims::{self, ByRatios, Others};
 use super::plan::{On, Plan};
+use super::ratios::Ratios;
 use crate::results::{Claim, with_one_value};
 use crate::served::Kind;
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 use quire_testkit::Model;
 
 use super::cases::{Case, PROTECTIONS, cases, of_paper};
-use super::claims::{self, ByRatios, Ratios};
+use super::claims::{self, ByRatios};
 use super::plan::On;
+use super::ratios::Ratios;
 use crate::results::Figure;
 use crate::served::Kind;
 use crate::stats::float;
