@@ -103,7 +103,9 @@ pub fn run(plan: &Plan) -> Result<usize> {
 
 /// Runs studies of a build: first those of which some run at once.
 fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usize> {
-    let (alone, mut models): (Vec<_>, Vec<_>) = due.into_iter().partition(|s| s.runs_alone(plan.effort));
+    // SQLite's random numbers are the process's.
+    let is_alone = |s: &&Study| s.runs_alone(plan.effort) || plan.twice && s.computes;
+    let (alone, mut models): (Vec<_>, Vec<_>) = due.into_iter().partition(is_alone);
     // The longest first: it is not the one that the others have ended before.
     models.sort_by_key(|s| std::cmp::Reverse(plan.expected(s)));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);

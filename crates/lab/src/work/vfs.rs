@@ -95,9 +95,18 @@ static IS_FIXED: AtomicBool = AtomicBool::new(false);
 /// About what SQLite and the file system compute between two calls.
 const FIXED_COST: Duration = Duration::from_micros(10);
 
-/// From now on computing costs each run in this process the same, so that two runs find the same to the byte.
+/// From now on computing costs each run in this process the same, and SQLite's random numbers are the same, so that two
+/// runs find the same to the byte. Databases must run one at a time then.
 pub fn fix_computing() {
     IS_FIXED.store(true, Ordering::Relaxed);
+}
+
+/// SQLite's random numbers, of which logs have salts, begin anew.
+fn repeat_random_numbers() {
+    const SEED: c_int = 1;
+    let no_database: *mut ffi::sqlite3 = ptr::null_mut();
+    // SAFETY: this control takes a number and a database, which may be none.
+    unsafe { ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_PRNG_SEED, SEED, no_database) };
 }
 
 /// Whether computing costs the same in each run.
@@ -324,6 +333,9 @@ impl Vfs {
         // SQLite's list of VFSs is the process's, and several studies run in one at a time.
         static REGISTERED: AtomicU64 = AtomicU64::new(0);
         let name = CString::new(format!("{name}-{}", REGISTERED.fetch_add(1, Ordering::Relaxed)))?;
+        if computing_is_fixed() {
+            repeat_random_numbers();
+        }
         let shared = Arc::new(Shared {
             volume,
             pages: mounted.then(Mutex::default),
