@@ -2,7 +2,8 @@
 //! there already, of the same program and effort, is not run again, so a run that was broken off goes on.
 //!
 //! Studies on models alone come to the same results whatever the machine does meanwhile, so several run at once. The
-//! others follow one by one ([`Study::runs_alone`]; in quick runs these are those that mount).
+//! others follow one by one ([`Study::runs_alone`]; in quick runs these are those that mount). With `--twice` those
+//! that run SQLite do so, too.
 
 mod plan;
 mod progress;

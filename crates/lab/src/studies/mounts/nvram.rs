@@ -1,6 +1,6 @@
 //! DJFS' figure 9 on mounts: TPC-C on SQLite with PERSIST, where a cache line of the simulated NVRAM takes longer.
 
-use super::super::tpcc::latency::{HALF, LINE, OF_STORE, SLIGHT};
+use super::super::tpcc::latency::{HALF, LATENCIES, LINE, OF_STORE, SLIGHT};
 use super::bed::{Measured, Rounds};
 use super::{DJFS, JOURNAL, NVJ};
 use crate::mounter::Mounter;
@@ -9,7 +9,7 @@ use crate::stats::float;
 use crate::work::tpcc::Report;
 
 /// The paper's highest latency beside DRAM's, in nanoseconds.
-const SLOWEST: u64 = 40;
+const SLOWEST: u64 = LATENCIES[LATENCIES.len() - 1];
 /// Bytes of a write that takes the latency: a cache line; and what a store past the caches has (calibration).
 const STORES: [u64; 2] = [LINE, 16];
 /// Printed numbers, on either side.

@@ -17,7 +17,7 @@ use crate::turns::turns;
 use crate::work::tpcc::Journal;
 
 /// What a cache line takes longer than in DRAM, in nanoseconds.
-const LATENCIES: [u64; 5] = [0, 10, 20, 30, 40];
+pub(in crate::studies) const LATENCIES: [u64; 5] = [0, 10, 20, 30, 40];
 /// Bytes that the caches write at once.
 pub(in crate::studies) const LINE: u64 = 64;
 /// Bytes of a store of which each takes the latency (calibration): a store past the caches writes 16 (SSE) or 8.
