@@ -65,7 +65,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
         "section 2.2: no revoke records, a flush when a file's mode changes",
         Explains("docs/design/data.md, \"adaptive\": Quire revokes instead"),
     ),
-    (Paper::Joj, "section 2.2: which journal suits which log", Claims("section 2.2", &["joj-sqlite"])),
+    (Paper::Joj, "section 2.2: which journal suits which log", Claims("section 2.2", &["joj-sqlite", "joj-mounts"])),
     (Paper::Joj, "figure 2: 12 SQLite cases on a tablet's eMMC", Claims("figure 2", &["joj-sqlite"])),
     (Paper::Joj, "figure 3: the same on an Intel 311 SSD", Claims("figure 3", &["joj-sqlite"])),
     (Paper::Joj, "the 24 cases of figures 2 and 3 together", Claims("section 3.1", &["joj-sqlite", "joj-mounts"])),
@@ -212,7 +212,7 @@ const ITEMS: &[(Paper, &str, By)] = &[
         Not("no package has the traces of Microsoft's servers; `quire-lab classify TRACE` answers it for them"),
     ),
     (Paper::Rfj, "figure 8: RFJ against the modes of ext3", Claims("figure 8", &["rfj-fileserver", "rfj-mounts"])),
-    (Paper::Rfj, "section 4.3: with many overwrites", Claims("section 4.3", &["rfj-fileserver"])),
+    (Paper::Rfj, "section 4.3: with many overwrites", Claims("section 4.3", &["rfj-fileserver", "rfj-mounts"])),
 ];
 
 /// A row of the table.

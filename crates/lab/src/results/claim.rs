@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::number::{rounded, shown};
 
+/// "About", and a number that is printed: a tenth of it more or less.
+pub const ABOUT: f64 = 0.1;
+
 /// On which side of the limit a figure has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -173,7 +176,7 @@ impl Claim {
         Claim { upper: Some(high), ..Claim::new(at, says, what.into(), measured, Side::Within, low.into()) }.judged()
     }
 
-    /// The figure has to be this number, up to so many parts of it on either side.
+    /// The figure has to be this number, up to so many parts of it on either side ([`ABOUT`] of most).
     pub fn about(
         at: &str,
         says: &str,

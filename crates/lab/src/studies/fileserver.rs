@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::results::{Claim, Effort, Figure, Findings, with_one_row};
+use crate::results::{ABOUT, Claim, Effort, Figure, Findings, with_one_row};
 pub(super) use server::DIRECTORIES;
 use server::{BLOCK, JOURNAL, MODES, ORDERED, PAPER_FILES, RFJ, WRITEBACK, rate};
 pub use server::{Outcome, Server, run};
@@ -218,7 +218,7 @@ fn claims(rates: &Each, swept: &[Other]) -> Vec<Claim> {
             "RFJ has almost the same throughput as writeback",
             "rfj / writeback",
             to_writeback,
-            (1.0, 0.1),
+            (1.0, ABOUT),
         ),
     ];
     let values: Vec<String> = swept.iter().map(|(value, _)| value.clone()).collect();

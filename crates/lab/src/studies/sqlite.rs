@@ -94,6 +94,10 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     f.claims.extend(joint::claims(plan, &devices, &own));
     let beside = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.beside_kernel));
     f.claims.extend(claims::of_all_beside_kernel(&beside, &growing, &kernel));
+    for device in devices.iter().filter(|_| !plan.on_library) {
+        let of = [&device.ratios, &device.beside_kernel];
+        f.claims.extend(claims::of_logs_on_mounts(&device.kind, &cases(&PROTECTIONS), &growing, of));
+    }
     Ok(f)
 }
 

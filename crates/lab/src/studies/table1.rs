@@ -17,7 +17,7 @@ use quire_testkit::Model;
 
 use super::tpcc::{Loaded, Machine, Outcome, Plan, grain};
 use super::ways::{self, Way};
-use crate::results::{Claim, Figure, Findings, Swept, with_one_value};
+use crate::results::{ABOUT, Claim, Figure, Findings, Swept, with_one_value};
 use crate::stats::float;
 use crate::work::tpcc::{Grain, Journal};
 
@@ -387,8 +387,6 @@ impl Ticks {
 
 /// MiB of the paper's journal.
 const JOURNAL_MIB: u64 = 128;
-/// "The same": a tenth more or less.
-const ABOUT: f64 = 0.1;
 
 /// Why a share of the flushes may be larger than the paper's.
 const SMALLER: &str = "a journal that is so many times smaller than the paper's is full so many times as often";

@@ -1,21 +1,19 @@
-//! RFJ's file server on mounts (figures 2 and 8): 50 threads create and write whole files, append, read, delete and
-//! stat, and ask for nothing to be durable. The kernel may keep as much dirty data of each mount as falls to so
+//! RFJ's file server on mounts (figures 2 and 8, section 4.3): 50 threads create and write whole files, append, read,
+//! delete and stat, and ask for nothing to be durable. The kernel may keep as much dirty data of each mount as falls to so
 //! many files of the paper's machine: with more, all of it dies in memory before it is written, and no journal matters.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+mod load;
+
+use std::time::Duration;
 
 use anyhow::Result;
-use quire_testkit::rng::{Rng, content};
 
-use super::super::fileserver::{DIRECTORIES, Server};
+use self::load::{fill, serve};
+use super::super::fileserver::Server;
 use super::bed::{Bed, Measured, Rounds};
 use super::{JOURNAL, ORDERED, WRITEBACK, assume, mounters, only, rounds_of};
 use crate::mounter::{Mounter, Who};
-use crate::results::{Claim, Effort, Figure, Findings, Swept, shown, with_one_value};
+use crate::results::{ABOUT, Claim, Effort, Figure, Findings, Swept, shown, with_one_value};
 use crate::stats::{float, mib};
 
 /// RFJ's third baseline beside [`super::KERNEL`].
@@ -23,6 +21,8 @@ const THIRD: &str = "kernel:data=writeback";
 const QUIRE: [&str; 4] = ["profile=ext4-ordered", "profile=ext4-journal", "profile=rfj", "profile=auto"];
 const RFJ: &str = "quire rfj";
 const OWN_JOURNAL: &str = "quire ext4-journal";
+/// What is measured where every turn overwrites.
+const OF_OVERWRITES: [&str; 3] = [JOURNAL, RFJ, OWN_JOURNAL];
 /// What claims are of.
 const OF_CLAIMS: [&str; 5] = [ORDERED, JOURNAL, WRITEBACK, RFJ, OWN_JOURNAL];
 
@@ -56,80 +56,9 @@ fn journal_mib(files: u64) -> u64 {
     (PAPER_JOURNAL_MIB * files / PAPER_FILES).max(8)
 }
 
-fn make(path: &Path, rng: &mut Rng, server: Server) -> Result<()> {
-    let len = server.mean / 2 + rng.below(server.mean);
-    Ok(fs::write(path, content(len, 0, usize::try_from(len)?))?)
-}
-
-fn place(dir: &Path, name: &str, rng: &mut Rng) -> PathBuf {
-    dir.join(format!("dir-{}", rng.below(DIRECTORIES))).join(name)
-}
-
 /// The mounter, where ext4 gives a block to data at the write, as ext3 did, instead of when it is written back.
 fn as_ext3(mounter: &Mounter) -> Mounter {
     if mounter.who == Who::Kernel { mounter.with("nodelalloc") } else { mounter.clone() }
-}
-
-/// The files that are there at the beginning.
-fn first(dir: &Path, server: Server) -> impl Iterator<Item = PathBuf> {
-    (0..server.files).map(move |n| dir.join(format!("dir-{}", n % DIRECTORIES)).join(format!("first-{n}")))
-}
-
-fn fill(dir: &Path, server: Server) -> Result<()> {
-    (0..DIRECTORIES).try_for_each(|n| fs::create_dir(dir.join(format!("dir-{n}"))))?;
-    let mut rng = Rng::from_parts(&[1, 0xF5]);
-    first(dir, server).try_for_each(|path| make(&path, &mut rng, server))
-}
-
-/// Returns the operations of the time that is measured.
-fn serve(dir: &Path, server: Server) -> Result<u64> {
-    let (set, began) = (Mutex::new(first(dir, server).collect()), Instant::now());
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..server.threads)
-            .map(|n| {
-                scope.spawn({
-                    let set = &set;
-                    move || thread(dir, set, n, began, server)
-                })
-            })
-            .collect();
-        threads.into_iter().map(|t| t.join().expect("a server's thread panicked")).sum()
-    })
-}
-
-fn thread(dir: &Path, set: &Mutex<Vec<PathBuf>>, n: u64, began: Instant, server: Server) -> Result<u64> {
-    let mut rng = Rng::from_parts(&[2, 0xF5, n]);
-    let put = |path| set.lock().expect("no holder panics").push(path);
-    let take = |rng: &mut Rng| {
-        let mut set = set.lock().expect("no holder panics");
-        let n = rng.index(set.len());
-        set.swap_remove(n)
-    };
-    let (mut turns, mut counted) = (0, 0);
-    let measured = server.before..server.before + server.time;
-    let mut count = |operations: u64| counted += if measured.contains(&began.elapsed()) { operations } else { 0 };
-    while began.elapsed() < measured.end {
-        let path = place(dir, &format!("file-{n}-{turns}"), &mut rng);
-        make(&path, &mut rng, server)?;
-        // A create and a write.
-        count(2);
-        put(path);
-        let path = take(&mut rng);
-        let len = server.append / 2 + rng.below(server.append);
-        File::options().append(true).open(&path)?.write_all(&content(len, 0, usize::try_from(len)?))?;
-        count(1);
-        fs::read(&path)?;
-        count(1);
-        put(path);
-        fs::remove_file(take(&mut rng))?;
-        count(1);
-        let path = take(&mut rng);
-        fs::metadata(&path)?;
-        count(1);
-        put(path);
-        turns += 1;
-    }
-    Ok(counted)
 }
 
 /// Figures 2 and 8.
@@ -144,12 +73,13 @@ pub fn study(effort: Effort) -> Result<Findings> {
         ..Server::new(Duration::from_secs(effort.pick(1, 10, 60)))
     };
     let dirty = dirty_bytes(files);
-    let run = |rounds: usize, mounters: &[Mounter], dirty: u64, journal_mib: u64| {
+    let run_of = |server: Server, rounds: usize, mounters: &[Mounter], dirty: u64, journal_mib: u64| {
         let mut bed = Bed::new("hdd7200", server.mib + journal_mib, journal_mib)?;
         bed.limit_dirty(dirty);
         let mounters: Vec<_> = mounters.iter().map(|m| which_may_keep(m, dirty)).collect();
         bed.rounds(rounds, &mounters, |dir| fill(dir, server), &[()], |dir, ()| serve(dir, server))
     };
+    let run = |rounds, mounters: &[Mounter], dirty, journal_mib| run_of(server, rounds, mounters, dirty, journal_mib);
     let journal = journal_mib(files);
     let mut mounters = mounters(&QUIRE)?;
     mounters.push(THIRD.parse()?);
@@ -167,16 +97,40 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let assumed = effort.pick(&assumed[..1], &assumed, &assumed);
     let otherwise = assumed.iter().map(|(what, mounters, journal)| Ok((*what, run(1, mounters, dirty, *journal)?)));
     let otherwise: Vec<_> = otherwise.collect::<Result<_>>()?;
+    let overwrites = run_of(Server { rewrites: 100, ..server }, 1, &only(&mounters, &OF_OVERWRITES), dirty, journal)?;
     let rate = |m: &Measured<u64>| float(m.of) / server.time.as_secs_f64();
     let title = format!("A file server of {} threads, {} s, mounts", server.threads, server.time.as_secs());
     let figure = Figure::bars("rfj-8-mounts", "figures 2 and 8", title, "mount", "operations/s");
     let figure = rounds.drawn(figure.logarithmic().of_series(["operations/s"]), &[0], rate);
     let rates = Rates::of(&rounds, &by_memory, &otherwise, rate);
-    let figures = vec![figure, rates.by_memory(), rates.otherwise()];
+    let (by_overwrites, of_overwrites) = by_overwrites([&rounds, &overwrites], rate);
+    let figures = vec![figure, rates.by_memory(), rates.otherwise(), by_overwrites];
     let mut f = Findings { figures, claims: rates.claims(), ..Findings::default() };
+    f.claims.extend(of_overwrites);
     assume(&mut f, effort, "hdd7200");
     assume_server(&mut f, server, dirty);
     Ok(f)
+}
+
+/// How many times as fast RFJ is as journal where no turn and where every turn overwrites a file, and what section 4.3
+/// says of it.
+fn by_overwrites(rounds: [&Rounds<u64>; 2], rate: impl Fn(&Measured<u64>) -> f64) -> (Figure, Vec<Claim>) {
+    let title = "by how many turns overwrite a file in place instead of making one, mounts";
+    let baselines = [JOURNAL, OWN_JOURNAL];
+    let names = baselines.map(|name| format!("{RFJ} / {name}"));
+    let [none, all] =
+        rounds.map(|rounds| baselines.map(|name| rounds.median(RFJ, 0, &rate) / rounds.median(name, 0, &rate)));
+    let figure =
+        Figure::bars("rfj-8-overwrites-mounts", "section 4.3", title, "turns that overwrite, %", "times as fast");
+    let mut figure = figure.of_series(names.each_ref().map(|name| &**name));
+    figure.place("0", none);
+    figure.place("100", all);
+    let claim = |n: usize| {
+        let (at, says) = ("section 4.3, on mounts", "with many overwrites RFJ gains less");
+        let what = format!("{}: every turn overwrites / none does", names[n]);
+        Claim::below(at, says, what, all[n] / none[n], 1.0)
+    };
+    (figure, vec![claim(0), claim(1)])
 }
 
 fn assume_server(f: &mut Findings, server: Server, dirty: u64) {
@@ -313,7 +267,7 @@ impl Rates {
             Claim::between(eight, fivefold, of_journal, times, (4.5, 5.0)).swept(self.swept((RFJ, JOURNAL))),
             Claim::between(eight, fivefold, of_own, beside_own, (4.5, 5.0)).swept(self.swept((RFJ, OWN_JOURNAL))),
             above(eight, "RFJ is faster than ordered", (RFJ, ORDERED)),
-            Claim::about(eight, "RFJ has almost the same throughput as writeback", of_writeback, same, (1.0, 0.1))
+            Claim::about(eight, "RFJ has almost the same throughput as writeback", of_writeback, same, (1.0, ABOUT))
                 .swept(self.swept((RFJ, WRITEBACK))),
         ]
     }
@@ -323,6 +277,7 @@ impl Rates {
 mod tests {
     use super::*;
     use crate::results::Verdict;
+    use crate::served::Asked;
 
     #[test]
     fn what_may_be_dirty_is_the_cause_where_another_amount_of_it_has_the_papers_number() {
@@ -341,6 +296,18 @@ mod tests {
         assert_eq!(rates.otherwise().count(), 8);
         let loses = [1000.0, 900.0, 1100.0, 1150.0, 240.0];
         assert_eq!(of(loses), [Held, NotHeld, NotHeld, NotHeld, Held, NotHeld], "ordered is not much faster with it");
+    }
+
+    #[test]
+    fn rfj_gains_less_with_overwrites_where_its_factor_is_smaller_by_more_than_a_tie() {
+        let rounds = |of: [u64; 3]| {
+            let measured = |n: u64| vec![vec![Measured { of: n, asked: Asked::default(), seconds: 1.0 }]];
+            Rounds::of(OF_OVERWRITES.iter().zip(of).map(|(name, n)| ((*name).to_owned(), measured(n))).collect())
+        };
+        let (none, all) = (rounds([100, 500, 250]), rounds([100, 400, 200]));
+        let (figure, claims) = by_overwrites([&none, &all], |m| float(m.of));
+        assert_eq!(claims.iter().map(|c| c.verdict).collect::<Vec<_>>(), [Verdict::Held, Verdict::NotHeld]);
+        assert_eq!((figure.places.len(), figure.count()), (2, 4));
     }
 
     #[test]

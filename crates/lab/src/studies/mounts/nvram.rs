@@ -1,19 +1,17 @@
 //! DJFS' figure 9 on mounts: TPC-C on SQLite with PERSIST, where a cache line of the simulated NVRAM takes longer.
 
 use super::super::tpcc::latency::{HALF, LATENCIES, LINE, OF_STORE, SLIGHT};
-use super::bed::{Measured, Rounds};
+use super::bed::Rounds;
+use super::database::rate;
 use super::{DJFS, JOURNAL, NVJ};
 use crate::mounter::Mounter;
-use crate::results::{Claim, Figure, with_one_row};
-use crate::stats::float;
+use crate::results::{ABOUT, Claim, Figure, with_one_row};
 use crate::work::tpcc::Report;
 
 /// The paper's highest latency beside DRAM's, in nanoseconds.
 const SLOWEST: u64 = LATENCIES[LATENCIES.len() - 1];
 /// Bytes of a write that takes the latency: a cache line; and what a store past the caches has (calibration).
 const STORES: [u64; 2] = [LINE, 16];
-/// Printed numbers, on either side.
-const ABOUT: f64 = 0.1;
 
 /// What was measured: transactions a second.
 pub(super) struct ByLatency {
@@ -30,10 +28,6 @@ pub(super) fn latencies() -> [u64; STORES.len()] {
 /// The mounters, where a cache line of NVRAM takes so much longer.
 pub(super) fn slower(mounters: &[Mounter], ns: u64) -> Vec<Mounter> {
     mounters.iter().map(|mounter| mounter.with(&format!("nvram_latency_ns={ns}"))).collect()
-}
-
-fn rate(m: &Measured<Report>) -> f64 {
-    float(m.of.transactions()) / m.seconds
 }
 
 impl ByLatency {
@@ -99,6 +93,7 @@ impl ByLatency {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bed::Measured;
     use super::*;
     use crate::results::Verdict;
     use crate::served::Asked;

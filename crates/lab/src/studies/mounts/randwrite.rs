@@ -16,7 +16,7 @@ use super::{
     of_djfs, only, rounds_of,
 };
 use crate::mounter::Mounter;
-use crate::results::{Claim, Effort, Figure, Findings, with_one_row};
+use crate::results::{ABOUT, Claim, Effort, Figure, Findings, with_one_row};
 use crate::stats::{float, mib};
 
 /// MiB of journals on the device and in NVRAM: as small a part of the paper's 128 as the runs are short, so that they
@@ -32,8 +32,6 @@ const OFTEN: usize = 1;
 
 /// What the page cache may hold of what is dirty (calibration).
 const DIRTY: [u64; 4] = [64 << 20, 128 << 20, 192 << 20, 224 << 20];
-/// Printed numbers, on either side.
-const ABOUT: f64 = 0.1;
 /// Why full journaling may lose more, or less, of no journal's writes than in the paper.
 const OF_DIRTY: &str = "what lies in the page cache at the end of so short a run was never written without a journal, and \
      logged at each fsync with full journaling; how much may lie there in the paper's machine is not known";

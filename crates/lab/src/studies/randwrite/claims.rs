@@ -1,7 +1,7 @@
 //! What DJFS' figures 2, 3 and 7 show of the random writes, and the paper's sentences about them.
 
 use super::super::ways::{self, Way};
-use crate::results::{Claim, Figure};
+use crate::results::{ABOUT, Claim, Figure};
 use crate::rig::Traffic;
 use crate::stats::float;
 
@@ -42,9 +42,6 @@ const NEVER: usize = 3;
 pub(super) const TO_DEVICE: usize = 4;
 pub(super) const TO_EXTERNAL: usize = 5;
 pub(super) const TO_NVJ: usize = 6;
-
-/// A printed number, on either side: what is more is not what the paper says, either.
-const ABOUT: f64 = 0.1;
 
 /// What was measured on one drive, by column and frequency.
 #[derive(Clone, Debug)]
