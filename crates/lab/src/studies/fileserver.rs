@@ -24,7 +24,8 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let server = Server {
         before: Duration::from_secs(effort.pick(2, 40, 60)),
         // Memory and journal are as much smaller than the paper's.
-        files: effort.pick(700, 2000, 2000),
+        files: effort.pick(700, 2000, PAPER_FILES),
+        mib: effort.pick(2048, 2048, 4096),
         ..Server::new(Duration::from_secs(effort.pick(3, 20, 60)))
     };
     // The last is ours alone.

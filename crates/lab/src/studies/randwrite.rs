@@ -116,7 +116,7 @@ fn run(column: Way, every: u64, work: Work, drive: Drive, contents: Vec<Vec<u8>>
 /// A file system failed.
 pub fn study(effort: Effort) -> Result<Findings> {
     let work = Work {
-        files: effort.pick(192, 512, 2048),
+        files: effort.pick(192, 512, 4096),
         time: Duration::from_secs_f64(effort.pick(0.5, 4.0, 20.0)),
         journal_mib: 128,
     };

@@ -124,6 +124,7 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
         Disk::Looped(_) => None,
     };
     f.claims.extend(claims::of_quire(kind, mounters, &cases, &means));
+    f.claims.extend(claims::of_protections(kind, &cases, &means, plan.on()));
     if plan.figure4 {
         figure4(plan, kind, &disk, dir.path(), f)?;
     }

@@ -13,6 +13,9 @@ const SLOWEST: u64 = LATENCIES[LATENCIES.len() - 1];
 /// Bytes of a write that takes the latency: a cache line; and what a store past the caches has (calibration).
 const STORES: [u64; 2] = [LINE, 16];
 
+/// What rounds differ by: in parts of a smaller loss nothing is said.
+const SCATTER: f64 = 0.1;
+
 /// What was measured: transactions a second.
 pub(super) struct ByLatency {
     journal: f64,
@@ -42,7 +45,8 @@ impl ByLatency {
     fn row(&self, store: usize) -> [f64; 5] {
         let ([fast_nvj, fast_djfs], [nvj, djfs]) = (self.rates[0], self.rates[store + 1]);
         let (left_of_nvj, left_of_djfs) = (nvj / fast_nvj, djfs / fast_djfs);
-        let slight = (1.0 - left_of_djfs).max(0.0) / (1.0 - left_of_nvj);
+        let lost = 1.0 - left_of_nvj;
+        let slight = if lost < SCATTER { f64::NAN } else { (1.0 - left_of_djfs) / lost };
         [djfs / nvj, djfs / self.journal, nvj / self.journal, left_of_nvj, slight]
     }
 

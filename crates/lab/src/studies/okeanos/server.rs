@@ -146,7 +146,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
 }
 
 /// What a write may take beside the disk, in milliseconds.
-const BESIDE: [u64; 5] = [0, 5, 10, 20, 40];
+pub(in super::super) const BESIDE: [u64; 5] = [0, 5, 10, 20, 40];
 
 /// How many times as fast wasteless is by what a write takes beside the disk, and what all modes came to with each of
 /// [`BESIDE`].

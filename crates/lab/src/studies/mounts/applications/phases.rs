@@ -1,17 +1,18 @@
 //! Where the applications stand among the phases that are measured on a mount, and what is read of a phase.
 
+use super::super::super::okeanos::server::BESIDE;
 use super::super::bed::Measured;
 use crate::stats::float;
 
 /// Instances of InnoDB; with the last number the paper's ordered mode falls behind.
 pub(super) const INSTANCES: [u64; 2] = [16, 64];
 
-/// Phases of the server, first without and then with what a write takes beside the disk.
-pub(super) const SERVERS: [usize; 2] = [0, 1];
+/// Phases of the server, by what a write takes beside the disk: first nothing.
+pub(super) const SERVERS: [usize; BESIDE.len()] = [0, 1, 2, 3, 4];
 /// Of Postmark, with requests of less than a page and of a page.
-pub(super) const POSTMARKS: [usize; 2] = [2, 3];
+pub(super) const POSTMARKS: [usize; 2] = [5, 6];
 /// Of InnoDB's logs, with fewer and with more instances.
-pub(super) const LOGS: [usize; 2] = [4, 5];
+pub(super) const LOGS: [usize; 2] = [7, 8];
 
 /// What the application says: a rate or a time.
 pub(super) fn of(m: &Measured<f64>) -> f64 {
