@@ -13,7 +13,9 @@ from .stores import make_file
 
 KINDS = ["kernel:ordered", "kernel:journal", "quire", "quire:writethrough"]
 # On a modelled disk: the modes of Okeanos.
-MODES = ["kernel:ordered", "kernel:journal", "quire:wasteless", "quire:selective", "quire"]
+MODES = [
+    "kernel:ordered", "kernel:none", "kernel:fast_commit", "kernel:journal", "quire:wasteless", "quire:selective", "quire",
+]
 STORE_MIB = 1024
 CLIENTS = 4
 SIZES = (1024, 4096)

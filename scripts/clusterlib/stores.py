@@ -19,6 +19,7 @@ KINDS = {
     # Okeanos' modes, which commit as the kernel's ext4 does.
     "quire:wasteless": ("quire", "profile=wasteless,commit_mode=barrier", []),
     "quire:selective": ("quire", "profile=selective,commit_mode=barrier", []),
+    "kernel:none": ("kernel", "", ["-O", "^has_journal"]),
     "kernel:ordered": ("kernel", "data=ordered", []),
     "kernel:fast_commit": ("kernel", "data=ordered", ["-O", "fast_commit"]),
     "kernel:journal": ("kernel", "data=journal", []),

@@ -10,6 +10,7 @@ mod claims;
 mod devices;
 mod in_process;
 mod joint;
+mod logs;
 mod on_library;
 mod plan;
 mod ratios;
@@ -62,6 +63,28 @@ pub fn study(plan: &Plan) -> Result<Findings> {
              {STOCK_ORDERED}, stock journal {STOCK_JOURNAL}, where an fsync writes home what earlier transactions hold \
              of the file; a commit that names data in place flushes that first, which the paper's kernel did not"
     ));
+    assume_devices(plan, &mut f);
+    let devices = plan.kinds.iter().map(|kind| on_device(plan, kind, &mounters, &mut f)).collect::<Result<Vec<_>>>()?;
+    let growing = cases::growing(&cases(&PROTECTIONS), plan);
+    let of_paper = devices::Devices::measured(plan)?;
+    f.figures.extend(of_paper.figure(&devices));
+    let (names, others) = of_paper.choices();
+    let [own, kernel] = [|both: &Both| both.own.clone(), |both: &Both| both.kernel.clone()]
+        .map(|of| Others { names: &names, ratios: others.iter().map(of).collect() });
+    f.claims.extend(joint::claims(plan, &devices, &own));
+    let beside = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.beside_kernel));
+    f.claims.extend(claims::of_all_beside_kernel(&beside, &growing, &kernel));
+    if !plan.on_library {
+        f.claims.extend(devices.iter().flat_map(|device| {
+            let of = [&device.ratios, &device.beside_kernel];
+            logs::of_logs_on_mounts(&device.kind, &cases(&PROTECTIONS), &growing, of)
+        }));
+    }
+    Ok(f)
+}
+
+/// What its devices are, and what a flush is on them.
+fn assume_devices(plan: &Plan, f: &mut Findings) {
     if !plan.on_library {
         f.assume("ext4-none flushes at fdatasync, as ext4 does today; the paper's kernel did not without a journal");
         f.assume(
@@ -84,21 +107,6 @@ pub fn study(plan: &Plan) -> Result<Findings> {
              (measured); a page cache in between as on a mount",
         );
     }
-    let devices = plan.kinds.iter().map(|kind| on_device(plan, kind, &mounters, &mut f)).collect::<Result<Vec<_>>>()?;
-    let growing = cases::growing(&cases(&PROTECTIONS), plan);
-    let of_paper = devices::Devices::measured(plan)?;
-    f.figures.extend(of_paper.figure(&devices));
-    let (names, others) = of_paper.choices();
-    let [own, kernel] = [|both: &Both| both.own.clone(), |both: &Both| both.kernel.clone()]
-        .map(|of| Others { names: &names, ratios: others.iter().map(of).collect() });
-    f.claims.extend(joint::claims(plan, &devices, &own));
-    let beside = devices.iter().fold(Ratios::default(), |all, device| all.and(&device.beside_kernel));
-    f.claims.extend(claims::of_all_beside_kernel(&beside, &growing, &kernel));
-    for device in devices.iter().filter(|_| !plan.on_library) {
-        let of = [&device.ratios, &device.beside_kernel];
-        f.claims.extend(claims::of_logs_on_mounts(&device.kind, &cases(&PROTECTIONS), &growing, of));
-    }
-    Ok(f)
 }
 
 fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -> Result<OnDevice> {
@@ -124,7 +132,7 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
         Disk::Looped(_) => None,
     };
     f.claims.extend(claims::of_quire(kind, mounters, &cases, &means));
-    f.claims.extend(claims::of_protections(kind, &cases, &means, plan.on()));
+    f.claims.extend(logs::of_protections(kind, &cases, &means, plan.on()));
     if plan.figure4 {
         figure4(plan, kind, &disk, dir.path(), f)?;
     }

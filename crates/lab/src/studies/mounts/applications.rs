@@ -118,9 +118,7 @@ fn assume_applications(f: &mut Findings, all: &[Application]) {
         "the kernel's ext4 has no wasteless and no selective mode: these are Quire's, with commit_mode=barrier, the \
          kernel's way to commit",
     );
-    f.assume(
-        "calibrations of the kernel's data=journal are Quire's ext4-journal, which leaves blocks in memory at an fsync",
-    );
+    f.assume("calibrations of data=journal are Quire's ext4-journal, which leaves blocks in memory at an fsync");
     for application in all {
         f.assume(match application {
             Application::Server(work) => format!(

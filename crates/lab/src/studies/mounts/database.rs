@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::super::tpcc::grain;
 use super::bed::{Bed, Measured, Rounds};
-use super::nvram::{self, ByLatency};
+use super::nvram::{self, ByLatency, rate};
 use super::{
     DJFS, DJFS4, DRIVE, EXTERNAL, FAST_DRIVE, JOURNAL, NVJ, OF_FLUSH, ORDERED, SLOW_DRIVE, assume, assume_external,
     of_djfs, only, point_of_rounds, rounds_of, swept,
@@ -192,11 +192,6 @@ fn flushes(m: &Measured<Report>) -> f64 {
 fn logged(m: &Measured<Report>) -> f64 {
     let bytes = m.asked.journal_bytes.saturating_sub(m.asked.journal_writes * JOURNAL_BLOCK);
     float(bytes) / float(m.of.transactions())
-}
-
-/// Transactions a second, by the benchmark's own clock: without opening and closing the database.
-pub(super) fn rate(m: &Measured<Report>) -> f64 {
-    m.of.rate()
 }
 
 /// Of each round, in per cent of ordered's of that round.

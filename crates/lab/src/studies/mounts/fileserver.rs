@@ -1,6 +1,7 @@
 //! RFJ's file server on mounts (figures 2 and 8, section 4.3): 50 threads create and write whole files, append, read,
-//! delete and stat, and ask for nothing to be durable. The kernel may keep as much dirty data of each mount as falls to so
-//! many files of the paper's machine: with more, all of it dies in memory before it is written, and no journal matters.
+//! delete and stat, and ask for nothing to be durable. The kernel may keep as much dirty data of each mount as falls to
+//! so many files of the paper's machine: with more, all of it dies in memory before it is written, and no journal
+//! matters.
 
 mod load;
 

@@ -15,7 +15,7 @@ use super::series::{APPLICATIONS, JOURNAL, ORDERED, SELECTIVE, SERIES, WASTELESS
 use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
 use crate::stats::float;
 
-/// What the paper prints of data journaling's traffic, up to which it goes, in MB/s: where it is, the others are judged.
+/// What the paper prints of data journaling's traffic, its most, in MB/s: where it is, the others are judged.
 const FULL: f64 = 27.0;
 /// What it prints of wasteless's and selective's there.
 const LOW: &str = "4";

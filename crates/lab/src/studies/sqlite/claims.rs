@@ -12,13 +12,13 @@ use crate::work::sqlite::Protection;
 
 /// Why an ordered write-ahead log costs more here than in the paper, while it grows: as far as the claim is true of the
 /// cases in which it does not.
-const FLUSHED_FIRST: &str = "new blocks of the write-ahead log are flushed before the commit that names them; the paper's \
+pub(super) const FLUSHED_FIRST: &str = "new blocks of the write-ahead log are flushed before the commit that names them; the paper's \
      kernel, with journal_async_commit, had one flush for both and no order between them (section 2.1)";
 /// Why a worst case may be another on a mount.
 const OTHER_DEVICES: &str = "the machine's own disk and a modelled SSD stand for the paper's tablet and Intel 311: bytes \
      weigh less beside flushes";
 /// Where that does not happen.
-const NOT_GROWING: &str = "the cases in which the log takes no new blocks";
+pub(super) const NOT_GROWING: &str = "the cases in which the log takes no new blocks";
 
 /// Why the kernel's data journaling may cost more than the paper's.
 const TWO_FLUSHES: &str = "an fsync of today's data=journal takes two flushes with journal_async_commit, with the one behind \
@@ -43,7 +43,7 @@ pub(super) struct ByRatios {
 }
 
 impl ByRatios {
-    fn new(claim: Claim, figure: impl Fn(&Ratios) -> f64 + 'static) -> Self {
+    pub(super) fn new(claim: Claim, figure: impl Fn(&Ratios) -> f64 + 'static) -> Self {
         ByRatios { claim, figure: Box::new(figure), flushes_first: false }
     }
 
@@ -85,7 +85,7 @@ pub(super) fn on_devices(claims: Vec<ByRatios>, others: &Others<'_>) -> Vec<Clai
 }
 
 /// So many cases are slower than these parts of `ext4-none`.
-fn above(ratios: &[f64], limit: f64) -> f64 {
+pub(super) fn above(ratios: &[f64], limit: f64) -> f64 {
     float(ratios.iter().filter(|r| **r > limit).count() as u64)
 }
 
@@ -140,7 +140,7 @@ pub(super) fn of_all_beside_kernel(of: &Ratios, growing: &[bool], others: &Other
 }
 
 /// A claim about ratios of [`Ratios::beside_kernel`].
-fn of_kernel(claim: Claim) -> Claim {
+pub(super) fn of_kernel(claim: Claim) -> Claim {
     let names =
         [("ext4-none", "kernel none"), ("stock ordered", "kernel ordered"), ("stock journal", "kernel journal")];
     let what = names.iter().fold(claim.what, |what, (ours, kernels)| what.replace(ours, kernels));
@@ -173,72 +173,6 @@ fn of_single_io(at: &str, of: &Ratios, on: On) -> Vec<ByRatios> {
     claims
 }
 
-/// What section 2.2 says of the two kinds of logs.
-fn of_logs(at: &str, kind: &Kind, cases: &[Case], of: &Ratios) -> Vec<ByRatios> {
-    let count = cases.len();
-    let faster = |r: &Ratios| above(&ratio(&r.ordered, &r.journal), 1.0);
-    let says = "but for single-I/O, ordered journaling almost always outperforms data journaling (in all cases but one in ten)";
-    let what = format!("{kind}: cases where stock journal is faster than stock ordered, of {count}");
-    let almost = Claim::at_most(at, says, what, faster(of), float(count as u64 / 10));
-    let own = cases.to_vec();
-    let of_log = move |r: &Ratios| {
-        let all = ratio(&r.joj, &r.single);
-        let of = own.iter().zip(&all).filter(|(c, _)| c.protection == Protection::Wal).map(|(_, r)| *r);
-        mean(&of.collect::<Vec<_>>())
-    };
-    let says = "a write-ahead log is better off ordered";
-    let what = format!("{kind}: joj / single-io, mean of the write-ahead log");
-    let log = Claim::below(at, says, what, of_log(of), 1.0);
-    vec![ByRatios::new(almost, faster), ByRatios::new(log, of_log)]
-}
-
-/// The same on mounts, with the cases in which no log is `growing` as a cause; beside the kernel the sentence that has a
-/// baseline.
-pub(super) fn of_logs_on_mounts(
-    kind: &Kind,
-    cases: &[Case],
-    growing: &[bool],
-    [own, kernel]: [&Ratios; 2],
-) -> Vec<Claim> {
-    let there: Vec<Case> = cases.iter().zip(growing).filter(|(_, grows)| !**grows).map(|(case, _)| *case).collect();
-    let judged = |of: &Ratios, count: usize| {
-        let ran = [&of.joj, &of.single, &of.ordered, &of.journal].into_iter().all(|ratios| !ratios.is_empty());
-        if !ran {
-            return Vec::new();
-        }
-        let at = "section 2.2, on mounts";
-        let without = of_logs(at, kind, &there, &of.without(growing));
-        let all = of_logs(at, kind, cases, of).into_iter().zip(without).take(count);
-        let swept = all.map(|(of, without)| of.claim.swept(without.claim.measured)).collect();
-        with_one_value(FLUSHED_FIRST, &[NOT_GROWING.to_owned()], swept)
-    };
-    judged(own, 2).into_iter().chain(judged(kernel, 1).into_iter().map(of_kernel)).collect()
-}
-
-/// What the paper says of the cases on one device.
-pub(super) fn of_device(kind: &Kind, cases: &[Case], ratios: &Ratios, on: On) -> Vec<ByRatios> {
-    let mut claims = of_printed(kind, cases, ratios);
-    let all = [&ratios.joj, &ratios.single, &ratios.ordered, &ratios.journal];
-    if on == On::Models && all.iter().all(|r| !r.is_empty()) {
-        claims.extend(of_logs("section 2.2", kind, cases, ratios));
-    }
-    claims
-}
-
-/// What the paper says of transactions with a write-ahead log and with a rollback journal: times of all series.
-pub(super) fn of_protections(kind: &Kind, cases: &[Case], means: &[Vec<f64>], on: On) -> Option<Claim> {
-    let mean_of = |times: &[f64], protection: Protection| {
-        let small = cases.iter().zip(times).filter(|(c, _)| c.protection == protection && c.operations == 1);
-        mean(&small.map(|(_, time)| *time).collect::<Vec<_>>())
-    };
-    let parts = means.iter().map(|times| mean_of(times, Protection::Wal) / mean_of(times, Protection::Delete));
-    let most = parts.fold(0.0, f64::max);
-    let at = if on == On::Models { "section 3.1" } else { "section 3.1, on mounts" };
-    let says = "a write-ahead log is faster at commits than a rollback journal, by fewer syncs";
-    let what = format!("{kind}: small transactions, write-ahead log / rollback journal, the most of all series");
-    (!means.is_empty()).then(|| Claim::below(at, says, what, most, 1.0))
-}
-
 /// What is asked of Quire's own mode on one device.
 pub(super) fn of_quire(kind: &Kind, mounters: &[Mounter], cases: &[Case], means: &[Vec<f64>]) -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -247,7 +181,7 @@ pub(super) fn of_quire(kind: &Kind, mounters: &[Mounter], cases: &[Case], means:
 }
 
 /// What the paper prints of its two devices.
-fn of_printed(kind: &Kind, cases: &[Case], of: &Ratios) -> Vec<ByRatios> {
+pub(super) fn of_printed(kind: &Kind, cases: &[Case], of: &Ratios) -> Vec<ByRatios> {
     let (faster, printed_mean, slower, worst_case) = match kind.to_string().as_str() {
         "emmc" => ("4 %", "0.96", "73 %", "1.73"),
         "intel311" => ("9 %", "0.91", "58 %", "1.58"),
@@ -403,7 +337,7 @@ mod tests {
         assert_eq!(verdicts(&of_all(&joj(ratios), On::Models)), [HELD; 4]);
         let two = mounters(["quire:profile=ext4-none", "quire:profile=joj"]);
         let means = vec![vec![1.0; 12]; 2];
-        assert!(of_device(&Kind::Own, &cases, &Ratios::of_mounters(&two, &means), On::Mounts).is_empty());
+        assert!(of_printed(&Kind::Own, &cases, &Ratios::of_mounters(&two, &means)).is_empty());
         assert!(of_quire(&Kind::Own, &two, &cases, &means).is_empty());
         let auto = mounters(["kernel:data=ordered", "quire"]);
         let means = [vec![1.0; 12], [vec![1.2; 3], vec![0.6; 9]].concat()];
@@ -462,57 +396,6 @@ mod tests {
         assert_eq!(verdicts(1.73, 1.38), [DIFFERS, NOT, HELD, HELD, DIFFERS]);
         assert_eq!(verdicts(1.73, 1.0), [NOT, NOT, HELD, HELD, DIFFERS]);
         assert_eq!(verdicts(1.3, 1.38), [NOT, NOT, HELD, HELD, NOT], "single-I/O would not be faster there");
-    }
-
-    #[test]
-    fn a_log_that_is_better_off_ordered_and_data_journaling_that_is_slower_are_held() {
-        let kind: Kind = "emmc".parse().unwrap();
-        let cases = super::super::cases::cases(&[Protection::Wal, Protection::Delete]);
-        let of = |ordered: f64, journal: f64, single: f64, joj: f64| {
-            let ratios = Ratios {
-                ordered: vec![ordered; 12],
-                journal: vec![journal; 12],
-                single: vec![single; 12],
-                joj: vec![joj; 12],
-            };
-            verdicts(&of_logs("", &kind, &cases, &ratios))
-        };
-        assert_eq!(of(1.0, 1.5, 1.3, 1.0), [HELD, HELD]);
-        assert_eq!(of(1.0, 0.9, 1.0, 1.0), [NOT, NOT], "a tie is not better");
-    }
-
-    #[test]
-    fn a_write_ahead_log_is_faster_only_if_it_is_so_in_every_series() {
-        let cases = super::super::cases::cases(&[Protection::Wal, Protection::Delete]);
-        let times = |wal: f64| [vec![wal; 3], vec![9.0; 3], vec![4.0; 3], vec![1.0; 3]].concat();
-        let of = |means: &[Vec<f64>]| of_protections(&Kind::Own, &cases, means, On::Mounts);
-        let verdict = |means: &[Vec<f64>]| of(means).unwrap().verdict;
-        assert_eq!((verdict(&[times(1.0), times(2.0)]), verdict(&[times(1.0), times(5.0)])), (HELD, NOT));
-        assert!(of(&[]).is_none());
-    }
-
-    #[test]
-    fn a_growing_logs_flush_explains_on_mounts_which_journal_suits_which_log() {
-        let (cases, kind) = (super::super::cases::cases(&[Protection::Wal, Protection::Delete]), Kind::Own);
-        let all = |ordered: f64, joj: f64| Ratios {
-            ordered: vec![ordered; 12],
-            journal: vec![1.5; 12],
-            single: vec![1.3; 12],
-            joj: vec![joj; 12],
-        };
-        let verdicts = |own: &Ratios, kernel: &Ratios| {
-            let claims = of_logs_on_mounts(&kind, &cases, &GROWING, [own, kernel]);
-            claims.iter().map(|claim| (claim.verdict, claim.at.ends_with("kernel"))).collect::<Vec<_>>()
-        };
-        let good = all(1.0, 1.0);
-        assert_eq!(verdicts(&good, &good), [(HELD, false), (HELD, false), (HELD, true)]);
-        let mut slow = good.clone();
-        // The small and the large inserts with a write-ahead log, by a flush each.
-        [0, 3].into_iter().for_each(|n| (slow.ordered[n], slow.joj[n]) = (2.0, 3.0));
-        assert_eq!(verdicts(&slow, &Ratios::default()), [(DIFFERS, false), (DIFFERS, false)]);
-        slow.ordered[7] = 2.0;
-        slow.ordered[8] = 2.0;
-        assert_eq!(verdicts(&slow, &slow), [(NOT, false), (DIFFERS, false), (NOT, true)]);
     }
 
     #[test]

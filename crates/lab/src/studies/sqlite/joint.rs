@@ -6,6 +6,7 @@
 use super::calibration::Other;
 use super::cases::{PROTECTIONS, cases, growing};
 use super::claims::{self, ByRatios, Others};
+use super::logs;
 use super::plan::{On, Plan};
 use super::ratios::Ratios;
 use crate::results::{Claim, with_one_value};
@@ -61,7 +62,7 @@ pub(super) fn claims(plan: &Plan, devices: &[OnDevice], of_paper: &Others<'_>) -
     };
     let measured = all(&vec![None; devices.len()]);
     let of_all = claims::of_all(&measured, on);
-    let of_each = devices.iter().map(|device| claims::of_device(&device.kind, &cases, &device.ratios, on));
+    let of_each = devices.iter().map(|device| logs::of_device(&device.kind, &cases, &device.ratios, on));
     let of_each: Vec<_> = of_each.collect();
     if on == On::Mounts {
         let of_all = claims::on_mounts(of_all, &measured, &growing(&cases, plan));

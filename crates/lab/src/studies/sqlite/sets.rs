@@ -10,7 +10,8 @@ use std::time::Duration;
 use quire_testkit::Model;
 
 use super::cases::{Case, PROTECTIONS, cases, of_paper};
-use super::claims::{self, ByRatios};
+use super::claims::ByRatios;
+use super::logs;
 use super::plan::On;
 use super::ratios::Ratios;
 use crate::results::Figure;
@@ -99,7 +100,7 @@ pub(super) fn judged(
 ) -> Judged {
     let cases: Vec<Case> = cases(&PROTECTIONS);
     let here = ratios(&counts.times(&costs(&model)));
-    let of_device: Vec<ByRatios> = claims::of_device(kind, &cases, &here, On::Models);
+    let of_device: Vec<ByRatios> = logs::of_device(kind, &cases, &here, On::Models);
     let hold = |of: &Ratios| -> Vec<bool> {
         of_device.iter().map(|ByRatios { claim, figure, .. }| claim.would_hold(figure(of))).collect()
     };

@@ -1,8 +1,8 @@
 //! What the paper says of its applications (figure 5), held against medians on mounts: its sentences, with the kernel's
 //! series as baselines and Quire's wasteless and selective modes.
 //!
-//! *Guarantees*: what is assumed otherwise is so of all claims about a program at once. A tie of wasteless and selective
-//! below the write threshold, by less than rounds differ, is not held but has a cause.
+//! *Guarantees*: what is assumed otherwise is so of all claims about a program at once. A tie of wasteless and
+//! selective below the write threshold, by less than rounds differ, is not held but has a cause.
 
 use super::super::super::okeanos::{postmark, server};
 use super::super::bed::{Measured, Rounds};
