@@ -12,7 +12,7 @@ use crate::work::sqlite::Protection;
 
 /// Why an ordered write-ahead log costs more here than in the paper, while it grows: as far as the claim is true of the
 /// cases in which it does not.
-pub(super) const FLUSHED_FIRST: &str = "new blocks of the write-ahead log are flushed before the commit that names them; the paper's \
+const FLUSHED_FIRST: &str = "new blocks of the write-ahead log are flushed before the commit that names them; the paper's \
      kernel, with journal_async_commit, had one flush for both and no order between them (section 2.1)";
 /// Why a worst case may be another on a mount.
 const OTHER_DEVICES: &str = "the machine's own disk and a modelled SSD stand for the paper's tablet and Intel 311: bytes \

@@ -2,7 +2,7 @@
 //! (section 3.1).
 
 use super::cases::{Case, ratio};
-use super::claims::{ByRatios, FLUSHED_FIRST, NOT_GROWING, above, of_kernel, of_printed};
+use super::claims::{ByRatios, NOT_GROWING, above, of_kernel, of_printed};
 use super::plan::On;
 use super::ratios::Ratios;
 use crate::results::{Claim, with_one_value};
@@ -43,24 +43,33 @@ fn of_logs(at: &str, kind: &Kind, cases: &[Case], of: &Ratios) -> Vec<ByRatios> 
     vec![ByRatios::new(almost, faster), ByRatios::new(log, of_log)]
 }
 
-/// The same on mounts, with the cases in which no log is `growing` as a cause; beside the kernel the sentence that has
-/// a baseline.
+/// Why ordered journaling may be the slower one on mounts.
+const NEW_BLOCKS: &str = "in ordered mode new blocks of a log are flushed before the commit that names them: of a \
+     write-ahead log that grows, and of a rollback journal, which each transaction makes anew; the paper's kernel, with \
+     journal_async_commit, had one flush for both and no order between them (section 2.1)";
+
+/// The same on mounts, with the cases in which no log takes new blocks as a cause: those of a write-ahead log that is
+/// not `growing`. Beside the kernel there is the sentence that has a baseline.
 pub(super) fn of_logs_on_mounts(
     kind: &Kind,
     cases: &[Case],
     growing: &[bool],
     [own, kernel]: [&Ratios; 2],
 ) -> Vec<Claim> {
-    let there: Vec<Case> = cases.iter().zip(growing).filter(|(_, grows)| !**grows).map(|(case, _)| *case).collect();
+    let takes: Vec<bool> =
+        cases.iter().zip(growing).map(|(case, grows)| *grows || case.protection == Protection::Delete).collect();
+    let there: Vec<Case> = cases.iter().zip(&takes).filter(|(_, takes)| !**takes).map(|(case, _)| *case).collect();
+    // Of fewer cases as many are one in ten.
+    let scaled = [float(cases.len() as u64) / float(there.len() as u64), 1.0];
     let judged = |of: &Ratios, count: usize| {
         if !all_ran(of) {
             return Vec::new();
         }
         let at = "section 2.2, on mounts";
-        let without = of_logs(at, kind, &there, &of.without(growing));
+        let without = of_logs(at, kind, &there, &of.without(&takes)).into_iter().zip(scaled);
         let all = of_logs(at, kind, cases, of).into_iter().zip(without).take(count);
-        let swept = all.map(|(of, without)| of.claim.swept(without.claim.measured)).collect();
-        with_one_value(FLUSHED_FIRST, &[NOT_GROWING.to_owned()], swept)
+        let swept = all.map(|(of, (without, by))| of.claim.swept(without.claim.measured.map(|figure| figure * by)));
+        with_one_value(NEW_BLOCKS, &[NOT_GROWING.to_owned()], swept.collect())
     };
     judged(own, 2).into_iter().chain(judged(kernel, 1).into_iter().map(of_kernel)).collect()
 }
@@ -136,8 +145,10 @@ mod tests {
         // The small and the large inserts with a write-ahead log, by a flush each.
         [0, 3].into_iter().for_each(|n| (slow.ordered[n], slow.joj[n]) = (2.0, 3.0));
         assert_eq!(verdicts(&slow, &Ratios::default()), [(DIFFERS, false), (DIFFERS, false)]);
-        slow.ordered[7] = 2.0;
-        slow.ordered[8] = 2.0;
+        // Two cases of a rollback journal; then an update of a log that does not grow.
+        [7, 8].into_iter().for_each(|n| slow.ordered[n] = 2.0);
+        assert_eq!(verdicts(&slow, &slow), [(DIFFERS, false), (DIFFERS, false), (DIFFERS, true)]);
+        slow.ordered[1] = 2.0;
         assert_eq!(verdicts(&slow, &slow), [(NOT, false), (DIFFERS, false), (NOT, true)]);
     }
 }
