@@ -264,11 +264,6 @@ impl Runs {
     fn times_by_flush(&self, half: usize) -> [f64; 2] {
         self.by_flush.each_ref().map(|[devices, djfs]| times(devices, djfs, half))
     }
-
-    /// How many times the factor with PERSIST is that with WAL.
-    fn severity([persist, wal]: [f64; 2]) -> f64 {
-        persist / wal
-    }
 }
 
 /// The figures that go with what is assumed, by it.
@@ -332,13 +327,13 @@ fn of_times_and_bytes(runs: &Runs) -> Vec<Claim> {
         shown(free_times(runs, 1))
     );
     let [persist, wal] = [0, 1].map(|half| runs.times_by_flush(half));
-    let by_flush = [0, 1].map(|n| [persist[n], wal[n], Runs::severity([persist[n], wal[n]])]);
+    let by_flush = [0, 1].map(|n| [persist[n], wal[n], persist[n] / wal[n]]);
     let drives = ["a flush of 1 ms".into(), "a flush of 4 ms".into()];
     let severe = Claim::above(
         "figure 8, on mounts",
         "the overhead of journals on devices is particularly severe in the Rollback mode",
         "DJFS' factor with PERSIST / with WAL",
-        Runs::severity([0, 1].map(|half| runs.times(half))),
+        runs.times(0) / runs.times(1),
         1.0,
     );
     let of_both = halves().map(|(half, printed)| of_times(half, printed)).chain([severe]);

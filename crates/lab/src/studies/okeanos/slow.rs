@@ -33,8 +33,8 @@ pub fn slow(effort: Effort) -> Result<Findings> {
     assumed(&mut f);
     f.assume(format!(
         "the paper prints no number of streams of figure 4a: it is swept, and claims are of the first number at which \
-         data journaling has {FULL} MB/s, up to which it goes in the paper, or of the most; streams begin one after the other within a second \
-         (calibration: together); files have grown before, each by another number of writes, so that 1 in 33 appends \
+         data journaling has {FULL} MB/s, up to which it goes in the paper, or of the most; streams begin one after \
+         the other within a second (calibration: together); files have grown before, each by another number of writes, so that 1 in 33 appends \
          takes a new block in each second; \"approaches\": at most {APPROACHES} times"
     ));
     f.assume(
