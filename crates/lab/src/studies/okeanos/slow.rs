@@ -34,8 +34,8 @@ pub fn slow(effort: Effort) -> Result<Findings> {
     f.assume(format!(
         "the paper prints no number of streams of figure 4a: it is swept, and claims are of the first number at which \
          data journaling has {FULL} MB/s, up to which it goes in the paper, or of the most; streams begin one after \
-         the other within a second (calibration: together); files have grown before, each by another number of writes, so that 1 in 33 appends \
-         takes a new block in each second; \"approaches\": at most {APPROACHES} times"
+         the other within a second (calibration: together); files have grown before, each by another number of \
+         writes, so that 1 in 33 appends takes a new block in each second; \"approaches\": at most {APPROACHES} times"
     ));
     f.assume(
         "figure 4b and recovery are of the most streams of their own figures, which begin together and whose files are \
