@@ -70,7 +70,7 @@ pub const STUDIES: [Study; 24] = [
         [15, 200, 2400],
         joj_mounts,
     )),
-    study("djfs-randwrite", Paper::Djfs, "Random writes", [40, 300, 3000], randwrite::study),
+    study("djfs-randwrite", Paper::Djfs, "Random writes", [40, 300, 6000], randwrite::study),
     computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [20, 115, 900], |e| {
         table1::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
     })),
@@ -91,7 +91,7 @@ pub const STUDIES: [Study; 24] = [
         "djfs-table1-mounts",
         Paper::Djfs,
         "TPC-C on SQLite on mounts",
-        [75, 575, 2500],
+        [75, 860, 4500],
         studies::mounts::database::study,
     )),
     study("okeanos-requests", Paper::Okeanos, "Journal traffic by request size", [15, 60, 290], okeanos::requests),
@@ -132,10 +132,10 @@ pub const STUDIES: [Study; 24] = [
         "okeanos-applications-mounts",
         Paper::Okeanos,
         "Postmark, InnoDB's log and a data server on mounts",
-        [60, 440, 3200],
+        [60, 600, 4500],
         studies::mounts::applications::study,
     )),
-    study("rfj-fileserver", Paper::Rfj, "A file server", [40, 600, 3600], fileserver::study),
+    study("rfj-fileserver", Paper::Rfj, "A file server", [40, 600, 9000], fileserver::study),
     mounted(study(
         "rfj-mounts",
         Paper::Rfj,
