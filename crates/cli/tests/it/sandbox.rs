@@ -67,7 +67,15 @@ fn a_mount_does_all_it_does_in_the_sandbox() {
     ok(&mut quire(&["mount", "-o", "remount,tune=none", m.dir()]));
     drop(file);
     if crate::common::is_root() {
-        ok(&mut quire(&["mount", "-o", "remount,ro", m.dir()]));
+        // The kernel holds the removed file until its RELEASE is answered, behind close(2), and is busy until then.
+        let read_only = || said(&mut quire(&["mount", "-o", "remount,ro", m.dir()]));
+        wait_until("the removed file is released", || match read_only() {
+            (0, _) => true,
+            (code, text) => {
+                assert!(text.contains("resource busy"), "{code}: {text}");
+                false
+            }
+        });
         ok(&mut quire(&["mount", "-o", "remount,rw", m.dir()]));
     }
     fs::write(m.path("last"), "written back by SIGTERM").unwrap();
