@@ -115,7 +115,7 @@ fn ends(figures: impl Iterator<Item = f64>) -> [f64; 2] {
 /// So many times what is printed is another result, not the same.
 const ANOTHER: f64 = 2.0;
 /// A figure that is closer than this to the limit, in parts of the limit, is a tie: neither below nor above.
-const TIE: f64 = 0.005;
+pub const TIE: f64 = 0.005;
 
 /// The range of a cause that explains no figure.
 const NOTHING: [f64; 2] = [1.0, 0.0];

@@ -8,7 +8,7 @@ mod number;
 mod run;
 mod swept;
 
-pub use claim::{ABOUT, Claim, Side, Verdict};
+pub use claim::{ABOUT, Claim, Side, TIE, Verdict};
 pub use host::Host;
 pub use number::shown;
 pub use run::{Effort, Run, build, date};

@@ -36,6 +36,9 @@ use crate::stats::Spread;
 /// The kernel's ext4 in its modes: without a journal, ordered, full journaling, and fast commits.
 pub const KERNEL: [&str; 4] = ["kernel:none", "kernel:data=ordered", "kernel:data=journal", "kernel:fast_commit"];
 
+/// Parts within which a ratio of medians is that of two modes which do the same: rounds differ by as much.
+const SCATTER: f64 = 0.1;
+
 /// Their names in figures, and that of RFJ's further baseline.
 const NONE: &str = "kernel none";
 const ORDERED: &str = "kernel ordered";

@@ -24,7 +24,7 @@ pub use self::fast::fast;
 use self::runs::{each, megabytes, of_modes};
 use self::series::{JOURNAL, ORDERED, WRITEBACK, assumed, names};
 pub use self::slow::slow;
-use super::streams::{KBIT, Streams, run};
+use super::streams::{BLOCK, KBIT, Streams, run};
 use crate::results::{Claim, Effort, Figure, Findings, with_one_value};
 use crate::stats::float;
 
@@ -91,9 +91,6 @@ fn side_by_side(sizes: &[usize], time: Duration) -> Result<(Figure, Vec<[f64; 3]
     }
     Ok((figure, rows))
 }
-
-/// Bytes of a block.
-const BLOCK: u64 = 4096;
 
 /// Figure 1, at this place, by the size of the requests: what ordered, data journaling and writeback write to the
 /// journal, by these names.

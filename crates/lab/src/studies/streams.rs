@@ -64,7 +64,7 @@ pub struct Outcome {
 }
 
 /// Bytes of a block.
-const BLOCK: u64 = 4096;
+pub const BLOCK: u64 = 4096;
 
 /// Between two writes of a stream.
 pub const PERIOD: Duration = Duration::from_secs(1);

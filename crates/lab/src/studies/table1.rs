@@ -238,13 +238,11 @@ fn cell((way, paper, read): &Column, mode: &str, half: usize, row: usize, measur
 /// With how often a journal on a device commits, in per cent of ordered's, as the cause of its metadata.
 fn by_commits(claim: Claim, (_, paper, read): &Column, half: usize, commits: f64) -> Claim {
     let number = |row: usize| paper[half][row].parse::<f64>().expect("a printed number");
-    match *read == Read::Number {
-        true => {
-            let (least, to_a_commit) = (claim.limit, number(METADATA) / number(FUA));
-            claim.because_within(least..=to_a_commit * commits * A_COMMIT_MORE, COMMITS)
-        }
-        false => claim,
+    if *read != Read::Number {
+        return claim;
     }
+    let (least, to_a_commit) = (claim.limit, number(METADATA) / number(FUA));
+    claim.because_within(least..=to_a_commit * commits * A_COMMIT_MORE, COMMITS)
 }
 
 /// Ticks of the kernel's timer, and how many times as long computing takes as here. A tick has fewer commits in it if
@@ -406,8 +404,8 @@ impl Ticks {
 const JOURNAL_MIB: u64 = 128;
 
 /// Why metadata may be more than printed.
-const COMMITS: &str = "full journaling commits as often as ordered here; in the paper its FUA writes, two of which are a \
-     commit, are up to 0.7 % fewer than ordered's, and to a commit it logs as much metadata as here";
+const COMMITS: &str = "full journaling commits as often as ordered here; in the paper its FUA writes, of which a commit \
+     has one, are up to 0.7 % fewer than ordered's, and to a commit it logs as much metadata as here";
 /// What differs by less is the same to a commit.
 const A_COMMIT_MORE: f64 = 1.005;
 

@@ -2,7 +2,7 @@
 
 use super::super::tpcc::latency::{HALF, LATENCIES, LINE, OF_STORE, SLIGHT};
 use super::bed::{Measured, Rounds};
-use super::{DJFS, JOURNAL, NVJ};
+use super::{DJFS, JOURNAL, NVJ, SCATTER};
 use crate::mounter::Mounter;
 use crate::results::{ABOUT, Claim, Figure, with_one_row};
 use crate::work::tpcc::Report;
@@ -11,9 +11,6 @@ use crate::work::tpcc::Report;
 const SLOWEST: u64 = LATENCIES[LATENCIES.len() - 1];
 /// Bytes of a write that takes the latency: a cache line; and what a store past the caches has (calibration).
 const STORES: [u64; 2] = [LINE, 16];
-
-/// What rounds differ by: in parts of a smaller loss nothing is said.
-const SCATTER: f64 = 0.1;
 
 /// What was measured: transactions a second.
 pub(super) struct ByLatency {
@@ -49,6 +46,7 @@ impl ByLatency {
     fn row(&self, store: usize) -> [f64; 5] {
         let ([fast_nvj, fast_djfs], [nvj, djfs]) = (self.rates[0], self.rates[store + 1]);
         let (left_of_nvj, left_of_djfs) = (nvj / fast_nvj, djfs / fast_djfs);
+        // In parts of a loss by which rounds differ themselves nothing is said.
         let lost = 1.0 - left_of_nvj;
         let slight = if lost < SCATTER { f64::NAN } else { (1.0 - left_of_djfs) / lost };
         [djfs / nvj, djfs / self.journal, nvj / self.journal, left_of_nvj, slight]

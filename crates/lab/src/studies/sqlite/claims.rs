@@ -5,7 +5,7 @@ use super::cases::{Case, of_operations, of_paper, ratio};
 use super::plan::{OPERATIONS, On};
 use super::ratios::{Ratios, not_growing, of, worst};
 use crate::mounter::Mounter;
-use crate::results::{Claim, with_one_value};
+use crate::results::{Claim, TIE, with_one_value};
 use crate::served::Kind;
 use crate::stats::{float, mean};
 use crate::work::sqlite::Protection;
@@ -26,8 +26,6 @@ const TWO_FLUSHES: &str = "an fsync of today's data=journal takes two flushes wi
      journal, and its devices' flushes take next to nothing";
 /// As many times as long where flushes are all.
 const TWO_OF_ONE: f64 = 2.0;
-/// "Faster" is by more than a tie.
-const NO_TIE: f64 = 0.995;
 
 /// "About" in the worst cases, which are of single cases' means: a twentieth more or less.
 const ABOUT: f64 = 0.05;
@@ -123,9 +121,10 @@ pub(super) fn of_all(of: &Ratios, on: On) -> Vec<ByRatios> {
 
 /// What these ratios are of is faster than no journal in some cases.
 fn in_some_cases(at: &str, name: &str, ratios: fn(&Ratios) -> &Vec<f64>, of: &Ratios) -> ByRatios {
-    let faster = move |r: &Ratios| float(ratios(r).iter().filter(|r| **r < NO_TIE).count() as u64);
+    let no_tie = 1.0 - TIE;
+    let faster = move |r: &Ratios| float(ratios(r).iter().filter(|r| **r < no_tie).count() as u64);
     let says = "single-I/O and file-adaptive journaling are faster than no journal in some cases";
-    let what = format!("{name} / ext4-none: cases below {NO_TIE}, of {}", ratios(of).len());
+    let what = format!("{name} / ext4-none: cases below {no_tie}, of {}", ratios(of).len());
     ByRatios::new(Claim::at_least(at, says, what, faster(of), 1.0), faster)
 }
 

@@ -6,14 +6,12 @@
 
 use super::super::super::okeanos::{postmark, server};
 use super::super::bed::{Measured, Rounds};
-use super::super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SELECTIVE, WASTELESS};
+use super::super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SCATTER, SELECTIVE, WASTELESS};
 use super::phases::{INSTANCES, LOGS, POSTMARKS, SERVERS, journal, of, written};
 use crate::results::{Claim, with_one_row};
 
 /// Data journaling which leaves blocks in memory at an fsync.
 const LEAVES: &str = "quire ext4-journal";
-/// Parts within which a ratio of medians is that of two modes which do the same: rounds differ by as much.
-const SCATTER: f64 = 0.1;
 
 /// Which data journaling the claims are about: the kernel's, or one that leaves blocks in memory, as ext3 of Linux
 /// 2.6.18 did.
