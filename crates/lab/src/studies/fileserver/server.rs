@@ -102,6 +102,45 @@ struct Entry {
     size: u64,
 }
 
+/// What is served.
+struct Files {
+    dirs: Vec<Ino>,
+    set: Mutex<Vec<Entry>>,
+    /// New files and appends are parts of this. Nobody reads them back, and making each anew takes a fifth of a study's
+    /// time.
+    contents: Vec<u8>,
+}
+
+impl Files {
+    fn new(dirs: Vec<Ino>, server: Server) -> Result<Self> {
+        // Of half of the mean and half more.
+        let largest = (2 * server.mean.max(server.append)).next_multiple_of(server.grain);
+        Ok(Files { dirs, set: Mutex::default(), contents: content(0, 0, usize::try_from(2 * largest)?) })
+    }
+
+    /// Takes a file for itself.
+    fn take(&self, rng: &mut Rng) -> Entry {
+        let mut set = lock(&self.set);
+        let n = rng.index(set.len());
+        set.swap_remove(n)
+    }
+
+    fn give(&self, entry: Entry) {
+        lock(&self.set).push(entry);
+    }
+
+    fn parent(&self, entry: &Entry) -> Ino {
+        let sum: usize = entry.name.bytes().map(usize::from).sum();
+        self.dirs[sum % self.dirs.len()]
+    }
+
+    /// `len` bytes, others for each key.
+    fn content(&self, key: u64, len: usize) -> &[u8] {
+        let from = Rng::new(key).index(self.contents.len() - len);
+        &self.contents[from..from + len]
+    }
+}
+
 /// Its reads are served by the page cache.
 pub(super) const DISK: fn() -> Model = || Model { cached: true, ..Model::hdd_7200() };
 pub(super) const BLOCK: u64 = 4096;
@@ -120,19 +159,18 @@ pub fn run(model: Model, profile: Profile, stock: Stock, server: Server) -> Resu
     let rig = Rig::new(&plan)?;
     let dirs: Vec<Ino> = (0..DIRECTORIES).map(|n| rig.mkdir(Ino::ROOT, &format!("dir-{n}"))).collect::<Result<_>>()?;
     let mut rng = Rng::from_parts(&[1, 0xF5]);
-    let mut set = Vec::new();
+    let files = Files::new(dirs, server)?;
     let mut sink = Outcome::default();
     for n in 0..server.files {
-        set.push(make(&rig, &dirs, &format!("first-{n}"), &mut rng, server, &mut sink)?);
+        files.give(make(&rig, &files, &format!("first-{n}"), &mut rng, server, &mut sink)?);
     }
     rig.volume.sync()?;
     rig.volume.maintenance().checkpoint()?;
-    let set = Mutex::new(set);
     let serve = |turns: &str, time: Duration| -> Result<Vec<Outcome>> {
         let end = rig.world.monotonic() + time;
         let bodies = (0..server.threads).map(|n| {
-            let (rig, dirs, set) = (&rig, &dirs, &set);
-            let body = move || serve(rig, dirs, set, &format!("{turns}-{n}"), end, server);
+            let (rig, files) = (&rig, &files);
+            let body = move || serve(rig, files, &format!("{turns}-{n}"), end, server);
             Box::new(body) as Body<'_, Result<Outcome>>
         });
         rig.run(bodies.collect()).into_iter().collect()
@@ -155,14 +193,7 @@ pub fn run(model: Model, profile: Profile, stock: Stock, server: Server) -> Resu
 pub(in crate::studies) const OPERATIONS: u64 = 6;
 
 /// One thread.
-fn serve(
-    rig: &Rig,
-    dirs: &[Ino],
-    set: &Mutex<Vec<Entry>>,
-    name: &str,
-    end: Duration,
-    server: Server,
-) -> Result<Outcome> {
+fn serve(rig: &Rig, files: &Files, name: &str, end: Duration, server: Server) -> Result<Outcome> {
     let seed: Vec<u64> = name.bytes().map(u64::from).collect();
     let mut rng = Rng::from_parts(&seed);
     let mut done = Outcome::default();
@@ -170,27 +201,26 @@ fn serve(
     while rig.world.monotonic() < end {
         let rewrites = server.rewrites > 0 && rng.below(100) < server.rewrites;
         if rewrites {
-            let entry = take(set, &mut rng);
+            let entry = files.take(&mut rng);
             rewrite(rig, &entry, &mut done)?;
-            lock(set).push(entry);
+            files.give(entry);
         } else {
-            let entry = make(rig, dirs, &format!("{name}-{round}"), &mut rng, server, &mut done)?;
-            lock(set).push(entry);
+            files.give(make(rig, files, &format!("{name}-{round}"), &mut rng, server, &mut done)?);
         }
-        let mut entry = take(set, &mut rng);
+        let mut entry = files.take(&mut rng);
         let len = server.append / 2 + rng.below(server.append);
-        write(rig, &mut entry, len.next_multiple_of(server.grain), &mut done)?;
-        lock(set).push(entry);
+        write(rig, files, &mut entry, len.next_multiple_of(server.grain), &mut done)?;
+        files.give(entry);
         // A whole file is read, from the page cache above; another is deleted, and one is looked at.
         if !rewrites {
-            let entry = take(set, &mut rng);
-            rig.volume.unlink(parent(dirs, &entry), entry.name.as_bytes())?;
+            let entry = files.take(&mut rng);
+            rig.volume.unlink(files.parent(&entry), entry.name.as_bytes())?;
             rig.volume.forget(entry.ino, 1);
         }
-        let entry = take(set, &mut rng);
+        let entry = files.take(&mut rng);
         let attr = rig.volume.getattr(entry.ino)?;
         anyhow::ensure!(attr.size == entry.size, "{} has {} bytes, {} were written", entry.name, attr.size, entry.size);
-        lock(set).push(entry);
+        files.give(entry);
         let operations = OPERATIONS - u64::from(rewrites);
         done.operations += operations;
         rig.world.sleep(CPU * u32::try_from(operations)?);
@@ -199,31 +229,19 @@ fn serve(
     Ok(done)
 }
 
-/// Takes a file for itself.
-fn take(set: &Mutex<Vec<Entry>>, rng: &mut Rng) -> Entry {
-    let mut set = lock(set);
-    let n = rng.index(set.len());
-    set.swap_remove(n)
-}
-
-fn parent(dirs: &[Ino], entry: &Entry) -> Ino {
-    let sum: usize = entry.name.bytes().map(usize::from).sum();
-    dirs[sum % dirs.len()]
-}
-
 /// Creates a file and writes it whole.
-fn make(rig: &Rig, dirs: &[Ino], name: &str, rng: &mut Rng, server: Server, done: &mut Outcome) -> Result<Entry> {
+fn make(rig: &Rig, files: &Files, name: &str, rng: &mut Rng, server: Server, done: &mut Outcome) -> Result<Entry> {
     let mut entry = Entry { name: name.to_owned(), ino: Ino(0), size: 0 };
-    entry.ino = rig.create(parent(dirs, &entry), name)?;
+    entry.ino = rig.create(files.parent(&entry), name)?;
     let len = server.mean / 2 + rng.below(server.mean);
-    write(rig, &mut entry, len.next_multiple_of(server.grain), done)?;
+    write(rig, files, &mut entry, len.next_multiple_of(server.grain), done)?;
     Ok(entry)
 }
 
 /// Appends.
-fn write(rig: &Rig, entry: &mut Entry, len: u64, done: &mut Outcome) -> Result<()> {
-    let data = content(u64::from(entry.ino.0), entry.size, usize::try_from(len)?);
-    rig.volume.write(entry.ino, entry.size, &data, WriteFlags::default())?;
+fn write(rig: &Rig, files: &Files, entry: &mut Entry, len: u64, done: &mut Outcome) -> Result<()> {
+    let data = files.content(u64::from(entry.ino.0) + entry.size, usize::try_from(len)?);
+    rig.volume.write(entry.ino, entry.size, data, WriteFlags::default())?;
     let (from, to) = (entry.size, entry.size + len);
     done.blocks += to.div_ceil(BLOCK) - from / BLOCK;
     done.overwritten += u64::from(!from.is_multiple_of(BLOCK));
