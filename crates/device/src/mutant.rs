@@ -85,6 +85,8 @@ pub enum Mutant {
     CloseWithoutDrain,
     /// A thaw does not mark the image as in use again (L1).
     ThawUnmarked,
+    /// A reader that meets an error while the image is marked clean records it at once (L1).
+    ErrorBehindMark,
     /// A frozen volume admits calls that change it (L1).
     FrozenAdmits,
     /// A call without a thread looks which phase is under way, and waits for its end later (L2).
@@ -101,6 +103,8 @@ pub enum Mutant {
     ReplyMissedBySuspension,
     /// The last reader of a file does not look for callers that wait for it (F2).
     ReaderLeavesUnheard,
+    /// A file gets a pending size while a direct write behind it is under way (F19).
+    GrowthBesideDirect,
     /// A second reply to a request counts, too (M10).
     SecondReplyTaken,
 }
@@ -121,6 +125,12 @@ impl Mutant {
 
     /// Those of the readers of a file: tests/interleavings.rs of the file system finds them.
     pub const OF_READERS: [Mutant; 1] = [Mutant::ReaderLeavesUnheard];
+
+    /// Those of writes without pages: tests/interleavings.rs of the file system finds them.
+    pub const OF_DIRECT_WRITES: [Mutant; 1] = [Mutant::GrowthBesideDirect];
+
+    /// Those of errors of the disk: unit tests of the file system find them.
+    pub const OF_ERRORS: [Mutant; 1] = [Mutant::ErrorBehindMark];
 
     /// Those of replies: unit tests of the mount's transport find them.
     pub const OF_REPLIES: [Mutant; 2] = [Mutant::ReplyMissedBySuspension, Mutant::SecondReplyTaken];

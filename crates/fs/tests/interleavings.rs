@@ -3,6 +3,8 @@
 //!
 //! Every scenario also shows that nobody waits for ever: a deadlock is a failure.
 
+#[path = "interleavings/direct.rs"]
+mod direct;
 #[path = "interleavings/lifecycle.rs"]
 mod lifecycle;
 #[path = "interleavings/readers.rs"]
@@ -31,7 +33,12 @@ fn device() -> Arc<PowerLossDevice> {
 }
 
 fn mount(d: &Arc<PowerLossDevice>, route: Route) -> Volume {
-    let options = Options { route, cache_bytes: 1 << 18, direct_bytes: usize::MAX, ..Options::default() };
+    mount_with(d, route, usize::MAX)
+}
+
+/// Requests of at least `direct_bytes` go to the device without pages.
+fn mount_with(d: &Arc<PowerLossDevice>, route: Route, direct_bytes: usize) -> Volume {
+    let options = Options { route, cache_bytes: 1 << 18, direct_bytes, ..Options::default() };
     let options = if route == Route::Auto { options.with(Profile::Auto.choices()) } else { options };
     Volume::open(Devices::one(d.clone()), Arc::new(VirtualClock::default()), options).expect("mount")
 }

@@ -67,6 +67,11 @@ impl FileState {
         self.direct.iter().any(|d| d.start < blocks.end && blocks.start < d.end)
     }
 
+    /// True if a direct write is under way.
+    pub(super) fn has_direct(&self) -> bool {
+        !self.direct.is_empty()
+    }
+
     /// The number of pages that are not clean.
     pub(in crate::data) fn pages(&self) -> usize {
         self.pages.len()

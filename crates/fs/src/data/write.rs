@@ -102,8 +102,7 @@ fn write_part(d: &Data, pool: Pool, ino: Ino, r: Request<'_>, flags: WriteFlags)
     if let Some(done) = write_direct(d, pool, &file, r, flags)? {
         return Ok(done);
     }
-    let s = lock_with_room(d, &file, r.data.len())?;
-    let mut s = file.after_direct(s, &blocks_around(d.block_size(), r, flags));
+    let mut s = lock_after_direct(d, &file, r, flags)?;
     let plan = d.engine.run_as(pool, |op| plan(op, ino, &s, r, flags))?.0;
     let r = Request { at: plan.at, data: &r.data[..plan.len] };
     if plan.journaled {
@@ -142,12 +141,34 @@ fn lock_with_room<'f>(d: &Data, file: &'f File, len: usize) -> Result<MutexGuard
     }
 }
 
+/// Locks a file for a request when no direct write is in its way (F19): none of the blocks that it may touch, and none
+/// at all where it may change the size. A direct write that ends meanwhile sets the size, too, which a pending one
+/// hides.
+fn lock_after_direct<'f>(
+    d: &Data,
+    file: &'f File,
+    r: Request<'_>,
+    flags: WriteFlags,
+) -> Result<MutexGuard<'f, FileState>> {
+    let s = lock_with_room(d, file, r.data.len())?;
+    let s = file.after_direct(s, &blocks_around(d.block_size(), r, flags));
+    if !s.has_direct() || Mutant::GrowthBesideDirect.is_on() {
+        return Ok(s);
+    }
+    // A direct write is only begun while no size is pending.
+    let size = d.engine.run(|op| Ok(live(op, file.ino)?.size()))?;
+    Ok(if r.end() > size { file.after_direct(s, &ALL) } else { s })
+}
+
+/// All blocks of a file.
+const ALL: Range<FileBlock> = FileBlock(0)..FileBlock(u32::MAX);
+
 /// The blocks that a request may touch.
 fn blocks_around(bs: BlockSize, r: Request<'_>, flags: WriteFlags) -> Range<FileBlock> {
     let block = |at: u64| bs.file_block(at).unwrap_or(FileBlock(u32::MAX - 1));
     let end = block(r.at.saturating_add(r.data.len() as u64)).plus(1);
     // An append begins at an end that is not known yet. Any write may zero the block of the old end.
-    if flags.append { FileBlock(0)..FileBlock(u32::MAX) } else { FileBlock(0)..end }
+    if flags.append { ALL } else { FileBlock(0)..end }
 }
 
 /// Puts bytes into pages. An error leaves everything as it was.

@@ -1,6 +1,8 @@
 //! What operations share, and the loop that runs one: in memory, under the metadata mutex, until it succeeds or fails.
 
 use super::discard::{discard, discard_freed};
+use super::failure::DiskError;
+use super::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
 use crate::policy::MAX_WAITS_FOR_SPACE;
 use crate::records;
@@ -46,6 +48,10 @@ pub(crate) struct Engine {
     pub journal: Journal,
     pub clock: Arc<dyn Clock>,
     pub write_gate: WriteGate,
+    /// Which calls that may change something are admitted.
+    pub lifecycle: Lifecycle,
+    /// An error that was met when none was admitted, so that the superblock does not have it yet.
+    pub(super) unrecorded: Mutex<Option<DiskError>>,
     /// The metadata mutex. A holder does no I/O.
     tables: Mutex<Tables>,
     /// Held by whoever discards freed blocks, so that others who need them wait until they are available.
@@ -62,7 +68,8 @@ impl Engine {
         free_pending: FreePending,
     ) -> Self {
         let (tables, discarding) = (Mutex::new(Tables::new(Arc::new(context.sb.clone()))), Mutex::new(()));
-        Engine { context, journal, clock, write_gate, tables, discarding, free_pending }
+        let (lifecycle, unrecorded) = (Lifecycle::new(), Mutex::default());
+        Engine { context, journal, clock, write_gate, lifecycle, unrecorded, tables, discarding, free_pending }
     }
 
     /// Locks the in-memory tables, outside of an operation.

@@ -2,13 +2,26 @@
 //!
 //! *Guarantees*: the superblock records an error of the disk as long as the volume can write. After an aborted journal,
 //! or with `errors=remount-ro`, nothing is written any more, and every later call that would write returns an error.
+//!
+//! L1 (docs/invariants.md): a call that only reads is admitted in every phase, so it may meet an error while the image is
+//! marked clean. Nothing is written behind that mark: the error is kept until calls are admitted again, or the volume is
+//! closed.
 
 use super::core::Engine;
 use crate::error::Error;
 use crate::records;
 use crate::tables::Pool;
+use quire_device::Mutant;
+use quire_device::sync::lock;
 use quire_layout::superblock::OnError;
 use quire_layout::{BlockNo, Ino};
+
+/// An error of the disk, as the superblock records it.
+pub(crate) struct DiskError {
+    ino: Ino,
+    block: BlockNo,
+    place: String,
+}
 
 impl Engine {
     /// The policy of the mount, or else of the superblock. A superblock that asks for a panic gets a read-only volume:
@@ -39,7 +52,44 @@ impl Engine {
         if self.write_gate.check().is_err() {
             return;
         }
-        let recorded = self.record_error(ino, block, &e.to_string());
+        let error = DiskError { ino, block, place: e.to_string() };
+        // The phase of a freeze or unmount waits until this call leaves, too.
+        if self.lifecycle.try_enter().is_ok() {
+            self.record_and_obey(&error);
+            self.lifecycle.leave();
+        } else if Mutant::ErrorBehindMark.is_on() {
+            self.record_and_obey(&error);
+        } else {
+            lock(&self.unrecorded).get_or_insert(error);
+            if self.on_error() == OnError::Panic {
+                stop();
+            }
+        }
+    }
+
+    /// Does what [`Engine::note_error`] could not do when the error was met. The caller is admitted, or is the phase
+    /// itself, and the image is marked as in use.
+    pub(crate) fn settle_error(&self) {
+        let error = lock(&self.unrecorded).take();
+        if let Some(error) = error {
+            self.record_and_obey(&error);
+        }
+    }
+
+    /// Records what was met while the volume was frozen, as the last thing before it is closed.
+    pub(crate) fn record_late(&self) {
+        let error = lock(&self.unrecorded).take();
+        if let Some(error) = error {
+            self.record_error(&error);
+        }
+    }
+
+    pub(crate) fn has_unrecorded_error(&self) -> bool {
+        lock(&self.unrecorded).is_some()
+    }
+
+    fn record_and_obey(&self, error: &DiskError) {
+        let recorded = self.record_error(error);
         match self.on_error() {
             OnError::Continue => {}
             OnError::RemountReadOnly => {
@@ -52,19 +102,23 @@ impl Engine {
                 if recorded {
                     self.journal.commit_all().ok();
                 }
-                tracing::error!("errors=panic: stopping");
-                std::process::abort();
+                stop();
             }
         }
     }
 
     /// Writes an error into the superblock; true if that succeeded.
-    fn record_error(&self, ino: Ino, block: BlockNo, place: &str) -> bool {
+    fn record_error(&self, DiskError { ino, block, place }: &DiskError) -> bool {
         let recorded = self.run_loop(Pool::User.into(), |op| {
             let secs = u64::try_from(op.now().secs).unwrap_or(0);
-            records::superblock_mut(op)?.record_error(secs, ino, block, place);
+            records::superblock_mut(op)?.record_error(secs, *ino, *block, place);
             Ok(())
         });
         recorded.is_ok()
     }
+}
+
+fn stop() -> ! {
+    tracing::error!("errors=panic: stopping");
+    std::process::abort();
 }

@@ -1,9 +1,12 @@
-//! The engine of metadata: runs operations, loads the blocks that they miss, and deals with errors of the disk.
+//! The engine of metadata: runs operations, loads the blocks that they miss, deals with errors of the disk, and knows
+//! which phase the volume is in.
 
 mod core;
 mod discard;
 mod failure;
+pub(crate) mod lifecycle;
 mod run;
 
 pub use core::Batch;
 pub(crate) use core::{Engine, Manner, Misses};
+pub use lifecycle::Phase;

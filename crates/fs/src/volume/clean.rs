@@ -4,9 +4,9 @@
 //! two proofs: no call is under way ([`Quiescent`]), and everything is at home and durable, the log is empty, and no
 //! commit is written while the proof lasts ([`EmptyLog`]).
 
-use super::lifecycle::Quiescent;
 use super::superblock::{clear_incompat, mark_in_use, read_superblock, write_superblock};
 use crate::engine::Engine;
+use crate::engine::lifecycle::Quiescent;
 use crate::error::Result;
 use crate::records;
 use quire_device::Mutant;

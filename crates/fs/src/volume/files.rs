@@ -211,7 +211,7 @@ pub fn fsync_then(
         Entry::AfterPhase => {
             let (again, inos) = (volume.clone(), inos.to_vec());
             let again = move || fsync_then(&again, &inos, datasync, Lead::Once, then);
-            return volume.inner.lifecycle.after_phase(Box::new(again));
+            return volume.inner.engine.lifecycle.after_phase(Box::new(again));
         }
         Entry::Admitted(pass) => pass,
     };
@@ -251,7 +251,11 @@ pub fn commit_then(volume: &Volume, tid: Tid, lead: Lead, then: impl FnOnce(Resu
         Entry::NothingToDo => return then(Ok(())),
         Entry::AfterPhase => {
             let again = volume.clone();
-            return volume.inner.lifecycle.after_phase(Box::new(move || commit_then(&again, tid, Lead::Once, then)));
+            return volume
+                .inner
+                .engine
+                .lifecycle
+                .after_phase(Box::new(move || commit_then(&again, tid, Lead::Once, then)));
         }
         Entry::Admitted(pass) => pass,
     };
@@ -272,7 +276,7 @@ pub fn sync_then(volume: &Volume, lead: Lead, then: impl FnOnce(Result<()>) + Se
         Entry::NothingToDo => return then(data::check_any_error(&volume.inner.data)),
         Entry::AfterPhase => {
             let again = volume.clone();
-            return volume.inner.lifecycle.after_phase(Box::new(move || sync_then(&again, Lead::Once, then)));
+            return volume.inner.engine.lifecycle.after_phase(Box::new(move || sync_then(&again, Lead::Once, then)));
         }
         Entry::Admitted(pass) => pass,
     };

@@ -6,9 +6,9 @@
 //!
 //! *Relies on*: no method of [`Volume`] calls another one that asks for admission.
 
-use super::lifecycle::{Lifecycle, Phase};
 use super::ticks::Ticks;
 use crate::data::Data;
+use crate::engine::lifecycle::{Lifecycle, Phase};
 use crate::engine::{Batch, Engine, Misses};
 use crate::error::{Error, Result};
 use crate::inode::Cred;
@@ -35,7 +35,6 @@ pub struct Volume {
 pub(crate) struct Inner {
     pub engine: Arc<Engine>,
     pub data: Data,
-    pub lifecycle: Lifecycle,
     /// The image was marked clean when it was mounted. Without a log, unmount may mark it clean again.
     pub was_valid: bool,
     /// When the running transaction is due.
@@ -79,7 +78,7 @@ pub(super) enum Entry {
 
 impl Drop for DetachedPass {
     fn drop(&mut self) {
-        self.0.lifecycle.leave();
+        self.0.engine.lifecycle.leave();
     }
 }
 
@@ -99,11 +98,11 @@ impl Inner {
 
     /// Tells volumes apart.
     fn address(&self) -> usize {
-        std::ptr::from_ref(&self.lifecycle).addr()
+        std::ptr::from_ref(&self.engine.lifecycle).addr()
     }
 
     fn pass(&self, counted: bool) -> Pass<'_> {
-        Pass { lifecycle: &self.lifecycle, counted }
+        Pass { lifecycle: &self.engine.lifecycle, counted }
     }
 
     /// Admits a call that may change something, after a freeze if there is one.
@@ -113,7 +112,7 @@ impl Inner {
     pub(super) fn enter(&self) -> Result<Pass<'_>> {
         let counted = !self.is_inside();
         if counted {
-            self.lifecycle.enter()?;
+            self.engine.lifecycle.enter()?;
         }
         Ok(self.pass(counted))
     }
@@ -125,7 +124,7 @@ impl Inner {
     pub(super) fn try_enter(&self) -> Result<Pass<'_>> {
         let counted = !self.is_inside();
         if counted {
-            self.lifecycle.try_enter()?;
+            self.engine.lifecycle.try_enter()?;
         }
         Ok(self.pass(counted))
     }
@@ -136,7 +135,7 @@ impl Inner {
     /// Read-only: unmounted.
     pub(super) fn enter_unless_frozen(&self) -> Result<Option<Pass<'_>>> {
         let counted = !self.is_inside();
-        let entered = !counted || self.lifecycle.enter_unless_frozen()?;
+        let entered = !counted || self.engine.lifecycle.enter_unless_frozen()?;
         Ok(entered.then(|| self.pass(counted)))
     }
 
@@ -144,7 +143,7 @@ impl Inner {
     pub(super) fn enter_without_waiting(self: &Arc<Self>) -> Entry {
         match self.try_enter() {
             Ok(pass) => Entry::Admitted(pass.detach(self)),
-            Err(Error::Frozen) if self.lifecycle.phase() == Phase::Frozen => Entry::NothingToDo,
+            Err(Error::Frozen) if self.engine.lifecycle.phase() == Phase::Frozen => Entry::NothingToDo,
             Err(Error::Frozen) => Entry::AfterPhase,
             Err(e) => Entry::Refused(e),
         }
@@ -165,7 +164,7 @@ impl Volume {
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
-            phase: self.inner.lifecycle.phase(),
+            phase: self.inner.engine.lifecycle.phase(),
             read_only: self.inner.engine.write_gate.why_read_only(),
             commits_are_frequent: self.inner.data.commits_are_frequent(),
         }

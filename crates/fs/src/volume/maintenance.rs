@@ -2,11 +2,11 @@
 
 use super::clean::{mark_clean, mark_used};
 use super::handle::{Inner, Volume};
-use super::lifecycle::{Event, Phase, Quiescent};
 use super::lifetime;
 use super::trim;
 use crate::config::RuntimeOptions;
 use crate::data;
+use crate::engine::lifecycle::{Event, Phase, Quiescent};
 use crate::error::Result;
 use crate::names::evict;
 use quire_device::{Latencies, Mutant};
@@ -40,27 +40,31 @@ impl Volume {
     /// Something could not be made durable; the image then needs recovery, as after a crash.
     pub fn close(&self) -> Result<()> {
         let inner = &*self.inner;
-        let Some(before) = inner.lifecycle.begin(Event::Close)? else { return Ok(()) };
-        let quiescent = inner.lifecycle.drain();
+        let Some(before) = inner.engine.lifecycle.begin(Event::Close)? else { return Ok(()) };
+        let quiescent = inner.engine.lifecycle.drain();
         let done = close(inner, before, &quiescent);
         inner.engine.write_gate.unmount();
-        inner.lifecycle.end(quiescent, done.is_ok());
+        inner.engine.lifecycle.end(quiescent, done.is_ok());
         done
     }
 }
 
 fn close(inner: &Inner, before: Phase, quiescent: &Quiescent<'_>) -> Result<()> {
     let (engine, d) = (&inner.engine, &inner.data);
+    if before != Phase::Frozen {
+        engine.settle_error();
+    }
     if engine.write_gate.check().is_err() {
         // What a shutdown has left is for the next mount.
         let failure = engine.journal.failure().filter(|_| !engine.write_gate.is_shut_down());
         return failure.map_or(Ok(()), |e| Err(e.into()));
     }
     if before == Phase::Frozen {
-        if engine.tables().orphans.all().is_empty() {
+        if engine.tables().orphans.all().is_empty() && !engine.has_unrecorded_error() {
             return Ok(()); // It is clean, and nothing has changed since.
         }
         mark_used(engine, quiescent)?;
+        engine.record_late();
     }
     lifetime::free_all(engine, d);
     // Lost data of a file is reported, and does not keep the image from being clean.
@@ -82,10 +86,15 @@ impl Maintenance<'_> {
         if let Ok(_pass) = self.volume.inner.try_enter() {
             data::write_back_all(&inner.data);
         }
-        inner.lifecycle.begin(Event::Freeze)?;
-        let quiescent = inner.lifecycle.drain();
+        inner.engine.lifecycle.begin(Event::Freeze)?;
+        let quiescent = inner.engine.lifecycle.drain();
         let done = freeze(inner, &quiescent);
-        inner.lifecycle.end(quiescent, done.is_ok());
+        inner.engine.lifecycle.end(quiescent, done.is_ok());
+        if done.is_err()
+            && let Ok(_pass) = inner.try_enter()
+        {
+            inner.engine.settle_error();
+        }
         done
     }
 
@@ -95,14 +104,15 @@ impl Maintenance<'_> {
     /// Invalid: the volume is not frozen. Read-only: unmounted. I/O: the volume stays frozen.
     pub fn thaw(&self) -> Result<()> {
         let v = self.volume;
-        v.inner.lifecycle.begin(Event::Thaw)?;
-        let quiescent = v.inner.lifecycle.drain();
+        v.inner.engine.lifecycle.begin(Event::Thaw)?;
+        let quiescent = v.inner.engine.lifecycle.drain();
         // A volume that is shut down stays clean.
         let skips = Mutant::ThawUnmarked.is_on() || v.inner.engine.write_gate.is_shut_down();
         let done = if skips { Ok(()) } else { mark_used(&v.inner.engine, &quiescent) };
-        v.inner.lifecycle.end(quiescent, done.is_ok());
+        v.inner.engine.lifecycle.end(quiescent, done.is_ok());
         done?;
         if let Ok(_pass) = v.inner.try_enter() {
+            v.inner.engine.settle_error();
             lifetime::free_unused(&v.inner.engine, &v.inner.data);
         }
         Ok(())
@@ -190,6 +200,7 @@ fn freeze(inner: &Inner, quiescent: &Quiescent<'_>) -> Result<()> {
     let engine = &inner.engine;
     evict::free_pending(engine);
     data::write_back_all(&inner.data);
+    engine.settle_error();
     engine.write_gate.check()?;
     let done = mark_clean(engine, inner.was_valid, quiescent);
     if done.is_err() && engine.write_gate.check().is_ok() {

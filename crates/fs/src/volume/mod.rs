@@ -1,12 +1,14 @@
 //! The mounted file system: opened, used, frozen, closed.
 //!
-//! [`Volume`] is a thin API. A call that may change something asks [`lifecycle`] for admission, runs operations of the
+//! [`Volume`] is a thin API. A call that may change something asks the engine's lifecycle for admission, runs operations of the
 //! layers below, and makes durable what asks for it.
 
 mod assemble;
 mod attrs;
 mod background;
 mod clean;
+#[cfg(test)]
+mod damage_tests;
 mod devices;
 mod files;
 mod foresight;
@@ -22,7 +24,6 @@ mod inline_tests;
 mod inline_write_tests;
 mod inspect;
 pub(crate) mod label;
-mod lifecycle;
 mod lifetime;
 mod limits;
 mod loads;
@@ -44,6 +45,7 @@ mod trim;
 mod updates;
 mod xattrs;
 
+pub use crate::engine::Phase;
 pub use attrs::InodeFlags;
 pub use background::{Background, Step, Stop};
 pub use devices::Devices;
@@ -51,7 +53,6 @@ pub use files::{DeviceRead, ReadBegun, begin_read, commit_then, fsync_then, read
 pub use foresight::attr_before_write;
 pub use handle::{Admitted, Status, Volume, VolumeBatch};
 pub use inspect::Inspect;
-pub use lifecycle::Phase;
 pub use limits::Limits;
 pub use loads::load_then;
 pub use maintenance::{Maintenance, VolumeLatencies};

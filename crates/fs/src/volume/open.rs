@@ -14,7 +14,6 @@ use super::assemble;
 use super::clean::superblock_written;
 use super::devices::Devices;
 use super::handle::{Inner, Volume};
-use super::lifecycle::Lifecycle;
 use super::preview::{self, only_read, superblock_after};
 use super::recovery::{self, OnDamage, Pending};
 use super::superblock::{check_device, mark_in_use, read_superblock, write_superblock};
@@ -91,7 +90,6 @@ fn assembled(engine: Engine, pace: Arc<Pace>, was_valid: bool) -> Volume {
     let inner = Inner {
         data: Data::new(engine.clone(), pace),
         engine,
-        lifecycle: Lifecycle::new(),
         was_valid,
         ticks: Mutex::default(),
         growing: Mutex::default(),

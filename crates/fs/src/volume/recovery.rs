@@ -11,7 +11,7 @@
 
 use super::assemble::read_only_engine;
 use super::devices::Devices;
-use super::superblock::check_device;
+use super::superblock::{check_device, check_sectors};
 use crate::config::Choices;
 use crate::error::{Error, Result};
 use crate::map;
@@ -55,7 +55,10 @@ pub fn find_journal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock) 
         return Ok(None);
     }
     let geometry = match (&devices.journal, sb.journal_ino()) {
-        (Some(device), Ino(0)) => open_external(device.clone(), sb.block_size(), sb.journal_uuid())?,
+        (Some(device), Ino(0)) => {
+            check_sectors(sb.block_size(), &**device)?;
+            open_external(device.clone(), sb.block_size(), sb.journal_uuid())?
+        }
         (None, Ino(0)) => return Err(Error::Invalid("the journal is on a device of its own: name it (journal_path=)")),
         (Some(_), _) => return Err(Error::Invalid("the journal is inside the image: no journal_path= is needed")),
         (None, ino) => internal(devices, clock, sb, ino)?,

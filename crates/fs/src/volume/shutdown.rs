@@ -26,7 +26,7 @@ impl Maintenance<'_> {
     /// As [`Maintenance::freeze`] or [`Maintenance::commit`]. After a failed freeze the volume runs on; after a failed
     /// commit it is shut down all the same.
     pub fn shut_down(&self, how: Shutdown) -> Result<()> {
-        let (engine, lifecycle) = (&self.volume.inner.engine, &self.volume.inner.lifecycle);
+        let (engine, lifecycle) = (&self.volume.inner.engine, &self.volume.inner.engine.lifecycle);
         let _one_at_a_time = lock(&self.volume.inner.shutting_down);
         if engine.write_gate.is_shut_down() {
             return Ok(());

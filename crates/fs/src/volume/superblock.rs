@@ -6,7 +6,7 @@ use quire_device::{BlockDevice, Buf, FlushGate, Mutant, Region};
 use quire_journal::Format;
 use quire_layout::features::{compat, incompat, ro_compat};
 use quire_layout::superblock::{self, Superblock, state};
-use quire_layout::{Corrupt, Structure, Unsupported, recognise};
+use quire_layout::{BlockSize, Corrupt, Structure, Unsupported, recognise};
 
 /// Smallest write that covers the superblock on a device with sectors of more than 1 KiB, in bytes.
 const LARGE_SECTOR_WRITE: u64 = 2048;
@@ -69,11 +69,17 @@ pub(super) fn clear_incompat(gate: &FlushGate, bits: u32) -> Result<()> {
 
 /// Refuses an image that is cut off, and a device whose sectors are larger than the image's blocks.
 pub(super) fn check_device(sb: &Superblock, device: &dyn BlockDevice) -> Result<()> {
-    let (info, bs) = (device.info(), sb.block_size());
-    if info.size >> bs.bits() < sb.blocks_count() {
+    let bs = sb.block_size();
+    if device.info().size >> bs.bits() < sb.blocks_count() {
         let why = "the file system is larger than its device (a truncated image, or too small a sizelimit=?)";
         return Err(Corrupt::new(Structure::Superblock, why).at(sb.own_block()).into());
     }
+    check_sectors(bs, device)
+}
+
+/// Refuses a device, of the file system or of its journal, whose sectors are larger than a block.
+pub(super) fn check_sectors(bs: BlockSize, device: &dyn BlockDevice) -> Result<()> {
+    let info = device.info();
     if bs.bytes64() < u64::from(info.physical_sector) && !info.read_only {
         let what =
             format!("blocks of {} bytes on a device with physical sectors of {}", bs.bytes(), info.physical_sector);

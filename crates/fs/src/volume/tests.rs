@@ -1,6 +1,6 @@
 //! Operations on a mounted volume: all or nothing, on each kind of image.
 
-use super::lifecycle::{Event, Phase};
+use crate::engine::lifecycle::{Event, Phase};
 use crate::error::Error;
 use crate::records;
 use crate::testing::TestVolume;
@@ -115,7 +115,7 @@ fn an_fsync_during_a_freeze_or_thaw_goes_on_at_its_end_without_a_thread() {
         crate::fsync_then(&volume, &[Ino::ROOT], false, lead, move |o| of_file.send(o.is_ok()).expect("heard"));
         crate::sync_then(&volume, lead, move |o| of_all.send(o.is_ok()).expect("heard"));
     };
-    let lifecycle = &volume.inner.lifecycle;
+    let lifecycle = &volume.inner.engine.lifecycle;
     for (event, done, phase) in [
         (Event::Freeze, false, Phase::Running),
         (Event::Freeze, true, Phase::Frozen),

@@ -56,6 +56,12 @@ impl Shared {
         Ok(core.home_writes(upto))
     }
 
+    /// The commit that chose bases for its deltas has ended: home writes go on.
+    pub(crate) fn chosen_no_more(&self) {
+        lock(&self.core).chosen = false;
+        self.unchosen.notify_all();
+    }
+
     /// The images have been written, or some of them: what was read from there meanwhile leaves memory before a block
     /// that was freed meanwhile may be used again (J3, J9).
     pub(crate) fn end_home_writes(&self, homes: &[(BlockNo, Image)]) {

@@ -196,8 +196,7 @@ impl Shared {
         {
             self.abort(e);
         }
-        lock(&self.core).chosen = false;
-        self.unchosen.notify_all();
+        self.chosen_no_more();
         let mut s = lock(&self.commits);
         s.writing = false;
         if let Ok(tid) = &result {

@@ -67,7 +67,9 @@ impl NvramCommit<'_> {
         let stored = Stored { tid: txn.tid, packed: bytes, records: packed.records, bodies, images, seed, known, now };
         let placed = nvram.store(packed.packed, stored);
         if let Err(lost) = nvram.check() {
-            // What the transactions before it have promised is in memory still, and goes home.
+            // What the transactions before it have promised is in memory still, and goes home. No delta of this one
+            // will be believed, so no home write waits for it, that of this thread least of all.
+            shared.chosen_no_more();
             space.empty()?;
             return Err(lost);
         }

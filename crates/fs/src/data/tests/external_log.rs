@@ -54,6 +54,20 @@ fn auto_counts_the_flush_that_a_log_on_another_device_saves() {
     assert!(saved(two) > of(two.flush, two) && saved(two) <= of(two.flush + two.write, two), "{two:?}");
 }
 
+/// A block of 1 KiB on a log's device with larger sectors: to write it would rewrite its neighbours.
+#[test]
+fn a_log_on_a_device_with_larger_sectors_is_refused() {
+    let mut fs = image("32M", &ARGS, 1);
+    let log = Image::from_bytes(&tie_to_log(&mut fs, "8M"));
+    let opened = |unit| {
+        let options = PowerLossOptions { unit, ..PowerLossOptions::default() };
+        let log = Arc::new(PowerLossDevice::from_image(log.clone(), options));
+        open(Arc::new(MemDevice::new(fs.clone())), log, Options::default())
+    };
+    assert!(matches!(opened(4096), Err(crate::Error::Unsupported(_))));
+    opened(1024).expect("mount").close().expect("unmount");
+}
+
 /// Q5: the device of the file system has nothing to flush for a commit but data in place that the commit names.
 #[test]
 fn a_commit_flushes_the_file_systems_device_only_for_data_in_place() {
