@@ -22,8 +22,9 @@ use quire_layout::Ino;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pages {
     File(Ino),
-    /// Of all files that are open for writing.
-    All,
+    /// Of all files that are open for writing, if the request shuts down [clean](quire_fs::Shutdown::Clean). That stands
+    /// in the caller's memory, and to look there takes as long as the caller makes it.
+    AllIfClean,
     /// None; the answer takes long, or makes the kernel drop pages: no worker is to wait for it.
     Nothing,
 }
@@ -35,6 +36,8 @@ pub(crate) enum Waiting {
     /// The reply, which is empty, to a request that was carried out, or its error: the kernel is to drop its pages of
     /// the file first.
     Reply(Ino, Header, Option<Fail>),
+    /// Nothing; pages of this file, which the kernel keeps, were refused, and it is to drop them.
+    Refused(Ino),
 }
 
 /// What waits.

@@ -152,7 +152,7 @@ impl Shared {
             Ok(Answer::None | Answer::WhenDurable(_) | Answer::OnDevice(_)) => return Ok(()),
             Ok(Answer::Reply | Answer::DropsPages(_)) => (None, Sent::Reply),
             Ok(Answer::Gives(ino)) => (None, Sent::Gives(ino)),
-            Ok(Answer::Opens(ino)) => (None, Sent::Opens(ino)),
+            Ok(Answer::Opens { ino, writes }) => (None, Sent::Opens { ino, writes }),
             Ok(Answer::Spoils(ino)) => {
                 channel.send(&reply::forget_attributes(ino)).ok();
                 (None, Sent::Reply)
@@ -172,7 +172,8 @@ impl Shared {
             }
         };
         trace(header, error.as_ref());
-        match channel.send(out.finish(header.unique, error.as_ref())) {
+        let forbidden = error.as_ref().and_then(|e| Server::forbidden_by(header, e));
+        let replied = match channel.send(out.finish(header.unique, error.as_ref())) {
             Ok(()) => Ok(()),
             // Nobody waits any more: what the reply was to give stays with us.
             Err(Errno::NOENT) => {
@@ -190,7 +191,12 @@ impl Shared {
                 unless_gone(channel.send(out.finish(header.unique, Some(&Fail::of(Errno::IO)))))
             }
             sent => unless_gone(sent),
+        };
+        // The kernel takes a page as clean when it has the answer, whatever that is.
+        if let Some(ino) = forbidden {
+            self.kernel_pages.put(Waiting::Refused(ino));
         }
+        replied
     }
 }
 

@@ -6,13 +6,13 @@
 //! Guarantees: a request is
 //! answered once; a node that the kernel learns costs one reference, which FORGET or a failed reply gives back.
 
+use crate::caller::Capability;
 use crate::fail::Fail;
 use crate::kernel_pages::Pages;
 use crate::ops::{attr, data, dir, ioctl, names, xattr};
 use crate::server::{Admission, Answer, Server, ino_of};
 use crate::wire::abi::opcode;
 use crate::wire::{Body, Header, Out};
-use quire_fs::Shutdown;
 use quire_layout::Ino;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -32,16 +32,14 @@ pub(crate) fn is_shutdown(h: &Header, request: &[u8]) -> bool {
 
 /// The files of which the kernel must hand over its dirty pages before this request is answered: it looks for data,
 /// sets flags that refuse data, or shuts down; or [`Pages::Nothing`] where a worker would wait long. `None`: a worker
-/// may answer.
+/// may answer, as it does who may not shut down.
 pub(crate) fn needs_writeback(s: &Server, h: &Header, request: &[u8]) -> Option<Pages> {
-    if h.opcode == opcode::IOCTL
-        && let Some(how) = ioctl::shutdown(h, request)
-    {
-        return Some(if how == Ok(Shutdown::Clean) { Pages::All } else { Pages::Nothing });
+    if is_shutdown(h, request) {
+        return s.demand(&s.inside(h), Capability::SysAdmin).is_ok().then_some(Pages::AllIfClean);
     }
     let sets_flags = h.opcode == opcode::IOCTL && ioctl_is(request, ioctl::sets_flags);
-    // Without a writer there are no dirty pages: a mapping keeps its file open.
-    let of = |ino: &Ino| (h.opcode == opcode::LSEEK || sets_flags) && s.writers.has(*ino);
+    // Without a writer there are no dirty pages: a mapping keeps its file open. But flags end what was refused, too.
+    let of = |ino: &Ino| sets_flags || h.opcode == opcode::LSEEK && s.writers.has(*ino);
     let written = ino_of(h.node).ok().filter(of).map(Pages::File);
     // These commit: BMAP before it answers, flags S and D when they are set.
     written.or((sets_flags || h.opcode == opcode::BMAP).then_some(Pages::Nothing))
@@ -187,6 +185,29 @@ mod tests {
                 server.volume.fsync(ino, data_only).unwrap();
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// flock(1) makes its files so. A file counts as written only while somebody has it open for that.
+    #[test]
+    fn a_file_that_is_made_for_reading_has_no_writer() {
+        let device = Arc::new(quire_testkit::MemDevice::new(quire_testkit::mke2fs("16M", &["-t", "ext4"])));
+        let volume = Volume::open(Devices::one(device), Arc::new(SystemClock), Options::default()).unwrap();
+        let server = Server::new(volume, ServeOptions::default(), Box::new(|_, _| String::new()));
+        for (name, flags) in [(b"read", OFlags::RDONLY), (b"both", OFlags::RDWR)] {
+            // `fuse_create_in`: flags, mode, umask, flags of the open; then the name.
+            let words = [flags.bits(), 0o100_644, 0, 0].map(u32::to_ne_bytes).concat();
+            let create = request(opcode::CREATE, &[&words[..], name].concat());
+            let mut body = Body::new(&create);
+            let (header, mut buf) = (body.header().unwrap(), [0; 512]);
+            let made = answer(&server, &header, body, &mut Out::new(&mut buf));
+            let Ok(Answer::Opens { ino, writes }) = made else { panic!("{made:?}") };
+            assert_eq!((writes, server.writers.has(ino)), (flags == OFlags::RDWR, flags == OFlags::RDWR));
+            // `fuse_release_in`: handle, flags.
+            let mut release = request(opcode::RELEASE, &[&[0; 8], &words[..4], &[0; 12]].concat());
+            release[16..24].copy_from_slice(&crate::wire::reply::node_of(ino).to_ne_bytes());
+            answered(&server, &release);
+            assert!(!server.writers.has(ino));
         }
     }
 

@@ -32,8 +32,8 @@ pub(crate) enum Answer {
     Reply,
     /// The same, and it gives the kernel a reference on this inode.
     Gives(Ino),
-    /// As `Gives`, and the kernel has the file open for writing.
-    Opens(Ino),
+    /// As `Gives`, and the kernel has the file open.
+    Opens { ino: Ino, writes: bool },
     /// As `Reply`, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open
     /// file: the kernel keeps its inode meanwhile.
     Spoils(Ino),
@@ -75,7 +75,10 @@ pub(crate) enum Need {
 pub(crate) enum Sent {
     Reply,
     Gives(Ino),
-    Opens(Ino),
+    Opens {
+        ino: Ino,
+        writes: bool,
+    },
     Spoils(Ino),
     DropsPages(Ino),
     /// The reply to an OPEN, for writing or not, of a file that was truncated; it spoils or not.
@@ -91,7 +94,7 @@ impl Sent {
         match self {
             Sent::Reply => Answer::Reply,
             Sent::Gives(ino) => Answer::Gives(ino),
-            Sent::Opens(ino) => Answer::Opens(ino),
+            Sent::Opens { ino, writes } => Answer::Opens { ino, writes },
             Sent::Spoils(ino) => Answer::Spoils(ino),
             Sent::DropsPages(ino) => Answer::DropsPages(ino),
             Sent::Opened { ino, spoils: true, .. } => Answer::Spoils(ino),
@@ -110,7 +113,7 @@ impl Answer {
     pub(crate) fn when(self, need: Need) -> Answer {
         let sent = match self {
             Answer::Gives(ino) => Sent::Gives(ino),
-            Answer::Opens(ino) => Sent::Opens(ino),
+            Answer::Opens { ino, writes } => Sent::Opens { ino, writes },
             Answer::Spoils(ino) => Sent::Spoils(ino),
             Answer::DropsPages(ino) => Sent::DropsPages(ino),
             Answer::Reply | Answer::StopsAll | Answer::None | Answer::OnDevice(_) | Answer::WhenDurable(_) => {
@@ -366,8 +369,10 @@ impl Server {
     pub(crate) fn take_back(&self, sent: Sent) {
         match sent {
             Sent::Gives(ino) => self.forget(ino, 1),
-            Sent::Opens(ino) => {
-                self.writers.closed(ino);
+            Sent::Opens { ino, writes } => {
+                if writes {
+                    self.writers.closed(ino);
+                }
                 self.openers.closed(ino);
                 self.forget(ino, 1);
             }
@@ -421,6 +426,12 @@ impl Server {
     pub(crate) fn refused_by(&self, h: &Header) -> Option<Ino> {
         let written = ino_of(h.node).ok().filter(|_| h.opcode == opcode::WRITE)?;
         Some(written).filter(|ino| self.refused.has(*ino))
+    }
+
+    /// The file whose WRITE this was, if the file's flags have refused it: it is append-only or immutable. Pages that
+    /// the kernel keeps of it are not the file's.
+    pub(crate) fn forbidden_by(h: &Header, error: &Fail) -> Option<Ino> {
+        ino_of(h.node).ok().filter(|_| h.opcode == opcode::WRITE && *error == Fail::of(Errno::PERM))
     }
 
     /// What `quire umount` and others want to know.

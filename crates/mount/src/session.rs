@@ -11,6 +11,7 @@ use crate::fail::Fail;
 use crate::handshake::{Requested, handshake};
 use crate::kernel_pages::{KernelPages, Pages, Waiting};
 use crate::meter::Measured;
+use crate::ops::ioctl;
 use crate::policy::{LOOK_AGAIN, MAX_MISSES, PAGE_THREADS, usual_readers};
 use crate::replies::{Shared, answer_when_loaded, suspend, suspend_read};
 use crate::requests;
@@ -383,14 +384,19 @@ impl Worker {
                 self.shared.reply_with(&header, error.map_or(Ok(Answer::Spoils(ino)), Err), &[0; 16]).ok();
                 return;
             }
+            Waiting::Refused(ino) => return self.shared.drop_pages(vec![ino]),
         };
-        self.shared.drop_pages(match pages {
-            Pages::File(ino) => vec![ino],
-            Pages::All if server.volume.status().phase != Phase::Frozen => server.writers.files(),
-            Pages::All | Pages::Nothing => Vec::new(),
-        });
         let (mut body, mut reply) = (Body::new(&request), [0; SHORT_REPLY]);
         let Ok(header) = body.header() else { return };
+        self.shared.drop_pages(match pages {
+            Pages::File(ino) => vec![ino],
+            Pages::AllIfClean
+                if server.volume.status().phase != Phase::Frozen && ioctl::shuts_down_clean(&header, &request) =>
+            {
+                server.writers.files()
+            }
+            Pages::AllIfClean | Pages::Nothing => Vec::new(),
+        });
         if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
             tracing::debug!("operation {} after writeback: {e}", header.opcode);
         }

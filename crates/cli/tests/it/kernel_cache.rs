@@ -2,7 +2,7 @@
 //! shown as a hole, or used after it has changed.
 
 use crate::common::{Place, needs_mounts, needs_root, needs_tools, ok, said, text, tool};
-use rustix::fs::{IFlags, SeekFrom};
+use rustix::fs::{IFlags, Mode, OFlags, SeekFrom};
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
@@ -126,7 +126,7 @@ fn append_only_and_immutable_hold_for_open_files() {
     // An append descriptor that is turned into one for any offset does not overwrite, from before the flag or after.
     for file in [&again, &log] {
         let flags = rustix::fs::fcntl_getfl(file).unwrap();
-        rustix::fs::fcntl_setfl(file, flags - rustix::fs::OFlags::APPEND).unwrap();
+        rustix::fs::fcntl_setfl(file, flags - OFlags::APPEND).unwrap();
         assert!(file.write_at(b"X", 0).and_then(|_| file.sync_all()).is_err());
     }
     // Nothing changes the immutable file.
@@ -136,6 +136,11 @@ fn append_only_and_immutable_hold_for_open_files() {
     for map in &mut maps {
         map[1] = b'X';
         assert!(map.flush().is_err());
+    }
+    // Nor do they stay in the kernel's cache: others read the file, and an honest append brings none of them along.
+    for name in ["log", "fixed"] {
+        let is_as_before = || fs::read(m.path(name)).unwrap().starts_with(b"written before");
+        crate::common::wait_until("the kernel drops what was refused", is_as_before);
     }
     drop((log, again, fixed, maps));
     for (name, flag) in [("log", "-a"), ("fixed", "-i")] {
@@ -147,6 +152,28 @@ fn append_only_and_immutable_hold_for_open_files() {
     let before = "written before the flag, still in the kernel's cache";
     assert_eq!(text_of("log"), format!("{before}, appended, and again"));
     assert_eq!(text_of("fixed"), before);
+    m.unmount();
+    place.check();
+}
+
+/// Programs that index and back up open directories so, too.
+#[test]
+fn a_directory_that_is_opened_with_o_noatime_keeps_its_access_time() {
+    needs_mounts();
+    needs_root();
+    let place = Place::new("32M", &[]);
+    let m = place.mount("strictatime");
+    // The kernel lists a directory once, and again from what it has kept.
+    let listed = |name: &str, flags: OFlags| {
+        fs::create_dir(m.path(name)).unwrap();
+        let before = fs::metadata(m.path(name)).unwrap().accessed().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let dir = rustix::fs::open(m.path(name), OFlags::RDONLY | OFlags::DIRECTORY | flags, Mode::empty()).unwrap();
+        assert_eq!(rustix::fs::Dir::new(dir).unwrap().count(), 2);
+        fs::metadata(m.path(name)).unwrap().accessed().unwrap() > before
+    };
+    assert!(!listed("kept", OFlags::NOATIME));
+    assert!(listed("set", OFlags::empty()));
     m.unmount();
     place.check();
 }

@@ -161,7 +161,38 @@ fn a_shutdown_is_for_those_who_may_administer_the_mount() {
     ok(&mut quire(&["umount", text(&place.mnt())]));
 }
 
+/// Who may not shut down a mount makes the daemon look at no memory of his: to look at a page of a file of this very
+/// mount would wait for the daemon.
+#[test]
+fn a_shutdown_that_is_not_permitted_makes_nobody_wait() {
+    needs_shutdowns();
+    needs_tools(&["python3", "timeout"]);
+    let place = Place::new("32M", &[]);
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let m = place.mount("");
+    fs::write(m.path("f"), vec![0; 1 << 20]).unwrap();
+    fs::set_permissions(m.path("f"), fs::Permissions::from_mode(0o644)).unwrap();
+    m.unmount();
+    // None of its pages is in the kernel's cache now.
+    let m = place.mount("allow_other");
+    let script = "import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.ioctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p]
+page = libc.mmap(None, 4096, 1, 1, os.open('f', os.O_RDONLY), 0)
+libc.ioctl(os.open('.', os.O_RDONLY), 0x8004587d, page)
+sys.exit(ctypes.get_errno())";
+    let user = ["--reuid=1000", "--regid=1000", "--clear-groups", "timeout", "20", "python3", "-c", script];
+    let (code, words) = said(tool("setpriv").args(user).current_dir(m.dir()));
+    assert_eq!(code, rustix::io::Errno::PERM.raw_os_error(), "{words}");
+    ok(tool("timeout").args(["--signal=KILL", "20", "ls", m.dir()]));
+    m.unmount();
+    place.check();
+}
+
 crate::common::over_uring! {
+    a_shutdown_that_is_not_permitted_makes_nobody_wait,
     a_shutdown_stops_a_mount_as_it_does_the_kernels_ext4,
     a_shutdown_that_writes_first_leaves_a_clean_image_with_unsynced_data,
     a_shutdown_of_a_frozen_mount_does_not_wait_for_a_thaw,

@@ -19,7 +19,7 @@ use crate::txn::Op;
 use quire_device::Mutant;
 use quire_device::sync::lock;
 use quire_layout::extent::MAX_UNWRITTEN;
-use quire_layout::inode::{Inode, Time, flags};
+use quire_layout::inode::{Inode, flags};
 use quire_layout::{BlockSize, FileBlock, Ino};
 
 /// What fallocate does with a range.
@@ -156,17 +156,13 @@ impl Call<'_> {
     }
 
     /// Sets what changes besides blocks: times, and the size if the file grows.
-    fn grow_to(&self, size: Option<u64>, content: bool) -> Result<()> {
+    fn grow_to(&self, size: Option<u64>) -> Result<()> {
         self.d.engine.run(|op| {
             let mut inode = records::inode(op, self.ino)?;
-            let grown = size.filter(|size| *size > inode.size());
-            if let Some(size) = grown {
+            if let Some(size) = size.filter(|size| *size > inode.size()) {
                 inode.set_size(size);
             }
-            if content || grown.is_some() {
-                touch(op, &mut inode);
-            }
-            inode.set_time(Time::Change, op.now());
+            touch(op, &mut inode);
             records::put_inode(op, self.ino, &mut inode)
         })
     }
@@ -175,7 +171,7 @@ impl Call<'_> {
         let (first, end) = span.touched(self.d.block_size())?;
         self.fill(first, end, false)?;
         self.zero_before_growing(size)?;
-        self.grow_to(size, false)
+        self.grow_to(size)
     }
 
     /// Zeroes the bytes behind the end in the last block before the file grows over them (F3).
@@ -226,7 +222,7 @@ impl Call<'_> {
         self.zero_edges(span)?;
         drop_range(self.d, self.ino, self.s, span.first, span.end);
         self.remove(span.first, span.end)?;
-        self.grow_to(None, true)
+        self.grow_to(None)
     }
 
     /// Unmaps a run of blocks.
@@ -246,7 +242,7 @@ impl Call<'_> {
         self.fill(first, end, false)?;
         settle_pages(self.d, self.ino, self.s)?;
         self.zero_before_growing(size)?;
-        self.grow_to(size, true)
+        self.grow_to(size)
     }
 
     fn collapse(&self, offset: u64, len: u64) -> Result<()> {
@@ -275,7 +271,7 @@ impl Call<'_> {
         }
         let size = self.found.size.checked_add(len).filter(|n| *n <= self.found.max).ok_or(Error::TooLarge)?;
         self.zero_before_growing(Some(size))?;
-        self.grow_to(Some(size), true)?;
+        self.grow_to(Some(size))?;
         lock(&self.d.files.clean).drop_from(self.ino, from);
         let (ino, budget) = (self.ino, self.d.engine.step_budget());
         // The end of the map stands for "not begun".

@@ -1,6 +1,6 @@
 //! The calls behind `lsattr` and `chattr`: inode flags, project and generation.
 
-use super::flags::{is_sync, masked, may_change};
+use super::flags::{is_sync, masked};
 use super::journaling_mode;
 use super::live::live;
 use crate::error::{Error, Result};
@@ -74,23 +74,6 @@ pub(crate) fn set_flags(op: &mut Op<'_>, ino: Ino, wanted: u32) -> Result<bool> 
 pub(crate) fn get_project(op: &mut Op<'_>, ino: Ino) -> Result<u32> {
     let has = op.sb().features().has_ro_compat(ro_compat::PROJECT);
     Ok(if has { live(op, ino)?.project() } else { 0 })
-}
-
-/// Sets an inode's generation (`FS_IOC_SETVERSION`).
-///
-/// # Errors
-/// Not supported with `metadata_csum`, where it seeds the checksums of the inode's blocks. Not permitted; stale;
-/// read-only; corrupt; miss.
-pub(crate) fn set_generation(op: &mut Op<'_>, ino: Ino, generation: u32) -> Result<()> {
-    if op.context.inode_seed.is_some() {
-        return Err(Error::NotSupported("a generation of choice with metadata_csum"));
-    }
-    let mut inode = live(op, ino)?;
-    may_change(&inode)?;
-    inode.set_generation(generation);
-    let now = op.now();
-    inode.set_time(Time::Change, now);
-    records::put_inode(op, ino, &mut inode)
 }
 
 fn check_change(old: u32, new: u32) -> Result<()> {

@@ -138,17 +138,6 @@ impl InodeFlags<'_> {
         run(self.volume, |op| Ok(live(op, ino)?.generation()))
     }
 
-    /// Sets an inode's generation (`FS_IOC_SETVERSION`).
-    ///
-    /// # Errors
-    /// Not supported with `metadata_csum`, where it seeds the checksums of the inode's blocks. Not permitted; stale;
-    /// read-only; corrupt; I/O.
-    pub fn set_generation(&self, ino: Ino, generation: u32) -> Result<()> {
-        let v = self.volume;
-        let _pass = v.inner.enter()?;
-        v.inner.engine.run(|op| fileattr::set_generation(op, ino, generation))
-    }
-
     /// The setting of a file or directory, and the mode that its data has now: by that setting, a rule, or the mount's
     /// route and default.
     ///

@@ -8,24 +8,29 @@ use crate::wire::{Body, Header, Out};
 use quire_fs::{Attributes, DirItem};
 use quire_layout::Ino;
 use quire_layout::dir::{FileType, is_dot};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// The fields of `fuse_read_in` that count: where to go on, and room in the reply.
-fn request(b: &mut Body<'_>) -> Result<(u64, usize), Fail> {
+/// The fields of `fuse_read_in` that count: where to go on, room in the reply, and whether the directory was opened with
+/// O_NOATIME.
+fn request(b: &mut Body<'_>) -> Result<(u64, usize, bool), Fail> {
     b.skip(8)?;
     let (cookie, size) = (b.u64()?, b.u32()?);
-    Ok((cookie, usize::try_from(size).map_err(|_| Fail::of(Errno::INVAL))?))
+    b.skip(12)?; // flags of the read, lock owner
+    let flags = OFlags::from_bits_retain(b.u32()?);
+    let room = usize::try_from(size).map_err(|_| Fail::of(Errno::INVAL))?;
+    Ok((cookie, room, flags.contains(OFlags::NOATIME)))
 }
 
 pub(crate) fn readdir(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    let (cookie, room) = request(b)?;
+    let (cookie, room, no_atime) = request(b)?;
     let dir = ino_of(h.node)?;
     let done = s.volume_for(h).readdir(dir, cookie, &mut |item| out.dirent(&dirent(&item), Plus::Off, room));
-    listed(s, dir, done, out)
+    listed(s, dir, no_atime, done, out)
 }
 
 pub(crate) fn readdirplus(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    let (cookie, room) = request(b)?;
+    let (cookie, room, no_atime) = request(b)?;
     let dir = ino_of(h.node)?;
     // What the kernel knows already it need not be told again: going through its caches for it costs more than the
     // listing.
@@ -36,15 +41,15 @@ pub(crate) fn readdirplus(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Ou
         };
         out.dirent(&dirent(&item), plus, room)
     });
-    listed(s, dir, done, out)
+    listed(s, dir, no_atime, done, out)
 }
 
 /// An error after some names is told when the kernel asks for the rest: the references given so far count.
-fn listed(s: &Server, dir: Ino, done: Result<(), quire_fs::Error>, out: &Out) -> Result<Answer, Fail> {
+fn listed(s: &Server, dir: Ino, no_atime: bool, done: Result<(), quire_fs::Error>, out: &Out) -> Result<Answer, Fail> {
     match done {
         Err(e) if out.body_len() == 0 => Err(e.into()),
         _ => {
-            if !s.changing.no_dir_atime() {
+            if !no_atime && !s.changing.no_dir_atime() {
                 s.touch_atime(dir);
             }
             Ok(Answer::Reply)

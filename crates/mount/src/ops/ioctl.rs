@@ -15,10 +15,9 @@ const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 /// to this one, so that number comes only from a caller that the kernel has not checked.
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
-const FS_IOC_SETVERSION: u32 = 0x4008_7602;
-/// ext4's own numbers for the same.
+/// ext4's own number for the same. There is no FS_IOC_SETVERSION: the kernel takes an inode whose generation changes for
+/// another one, and fails all that have it open.
 const EXT4_IOC_GETVERSION: u32 = 0x8008_6603;
-const EXT4_IOC_SETVERSION: u32 = 0x4008_6604;
 const FS_IOC_FSGETXATTR: u32 = 0x801C_581F;
 const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
@@ -60,8 +59,6 @@ pub(crate) fn ioctl_changes(command: u32) -> bool {
     matches!(
         command,
         FS_IOC_SETFLAGS
-            | FS_IOC_SETVERSION
-            | EXT4_IOC_SETVERSION
             | FS_IOC_FSSETXATTR
             | FS_IOC_SETFSLABEL
             | FITRIM
@@ -80,16 +77,15 @@ pub(crate) fn shuts_down(command: u32) -> bool {
     command == FS_IOC_SHUTDOWN
 }
 
-/// How a FS_IOC_SHUTDOWN asks to shut down; `None` for another IOCTL. The command is one that reads, so the kernel does
-/// not bring the argument with it.
-pub(crate) fn shutdown(h: &Header, request: &[u8]) -> Option<Result<Shutdown, Fail>> {
+/// True for a FS_IOC_SHUTDOWN that writes what there is first. It looks into the caller's memory, which may take as long
+/// as the caller makes it.
+pub(crate) fn shuts_down_clean(h: &Header, request: &[u8]) -> bool {
     let mut body = Body::new(request);
-    body.header().ok()?;
-    body.skip(12).ok()?;
-    let (command, address) = (body.u32().ok()?, body.u64().ok()?);
-    shuts_down(command).then(|| how_to_shut_down(h, address))
+    let argument = body.header().and_then(|_| body.skip(12)).and_then(|()| Ok((body.u32()?, body.u64()?)));
+    argument.is_ok_and(|(command, at)| shuts_down(command) && how_to_shut_down(h, at) == Ok(Shutdown::Clean))
 }
 
+/// The command is one that reads, so the kernel does not bring the argument with it.
 fn how_to_shut_down(h: &Header, address: u64) -> Result<Shutdown, Fail> {
     match caller::argument(h.pid, address)? {
         0 => Ok(Shutdown::Clean),
@@ -190,7 +186,6 @@ fn run_command(s: &Server, h: &Header, command: u32, given: &mut Body<'_>, out: 
         }
         FS_IOC_SETFLAGS => set_flags(s, h, ino, given.u32()?),
         FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => out.u32(s.volume.inode_flags().generation(ino)?),
-        FS_IOC_SETVERSION | EXT4_IOC_SETVERSION => set_version(s, h, ino, given.u32()?),
         FS_IOC_FSGETXATTR => fs_get_xattr(s, ino, out),
         FS_IOC_FSSETXATTR => fs_set_xattr(s, h, ino, given),
         FS_IOC_GETFSLABEL => padded(&s.volume.maintenance().label()?, FSLABEL_SIZE, out),
@@ -238,11 +233,6 @@ fn set_journal(s: &Server, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail
 }
 
 /// The kernel does not check who may.
-fn set_version(s: &Server, h: &Header, ino: Ino, generation: u32) -> Result<(), Fail> {
-    s.demand_owner(h, ino)?;
-    Ok(s.volume.inode_flags().set_generation(ino, generation)?)
-}
-
 fn fs_get_xattr(s: &Server, ino: Ino, out: &mut Out<'_>) -> Result<(), Fail> {
     let have = s.volume.inode_flags().get(ino)?;
     out.u32(XFLAGS.iter().filter(|(_, f)| have & f != 0).map(|(x, _)| x).sum())?;

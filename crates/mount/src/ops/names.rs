@@ -79,25 +79,29 @@ pub(crate) fn symlink(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
 }
 
 pub(crate) fn create(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    let (_flags, mode, umask, _open_flags) = (b.u32()?, b.u32()?, b.u32()?, b.u32()?);
+    let (flags, mode, umask, _open_flags) = (OFlags::from_bits_retain(b.u32()?), b.u32()?, b.u32()?, b.u32()?);
     let (parent, by) = (ino_of(h.node)?, s.first_change(h));
     let attr = by.create(parent, b.name()?, &new_of(h, NewKind::File, mode, umask))?;
-    s.writers.opened(attr.ino);
-    s.openers.opened(attr.ino);
-    entry(s, &attr, out)?;
-    opened(s, h, (attr.ino, true), attr.flags, out)?;
-    Ok(after_change(s, &by, Answer::Opens(attr.ino), parent, None))
+    opens_new(s, h, &attr, flags, out)?;
+    Ok(after_change(s, &by, Answer::Opens { ino: attr.ino, writes: writes(flags) }, parent, None))
 }
 
 /// A file without a name: the one that the request has is none.
 pub(crate) fn tmpfile(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
-    let (_flags, mode, umask) = (b.u32()?, b.u32()?, b.u32()?);
+    let (flags, mode, umask) = (OFlags::from_bits_retain(b.u32()?), b.u32()?, b.u32()?);
     let attr = s.first_change(h).create_unnamed(ino_of(h.node)?, &new_of(h, NewKind::File, mode, umask))?;
-    s.writers.opened(attr.ino);
+    opens_new(s, h, &attr, flags, out)?;
+    Ok(Answer::Opens { ino: attr.ino, writes: writes(flags) })
+}
+
+/// A new file, opened as it is made: for reading alone, too, as flock(1) does.
+fn opens_new(s: &Server, h: &Header, attr: &Attr, flags: OFlags, out: &mut Out<'_>) -> Result<(), Fail> {
+    if writes(flags) {
+        s.writers.opened(attr.ino);
+    }
     s.openers.opened(attr.ino);
-    entry(s, &attr, out)?;
-    opened(s, h, (attr.ino, true), attr.flags, out)?;
-    Ok(Answer::Opens(attr.ino))
+    entry(s, attr, out)?;
+    opened(s, h, (attr.ino, writes(flags)), attr.flags, out)
 }
 
 /// Only what the kernel cannot know of is checked: immutable and append-only files.

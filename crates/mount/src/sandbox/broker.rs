@@ -1,8 +1,9 @@
 //! Questions to the broker, a process of the same user that is split off before the image is opened and stays outside
 //! the sandbox. It holds no image and no connection.
 //!
-//! The broker has two sockets, each with a thread: an unmount makes the kernel send requests, and to answer those the
-//! daemon may have to ask about their callers.
+//! The broker has three sockets, each with a thread: an unmount makes the kernel send requests, and to answer those the
+//! daemon may have to ask about their callers; and a look at a caller's memory may wait for a file that is mapped there,
+//! of this very mount.
 //!
 //! *Guarantees*: the broker unmounts the one mount that was [adopted](Request::Adopt) before the sandbox closed, and no
 //! other. Of another process it tells `/proc/PID/status`, the user namespace, and which of the three arguments of
@@ -29,7 +30,7 @@ pub(super) enum Request {
     Status(u32),
     /// Of the thread for callers: the device and inode number of its user namespace.
     UserNamespace(u32),
-    /// Of the thread for callers: the number at an address, if it is an argument of FS_IOC_SHUTDOWN.
+    /// Of the thread for memory: the number at an address, if it is an argument of FS_IOC_SHUTDOWN.
     ShutdownFlag { pid: u32, address: u64 },
 }
 
@@ -88,6 +89,7 @@ pub(super) fn receive<M: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> io
 /// The daemon's sockets to its broker.
 pub(super) struct Links {
     pub(super) callers: Link,
+    pub(super) memory: Link,
     pub(super) mounts: Link,
 }
 
@@ -126,7 +128,7 @@ pub(crate) fn user_namespace(pid: u32) -> Option<Option<(u64, u64)>> {
 
 /// The argument of FS_IOC_SHUTDOWN in a process's memory; `None` where this process may look itself.
 pub(crate) fn shutdown_flag(pid: u32, address: u64) -> Option<Result<u32, Errno>> {
-    needed().map(|links| match links.callers.ask(&Request::ShutdownFlag { pid, address }) {
+    needed().map(|links| match links.memory.ask(&Request::ShutdownFlag { pid, address }) {
         Ok(Reply::ShutdownFlag(flag)) => Ok(flag),
         Ok(Reply::Refused(errno)) => Err(Errno::from_raw_os_error(errno)),
         _ => Err(Errno::IO),

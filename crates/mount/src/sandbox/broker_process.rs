@@ -1,6 +1,6 @@
 //! The broker's own side: a process that answers the daemon's requests until its daemon ends.
 //!
-//! *Guarantees*: it has no descriptor but its two sockets and `/dev/null`, is in a session of its own, and does not end
+//! *Guarantees*: it has no descriptor but its three sockets and `/dev/null`, is in a session of its own, and does not end
 //! by the signals that end a mount: those are the daemon's, which then asks it to unmount.
 
 use super::broker::{LINKS, Link, Links, Reply, Request, receive, send};
@@ -22,55 +22,67 @@ use std::process;
 /// No process or socket can be had; the daemon then has no sandbox.
 pub fn start() -> io::Result<()> {
     let (callers, of_callers) = UnixStream::pair()?;
+    let (memory, of_memory) = UnixStream::pair()?;
     let (mounts, of_mounts) = UnixStream::pair()?;
     // SAFETY: there is one thread, so that no lock is held by a thread that the child does not have.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             // A panic must not return into the daemon's code.
-            let served = std::panic::catch_unwind(|| serve(of_callers, of_mounts));
+            let served = std::panic::catch_unwind(|| serve(of_callers, of_memory, of_mounts));
             process::exit(i32::from(!matches!(served, Ok(Ok(())))))
         }
         _ => {
-            let links = Links { callers: Link::new(callers), mounts: Link::new(mounts) };
+            let links = Links { callers: Link::new(callers), memory: Link::new(memory), mounts: Link::new(mounts) };
             LINKS.set(links).map_err(|_| io::ErrorKind::AlreadyExists.into())
         }
     }
 }
 
-fn serve(callers: UnixStream, mounts: UnixStream) -> io::Result<()> {
+fn serve(callers: UnixStream, memory: UnixStream, mounts: UnixStream) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     daemon::hold_stops();
     rustix::thread::set_name(c"quire-broker").ok();
-    keep_only([callers.as_raw_fd(), mounts.as_raw_fd()])?;
-    thread::Builder::new().name("quire-callers".to_owned()).spawn(move || {
-        answer_all(callers, answer_of_callers).ok();
-        // Its daemon has ended; an unmount that is under way is a process of its own.
-        process::exit(0)
-    })?;
+    keep_only([callers.as_raw_fd(), memory.as_raw_fd(), mounts.as_raw_fd()])?;
+    for (name, socket, answer) in [
+        ("quire-callers", callers, answer_of_callers as fn(Request) -> Reply),
+        ("quire-memory", memory, answer_of_memory),
+    ] {
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            answer_all(socket, answer).ok();
+            // Its daemon has ended; an unmount that is under way is a process of its own.
+            process::exit(0)
+        })?;
+    }
     let mut adopted = None;
     answer_all(mounts, |request| answer_of_mounts(&mut adopted, request))
 }
 
-/// Closes all descriptors but two, and those of the standard streams, which lead nowhere from now on.
-fn keep_only(mut kept: [RawFd; 2]) -> io::Result<()> {
+/// Closes all descriptors but these, and those of the standard streams, which lead nowhere from now on.
+fn keep_only(mut kept: [RawFd; 3]) -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     let _closed_below = null.into_raw_fd();
     kept.sort_unstable();
-    let number = |fd: RawFd| libc::c_uint::try_from(fd).map_err(|_| Errno::BADF);
-    let (low, high) = (number(kept[0])?, number(kept[1])?);
-    for (first, last) in [(3, low - 1), (low + 1, high - 1), (high + 1, libc::c_uint::MAX)] {
-        if first <= last {
-            // SAFETY: no value of this process owns a descriptor of these any more: the child has copies that nobody
-            // uses, and never returns to the code that has opened them.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-        }
+    let mut first = 3;
+    for fd in kept {
+        let fd = libc::c_uint::try_from(fd).map_err(|_| Errno::BADF)?;
+        close_range(first, fd - 1);
+        first = fd + 1;
     }
+    close_range(first, libc::c_uint::MAX);
     Ok(())
+}
+
+fn close_range(first: libc::c_uint, last: libc::c_uint) {
+    if first <= last {
+        // SAFETY: no value of this process owns a descriptor of these any more: the child has copies that nobody uses,
+        // and never returns to the code that has opened them.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    }
 }
 
 fn answer_all(socket: UnixStream, mut answer: impl FnMut(Request) -> Reply) -> io::Result<()> {
@@ -86,12 +98,17 @@ fn answer_of_callers(request: Request) -> Reply {
     match request {
         Request::Status(pid) => Reply::Status(caller::read_status(&pid.to_string())),
         Request::UserNamespace(pid) => Reply::UserNamespace(caller::read_namespace(&pid.to_string())),
-        Request::ShutdownFlag { pid, address } => match caller::read_argument(pid, address) {
-            Ok(flag) if flag <= MAX_SHUTDOWN_FLAG => Reply::ShutdownFlag(flag),
-            Ok(_) => Reply::Refused(Errno::INVAL.raw_os_error()),
-            Err(e) => Reply::Refused(e.raw_os_error()),
-        },
-        Request::Adopt { .. } | Request::Sync | Request::Detach => Reply::Refused(Errno::INVAL.raw_os_error()),
+        _ => Reply::Refused(Errno::INVAL.raw_os_error()),
+    }
+}
+
+/// A look at another process's memory may wait for as long as a file system takes that the memory is mapped from.
+fn answer_of_memory(request: Request) -> Reply {
+    let Request::ShutdownFlag { pid, address } = request else { return Reply::Refused(Errno::INVAL.raw_os_error()) };
+    match caller::read_argument(pid, address) {
+        Ok(flag) if flag <= MAX_SHUTDOWN_FLAG => Reply::ShutdownFlag(flag),
+        Ok(_) => Reply::Refused(Errno::INVAL.raw_os_error()),
+        Err(e) => Reply::Refused(e.raw_os_error()),
     }
 }
 
@@ -157,8 +174,9 @@ mod tests {
     fn of_a_callers_memory_the_broker_tells_arguments_of_shutdown_only() {
         let pid = process::id();
         let at = |number: &u32| Request::ShutdownFlag { pid, address: std::ptr::from_ref(number) as u64 };
-        assert_eq!(answer_of_callers(at(&2)), Reply::ShutdownFlag(2));
-        assert_eq!(answer_of_callers(at(&3)), REFUSED(Errno::INVAL));
+        assert_eq!(answer_of_memory(at(&2)), Reply::ShutdownFlag(2));
+        assert_eq!(answer_of_memory(at(&3)), REFUSED(Errno::INVAL));
+        assert_eq!(answer_of_memory(Request::Status(pid)), REFUSED(Errno::INVAL));
         assert_eq!(answer_of_callers(Request::Detach), REFUSED(Errno::INVAL));
         assert!(
             matches!(answer_of_callers(Request::Status(pid)), Reply::Status(Some(text)) if text.contains("CapEff:"))

@@ -4,7 +4,7 @@
 //! ```text
 //! start ─> broker splits off ─> image, mount, control socket ─> [ Landlock, all threads ─> seccomp, all threads ] ─> serve
 //!             │                                                                                  │
-//!             └ unmounts this mount, tells of callers <───── two sockets, narrow questions ──────┘
+//!             └ unmounts this mount, tells of callers <───── three sockets, narrow questions ────┘
 //! ```
 //! *Guarantees*: P4: a daemon in the sandbox opens no file, runs no program and mounts nothing, save what `files` and
 //! `calls` list.
