@@ -43,6 +43,10 @@ const STEPS: &[Step] = &[
         let file = File::options().write(true).open(dir.join("file"))?;
         Ok(rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 9000)?)
     }),
+    ("fallocate inside the file", |dir| {
+        let file = File::options().write(true).open(dir.join("file"))?;
+        Ok(rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 4096)?)
+    }),
     ("chmod", |dir| Ok(fs::set_permissions(dir.join("file"), Permissions::from_mode(0o600))?)),
     ("setxattr", |dir| Ok(rustix::fs::setxattr(dir.join("file"), "user.a", b"1", XattrFlags::empty())?)),
     ("link", |dir| Ok(fs::hard_link(dir.join("file"), dir.join("link"))?)),
