@@ -106,7 +106,7 @@ pub const STUDIES: [Study; 24] = [
         okeanos::readback::study,
     ),
     study("okeanos-postmark", Paper::Okeanos, "Postmark", [10, 120, 340], okeanos::postmark::study),
-    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [12, 500, 1500], okeanos::log_replay::study),
+    study("okeanos-innodb", Paper::Okeanos, "InnoDB's log, replayed", [12, 500, 3000], okeanos::log_replay::study),
     study(
         "okeanos-server",
         Paper::Okeanos,
@@ -135,7 +135,7 @@ pub const STUDIES: [Study; 24] = [
         [60, 600, 4500],
         studies::mounts::applications::study,
     )),
-    study("rfj-fileserver", Paper::Rfj, "A file server", [40, 600, 9000], fileserver::study),
+    study("rfj-fileserver", Paper::Rfj, "A file server", [40, 500, 4000], fileserver::study),
     mounted(study(
         "rfj-mounts",
         Paper::Rfj,
