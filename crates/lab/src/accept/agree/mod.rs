@@ -98,6 +98,7 @@ const CASES: &[Case] = &[
         program: aio::cached_reads,
         wants: Wants::Race { seen: "stale", row: "asynchronous direct writes" },
     },
+    limit("a chown to nobody else", setid::chowned_to_nobody_else, "mode 6755", "(-1, -1)"),
     limit("idmapped mounts", idmap::shown_owner, "error 22", "idmapped mounts"),
     limit("F_SETFL of an append-only file", flags::set_flags, "allowed", "F_SETFL"),
 ];

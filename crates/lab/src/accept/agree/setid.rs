@@ -61,3 +61,12 @@ pub(super) fn chowned(dir: &Path) -> Result<String> {
     }
     Ok(seen.join(", "))
 }
+
+/// A chown that names no owner and no group takes the bits off all the same.
+pub(super) fn chowned_to_nobody_else(dir: &Path) -> Result<String> {
+    let path = dir.join("file");
+    fs::write(&path, "x")?;
+    fs::set_permissions(&path, Permissions::from_mode(0o6755))?;
+    chown(&path, None, None)?;
+    Ok(format!("mode {:o}", fs::metadata(&path)?.mode() & 0o7777))
+}
