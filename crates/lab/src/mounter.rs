@@ -266,12 +266,17 @@ impl Mounted {
     /// Unmounts; when it returns, the image is clean and nobody holds it.
     pub fn unmount(mut self) -> Result<()> {
         self.gone = true;
+        let mut umount = match self.who {
+            Who::Quire => Command::new(quire()?),
+            Who::Fuse2fs if !is_root() => command("fusermount3"),
+            Who::Kernel | Who::Fuse2fs => command("umount"),
+        };
         match self.who {
-            Who::Kernel => drop(run(command("umount").arg(&self.dir))?),
-            Who::Quire => drop(run(Command::new(quire()?).arg("umount").arg(&self.dir))?),
-            Who::Fuse2fs if is_root() => drop(run(command("umount").arg(&self.dir))?),
-            Who::Fuse2fs => drop(run(command("fusermount3").arg("-u").arg(&self.dir))?),
-        }
+            Who::Quire => umount.arg("umount"),
+            Who::Fuse2fs if !is_root() => umount.arg("-u"),
+            Who::Kernel | Who::Fuse2fs => &mut umount,
+        };
+        run_when_unused(umount.arg(&self.dir))?;
         if let Some(mut daemon) = self.daemon.take() {
             let mut status = None;
             wait_until(Duration::from_secs(120), || {
@@ -346,6 +351,21 @@ impl Drop for Mounted {
     }
 }
 
+/// Unmounts, after whoever looks at the mount at this moment: an indexer that passes by is not to fail a study of hours.
+fn run_when_unused(umount: &mut Command) -> Result<()> {
+    const PASSES_BY: Duration = Duration::from_secs(30);
+    let mut said = say(umount)?;
+    wait_until(PASSES_BY, || {
+        let is_used = said.code != 0 && ["busy", "in use"].iter().any(|words| said.text.contains(words));
+        if is_used && let Ok(again) = say(umount) {
+            said = again;
+        }
+        !is_used
+    });
+    ensure!(said.code == 0, "{umount:?} exited with {}:\n{}", said.code, said.text);
+    Ok(())
+}
+
 fn detach(dir: &Path, who: Who) -> Result<()> {
     if who == Who::Kernel {
         // Not lazily: the image must be free when we return. A process that was just killed may hold it for a moment.
@@ -383,6 +403,17 @@ pub fn describe_tools() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unmount_waits_for_who_looks_at_the_mount() {
+        let dir = tempfile::tempdir().unwrap();
+        let tried = dir.path().join("tried");
+        let script = "test -e $0 || { touch $0; echo target is busy; exit 32; }; echo $1; exit $2";
+        let umount = |code: &str| run_when_unused(command("sh").args(["-c", script]).arg(&tried).args(["gone", code]));
+        umount("0").unwrap();
+        assert!(tried.exists());
+        assert!(umount("1").unwrap_err().to_string().ends_with("exited with 1:\ngone\n"));
+    }
 
     #[test]
     fn the_peak_is_read_from_a_status_file() {
