@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import stat
+import subprocess
 import tarfile
 import threading
 
@@ -323,3 +324,16 @@ def test_the_docs_of_the_package_run():
     import doctest
 
     assert doctest.testmod(quire, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_walk_tells_a_directory_that_is_below_itself(tmp_path):
+    path = tmp_path / "image"
+    with quire.Image.create(path, "32M") as image:
+        image.makedirs("/a/b")
+    env = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+    subprocess.run(["debugfs", "-w", "-R", "ln / /a/b/up", path], check=True, capture_output=True, env=env)
+    with quire.Image(path, read_only=True) as image:
+        errors = []
+        found = [directory for directory, _, _ in image.walk("/", onerror=errors.append)]
+        assert sorted(found) == ["/", "/a", "/a/b", "/lost+found"]
+        assert [(error.errno, error.filename) for error in errors] == [(errno.EUCLEAN, "/a/b/up")]

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result, from_io};
 use crate::file::{File, FileOptions};
 use crate::metadata::{FileType, Metadata};
-use crate::resolve::{Node, Place, make_at, resolve};
+use crate::resolve::{Node, Place, is_child_of, make_at, resolve};
 use crate::shared::InodeRef;
 use quire_fs::{NewKind, RenameFlags};
 use quire_layout::inode::mode;
@@ -257,24 +257,42 @@ impl Dir {
     /// Removes an object and everything below it. Symbolic links are removed, not followed.
     ///
     /// # Errors
-    /// As [`Dir::remove_file`] and [`Dir::remove_dir`]. What was removed before an error is gone, except in a batch.
+    /// As [`Dir::remove_file`] and [`Dir::remove_dir`]; busy: the root has no name. Corrupt: a directory that lies
+    /// elsewhere, by its `..`, or above; it stays. What was removed before an error is gone, except in a batch.
     pub fn remove_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        if self.node(path, false)?.is_type(mode::DIR) {
-            self.open_dir(path)?.clear()?;
-            return self.remove_dir(path);
-        }
-        self.remove_file(path)
+        let place = self.place(path, false)?;
+        let dir = match &place.node {
+            Some(node) if node.is_type(mode::DIR) => Dir { inode: node.inode.clone() },
+            _ => return self.remove_file(path),
+        };
+        place.named().and_then(|_| dir.is_child_of(&place.dir)).map_err(|e| e.at(path))?;
+        dir.clear(path)?;
+        self.remove_dir(path)
     }
 
-    /// Removes everything in this directory. The way down is a list, not the stack: trees may be as deep as they like.
-    fn clear(&self) -> Result<()> {
-        let mut way = vec![(self.clone(), self.remove_files()?)];
+    fn is_child_of(&self, dir: &InodeRef) -> Result<()> {
+        is_child_of(&dir.call()?.volume, self.inode.ino, dir.ino)
+    }
+
+    /// Opens a directory of this one, which its own `..` must name.
+    fn open_child(&self, name: &OsString) -> Result<Dir> {
+        let next = self.open_dir(name)?;
+        next.is_child_of(&self.inode).map_err(|e| e.at(name))?;
+        Ok(next)
+    }
+
+    /// Removes everything in this directory, whose path is `path`. The way down is a list, not the stack: trees may be
+    /// as deep as they like.
+    fn clear(&self, path: &Path) -> Result<()> {
+        let mut at = path.to_owned();
+        let mut way = vec![(self.clone(), self.remove_files().map_err(|e| e.below(&at))?)];
         while let Some((dir, below)) = way.last_mut() {
             match below.last() {
                 Some(name) => {
-                    let next = dir.open_dir(name)?;
-                    let below = next.remove_files()?;
+                    let next = dir.open_child(name).map_err(|e| e.below(&at))?;
+                    at.push(name);
+                    let below = next.remove_files().map_err(|e| e.below(&at))?;
                     way.push((next, below));
                 }
                 None => {
@@ -282,7 +300,7 @@ impl Dir {
                     if let Some((parent, below)) = way.last_mut()
                         && let Some(name) = below.pop()
                     {
-                        parent.remove_dir(&name)?;
+                        parent.remove_dir(&name).map_err(|e| e.below(&at))?;
                     }
                 }
             }
@@ -295,6 +313,7 @@ impl Dir {
         let mut dirs = Vec::new();
         for e in self.entries()? {
             if e.metadata.is_dir() {
+                    at.pop();
                 dirs.push(e.name);
             } else {
                 self.remove_file(&e.name)?;

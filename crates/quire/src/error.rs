@@ -106,11 +106,23 @@ impl Error {
         Error { kind, path: None, structure: None, block: None, object: None, errno, what: what.into() }
     }
 
+    /// An error of a directory that breaks the tree.
+    pub(crate) fn corrupt_dir(ino: u32, why: &str) -> Self {
+        let new = Error::new(ErrorKind::Corrupt, format!("corrupt: directory inode {ino} {why}"));
+        Error { structure: Some(Structure::DirectoryBlock), object: Some(ino.into()), ..new }
+    }
+
     /// Adds the path that the error is about, unless it has one.
     #[must_use]
     pub fn at(mut self, path: impl AsRef<Path>) -> Self {
         self.path.get_or_insert_with(|| path.as_ref().to_owned());
         self
+    }
+
+    /// With the path of a directory in front of its own, which begins there.
+    pub(crate) fn below(self, dir: &Path) -> Self {
+        let path = self.path.as_ref().map_or_else(|| dir.to_owned(), |own| dir.join(own));
+        Error { path: Some(path), ..self }
     }
 
     /// What kind of failure it is.

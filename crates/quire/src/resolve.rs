@@ -6,9 +6,10 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::permission_bits;
 use crate::shared::InodeRef;
-use quire_fs::{Attr, Cred, New, NewKind};
+use quire_fs::{Attr, Cred, New, NewKind, Volume};
+use quire_layout::Ino;
 use quire_layout::inode::mode;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,15 +69,17 @@ impl Place {
     /// The last name of something that exists.
     ///
     /// # Errors
-    /// Not found. Busy: the root, or a path that ends with `..`, has no name that could be removed.
+    /// Not found; not a directory, if the path ends with `/`. Busy: the root, or a path that ends with `..`, has no name
+    /// that could be removed.
     pub(crate) fn named(&self) -> Result<&[u8]> {
         if self.name.is_empty() {
             return Err(Error::new(ErrorKind::Busy, "the path has no last name"));
         }
-        if self.node.is_none() {
-            return Err(not_found());
+        match &self.node {
+            None => Err(not_found()),
+            Some(node) if self.must_be_dir && !node.is_type(mode::DIR) => Err(quire_fs::Error::NotDir.into()),
+            Some(_) => Ok(&self.name),
         }
-        Ok(&self.name)
     }
 }
 
@@ -150,6 +153,44 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
         None => Node { attr: attributes(&dir)?, inode: dir.clone() },
     };
     Ok(Place { dir, name: Vec::new(), node: Some(node), must_be_dir })
+}
+
+/// Checks that a directory which was found in `dir` lies there by its own `..`, too. What goes down a tree asks before
+/// each step, because a directory with two names may be one above it.
+///
+/// # Errors
+/// Corrupt: it is below itself, or belongs to another directory.
+pub(crate) fn is_child_of(volume: &Volume, ino: Ino, dir: Ino) -> Result<()> {
+    let above = parent(volume, ino)?;
+    if above == dir {
+        return Ok(());
+    }
+    // The words for it: `..` leads up to the root, or in a circle.
+    let (mut at, mut seen) = (dir, HashSet::new());
+    while at != ino && seen.insert(at) {
+        at = parent(volume, at)?;
+    }
+    let why = if at == ino {
+        "is below itself".to_owned()
+    } else {
+        format!("lies in inode {dir}, but its .. is inode {above}")
+    };
+    Err(Error::corrupt_dir(ino.0, &why))
+}
+
+/// The directory that a directory's `..` names.
+///
+/// # Errors
+/// Corrupt; I/O.
+fn parent(volume: &Volume, ino: Ino) -> Result<Ino> {
+    match volume.lookup(ino, b"..") {
+        Ok(above) => {
+            volume.forget(above.ino, 1);
+            Ok(above.ino)
+        }
+        Err(quire_fs::Error::NotFound) => Err(Error::corrupt_dir(ino.0, "has no ..")),
+        Err(e) => Err(e.into()),
+    }
 }
 
 fn components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {

@@ -1,8 +1,16 @@
 //! A walk over a tree, in the order of names.
+//!
+//! *Guarantees*: it ends, also in a corrupt image. Memory grows with the names in the directories from the start down to
+//! the one that is read, and not with the rest of the tree.
 
 use crate::dir::{Dir, DirEntry};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metadata::Metadata;
+use crate::resolve::{child, is_child_of};
+use quire_layout::inode::mode;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// One object that a walk meets.
@@ -30,12 +38,27 @@ pub struct WalkEntry {
 /// ```
 pub struct Walk {
     root: Dir,
-    /// What is still to come, the next at the end.
-    left: Vec<WalkEntry>,
+    /// What is returned first.
+    start: Option<WalkEntry>,
+    /// The directories from the start down to the one whose names come next.
+    way: Vec<Level>,
+    /// The path of the last of them.
+    path: Vec<u8>,
+}
+
+/// A directory on the way down.
+struct Level {
+    dir: Dir,
+    /// Bytes of [`Walk::path`] that are its path.
+    path_len: usize,
+    left: std::vec::IntoIter<DirEntry>,
+    /// Directories in it that were entered.
+    met: HashSet<u32>,
 }
 
 impl Dir {
-    /// Walks over a tree. A directory that cannot be read yields an error, and the walk goes on behind it.
+    /// Walks over a tree. A directory that cannot be read yields an error, and the walk goes on behind it. So does one
+    /// that is below itself, or has two names, in a corrupt image: each directory is walked once, where its `..` leads.
     ///
     /// # Errors
     /// Not found; corrupt; I/O: of the start.
@@ -43,26 +66,59 @@ impl Dir {
         let path = path.as_ref();
         let metadata = self.symlink_metadata(path)?;
         let start = WalkEntry { path: path.to_owned(), depth: 0, metadata };
-        Ok(Walk { root: self.clone(), left: vec![start] })
+        Ok(Walk { root: self.clone(), start: Some(start), way: Vec::new(), path: Vec::new() })
     }
 }
 
 impl Walk {
     /// Does not look into the directory that [`Iterator::next`] has returned last. Only directly after it.
     pub fn skip_dir(&mut self, entry: &WalkEntry) {
-        while self.left.last().is_some_and(|e| e.depth > entry.depth && e.path.starts_with(&entry.path)) {
-            self.left.pop();
+        if self.way.len() == entry.depth + 1 && self.path == entry.path.as_os_str().as_bytes() {
+            self.leave();
         }
     }
 
-    fn descend(&mut self, dir: &WalkEntry) -> Result<()> {
-        let entries = self.root.read_dir(&dir.path)?;
-        self.left.extend(entries.into_iter().rev().map(|DirEntry { name, metadata }| WalkEntry {
-            path: dir.path.join(name),
-            depth: dir.depth + 1,
-            metadata,
-        }));
+    fn leave(&mut self) {
+        self.way.pop();
+        self.path.truncate(self.way.last().map_or(0, |above| above.path_len));
+    }
+
+    /// The next name on the way.
+    fn advance(&mut self) -> Option<WalkEntry> {
+        loop {
+            let depth = self.way.len();
+            if let Some(DirEntry { name, metadata }) = self.way.last_mut()?.left.next() {
+                let mut path = PathBuf::from(OsStr::from_bytes(&self.path));
+                path.push(name);
+                return Some(WalkEntry { path, depth, metadata });
+            }
+            self.leave();
+        }
+    }
+
+    /// Goes down into a directory.
+    fn enter(&mut self, entry: &WalkEntry) -> Result<()> {
+        let name = entry.path.file_name().filter(|_| entry.depth > 0);
+        let dir = match (self.way.last(), name) {
+            (Some(above), Some(name)) => match child(&above.dir.inode, name.as_bytes())? {
+                node if node.is_type(mode::DIR) => Dir { inode: node.inode },
+                _ => return Err(quire_fs::Error::NotDir.into()),
+            },
+            _ => self.root.open_dir(&entry.path)?,
+        };
+        self.check(&dir, entry.metadata.ino)?;
+        let left = dir.entries().map_err(|e| e.below(&entry.path))?.into_iter();
+        self.path = entry.path.as_os_str().as_bytes().to_vec();
+        self.way.push(Level { dir, path_len: self.path.len(), left, met: HashSet::new() });
         Ok(())
+    }
+
+    /// Refuses what would make the walk endless, or exponentially long: a directory whose `..` is another one, and a
+    /// second name in the same directory.
+    fn check(&mut self, dir: &Dir, listed: u32) -> Result<()> {
+        let Some(above) = self.way.last_mut() else { return Ok(()) };
+        is_child_of(&dir.inode.call()?.volume, dir.inode.ino, above.dir.inode.ino)?;
+        if above.met.insert(listed) { Ok(()) } else { Err(Error::corrupt_dir(listed, "has two names")) }
     }
 }
 
@@ -70,11 +126,14 @@ impl Iterator for Walk {
     type Item = Result<WalkEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.left.pop()?;
+        let entry = match self.start.take() {
+            Some(start) => start,
+            None => self.advance()?,
+        };
         if entry.metadata.is_dir()
-            && let Err(e) = self.descend(&entry)
+            && let Err(e) = self.enter(&entry)
         {
-            return Some(Err(e));
+            return Some(Err(e.at(&entry.path)));
         }
         Some(Ok(entry))
     }

@@ -235,10 +235,21 @@ class Image:
         yield iter([DirEntry(self, directory, name, stat) for name, stat in self._image.read_dir(path)])
 
     def walk(self, top="/", topdown=True, onerror=None, followlinks=False):
-        """As ``os.walk``: yields (directory, names of directories, other names)."""
-        top = os.fsdecode(top)
+        """As ``os.walk``: yields (directory, names of directories, other names).
+
+        A directory that is below itself, in a corrupt image, is an error for ``onerror``.
+        """
+        yield from self._walk(os.fsdecode(top), topdown, onerror, followlinks, frozenset())
+
+    def _walk(self, top, topdown, onerror, followlinks, above):
         dirs, others = [], []
         try:
+            if not followlinks:
+                inode = self.stat(top).st_ino
+                if inode in above:
+                    why = f"corrupt: directory inode {inode} is below itself"
+                    raise OSError(errno.EUCLEAN, why, top)
+                above = above | {inode}
             with self.scandir(top) as entries:
                 for entry in entries:
                     (dirs if entry.is_dir() else others).append(entry.name)
@@ -251,7 +262,7 @@ class Image:
         for name in dirs:
             path = os.path.join(top, name)
             if followlinks or not self.islink(path):
-                yield from self.walk(path, topdown, onerror, followlinks)
+                yield from self._walk(path, topdown, onerror, followlinks, above)
         if not topdown:
             yield top, dirs, others
 

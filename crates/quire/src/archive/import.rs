@@ -13,6 +13,7 @@ use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
 use crate::metadata::{Timestamp, permission_bits};
+use crate::resolve::is_child_of;
 use crate::shared::Call;
 use quire_fs::{Attr, Cred, New, NewKind, SetAttr, SetTime, Volume, WriteFlags, XattrFlags};
 use quire_layout::Ino;
@@ -178,6 +179,7 @@ impl<'c> Importer<'c> {
         }
         // The way down as a list: trees may be deep.
         let mut way = vec![(attr.ino, self.children(attr.ino)?)];
+        is_child_of(&self.volume, attr.ino, dir)?;
         let mut names = vec![name.to_vec()];
         while let Some((here, below)) = way.last_mut() {
             let here = *here;
@@ -186,6 +188,7 @@ impl<'c> Importer<'c> {
                     let Some(child) = self.lookup(here, &name)? else { continue };
                     names.push(name);
                     let below = self.children(child.ino)?;
+                    is_child_of(&self.volume, child.ino, here)?;
                     way.push((child.ino, below));
                 }
                 Some((name, false)) => self.volume.unlink(here, &name)?,
@@ -226,6 +229,7 @@ impl<'c> Importer<'c> {
                 } else if is_dir {
                     left.push(attr.ino);
                 }
+                    is_child_of(&self.volume, attr.ino, dir)?;
             }
         }
         Ok(())

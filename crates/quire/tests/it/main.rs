@@ -3,5 +3,6 @@
 mod archive_case;
 mod batch;
 mod common;
+mod directory_loops;
 mod hostile_archives;
 mod library;
