@@ -8,7 +8,7 @@ use quire_layout::inode::Inode;
 use quire_layout::xattr::{Namespace, Xattr};
 use quire_layout::{Corrupt, Ino};
 
-const PERMISSIONS: u16 = 0o777;
+pub(super) const PERMISSIONS: u16 = 0o777;
 
 /// A stored list.
 ///

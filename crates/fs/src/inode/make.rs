@@ -3,7 +3,7 @@
 use super::acl;
 use super::flags::inherited;
 use super::symlink::write_target;
-use super::types::{Cred, New, NewKind, PERMISSIONS, SETGID};
+use super::types::{Cred, Inherit, New, NewKind, PERMISSIONS, SETGID};
 use crate::error::Result;
 use crate::records;
 use crate::space;
@@ -21,7 +21,12 @@ const KNOWN_EXTRA: u16 = 32;
 ///
 /// # Errors
 /// No inodes, no space; name too long (a symbolic link's target); invalid; corrupt; miss.
-pub(crate) fn make(op: &mut Op<'_>, parent: Ino, dir: &Inode, new: &New<'_>) -> Result<(Ino, Inode)> {
+pub(crate) fn make(
+    op: &mut Op<'_>,
+    (parent, dir): (Ino, &Inode),
+    new: &New<'_>,
+    inherit: Inherit,
+) -> Result<(Ino, Inode)> {
     let file_type = new.file_type()?;
     let ino = space::alloc_inode(op, parent, file_type)?;
     let sb = op.sb();
@@ -32,10 +37,16 @@ pub(crate) fn make(op: &mut Op<'_>, parent: Ino, dir: &Inode, new: &New<'_>) -> 
     inode.set_mode(file_type | permissions);
     inode.set_generation(generation(op, ino));
     inode.set_links(if file_type == mode::DIR { 2 } else { 1 });
-    own(op, dir, &mut inode, new.cred);
+    match inherit {
+        Inherit::All => own(op, dir, &mut inode, new.cred),
+        Inherit::Nothing => {
+            inode.set_uid(new.cred.uid);
+            inode.set_gid(new.cred.gid);
+        }
+    }
     let mapped = matches!(file_type, mode::REG | mode::DIR | mode::LNK);
     let extents = if mapped && sb.features().has_incompat(incompat::EXTENTS) { flags::EXTENTS } else { 0 };
-    inode.set_flags(inherited(dir, file_type) | extents);
+    inode.set_flags(extents | if inherit == Inherit::All { inherited(dir, file_type) } else { 0 });
     if extents != 0 {
         NodeMut::init(inode.block_area_mut(), 0);
     }
@@ -43,7 +54,11 @@ pub(crate) fn make(op: &mut Op<'_>, parent: Ino, dir: &Inode, new: &New<'_>) -> 
         inode.set_time(t, op.now());
     }
     inode.set_version(1);
-    acl::inherit(op, (parent, dir), (ino, &mut inode), new.umask)?;
+    match inherit {
+        Inherit::All => acl::inherit(op, (parent, dir), (ino, &mut inode), new.umask)?,
+        Inherit::Nothing if file_type == mode::LNK => {}
+        Inherit::Nothing => inode.set_mode(inode.mode() & !(new.umask & acl::PERMISSIONS)),
+    }
     match new.kind {
         NewKind::Symlink(target) => write_target(op, ino, &mut inode, target, new.cred)?,
         NewKind::Node { device, .. } if matches!(file_type, mode::CHR | mode::BLK) => {

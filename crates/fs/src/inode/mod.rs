@@ -17,4 +17,5 @@ pub(crate) use live::{check_usable, live};
 pub(crate) use make::make;
 pub(crate) use setattr::{check_setattr, drop_privileges, is_atime_due, setattr, touch_atime};
 pub(crate) use symlink::{is_fast_symlink, read_target};
+pub(crate) use types::Inherit;
 pub use types::{Cred, New, NewKind, Privileges, SetAttr, SetTime};

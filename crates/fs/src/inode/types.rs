@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::tables::Pool;
 use crate::txn::{Context, Op};
-use quire_layout::inode::{Timestamp, mode};
+use quire_layout::inode::{Timestamp, is_device_number, mode};
 
 /// Permission bits with set-user-id, set-group-id and sticky.
 pub(super) const PERMISSIONS: u16 = 0o7777;
@@ -57,6 +57,15 @@ pub struct New<'a> {
     pub cred: Cred,
 }
 
+/// What a new object takes from its directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Inherit {
+    /// As the kernel's ext4 has it: the group (set-group-id, `grpid`), flags, the default ACL, the journaling mode.
+    All,
+    /// Nothing: it is as the caller says.
+    Nothing,
+}
+
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {
@@ -97,7 +106,10 @@ impl New<'_> {
             NewKind::File => Ok(mode::REG),
             NewKind::Dir => Ok(mode::DIR),
             NewKind::Symlink(_) => Ok(mode::LNK),
-            NewKind::Node { file_type, .. } => match file_type & mode::FMT {
+            NewKind::Node { file_type, device } => match file_type & mode::FMT {
+                mode::CHR | mode::BLK if !is_device_number(device) => {
+                    Err(Error::Invalid("ext4 stores device numbers up to major 4095 and minor 1048575"))
+                }
                 t @ (mode::REG | mode::FIFO | mode::SOCK | mode::CHR | mode::BLK) => Ok(t),
                 _ => Err(Error::Invalid("not a type of node")),
             },

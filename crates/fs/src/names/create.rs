@@ -5,7 +5,7 @@ use super::orphan;
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::inode::flags::{is_sync, may_add};
-use crate::inode::{Attr, New, NewKind, journaling_mode, make};
+use crate::inode::{Attr, Inherit, New, NewKind, journaling_mode, make};
 use crate::records;
 use crate::txn::Op;
 use quire_layout::Ino;
@@ -17,15 +17,22 @@ use quire_layout::dir::FileType;
 /// # Errors
 /// Exists; not found (the directory was removed); not a directory; name too long; too many links (directories); no
 /// space, no inodes; not permitted (immutable directory); read-only; corrupt; miss.
-pub(crate) fn create(op: &mut Op<'_>, parent: Ino, name: &[u8], new: &New<'_>) -> Result<(Attr, bool)> {
+pub(crate) fn create(
+    op: &mut Op<'_>,
+    parent: Ino,
+    name: &[u8],
+    new: &New<'_>,
+    inherit: Inherit,
+) -> Result<(Attr, bool)> {
     let mut dir = directory(op, parent)?;
     if dir::lookup(op, parent, &dir, name)?.is_some() {
         return Err(Error::Exists);
     }
     may_add(&dir)?;
     let pool = new.cred.pool(op);
-    let (ino, mut inode) = make(op, parent, &dir, new)?;
-    if journaling_mode::hand_down(op, (parent, &dir), (ino, &mut inode), name)? {
+    let (ino, mut inode) = make(op, (parent, &dir), new, inherit)?;
+    let handed = inherit == Inherit::All && journaling_mode::hand_down(op, (parent, &dir), (ino, &mut inode), name)?;
+    if handed {
         records::put_inode(op, ino, &mut inode)?;
     }
     journaling_mode::note_name(op, ino, name);
@@ -52,7 +59,7 @@ pub(crate) fn create_unnamed(op: &mut Op<'_>, parent: Ino, new: &New<'_>) -> Res
     }
     let dir = directory(op, parent)?;
     may_add(&dir)?;
-    let (ino, mut inode) = make(op, parent, &dir, new)?;
+    let (ino, mut inode) = make(op, (parent, &dir), new, Inherit::All)?;
     if journaling_mode::hand_down(op, (parent, &dir), (ino, &mut inode), b"")? {
         records::put_inode(op, ino, &mut inode)?;
     }

@@ -5,7 +5,7 @@ use super::unlink::drop_link;
 use crate::dir::{self, Entry};
 use crate::error::{Error, Result};
 use crate::inode::flags::{is_sync, may_add, may_remove};
-use crate::inode::{Cred, New, NewKind, journaling_mode, make};
+use crate::inode::{Cred, Inherit, New, NewKind, journaling_mode, make};
 use crate::records;
 use crate::txn::Op;
 use quire_layout::dir::{FileType, is_dot};
@@ -172,7 +172,7 @@ fn replace(
         Some(cred) => {
             let kind = NewKind::Node { file_type: mode::CHR, device: (0, 0) };
             let new = New { kind, mode: 0, umask: 0, cred };
-            let (white, _) = make(op, source.dir, dirs.source(), &new)?;
+            let (white, _) = make(op, (source.dir, dirs.source()), &new, Inherit::All)?;
             dir::replace(op, source.dir, dirs.source(), source.name, white, FileType::CharDevice)?;
         }
         None => drop(dir::remove(op, source.dir, dirs.source(), source.name)?),

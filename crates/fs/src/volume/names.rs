@@ -7,8 +7,9 @@ use crate::data::{DiskAttr, write_back_pending};
 use crate::dir::DirItem;
 use crate::engine::Misses;
 use crate::error::Result;
-use crate::inode::{Attr, New};
+use crate::inode::{Attr, Inherit, New};
 use crate::names::{self, Attributes, RenameFlags};
+use crate::txn::Op;
 use quire_layout::{Ino, Tid};
 
 impl Volume {
@@ -37,10 +38,16 @@ impl Volume {
     /// Exists; not found (the directory was removed); not a directory; name too long; too many links (directories); no
     /// space, no inodes; not permitted (immutable directory); read-only; corrupt; I/O.
     pub fn create(&self, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Attr> {
-        let _pass = self.inner.enter()?;
-        let ((attr, sync), tid) = self.inner.engine.run_as(manner(self), |op| names::create(op, parent, name, new))?;
-        commit_if(self, sync, tid)?;
-        Ok(attr)
+        create(self, (parent, name), new, Inherit::All)
+    }
+
+    /// As [`Volume::create`], but the object takes nothing from its directory: neither group, flags and journaling mode
+    /// nor a default ACL. For a copy of an object that has all of its attributes itself.
+    ///
+    /// # Errors
+    /// As [`Volume::create`].
+    pub fn create_alone(&self, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Attr> {
+        create(self, (parent, name), new, Inherit::Nothing)
     }
 
     /// Makes a regular file without a name (`O_TMPFILE`), as [`Volume::create`] would make it in this directory. It is
@@ -142,6 +149,14 @@ impl Volume {
     pub fn forget(&self, ino: Ino, n: u64) {
         self.inner.forget(ino, n);
     }
+}
+
+fn create(volume: &Volume, (parent, name): (Ino, &[u8]), new: &New<'_>, inherit: Inherit) -> Result<Attr> {
+    let _pass = volume.inner.enter()?;
+    let run = |op: &mut Op<'_>| names::create(op, parent, name, new, inherit);
+    let ((attr, sync), tid) = volume.inner.engine.run_as(manner(volume), run)?;
+    commit_if(volume, sync, tid)?;
+    Ok(attr)
 }
 
 fn list(

@@ -14,7 +14,7 @@ mod device;
 mod extended;
 mod time;
 
-pub use device::{device_number, set_device_number};
+pub use device::{device_number, is_device_number, set_device_number};
 pub use extended::GOOD_OLD_SIZE;
 pub use time::{Time, Timestamp, same_but_for_times};
 

@@ -27,6 +27,8 @@ const COPY_BYTES: usize = 1 << 20;
 const MAX_SYMLINKS: usize = 40;
 /// Directories whose inodes are remembered.
 const MAX_KNOWN_DIRS: usize = 100_000;
+/// The attributes that are ACLs.
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 /// What an import did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -164,7 +166,7 @@ impl<'c> Importer<'c> {
     /// A directory that the source does not describe.
     fn make_parent(&mut self, dir: Ino, name: &[u8]) -> Result<Ino> {
         let new = New { kind: NewKind::Dir, mode: 0o755, umask: 0, cred: Cred::default() };
-        let attr = self.volume.create(dir, name, &new)?;
+        let attr = self.volume.create_alone(dir, name, &new)?;
         self.volume.forget(attr.ino, 1);
         self.times.remove(&attr.ino);
         self.layer.insert(attr.ino);
@@ -177,18 +179,18 @@ impl<'c> Importer<'c> {
         if attr.mode & mode::FMT != mode::DIR {
             return Ok(self.volume.unlink(dir, name)?);
         }
+        is_child_of(&self.volume, attr.ino, dir)?;
         // The way down as a list: trees may be deep.
         let mut way = vec![(attr.ino, self.children(attr.ino)?)];
-        is_child_of(&self.volume, attr.ino, dir)?;
         let mut names = vec![name.to_vec()];
         while let Some((here, below)) = way.last_mut() {
             let here = *here;
             match below.pop() {
                 Some((name, true)) => {
                     let Some(child) = self.lookup(here, &name)? else { continue };
+                    is_child_of(&self.volume, child.ino, here)?;
                     names.push(name);
                     let below = self.children(child.ino)?;
-                    is_child_of(&self.volume, child.ino, here)?;
                     way.push((child.ino, below));
                 }
                 Some((name, false)) => self.volume.unlink(here, &name)?,
@@ -227,9 +229,9 @@ impl<'c> Importer<'c> {
                 if !self.layer.contains(&attr.ino) {
                     self.remove(dir, &name, &attr)?;
                 } else if is_dir {
+                    is_child_of(&self.volume, attr.ino, dir)?;
                     left.push(attr.ino);
                 }
-                    is_child_of(&self.volume, attr.ino, dir)?;
             }
         }
         Ok(())
@@ -265,12 +267,14 @@ impl<'c> Importer<'c> {
             if entry.kind != Kind::Dir {
                 return Err(Error::new(ErrorKind::BadInput, "the root of a tree must be a directory"));
             }
+            self.drop_acls(self.root, entry)?;
             return self.attributes(self.root, entry, (uid, gid), permissions, None);
         };
         let dir = self.dir(above, true)?;
         if let Some(old) = self.lookup(dir, name)? {
             if entry.kind == Kind::Dir && old.mode & mode::FMT == mode::DIR {
                 self.layer.insert(old.ino);
+                self.drop_acls(old.ino, entry)?;
                 return self.attributes(old.ino, entry, (uid, gid), permissions, Some(old));
             }
             self.remove(dir, name, &old)?;
@@ -285,7 +289,7 @@ impl<'c> Importer<'c> {
             Kind::File(_) | Kind::HardLink(_) => NewKind::File,
         };
         let new = New { kind, mode: permission_bits(permissions), umask: 0, cred: Cred { uid, gid } };
-        let made = self.volume.create(dir, name, &new)?;
+        let made = self.volume.create_alone(dir, name, &new)?;
         // The reference keeps the inode until its data is there.
         let done = self.fill(&made, entry, data, (uid, gid), permissions);
         self.volume.forget(made.ino, 1);
@@ -322,8 +326,16 @@ impl<'c> Importer<'c> {
         self.attributes(made.ino, entry, owner, permissions, Some(*made))
     }
 
-    /// Owner, permissions, attributes and times. The owner comes first, because it takes set-user-id away; a directory
-    /// that gives its group (set-group-id) may have changed what was asked for.
+    /// Removes the ACLs of a directory that is there already, unless the entry replaces them: they would permit what
+    /// the source does not.
+    fn drop_acls(&self, ino: Ino, entry: &Entry) -> Result<()> {
+        for acl in ACLS.into_iter().filter(|acl| entry.xattrs.iter().all(|(name, _)| name != acl)) {
+            self.volume.xattrs().remove(ino, acl)?;
+        }
+        Ok(())
+    }
+
+    /// Owner, permissions, attributes and times. The owner comes first, because it takes set-user-id away.
     fn attributes(
         &mut self,
         ino: Ino,
@@ -406,6 +418,8 @@ fn outside() -> Error {
 /// In a [batch](FileSystem::batch) it is all there or nothing.
 ///
 /// Owners, permissions, times, links, devices, extended attributes with ACLs and capabilities, and holes are kept.
+/// Nothing is taken from the directories of the image: no group, no inode flags, no default ACL. A directory that is
+/// merged has the ACLs of the source afterwards.
 ///
 /// # Errors
 /// Bad input: a malformed archive. Outside root: a name or a link in it leads out of the directory. Not found, not a

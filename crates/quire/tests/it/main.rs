@@ -4,5 +4,6 @@ mod archive_case;
 mod batch;
 mod common;
 mod directory_loops;
+mod exact_trees;
 mod hostile_archives;
 mod library;
