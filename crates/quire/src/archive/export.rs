@@ -1,6 +1,7 @@
 //! Trees out of an image: as a tar archive in PAX format, or into a directory of the host.
 
 use super::entry::shown;
+use super::pax::{Record, encode, xattr_key};
 use crate::attrs::Links;
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
@@ -8,6 +9,7 @@ use crate::fs::FileSystem;
 use crate::metadata::{FileType, Metadata, Timestamp};
 use rustix::fs::{AtFlags, CWD, Mode};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -65,11 +67,12 @@ struct TarWriter<'w> {
 impl TarWriter<'_> {
     fn object(&mut self, path: &Path, m: &Metadata) -> Result<()> {
         let name = path.strip_prefix(".").unwrap_or(path).to_owned();
-        let mut pax: Vec<(String, Vec<u8>)> = Vec::new();
+        let mut pax = Vec::new();
         let mut header = Header::new_ustar();
         let mut link = None;
         let first = self.linked.first(m, &name);
         let kind = match (m.file_type(), &first) {
+            (FileType::Socket, _) => return Ok(()),
             (_, Some(first)) => {
                 link = Some(first.as_os_str().as_bytes().to_vec());
                 EntryType::Link
@@ -83,7 +86,6 @@ impl TarWriter<'_> {
             (FileType::CharDevice, _) => EntryType::Char,
             (FileType::BlockDevice, _) => EntryType::Block,
             (FileType::Fifo, _) => EntryType::Fifo,
-            (FileType::Socket, _) => return Ok(()),
         };
         header.set_entry_type(kind);
         header.set_mode(m.permissions());
@@ -100,7 +102,7 @@ impl TarWriter<'_> {
         if first.is_none() {
             for attribute in self.dir.xattrs(path, Links::NoFollow)? {
                 let value = self.dir.xattr(path, Links::NoFollow, &attribute)?;
-                pax.push((format!("SCHILY.xattr.{}", attribute.to_string_lossy()), value));
+                pax.push((xattr_key(attribute.as_bytes()), value));
             }
         }
         let mut stored = name.as_os_str().as_bytes().to_vec();
@@ -125,14 +127,7 @@ impl TarWriter<'_> {
     }
 
     /// A file; one with holes in PAX's sparse format 1.0: the map in front of the data.
-    fn file(
-        &mut self,
-        path: &Path,
-        m: &Metadata,
-        name: &[u8],
-        mut header: Header,
-        mut pax: Vec<(String, Vec<u8>)>,
-    ) -> Result<()> {
+    fn file(&mut self, path: &Path, m: &Metadata, name: &[u8], mut header: Header, mut pax: Vec<Record>) -> Result<()> {
         let file = self.dir.open_file(path)?;
         let mut ranges = Vec::new();
         let mut at = 0;
@@ -159,32 +154,31 @@ impl TarWriter<'_> {
         pax.push(("GNU.sparse.name".into(), name.to_vec()));
         pax.push(("GNU.sparse.realsize".into(), m.size.to_string().into_bytes()));
         size(&mut header, &mut pax, map.len() as u64 + data);
-        let (dir, base) = (Path::new(std::ffi::OsStr::from_bytes(name)).parent(), shown(name));
+        let (dir, base) = (Path::new(OsStr::from_bytes(name)).parent(), shown(name));
         let base = base.file_name().unwrap_or_default().to_owned();
         let stand_in = dir.unwrap_or(Path::new("")).join("GNUSparseFile.0").join(base);
         let stand_in = stand_in.as_os_str().as_bytes().to_vec();
         self.put(header, &stand_in, pax, &mut std::io::Cursor::new(map).chain(reader))
     }
 
-    fn put(
-        &mut self,
-        mut header: Header,
-        name: &[u8],
-        mut pax: Vec<(String, Vec<u8>)>,
-        data: &mut dyn Read,
-    ) -> Result<()> {
-        let sparse = pax.iter().any(|(k, _)| k == "GNU.sparse.name");
+    fn put(&mut self, mut header: Header, name: &[u8], mut pax: Vec<Record>, data: &mut dyn Read) -> Result<()> {
+        let sparse = pax.iter().any(|(k, _)| k == b"GNU.sparse.name");
         if name.len() <= 100 {
             header.as_mut_bytes()[..name.len()].copy_from_slice(name);
         } else {
             header.as_mut_bytes()[..100].copy_from_slice(&name[..100]);
-            if !sparse || !pax.iter().any(|(k, _)| k == "path") {
+            if !sparse || !pax.iter().any(|(k, _)| k == b"path") {
                 pax.insert(0, ("path".into(), name.to_vec()));
             }
         }
         if !pax.is_empty() {
-            let records = pax.iter().map(|(k, v)| (k.as_str(), v.as_slice()));
-            self.out.append_pax_extensions(records).map_err(|e| output(&e))?;
+            // The crate's own way takes keys in UTF-8 only.
+            let records = encode(&pax);
+            let mut extended = Header::new_ustar();
+            extended.set_entry_type(EntryType::XHeader);
+            extended.set_size(records.len() as u64);
+            extended.set_cksum();
+            self.out.append(&extended, records.as_slice()).map_err(|e| output(&e))?;
         }
         header.set_cksum();
         self.out.append(&header, data).map_err(|e| match e.downcast::<Error>() {
@@ -195,15 +189,15 @@ impl TarWriter<'_> {
 }
 
 /// A number that the header holds, or a PAX record.
-fn number(pax: &mut Vec<(String, Vec<u8>)>, key: &str, n: u64, set: impl FnOnce(u64)) {
+fn number(pax: &mut Vec<Record>, key: &str, n: u64, set: impl FnOnce(u64)) {
     if n <= 0o7_777_777 {
         return set(n);
     }
     set(0);
-    pax.push((key.to_owned(), n.to_string().into_bytes()));
+    pax.push((key.into(), n.to_string().into_bytes()));
 }
 
-fn size(header: &mut Header, pax: &mut Vec<(String, Vec<u8>)>, n: u64) {
+fn size(header: &mut Header, pax: &mut Vec<Record>, n: u64) {
     // More than eleven octal digits are stored in base 256, which every program of today reads.
     header.set_size(n);
     if n > 0o77_777_777_777 {
@@ -261,18 +255,29 @@ pub fn export_dir(fs: &FileSystem, from: impl AsRef<Path>, to: impl AsRef<Path>)
     let mut dirs = Vec::new();
     for e in dir.walk(".")? {
         let e = e?;
-        let name = e.path.strip_prefix(".").unwrap_or(&e.path);
-        let host = if name.as_os_str().is_empty() { to.to_owned() } else { to.join(name) };
+        let host = host_path(to, &e.path);
         put(&dir, &e.path, &e.metadata, &host, linked.first(&e.metadata, &host))?;
         if e.metadata.is_dir() {
-            dirs.push((host, e.metadata));
+            dirs.push((e.path, e.metadata));
         }
     }
-    // What is inside of a directory has changed it; and one that may not be written could not be filled.
-    for (host, m) in dirs.iter().rev() {
-        finish(host, m)?;
+    // What is inside of a directory has changed it; and one that may not be written could not be filled. A default ACL
+    // would be inherited.
+    for (path, m) in dirs.iter().rev() {
+        let host = host_path(to, path);
+        attributes(&dir, path, &host, is_acl)?;
+        finish(&host, m)?;
     }
     Ok(())
+}
+
+fn host_path(to: &Path, path: &Path) -> PathBuf {
+    let name = path.strip_prefix(".").unwrap_or(path);
+    if name.as_os_str().is_empty() { to.to_owned() } else { to.join(name) }
+}
+
+fn is_acl(attribute: &OsStr) -> bool {
+    attribute.as_bytes().starts_with(b"system.posix_acl_")
 }
 
 fn put(dir: &Dir, path: &Path, m: &Metadata, host: &Path, first: Option<PathBuf>) -> Result<()> {
@@ -296,16 +301,25 @@ fn put(dir: &Dir, path: &Path, m: &Metadata, host: &Path, first: Option<PathBuf>
     }
     // Before the attributes: a change of owner takes capabilities away.
     own(host, m)?;
-    for name in dir.xattrs(path, Links::NoFollow)? {
+    if m.is_dir() {
+        return attributes(dir, path, host, |name| !is_acl(name));
+    }
+    attributes(dir, path, host, |_| true)?;
+    finish(host, m)
+}
+
+/// The extended attributes that `which` selects.
+fn attributes(dir: &Dir, path: &Path, host: &Path, which: impl Fn(&OsStr) -> bool) -> Result<()> {
+    for name in dir.xattrs(path, Links::NoFollow)?.into_iter().filter(|name| which(name)) {
         // What only root may set is root's affair.
         let trusted = !name.as_bytes().starts_with(b"user.");
         let value = dir.xattr(path, Links::NoFollow, &name)?;
         match rustix::fs::lsetxattr(host, &name, &value, rustix::fs::XattrFlags::empty()) {
-            Err(e) if !trusted || rustix::process::geteuid().is_root() => return Err(failed(e.into())),
+            Err(e) if !trusted || rustix::process::geteuid().is_root() => return Err(Error::host(host, &e.into())),
             _ => {}
         }
     }
-    if m.is_dir() { Ok(()) } else { finish(host, m) }
+    Ok(())
 }
 
 fn copy(dir: &Dir, path: &Path, m: &Metadata, host: &Path) -> Result<()> {

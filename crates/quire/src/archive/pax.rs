@@ -3,6 +3,9 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Timestamp;
 
+/// What begins the key of an extended attribute.
+const XATTR: &[u8] = b"SCHILY.xattr.";
+
 /// The records of one extended header, in order.
 #[derive(Default)]
 pub(super) struct Pax {
@@ -19,6 +22,50 @@ pub(super) fn parse_decimal(digits: &[u8]) -> Option<u64> {
         return None;
     }
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// One record, as a writer has it.
+pub(super) type Record = (Vec<u8>, Vec<u8>);
+
+/// The data of an extended header with these records.
+pub(super) fn encode(records: &[Record]) -> Vec<u8> {
+    let mut data = Vec::new();
+    for (key, value) in records {
+        // The length counts its own digits.
+        let rest = key.len() + value.len() + 3;
+        let mut len = rest + 1;
+        while rest + len.to_string().len() > len {
+            len += 1;
+        }
+        data.extend([len.to_string().as_bytes(), b" ", key, b"=", value, b"\n"].concat());
+    }
+    data
+}
+
+/// The key of an extended attribute. A key ends at its first `=`, so that GNU tar writes one in a name as `%3D`, and `%`
+/// as `%25`.
+pub(super) fn xattr_key(name: &[u8]) -> Vec<u8> {
+    let mut key = XATTR.to_vec();
+    for b in name {
+        match b {
+            b'%' => key.extend(b"%25"),
+            b'=' => key.extend(b"%3D"),
+            b => key.push(*b),
+        }
+    }
+    key
+}
+
+/// The name in a key behind its prefix: as GNU tar reads it, any other `%` is one.
+fn xattr_name(mut rest: &[u8]) -> Vec<u8> {
+    let mut name = Vec::new();
+    while let Some((first, tail)) = rest.split_first() {
+        let escaped = [(b"%25", b'%'), (b"%3D", b'=')].into_iter().find(|(code, _)| rest.starts_with(*code));
+        let (b, behind) = escaped.map_or((*first, tail), |(_, b)| (b, &rest[3..]));
+        name.push(b);
+        rest = behind;
+    }
+    name
 }
 
 impl Pax {
@@ -92,7 +139,7 @@ impl Pax {
         self.get(key).map(|v| parse_time(v).ok_or_else(|| bad(&format!("the PAX record {key} is no time")))).transpose()
     }
 
-    /// Extended attributes: `SCHILY.xattr.NAME` with the value, `LIBARCHIVE.xattr.NAME` (name percent-encoded) with the
+    /// Extended attributes: `SCHILY.xattr.NAME` (`=` and `%` in the name percent-encoded) with the value, `LIBARCHIVE.xattr.NAME` (name percent-encoded) with the
     /// value in base 64. The first form wins, as its bytes are exact.
     pub(super) fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
@@ -105,8 +152,8 @@ impl Pax {
             if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
                 let malformed = || bad("a LIBARCHIVE.xattr record is malformed");
                 put(percent_decoded(name).ok_or_else(malformed)?, base64(value).ok_or_else(malformed)?, false);
-            } else if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-                put(name.to_vec(), value.clone(), true);
+            } else if let Some(name) = key.strip_prefix(XATTR) {
+                put(xattr_name(name), value.clone(), true);
             }
         }
         Ok(found)
@@ -172,9 +219,26 @@ mod tests {
     use super::*;
 
     fn record(key: &str, value: &[u8]) -> Vec<u8> {
-        let body = key.len() + value.len() + 3;
-        let len = (1..6).map(|digits| body + digits).find(|n| body + n.to_string().len() == *n).unwrap();
-        [len.to_string().as_bytes(), b" ", key.as_bytes(), b"=", value, b"\n"].concat()
+        encode(&[(key.as_bytes().to_vec(), value.to_vec())])
+    }
+
+    #[test]
+    fn a_record_counts_the_digits_of_its_length() {
+        assert_eq!(record("a", b"b"), b"6 a=b\n");
+        assert_eq!(record("a", b"bcde"), b"9 a=bcde\n");
+        assert_eq!(record("a", b"bcdef"), b"11 a=bcdef\n");
+    }
+
+    #[test]
+    fn names_of_attributes_go_through_a_key_whatever_bytes_they_have() {
+        for name in [&b"user.a=b"[..], b"user.100%", b"user.%3D", b"user.%25=%", b"user.\xff\xfe"] {
+            let key = xattr_key(name);
+            assert!(!key.contains(&b'='), "{key:?}");
+            let pax = Pax::parse(&encode(&[(key, b"v".to_vec())])).unwrap();
+            assert_eq!(pax.xattrs().unwrap(), [(name.to_vec(), b"v".to_vec())]);
+        }
+        let pax = Pax::parse(&record("SCHILY.xattr.user.%41%3d%", b"v")).unwrap();
+        assert_eq!(pax.xattrs().unwrap(), [(b"user.%41%3d%".to_vec(), b"v".to_vec())], "GNU tar encodes no others");
     }
 
     #[test]
