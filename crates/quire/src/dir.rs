@@ -148,14 +148,24 @@ impl Dir {
     /// As [`Dir::create_dir`]; not a directory.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<Dir> {
         let path = path.as_ref();
-        match self.open_dir(path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
-            other => return other,
+        let mut missing = Vec::new();
+        for above in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
+            match self.open_dir(above) {
+                Err(e) if e.kind() == ErrorKind::NotFound => missing.push(above),
+                Err(e) => return Err(e),
+                Ok(dir) if missing.is_empty() => return Ok(dir),
+                Ok(_) => break,
+            }
         }
-        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-            self.create_dir_all(parent)?;
+        let mut made = Err(quire_fs::Error::NotFound.into());
+        for name in missing.into_iter().rev() {
+            made = match self.create_dir(name) {
+                // `..` of a directory that was just made.
+                Err(e) if e.kind() == ErrorKind::Exists => Ok(self.open_dir(name).map_err(|_| e)?),
+                other => Ok(other?),
+            };
         }
-        self.create_dir(path)
+        made
     }
 
     /// Makes a symbolic link at `path` to `target`, which need not exist.
@@ -204,8 +214,11 @@ impl Dir {
         let node = self.node(from, false)?;
         let place = self.place(to, false)?;
         let done = || {
-            let call = place.dir.call()?;
-            let attr = call.volume.link(node.inode.ino, place.dir.ino, place.vacant()?)?;
+            let (call, name) = (place.dir.call()?, place.vacant()?);
+            if place.must_be_dir {
+                return Err(quire_fs::Error::NotFound.into());
+            }
+            let attr = call.volume.link(node.inode.ino, place.dir.ino, name)?;
             call.volume.forget(attr.ino, 1);
             Ok(())
         };
@@ -222,6 +235,9 @@ impl Dir {
         let (source, target) = (self.place(from, false)?, self.place(to, false)?);
         let done = || {
             let name = source.named().map_err(|e| e.at(from))?;
+            if target.must_be_dir && source.node.as_ref().is_some_and(|n| !n.is_type(mode::DIR)) {
+                return Err(quire_fs::Error::NotDir.into());
+            }
             if target.name.is_empty() {
                 return Err(Error::new(ErrorKind::Busy, "the path has no last name"));
             }
@@ -297,6 +313,7 @@ impl Dir {
                 }
                 None => {
                     way.pop();
+                    at.pop();
                     if let Some((parent, below)) = way.last_mut()
                         && let Some(name) = below.pop()
                     {
@@ -313,7 +330,6 @@ impl Dir {
         let mut dirs = Vec::new();
         for e in self.entries()? {
             if e.metadata.is_dir() {
-                    at.pop();
                 dirs.push(e.name);
             } else {
                 self.remove_file(&e.name)?;

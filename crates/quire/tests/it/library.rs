@@ -57,6 +57,45 @@ fn symbolic_links_are_followed_inside_the_image_only() {
 }
 
 #[test]
+fn a_slash_at_the_end_asks_for_a_directory() {
+    let fs = scratch();
+    fs.write("/f", "1").unwrap();
+    let kind = |done: quire::Result<()>| done.unwrap_err().kind();
+    assert_eq!(kind(fs.rename("/f", "/new/")), ErrorKind::NotADirectory);
+    assert_eq!(kind(fs.rename("/f/", "/new")), ErrorKind::NotADirectory);
+    assert_eq!(kind(fs.remove_file("/f/")), ErrorKind::NotADirectory);
+    assert_eq!(kind(fs.hard_link("/f", "/new/")), ErrorKind::NotFound);
+    fs.create_dir("/d").unwrap();
+    fs.rename("/d/", "/e/").unwrap();
+    assert!(fs.metadata("/e").unwrap().is_dir() && fs.metadata("/f").unwrap().is_file());
+}
+
+#[test]
+fn a_removal_of_the_root_removes_nothing() {
+    let fs = scratch();
+    fs.create_dir_all("/a/b").unwrap();
+    for path in ["/", "/a/b/..", "."] {
+        assert_eq!(fs.remove_all(path).unwrap_err().kind(), ErrorKind::Busy);
+    }
+    assert!(fs.exists("/a/b").unwrap());
+}
+
+#[test]
+fn missing_directories_are_made_also_where_the_path_goes_up_again() {
+    let fs = scratch();
+    fs.create_dir_all("/a/../b/./c").unwrap();
+    let names: Vec<_> = fs.walk("/").unwrap().map(|e| e.unwrap().path).collect();
+    assert_eq!(names, ["/", "/a", "/b", "/b/c", "/lost+found"].map(PathBuf::from));
+    fs.symlink("none", "/dangling").unwrap();
+    fs.write("/f", "").unwrap();
+    assert_eq!(fs.create_dir_all("/dangling").map(drop).unwrap_err().kind(), ErrorKind::Exists);
+    assert_eq!(fs.create_dir_all("/f").map(drop).unwrap_err().kind(), ErrorKind::NotADirectory);
+    fs.create_dir_all("/").unwrap();
+    fs.open_dir("/a").unwrap().create_dir_all("x/y").unwrap();
+    assert!(fs.metadata("/a/x/y").unwrap().is_dir());
+}
+
+#[test]
 fn a_directory_handle_follows_its_directory_when_that_is_renamed() {
     let fs = scratch();
     let dir = fs.create_dir_all("/a/b").unwrap();
