@@ -47,7 +47,7 @@ pub(crate) fn owner(text: &str) -> Result<(Option<u32>, Option<u32>), String> {
     }
 }
 
-/// A change of permissions: octal, or as chmod(1) has it (`u+x,go-w`).
+/// A change of permissions: octal, or as chmod(1) has it (`u+x,go-w`, `u+x-w`, `g=u`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ModeChange {
     Set(u32),
@@ -62,6 +62,8 @@ pub(crate) struct Clause {
     how: char,
     /// rwx in each class, and set-id and sticky as asked.
     bits: u32,
+    /// `g=u`: the place of the class whose bits these are before the change.
+    copied: Option<u32>,
     /// `X`: execute only for directories and what somebody may execute.
     if_executable: bool,
     special: u32,
@@ -73,12 +75,14 @@ pub(crate) fn mode(text: &str) -> Result<ModeChange, String> {
         let bits = u32::from_str_radix(text, 8).map_err(|_| bad())?;
         return if bits <= 0o7777 { Ok(ModeChange::Set(bits)) } else { Err(bad()) };
     }
-    text.split(',').map(|c| clause(c).ok_or_else(bad)).collect::<Result<_, _>>().map(ModeChange::Clauses)
+    let clauses: Option<Vec<_>> = text.split(',').map(clauses).collect();
+    clauses.map(|c| ModeChange::Clauses(c.concat())).ok_or_else(bad)
 }
 
-fn clause(text: &str) -> Option<Clause> {
-    let at = text.find(['+', '-', '='])?;
-    let (classes, rest) = text.split_at(at);
+/// The clauses of classes with one or more changes: `u+x-w`.
+fn clauses(text: &str) -> Option<Vec<Clause>> {
+    const HOW: [char; 3] = ['+', '-', '='];
+    let (classes, mut rest) = text.split_at(text.find(HOW)?);
     let who = classes.chars().try_fold(0, |who, c| {
         Some(
             who | match c {
@@ -91,9 +95,25 @@ fn clause(text: &str) -> Option<Clause> {
         )
     })?;
     let who = if classes.is_empty() { 0o777 } else { who };
-    let mut chars = rest.chars();
-    let mut clause = Clause { who, how: chars.next()?, bits: 0, if_executable: false, special: 0 };
-    for c in chars {
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let (how, behind) = rest.split_at(1);
+        let (change, next) = behind.split_at(behind.find(HOW).unwrap_or(behind.len()));
+        found.push(clause(who, how.chars().next()?, change)?);
+        rest = next;
+    }
+    Some(found)
+}
+
+fn clause(who: u32, how: char, change: &str) -> Option<Clause> {
+    let mut clause = Clause { who, how, bits: 0, copied: None, if_executable: false, special: 0 };
+    clause.copied = match change {
+        "u" => Some(6),
+        "g" => Some(3),
+        "o" => Some(0),
+        _ => None,
+    };
+    for c in change.chars().filter(|_| clause.copied.is_none()) {
         match c {
             'r' => clause.bits |= 0o444,
             'w' => clause.bits |= 0o222,
@@ -116,7 +136,8 @@ impl ModeChange {
         };
         clauses.iter().fold(old & 0o7777, |now, c| {
             let x = if c.if_executable && (is_dir || now & 0o111 != 0) { 0o111 } else { 0 };
-            let bits = ((c.bits | x) & c.who) | c.special;
+            let copied = c.copied.map_or(0, |place| (now >> place & 7) * 0o111);
+            let bits = ((c.bits | x | copied) & c.who) | c.special;
             match c.how {
                 '+' => now | bits,
                 '-' => now & !bits,
@@ -183,6 +204,12 @@ mod tests {
         assert_eq!(apply("u+s,+t", 0o755, false), 0o5755);
         assert_eq!(apply("g+s", 0o755, false), 0o2755);
         assert_eq!(apply("u=rwx", 0o4644, false), 0o744);
+        assert_eq!(apply("g=u", 0o4750, false), 0o4770);
+        assert_eq!(apply("o=g-w", 0o660, false), 0o664);
+        assert_eq!(apply("u+x-w,go+u", 0o640, false), 0o555);
+        assert_eq!(apply("u=,g-o", 0o675, false), 0o025);
+        assert_eq!(apply("g=o+w=", 0o075, false), 0o005);
+        assert!(mode("g=ur").is_err() && mode("g=uo").is_err() && mode("u+x,").is_err() && mode("").is_err());
         assert!(mode("u").is_err() && mode("9").is_err() && mode("u+q").is_err() && mode("77777").is_err());
     }
 
