@@ -24,6 +24,7 @@ mod kernel_cache;
 mod lifecycle;
 mod monitoring;
 mod mount;
+mod names;
 mod nvram;
 mod options;
 mod permissions;

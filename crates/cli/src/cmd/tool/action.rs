@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use quire::FileSystem;
+use std::ffi::OsString;
 use std::io::Write;
 
 /// What a command prints goes here.
@@ -9,8 +10,15 @@ pub(crate) type Out<'o> = dyn Write + 'o;
 
 /// A command on an open file system.
 pub(crate) trait Action {
-    /// The arguments that name something in the image.
-    fn targets(&mut self) -> Vec<&mut String>;
+    /// The arguments that name something in the image and are text.
+    fn targets(&mut self) -> Vec<&mut String> {
+        Vec::new()
+    }
+
+    /// The arguments that name something in the image, of any bytes.
+    fn names(&mut self) -> Vec<&mut OsString> {
+        Vec::new()
+    }
 
     /// It changes the image.
     fn writes(&self) -> bool {
@@ -32,7 +40,7 @@ pub(crate) trait PathChange {
         false
     }
 
-    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure>;
+    fn run(&self, fs: &FileSystem, paths: &[OsString]) -> Result<(), Failure>;
 }
 
 /// A change with its paths.
@@ -41,11 +49,11 @@ pub(crate) struct Paths<C: clap::Args> {
     #[command(flatten)]
     change: C,
     #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
 }
 
 impl<C: PathChange + clap::Args> Action for Paths<C> {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         self.paths.iter_mut().collect()
     }
 

@@ -3,7 +3,10 @@
 use super::action::{Action, Out, PathChange};
 use super::failure::Failure;
 use super::values::{self, ModeChange, set_owner};
+use crate::text::printable_name;
 use quire::{ErrorKind, FileSystem, FileType, Links, Metadata, NewNode, SetMetadata, Timestamp};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -22,7 +25,7 @@ pub(crate) struct Mkdir {
 }
 
 impl PathChange for Mkdir {
-    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+    fn run(&self, fs: &FileSystem, paths: &[OsString]) -> Result<(), Failure> {
         for path in paths {
             let exists = self.parents && fs.metadata(path).is_ok_and(|m| m.is_dir());
             if exists {
@@ -61,7 +64,7 @@ impl PathChange for Rm {
         true
     }
 
-    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+    fn run(&self, fs: &FileSystem, paths: &[OsString]) -> Result<(), Failure> {
         for path in paths {
             let done = if self.recursive {
                 fs.remove_all(path)
@@ -80,12 +83,12 @@ impl PathChange for Rm {
 }
 
 /// The path that a name gets: in `to`, if that is a directory.
-fn into_dir(fs: &FileSystem, from: &str, to: &str) -> Result<PathBuf, Failure> {
+fn into_dir(fs: &FileSystem, from: &OsStr, to: &OsStr) -> Result<PathBuf, Failure> {
     if !fs.metadata(to).is_ok_and(|m| m.is_dir()) {
         return Ok(to.into());
     }
-    let name =
-        Path::new(from).file_name().ok_or_else(|| Failure::Usage(format!("{from}: the path has no last name")))?;
+    let none = || Failure::Usage(format!("{}: the path has no last name", printable_name(from)));
+    let name = Path::new(from).file_name().ok_or_else(none)?;
     Ok(Path::new(to).join(name))
 }
 
@@ -94,14 +97,14 @@ fn into_dir(fs: &FileSystem, from: &str, to: &str) -> Result<PathBuf, Failure> {
   quire mv rootfs.img:/etc/hosts.new rootfs.img:/etc/hosts")]
 pub(crate) struct Mv {
     #[arg(value_name = "IMG:FROM")]
-    from: String,
+    from: OsString,
     /// The new name, or a directory
     #[arg(value_name = "IMG:TO")]
-    to: String,
+    to: OsString,
 }
 
 impl Action for Mv {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         vec![&mut self.from, &mut self.to]
     }
 
@@ -121,9 +124,9 @@ impl Action for Mv {
 pub(crate) struct Ln {
     /// What the new name means: IMG:PATH; with -s, the text of the link
     #[arg(value_name = "TARGET")]
-    target: String,
+    target: OsString,
     #[arg(value_name = "IMG:PATH")]
-    path: String,
+    path: OsString,
     /// A symbolic link
     #[arg(short, long)]
     symbolic: bool,
@@ -133,7 +136,7 @@ pub(crate) struct Ln {
 }
 
 impl Action for Ln {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         if self.symbolic { vec![&mut self.path] } else { vec![&mut self.target, &mut self.path] }
     }
 
@@ -154,7 +157,7 @@ impl Action for Ln {
 /// Calls `f` for each path, and with `recursive`, for everything below it.
 fn each(
     fs: &FileSystem,
-    paths: &[String],
+    paths: &[OsString],
     recursive: bool,
     mut f: impl FnMut(&Path, &Metadata) -> quire::Result<()>,
 ) -> Result<(), Failure> {
@@ -175,7 +178,7 @@ fn each(
 #[command(after_help = "Example:
   quire chmod u+s,go-w rootfs.img:/usr/bin/sudo")]
 pub(crate) struct Chmod {
-    /// Octal, or as chmod(1) has it: u+x,go-w
+    /// Octal, or as chmod(1) has it: u+x,go-w, g=u
     #[arg(value_parser = values::mode, allow_hyphen_values = true)]
     mode: ModeChange,
     /// Everything below, too
@@ -188,7 +191,7 @@ impl PathChange for Chmod {
         self.recursive
     }
 
-    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+    fn run(&self, fs: &FileSystem, paths: &[OsString]) -> Result<(), Failure> {
         each(fs, paths, self.recursive, |path, m| {
             if m.is_symlink() {
                 return Ok(());
@@ -218,7 +221,7 @@ impl PathChange for Chown {
         self.recursive
     }
 
-    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+    fn run(&self, fs: &FileSystem, paths: &[OsString]) -> Result<(), Failure> {
         let set = set_owner(SetMetadata::new(), Some(self.owner));
         let links = if self.recursive || self.no_dereference { Links::NoFollow } else { Links::Follow };
         if !self.recursive {
@@ -258,7 +261,7 @@ fn node(text: &str) -> Result<NewNode, String> {
 }
 
 impl PathChange for Touch {
-    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+    fn run(&self, fs: &FileSystem, paths: &[OsString]) -> Result<(), Failure> {
         let now = self.time.unwrap_or_else(|| std::time::SystemTime::now().into());
         for path in paths {
             if let Some(node) = self.node {
@@ -285,7 +288,7 @@ pub(crate) struct Truncate {
 }
 
 impl PathChange for Truncate {
-    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+    fn run(&self, fs: &FileSystem, paths: &[OsString]) -> Result<(), Failure> {
         for path in paths {
             if !fs.exists(path)? {
                 fs.create_file(path)?;
@@ -304,20 +307,20 @@ impl PathChange for Truncate {
 pub(crate) struct Setfattr {
     /// The attribute to set
     #[arg(short, long, required_unless_present = "remove")]
-    name: Option<String>,
+    name: Option<OsString>,
     /// Its value; 0x begins a hexadecimal one
     #[arg(short, long, default_value = "")]
-    value: String,
+    value: OsString,
     /// The attribute to remove
     #[arg(short = 'x', long, value_name = "NAME", conflicts_with = "name")]
-    remove: Option<String>,
+    remove: Option<OsString>,
     /// Of a symbolic link itself
     #[arg(short = 'P', long)]
     no_dereference: bool,
 }
 
 impl PathChange for Setfattr {
-    fn run(&self, fs: &FileSystem, paths: &[String]) -> Result<(), Failure> {
+    fn run(&self, fs: &FileSystem, paths: &[OsString]) -> Result<(), Failure> {
         let links = if self.no_dereference { Links::NoFollow } else { Links::Follow };
         let value = attribute_value(&self.value).map_err(Failure::Usage)?;
         for path in paths {
@@ -331,11 +334,12 @@ impl PathChange for Setfattr {
     }
 }
 
-fn attribute_value(text: &str) -> Result<Vec<u8>, String> {
-    let Some(hex) = text.strip_prefix("0x") else { return Ok(text.as_bytes().to_vec()) };
+fn attribute_value(text: &OsStr) -> Result<Vec<u8>, String> {
+    let Some(hex) = text.as_bytes().strip_prefix(b"0x") else { return Ok(text.as_bytes().to_vec()) };
     let bad = || format!("{text:?} is no hexadecimal value");
-    if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
+    if !hex.len().is_multiple_of(2) || !hex.iter().all(u8::is_ascii_hexdigit) {
         return Err(bad());
     }
-    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).map_err(|_| bad())).collect()
+    let byte = |digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+    hex.chunks_exact(2).map(|digits| byte(digits).ok_or_else(bad)).collect()
 }

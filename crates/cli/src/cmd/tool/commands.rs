@@ -98,7 +98,7 @@ pub(crate) fn is_command(name: &str) -> bool {
 
 pub(crate) fn run(tool: Tool) -> ExitCode {
     let (name, at, mut action) = tool.parts();
-    let image = match common_image(action.targets()) {
+    let image = match common_image(&mut *action) {
         Ok(image) => image,
         Err(e) => return finish(name, Path::new(""), Err(e)),
     };

@@ -84,8 +84,11 @@ fn names(place: &Place, word: &str) -> Vec<Pair> {
     let (entries, dir) = entries;
     let fitting = entries.iter().filter_map(|e| {
         let name = e.name.to_str()?;
-        // Names that begin with a dot only for a word that does.
-        (name.starts_with(begun) && (begun.starts_with('.') || !name.starts_with('.'))).then_some(name)
+        // Names that begin with a dot only for a word that does; none that a terminal would take for commands.
+        (!name.contains(char::is_control)
+            && name.starts_with(begun)
+            && (begun.starts_with('.') || !name.starts_with('.')))
+        .then_some(name)
     });
     fitting.take(MAX_CANDIDATES).map(|name| candidate(&dir, above, name)).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::signals::{INTERRUPTED, is_stopped};
 use crate::exit;
+use crate::text::{printable, printable_name};
 use quire::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,15 +45,16 @@ impl Failure {
         }
     }
 
-    /// The message, with the image in front of paths that are inside of it.
+    /// The message, with the image in front of paths that are inside of it. Names have no effect on a terminal.
     pub(crate) fn message(&self, image: &Path) -> String {
         match self {
             Failure::Interrupted => "interrupted".to_owned(),
             _ if self.is_interrupted() => "interrupted".to_owned(),
-            Failure::Image(e) if e.path().is_some() => format!("{}:{e}", image.display()),
-            Failure::Image(e) => format!("{}: {e}", image.display()),
-            Failure::Host(e) => e.to_string(),
-            Failure::Usage(why) => why.clone(),
+            Failure::Image(e) if e.path().is_some() => format!("{}:{}", printable_name(image), shown(e)),
+            Failure::Image(e) => format!("{}: {}", printable_name(image), shown(e)),
+            Failure::Host(e) => shown(e),
+            // clap says some things in several lines.
+            Failure::Usage(why) => why.split('\n').map(printable).collect::<Vec<_>>().join("\n"),
             Failure::Output(e) => format!("standard output: {e}"),
         }
     }
@@ -67,6 +69,14 @@ impl Failure {
     pub(super) fn is_batch_too_large(&self) -> bool {
         matches!(self, Failure::Image(e) if e.kind() == ErrorKind::BatchTooLarge)
     }
+}
+
+/// What an error says, with its path as it is.
+fn shown(e: &quire::Error) -> String {
+    let text = e.to_string();
+    let Some(path) = e.path() else { return printable(&text) };
+    let what = text.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&text);
+    format!("{}: {}", printable_name(path), printable(what))
 }
 
 impl From<quire::Error> for Failure {

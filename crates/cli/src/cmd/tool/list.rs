@@ -3,14 +3,20 @@
 use super::action::{Action, Out};
 use super::failure::Failure;
 use super::values::{human, iso};
+use crate::text::write_name;
 use quire::{Dir, FileSystem, FileType, Metadata, WalkEntry};
 use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// One object, as `--json` shows it.
 #[derive(Serialize)]
 pub(super) struct Item {
     path: String,
+    /// The bytes of a path that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
     #[serde(rename = "type")]
     file_type: &'static str,
     ino: u32,
@@ -24,6 +30,8 @@ pub(super) struct Item {
     modified: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_hex: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<(u32, u32)>,
 }
@@ -43,10 +51,11 @@ pub(super) fn type_name(t: FileType) -> &'static str {
 
 impl Item {
     pub(super) fn new(dir: &Dir, path: &Path, m: &Metadata) -> Result<Self, Failure> {
-        let target = if m.is_symlink() { Some(dir.read_link(path)?.to_string_lossy().into_owned()) } else { None };
+        let target = if m.is_symlink() { Some(dir.read_link(path)?) } else { None };
         let t = m.file_type();
         Ok(Item {
             path: path.to_string_lossy().into_owned(),
+            path_hex: hex_unless_text(path.as_os_str()),
             file_type: type_name(t),
             ino: m.ino,
             mode: format!("{:04o}", m.permissions()),
@@ -56,22 +65,31 @@ impl Item {
             size: m.size,
             allocated: m.allocated,
             modified: iso(m.modified),
-            target,
-            device: matches!(t, FileType::CharDevice | FileType::BlockDevice).then_some(m.device),
+            target_hex: target.as_ref().and_then(|t| hex_unless_text(t)),
+            target: target.map(|t| t.to_string_lossy().into_owned()),
+            device: is_device(t).then_some(m.device),
         })
     }
+}
 
-    /// A line of `ls -l`.
-    fn line(&self, m: &Metadata, human_sizes: bool) -> String {
-        let size = match self.device {
-            Some((major, minor)) => format!("{major},{minor}"),
-            None if human_sizes => human(self.size),
-            None => self.size.to_string(),
-        };
-        let target = self.target.as_ref().map_or(String::new(), |t| format!(" -> {t}"));
-        let (mode, links, uid, gid) = (letters(m), self.links, self.uid, self.gid);
-        format!("{mode} {links:>3} {uid:>5} {gid:>5} {size:>10} {} {}{target}", self.modified, self.path)
-    }
+pub(super) fn hex_unless_text(name: &OsStr) -> Option<String> {
+    let hex = || name.as_bytes().iter().map(|b| format!("{b:02x}")).collect();
+    name.to_str().is_none().then(hex)
+}
+
+fn is_device(t: FileType) -> bool {
+    matches!(t, FileType::CharDevice | FileType::BlockDevice)
+}
+
+/// A line of `ls -l` up to the name.
+fn long_line(m: &Metadata, human_sizes: bool) -> String {
+    let size = match m.device {
+        (major, minor) if is_device(m.file_type()) => format!("{major},{minor}"),
+        _ if human_sizes => human(m.size),
+        _ => m.size.to_string(),
+    };
+    let (mode, links, modified) = (letters(m), m.links, iso(m.modified));
+    format!("{mode} {links:>3} {:>5} {:>5} {size:>10} {modified} ", m.uid, m.gid)
 }
 
 /// `-rwxr-xr-x`.
@@ -98,7 +116,7 @@ pub(super) fn letters(m: &Metadata) -> String {
 pub(crate) struct Ls {
     /// What to list
     #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
     /// With type, permissions, links, owner, group, size and time
     #[arg(short)]
     long: bool,
@@ -114,7 +132,7 @@ pub(crate) struct Ls {
 }
 
 impl Action for Ls {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         self.paths.iter_mut().collect()
     }
 
@@ -124,7 +142,7 @@ impl Action for Ls {
             let m = fs.symlink_metadata(path)?;
             let is_dir = m.is_dir() || (m.is_symlink() && !self.long && fs.metadata(path).is_ok_and(|m| m.is_dir()));
             if self.paths.len() > 1 && is_dir && !self.directory && !self.json {
-                writeln!(out, "{path}:")?;
+                write_name(out, path, ":\n")?;
             }
             if is_dir && !self.directory {
                 let dir = fs.open_dir(path)?;
@@ -148,20 +166,27 @@ impl Ls {
         items: &mut Vec<Item>,
         out: &mut Out<'_>,
     ) -> Result<(), Failure> {
-        if !self.long && !self.json {
-            return Ok(writeln!(out, "{}", path.display())?);
-        }
-        let item = Item::new(dir, path, m)?;
         if self.json {
-            items.push(item);
+            items.push(Item::new(dir, path, m)?);
             return Ok(());
         }
-        Ok(writeln!(out, "{}", item.line(m, self.human))?)
+        if self.long {
+            out.write_all(long_line(m, self.human).as_bytes())?;
+        }
+        if self.long && m.is_symlink() {
+            write_name(out, path, " -> ")?;
+            return Ok(write_name(out, &dir.read_link(path)?, "\n")?);
+        }
+        Ok(write_name(out, path, "\n")?)
     }
 }
 
 pub(super) fn json<T: Serialize + ?Sized>(value: &T, out: &mut Out<'_>) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|e| Failure::Usage(e.to_string()))?;
+    // JSON permits control characters above those of ASCII; a terminal may take them for commands.
+    let is_raw = |c: char| c.is_control() && c != '\n';
+    let escaped = text.chars().map(|c| if is_raw(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() });
+    let text = if text.contains(is_raw) { escaped.collect() } else { text };
     Ok(writeln!(out, "{text}")?)
 }
 
@@ -171,7 +196,7 @@ pub(super) fn json<T: Serialize + ?Sized>(value: &T, out: &mut Out<'_>) -> Resul
 pub(crate) struct Tree {
     /// Where to begin
     #[arg(value_name = "IMG:PATH")]
-    path: String,
+    path: OsString,
     /// At most so many levels
     #[arg(short = 'L', value_name = "LEVELS")]
     levels: Option<usize>,
@@ -181,7 +206,7 @@ pub(crate) struct Tree {
 }
 
 impl Action for Tree {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         vec![&mut self.path]
     }
 
@@ -198,7 +223,9 @@ impl Action for Tree {
             }
             let name = if e.depth == 0 { self.path.as_ref() } else { e.path.file_name().unwrap_or_default() };
             let mark = if e.metadata.is_dir() && e.depth > 0 { "/" } else { "" };
-            writeln!(out, "{:1$}{2}{mark}", "", 2 * e.depth, name.to_string_lossy())?;
+            write!(out, "{:1$}", "", 2 * e.depth)?;
+            write_name(out, name, mark)?;
+            writeln!(out)?;
         }
         if self.json { json(&items, out) } else { Ok(()) }
     }
@@ -211,10 +238,10 @@ impl Action for Tree {
 pub(crate) struct Find {
     /// Where to begin
     #[arg(value_name = "IMG:PATH")]
-    path: String,
+    path: OsString,
     /// Names that fit a pattern of * and ?
     #[arg(long, value_name = "PATTERN")]
-    name: Option<String>,
+    name: Option<OsString>,
     /// Objects of this type: file, directory, symlink, char-device, block-device, fifo, socket
     #[arg(long = "type", value_name = "TYPE")]
     file_type: Option<String>,
@@ -252,7 +279,7 @@ impl Find {
 }
 
 impl Action for Find {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         vec![&mut self.path]
     }
 
@@ -269,9 +296,11 @@ impl Action for Find {
             }
             if self.json {
                 items.push(Item::new(fs, &e.path, &e.metadata)?);
+            } else if self.print0 {
+                out.write_all(e.path.as_os_str().as_bytes())?;
+                out.write_all(b"\0")?;
             } else {
-                out.write_all(e.path.as_os_str().as_encoded_bytes())?;
-                out.write_all(if self.print0 { b"\0" } else { b"\n" })?;
+                write_name(out, &e.path, "\n")?;
             }
         }
         if self.json { json(&items, out) } else { Ok(()) }

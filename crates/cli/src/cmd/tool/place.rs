@@ -2,7 +2,8 @@
 
 use super::failure::Failure;
 use quire::FileSystem;
-use std::path::{Component, PathBuf};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Commands of the shell itself, and what they do.
@@ -40,12 +41,12 @@ impl Place {
     }
 
     /// A path as seen from here. A `/` at its end stays, because it asks for a directory.
-    pub(super) fn absolute(&self, path: &str) -> String {
-        self.here().join(path).to_string_lossy().into_owned()
+    pub(super) fn absolute(&self, path: impl AsRef<Path>) -> OsString {
+        self.here().join(path).into_os_string()
     }
 
     /// Goes to a directory. `..` goes up in the path that was typed, as in other shells.
-    pub(super) fn enter(&self, path: &str) -> Result<(), Failure> {
+    pub(super) fn enter(&self, path: impl AsRef<Path>) -> Result<(), Failure> {
         let mut to = PathBuf::from("/");
         for part in self.here().join(path).components() {
             match part {

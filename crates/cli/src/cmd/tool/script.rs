@@ -6,7 +6,9 @@ use super::failure::{Failure, finish};
 use super::target::At;
 use clap::Parser;
 use quire::FileSystem;
+use std::ffi::OsString;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -75,22 +77,20 @@ impl<E: Into<Failure>> From<E> for Stopped {
     }
 }
 
-fn read(file: Option<&Path>) -> Result<String, Failure> {
-    let mut text = String::new();
+fn read(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
     let (name, done) = match file {
-        Some(f) if f.as_os_str() != "-" => {
-            (f, std::fs::File::open(f).and_then(|mut file| file.read_to_string(&mut text)))
-        }
-        _ => (Path::new("standard input"), std::io::stdin().read_to_string(&mut text)),
+        Some(f) if f.as_os_str() != "-" => (f, std::fs::File::open(f).and_then(|mut file| file.read_to_end(&mut text))),
+        _ => (Path::new("standard input"), std::io::stdin().read_to_end(&mut text)),
     };
     done.map_err(|e| Failure::host(quire::Error::host(name, &e)))?;
     Ok(text)
 }
 
-fn run(fs: &FileSystem, args: &ScriptArgs, text: &str) -> Result<(), Stopped> {
+fn run(fs: &FileSystem, args: &ScriptArgs, text: &[u8]) -> Result<(), Stopped> {
     // Before anything happens, each line is understood.
     let mut actions = Vec::new();
-    for (n, line) in text.lines().enumerate() {
+    for (n, line) in text.split(|b| *b == b'\n').enumerate() {
         if let Some(action) = parse(line).map_err(|e| Stopped::At(n + 1, e))? {
             actions.push((n + 1, action));
         }
@@ -115,19 +115,29 @@ fn run(fs: &FileSystem, args: &ScriptArgs, text: &str) -> Result<(), Stopped> {
 ///
 /// # Errors
 /// Usage.
-pub(super) fn parse(line: &str) -> Result<Option<Box<dyn Action>>, Failure> {
-    let words = shlex::split(line).ok_or_else(|| Failure::Usage("a quote is not closed".to_owned()))?;
+pub(super) fn parse(line: &[u8]) -> Result<Option<Box<dyn Action>>, Failure> {
+    let words = words(line)?;
     if words.is_empty() {
         return Ok(None);
     }
     command(&words).map(Some).map_err(|e| Failure::Usage(usage(&e)))
 }
 
+/// The words of a line, of any bytes.
+///
+/// # Errors
+/// Usage.
+pub(super) fn words(line: &[u8]) -> Result<Vec<OsString>, Failure> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let words = shlex::bytes::split(line).ok_or_else(|| Failure::Usage("a quote is not closed".to_owned()))?;
+    Ok(words.into_iter().map(OsString::from_vec).collect())
+}
+
 /// The command that these words are.
 ///
 /// # Errors
 /// Usage.
-pub(super) fn command(words: &[String]) -> Result<Box<dyn Action>, clap::Error> {
+pub(super) fn command(words: &[OsString]) -> Result<Box<dyn Action>, clap::Error> {
     Line::try_parse_from(words).map(Line::action)
 }
 
@@ -144,10 +154,10 @@ mod tests {
 
     #[test]
     fn lines_are_words_of_a_shell() {
-        assert!(parse("").unwrap().is_none() && parse("  # comment").unwrap().is_none());
-        assert!(parse("mkdir -p '/a b' \"/c\" # comment").unwrap().unwrap().writes());
-        assert!(matches!(parse("mkdir 'open"), Err(Failure::Usage(_))));
-        let Err(Failure::Usage(why)) = parse("frobnicate /x") else { panic!("an unknown command") };
+        assert!(parse(b"").unwrap().is_none() && parse(b"  # comment").unwrap().is_none());
+        assert!(parse(b"mkdir -p '/a b' \"/c\" # comment").unwrap().unwrap().writes());
+        assert!(matches!(parse(b"mkdir 'open"), Err(Failure::Usage(_))));
+        let Err(Failure::Usage(why)) = parse(b"frobnicate /x") else { panic!("an unknown command") };
         assert!(why.contains("frobnicate"), "{why}");
     }
 }

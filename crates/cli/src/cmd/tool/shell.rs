@@ -6,9 +6,11 @@ use super::failure::{Failure, finish};
 use super::place::{OWN_COMMANDS, Place};
 use super::script;
 use super::target::At;
+use crate::text::{printable_name, write_name};
 use clap::CommandFactory;
 use clap::error::ErrorKind as UsageKind;
 use rustyline::error::ReadlineError;
+use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,7 +61,7 @@ pub(crate) fn shell(args: &ShellArgs) -> ExitCode {
 
 /// Lines of a pipe or file: the first error ends them.
 fn piped(args: &ShellArgs, place: &Place) -> ExitCode {
-    for (n, line) in std::io::stdin().lock().lines().enumerate() {
+    for (n, line) in std::io::stdin().lock().split(b'\n').enumerate() {
         let done = match line {
             Ok(line) => run(place, &line),
             Err(e) => Err(Failure::host(quire::Error::host("standard input", &e))),
@@ -92,10 +94,10 @@ fn interactive(args: &ShellArgs, place: &Place) -> ExitCode {
     if let Some(file) = &history {
         editor.load_history(file).ok();
     }
-    let name = args.image.file_name().unwrap_or(args.image.as_os_str()).to_string_lossy().into_owned();
+    let name = printable_name(args.image.file_name().unwrap_or(args.image.as_os_str()));
     let ended = loop {
-        match editor.readline(&format!("{name}:{}> ", place.here().display())) {
-            Ok(line) => match run(place, &line) {
+        match editor.readline(&format!("{name}:{}> ", printable_name(place.here()))) {
+            Ok(line) => match run(place, line.as_bytes()) {
                 Ok(true) => {}
                 Ok(false) => break ExitCode::SUCCESS,
                 Err(e) => drop(writeln!(std::io::stderr(), "{}", e.message(&args.image))),
@@ -125,26 +127,30 @@ fn history_file() -> Option<PathBuf> {
 }
 
 /// Runs one line; false: it ends the shell.
-fn run(place: &Place, line: &str) -> Result<bool, Failure> {
+fn run(place: &Place, line: &[u8]) -> Result<bool, Failure> {
     super::signals::forget_signals();
-    let words = shlex::split(line).ok_or_else(|| Failure::Usage("a quote is not closed".to_owned()))?;
+    let words = script::words(line)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
+    let texts: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
+    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+    match texts.as_slice() {
         [] => {}
         ["exit" | "quit"] => return Ok(false),
-        ["pwd"] => writeln!(out, "{}", place.here().display())?,
+        ["pwd"] => write_name(&mut out, &place.here(), "\n")?,
         ["cd"] => place.enter("/")?,
-        ["cd", dir] => place.enter(dir)?,
+        ["cd", _] => place.enter(&words[1])?,
         ["help"] => help(&mut out)?,
         ["help", command] => help_of(command, &mut out)?,
         ["cd" | "pwd" | "help" | "exit" | "quit", ..] => {
-            return Err(Failure::Usage(format!("{}: too many arguments", words[0])));
+            return Err(Failure::Usage(format!("{}: too many arguments", texts[0])));
         }
         [command, ..] => match parse(&words) {
             Ok(mut action) => {
                 for target in action.targets() {
-                    *target = place.absolute(target);
+                    *target = place.absolute(&target).to_string_lossy().into_owned();
+                }
+                for name in action.names() {
+                    *name = place.absolute(&name);
                 }
                 perform(place.fs(), &*action, &mut out)?;
             }
@@ -156,12 +162,11 @@ fn run(place: &Place, line: &str) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn parse(words: &[&str]) -> Result<Box<dyn Action>, clap::Error> {
-    let mut words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-    match script::command(&words) {
-        Err(e) if e.kind() == UsageKind::MissingRequiredArgument && OF_A_PLACE.contains(&words[0].as_str()) => {
-            words.push(".".to_owned());
-            script::command(&words)
+fn parse(words: &[OsString]) -> Result<Box<dyn Action>, clap::Error> {
+    let of_a_place = || OF_A_PLACE.iter().any(|command| words[0] == **command);
+    match script::command(words) {
+        Err(e) if e.kind() == UsageKind::MissingRequiredArgument && of_a_place() => {
+            script::command(&[words, &[OsString::from(".")]].concat())
         }
         other => other,
     }

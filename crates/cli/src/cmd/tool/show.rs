@@ -2,11 +2,13 @@
 
 use super::action::{Action, Out};
 use super::failure::Failure;
-use super::list::{Item, json, letters, type_name};
+use super::list::{Item, hex_unless_text, json, letters, type_name};
 use super::values::{human, iso};
+use crate::text::{printable_name, write_name};
 use quire::{FileSystem, Links};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 
@@ -19,7 +21,7 @@ pub(super) const COPY_BYTES: usize = 1 << 20;
   quire stat --json rootfs.img:/etc/passwd | jq .[0].uid")]
 pub(crate) struct Stat {
     #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
     /// Of what a symbolic link means
     #[arg(short = 'L', long)]
     dereference: bool,
@@ -29,7 +31,7 @@ pub(crate) struct Stat {
 }
 
 impl Action for Stat {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         self.paths.iter_mut().collect()
     }
 
@@ -41,8 +43,13 @@ impl Action for Stat {
                 items.push(Item::new(fs, Path::new(path), &m)?);
                 continue;
             }
-            let target = if m.is_symlink() { format!(" -> {}", fs.read_link(path)?.display()) } else { String::new() };
-            writeln!(out, "  File: {path}{target}")?;
+            write!(out, "  File: ")?;
+            write_name(out, path, "")?;
+            if m.is_symlink() {
+                write!(out, " -> ")?;
+                write_name(out, &fs.read_link(path)?, "")?;
+            }
+            writeln!(out)?;
             let t = type_name(m.file_type());
             writeln!(out, "  Size: {}\tAllocated: {}\tInode: {}\tLinks: {}\t{t}", m.size, m.allocated, m.ino, m.links)?;
             let (major, minor) = m.device;
@@ -69,11 +76,11 @@ impl Action for Stat {
   quire cat rootfs.img:/etc/os-release")]
 pub(crate) struct Cat {
     #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
 }
 
 impl Action for Cat {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         self.paths.iter_mut().collect()
     }
 
@@ -99,10 +106,10 @@ impl Action for Cat {
   quire getfattr -n security.capability --raw rootfs.img:/usr/bin/ping | xxd")]
 pub(crate) struct Getfattr {
     #[arg(value_name = "IMG:PATH")]
-    path: String,
+    path: OsString,
     /// Only this attribute
     #[arg(short, long)]
-    name: Option<String>,
+    name: Option<OsString>,
     /// The bare value, without its name; with --name
     #[arg(long, requires = "name")]
     raw: bool,
@@ -115,14 +122,14 @@ pub(crate) struct Getfattr {
 }
 
 impl Action for Getfattr {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         vec![&mut self.path]
     }
 
     fn run(&self, fs: &FileSystem, out: &mut Out<'_>) -> Result<(), Failure> {
         let links = if self.no_dereference { Links::NoFollow } else { Links::Follow };
         let names = match &self.name {
-            Some(n) => vec![n.into()],
+            Some(n) => vec![n.clone()],
             None => fs.xattrs(&self.path, links)?,
         };
         let mut found = BTreeMap::new();
@@ -131,15 +138,15 @@ impl Action for Getfattr {
             if self.raw {
                 return Ok(out.write_all(&value)?);
             }
-            let name = name.to_string_lossy().into_owned();
             let hex: String = value.iter().map(|b| format!("{b:02x}")).collect();
             if self.json {
-                found.insert(name, hex);
+                found.insert(name.into_string().unwrap_or_else(printable_name), hex);
                 continue;
             }
+            write_name(out, &name, "=")?;
             match std::str::from_utf8(&value) {
-                Ok(text) if !text.chars().any(char::is_control) => writeln!(out, "{name}={text:?}")?,
-                _ => writeln!(out, "{name}=0x{hex}")?,
+                Ok(text) if !text.chars().any(char::is_control) => writeln!(out, "{text:?}")?,
+                _ => writeln!(out, "0x{hex}")?,
             }
         }
         if self.json { json(&found, out) } else { Ok(()) }
@@ -151,7 +158,7 @@ impl Action for Getfattr {
   quire du rootfs.img:/usr")]
 pub(crate) struct Du {
     #[arg(required = true, value_name = "IMG:PATH")]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
     /// Sizes in K, M, G
     #[arg(short = 'H', long)]
     human: bool,
@@ -163,6 +170,9 @@ pub(crate) struct Du {
 #[derive(Serialize)]
 struct DiskUse {
     path: String,
+    /// The bytes of a path that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
     /// Space taken, each inode once.
     allocated: u64,
     /// Sizes of files, each inode once.
@@ -171,7 +181,7 @@ struct DiskUse {
 }
 
 impl Action for Du {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         self.paths.iter_mut().collect()
     }
 
@@ -179,7 +189,8 @@ impl Action for Du {
         let mut all = Vec::new();
         for path in &self.paths {
             let mut seen = HashSet::new();
-            let mut sum = DiskUse { path: path.clone(), allocated: 0, apparent: 0, objects: 0 };
+            let (shown, path_hex) = (path.to_string_lossy().into_owned(), hex_unless_text(path));
+            let mut sum = DiskUse { path: shown, path_hex, allocated: 0, apparent: 0, objects: 0 };
             for e in fs.walk(path)? {
                 let m = e?.metadata;
                 if seen.insert(m.ino) {
@@ -193,9 +204,10 @@ impl Action for Du {
         if self.json {
             return json(&all, out);
         }
-        for s in all {
+        for (s, path) in all.iter().zip(&self.paths) {
             let size = if self.human { human(s.allocated) } else { s.allocated.to_string() };
-            writeln!(out, "{size}\t{}", s.path)?;
+            write!(out, "{size}\t")?;
+            write_name(out, path, "\n")?;
         }
         Ok(())
     }
@@ -206,7 +218,7 @@ impl Action for Du {
   quire df rootfs.img")]
 pub(crate) struct Df {
     #[arg(value_name = "IMG")]
-    image: String,
+    image: OsString,
     /// Sizes in K, M, G
     #[arg(short = 'H', long)]
     human: bool,
@@ -226,7 +238,7 @@ struct Free {
 }
 
 impl Action for Df {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         vec![&mut self.image]
     }
 

@@ -1,7 +1,11 @@
 //! `IMG:PATH`: an image of the host, and a path in it.
 
+use super::action::Action;
 use super::failure::Failure;
+use crate::text::printable_name;
 use quire::{FileSystem, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Where in the image the file system lies.
@@ -27,31 +31,48 @@ impl At {
 /// Splits `IMG:PATH`. Without a colon the path is the root. The name of an image may have colons, if no `:/` is in it:
 /// the first `:/` divides, or else the first colon.
 pub(crate) fn split(text: &str) -> (PathBuf, String) {
-    let at = text.find(":/").or_else(|| text.find(':'));
-    match at {
-        Some(at) => {
-            let path = &text[at + 1..];
-            (text[..at].into(), if path.is_empty() { "/".to_owned() } else { path.to_owned() })
-        }
+    match colon(text.as_bytes()).map(|at| (&text[..at], &text[at + 1..])) {
         None => (text.into(), "/".to_owned()),
+        Some((image, "")) => (image.into(), "/".to_owned()),
+        Some((image, path)) => (image.into(), path.to_owned()),
     }
 }
 
-/// Takes the image off all targets, which must name the same one.
-pub(crate) fn common_image(targets: Vec<&mut String>) -> Result<PathBuf, Failure> {
-    let mut image: Option<PathBuf> = None;
-    for target in targets {
-        let (this, path) = split(target);
-        match &image {
-            Some(first) if *first != this => {
-                let why = format!("{} and {}: one command works on one image", first.display(), this.display());
-                return Err(Failure::Usage(why));
-            }
-            _ => image = Some(this),
-        }
+/// As [`split`], for names of any bytes.
+fn split_name(name: &OsStr) -> (PathBuf, OsString) {
+    let bytes = name.as_bytes();
+    let (image, path) = colon(bytes).map_or((bytes, &b""[..]), |at| (&bytes[..at], &bytes[at + 1..]));
+    let path = if path.is_empty() { b"/" } else { path };
+    (OsStr::from_bytes(image).into(), OsStr::from_bytes(path).to_owned())
+}
+
+fn colon(text: &[u8]) -> Option<usize> {
+    text.windows(2).position(|two| two == b":/").or_else(|| text.iter().position(|b| *b == b':'))
+}
+
+/// Takes the image off all that an action names, which must be the same one.
+pub(crate) fn common_image(action: &mut dyn Action) -> Result<PathBuf, Failure> {
+    let mut images = Vec::new();
+    for target in action.targets() {
+        let (image, path) = split(target);
+        images.push(image);
         *target = path;
     }
-    image.ok_or_else(|| Failure::Usage("no image is named".to_owned()))
+    for name in action.names() {
+        let (image, path) = split_name(name);
+        images.push(image);
+        *name = path;
+    }
+    let Some((first, others)) = images.split_first() else {
+        return Err(Failure::Usage("no image is named".to_owned()));
+    };
+    match others.iter().find(|image| *image != first) {
+        Some(other) => {
+            let (first, other) = (printable_name(first), printable_name(other));
+            Err(Failure::Usage(format!("{first} and {other}: one command works on one image")))
+        }
+        None => Ok(first.clone()),
+    }
 }
 
 #[cfg(test)]
@@ -73,8 +94,15 @@ mod tests {
     }
 
     #[test]
-    fn targets_of_two_images_are_refused() {
-        let (mut a, mut b) = ("a:/x".to_owned(), "b:/x".to_owned());
-        assert!(matches!(common_image(vec![&mut a, &mut b]), Err(Failure::Usage(_))));
+    fn names_are_divided_whatever_bytes_they_have() {
+        for (name, image, path) in [
+            (&b"a\xff.img:/x\xfe"[..], &b"a\xff.img"[..], &b"/x\xfe"[..]),
+            (b"a:b.img:/x:y", b"a:b.img", b"/x:y"),
+            (b"disk.img", b"disk.img", b"/"),
+            (b"disk.img:", b"disk.img", b"/"),
+        ] {
+            let (found, rest) = split_name(OsStr::from_bytes(name));
+            assert_eq!((found.as_os_str().as_bytes(), rest.as_bytes()), (image, path));
+        }
     }
 }
