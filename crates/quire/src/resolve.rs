@@ -69,8 +69,8 @@ impl Place {
     /// The last name of something that exists.
     ///
     /// # Errors
-    /// Not found; not a directory, if the path ends with `/`. Busy: the root, or a path that ends with `..`, has no name
-    /// that could be removed.
+    /// Not found; not a directory, if the path ends with `/`. Busy: the root, or a path that ends with `..`, has no
+    /// name that could be removed.
     pub(crate) fn named(&self) -> Result<&[u8]> {
         if self.name.is_empty() {
             return Err(Error::new(ErrorKind::Busy, "the path has no last name"));

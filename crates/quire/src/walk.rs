@@ -1,7 +1,7 @@
 //! A walk over a tree, in the order of names.
 //!
-//! *Guarantees*: it ends, also in a corrupt image. Memory grows with the names in the directories from the start down to
-//! the one that is read, and not with the rest of the tree.
+//! *Guarantees*: it ends, also in a corrupt image. Memory grows with the names in the directories from the start down
+//! to the one that is read, and not with the rest of the tree.
 
 use crate::dir::{Dir, DirEntry};
 use crate::error::{Error, Result};

@@ -57,6 +57,7 @@ pub use limits::Limits;
 pub use loads::load_then;
 pub use maintenance::{Maintenance, VolumeLatencies};
 pub use manner::{commit_left, leaving_commits, without_waiting};
+pub use names::create_alone;
 pub use open::{finish_orphans, first_superblock, peek};
 pub use preview::{Outlook, look};
 pub use shutdown::Shutdown;

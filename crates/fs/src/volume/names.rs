@@ -41,15 +41,6 @@ impl Volume {
         create(self, (parent, name), new, Inherit::All)
     }
 
-    /// As [`Volume::create`], but the object takes nothing from its directory: neither group, flags and journaling mode
-    /// nor a default ACL. For a copy of an object that has all of its attributes itself.
-    ///
-    /// # Errors
-    /// As [`Volume::create`].
-    pub fn create_alone(&self, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Attr> {
-        create(self, (parent, name), new, Inherit::Nothing)
-    }
-
     /// Makes a regular file without a name (`O_TMPFILE`), as [`Volume::create`] would make it in this directory. It is
     /// an orphan, so that a crash leaves nothing of it; [`Volume::link`] gives it its first name. The caller gets a
     /// reference on it.
@@ -149,6 +140,15 @@ impl Volume {
     pub fn forget(&self, ino: Ino, n: u64) {
         self.inner.forget(ino, n);
     }
+}
+
+/// As [`Volume::create`], but the object takes nothing from its directory: neither group, flags and journaling mode nor
+/// a default ACL. For a copy of an object that has all of its attributes itself.
+///
+/// # Errors
+/// As [`Volume::create`].
+pub fn create_alone(volume: &Volume, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Attr> {
+    create(volume, (parent, name), new, Inherit::Nothing)
 }
 
 fn create(volume: &Volume, (parent, name): (Ino, &[u8]), new: &New<'_>, inherit: Inherit) -> Result<Attr> {

@@ -15,7 +15,7 @@ use crate::fs::FileSystem;
 use crate::metadata::{Timestamp, permission_bits};
 use crate::resolve::is_child_of;
 use crate::shared::Call;
-use quire_fs::{Attr, Cred, New, NewKind, SetAttr, SetTime, Volume, WriteFlags, XattrFlags};
+use quire_fs::{Attr, Cred, New, NewKind, SetAttr, SetTime, Volume, WriteFlags, XattrFlags, create_alone};
 use quire_layout::Ino;
 use quire_layout::inode::mode;
 use std::collections::{HashMap, HashSet};
@@ -166,7 +166,7 @@ impl<'c> Importer<'c> {
     /// A directory that the source does not describe.
     fn make_parent(&mut self, dir: Ino, name: &[u8]) -> Result<Ino> {
         let new = New { kind: NewKind::Dir, mode: 0o755, umask: 0, cred: Cred::default() };
-        let attr = self.volume.create_alone(dir, name, &new)?;
+        let attr = create_alone(&self.volume, dir, name, &new)?;
         self.volume.forget(attr.ino, 1);
         self.times.remove(&attr.ino);
         self.layer.insert(attr.ino);
@@ -289,7 +289,7 @@ impl<'c> Importer<'c> {
             Kind::File(_) | Kind::HardLink(_) => NewKind::File,
         };
         let new = New { kind, mode: permission_bits(permissions), umask: 0, cred: Cred { uid, gid } };
-        let made = self.volume.create_alone(dir, name, &new)?;
+        let made = create_alone(&self.volume, dir, name, &new)?;
         // The reference keeps the inode until its data is there.
         let done = self.fill(&made, entry, data, (uid, gid), permissions);
         self.volume.forget(made.ino, 1);

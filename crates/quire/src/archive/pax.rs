@@ -42,8 +42,8 @@ pub(super) fn encode(records: &[Record]) -> Vec<u8> {
     data
 }
 
-/// The key of an extended attribute. A key ends at its first `=`, so that GNU tar writes one in a name as `%3D`, and `%`
-/// as `%25`.
+/// The key of an extended attribute. Because a key ends at its first `=`, GNU tar writes one in a name as `%3D`, and
+/// `%` as `%25`.
 pub(super) fn xattr_key(name: &[u8]) -> Vec<u8> {
     let mut key = XATTR.to_vec();
     for b in name {
@@ -139,8 +139,9 @@ impl Pax {
         self.get(key).map(|v| parse_time(v).ok_or_else(|| bad(&format!("the PAX record {key} is no time")))).transpose()
     }
 
-    /// Extended attributes: `SCHILY.xattr.NAME` (`=` and `%` in the name percent-encoded) with the value, `LIBARCHIVE.xattr.NAME` (name percent-encoded) with the
-    /// value in base 64. The first form wins, as its bytes are exact.
+    /// Extended attributes: `SCHILY.xattr.NAME` (`=` and `%` in the name percent-encoded) with the value,
+    /// `LIBARCHIVE.xattr.NAME` (name percent-encoded) with the value in base 64. The first form wins, as its bytes are
+    /// exact.
     pub(super) fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let mut put = |name: Vec<u8>, value: Vec<u8>, replace: bool| match found.iter_mut().find(|(n, _)| *n == name) {

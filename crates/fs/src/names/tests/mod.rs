@@ -206,7 +206,7 @@ fn group_and_flags_come_from_the_directory() {
     assert_eq!(v.inode_flags().get(f.ino).unwrap(), inherited | flags::EXTENTS);
     let l = v.create(d.ino, b"l", &new(NewKind::Symlink(b"x"), 0)).unwrap();
     assert_eq!(v.inode_flags().get(l.ino).unwrap(), inherited);
-    let alone = |name: &[u8], kind| v.create_alone(d.ino, name, &new(kind, 0o777)).unwrap();
+    let alone = |name: &[u8], kind| crate::create_alone(v, d.ino, name, &new(kind, 0o777)).unwrap();
     for a in [alone(b"dir alone", NewKind::Dir), alone(b"file alone", NewKind::File)] {
         assert_eq!((a.gid, a.mode & 0o7777), (100, 0o755));
         assert_eq!(v.inode_flags().get(a.ino).unwrap(), flags::EXTENTS);
