@@ -351,7 +351,8 @@ impl Drop for Mounted {
     }
 }
 
-/// Unmounts, after whoever looks at the mount at this moment: an indexer that passes by is not to fail a study of hours.
+/// Unmounts, after whoever looks at the mount at this moment: an indexer that passes by is not to fail a study of
+/// hours.
 fn run_when_unused(umount: &mut Command) -> Result<()> {
     const PASSES_BY: Duration = Duration::from_secs(30);
     let mut said = say(umount)?;

@@ -22,8 +22,8 @@ use quire_layout::Ino;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pages {
     File(Ino),
-    /// Of all files that are open for writing, if the request shuts down [clean](quire_fs::Shutdown::Clean). That stands
-    /// in the caller's memory, and to look there takes as long as the caller makes it.
+    /// Of all files that are open for writing, if the request shuts down [clean](quire_fs::Shutdown::Clean). That
+    /// stands in the caller's memory, and to look there takes as long as the caller makes it.
     AllIfClean,
     /// None; the answer takes long, or makes the kernel drop pages: no worker is to wait for it.
     Nothing,

@@ -1,7 +1,7 @@
 //! What operations share, and the loop that runs one: in memory, under the metadata mutex, until it succeeds or fails.
 
 use super::discard::{discard, discard_freed};
-use super::failure::DiskError;
+use super::disk_error::DiskError;
 use super::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
 use crate::policy::MAX_WAITS_FOR_SPACE;

@@ -3,11 +3,12 @@
 //! *Guarantees*: the superblock records an error of the disk as long as the volume can write. After an aborted journal,
 //! or with `errors=remount-ro`, nothing is written any more, and every later call that would write returns an error.
 //!
-//! L1 (docs/invariants.md): a call that only reads is admitted in every phase, so it may meet an error while the image is
-//! marked clean. Nothing is written behind that mark: the error is kept until calls are admitted again, or the volume is
-//! closed.
+//! L1 (docs/invariants.md): a call that only reads is admitted in every phase, so it may meet an error while the image
+//! is marked clean. Nothing is written behind that mark: the error is kept until calls are admitted again, or the
+//! volume is closed.
 
 use super::core::Engine;
+use super::disk_error::DiskError;
 use crate::error::Error;
 use crate::records;
 use crate::tables::Pool;
@@ -15,13 +16,6 @@ use quire_device::Mutant;
 use quire_device::sync::lock;
 use quire_layout::superblock::OnError;
 use quire_layout::{BlockNo, Ino};
-
-/// An error of the disk, as the superblock records it.
-pub(crate) struct DiskError {
-    ino: Ino,
-    block: BlockNo,
-    place: String,
-}
 
 impl Engine {
     /// The policy of the mount, or else of the superblock. A superblock that asks for a panic gets a read-only volume:

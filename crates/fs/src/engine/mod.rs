@@ -3,6 +3,7 @@
 
 mod core;
 mod discard;
+mod disk_error;
 mod failure;
 pub(crate) mod lifecycle;
 mod run;

@@ -1,7 +1,7 @@
 //! The mounted file system: opened, used, frozen, closed.
 //!
-//! [`Volume`] is a thin API. A call that may change something asks the engine's lifecycle for admission, runs operations of the
-//! layers below, and makes durable what asks for it.
+//! [`Volume`] is a thin API. A call that may change something asks the engine's lifecycle for admission, runs
+//! operations of the layers below, and makes durable what asks for it.
 
 mod assemble;
 mod attrs;

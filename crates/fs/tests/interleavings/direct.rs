@@ -7,8 +7,8 @@ use quire_testkit::interleave::explore;
 #[cfg(feature = "mutants")]
 use quire_testkit::interleave::finds;
 
-/// F19: a large request makes the file grow, and a small one before it does, too; then a third caller cuts the large one.
-/// Whoever is last, the file has the larger size, and nothing that was cut off comes back.
+/// F19: a large request makes the file grow, and a small one before it does, too; then a third caller cuts the large
+/// one. Whoever is last, the file has the larger size, and nothing that was cut off comes back.
 fn growth_on_both_ways() {
     let v = mount_with(&device(), Route::Ordered, 8 << 10);
     let ino = create(&v, "shared").unwrap();

@@ -11,8 +11,8 @@ use quire_layout::dir::{FileType, is_dot};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// The fields of `fuse_read_in` that count: where to go on, room in the reply, and whether the directory was opened with
-/// O_NOATIME.
+/// The fields of `fuse_read_in` that count: where to go on, room in the reply, and whether the directory was opened
+/// with O_NOATIME.
 fn request(b: &mut Body<'_>) -> Result<(u64, usize, bool), Fail> {
     b.skip(8)?;
     let (cookie, size) = (b.u64()?, b.u32()?);

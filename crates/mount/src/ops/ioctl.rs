@@ -15,8 +15,8 @@ const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 /// to this one, so that number comes only from a caller that the kernel has not checked.
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
-/// ext4's own number for the same. There is no FS_IOC_SETVERSION: the kernel takes an inode whose generation changes for
-/// another one, and fails all that have it open.
+/// ext4's own number for the same. There is no FS_IOC_SETVERSION: the kernel takes an inode whose generation changes
+/// for another one, and fails all that have it open.
 const EXT4_IOC_GETVERSION: u32 = 0x8008_6603;
 const FS_IOC_FSGETXATTR: u32 = 0x801C_581F;
 const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
@@ -77,8 +77,8 @@ pub(crate) fn shuts_down(command: u32) -> bool {
     command == FS_IOC_SHUTDOWN
 }
 
-/// True for a FS_IOC_SHUTDOWN that writes what there is first. It looks into the caller's memory, which may take as long
-/// as the caller makes it.
+/// True for a FS_IOC_SHUTDOWN that writes what there is first. It looks into the caller's memory, which may take as
+/// long as the caller makes it.
 pub(crate) fn shuts_down_clean(h: &Header, request: &[u8]) -> bool {
     let mut body = Body::new(request);
     let argument = body.header().and_then(|_| body.skip(12)).and_then(|()| Ok((body.u32()?, body.u64()?)));

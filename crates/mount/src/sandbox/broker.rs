@@ -2,8 +2,8 @@
 //! the sandbox. It holds no image and no connection.
 //!
 //! The broker has three sockets, each with a thread: an unmount makes the kernel send requests, and to answer those the
-//! daemon may have to ask about their callers; and a look at a caller's memory may wait for a file that is mapped there,
-//! of this very mount.
+//! daemon may have to ask about their callers; and a look at a caller's memory may wait for a file that is mapped
+//! there, of this very mount.
 //!
 //! *Guarantees*: the broker unmounts the one mount that was [adopted](Request::Adopt) before the sandbox closed, and no
 //! other. Of another process it tells `/proc/PID/status`, the user namespace, and which of the three arguments of

@@ -1,7 +1,7 @@
 //! The broker's own side: a process that answers the daemon's requests until its daemon ends.
 //!
-//! *Guarantees*: it has no descriptor but its three sockets and `/dev/null`, is in a session of its own, and does not end
-//! by the signals that end a mount: those are the daemon's, which then asks it to unmount.
+//! *Guarantees*: it has no descriptor but its three sockets and `/dev/null`, is in a session of its own, and does not
+//! end by the signals that end a mount: those are the daemon's, which then asks it to unmount.
 
 use super::broker::{LINKS, Link, Links, Reply, Request, receive, send};
 use crate::caller;

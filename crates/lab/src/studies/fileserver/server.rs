@@ -129,7 +129,7 @@ impl Files {
         lock(&self.set).push(entry);
     }
 
-    fn parent(&self, entry: &Entry) -> Ino {
+    fn directory_of(&self, entry: &Entry) -> Ino {
         let sum: usize = entry.name.bytes().map(usize::from).sum();
         self.dirs[sum % self.dirs.len()]
     }
@@ -214,7 +214,7 @@ fn serve(rig: &Rig, files: &Files, name: &str, end: Duration, server: Server) ->
         // A whole file is read, from the page cache above; another is deleted, and one is looked at.
         if !rewrites {
             let entry = files.take(&mut rng);
-            rig.volume.unlink(files.parent(&entry), entry.name.as_bytes())?;
+            rig.volume.unlink(files.directory_of(&entry), entry.name.as_bytes())?;
             rig.volume.forget(entry.ino, 1);
         }
         let entry = files.take(&mut rng);
@@ -232,7 +232,7 @@ fn serve(rig: &Rig, files: &Files, name: &str, end: Duration, server: Server) ->
 /// Creates a file and writes it whole.
 fn make(rig: &Rig, files: &Files, name: &str, rng: &mut Rng, server: Server, done: &mut Outcome) -> Result<Entry> {
     let mut entry = Entry { name: name.to_owned(), ino: Ino(0), size: 0 };
-    entry.ino = rig.create(files.parent(&entry), name)?;
+    entry.ino = rig.create(files.directory_of(&entry), name)?;
     let len = server.mean / 2 + rng.below(server.mean);
     write(rig, files, &mut entry, len.next_multiple_of(server.grain), done)?;
     Ok(entry)
