@@ -2,13 +2,14 @@
 //!
 //! An image has one writer (M3). A file is locked with flock (shared for read-only), a block device is claimed with
 //! `O_EXCL`, and a file that the kernel uses through a loop device is not opened for writing. A loop device's file is
-//! locked with the device.
+//! locked with the device. A file that was replaced during the wait for its lock is opened again by its name.
 
 use crate::buf::{Buf, SECTOR};
 use crate::busy::retry_while_busy;
 use crate::holder::{self, Holder};
 use crate::host::Host;
 use crate::io::DeviceInfo;
+use crate::policy::MAX_REPLACEMENTS;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -105,14 +106,7 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Opened, OpenError> {
     // Looked at before it is opened: opening a FIFO waits, opening a tape rewinds it.
     let before = rustix::fs::stat(path).map_err(failed("stat"))?;
     let block_device = kind(path, &before)?;
-    let (fd, mut direct) = open_fd(path, how, block_device, &before)?;
-    let stat = rustix::fs::fstat(&fd).map_err(failed("fstat"))?;
-    if kind(path, &stat)? != block_device {
-        return Err(OpenError::WrongType(path.to_owned()));
-    }
-    if how.lock && !block_device {
-        lock_file(path, &fd, how.read_only, &stat)?;
-    }
+    let (fd, mut direct, stat) = open_and_lock(path, how, block_device, &before)?;
     // Also where the kernel holds the claim on the device for us: it does not know who uses the file.
     let backing =
         if block_device && (how.lock || !how.read_only) { lock_backing(path, stat.st_rdev, how)? } else { None };
@@ -157,6 +151,32 @@ fn kind(path: &Path, stat: &Stat) -> Result<bool, OpenError> {
         FileType::Directory => Err(OpenError::IsDirectory(path.to_owned())),
         _ => Err(OpenError::WrongType(path.to_owned())),
     }
+}
+
+/// Opens it and locks a file. The lock of a file that has lost its name meanwhile keeps nobody off the new one, so that
+/// one is opened then.
+fn open_and_lock(
+    path: &Path,
+    how: OpenOptions,
+    block_device: bool,
+    before: &Stat,
+) -> Result<(OwnedFd, bool, Stat), OpenError> {
+    for _ in 0..MAX_REPLACEMENTS {
+        let (fd, direct) = open_fd(path, how, block_device, before)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| failure(path, "fstat", e))?;
+        if kind(path, &stat)? != block_device {
+            return Err(OpenError::WrongType(path.to_owned()));
+        }
+        if block_device || !how.lock {
+            return Ok((fd, direct, stat));
+        }
+        lock_file(path, &fd, how.read_only, &stat)?;
+        let now = rustix::fs::stat(path).map_err(|e| failure(path, "stat", e))?;
+        if (now.st_dev, now.st_ino) == (stat.st_dev, stat.st_ino) {
+            return Ok((fd, direct, stat));
+        }
+    }
+    Err(OpenError::Busy { path: path.to_owned(), holder: Holder::Unknown })
 }
 
 /// Opens it, direct if asked for and possible.

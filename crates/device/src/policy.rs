@@ -54,3 +54,7 @@ pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Between two attempts to have it.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often a file that was replaced before it could be locked is opened again: each time another program had to
+/// finish a whole file in between.
+pub(crate) const MAX_REPLACEMENTS: u32 = 8;

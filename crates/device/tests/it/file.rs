@@ -254,6 +254,29 @@ fn a_second_writer_is_refused_and_told_who_holds_the_image() {
     assert!(matches!(FileDevice::open(f.path(), rw()), Err(OpenError::Busy { .. })));
 }
 
+/// M3. Who waits for the lock of a file that is replaced meanwhile gets the new file, and not one without a name, whose
+/// bytes would be lost.
+#[test]
+fn a_file_replaced_during_the_wait_for_its_lock_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, new) = (dir.path().join("image"), dir.path().join("new"));
+    fs::write(&path, vec![1; 1 << 20]).unwrap();
+    fs::write(&new, vec![2; 1 << 20]).unwrap();
+    let first = FileDevice::open(&path, rw()).unwrap();
+    std::thread::scope(|s| {
+        let second = s.spawn(|| FileDevice::open(&path, rw()).map(write_nines));
+        std::thread::sleep(Duration::from_millis(200));
+        fs::rename(&new, &path).unwrap();
+        drop(first);
+        second.join().unwrap().unwrap();
+    });
+    assert_eq!(bytes_at(&path, 0, 1), [9], "what was written is in the file that has the name");
+}
+
+fn write_nines(dev: FileDevice) {
+    dev.write(0, filled(4096, 9), Region::Data).unwrap();
+}
+
 #[test]
 fn what_is_no_device_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
