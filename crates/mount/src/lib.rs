@@ -50,7 +50,7 @@ mod wire;
 mod without;
 mod workers;
 
-pub use control::{About, Control, ControlError};
+pub use control::{About, Control, ControlError, FileIdentity};
 pub use error::MountError;
 pub use options::{MountOptions, OptionError, WritePath};
 pub use sandbox::{SandboxChoice, SandboxError, SandboxStats};

@@ -8,7 +8,7 @@
 //! is in `live`.
 
 use crate::caller::Keeper;
-use crate::control::About;
+use crate::control::{About, FileIdentity};
 use crate::daemon;
 use crate::error::MountError;
 use crate::found;
@@ -346,6 +346,7 @@ impl Place<'_> {
             about: About {
                 pid: std::process::id(),
                 image: self.image.clone(),
+                file: rustix::fs::stat(&self.path).ok().map(|stat| FileIdentity::of(&stat)),
                 offset: self.options.offset,
                 read_only,
                 shut_down: false,

@@ -70,12 +70,34 @@ enum Reply {
     Refused(i32),
 }
 
+/// Which file of the host something is, whatever its name; a block device is the same by each of its nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileIdentity {
+    File { dev: u64, ino: u64 },
+    Device(u64),
+}
+
+impl FileIdentity {
+    #[must_use]
+    pub fn of(stat: &rustix::fs::Stat) -> FileIdentity {
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device() {
+            FileIdentity::Device(stat.st_rdev)
+        } else {
+            FileIdentity::File { dev: stat.st_dev, ino: stat.st_ino }
+        }
+    }
+}
+
 /// What a mount tells about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct About {
     /// The daemon's process.
     pub pid: u32,
     pub image: PathBuf,
+    /// Which file or device that is. `None`: it could not be told.
+    #[serde(default)]
+    pub file: Option<FileIdentity>,
     /// Where the file system starts in the image, in bytes.
     pub offset: u64,
     /// Nothing was written to it.
