@@ -3,10 +3,14 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
 use crate::metadata::Timestamp;
+use crate::new_file;
 use crate::options::OpenOptions;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// Bytes of a volume's name.
+pub const MAX_LABEL_BYTES: usize = 16;
 
 /// How to make a new image: a builder. The format is made by `mke2fs` of e2fsprogs, which has to be installed.
 ///
@@ -97,9 +101,12 @@ impl CreateOptions {
     /// Makes an image file and opens it. A file that exists is replaced.
     ///
     /// # Errors
-    /// Tool: `mke2fs` is missing or refuses. Otherwise as [`FileSystem::open`].
+    /// Busy: an image of this name is in use. Invalid input: the label is too long. Tool: `mke2fs` is missing or
+    /// refuses. Otherwise as [`FileSystem::open`].
     pub fn create(&self, path: impl AsRef<Path>) -> Result<FileSystem> {
+        let held = new_file::hold_image(path.as_ref())?;
         self.format(path.as_ref())?;
+        drop(held);
         self.open_options().open(path)
     }
 
@@ -128,8 +135,11 @@ impl CreateOptions {
     /// Makes an image file.
     ///
     /// # Errors
-    /// Tool: `mke2fs` is missing or refuses. No space; permission denied.
+    /// Invalid input: the label is too long. Tool: `mke2fs` is missing or refuses. No space; permission denied.
     pub fn format(&self, path: &Path) -> Result<()> {
+        if self.label.as_ref().is_some_and(|label| label.len() > MAX_LABEL_BYTES) {
+            return Err(Error::new(ErrorKind::InvalidInput, format!("a label has at most {MAX_LABEL_BYTES} bytes")));
+        }
         let file = std::fs::File::create(path).map_err(|e| Error::host(path, &e))?;
         file.set_len(self.size).map_err(|e| Error::host(path, &e))?;
         drop(file);
@@ -198,6 +208,13 @@ pub(crate) fn tool(name: &str) -> Command {
     command
 }
 
+/// Why a program has failed, in its words: some say it on standard output.
+fn reason(out: &std::process::Output) -> String {
+    let words = |text: &[u8]| String::from_utf8_lossy(text).trim().replace('\n', "; ");
+    let said = [words(&out.stderr), words(&out.stdout)].into_iter().find(|said| !said.is_empty());
+    said.unwrap_or_else(|| out.status.to_string())
+}
+
 /// Runs a program that must succeed.
 pub(crate) fn run(mut command: Command, name: &str) -> Result<String> {
     let out = command.output().map_err(|e| {
@@ -206,8 +223,7 @@ pub(crate) fn run(mut command: Command, name: &str) -> Result<String> {
         Error::new(ErrorKind::Tool, format!("{name}: {e}{hint}"))
     })?;
     if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr).trim().replace('\n', "; ");
-        return Err(Error::new(ErrorKind::Tool, format!("{name} failed: {said}")));
+        return Err(Error::new(ErrorKind::Tool, format!("{name} failed: {}", reason(&out))));
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

@@ -84,6 +84,7 @@ pub struct Error {
     block: Option<u64>,
     object: Option<u64>,
     errno: i32,
+    of_host: bool,
     what: String,
 }
 
@@ -103,7 +104,7 @@ impl Error {
     #[must_use]
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
         let errno = errno_of(kind);
-        Error { kind, path: None, structure: None, block: None, object: None, errno, what: what.into() }
+        Error { kind, path: None, structure: None, block: None, object: None, errno, of_host: false, what: what.into() }
     }
 
     /// An error of a directory that breaks the tree.
@@ -123,6 +124,18 @@ impl Error {
     pub(crate) fn below(self, dir: &Path) -> Self {
         let path = self.path.as_ref().map_or_else(|| dir.to_owned(), |own| dir.join(own));
         Error { path: Some(path), ..self }
+    }
+
+    /// The same about another path: that of the user's file instead of a temporary one.
+    #[must_use]
+    pub fn with_path(self, path: impl AsRef<Path>) -> Self {
+        Error { path: Some(path.as_ref().to_owned()), ..self }
+    }
+
+    /// True if the path is one of the host; else it is one in the image.
+    #[must_use]
+    pub fn is_of_host(&self) -> bool {
+        self.of_host
     }
 
     /// What kind of failure it is.
@@ -178,7 +191,7 @@ impl Error {
             _ => ErrorKind::Io,
         };
         let new = Error::new(kind, e.to_string());
-        Error { errno: e.raw_os_error().unwrap_or(new.errno), ..new }.at(path)
+        Error { errno: e.raw_os_error().unwrap_or(new.errno), of_host: true, ..new }.at(path)
     }
 }
 
@@ -264,7 +277,7 @@ impl From<quire_device::OpenError> for Error {
         };
         let (path, words) = (e.path(), e.to_string());
         let what = words.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&words);
-        Error { errno: e.errno(), ..Error::new(kind, what) }.at(path)
+        Error { errno: e.errno(), of_host: true, ..Error::new(kind, what) }.at(path)
     }
 }
 

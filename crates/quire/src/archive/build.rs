@@ -10,6 +10,7 @@ use super::source::Source;
 use crate::create::CreateOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
+use crate::new_file::NewFile;
 use std::path::Path;
 
 /// Bytes of a block.
@@ -57,31 +58,24 @@ pub struct BuildOptions {
     pub import: ImportOptions,
 }
 
-/// Builds an image at `path`, from a tree or empty. What had the name is replaced when the image is complete.
+/// Builds an image at `path`, from a tree or empty. An image that had the name is replaced when the new one is complete,
+/// and locked until then. A directory that is read may have the image in it: it is left out.
 ///
 /// # Errors
-/// Those of [`CreateOptions::create`] and [`import`](super::import). No space: the tree does not fit.
+/// Those of [`CreateOptions::create`] and [`import`](super::import). Busy: the image that is to be replaced is in use.
+/// Exists: what has the name is no regular file. No space: the tree does not fit.
 pub fn build(path: impl AsRef<Path>, source: Option<Source>, options: &BuildOptions) -> Result<Imported> {
     let path = path.as_ref();
-    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let host = |e: std::io::Error| Error::host(path, &e);
-    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        return Err(Error::new(ErrorKind::Exists, "exists, and is no regular file").at(path));
-    }
-    let temporary = tempfile::Builder::new().prefix(".quire-create").tempfile_in(dir).map_err(host)?;
+    let new = NewFile::image(path, 0o666)?;
+    let at = new.temporary_path();
+    let import = options.import.clone().leave_out(path).leave_out(at);
+    let options = &BuildOptions { import, create: options.create.clone(), size: options.size };
     let done = match (options.size, source) {
-        (Size::Bytes(bytes), source) => {
-            let create = options.create.clone().size(bytes);
-            fill(temporary.path(), source, &create, &options.import)?
-        }
-        (Size::Min { percent }, source) => smallest(temporary.path(), source, percent, options)?,
+        (Size::Bytes(bytes), source) => fill(at, source, &options.create.clone().size(bytes), &options.import),
+        (Size::Min { percent }, source) => smallest(at, source, percent, options),
     };
-    temporary.as_file().sync_all().map_err(host)?;
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    temporary.as_file().set_permissions(permissions).map_err(host)?;
-    temporary.persist(path).map_err(|e| host(e.error))?;
-    // The name is durable with the directory.
-    std::fs::File::open(dir).and_then(|d| d.sync_all()).map_err(host)?;
+    let done = done.map_err(|e| if e.path() == Some(at) { e.with_path(path) } else { e })?;
+    new.finish_durably()?;
     Ok(done)
 }
 

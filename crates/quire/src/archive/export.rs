@@ -1,7 +1,9 @@
 //! Trees out of an image: as a tar archive in PAX format, or into a directory of the host.
 
 use super::entry::shown;
+use super::options::ExportOptions;
 use super::pax::{Record, encode, xattr_key};
+use super::progress::{Progress, Watch};
 use crate::attrs::Links;
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
@@ -242,6 +244,19 @@ impl Read for Ranges {
 /// # Errors
 /// Exists: the directory has entries. The host refuses; not found; corrupt; I/O.
 pub fn export_dir(fs: &FileSystem, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+    export_dir_with(fs, from, to, &ExportOptions::new())
+}
+
+/// As [`export_dir`], with choices.
+///
+/// # Errors
+/// Those of [`export_dir`]. Cancelled: the caller has ended it.
+pub fn export_dir_with(
+    fs: &FileSystem,
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    options: &ExportOptions,
+) -> Result<()> {
     let (from, to) = (from.as_ref(), to.as_ref());
     let dir = fs.open_dir(from)?;
     match std::fs::create_dir(to) {
@@ -253,10 +268,12 @@ pub fn export_dir(fs: &FileSystem, from: impl AsRef<Path>, to: impl AsRef<Path>)
     }
     let mut linked = Linked::default();
     let mut dirs = Vec::new();
+    let mut done = Done { progress: Progress { writing: true, ..Progress::default() }, watch: &options.watch };
     for e in dir.walk(".")? {
         let e = e?;
         let host = host_path(to, &e.path);
-        put(&dir, &e.path, &e.metadata, &host, linked.first(&e.metadata, &host))?;
+        done.objects(1)?;
+        put(&dir, &e.path, &e.metadata, &host, linked.first(&e.metadata, &host), &mut done)?;
         if e.metadata.is_dir() {
             dirs.push((e.path, e.metadata));
         }
@@ -280,7 +297,25 @@ fn is_acl(attribute: &OsStr) -> bool {
     attribute.as_bytes().starts_with(b"system.posix_acl_")
 }
 
-fn put(dir: &Dir, path: &Path, m: &Metadata, host: &Path, first: Option<PathBuf>) -> Result<()> {
+/// What an export has done, told to the caller.
+struct Done<'w> {
+    progress: Progress,
+    watch: &'w Watch,
+}
+
+impl Done<'_> {
+    fn objects(&mut self, n: u64) -> Result<()> {
+        self.progress.objects += n;
+        self.watch.tell(self.progress)
+    }
+
+    fn bytes(&mut self, n: u64) -> Result<()> {
+        self.progress.bytes += n;
+        self.watch.tell(self.progress)
+    }
+}
+
+fn put(dir: &Dir, path: &Path, m: &Metadata, host: &Path, first: Option<PathBuf>, done: &mut Done<'_>) -> Result<()> {
     let failed = |e: std::io::Error| Error::host(host, &e);
     if let Some(first) = first {
         return std::fs::hard_link(first, host).map_err(failed);
@@ -297,7 +332,7 @@ fn put(dir: &Dir, path: &Path, m: &Metadata, host: &Path, first: Option<PathBuf>
         FileType::BlockDevice => node(rustix::fs::FileType::BlockDevice)?,
         FileType::Fifo => node(rustix::fs::FileType::Fifo)?,
         FileType::Socket => node(rustix::fs::FileType::Socket)?,
-        FileType::File => copy(dir, path, m, host)?,
+        FileType::File => copy(dir, path, m, host, done)?,
     }
     // Before the attributes: a change of owner takes capabilities away.
     own(host, m)?;
@@ -322,7 +357,7 @@ fn attributes(dir: &Dir, path: &Path, host: &Path, which: impl Fn(&OsStr) -> boo
     Ok(())
 }
 
-fn copy(dir: &Dir, path: &Path, m: &Metadata, host: &Path) -> Result<()> {
+fn copy(dir: &Dir, path: &Path, m: &Metadata, host: &Path, done: &mut Done<'_>) -> Result<()> {
     let failed = |e: std::io::Error| Error::host(host, &e);
     let from = dir.open_file(path)?;
     let out = File::options().write(true).create_new(true).mode(0o600).open(host).map_err(failed)?;
@@ -338,6 +373,7 @@ fn copy(dir: &Dir, path: &Path, m: &Metadata, host: &Path) -> Result<()> {
             }
             out.write_all_at(&buf[..n], at).map_err(failed)?;
             at += n as u64;
+            done.bytes(n as u64)?;
         }
         at = at.max(end);
     }

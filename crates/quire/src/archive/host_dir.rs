@@ -15,12 +15,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Reads a directory and all below it.
+/// Reads a directory and all below it, but for some files by device and inode number.
 ///
 /// # Errors
 /// The host refuses; those of the sink.
-pub(super) fn read(root: &Path, sink: &mut dyn Sink) -> Result<()> {
-    let mut walk = Walk { root, links: HashMap::new(), sink };
+pub(super) fn read(root: &Path, left_out: &[(u64, u64)], sink: &mut dyn Sink) -> Result<()> {
+    let mut walk = Walk { root, left_out, links: HashMap::new(), sink };
     walk.object(&Vec::new(), root)?;
     let mut left = vec![(Names::new(), root.to_owned())];
     while let Some((names, path)) = left.pop() {
@@ -46,6 +46,7 @@ fn sorted(path: &Path) -> Result<Vec<Vec<u8>>> {
 
 struct Walk<'w> {
     root: &'w Path,
+    left_out: &'w [(u64, u64)],
     /// The first name of each inode that has several.
     links: HashMap<(u64, u64), Names>,
     sink: &'w mut dyn Sink,
@@ -57,6 +58,10 @@ impl Walk<'_> {
         let host = |e: std::io::Error| Error::host(path, &e);
         let m = if path == self.root { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
         let m = m.map_err(host)?;
+        if m.is_file() && self.left_out.contains(&(m.dev(), m.ino())) {
+            tracing::warn!("{}: the image itself is left out", path.display());
+            return Ok(false);
+        }
         if !m.is_dir() && m.nlink() > 1 {
             if let Some(first) = self.links.get(&(m.dev(), m.ino())) {
                 let entry = entry(names, Kind::HardLink(first.clone()), &m, Vec::new());

@@ -29,8 +29,8 @@ mod source;
 mod tar_read;
 
 pub use build::{BuildOptions, Size, build};
-pub use export::{export_dir, export_tar};
+pub use export::{export_dir, export_dir_with, export_tar};
 pub use import::{Imported, import};
-pub use options::ImportOptions;
+pub use options::{ExportOptions, ImportOptions};
 pub use progress::Progress;
 pub use source::Source;

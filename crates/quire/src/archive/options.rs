@@ -4,6 +4,8 @@ use super::progress::{Progress, Watch};
 use crate::metadata::Timestamp;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// How a tree is imported: a builder.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +18,8 @@ pub struct ImportOptions {
     pub(super) whiteouts: bool,
     latest: Option<Timestamp>,
     pub(super) reference: Option<String>,
+    /// Device and inode numbers of files of the host that a directory may have, and that stay out.
+    pub(super) left_out: Vec<(u64, u64)>,
     pub(super) watch: Watch,
 }
 
@@ -61,6 +65,12 @@ impl ImportOptions {
         ImportOptions { reference: Some(name.into()), ..self }
     }
 
+    /// Leaves a file of the host out of a directory that is read: the image itself. A file that is not there is none.
+    pub fn leave_out(mut self, path: impl AsRef<Path>) -> Self {
+        self.left_out.extend(std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino())));
+        self
+    }
+
     /// Calls `told` for each object and each MiB of data. If it breaks, the import fails with
     /// [`Cancelled`](crate::ErrorKind::Cancelled), and an image that was being built is not left.
     ///
@@ -90,5 +100,36 @@ impl ImportOptions {
 
     pub(super) fn clamped(&self, t: Timestamp) -> Timestamp {
         self.latest.map_or(t, |latest| t.min(latest))
+    }
+}
+
+/// How a tree is exported: a builder.
+///
+/// ```
+/// use quire::archive::{ExportOptions, export_dir_with};
+/// use quire::{CreateOptions, ErrorKind};
+/// use std::ops::ControlFlow;
+/// # let host = tempfile::tempdir().unwrap();
+/// let fs = CreateOptions::new().size(16 << 20).in_memory()?;
+/// let options = ExportOptions::new().on_progress(|_| ControlFlow::Break(()));
+/// let done = export_dir_with(&fs, "/", host.path(), &options);
+/// assert_eq!(done.unwrap_err().kind(), ErrorKind::Cancelled);
+/// # Ok::<(), quire::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ExportOptions {
+    pub(super) watch: Watch,
+}
+
+impl ExportOptions {
+    pub fn new() -> Self {
+        ExportOptions::default()
+    }
+
+    /// Calls `told` for each object and each MiB of data. If it breaks, the export fails with
+    /// [`Cancelled`](crate::ErrorKind::Cancelled), and what was written until then stays.
+    pub fn on_progress(self, told: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
+        ExportOptions { watch: Watch::new(told) }
     }
 }

@@ -44,7 +44,7 @@ impl Source {
     /// Hands all entries to a sink. A stream is used up by that.
     pub(super) fn read(&mut self, options: &ImportOptions, sink: &mut dyn Sink) -> Result<()> {
         match self {
-            Source::Dir(path) => host_dir::read(path, sink),
+            Source::Dir(path) => host_dir::read(path, &options.left_out, sink),
             Source::Tar(path) => {
                 let file = File::open(&*path).map_err(|e| Error::host(&*path, &e))?;
                 tar_read::read(&mut *tar_read::decompressed(file)?, sink).map_err(|e| e.at(&*path))
