@@ -77,3 +77,110 @@ fn an_interrupted_import_leaves_nothing_in_the_image() {
     assert_eq!(ok(&mut quire(&["tree", &image])), before);
     fsck(Path::new(&image));
 }
+
+/// A large file in an image, which no pipe holds.
+fn large(s: &Scratch) -> String {
+    let image = s.text("image");
+    std::fs::write(s.path("big"), vec![7; 4 << 20]).unwrap();
+    ok(&mut quire(&["create", &image, "--size", "64M"]));
+    ok(&mut quire(&["put", &s.text("big"), &format!("{image}:/big")]));
+    image
+}
+
+/// Signals work that waits for the other side of a pipe, which does nothing.
+fn ends_soon(mut child: Child, signal: Signal) {
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none(), "it waits");
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    wait_until("the end", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_signal_ends_a_create_that_waits_for_standard_input() {
+    needs_tools(&["mke2fs"]);
+    for (signal, size) in [(Signal::INT, "64M"), (Signal::TERM, "min")] {
+        let s = Scratch::new();
+        std::fs::create_dir(s.path("out")).unwrap();
+        let mut c = quire(&["create", &s.text("out/image"), "--from", "-", "--size", size]);
+        let mut child = c.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let pipe = child.stdin.take();
+        ends_soon(child, signal);
+        assert_eq!(names(&s.path("out")), [""; 0], "{size}");
+        drop(pipe);
+    }
+}
+
+#[test]
+fn a_signal_ends_an_import_that_waits_for_standard_input_or_a_fifo() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let image = s.text("image");
+    ok(&mut quire(&["create", &image, "--size", "64M"]));
+    ok(tool("mkfifo").arg(s.path("fifo")));
+    let before = ok(&mut quire(&["tree", &image]));
+    for source in ["-", &s.text("fifo")] {
+        let mut c = quire(&["import", &image, source]);
+        let mut child = c.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let pipe = child.stdin.take();
+        ends_soon(child, Signal::TERM);
+        drop(pipe);
+    }
+    assert_eq!(ok(&mut quire(&["tree", &image])), before);
+    fsck(Path::new(&image));
+}
+
+#[test]
+fn a_signal_ends_an_export_whose_reader_does_not_read() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let image = large(&s);
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut child = quire(&["export", &image, "-"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let pipe = child.stdout.take();
+        ends_soon(child, signal);
+        drop(pipe);
+    }
+}
+
+/// `resize2fs` is one that waits, as the real one works for minutes on a large image.
+#[test]
+fn a_signal_ends_a_resize_with_the_program_that_it_runs() {
+    needs_tools(&["mke2fs", "e2fsck"]);
+    let s = Scratch::new();
+    std::fs::create_dir(s.path("out")).unwrap();
+    std::fs::create_dir(s.path("bin")).unwrap();
+    let image = s.text("out/image");
+    ok(&mut quire(&["create", &image, "--size", "16M"]));
+    let program = s.path("bin/resize2fs");
+    std::fs::write(&program, format!("#!/bin/sh\necho $$ >{}\nexec sleep 1000\n", s.text("pid"))).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut c = quire(&["resize", &image, "24M"]);
+    c.env("PATH", format!("{}:{path}", s.text("bin"))).stderr(Stdio::null());
+    let child = c.spawn().unwrap();
+    let pid = || std::fs::read_to_string(s.path("pid")).ok()?.trim().parse::<i32>().ok();
+    wait_until("resize2fs", || pid().is_some());
+    ends_soon(child, Signal::TERM);
+    assert!(!Path::new(&format!("/proc/{}", pid().unwrap())).exists(), "resize2fs goes on");
+    assert_eq!(names(&s.path("out")), ["image"]);
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 16 << 20);
+}
+
+#[test]
+fn a_signal_ends_an_export_into_a_directory() {
+    needs_tools(&["mke2fs", "tar"]);
+    let s = Scratch::new();
+    let image = s.text("image");
+    // Enough objects that the signal comes before the end.
+    std::fs::create_dir(s.path("tree")).unwrap();
+    for n in 0..20_000 {
+        std::fs::write(s.path(&format!("tree/{n}")), "x").unwrap();
+    }
+    ok(&mut quire(&["create", &image, "--from", &s.text("tree")]));
+    let mut child = quire(&["export", &image, &s.text("out/")]).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the first files", || s.path("out").is_dir() && names(&s.path("out")).len() > 3);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(names(&s.path("out")).len() < 20_000, "it was not over");
+}

@@ -2,12 +2,13 @@
 
 use super::action::{Action, Out};
 use super::failure::Failure;
+use super::host_file::Destination;
 use super::show::COPY_BYTES;
 use super::values::{self, ModeChange, set_owner};
 
-use quire::{FileOptions, FileSystem, Links, SetMetadata, Timestamp};
+use quire::{FileOptions, FileSystem, Links, Metadata, NewFile, SetMetadata, Timestamp};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ use std::path::{Path, PathBuf};
   quire get rootfs.img:/var/log/dpkg.log .
   quire get rootfs.img:/boot/vmlinuz - | sha256sum
 
-Trees come out with `quire export`.")]
+A new file has the mode of the one in the image, without what the umask takes. A file that is replaced keeps its mode; a
+device or a FIFO is written to. Trees come out with `quire export`.")]
 pub(crate) struct Get {
     #[arg(value_name = "IMG:PATH")]
     path: String,
@@ -45,36 +47,48 @@ impl Action for Get {
             Some(name) if self.dest.is_dir() => self.dest.join(name),
             _ => self.dest.clone(),
         };
-        let failed = |e: std::io::Error| Failure::host(quire::Error::host(&dest, &e));
         let m = file.metadata()?;
+        // An open of a FIFO waits for its reader: a signal ends the process there.
+        let to = Destination::open(&dest, m.permissions())?;
         super::signals::catch_signals();
-        // Complete or not there: it gets its name at the end.
-        let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let temporary = tempfile::Builder::new().prefix(".quire-get").tempfile_in(dir).map_err(failed)?;
-        let host = temporary.as_file();
-        host.set_len(m.size).map_err(failed)?;
-        let mut at = 0;
-        let mut buf = vec![0; COPY_BYTES];
-        while let Some((start, end)) = file.next_data(at)? {
-            at = start;
-            while at < end {
-                let want = buf.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-                let n = file.read_at(&mut buf[..want], at)?;
-                if n == 0 {
-                    break;
+        match to {
+            Destination::File(new) => get_file(&file, &m, &new, &dest).and_then(|()| Ok(new.finish()?)),
+            Destination::Special(mut to) => {
+                let failed = |e: std::io::Error| Failure::host(quire::Error::host(&dest, &e));
+                let mut buf = vec![0; COPY_BYTES];
+                loop {
+                    match file.read(&mut buf).map_err(|e| Failure::image(&self.path, e))? {
+                        0 => return Ok(()),
+                        n => to.write_all(&buf[..n]).map_err(failed)?,
+                    }
                 }
-                super::work::check()?;
-                host.write_all_at(&buf[..n], at).map_err(failed)?;
-                at += n as u64;
             }
-            at = at.max(end);
         }
-        let permissions = std::os::unix::fs::PermissionsExt::from_mode(m.permissions() & 0o777);
-        host.set_permissions(permissions).map_err(failed)?;
-        host.set_modified(m.modified.into()).map_err(failed)?;
-        temporary.persist(&dest).map_err(|e| failed(e.error))?;
-        Ok(())
     }
+}
+
+/// Copies the data of a file, not its holes, and its time.
+fn get_file(file: &quire::File, m: &Metadata, new: &NewFile, dest: &Path) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::host(quire::Error::host(dest, &e));
+    let host = new.file();
+    host.set_len(m.size).map_err(failed)?;
+    let mut at = 0;
+    let mut buf = vec![0; COPY_BYTES];
+    while let Some((start, end)) = file.next_data(at)? {
+        at = start;
+        while at < end {
+            let want = buf.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let n = file.read_at(&mut buf[..want], at)?;
+            if n == 0 {
+                break;
+            }
+            super::work::check()?;
+            host.write_all_at(&buf[..n], at).map_err(failed)?;
+            at += n as u64;
+        }
+        at = at.max(end);
+    }
+    host.set_modified(m.modified.into()).map_err(failed)
 }
 
 #[derive(clap::Args)]
@@ -124,7 +138,9 @@ impl Action for Put {
             fs.create_dir_all(dir)?;
         }
         let temporary = dir.join(format!(".quire-put.{}", std::process::id()));
-        let file = fs.open_with(&temporary, FileOptions::new().create_new(true))?;
+        // Users know the name that it gets.
+        let named = |e: quire::Error| if e.path() == Some(&temporary) { e.with_path(&path) } else { e };
+        let file = fs.open_with(&temporary, FileOptions::new().create_new(true)).map_err(named)?;
         let host = if stdin { None } else { Some(open_host(&self.source).map_err(failed)?) };
         let m = host.as_ref().map(File::metadata).transpose().map_err(failed)?;
         let done = match &host {
@@ -133,13 +149,13 @@ impl Action for Put {
         };
         if let Err(e) = done {
             drop(file);
-            fs.remove_file(&temporary)?;
+            fs.remove_file(&temporary).map_err(named)?;
             return Err(e.failure(&self.source, &path));
         }
         let mut set = SetMetadata::new();
         if let Some(old) = old {
             set = set.owner(old.uid, old.gid);
-            copy_attributes(fs, &path, &temporary)?;
+            copy_attributes(fs, &path, &temporary).map_err(named)?;
         }
         let usual = old.map_or_else(|| m.as_ref().map_or(0o644, |m| m.mode() & 0o7777), |o| o.permissions());
         set = set.permissions(self.mode.as_ref().map_or(usual, |c| c.apply(usual, false)));
@@ -147,8 +163,8 @@ impl Action for Put {
             let nanos = u32::try_from(m.mtime_nsec()).unwrap_or(0);
             set = set.modified(Timestamp::new(m.mtime(), nanos));
         }
-        file.set_metadata(set_owner(set, self.owner))?;
-        fs.rename(&temporary, real_path(fs, &path)?)?;
+        file.set_metadata(set_owner(set, self.owner)).map_err(named)?;
+        fs.rename(&temporary, real_path(fs, &path)?).map_err(named)?;
         Ok(())
     }
 }
@@ -179,7 +195,7 @@ impl Put {
 }
 
 /// Where a symbolic link at the end of a path leads: what is replaced is the file, not the link.
-fn real_path(fs: &FileSystem, path: &Path) -> Result<PathBuf, Failure> {
+fn real_path(fs: &FileSystem, path: &Path) -> quire::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..40 {
         if !fs.symlink_metadata(&path).is_ok_and(|m| m.is_symlink()) {
@@ -188,12 +204,12 @@ fn real_path(fs: &FileSystem, path: &Path) -> Result<PathBuf, Failure> {
         let target = fs.read_link(&path)?;
         path = path.parent().unwrap_or(Path::new("/")).join(target);
     }
-    Err(quire::Error::new(quire::ErrorKind::TooManySymlinks, "too many levels of symbolic links").at(&path).into())
+    Err(quire::Error::new(quire::ErrorKind::TooManySymlinks, "too many levels of symbolic links").at(&path))
 }
 
 /// Extended attributes of the file that is replaced go to the new one, but not capabilities, which a new program would
 /// get.
-fn copy_attributes(fs: &FileSystem, from: &Path, to: &Path) -> Result<(), Failure> {
+fn copy_attributes(fs: &FileSystem, from: &Path, to: &Path) -> quire::Result<()> {
     for name in fs.xattrs(from, Links::Follow)? {
         if name != "security.capability" {
             fs.set_xattr(to, Links::Follow, &name, fs.xattr(from, Links::Follow, &name)?)?;

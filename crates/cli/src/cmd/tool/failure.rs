@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     /// At the host.
     Host(quire::Error),
     Usage(String),
+    /// Another reason, in whole words.
+    Failed(String),
     /// A signal has ended it.
     Interrupted,
     /// What is printed cannot be written.
@@ -54,12 +56,12 @@ impl Failure {
             Failure::Image(e) => format!("{}: {}", printable_name(image), shown(e)),
             Failure::Host(e) => shown(e),
             // clap says some things in several lines.
-            Failure::Usage(why) => why.split('\n').map(printable).collect::<Vec<_>>().join("\n"),
+            Failure::Usage(why) | Failure::Failed(why) => why.split('\n').map(printable).collect::<Vec<_>>().join("\n"),
             Failure::Output(e) => format!("standard output: {e}"),
         }
     }
 
-    fn is_interrupted(&self) -> bool {
+    pub(super) fn is_interrupted(&self) -> bool {
         // A child of ours may have been ended by the same signal.
         is_stopped()
             || matches!(self, Failure::Interrupted)
@@ -81,7 +83,7 @@ fn shown(e: &quire::Error) -> String {
 
 impl From<quire::Error> for Failure {
     fn from(e: quire::Error) -> Self {
-        Failure::Image(e)
+        if e.is_of_host() { Failure::Host(e) } else { Failure::Image(e) }
     }
 }
 

@@ -1,11 +1,12 @@
 //! `quire create`, `quire import`, `quire export`: whole trees.
 
 use super::failure::{Failure, finish};
+use super::host_file::{Destination, Stream, check_regular};
 use super::signals::catch_signals;
 use super::target::{At, split};
 use super::values;
 use super::work::{Counted, Line};
-use quire::archive::{BuildOptions, ImportOptions, Size, Source, build, export_dir, export_tar, import};
+use quire::archive::{BuildOptions, ImportOptions, Size, Source, build, export_dir_with, export_tar, import};
 use quire::{CreateOptions, FileSystem, Timestamp};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,8 @@ impl Rewrite {
 ///
 /// `mke2fs` makes the format; no root, no mount and no FUSE are needed. The image gets its name when it is complete, so
 /// that a build that fails or is killed leaves nothing. The same input, --uuid and --source-date-epoch give the same
-/// bytes, on any machine.
+/// bytes, on any machine. An image that is replaced must not be in use. In a source directory the image itself is left
+/// out.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire create rootfs.img --from rootfs.tar.zst --size min+20%
@@ -84,7 +86,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "SOURCE")]
     from: Option<PathBuf>,
     /// The volume's name
-    #[arg(short = 'L', long)]
+    #[arg(short = 'L', long, value_parser = values::label)]
     label: Option<String>,
     /// The UUID; random if not given
     #[arg(short = 'U', long, value_parser = values::uuid)]
@@ -108,6 +110,7 @@ fn size(text: &str) -> Result<Size, String> {
 
 pub(crate) fn create(args: &CreateArgs) -> ExitCode {
     let done = || {
+        check_regular(&args.image, "mkfs.ext4 formats a device")?;
         let mut create = args.features.iter().fold(CreateOptions::new(), |c, f| c.feature(f));
         create = args.label.as_ref().map_or(create.clone(), |l| create.label(l));
         create = args.uuid.map_or(create.clone(), |u| create.uuid(u));
@@ -116,8 +119,8 @@ pub(crate) fn create(args: &CreateArgs) -> ExitCode {
         if matches!(args.size, Size::Bytes(_)) {
             create = create.block_size(4096);
         }
-        let source = args.from.as_ref().map(Source::detect).transpose().map_err(Failure::host)?;
         catch_signals();
+        let source = args.from.as_deref().map(source).transpose()?;
         let line = Line::new("creating");
         let options = BuildOptions { size: args.size, create, import: line.watch(args.rewrite.options()) };
         // The image is not there yet: a path of an error is one of the source, or of the host.
@@ -153,11 +156,11 @@ pub(crate) struct ImportArgs {
 pub(crate) fn import_tree(args: &ImportArgs) -> ExitCode {
     let (image, path) = split(&args.target);
     let done = || {
-        let source = Source::detect(&args.source).map_err(Failure::host)?;
+        let source = source(&args.source)?;
         let fs = args.at.open(&image, true)?;
         catch_signals();
         let line = Line::new("importing");
-        let options = line.watch(args.rewrite.options());
+        let options = line.watch(args.rewrite.options()).leave_out(&image);
         if args.in_steps || !fs.info().journal {
             import(&fs, &path, source, &options)?;
         } else {
@@ -168,14 +171,30 @@ pub(crate) fn import_tree(args: &ImportArgs) -> ExitCode {
     finish("import", &image, done())
 }
 
+/// Where a tree comes from. A pipe is read once, and not waited for after a signal.
+fn source(path: &Path) -> Result<Source, Failure> {
+    let host = |e: std::io::Error| Failure::host(quire::Error::host(path, &e));
+    if path.as_os_str() == "-" {
+        return Ok(Source::Stream(Box::new(Stream::stdin().map_err(host)?)));
+    }
+    match Source::detect(path).map_err(Failure::host)? {
+        Source::Tar(_) if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) => {
+            Ok(Source::Stream(Box::new(Stream::from_path(path).map_err(host)?)))
+        }
+        source => Ok(source),
+    }
+}
+
 fn hint(e: quire::Error) -> Failure {
     if e.kind() == quire::ErrorKind::BatchTooLarge {
-        return Failure::Usage(format!("{e}; nothing was changed, and --in-steps imports it piece by piece"));
+        return Failure::Failed(format!("{e}; nothing was changed, and --in-steps imports it piece by piece"));
     }
     e.into()
 }
 
 /// Write a tree of an image to a tar archive or into a directory.
+///
+/// A device or a FIFO that has the archive's name is written to; a file is replaced when the new one is complete.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire export rootfs.img rootfs.tar
@@ -195,34 +214,39 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
     let (image, path) = split(&args.target);
     let done = || {
         let fs = args.at.open(&image, false)?;
-        catch_signals();
         let is_dir = args.dest.is_dir() || args.dest.as_os_str().as_encoded_bytes().ends_with(b"/");
         if is_dir {
-            return Ok(export_dir(&fs, &path, &args.dest)?);
+            catch_signals();
+            let line = Line::new("exporting");
+            return Ok(export_dir_with(&fs, &path, &args.dest, &line.watch_export())?);
         }
         if args.dest.as_os_str() == "-" {
-            let mut out = std::io::BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
-            export_tar(&fs, &path, &mut out)?;
-            return Ok(out.flush()?);
+            catch_signals();
+            return archive(&fs, &path, Stream::stdout()?, Failure::Output);
         }
-        to_file(&fs, &path, &args.dest)
+        // An open of a FIFO waits for its reader: a signal ends the process there.
+        let dest = Destination::open(&args.dest, 0o666)?;
+        catch_signals();
+        let failed = |e: std::io::Error| Failure::host(quire::Error::host(&args.dest, &e));
+        match dest {
+            Destination::Special(stream) => archive(&fs, &path, stream, failed),
+            Destination::File(new) => {
+                archive(&fs, &path, new.file(), failed)?;
+                Ok(new.finish()?)
+            }
+        }
     };
     finish("export", &image, done())
 }
 
-/// The archive gets its name when it is complete.
-fn to_file(fs: &FileSystem, path: &str, dest: &Path) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::host(quire::Error::host(dest, &e));
-    let dir = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary = tempfile::Builder::new().prefix(".quire-export").tempfile_in(dir).map_err(failed)?;
+fn archive(
+    fs: &FileSystem,
+    path: &str,
+    out: impl Write,
+    failed: impl Fn(std::io::Error) -> Failure,
+) -> Result<(), Failure> {
     let line = Line::new("exporting");
-    let counted = Counted { out: temporary.as_file(), line: &line, bytes: 0 };
-    let mut out = std::io::BufWriter::with_capacity(1 << 20, counted);
+    let mut out = std::io::BufWriter::with_capacity(1 << 20, Counted { out, line: &line, bytes: 0 });
     export_tar(fs, path, &mut out)?;
-    out.flush().map_err(failed)?;
-    drop(out);
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    temporary.as_file().set_permissions(permissions).map_err(failed)?;
-    temporary.persist(dest).map_err(|e| failed(e.error))?;
-    Ok(())
+    out.flush().map_err(failed)
 }

@@ -1,6 +1,6 @@
 //! Values of options: sizes, modes, owners, times.
 
-use quire::{SetMetadata, Timestamp};
+use quire::{MAX_LABEL_BYTES, SetMetadata, Timestamp};
 
 /// Bytes, with an optional suffix K, M, G or T (powers of 1024).
 pub(crate) fn size(text: &str) -> Result<u64, String> {
@@ -14,6 +14,16 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     };
     let n: u64 = digits.parse().map_err(|_| bad())?;
     n.checked_mul(1 << shift).ok_or_else(bad)
+}
+
+/// The name of a volume: the superblock has so much room for it.
+pub(crate) fn label(text: &str) -> Result<String, String> {
+    let n = text.len();
+    if n > MAX_LABEL_BYTES {
+        Err(format!("a label has at most {MAX_LABEL_BYTES} bytes, this one has {n}"))
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// Adds an owner and a group that were given.

@@ -4,18 +4,53 @@
 use super::failure::Failure;
 use super::signals::is_stopped;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use quire::archive::{ImportOptions, Progress};
-use std::io::{IsTerminal, Write};
+use quire::archive::{ExportOptions, ImportOptions, Progress};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek, Write};
 use std::ops::ControlFlow;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// How often the line on a terminal changes.
 const TICK: Duration = Duration::from_millis(100);
+/// How often a program that was started is looked at.
+const CHILD_CHECK: Duration = Duration::from_millis(10);
 
 /// # Errors
 /// Interrupted.
 pub(super) fn check() -> Result<(), Failure> {
     if is_stopped() { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// Runs a program that works on a copy, and ends it after a signal.
+///
+/// # Errors
+/// Interrupted. It is not installed, or cannot be started.
+pub(super) fn output(name: &str, command: &mut Command) -> Result<Output, Failure> {
+    let failed = |e: io::Error| Failure::Failed(format!("{name}: {e} (is e2fsprogs installed?)"));
+    // Files, not pipes: nobody need read them meanwhile.
+    let (mut stdout, mut stderr) = (tempfile::tempfile().map_err(failed)?, tempfile::tempfile().map_err(failed)?);
+    command.stdin(Stdio::null()).stdout(stdout.try_clone().map_err(failed)?);
+    let mut child = command.stderr(stderr.try_clone().map_err(failed)?).spawn().map_err(failed)?;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if is_stopped() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+        check()?;
+        std::thread::sleep(CHILD_CHECK);
+    };
+    check()?;
+    let whole = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let (stdout, stderr) = (whole(&mut stdout).map_err(failed)?, whole(&mut stderr).map_err(failed)?);
+    Ok(Output { status, stdout, stderr })
 }
 
 /// A line on a terminal that tells how far the work is; elsewhere nothing.
@@ -36,10 +71,18 @@ impl Line {
     /// An import that tells this line, and ends after a signal.
     pub(super) fn watch(&self, options: ImportOptions) -> ImportOptions {
         let line = self.clone();
-        options.on_progress(move |p| {
-            line.show(p);
-            if is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
+        options.on_progress(move |p| line.tell(p))
+    }
+
+    /// An export that tells this line, and ends after a signal.
+    pub(super) fn watch_export(&self) -> ExportOptions {
+        let line = self.clone();
+        ExportOptions::new().on_progress(move |p| line.tell(p))
+    }
+
+    fn tell(&self, p: Progress) -> ControlFlow<()> {
+        self.show(p);
+        if is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     fn show(&self, p: Progress) {

@@ -1,0 +1,218 @@
+//! Files of the host that commands make, replace or write to.
+//!
+//! *Guarantees*: a file appears whole or not at all. What has the name and is no regular file (a device, a FIFO) is
+//! written to where that is what users expect, and never replaced.
+
+use super::failure::Failure;
+use super::signals::is_stopped;
+use quire::{Error, ErrorKind, NewFile};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// How long a wait for the other side of a pipe goes on without a look at signals.
+const SIGNAL_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// What a pipe that can be written takes without a wait (pipe(7), PIPE_BUF).
+const PIPE_BYTES: usize = 4096;
+
+/// Where a file or an archive goes.
+pub(super) enum Destination {
+    /// A regular file, new or replaced.
+    File(Box<NewFile>),
+    /// Something else that exists: it is written to.
+    Special(Stream),
+}
+
+impl Destination {
+    /// A new file gets `mode` without the bits of the umask.
+    pub(super) fn open(path: &Path, mode: u32) -> Result<Destination, Failure> {
+        let special = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+        if !special {
+            return NewFile::at(path, mode).map(|new| Destination::File(Box::new(new))).map_err(Failure::host);
+        }
+        let file = File::options().write(true).custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path);
+        let file = file.map_err(|e| Failure::host(Error::host(path, &e)))?;
+        Ok(Destination::Special(Stream::new(file.into())))
+    }
+}
+
+/// Refuses what is there and is no regular file, before anything is done to it.
+///
+/// # Errors
+/// Invalid input; for a block device, with what to use instead.
+pub(super) fn check_regular(path: &Path, for_device: &str) -> Result<(), Failure> {
+    let Some(m) = std::fs::metadata(path).ok().filter(|m| !m.is_file()) else { return Ok(()) };
+    let instead = if m.file_type().is_block_device() { format!("; {for_device}") } else { String::new() };
+    let why = format!("{}, not an image file{instead}", type_of(&m));
+    Err(Failure::host(Error::new(ErrorKind::InvalidInput, why).at(path)))
+}
+
+fn type_of(m: &Metadata) -> &'static str {
+    let t = m.file_type();
+    if t.is_block_device() {
+        "a block device"
+    } else if t.is_char_device() {
+        "a character device"
+    } else if t.is_dir() {
+        "a directory"
+    } else if t.is_fifo() {
+        "a FIFO"
+    } else {
+        "a socket"
+    }
+}
+
+/// The device and inode of a file, or the device that a node stands for, as the daemon of a mount tells them.
+pub(super) fn identity(path: &Path) -> io::Result<quire_mount::FileIdentity> {
+    Ok(quire_mount::FileIdentity::of(&rustix::fs::stat(path)?))
+}
+
+/// Standard input or output, a pipe or a device: a signal ends the work also while the other side is waited for.
+pub(super) struct Stream {
+    file: File,
+    /// How much is written at once: of a pipe, what it takes without a wait.
+    at_once: usize,
+}
+
+impl Stream {
+    fn new(fd: OwnedFd) -> Stream {
+        let stat = rustix::fs::fstat(&fd);
+        let t = stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode));
+        let whole = |fd: OwnedFd| Stream { file: fd.into(), at_once: usize::MAX };
+        let own = if t == FileType::Fifo { own_pipe(&fd) } else { None };
+        match (t, own) {
+            (_, Some(own)) => whole(own),
+            (FileType::RegularFile | FileType::BlockDevice, None) => whole(fd),
+            (_, None) => Stream { file: fd.into(), at_once: PIPE_BYTES },
+        }
+    }
+
+    /// # Errors
+    /// It is closed.
+    pub(super) fn stdin() -> io::Result<Stream> {
+        Ok(Stream::new(io::stdin().as_fd().try_clone_to_owned()?))
+    }
+
+    /// # Errors
+    /// It is closed.
+    pub(super) fn stdout() -> io::Result<Stream> {
+        Ok(Stream::new(io::stdout().as_fd().try_clone_to_owned()?))
+    }
+
+    /// Opens a FIFO or a device without waiting for its writer.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub(super) fn from_path(path: &Path) -> io::Result<Stream> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+        Ok(Stream::new(file.into()))
+    }
+
+    /// Waits until a transfer would not.
+    fn wait(&self, what: PollFlags) -> io::Result<()> {
+        loop {
+            if is_stopped() {
+                // `Interrupted` would be tried again.
+                return Err(io::Error::other(Error::new(ErrorKind::Cancelled, "interrupted")));
+            }
+            match poll(&mut [PollFd::new(&self.file, what)], Some(&SIGNAL_CHECK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // What cannot be waited for is always ready.
+                Ok(_) | Err(Errno::PERM) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+/// A pipe that is written to, opened again so that it takes what it has room for. Set on the one that we were given,
+/// O_NONBLOCK would be on for all processes that share it.
+fn own_pipe(fd: &OwnedFd) -> Option<OwnedFd> {
+    let flags = rustix::fs::fcntl_getfl(fd).ok()?;
+    if flags & OFlags::ACCMODE != OFlags::WRONLY {
+        return None;
+    }
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).ok()
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.wait(PollFlags::IN)?;
+            match self.file.read(buf) {
+                // Another reader was faster.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        loop {
+            self.wait(PollFlags::OUT)?;
+            match self.file.write(&buf[..buf.len().min(self.at_once)]) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Owner, group and all extended attributes of one file for another; ACLs are among these.
+///
+/// # Errors
+/// One of them cannot be kept. What only root may set (`trusted.`, `security.`) is kept where that is possible.
+pub(super) fn copy_owner_and_xattrs(from: &Path, to: &File) -> io::Result<()> {
+    let (old, new) = (std::fs::metadata(from)?, to.metadata()?);
+    if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+        let owner = (rustix::fs::Uid::from_raw(old.uid()), rustix::fs::Gid::from_raw(old.gid()));
+        rustix::fs::fchown(to, Some(owner.0), Some(owner.1))
+            .map_err(|e| io::Error::new(io::Error::from(e).kind(), format!("its owner cannot be kept: {e}")))?;
+    }
+    for name in xattr_names(from)? {
+        let text = name.to_string_lossy();
+        let is_roots = text.starts_with("trusted.") || text.starts_with("security.");
+        match copy_xattr(from, to, &name) {
+            Err(e) if !is_roots => {
+                return Err(io::Error::new(e.kind(), format!("its attribute {text} cannot be kept: {e}")));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn xattr_names(path: &Path) -> io::Result<Vec<std::ffi::CString>> {
+    let mut list = vec![0; XATTR_BYTES];
+    match rustix::fs::listxattr(path, &mut list) {
+        Ok(len) => {
+            let names = list[..len].split(|b| *b == 0).filter(|name| !name.is_empty());
+            Ok(names.filter_map(|name| std::ffi::CString::new(name).ok()).collect())
+        }
+        Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Bytes of a list of names and of a value, which Linux limits (xattr(7)).
+const XATTR_BYTES: usize = 65_536;
+
+fn copy_xattr(from: &Path, to: &File, name: &std::ffi::CStr) -> io::Result<()> {
+    let mut value = vec![0; XATTR_BYTES];
+    let len = rustix::fs::getxattr(from, name, &mut value)?;
+    Ok(rustix::fs::fsetxattr(to, name, &value[..len], rustix::fs::XattrFlags::empty())?)
+}

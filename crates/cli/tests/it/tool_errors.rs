@@ -1,0 +1,103 @@
+//! What the toolbox says and returns when an image, a host or an option is not as it should be.
+
+use crate::common::{needs_tools, ok, quire, said, tool};
+use crate::trees::Scratch;
+use std::fs;
+
+fn image(s: &Scratch, name: &str) -> String {
+    needs_tools(&["mke2fs", "e2fsck", "debugfs"]);
+    let path = s.text(name);
+    ok(&mut quire(&["create", &path, "--size", "16M"]));
+    path
+}
+
+#[test]
+fn what_quire_cannot_read_has_the_exit_codes_that_help_names() {
+    let s = Scratch::new();
+    let encrypted = s.text("encrypted");
+    ok(tool("mke2fs").args(["-q", "-F", "-t", "ext4", "-O", "encrypt", &encrypted, "16M"]));
+    let disk = s.text("disk");
+    let mut bytes = vec![0; 4 << 20];
+    bytes[510..512].copy_from_slice(&[0x55, 0xAA]);
+    fs::write(&disk, bytes).unwrap();
+    // By short names: the directory of the test looks like one of Quire's.
+    for img in ["encrypted", "disk"] {
+        let commands = [(8, vec!["check", img]), (1, vec!["clone", img, "copy"]), (1, vec!["resize", img, "30M"])];
+        for (expected, args) in commands {
+            let (code, words) = said(quire(&args).current_dir(s.path("")));
+            let beginning = format!("quire: {}: {img}: ", args[0]);
+            assert!(code == expected && words.starts_with(&beginning), "{args:?}: {code}: {words}");
+            assert!(!words.contains(".quire-") && !words.contains(".tmp"), "a temporary name: {words}");
+        }
+    }
+    let mut damaged = fs::read(image(&s, "damaged")).unwrap();
+    damaged[4096..8192].fill(0xA5);
+    fs::write(s.path("damaged"), damaged).unwrap();
+    assert_eq!(said(&mut quire(&["check", &s.text("damaged")])).0, 4, "damage is found, and is no trouble");
+}
+
+#[test]
+fn diff_blames_the_image_that_is_damaged() {
+    let s = Scratch::new();
+    let (good, bad) = (image(&s, "good"), image(&s, "bad"));
+    for img in [&good, &bad] {
+        ok(&mut quire(&["mkdir", &format!("{img}:/d")]));
+    }
+    ok(tool("debugfs").args(["-w", "-R", "sif /d block[0] 999999", &bad]));
+    for args in [["diff", &good, &bad], ["diff", &bad, &good]] {
+        let (code, words) = said(&mut quire(&args));
+        assert!(code == 2 && words.starts_with(&format!("quire: diff: {bad}:")), "{args:?}: {code}: {words}");
+    }
+}
+
+#[test]
+fn a_put_into_a_missing_directory_names_the_path_that_was_given() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    fs::write(s.path("hi"), "x").unwrap();
+    for path in ["/nodir/", "/nodir/hi"] {
+        let (code, words) = said(&mut quire(&["put", &s.text("hi"), &format!("{img}:{path}")]));
+        let expected = format!("quire: put: {img}:/nodir/hi: no such file or directory\n");
+        assert_eq!((code, words), (1, expected));
+    }
+}
+
+#[test]
+fn a_refusal_of_mke2fs_has_its_words_and_the_name_of_the_image() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let img = s.text("img");
+    for size in ["16M", "min"] {
+        let (code, words) = said(&mut quire(&["create", &img, "-O", "^extent", "--size", size]));
+        assert!(code == 1 && words.contains("Extents MUST be enabled"), "{size}: {code}: {words}");
+        assert!(words.starts_with(&format!("quire: create: {img}: mke2fs failed: ")), "{size}: {words}");
+    }
+    assert!(!s.path("img").exists());
+}
+
+#[test]
+fn a_label_that_is_too_long_is_wrong_usage_and_nothing_is_made() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let img = s.text("img");
+    let (code, words) = said(&mut quire(&["create", &img, "--size", "16M", "-L", "seventeen-letters"]));
+    assert!(code == 2 && words.contains("at most 16 bytes"), "{code}: {words}");
+    assert!(!s.path("img").exists());
+    ok(&mut quire(&["create", &img, "--size", "16M", "-L", "sixteen-letters-"]));
+}
+
+#[test]
+fn an_image_in_the_directory_that_is_packed_is_left_out() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    fs::create_dir(s.path("d")).unwrap();
+    fs::write(s.path("d/f"), "x").unwrap();
+    let (dir, img) = (s.text("d"), s.text("d/x.img"));
+    // The second time the old image is there, too.
+    for size in ["64M", "min+20%"] {
+        ok(&mut quire(&["create", &img, "--from", &dir, "--size", size]));
+        assert_eq!(ok(&mut quire(&["ls", &img])), "f\nlost+found\n", "{size}");
+    }
+    ok(&mut quire(&["import", &img, &dir]));
+    assert_eq!(ok(&mut quire(&["ls", &img])), "f\nlost+found\n");
+}
