@@ -5,6 +5,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use quire_device::FileDevice;
+use rustix::fs::{Mode, OFlags};
 use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -94,9 +95,11 @@ impl NewFile {
         let dir = real.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // The kernel takes the umask off. What replaces a file is the owner's until it has that file's mode.
         let first = if old.is_some() { 0 } else { mode & PERMISSIONS };
-        let permissions = Permissions::from_mode(first | OWNER_READ_WRITE);
-        let temporary = tempfile::Builder::new().prefix(".quire-").permissions(permissions).tempfile_in(dir);
-        let temporary = temporary.map_err(host)?;
+        let mode_now = Mode::from_raw_mode(first | OWNER_READ_WRITE);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let make = |at: &Path| Ok(File::from(rustix::fs::open(at, flags, mode_now)?));
+        // With `tempfile_in` an error would name the temporary file.
+        let temporary = tempfile::Builder::new().prefix(".quire-").make_in(dir, make).map_err(host)?;
         Ok(NewFile { temporary, mode, path: path.to_owned(), real, old, may_replace, held })
     }
 

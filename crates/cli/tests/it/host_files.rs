@@ -180,6 +180,21 @@ fn get_and_export_write_to_a_fifo() {
     }
 }
 
+/// `(echo first; quire get IMG:/f /dev/stdout) >FILE` writes to the shell's file, and makes no other of its name.
+#[test]
+fn get_to_standard_output_by_its_path_does_not_replace_a_file() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    let out = s.path("out");
+    let script = "echo first; \"$0\" get \"$1\" /dev/stdout; \"$0\" get \"$1\" /dev/fd/1";
+    let mut shell = tool("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_quire"), &format!("{img}:/f")]);
+    let file = fs::File::create(&out).unwrap();
+    assert!(shell.stdout(file.try_clone().unwrap()).status().unwrap().success());
+    assert_eq!(fs::read_to_string(&out).unwrap(), "first\nhellohello");
+    assert_eq!(file.metadata().unwrap().nlink(), 1, "it was replaced");
+}
+
 #[test]
 fn get_export_create_and_resize_follow_a_symbolic_link() {
     let s = Scratch::new();

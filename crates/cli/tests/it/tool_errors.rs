@@ -63,6 +63,18 @@ fn a_put_into_a_missing_directory_names_the_path_that_was_given() {
 }
 
 #[test]
+fn a_missing_directory_of_the_host_is_told_without_temporary_names() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    let to = s.text("nodir/x");
+    for args in [["create", &to, "-Lx"], ["export", &img, &to], ["clone", &img, &to]] {
+        let (code, words) = said(&mut quire(&args));
+        let expected = format!("quire: {}: {to}: No such file or directory (os error 2)\n", args[0]);
+        assert_eq!((code, words), (1, expected));
+    }
+}
+
+#[test]
 fn a_refusal_of_mke2fs_has_its_words_and_the_name_of_the_image() {
     needs_tools(&["mke2fs"]);
     let s = Scratch::new();

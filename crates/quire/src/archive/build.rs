@@ -58,8 +58,8 @@ pub struct BuildOptions {
     pub import: ImportOptions,
 }
 
-/// Builds an image at `path`, from a tree or empty. An image that had the name is replaced when the new one is complete,
-/// and locked until then. A directory that is read may have the image in it: it is left out.
+/// Builds an image at `path`, from a tree or empty. An image that had the name is replaced when the new one is
+/// complete, and locked until then. A directory that is read may have the image in it: it is left out.
 ///
 /// # Errors
 /// Those of [`CreateOptions::create`] and [`import`](super::import). Busy: the image that is to be replaced is in use.

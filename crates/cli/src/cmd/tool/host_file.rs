@@ -17,6 +17,8 @@ use std::path::Path;
 
 /// How long a wait for the other side of a pipe goes on without a look at signals.
 const SIGNAL_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// Symbolic links on the way to one file (path_resolution(7)).
+const MAX_SYMLINKS: usize = 40;
 /// What a pipe that can be written takes without a wait (pipe(7), PIPE_BUF).
 const PIPE_BYTES: usize = 4096;
 
@@ -31,14 +33,33 @@ pub(super) enum Destination {
 impl Destination {
     /// A new file gets `mode` without the bits of the umask.
     pub(super) fn open(path: &Path, mode: u32) -> Result<Destination, Failure> {
-        let special = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
-        if !special {
+        let regular = std::fs::metadata(path).map_or(true, |m| m.is_file());
+        let descriptor = is_descriptor(path);
+        if regular && !descriptor {
             return NewFile::at(path, mode).map(|new| Destination::File(Box::new(new))).map_err(Failure::host);
         }
-        let file = File::options().write(true).custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path);
+        // Behind what a shell has written to the file of `>` already.
+        let append = regular && descriptor;
+        let flags = OFlags::NOCTTY.bits().cast_signed();
+        let file = File::options().write(true).append(append).custom_flags(flags).open(path);
         let file = file.map_err(|e| Failure::host(Error::host(path, &e)))?;
         Ok(Destination::Special(Stream::new(file.into())))
     }
+}
+
+/// True if a path leads to an open file of a process: `/dev/stdout`, `/dev/fd/N`. Others write to it, too.
+fn is_descriptor(path: &Path) -> bool {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_SYMLINKS {
+        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let Ok(dir) = dir.canonicalize() else { return false };
+        if dir.starts_with("/proc") && dir.ends_with("fd") {
+            return true;
+        }
+        let Ok(target) = std::fs::read_link(&path) else { return false };
+        path = dir.join(target);
+    }
+    false
 }
 
 /// Refuses what is there and is no regular file, before anything is done to it.
