@@ -11,7 +11,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
-use quire_fs::{Volume, VolumeBatch};
+use quire_fs::{Phase, Volume, VolumeBatch};
 use std::ops::Deref;
 
 self_cell::self_cell!(
@@ -33,7 +33,13 @@ pub struct Batch {
 
 impl Batch {
     pub(crate) fn begin(fs: &FileSystem) -> Result<Batch> {
-        let volume = fs.shared().begin()?;
+        let mut volume = fs.shared().begin()?;
+        // Whoever has frozen it may read until the thaw, so nobody waits for that with the gate in hand.
+        while volume.status().phase == Phase::Frozen {
+            fs.shared().end();
+            volume.maintenance().until_thawed()?;
+            volume = fs.shared().begin()?;
+        }
         let begun = || {
             if let Some(why) = volume.status().read_only {
                 return Err(Error::new(ErrorKind::ReadOnly, format!("read-only: {why}")));

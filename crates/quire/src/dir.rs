@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result, from_io};
 use crate::file::{File, FileOptions};
 use crate::metadata::{FileType, Metadata};
-use crate::resolve::{Node, Place, is_child_of, make_at, resolve};
+use crate::resolve::{Found, Place, is_child_of, make_at, resolve};
 use crate::shared::InodeRef;
 use quire_fs::{NewKind, RenameFlags};
 use quire_layout::inode::mode;
@@ -69,7 +69,7 @@ impl Dir {
         resolve(&self.inode, path, follow).map_err(|e| e.at(path))
     }
 
-    pub(crate) fn node(&self, path: &Path, follow: bool) -> Result<Node> {
+    pub(crate) fn node(&self, path: &Path, follow: bool) -> Result<Found> {
         self.place(path, follow)?.existing().map_err(|e| e.at(path))
     }
 
@@ -83,7 +83,7 @@ impl Dir {
         if !node.is_type(mode::DIR) {
             return Err(Error::new(ErrorKind::NotADirectory, "not a directory").at(path));
         }
-        Ok(Dir { inode: node.inode })
+        Ok(Dir { inode: node.inode.clone() })
     }
 
     /// Opens a file for reading and writing. It is read-only if the file system is.

@@ -88,7 +88,7 @@ impl File {
                 Error::new(ErrorKind::InvalidInput, "not a regular file")
             });
         }
-        let file = File { inode: node.inode, at: 0, append: options.append };
+        let file = File { inode: node.inode.clone(), at: 0, append: options.append };
         if options.truncate {
             file.set_len(0)?;
         }

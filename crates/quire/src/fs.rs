@@ -82,8 +82,9 @@ impl FileSystem {
         if self.shared().is_in_batch() {
             return Err(Error::new(ErrorKind::Busy, "a batch of this thread is under way"));
         }
-        let volume = self.shared().call()?.volume.clone();
-        Ok(volume.maintenance().freeze()?)
+        // While it is a call, no batch begins: a batch finds the volume frozen, or not at all.
+        let call = self.shared().call()?;
+        Ok(call.volume.maintenance().freeze()?)
     }
 
     /// Ends a freeze.
@@ -91,14 +92,16 @@ impl FileSystem {
     /// # Errors
     /// Invalid: it is not frozen. I/O: it stays frozen.
     pub fn thaw(&self) -> Result<()> {
-        let volume = self.shared().call()?.volume.clone();
-        Ok(volume.maintenance().thaw()?)
+        // Past the gate: a batch of another thread may wait for this.
+        Ok(self.shared().volume()?.maintenance().thaw()?)
     }
 
     /// Makes everything durable and leaves a clean image. Other handles are of no use afterwards.
     ///
     /// # Errors
-    /// Something could not be written; the next open recovers the image.
+    /// Busy: in a batch of this thread; the image is closed when the batch has ended. Something could not be written; the
+    /// next open recovers the image. Stale: in a process that was forked from the one that has opened it; nothing is
+    /// written there.
     pub fn close(self) -> Result<()> {
         self.shared().close()
     }

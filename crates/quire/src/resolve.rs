@@ -5,11 +5,12 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::permission_bits;
-use crate::shared::InodeRef;
+use crate::shared::{Call, InodeRef};
 use quire_fs::{Attr, Cred, New, NewKind, Volume};
 use quire_layout::Ino;
 use quire_layout::inode::mode;
 use std::collections::{HashSet, VecDeque};
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +28,22 @@ pub(crate) struct Place {
     pub(crate) node: Option<Node>,
     /// A `/` at the end of the path: only a directory fits.
     pub(crate) must_be_dir: bool,
+    /// No batch begins, or is rolled back, while the path is used. Dropped last.
+    whole: Call,
+}
+
+/// What a path means, while no batch begins or is rolled back.
+pub(crate) struct Found {
+    node: Node,
+    /// Dropped last.
+    _whole: Call,
+}
+
+impl Deref for Found {
+    type Target = Node;
+    fn deref(&self) -> &Node {
+        &self.node
+    }
 }
 
 /// An inode that a path means, with its attributes when it was found.
@@ -47,12 +64,13 @@ impl Place {
     ///
     /// # Errors
     /// Not found; not a directory, if the path ends with `/`.
-    pub(crate) fn existing(self) -> Result<Node> {
-        let node = self.node.ok_or_else(not_found)?;
-        if self.must_be_dir && !node.is_type(mode::DIR) {
+    pub(crate) fn existing(self) -> Result<Found> {
+        let Place { node, must_be_dir, whole, .. } = self;
+        let node = node.ok_or_else(not_found)?;
+        if must_be_dir && !node.is_type(mode::DIR) {
             return Err(Error::new(ErrorKind::NotADirectory, "not a directory"));
         }
-        Ok(node)
+        Ok(Found { node, _whole: whole })
     }
 
     /// The name for a new object.
@@ -92,8 +110,9 @@ fn not_found() -> Error {
 /// # Errors
 /// Not found; not a directory; name too long; corrupt; I/O.
 pub(crate) fn child(dir: &InodeRef, name: &[u8]) -> Result<Node> {
-    let attr = dir.call()?.volume.lookup(dir.ino, name)?;
-    Ok(Node { inode: Arc::new(InodeRef::adopt(&dir.shared, attr.ino)), attr })
+    let call = dir.call()?;
+    let attr = call.volume.lookup(dir.ino, name)?;
+    Ok(Node { inode: Arc::new(InodeRef::adopt(&call, attr.ino)), attr })
 }
 
 /// The attributes of an inode.
@@ -106,6 +125,7 @@ pub(crate) fn attributes(inode: &InodeRef) -> Result<Attr> {
 /// # Errors
 /// Not found: a directory on the way. Not a directory; too many symbolic links; name too long; corrupt; I/O.
 pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Result<Place> {
+    let whole = start.call()?;
     let bytes = path.as_os_str().as_bytes();
     let root = || Arc::new(InodeRef::root(start.shared.clone()));
     let mut dir = if bytes.first() == Some(&b'/') { root() } else { start.clone() };
@@ -118,7 +138,7 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
         let found = match child(&dir, &name) {
             Ok(node) => node,
             Err(e) if e.kind() == ErrorKind::NotFound && last => {
-                return Ok(Place { dir, name, node: None, must_be_dir });
+                return Ok(Place { dir, name, node: None, must_be_dir, whole });
             }
             Err(e) => return Err(e),
         };
@@ -140,7 +160,7 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
             continue;
         }
         if last && name != b".." {
-            return Ok(Place { dir, name, node: Some(found), must_be_dir });
+            return Ok(Place { dir, name, node: Some(found), must_be_dir, whole });
         }
         if last {
             at_dir = Some(found);
@@ -152,7 +172,7 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
         Some(node) => node,
         None => Node { attr: attributes(&dir)?, inode: dir.clone() },
     };
-    Ok(Place { dir, name: Vec::new(), node: Some(node), must_be_dir })
+    Ok(Place { dir, name: Vec::new(), node: Some(node), must_be_dir, whole })
 }
 
 /// Checks that a directory which was found in `dir` lies there by its own `..`, too. What goes down a tree asks before
@@ -201,6 +221,7 @@ fn components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 pub(crate) fn make_at(dir: &InodeRef, name: &[u8], kind: NewKind<'_>, permissions: u32) -> Result<Arc<InodeRef>> {
     let (uid, gid) = dir.shared.owner;
     let new = New { kind, mode: permission_bits(permissions), umask: 0, cred: Cred { uid, gid } };
-    let attr = dir.call()?.volume.create(dir.ino, name, &new)?;
-    Ok(Arc::new(InodeRef::adopt(&dir.shared, attr.ino)))
+    let call = dir.call()?;
+    let attr = call.volume.create(dir.ino, name, &new)?;
+    Ok(Arc::new(InodeRef::adopt(&call, attr.ino)))
 }

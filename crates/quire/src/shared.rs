@@ -2,13 +2,18 @@
 //!
 //! *Guarantees*: a batch has the file system for itself. [`Shared::begin`] waits until no other thread makes a call,
 //! and calls of other threads wait until the batch has ended. A handle that was made before a batch was rolled back is
-//! stale afterwards, because the rollback opens the volume again.
+//! stale afterwards, because the rollback opens the volume again. A call on a path holds one [`Call`] from its beginning
+//! to its end, so that no rollback comes between its steps; a call may make others inside.
+//!
+//! M3: a process that was forked has a copy of the volume, and no say in the image: its calls are refused, and what it
+//! drops or closes writes nothing. Else two would log to one image, and the first to end would mark it clean.
 
 use crate::error::{Error, ErrorKind, Result};
 use quire_device::MemDevice;
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{Devices, Options, Volume};
 use quire_layout::Ino;
+use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -30,6 +35,8 @@ pub(crate) struct Shared {
     options: Options,
     /// Owner and group of new objects.
     pub(crate) owner: (u32, u32),
+    /// The process that has opened it.
+    process: u32,
 }
 
 struct State {
@@ -45,13 +52,14 @@ struct State {
 }
 
 /// A call under way: the volume that it uses.
-pub(crate) struct Call<'s> {
-    shared: &'s Shared,
+pub(crate) struct Call {
+    shared: Arc<Shared>,
     pub(crate) volume: Volume,
+    epoch: u64,
     counted: bool,
 }
 
-impl Drop for Call<'_> {
+impl Drop for Call {
     fn drop(&mut self) {
         if self.counted {
             self.shared.lock().calls -= 1;
@@ -65,7 +73,8 @@ impl Shared {
         let Opened { device, clock, options, owner, .. } = opened;
         let volume = Some(mount(&device, &clock, &options)?);
         let state = State { volume, device: Some(device), epoch: 0, calls: 0, batch: None };
-        Ok(Arc::new(Shared { state: Mutex::new(state), ended: Condvar::new(), clock, options, owner }))
+        let (state, ended, process) = (Mutex::new(state), Condvar::new(), process::id());
+        Ok(Arc::new(Shared { state, ended, clock, options, owner, process }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -73,11 +82,20 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// # Errors
+    /// This process was forked from the one that has the file system. It must not wait for a lock that another thread
+    /// of that one had.
+    fn check_process(&self) -> Result<()> {
+        let is_ours = self.process == process::id();
+        is_ours.then_some(()).ok_or_else(|| Error::new(ErrorKind::Stale, "another process has opened the image"))
+    }
+
     /// Admits a call.
     ///
     /// # Errors
-    /// Closed.
-    pub(crate) fn call(&self) -> Result<Call<'_>> {
+    /// Closed, or of another process.
+    pub(crate) fn call(self: &Arc<Self>) -> Result<Call> {
+        self.check_process()?;
         let me = thread::current().id();
         let mut s = self.lock();
         while s.batch.is_some_and(|owner| owner != me) {
@@ -86,22 +104,24 @@ impl Shared {
         let volume = s.volume.clone().ok_or_else(closed)?;
         let counted = s.batch.is_none();
         s.calls += usize::from(counted);
-        Ok(Call { shared: self, volume, counted })
+        Ok(Call { shared: self.clone(), volume, epoch: s.epoch, counted })
     }
 
     /// The volume, for what neither changes nor reads the image.
     ///
     /// # Errors
-    /// Closed.
+    /// Closed, or of another process.
     pub(crate) fn volume(&self) -> Result<Volume> {
+        self.check_process()?;
         self.lock().volume.clone().ok_or_else(closed)
     }
 
     /// Takes the file system for a batch of this thread.
     ///
     /// # Errors
-    /// Closed; busy: this thread has a batch already.
+    /// Closed, or of another process; busy: this thread has a batch already.
     pub(crate) fn begin(&self) -> Result<Volume> {
+        self.check_process()?;
         let me = thread::current().id();
         let mut s = self.lock();
         if s.batch == Some(me) {
@@ -148,29 +168,37 @@ impl Shared {
     /// Closes the volume: all is durable and the image is clean. A second call does nothing.
     ///
     /// # Errors
-    /// Something could not be written; the image then needs recovery, as after a crash.
+    /// Busy: this thread has a batch; whoever drops the last handle after it closes. Something could not be written; the
+    /// image then needs recovery, as after a crash. Of another process.
     pub(crate) fn close(&self) -> Result<()> {
-        let (volume, device) = self.begin_close();
+        self.check_process()?;
+        let (volume, device) = self.begin_close()?;
         let done = volume.map_or(Ok(()), |v| v.close().map_err(Error::from));
         drop(device);
         done
     }
 
-    fn begin_close(&self) -> (Option<Volume>, Option<Arc<dyn BlockDevice>>) {
+    fn begin_close(&self) -> Result<(Option<Volume>, Option<Arc<dyn BlockDevice>>)> {
         let mut s = self.lock();
-        while s.calls > 0 || s.batch.is_some_and(|b| b != thread::current().id()) {
+        while s.calls > 0 || s.batch.is_some() {
+            // The volume would wait for the batch, which is this thread's.
+            if s.batch == Some(thread::current().id()) {
+                return Err(Error::new(ErrorKind::Busy, "a batch of this thread is under way"));
+            }
             s = self.ended.wait(s).unwrap_or_else(PoisonError::into_inner);
         }
-        (s.volume.take(), s.device.take())
-    }
-
-    fn epoch(&self) -> u64 {
-        self.lock().epoch
+        Ok((s.volume.take(), s.device.take()))
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if self.check_process().is_err() {
+            let s = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            // Kept until the process ends: to drop them could write.
+            std::mem::forget((s.volume.take(), s.device.take()));
+            return;
+        }
         // Errors of what the caller wrote are told by `FileSystem::close`. The image is safe in any case: what is not
         // home is in its log.
         if let Err(error) = self.close() {
@@ -198,22 +226,21 @@ pub(crate) struct InodeRef {
 
 impl InodeRef {
     pub(crate) fn root(shared: Arc<Shared>) -> Self {
-        let epoch = shared.epoch();
-        InodeRef { shared, ino: Ino::ROOT, epoch }
+        InodeRef { shared, ino: Ino::ROOT, epoch: 0 }
     }
 
-    /// Takes over a reference that a lookup has returned.
-    pub(crate) fn adopt(shared: &Arc<Shared>, ino: Ino) -> Self {
-        InodeRef { shared: shared.clone(), ino, epoch: shared.epoch() }
+    /// Takes over a reference that a lookup of this call has returned.
+    pub(crate) fn adopt(call: &Call, ino: Ino) -> Self {
+        InodeRef { shared: call.shared.clone(), ino, epoch: call.epoch }
     }
 
     /// Admits a call on this inode.
     ///
     /// # Errors
     /// Stale: a batch was rolled back since. The root is never stale.
-    pub(crate) fn call(&self) -> Result<Call<'_>> {
+    pub(crate) fn call(&self) -> Result<Call> {
         let call = self.shared.call()?;
-        if self.ino != Ino::ROOT && self.shared.epoch() != self.epoch {
+        if self.ino != Ino::ROOT && call.epoch != self.epoch {
             return Err(Error::new(ErrorKind::Stale, "this handle is older than a batch that was rolled back"));
         }
         Ok(call)

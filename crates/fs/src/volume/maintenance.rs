@@ -118,6 +118,14 @@ impl Maintenance<'_> {
         Ok(())
     }
 
+    /// Waits while the volume is frozen.
+    ///
+    /// # Errors
+    /// Read-only: unmounted.
+    pub fn until_thawed(&self) -> Result<()> {
+        self.volume.inner.enter().map(drop)
+    }
+
     /// Writes back all data, so that the running transaction has the blocks, sizes and times of everything written so
     /// far. Nothing becomes durable.
     ///

@@ -43,7 +43,7 @@ pub struct Imported {
 /// Puts entries below a directory.
 pub(super) struct Importer<'c> {
     volume: Volume,
-    _call: Call<'c>,
+    _call: Call,
     root: Ino,
     options: &'c ImportOptions,
     buf: Vec<u8>,
@@ -59,7 +59,7 @@ pub(super) struct Importer<'c> {
 }
 
 impl<'c> Importer<'c> {
-    pub(super) fn new(call: Call<'c>, root: Ino, options: &'c ImportOptions) -> Self {
+    pub(super) fn new(call: Call, root: Ino, options: &'c ImportOptions) -> Self {
         let volume = call.volume.clone();
         Importer {
             volume,

@@ -5,5 +5,6 @@ mod batch;
 mod common;
 mod directory_loops;
 mod exact_trees;
+mod gate;
 mod hostile_archives;
 mod library;

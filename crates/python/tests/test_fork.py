@@ -1,0 +1,48 @@
+"""A child that was forked has no say in the image: what its parent synced is there after the parent was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import quire
+
+PARENT = """
+import os, signal, sys
+import quire
+image = quire.Image.create(sys.argv[1], "16M")
+image.write_text("/before", "1")
+image.sync()
+child = os.fork()
+if child == 0:
+    if sys.argv[2] == "close":
+        try:
+            image.close()
+        except OSError:
+            pass
+    if sys.argv[2] == "write":
+        try:
+            image.write_text("/of-the-child", "x")
+        except OSError:
+            pass
+    del image
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+for n in range(5):
+    with image.open(f"/n{n}", "wb") as f:
+        f.write(b"x")
+image.sync()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("does", ["nothing", "close", "write"])
+def test_a_forked_child_leaves_the_image_alone(tmp_path, does):
+    path = tmp_path / "image"
+    done = subprocess.run([sys.executable, "-c", PARENT, path, does], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    with quire.Image(path) as image:
+        names = set(image.listdir("/"))
+    assert names == {"lost+found", "before", "n0", "n1", "n2", "n3", "n4"}
