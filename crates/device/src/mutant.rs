@@ -103,6 +103,10 @@ pub enum Mutant {
     ReplyMissedBySuspension,
     /// The last reader of a file does not look for callers that wait for it (F2).
     ReaderLeavesUnheard,
+    /// A clean page stays when an operation zeroes a part of its block (F7).
+    CleanPageKept,
+    /// A size joins no transaction while any page before its end is dirty, however far its blocks reach (F8).
+    SizeHeldBack,
     /// A file gets a pending size while a direct write behind it is under way (F19).
     GrowthBesideDirect,
     /// A second reply to a request counts, too (M10).
@@ -128,6 +132,9 @@ impl Mutant {
 
     /// Those of writes without pages: tests/interleavings.rs of the file system finds them.
     pub const OF_DIRECT_WRITES: [Mutant; 1] = [Mutant::GrowthBesideDirect];
+
+    /// Those of pages: unit tests of the file system find them.
+    pub const OF_PAGES: [Mutant; 2] = [Mutant::CleanPageKept, Mutant::SizeHeldBack];
 
     /// Those of errors of the disk: unit tests of the file system find them.
     pub const OF_ERRORS: [Mutant; 1] = [Mutant::ErrorBehindMark];

@@ -10,7 +10,7 @@ use super::inline::leave_inode;
 use super::pages::FileState;
 use super::settle::{drop_range, settle_pages};
 use super::steps::{Found, in_steps};
-use super::zero::{put_zeros, zero_bytes};
+use super::zero::{forget_clean, put_zeros, zero_bytes};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::records;
@@ -197,6 +197,7 @@ impl Call<'_> {
         if !self.found.journaled {
             return zero_bytes(self.d, ino, self.s, b, from, to);
         }
+        forget_clean(self.d, ino, from);
         self.d.engine.run(|op| {
             let mut inode = records::inode(op, ino)?;
             put_zeros(op, ino, &inode, b, from, to)?;

@@ -11,15 +11,18 @@ use super::inline::cut_from_inode;
 use super::pages::FileState;
 use super::settle::{drop_range, settle_pages};
 use super::steps::{Found, in_steps};
-use super::zero::{clear_tail, zero_behind, zero_tail};
+use super::zero::{clear_tail, forget_clean, zero_behind, zero_tail};
 use crate::error::{Error, Result};
 use crate::map;
 use crate::names::{add_orphan, remove_orphan};
 use crate::records;
 use crate::tables::Pool;
+use crate::txn::Op;
+use quire_layout::inode::Inode;
 use quire_layout::{FileBlock, Ino};
 
-/// Sets the size of a file. What it grows over reads as zeros; what it loses is freed.
+/// Sets the size of a file. What it grows over reads as zeros; what it loses is freed, and so is what lies behind the end
+/// when the size is the old one: blocks that were allocated beforehand.
 ///
 /// # Errors
 /// Too large; no space (a file in its inode); immutable or append-only; not a regular file; stale; corrupt; I/O;
@@ -29,15 +32,22 @@ pub(crate) fn truncate(d: &Data, ino: Ino, size: u64) -> Result<()> {
     cut_from_inode(d, Pool::User, ino, size)?;
     let file = d.files.get(ino);
     let mut s = file.exclusive();
-    let found = d.engine.run(|op| {
+    let (found, cuts) = d.engine.run(|op| {
         let (found, inode) = Found::look(op, ino, &s)?;
         check_change(&inode, true, false)?;
-        Ok(found)
+        let cuts = size < found.size || size == found.size && has_blocks_behind(op, ino, &inode, size)?;
+        Ok((found, cuts))
     })?;
     if size > found.max {
         return Err(Error::TooLarge);
     }
-    if size < found.size { shrink(d, ino, &mut s, &found, size) } else { grow(d, ino, &mut s, &found, size) }
+    if cuts { shrink(d, ino, &mut s, &found, size) } else { grow(d, ino, &mut s, &found, size) }
+}
+
+fn has_blocks_behind(op: &mut Op<'_>, ino: Ino, inode: &Inode, size: u64) -> Result<bool> {
+    let bs = op.sb().block_size();
+    let Ok(from) = u32::try_from(bs.blocks_for(size)) else { return Ok(false) };
+    Ok(!map::extents(op, ino, inode, FileBlock(from), 1)?.is_empty())
 }
 
 fn grow(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Result<()> {
@@ -45,6 +55,7 @@ fn grow(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Resu
         zero_behind(d, ino, s, found.size)?;
     }
     settle_pages(d, ino, s)?;
+    forget_clean(d, ino, found.size);
     d.engine.run(|op| {
         let mut inode = records::inode(op, ino)?;
         if found.journaled {
@@ -69,6 +80,7 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
     s.size = (size > found.disk_size).then_some(size);
     settle_pages(d, ino, s)?;
     assert_eq!(s.size, None, "settled");
+    forget_clean(d, ino, size);
     let budget = d.engine.step_budget();
     let whole = d.engine.run(|op| {
         let mut inode = records::inode(op, ino)?;
@@ -85,10 +97,10 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
         Ok(whole)
     })?;
     s.size = None;
-    if !found.journaled {
-        zero_behind(d, ino, s, size)?;
-    }
-    if whole { Ok(()) } else { end_shrink(d, ino, from) }
+    let zeroed = if found.journaled { Ok(()) } else { zero_behind(d, ino, s, size) };
+    // Also after an error: what stays mapped behind the end would show when the file grows.
+    let ended = if whole { Ok(()) } else { end_shrink(d, ino, from) };
+    zeroed.and(ended)
 }
 
 /// Unmaps the rest of the blocks behind a file's new end, operation by operation.

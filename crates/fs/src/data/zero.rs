@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::map;
 use crate::records;
 use crate::txn::Op;
+use quire_device::Mutant;
 use quire_device::sync::{Arc, lock};
 use quire_layout::inode::Inode;
 use quire_layout::{FileBlock, Ino};
@@ -54,6 +55,14 @@ pub(super) fn clear_tail(op: &mut Op<'_>, ino: Ino, inode: &Inode, size: u64) ->
     let Some(b) = bs.file_block(size).filter(|_| !size.is_multiple_of(bs.bytes64())) else { return Ok(()) };
     let end = (u64::from(b.0) + 1) << bs.bits();
     put_zeros(op, ino, inode, b, size, end)
+}
+
+/// An operation is about to zero bytes of the block that holds byte `at`: no clean page tells what it held (F7). The
+/// caller has the file for itself.
+pub(super) fn forget_clean(d: &Data, ino: Ino, at: u64) {
+    if let Some(b) = d.block_size().file_block(at).filter(|_| !Mutant::CleanPageKept.is_on()) {
+        lock(&d.files.clean).take(ino, b);
+    }
 }
 
 /// Zeroes the bytes behind byte `size` in its block, in a page, if the block holds data.

@@ -13,6 +13,7 @@ mod nvram;
 mod old_log;
 mod order;
 mod reserve;
+mod rounds;
 mod routes;
 mod space;
 mod stale;

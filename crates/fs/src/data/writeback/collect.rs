@@ -3,9 +3,10 @@
 use crate::data::context::Data;
 use crate::data::pages::{FileState, Times};
 use crate::error::{Error, Result};
+use crate::records;
 use crate::space::Claim;
 use quire_cache::Image;
-use quire_device::Epoch;
+use quire_device::{Epoch, Mutant};
 use quire_layout::{BlockNo, FileBlock, Ino};
 use std::collections::BTreeSet;
 
@@ -130,6 +131,14 @@ impl Collected {
     }
 }
 
+/// True if the page is dirty that holds the end of the file as its inode has it.
+fn has_dirty_tail(d: &Data, ino: Ino, s: &FileState) -> bool {
+    let bs = d.block_size();
+    let Ok(size) = d.engine.run(|op| Ok(records::inode(op, ino)?.size())) else { return true };
+    let tail = bs.file_block(size).filter(|_| !size.is_multiple_of(bs.bytes64()));
+    Mutant::SizeHeldBack.is_on() || tail.and_then(|b| s.page(b)).is_some_and(|p| p.dirty)
+}
+
 /// Collects up to `max` dirty pages of a file from `from` on; all pages where requests are whole (F16). With `times`,
 /// pending times without a page are collected, too. `None`: there is nothing to collect.
 pub(super) fn collect(
@@ -148,9 +157,11 @@ pub(super) fn collect(
     let size = match (s.size, pages.last()) {
         (Some(size), _) if whole => Some(size),
         (Some(size), Some((last, _))) => {
-            // Not over a page that is still dirty: it may hold the zeros behind the old end (F3).
-            let end = s.first_dirty().map_or(last.plus(1), |b| b.min(last.plus(1)));
-            Some(size.min(u64::from(end.0) << d.block_size().bits()))
+            let end = last.plus(1);
+            // Not over a dirty page that may hold the zeros behind the old end (F3). Any other that lies before was
+            // written by an earlier round, and has changed since: the blocks of this one would lie behind the size.
+            let held_back = s.first_dirty().filter(|b| *b < end).filter(|_| has_dirty_tail(d, ino, s));
+            Some(size.min(u64::from(held_back.unwrap_or(end).0) << d.block_size().bits()))
         }
         _ => None,
     };

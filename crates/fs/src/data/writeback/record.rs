@@ -55,7 +55,7 @@ fn record_whole(d: &Data, c: &mut Collected) {
     }
 }
 
-/// Records one file in as many operations as it takes. The size changes with the last one.
+/// Records one file in as many operations as it takes. Each makes the size reach as far as its pieces.
 fn record_in_parts(d: &Data, c: &mut Collected) {
     let most = RECORDS_PER_OPERATION.min(d.engine.journal.limit() / 4).max(1);
     let mut from = 0;
@@ -95,7 +95,7 @@ fn claim_of(p: &Piece) -> Option<&Claim> {
     if let Destination::Claimed(c) = &p.to { Some(c) } else { None }
 }
 
-/// Records some of the pieces of a file; with the last of them, its size and times.
+/// Records some of the pieces of a file, and its size as far as they reach; with the last of them, its times.
 fn record_file(op: &mut Op<'_>, c: &Collected, from: usize, to: usize) -> Result<()> {
     if let Some(epoch) = c.written {
         op.after_data(epoch);
@@ -119,10 +119,16 @@ fn record_file(op: &mut Op<'_>, c: &Collected, from: usize, to: usize) -> Result
             }
         }
     }
+    let bits = op.sb().block_size().bits();
+    let size_so_far = match c.pieces[..to].last().filter(|_| to < c.pieces.len()) {
+        // The data of all pieces is complete, and what is mapped lies within the size.
+        Some(p) => c.size.map(|size| size.min((u64::from(p.at.0) + u64::from(p.blocks())) << bits)),
+        None => c.size,
+    };
+    if let Some(size) = size_so_far.filter(|size| *size > inode.size()) {
+        inode.set_size(size);
+    }
     if to == c.pieces.len() {
-        if let Some(size) = c.size.filter(|size| *size > inode.size()) {
-            inode.set_size(size);
-        }
         if let Some(times) = c.times {
             inode.set_time(Time::Modify, times.mtime);
             let ctime = inode.time(Time::Change).unwrap_or_default().max(times.ctime);
