@@ -99,9 +99,9 @@ impl FileSystem {
     /// Makes everything durable and leaves a clean image. Other handles are of no use afterwards.
     ///
     /// # Errors
-    /// Busy: in a batch of this thread; the image is closed when the batch has ended. Something could not be written; the
-    /// next open recovers the image. Stale: in a process that was forked from the one that has opened it; nothing is
-    /// written there.
+    /// Busy: in a batch of this thread; the image is closed when the batch has ended. Something could not be written;
+    /// the next open recovers the image. Stale: in a process that was forked from the one that has opened it; nothing
+    /// is written there.
     pub fn close(self) -> Result<()> {
         self.shared().close()
     }

@@ -2,8 +2,8 @@
 //!
 //! *Guarantees*: a batch has the file system for itself. [`Shared::begin`] waits until no other thread makes a call,
 //! and calls of other threads wait until the batch has ended. A handle that was made before a batch was rolled back is
-//! stale afterwards, because the rollback opens the volume again. A call on a path holds one [`Call`] from its beginning
-//! to its end, so that no rollback comes between its steps; a call may make others inside.
+//! stale afterwards, because the rollback opens the volume again. A call on a path holds one [`Call`] from its
+//! beginning to its end, so that no rollback comes between its steps; a call may make others inside.
 //!
 //! M3: a process that was forked has a copy of the volume, and no say in the image: its calls are refused, and what it
 //! drops or closes writes nothing. Else two would log to one image, and the first to end would mark it clean.
@@ -168,8 +168,8 @@ impl Shared {
     /// Closes the volume: all is durable and the image is clean. A second call does nothing.
     ///
     /// # Errors
-    /// Busy: this thread has a batch; whoever drops the last handle after it closes. Something could not be written; the
-    /// image then needs recovery, as after a crash. Of another process.
+    /// Busy: this thread has a batch; whoever drops the last handle after it closes. Something could not be written;
+    /// the image then needs recovery, as after a crash. Of another process.
     pub(crate) fn close(&self) -> Result<()> {
         self.check_process()?;
         let (volume, device) = self.begin_close()?;

@@ -21,8 +21,8 @@ use crate::txn::Op;
 use quire_layout::inode::Inode;
 use quire_layout::{FileBlock, Ino};
 
-/// Sets the size of a file. What it grows over reads as zeros; what it loses is freed, and so is what lies behind the end
-/// when the size is the old one: blocks that were allocated beforehand.
+/// Sets the size of a file. What it grows over reads as zeros; what it loses is freed, and so is what lies behind the
+/// end when the size is the old one: blocks that were allocated beforehand.
 ///
 /// # Errors
 /// Too large; no space (a file in its inode); immutable or append-only; not a regular file; stale; corrupt; I/O;

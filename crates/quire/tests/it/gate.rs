@@ -1,4 +1,5 @@
-//! Batches, freezes and closes beside calls of other threads: nobody waits for ever, and no call finds a half of a path.
+//! Batches, freezes and closes beside calls of other threads: nobody waits for ever, and no call finds a half of a
+//! path.
 
 use quire::{CreateOptions, ErrorKind, FileSystem};
 use std::sync::atomic::{AtomicBool, Ordering};
