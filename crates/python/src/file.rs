@@ -1,5 +1,6 @@
 //! Open files: bytes at a place. The package makes file objects of them.
 
+use crate::detached::Detached;
 use crate::errors::{closed, run};
 use crate::values::Stat;
 use pyo3::buffer::PyBuffer;
@@ -13,18 +14,18 @@ use std::sync::{Mutex, PoisonError};
 #[pyclass(frozen, module = "quire")]
 pub(crate) struct RawFile {
     /// `None`: closed.
-    file: Mutex<Option<File>>,
+    file: Mutex<Option<Detached<File>>>,
 }
 
 impl RawFile {
     pub(crate) fn new(file: File) -> Self {
-        RawFile { file: Mutex::new(Some(file)) }
+        RawFile { file: Mutex::new(Some(Detached::new(file))) }
     }
 
     /// A handle for one call, so that calls of other threads do not wait for it.
-    fn handle(&self) -> PyResult<File> {
+    fn handle(&self) -> PyResult<Detached<File>> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.as_ref().map(File::duplicate).ok_or_else(closed)
+        file.as_ref().map(|f| Detached::new(f.duplicate())).ok_or_else(closed)
     }
 }
 
@@ -105,6 +106,8 @@ impl RawFile {
     }
 
     fn close(&self) {
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // After the lock is free, because the drop may wait for a batch of another thread.
+        drop(file);
     }
 }

@@ -1,5 +1,6 @@
 //! Images: open, make, and what is done by path.
 
+use crate::detached::Detached;
 use crate::errors::{closed, run};
 use crate::file::RawFile;
 use crate::values::{Info, Stat, Usage, timestamp};
@@ -15,19 +16,20 @@ use std::sync::{Mutex, PoisonError};
 #[pyclass(frozen, module = "quire")]
 pub(crate) struct Image {
     /// `None`: closed.
-    fs: Mutex<Option<FileSystem>>,
+    fs: Mutex<Option<Detached<FileSystem>>>,
 }
 
 impl Image {
     pub(crate) fn new(fs: FileSystem) -> Self {
-        Image { fs: Mutex::new(Some(fs)) }
+        Image { fs: Mutex::new(Some(Detached::new(fs))) }
     }
 
-    pub(crate) fn fs(&self) -> PyResult<FileSystem> {
-        self.fs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+    pub(crate) fn fs(&self) -> PyResult<Detached<FileSystem>> {
+        let fs = self.fs.lock().unwrap_or_else(PoisonError::into_inner);
+        fs.as_ref().map(|fs| Detached::new(FileSystem::clone(fs))).ok_or_else(closed)
     }
 
-    fn take(&self) -> Option<FileSystem> {
+    fn take(&self) -> Option<Detached<FileSystem>> {
         self.fs.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -108,7 +110,7 @@ impl Image {
     /// Makes everything durable, and leaves a clean image. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         match self.take() {
-            Some(fs) => run(py, || fs.close()),
+            Some(fs) => run(py, || fs.into_inner().close()),
             None => Ok(()),
         }
     }
@@ -121,7 +123,7 @@ impl Image {
     /// Closes an image in memory, and returns it. `None`: it is not in memory.
     fn to_bytes<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyBytes>>> {
         let fs = self.take().ok_or_else(closed)?;
-        Ok(run(py, || fs.into_bytes())?.map(|bytes| PyBytes::new(py, &bytes)))
+        Ok(run(py, || fs.into_inner().into_bytes())?.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {

@@ -1,10 +1,11 @@
 //! The inner module of the Python package `quire`: the Rust library as classes. The package in `python/quire` gives
 //! them the forms that Python has for files, walks and file systems.
 //!
-//! *Guarantees*: no call holds the interpreter while it reads or writes an image, so other threads go on. Errors are
-//! those of `OSError`, or of its subclasses in this module.
+//! *Guarantees*: no call holds the interpreter while it reads or writes an image, so other threads go on. Nor does the
+//! drop of a file or an image ([`detached`]). Errors are those of `OSError`, or of its subclasses in this module.
 
 mod batch;
+mod detached;
 mod errors;
 mod file;
 mod image;

@@ -1,0 +1,51 @@
+"""Several threads on one image: batches, closes, appends."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+BESIDE_A_BATCH = """
+import gc, threading, time
+import quire
+
+image = quire.Image.create(None, "16M")
+image.write_bytes("/f", b"old")
+file = image.open("/f", "rb", buffering=0)
+begun = threading.Event()
+
+def other():
+    with image.batch():
+        begun.set()
+        time.sleep(0.5)
+        image.write_bytes("/g", b"new")
+
+class Cycle:
+    pass
+
+thread = threading.Thread(target=other)
+thread.start()
+begun.wait()
+{}
+thread.join()
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "file.close()",
+        "del file",
+        "c = Cycle(); c.file = file; c.c = c; del c, file; gc.collect()",
+        "file._raw.close()",
+        "raw = file._raw; file._raw = None; del raw",
+        "del image; file.close()",
+        "image.close()",
+    ],
+)
+def test_the_end_of_a_file_beside_a_batch_of_another_thread_lets_that_thread_go_on(end):
+    script = BESIDE_A_BATCH.format(end)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, env=os.environ)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
