@@ -70,6 +70,12 @@ impl RawFile {
         Ok(data.len())
     }
 
+    /// Writes all bytes at the end of the file, in one call of the library; returns where they end.
+    fn append(&self, py: Python<'_>, data: PyBuffer<u8>) -> PyResult<u64> {
+        let (file, data) = (self.handle()?, data.to_vec(py)?);
+        run(py, || file.append(&data))
+    }
+
     fn truncate(&self, py: Python<'_>, size: u64) -> PyResult<()> {
         let file = self.handle()?;
         run(py, || file.set_len(size))

@@ -130,18 +130,32 @@ impl File {
     ///
     /// # Errors
     /// File too large; no space; not permitted (immutable, append-only); read-only; corrupt; I/O; stale.
-    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.write_with(bytes, offset, false)
-    }
-
-    fn write_with(&self, mut bytes: &[u8], mut offset: u64, append: bool) -> Result<()> {
+    pub fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> Result<()> {
         let call = self.inode.call()?;
-        let flags = WriteFlags { append, ..WriteFlags::default() };
         while !bytes.is_empty() {
-            let n = call.volume.write(self.inode.ino, offset, bytes, flags)?;
+            let n = call.volume.write(self.inode.ino, offset, bytes, WriteFlags::default())?;
             (bytes, offset) = (&bytes[n..], offset + n as u64);
         }
         Ok(())
+    }
+
+    /// Writes all bytes at the end of the file, and returns where they end. Appends of other handles do not overwrite
+    /// them; they may lie between the parts of an append of more than 1 MiB. Without bytes it returns the size.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    pub fn append(&self, mut bytes: &[u8]) -> Result<u64> {
+        if bytes.is_empty() {
+            return Ok(self.metadata()?.size);
+        }
+        let call = self.inode.call()?;
+        loop {
+            let (n, end) = quire_fs::append(&call.volume, self.inode.ino, bytes, WriteFlags::default())?;
+            bytes = &bytes[n..];
+            if bytes.is_empty() {
+                return Ok(end);
+            }
+        }
     }
 
     /// What the file system knows of it.
@@ -235,8 +249,12 @@ impl Read for File {
 
 impl Write for File {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.write_with(buf, self.at, self.append)?;
-        self.at = if self.append { self.metadata()?.size } else { self.at + buf.len() as u64 };
+        self.at = if self.append {
+            self.append(buf)?
+        } else {
+            self.write_at(buf, self.at)?;
+            self.at + buf.len() as u64
+        };
         Ok(buf.len())
     }
 

@@ -90,7 +90,7 @@ pub(super) fn write_direct(
     let sync = plan.sync;
     write_and_record(d, file.ino, r, plan)?;
     drop((registered, batch));
-    Ok(Some(WriteDone { bytes: len, sync }))
+    Ok(Some(WriteDone { bytes: len, end: r.end(), sync }))
 }
 
 /// Writes the data, then records what names it.

@@ -24,6 +24,8 @@ pub struct WriteFlags {
 /// A request that was written.
 pub(super) struct WriteDone {
     pub bytes: usize,
+    /// Where it ends in the file.
+    pub end: u64,
     /// The inode asks for durable writes.
     pub sync: bool,
 }

@@ -23,11 +23,11 @@ use quire_device::sync::{Arc, lock};
 use quire_layout::inode::{Inode, Time};
 use quire_layout::{BlockNo, FileBlock, Ino};
 
-/// Writes one request (F14, F18). The caller does not hold the file's lock.
+/// Writes one request (F14, F18); returns where it ends in the file. The caller does not hold the file's lock.
 ///
 /// # Errors
 /// No space; corrupt; I/O; read-only.
-pub(super) fn write_journaled(d: &Data, pool: Pool, file: &File, r: Request<'_>, flags: WriteFlags) -> Result<usize> {
+pub(super) fn write_journaled(d: &Data, pool: Pool, file: &File, r: Request<'_>, flags: WriteFlags) -> Result<u64> {
     let mut s = file.lock();
     if s.has_pages() || s.size.is_some() {
         // They are from a time when the file's data was not journaled.
@@ -37,7 +37,7 @@ pub(super) fn write_journaled(d: &Data, pool: Pool, file: &File, r: Request<'_>,
     }
     lock(&d.files.clean).drop_from(file.ino, FileBlock(0));
     let in_place = d.files.unflushed(file.ino);
-    d.engine.run_as(pool, |op| {
+    let (end, _) = d.engine.run_as(pool, |op| {
         let mut inode = records::inode(op, file.ino)?;
         let at = if flags.append { inode.size() } else { r.at };
         let r = Request { at, ..r };
@@ -54,10 +54,10 @@ pub(super) fn write_journaled(d: &Data, pool: Pool, file: &File, r: Request<'_>,
         drop_privileges(op, file.ino, &mut inode, flags.privileges)?;
         records::put_inode(op, file.ino, &mut inode)?;
         records::note_change(op, file.ino, true);
-        Ok(())
+        Ok(r.end())
     })?;
     drop(s);
-    Ok(r.data.len())
+    Ok(end)
 }
 
 /// Puts bytes into a file's blocks as part of the operation, and allocates missing blocks.

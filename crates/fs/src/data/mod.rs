@@ -55,5 +55,5 @@ pub(crate) use settle::{DiskAttr, drop_pages, write_back_pending};
 pub(crate) use staged::Staged;
 pub(crate) use truncate::truncate;
 pub(crate) use update::{begin_update, can_update, commit_update, end_update, stage};
-pub(crate) use write::write;
+pub(crate) use write::{append, write};
 pub(crate) use writeback::{Which, should_write_back, write_back_all, write_back_oldest};

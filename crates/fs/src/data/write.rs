@@ -72,7 +72,20 @@ impl Plan {
 /// # Errors
 /// No space; too large; immutable or append-only; stale; corrupt block map; I/O; read-only.
 pub(crate) fn write(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
-    let mut done = 0;
+    Ok(write_parts(d, pool, ino, offset, data, flags)?.0)
+}
+
+/// As [`write`], at the end of the file; returns how many bytes and where the last of them ends.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn append(d: &Data, pool: Pool, ino: Ino, data: &[u8], flags: WriteFlags) -> Result<(usize, u64)> {
+    write_parts(d, pool, ino, 0, data, WriteFlags { append: true, ..flags })
+}
+
+/// How many bytes were written, and where the last of them ends; 0 if there are none.
+fn write_parts(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<(usize, u64)> {
+    let (mut done, mut end) = (0, 0);
     let mut through = flags.sync;
     while done < data.len() {
         let part = &data[done..data.len().min(done + d.request_bytes())];
@@ -81,6 +94,7 @@ pub(crate) fn write(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], fl
         match or_after_writeback(d, || write_part(d, pool, ino, r, flags)) {
             Ok(w) => {
                 done += w.bytes;
+                end = w.end;
                 through |= w.sync;
             }
             Err(e) if done == 0 => return Err(e),
@@ -91,7 +105,7 @@ pub(crate) fn write(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], fl
     if done > 0 && (through || flags.dsync) && !flags.caller_syncs {
         fsync(d, ino, !through)?;
     }
-    Ok(done)
+    Ok((done, end))
 }
 
 /// Writes one request.
@@ -107,7 +121,8 @@ fn write_part(d: &Data, pool: Pool, ino: Ino, r: Request<'_>, flags: WriteFlags)
     let r = Request { at: plan.at, data: &r.data[..plan.len] };
     if plan.journaled {
         drop(s);
-        return Ok(WriteDone { bytes: write_journaled(d, pool, &file, r, flags)?, sync: plan.sync });
+        let end = write_journaled(d, pool, &file, r, flags)?;
+        return Ok(WriteDone { bytes: r.data.len(), end, sync: plan.sync });
     }
     if let Err(e) = write_pages(d, ino, &mut s, r, &plan) {
         unreserve(d, plan.reserved());
@@ -122,7 +137,7 @@ fn write_part(d: &Data, pool: Pool, ino: Ino, r: Request<'_>, flags: WriteFlags)
         s.times = Some(Times { mtime: now, ctime: now });
     }
     d.files.queue(ino, &mut s, d.engine.clock.monotonic());
-    Ok(WriteDone { bytes: r.data.len(), sync: plan.sync })
+    Ok(WriteDone { bytes: r.data.len(), end: r.end(), sync: plan.sync })
 }
 
 /// Locks a file for a write of `len` bytes. Where requests are whole, the file's pages that overwrite data, with those

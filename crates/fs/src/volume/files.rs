@@ -123,6 +123,16 @@ pub fn read_to_change(volume: &Volume, ino: Ino, offset: u64, buf: &mut [u8]) ->
     data::read(&volume.inner.data, ino, offset, buf, Intent::Change)
 }
 
+/// As [`Volume::write`], at the end of the file; returns how many bytes and where the last of them ends. `data` must
+/// not be empty.
+///
+/// # Errors
+/// As [`Volume::write`].
+pub fn append(volume: &Volume, ino: Ino, data: &[u8], flags: WriteFlags) -> Result<(usize, u64)> {
+    let _pass = volume.inner.enter()?;
+    data::append(&volume.inner.data, volume.pool, ino, data, flags)
+}
+
 /// What a read that need not wait came to.
 pub enum ReadBegun {
     /// So many bytes are in the buffer.

@@ -59,9 +59,12 @@ class File(io.RawIOBase):
     def write(self, data):
         self._check(self._writable, "not writable")
         with memoryview(data).cast("B") as view:
-            at = self._raw.stat().st_size if self._append else self._at
-            n = self._raw.pwrite(view, at)
-        self._at = at + n
+            if self._append:
+                # One call finds the end and writes there, so that appends of other handles are not overwritten.
+                self._at = self._raw.append(view)
+                return view.nbytes
+            n = self._raw.pwrite(view, self._at)
+        self._at += n
         return n
 
     def seek(self, offset, whence=os.SEEK_SET):

@@ -188,6 +188,32 @@ fn appending_goes_to_the_end_and_create_new_refuses_what_exists() {
     assert_eq!(again.unwrap_err().kind(), ErrorKind::Exists);
 }
 
+/// Each of several threads finds its own bytes right before the position that its write has left.
+#[test]
+fn position_after_an_append_is_the_end_of_its_own_bytes() {
+    let fs = scratch();
+    fs.write("/log", "").unwrap();
+    std::thread::scope(|s| {
+        for thread in 0..4 {
+            let mut log = fs.open_with("/log", FileOptions::new().append(true)).unwrap();
+            s.spawn(move || {
+                for n in 0..300 {
+                    let line = format!("{thread} {n:03}\n");
+                    log.write_all(line.as_bytes()).unwrap();
+                    let end = log.stream_position().unwrap();
+                    let mut found = vec![0; line.len()];
+                    log.read_at(&mut found, end - line.len() as u64).unwrap();
+                    assert_eq!(String::from_utf8_lossy(&found), line);
+                }
+            });
+        }
+    });
+    assert_eq!(fs.metadata("/log").unwrap().size, 4 * 300 * 6);
+    let log = fs.open_with("/log", FileOptions::new()).unwrap();
+    assert_eq!(log.append(b"end").unwrap(), 4 * 300 * 6 + 3);
+    assert_eq!(log.append(b"").unwrap(), 4 * 300 * 6 + 3);
+}
+
 #[test]
 fn remove_all_takes_deep_and_wide_trees_away() {
     let fs = scratch();

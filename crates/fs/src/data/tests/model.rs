@@ -80,9 +80,10 @@ fn step(b: &mut Bench, ino: Ino, m: &mut Model, r: &mut Numbers) -> String {
         }
         4 => {
             let data = r.bytes(us(len));
-            let flags = WriteFlags { append: true, deferred: r.below(2) == 0, ..WriteFlags::default() };
-            v.write(ino, 0, &data, flags).expect("append");
+            let flags = WriteFlags { deferred: r.below(2) == 0, ..WriteFlags::default() };
+            let done = crate::append(&v, ino, &data, flags).expect("append");
             m.write(m.bytes.len(), &data);
+            assert!(len == 0 || done == (data.len(), m.bytes.len() as u64), "append {len}: {done:?}");
             format!("append {len}")
         }
         5 | 6 => {
