@@ -4,7 +4,7 @@ use crate::detached::Detached;
 use crate::errors::{closed, run};
 use crate::values::Stat;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use quire::File;
@@ -29,50 +29,66 @@ impl RawFile {
     }
 }
 
+/// `len` zeros; a `MemoryError` if memory has no room for them.
+fn zeros(len: usize) -> PyResult<Vec<u8>> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(len).map_err(|_| PyMemoryError::new_err(format!("no memory for {len} bytes")))?;
+    data.resize(len, 0);
+    Ok(data)
+}
+
+/// The bytes of a buffer, which other threads may change while the library writes them.
+fn copy_of(py: Python<'_>, buffer: &PyBuffer<u8>) -> PyResult<Vec<u8>> {
+    let mut data = zeros(buffer.len_bytes())?;
+    buffer.copy_to_slice(py, &mut data)?;
+    Ok(data)
+}
+
 #[pymethods]
 impl RawFile {
     /// At most `size` bytes from `offset` on.
     fn pread<'p>(&self, py: Python<'p>, size: usize, offset: u64) -> PyResult<Bound<'p, PyBytes>> {
         let file = self.handle()?;
         let left = run(py, || file.metadata())?.size.saturating_sub(offset);
-        // A caller may ask for more than there is, and than memory holds.
+        // A caller may ask for more than there is.
         let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let data = run(py, || {
-            let mut data = vec![0; size];
-            let n = file.read_at(&mut data, offset)?;
-            data.truncate(n);
-            Ok(data)
+        let mut n = 0;
+        let data = PyBytes::new_with(py, size, |data| {
+            n = run(py, || file.read_at(data, offset))?;
+            Ok(())
         })?;
-        Ok(PyBytes::new(py, &data))
+        if n == size {
+            return Ok(data);
+        }
+        // The file became shorter meanwhile.
+        PyBytes::new_with(py, n, |part| {
+            part.copy_from_slice(&data.as_bytes()[..n]);
+            Ok(())
+        })
     }
 
     /// Fills a buffer from `offset` on; the count is less than its size only at the end of the file.
     fn preadinto(&self, py: Python<'_>, buffer: PyBuffer<u8>, offset: u64) -> PyResult<usize> {
         let file = self.handle()?;
         let cells = buffer.as_mut_slice(py).ok_or_else(|| PyBufferError::new_err("a writable buffer is expected"))?;
-        let len = cells.len();
-        let data = run(py, || {
-            let mut data = vec![0; len];
-            let n = file.read_at(&mut data, offset)?;
-            data.truncate(n);
-            Ok(data)
-        })?;
-        for (cell, byte) in cells.iter().zip(&data) {
+        let mut data = zeros(cells.len())?;
+        let n = run(py, || file.read_at(&mut data, offset))?;
+        for (cell, byte) in cells.iter().zip(&data[..n]) {
             cell.set(*byte);
         }
-        Ok(data.len())
+        Ok(n)
     }
 
     /// Writes all bytes at `offset`.
     fn pwrite(&self, py: Python<'_>, data: PyBuffer<u8>, offset: u64) -> PyResult<usize> {
-        let (file, data) = (self.handle()?, data.to_vec(py)?);
+        let (file, data) = (self.handle()?, copy_of(py, &data)?);
         run(py, || file.write_at(&data, offset))?;
         Ok(data.len())
     }
 
     /// Writes all bytes at the end of the file, in one call of the library; returns where they end.
     fn append(&self, py: Python<'_>, data: PyBuffer<u8>) -> PyResult<u64> {
-        let (file, data) = (self.handle()?, data.to_vec(py)?);
+        let (file, data) = (self.handle()?, copy_of(py, &data)?);
         run(py, || file.append(&data))
     }
 

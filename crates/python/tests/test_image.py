@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tarfile
 import threading
 
@@ -279,6 +280,35 @@ def test_sparse_files(image):
         assert f.stat().st_size == (1 << 20) + 3
     with pytest.raises(ValueError):
         f.pread(1, 0)
+
+
+MORE_THAN_MEMORY = """
+import resource
+import quire
+
+image = quire.Image.create(None, "32M")
+image.write_bytes("/sparse", b"start")
+image.truncate("/sparse", 3 << 40)
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+with image.open("/sparse", "rb", buffering=0) as file:
+    for read in [lambda: image.read_bytes("/sparse"), lambda: file.pread(3 << 40, 0), file.read]:
+        try:
+            read()
+        except MemoryError:
+            print("MemoryError")
+    buffer = bytearray(1200 << 20)
+    for use in [lambda: file.readinto(buffer), lambda: image.write_bytes("/copy", buffer)]:
+        try:
+            use()
+        except MemoryError:
+            print("MemoryError")
+    print(file.pread(5, 0))
+"""
+
+
+def test_a_read_of_more_than_memory_holds_is_a_memory_error():
+    done = subprocess.run([sys.executable, "-c", MORE_THAN_MEMORY], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "MemoryError\n" * 5 + "b'start'\n"), done.stderr
 
 
 def test_shutil_copies_into_an_image(image, tmp_path):
