@@ -1,6 +1,7 @@
 """quire:// as fsspec sees it, by fsspec's own tests of file systems and by pandas."""
 
 import re
+import shutil
 
 import pytest
 
@@ -107,3 +108,106 @@ def test_bad_arguments_are_errors(path):
             fs.info("/missing")
         with pytest.raises(ValueError):
             fs.rm("/", recursive=True)
+
+
+@pytest.fixture
+def fs():
+    with quire.Image.create(None, "16M") as image:
+        yield QuireFileSystem(fo=image)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda fs: fs.cp_file("/d/a", "/d/a"),
+        lambda fs: fs.cp("/d/a", "/d/"),
+        lambda fs: fs.cp_file("/d/a", "/d/soft"),
+        lambda fs: fs.cp_file("/d/soft", "/d/a"),
+        lambda fs: fs.cp_file("/d/a", "/d/hard"),
+    ],
+)
+def test_a_copy_onto_the_same_file_is_an_error_and_keeps_it(fs, copy):
+    fs.mkdir("/d")
+    fs.pipe("/d/a", b"kept")
+    fs.symlink("/d/a", "/d/soft")
+    fs.link("/d/a", "/d/hard")
+    with pytest.raises(shutil.SameFileError):
+        copy(fs)
+    assert fs.cat_file("/d/a") == b"kept"
+
+
+def test_ls_reports_links_and_walks_do_not_follow_them(fs):
+    fs.mkdir("/d")
+    fs.pipe("/d/file", b"12345")
+    fs.image.symlink(".", "/d/self")
+    fs.image.symlink("file", "/d/soft")
+    fs.image.symlink("missing", "/d/dangling")
+    found = {entry["name"]: entry for entry in fs.ls("/d")}
+    assert {name: (entry["type"], entry["islink"]) for name, entry in found.items()} == {
+        "/d/file": ("file", False),
+        "/d/self": ("link", True),
+        "/d/soft": ("link", True),
+        "/d/dangling": ("link", True),
+    }
+    assert (found["/d/soft"]["size"], found["/d/soft"]["destination"]) == (5, "file")
+    assert found["/d/dangling"]["size"] == 0
+    assert [directory for directory, _, _ in fs.walk("/d")] == ["/d"]
+    assert fs.find("/d") == ["/d/dangling", "/d/file", "/d/self", "/d/soft"]
+    assert sorted(fs.du("/d", total=False)) == fs.find("/d")
+    assert fs.glob("/d/**/file") == ["/d/file"]
+
+
+def test_info_follows_links(fs):
+    fs.pipe("/file", b"12345")
+    fs.mkdir("/d")
+    fs.image.symlink("file", "/soft")
+    fs.image.symlink("d", "/to-d")
+    fs.image.symlink("missing", "/dangling")
+    kinds = {name: (fs.info(name)["type"], fs.info(name)["islink"]) for name in ("/soft", "/to-d", "/dangling")}
+    assert kinds == {"/soft": ("file", True), "/to-d": ("directory", True), "/dangling": ("link", True)}
+    assert (fs.info("/soft")["ino"], fs.info("/soft")["size"]) == (fs.info("/file")["ino"], 5)
+    fs.pipe("/d/inside", b"1")
+    assert fs.find("/to-d") == ["/to-d/inside"]
+
+
+@pytest.mark.parametrize("pattern", ["/t/*", "/t/**"])
+def test_rm_of_a_pattern_removes_files_and_trees(fs, pattern):
+    fs.makedirs("/t/a/b")
+    fs.mkdir("/kept")
+    for name in ("/t/1", "/t/a/2", "/t/a/b/3", "/kept/4"):
+        fs.pipe(name, b"x")
+    fs.image.symlink("/kept", "/t/link")
+    fs.rm(pattern, recursive=True)
+    assert fs.find("/t") == [] and fs.find("/kept") == ["/kept/4"]
+
+
+def test_rm_of_a_pattern_refuses_before_it_removes(fs):
+    fs.makedirs("/t/a")
+    fs.pipe("/t/z", b"x")
+    with pytest.raises(IsADirectoryError):
+        fs.rm("/t/*")
+    with pytest.raises(FileNotFoundError):
+        fs.rm("/t/none*", recursive=True)
+    assert fs.exists("/t/a") and fs.exists("/t/z")
+    fs.rm("/t/[z]")
+    assert not fs.exists("/t/z")
+
+
+def test_rm_with_maxdepth_keeps_what_is_deeper(fs):
+    fs.makedirs("/t/a/b")
+    for name in ("/t/1", "/t/a/2", "/t/a/b/3"):
+        fs.pipe(name, b"x")
+    fs.rm("/t", recursive=True, maxdepth=2)
+    assert fs.find("/t") == ["/t/a/b/3"]
+
+
+def test_ranges_may_be_counted_from_the_end(fs):
+    fs.pipe("/f", b"one\ntwo\nthree\n")
+    assert fs.cat_file("/f", start=-6) == b"three\n"
+    assert fs.cat_file("/f", start=-6, end=-1) == b"three"
+    assert fs.cat_ranges(["/f", "/f"], [-6, 0], [None, 3]) == [b"three\n", b"one"]
+    assert fs.read_block("/f", 4, 100) == b"two\nthree\n"
+    assert fs.read_block("/f", 2, 4, delimiter=b"\n") == b"two\n"
+    assert fs.tail("/f", 6) == b"three\n"
+    with fs.open("/f", "ab") as f:
+        assert f.size == 14

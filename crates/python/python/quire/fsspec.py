@@ -10,7 +10,10 @@ or not at all.
 """
 
 import datetime
+import errno
 import os
+import pathlib
+import shutil
 import stat as modes
 
 from fsspec.spec import AbstractFileSystem
@@ -116,11 +119,10 @@ class QuireFileSystem(AbstractFileSystem):
         self.image.sync()
 
     def _details(self, path, stat, link=False):
-        kind = _TYPES.get(modes.S_IFMT(stat.st_mode), "other")
-        result = {
+        return {
             "name": path,
             "size": stat.st_size,
-            "type": kind,
+            "type": _TYPES.get(modes.S_IFMT(stat.st_mode), "other"),
             "created": stat.st_ctime,
             "islink": link,
             "mode": stat.st_mode,
@@ -130,27 +132,39 @@ class QuireFileSystem(AbstractFileSystem):
             "ino": stat.st_ino,
             "nlink": stat.st_nlink,
         }
-        if link:
-            result["destination"] = self.image.readlink(path)
-            try:
-                target = self.image.stat(path)
-                result["size"] = target.st_size
-                result["type"] = _TYPES.get(modes.S_IFMT(target.st_mode), "other")
-            except OSError:
-                result["size"] = 0
+
+    def _link_details(self, path, link, follow):
+        """Details of a symbolic link, with the size of its target; with ``follow`` all details are the target's."""
+        try:
+            target = self.image.stat(path)
+        except OSError:
+            target = None
+        result = self._details(path, target if follow and target else link, link=True)
+        result["size"] = target.st_size if target else 0
+        result["destination"] = self.image.readlink(path)
         return result
 
     def info(self, path, **kwargs):
+        """Details of a path. A link is followed; a link without a target has the type ``link`` and the size 0."""
         path = self._strip_protocol(path)
         stat = self.image.lstat(path)
-        return self._details(path, stat, modes.S_ISLNK(stat.st_mode))
+        if modes.S_ISLNK(stat.st_mode):
+            return self._link_details(path, stat, follow=True)
+        return self._details(path, stat)
+
+    def _entry(self, entry):
+        """Details of an entry of a directory. A link has the type ``link``, so that no walk follows it."""
+        stat = entry.stat(follow_symlinks=False)
+        if entry.is_symlink():
+            return self._link_details(entry.path, stat, follow=False)
+        return self._details(entry.path, stat)
 
     def ls(self, path, detail=True, **kwargs):
         path = self._strip_protocol(path)
         stat = self.image.stat(path)
         if modes.S_ISDIR(stat.st_mode):
             with self.image.scandir(path) as entries:
-                found = [self._details(e.path, e.stat(follow_symlinks=False), e.is_symlink()) for e in entries]
+                found = [self._entry(e) for e in entries]
         else:
             found = [self.info(path)]
         return found if detail else [entry["name"] for entry in found]
@@ -204,16 +218,46 @@ class QuireFileSystem(AbstractFileSystem):
     def rm(self, path, recursive=False, maxdepth=None):
         for name in [path] if isinstance(path, (str, os.PathLike)) else path:
             name = self._strip_protocol(name)
-            if maxdepth is not None or any(c in name for c in "*?["):
-                super().rm(name, recursive=recursive, maxdepth=maxdepth)
-            elif recursive and self.image.isdir(name):
-                if name == "/":
-                    raise ValueError("the root cannot be removed")
-                self.image.rmtree(name)
-            elif self.image.isdir(name) and not self.image.islink(name):
-                self.image.rmdir(name)
+            if recursive and maxdepth is not None:
+                self._rm_to_depth(name, maxdepth)
+            elif any(c in name for c in "*?["):
+                self._rm_glob(name, recursive)
             else:
-                self.image.remove(name)
+                self._rm_name(name, recursive)
+
+    def _is_tree(self, name):
+        """True for a directory; false for a link to one."""
+        return self.image.isdir(name) and not self.image.islink(name)
+
+    def _rm_name(self, name, recursive):
+        if not self._is_tree(name):
+            self.image.remove(name)
+        elif not recursive:
+            self.image.rmdir(name)
+        elif name == "/":
+            raise ValueError("the root cannot be removed")
+        else:
+            self.image.rmtree(name)
+
+    def _rm_glob(self, pattern, recursive):
+        """Removes the matches of a pattern. A match that may not be removed is refused before the first removal."""
+        names = self.expand_path(pattern)
+        trees = {name for name in names if self._is_tree(name)}
+        if recursive and "/" in trees:
+            raise ValueError("the root cannot be removed")
+        if trees and not recursive:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), min(trees))
+        for name in names:
+            if not any(str(above) in trees for above in pathlib.PurePosixPath(name).parents):
+                self._rm_name(name, recursive)
+
+    def _rm_to_depth(self, name, maxdepth):
+        """Removes everything at most ``maxdepth`` levels below; a directory with deeper entries stays."""
+        for found in reversed(self.expand_path(name, recursive=True, maxdepth=maxdepth)):
+            if not self._is_tree(found):
+                self.image.remove(found)
+            elif found != "/" and not self.image.listdir(found):
+                self.image.rmdir(found)
 
     def cp_file(self, path1, path2, **kwargs):
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
@@ -222,6 +266,9 @@ class QuireFileSystem(AbstractFileSystem):
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
             return
+        # Opening the target empties it, also where it is another name of the source.
+        if self.exists(path2) and self.image.stat(path1).st_ino == self.image.stat(path2).st_ino:
+            raise shutil.SameFileError(f"{path1!r} and {path2!r} are the same file")
         with self.image.open(path1, "rb") as source, self.image.open(path2, "wb") as target:
             while data := source.read(1 << 20):
                 target.write(data)
@@ -252,7 +299,10 @@ class QuireFileSystem(AbstractFileSystem):
         path = self._strip_protocol(path)
         if self.auto_mkdir and "r" not in mode:
             self.makedirs(self._parent(path), exist_ok=True)
-        return self.image.open(path, mode.replace("t", "").replace("b", "") + "b")
+        file = self.image.open(path, mode.replace("t", "").replace("b", "") + "b")
+        # fsspec adds negative offsets to the attribute `size`.
+        file.size = file.raw.stat().st_size
+        return file
 
     def chmod(self, path, mode):
         self.image.chmod(self._strip_protocol(path), mode)
