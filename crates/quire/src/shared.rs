@@ -51,6 +51,9 @@ struct State {
     batch: Option<ThreadId>,
 }
 
+/// What a close takes.
+type Parts = (Option<Volume>, Option<Arc<dyn BlockDevice>>);
+
 /// A call under way: the volume that it uses.
 pub(crate) struct Call {
     shared: Arc<Shared>,
@@ -178,7 +181,7 @@ impl Shared {
         done
     }
 
-    fn begin_close(&self) -> Result<(Option<Volume>, Option<Arc<dyn BlockDevice>>)> {
+    fn begin_close(&self) -> Result<Parts> {
         let mut s = self.lock();
         while s.calls > 0 || s.batch.is_some() {
             // The volume would wait for the batch, which is this thread's.

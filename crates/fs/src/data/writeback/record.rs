@@ -128,12 +128,10 @@ fn record_file(op: &mut Op<'_>, c: &Collected, from: usize, to: usize) -> Result
     if let Some(size) = size_so_far.filter(|size| *size > inode.size()) {
         inode.set_size(size);
     }
-    if to == c.pieces.len() {
-        if let Some(times) = c.times {
-            inode.set_time(Time::Modify, times.mtime);
-            let ctime = inode.time(Time::Change).unwrap_or_default().max(times.ctime);
-            inode.set_time(Time::Change, ctime);
-        }
+    if let Some(times) = c.times.filter(|_| to == c.pieces.len()) {
+        inode.set_time(Time::Modify, times.mtime);
+        let ctime = inode.time(Time::Change).unwrap_or_default().max(times.ctime);
+        inode.set_time(Time::Change, ctime);
     }
     // Overwritten blocks alone change nothing in the inode.
     if inode != before {
