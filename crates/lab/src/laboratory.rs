@@ -118,7 +118,7 @@ pub const STUDIES: [Study; 24] = [
         "okeanos-mounts",
         Paper::Okeanos,
         "Streams on mounts",
-        [65, 650, 2000],
+        [65, 650, 2700],
         studies::mounts::streams::study,
     )),
     mounted(study(
@@ -140,7 +140,7 @@ pub const STUDIES: [Study; 24] = [
         "rfj-mounts",
         Paper::Rfj,
         "A file server on mounts",
-        [60, 1300, 3300],
+        [60, 1300, 6000],
         studies::mounts::fileserver::study,
     )),
     study("isolation", Paper::Quire, "One program's fsync beside another's stream", [8, 60, 105], isolated),
