@@ -266,17 +266,12 @@ impl Mounted {
     /// Unmounts; when it returns, the image is clean and nobody holds it.
     pub fn unmount(mut self) -> Result<()> {
         self.gone = true;
-        let mut umount = match self.who {
-            Who::Quire => Command::new(quire()?),
-            Who::Fuse2fs if !is_root() => command("fusermount3"),
-            Who::Kernel | Who::Fuse2fs => command("umount"),
+        let (mut umount, how) = match self.who {
+            Who::Quire => (Command::new(quire()?), Some("umount")),
+            Who::Fuse2fs if !is_root() => (command("fusermount3"), Some("-u")),
+            Who::Kernel | Who::Fuse2fs => (command("umount"), None),
         };
-        match self.who {
-            Who::Quire => umount.arg("umount"),
-            Who::Fuse2fs if !is_root() => umount.arg("-u"),
-            Who::Kernel | Who::Fuse2fs => &mut umount,
-        };
-        run_when_unused(umount.arg(&self.dir))?;
+        run_when_unused(umount.args(how).arg(&self.dir))?;
         if let Some(mut daemon) = self.daemon.take() {
             let mut status = None;
             wait_until(Duration::from_secs(120), || {

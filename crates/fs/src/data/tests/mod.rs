@@ -26,14 +26,54 @@ mod updates;
 
 use crate::config::Route;
 use crate::{Devices, Options, Volume};
-use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Clock, Counted, DeviceStats, SystemClock};
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{BlockDevice, Clock, Counted, DeviceError, DeviceInfo, DeviceStats, Done, Io, SystemClock, Ticket};
 use quire_layout::Ino;
 use quire_testkit::{Faulty, MemDevice};
 use quire_testkit::{fsck, mke2fs, run};
 
 /// A device in memory that fails on demand, and counts.
 type TestDevice = Counted<Faulty<MemDevice>>;
+
+/// A device in memory that does something once, after the first transfer of a kind has gone to it and before that is
+/// told.
+struct Then {
+    inner: MemDevice,
+    when: fn(&Io) -> bool,
+    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Then {
+    fn new(image: Vec<u8>, when: fn(&Io) -> bool) -> Self {
+        Then { inner: MemDevice::new(image), when, then: Mutex::new(None) }
+    }
+
+    fn set(&self, then: impl FnOnce() + Send + 'static) {
+        *lock(&self.then) = Some(Box::new(then));
+    }
+
+    fn has_done_it(&self) -> bool {
+        lock(&self.then).is_none()
+    }
+}
+
+impl BlockDevice for Then {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        let is_one = batch.iter().any(self.when);
+        let ticket = self.inner.submit(batch);
+        let then = if is_one { lock(&self.then).take() } else { None };
+        if let Some(then) = then {
+            then();
+        }
+        ticket
+    }
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        self.inner.wait(ticket)
+    }
+}
 
 /// A volume whose root has the empty files `f0`, `f1`, ...
 struct Bench {

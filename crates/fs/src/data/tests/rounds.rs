@@ -1,48 +1,24 @@
 //! Files with more pages than one batch writes back: a writeback of several rounds.
 
-use super::{Numbers, file, image, options};
+use super::{Numbers, Then, file, image, options};
 use crate::config::Route;
 use crate::data::WriteFlags;
 use crate::{Devices, Options, Volume};
 #[cfg(feature = "mutants")]
 use quire_device::Mutant;
-use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, SystemClock, Ticket};
+use quire_device::sync::Arc;
+use quire_device::{Io, Region, SystemClock};
 use quire_testkit::{MemDevice, fsck};
 
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 80;
 
-/// Does something once, after the first write of file data has gone to the device.
-struct AfterData {
-    inner: MemDevice,
-    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl BlockDevice for AfterData {
-    fn info(&self) -> DeviceInfo {
-        self.inner.info()
-    }
-    fn submit(&self, batch: Vec<Io>) -> Ticket {
-        let is_data = batch.iter().any(|io| matches!(io, Io::Write { region: Region::Data, .. }));
-        let ticket = self.inner.submit(batch);
-        let then = if is_data { lock(&self.then).take() } else { None };
-        if let Some(then) = then {
-            then();
-        }
-        ticket
-    }
-    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
-        self.inner.wait(ticket)
-    }
-}
-
 /// F8: an fsync of several rounds makes all of it durable, also if a page of the first round changes meanwhile, as a
 /// store through a mapping does; and no block lies behind the size.
 fn a_page_changes_between_two_rounds() {
     for route in [Route::Ordered, Route::Writeback, Route::Selective] {
-        let image = image("16M", &["-t", "ext4", "-b", "4096"], 1);
-        let device = Arc::new(AfterData { inner: MemDevice::new(image), then: Mutex::new(None) });
+        let is_data = |io: &Io| matches!(io, Io::Write { region: Region::Data, .. });
+        let device = Arc::new(Then::new(image("16M", &["-t", "ext4", "-b", "4096"], 1), is_data));
         // A batch has half of what may be dirty, which is three eighths of this.
         let options = Options { cache_bytes: 1 << 20, direct_bytes: usize::MAX, ..options(route) };
         let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options.clone()).unwrap();
@@ -50,10 +26,11 @@ fn a_page_changes_between_two_rounds() {
         let bytes = Numbers(3).bytes(BLOCKS * BLOCK);
         v.write(file(0), 0, &bytes, WriteFlags::default()).unwrap();
         let theirs = v.clone();
-        *lock(&device.then) =
-            Some(Box::new(move || assert_eq!(theirs.write(file(0), 0, &[7; 10], WriteFlags::default()).unwrap(), 10)));
+        device.set(move || {
+            assert_eq!(theirs.write(file(0), 0, &[7; 10], WriteFlags::default()).unwrap(), 10);
+        });
         v.fsync(file(0), false).unwrap();
-        assert!(lock(&device.then).is_none(), "{route:?}");
+        assert!(device.has_done_it(), "{route:?}");
         let after = Arc::new(MemDevice::new(device.inner.snapshot()));
         let again = Volume::open(Devices::one(after.clone()), Arc::new(SystemClock), options).unwrap();
         assert_eq!(again.getattr(file(0)).unwrap().size, bytes.len() as u64, "{route:?}: after a crash");

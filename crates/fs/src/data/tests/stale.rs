@@ -1,39 +1,14 @@
 //! What is in memory is never older than what the disk holds (J3), and what is pending never outlives its reason.
 
-use super::{Bench, file, image, options};
+use super::{Bench, Then, file, image, options};
 use crate::config::Route;
 use crate::data::WriteFlags;
 use crate::records;
 use crate::{Devices, Volume};
-use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Region, SystemClock, Ticket};
+use quire_device::sync::{Arc, lock};
+use quire_device::{Io, Region, SystemClock};
 use quire_layout::inode::flags;
 use quire_layout::{BlockNo, FileBlock, Ino};
-use quire_testkit::MemDevice;
-
-/// Hands over what was read of metadata only after `then` has run.
-struct LateReads {
-    inner: MemDevice,
-    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl BlockDevice for LateReads {
-    fn info(&self) -> DeviceInfo {
-        self.inner.info()
-    }
-    fn submit(&self, batch: Vec<Io>) -> Ticket {
-        let late = batch.iter().any(|io| matches!(io, Io::Read { region: Region::Metadata, .. }));
-        let ticket = self.inner.submit(batch);
-        let then = if late { lock(&self.then).take() } else { None };
-        if let Some(then) = then {
-            then();
-        }
-        ticket
-    }
-    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
-        self.inner.wait(ticket)
-    }
-}
 
 fn first_block(v: &Volume, ino: Ino) -> BlockNo {
     let found = v.run(|op| {
@@ -47,21 +22,20 @@ fn first_block(v: &Volume, ino: Ino) -> BlockNo {
 /// overwritten in place: reads and writes of parts find the new bytes.
 #[test]
 fn a_load_on_its_way_does_not_hide_new_data() {
-    let device = Arc::new(LateReads {
-        inner: MemDevice::new(image("16M", &["-t", "ext4", "-b", "4096"], 1)),
-        then: Mutex::new(None),
-    });
+    // Hands over what was read of metadata only after that.
+    let is_metadata = |io: &Io| matches!(io, Io::Read { region: Region::Metadata, .. });
+    let device = Arc::new(Then::new(image("16M", &["-t", "ext4", "-b", "4096"], 1), is_metadata));
     let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(Route::Ordered)).unwrap();
     v.write(file(0), 0, &[1; 8192], WriteFlags::default()).unwrap();
     v.fsync(file(0), false).unwrap();
     let b = first_block(&v, file(0));
     let theirs = v.clone();
-    *lock(&device.then) = Some(Box::new(move || {
+    device.set(move || {
         theirs.write(file(0), 0, &[2; 8192], WriteFlags::default()).unwrap();
         theirs.fsync(file(0), false).unwrap();
-    }));
+    });
     v.engine().journal.load(&[b]).unwrap();
-    assert!(lock(&device.then).is_none());
+    assert!(device.has_done_it());
     lock(&v.data().files.clean).drop_from(file(0), FileBlock(0));
     let mut buf = [0; 8192];
     v.read(file(0), 0, &mut buf).unwrap();
