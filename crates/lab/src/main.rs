@@ -47,6 +47,9 @@ enum What {
         /// Where images are made
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         work: PathBuf,
+        /// Tests that run at once; default: as many as there are CPUs, at most 4
+        #[arg(short, long)]
+        jobs: Option<usize>,
     },
     /// One crash round with the seed that a failure printed
     Crash {
@@ -363,8 +366,9 @@ fn device(name: &str) -> Result<(String, Model), String> {
 
 fn main() -> Result<()> {
     match Arguments::parse().what {
-        What::Accept { only, mounter, seed, full, keep, work } => {
-            let tally = accept::run(&Selection { only, mounters: mounter, seed, full, keep, work })?;
+        What::Accept { only, mounter, seed, full, keep, work, jobs } => {
+            let jobs = jobs.unwrap_or_else(accept::default_jobs);
+            let tally = accept::run(&Selection { only, mounters: mounter, seed, full, keep, work, jobs })?;
             if tally.failed > 0 {
                 std::process::exit(1);
             }

@@ -339,17 +339,7 @@ impl Rig {
 /// The bytes of the file system, and of the journal's device if it has one.
 fn images(plan: &Plan, dir: &Path) -> Result<Vec<Vec<u8>>> {
     let fs = dir.join("fs");
-    let mut mke2fs = command("mke2fs");
-    mke2fs.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-U", UUID]);
-    mke2fs.args(["-E", &format!("hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0")]);
-    mke2fs.args(&plan.mke2fs);
-    if plan.external {
-        mke2fs.args(["-O", "^has_journal"]);
-    } else {
-        mke2fs.args(["-J", &format!("size={}", plan.journal_mib)]);
-    }
-    run(mke2fs.arg(&fs).arg(format!("{}M", plan.mib)))?;
-    File::options().write(true).open(&fs)?.set_len((plan.mib + plan.spare_mib) << 20)?;
+    make_file_system(plan, &fs)?;
     let mut images = vec![read_sparse(&fs)?];
     if plan.external {
         let log = dir.join("log");
@@ -361,6 +351,35 @@ fn images(plan: &Plan, dir: &Path) -> Result<Vec<Vec<u8>>> {
         images.push(log);
     }
     Ok(images)
+}
+
+fn make_file_system(plan: &Plan, fs: &Path) -> Result<()> {
+    let mut mke2fs = command("mke2fs");
+    mke2fs.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-U", UUID]);
+    mke2fs.args(["-E", &format!("hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0")]);
+    mke2fs.args(&plan.mke2fs);
+    if plan.external {
+        mke2fs.args(["-O", "^has_journal"]);
+    } else {
+        mke2fs.args(["-J", &format!("size={}", plan.journal_mib)]);
+    }
+    run(mke2fs.arg(fs).arg(format!("{}M", plan.mib)))?;
+    Ok(File::options().write(true).open(fs)?.set_len((plan.mib + plan.spare_mib) << 20)?)
+}
+
+/// The bytes that files can have on a new file system of the plan: what is free beside root's reserve.
+///
+/// # Errors
+/// mke2fs is missing or refuses.
+#[cfg(test)]
+pub(crate) fn room(plan: &Plan) -> Result<u64> {
+    let dir = tempfile::tempdir()?;
+    let fs = dir.path().join("fs");
+    make_file_system(plan, &fs)?;
+    let mut bytes = vec![0; superblock::SIZE];
+    File::open(&fs)?.read_exact_at(&mut bytes, superblock::OFFSET)?;
+    let sb = Superblock::decode_unverified(&bytes)?;
+    Ok(sb.free_blocks().saturating_sub(sb.reserved_blocks()) * 4096)
 }
 
 /// Ties a file system to the journal's device. (mke2fs does so only with block devices.)

@@ -2,7 +2,7 @@
 //!
 //! A test is a name and a function; it passes, fails with an error, or is skipped with the reason. Each works in a
 //! directory of its own, which goes when it is over (kept on failure with `--keep`). Every random choice follows from
-//! `--seed`.
+//! `--seed`. Several run at once in processes of their own (`several.rs`).
 
 pub mod agree;
 pub mod bad_input;
@@ -19,18 +19,22 @@ pub mod memory;
 pub mod pages;
 pub mod posix;
 pub mod powercut;
+mod several;
 pub mod shapes;
 pub mod suites;
+mod tally;
 pub mod trees;
 pub mod user;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 pub use self::context::{Context, Outcome};
 use self::limit::Limit;
+pub use self::tally::Tally;
 use crate::mounter::{Mounter, Who, describe_tools};
 
 type Run = fn(&Context) -> Result<Outcome>;
@@ -45,6 +49,9 @@ struct Test {
 /// A test in its short form takes half a minute at most where nothing else runs, one in its full size some minutes.
 const LIMIT: Duration = Duration::from_secs(600);
 const LIMIT_FULL: Duration = Duration::from_secs(7200);
+
+/// Tests that run at once unless told otherwise, at most: each has a daemon and images of up to 1 GiB.
+const MOST_AT_ONCE: usize = 4;
 
 const ONCE: &[&str] = &["quire"];
 /// Each route, and requests that come by io_uring.
@@ -117,31 +124,66 @@ pub struct Selection {
     pub full: bool,
     pub keep: bool,
     pub work: PathBuf,
+    /// Tests that run at once.
+    pub jobs: usize,
 }
 
-/// Numbers of tests.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Tally {
-    pub passed: u32,
-    pub failed: u32,
-    pub skipped: u32,
+/// A test on a mounter, with the name that the two have together.
+struct Chosen {
+    test: &'static Test,
+    name: String,
+    mounter: Mounter,
+}
+
+impl Selection {
+    fn chosen(&self) -> Result<Vec<Chosen>> {
+        let mut chosen = Vec::new();
+        for test in TESTS {
+            for mounter in test.mounters(&self.mounters)? {
+                let name = format!("{}[{mounter}]", test.name);
+                if self.only.is_empty() || self.only.iter().any(|only| named(test, &name, only)) {
+                    chosen.push(Chosen { test, name, mounter });
+                }
+            }
+        }
+        ensure!(!chosen.is_empty(), "no test has such a name: {}", self.only.join(" "));
+        Ok(chosen)
+    }
+
+    /// `program`, which is this one, for one test; and its name.
+    fn process(&self, program: &Path, chosen: &Chosen) -> (String, Command) {
+        let mut command = crate::cmd::command(program);
+        command.args(["accept", "--jobs", "1", "--seed", &self.seed.to_string()]);
+        command.arg("--work").arg(&self.work);
+        command.args(self.full.then_some("--full")).args(self.keep.then_some("--keep"));
+        if !self.mounters.is_empty() {
+            command.args(["--mounter", &chosen.mounter.to_string()]);
+        }
+        command.arg(&chosen.name);
+        (chosen.name.clone(), command)
+    }
+}
+
+/// How many run at once where nothing is said: as many as there are CPUs, at most `MOST_AT_ONCE`.
+#[must_use]
+pub fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MOST_AT_ONCE)
 }
 
 /// Runs the selection and prints a line for each test, and the tally.
 pub fn run(selection: &Selection) -> Result<Tally> {
     println!("seed {}; {}", selection.seed, describe_tools());
+    let chosen = selection.chosen()?;
     let mut tally = Tally::default();
-    for test in TESTS {
-        for mounter in &test.mounters(&selection.mounters)? {
-            let name = format!("{}[{mounter}]", test.name);
-            if !selection.only.is_empty() && !selection.only.iter().any(|only| named(test, &name, only)) {
-                continue;
-            }
-            one(test, &name, mounter, selection, &mut tally)?;
+    if selection.jobs > 1 && chosen.len() > 1 {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        tally = several::run(selection.jobs, chosen.iter().map(|one| selection.process(&program, one)).collect())?;
+    } else {
+        for chosen in &chosen {
+            one(chosen, selection, &mut tally)?;
         }
     }
-    ensure!(tally.passed + tally.failed + tally.skipped > 0, "no test has such a name: {}", selection.only.join(" "));
-    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
+    println!("{tally}");
     Ok(tally)
 }
 
@@ -150,7 +192,7 @@ fn named(test: &Test, name: &str, only: &str) -> bool {
     test.name == only || name == only || (TESTS.iter().all(|other| other.name != only) && name.contains(only))
 }
 
-fn one(test: &Test, name: &str, mounter: &Mounter, selection: &Selection, tally: &mut Tally) -> Result<()> {
+fn one(Chosen { test, name, mounter }: &Chosen, selection: &Selection, tally: &mut Tally) -> Result<()> {
     let mut dir = tempfile::Builder::new().prefix(&format!("quire-{}-", test.name)).tempdir_in(&selection.work)?;
     open_to_all(dir.path())?;
     let context =
