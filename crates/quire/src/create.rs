@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
 use crate::metadata::Timestamp;
-use crate::new_file;
+use crate::new_file::NewFile;
 use crate::options::OpenOptions;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -98,15 +98,18 @@ impl CreateOptions {
         CreateOptions { time: Some(t), ..self }
     }
 
-    /// Makes an image file and opens it. A file that exists is replaced.
+    /// Makes an image file and opens it. A file that exists is replaced when the new image is complete: if there is
+    /// none, it stays.
     ///
     /// # Errors
-    /// Busy: an image of this name is in use. Invalid input: the label is too long. Tool: `mke2fs` is missing or
-    /// refuses. Otherwise as [`FileSystem::open`].
+    /// Busy: an image of this name is in use. Exists: what has the name is no regular file. Invalid input: the label is
+    /// too long. Tool: `mke2fs` is missing or refuses. Otherwise as [`FileSystem::open`].
     pub fn create(&self, path: impl AsRef<Path>) -> Result<FileSystem> {
-        let held = new_file::hold_image(path.as_ref())?;
-        self.format(path.as_ref())?;
-        drop(held);
+        let path = path.as_ref();
+        let new = NewFile::image(path, 0o666)?;
+        let at = new.temporary_path();
+        self.format(at).map_err(|e| if e.path() == Some(at) { e.with_path(path) } else { e })?;
+        new.finish()?;
         self.open_options().open(path)
     }
 
@@ -132,7 +135,7 @@ impl CreateOptions {
         self.time.map_or(options.clone(), |t| options.time(t))
     }
 
-    /// Makes an image file.
+    /// Makes an image in a file of this name, whatever was in it.
     ///
     /// # Errors
     /// Invalid input: the label is too long. Tool: `mke2fs` is missing or refuses. No space; permission denied.

@@ -178,7 +178,7 @@ impl NewFile {
 ///
 /// # Errors
 /// Busy: it is in use. Permission denied: it may not be written.
-pub(crate) fn hold_image(path: &Path) -> Result<Option<Box<FileDevice>>> {
+fn hold_image(path: &Path) -> Result<Option<Box<FileDevice>>> {
     if !std::fs::metadata(path).is_ok_and(|m| m.is_file()) {
         return Ok(None);
     }

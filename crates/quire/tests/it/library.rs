@@ -247,6 +247,21 @@ fn the_same_calls_at_the_same_time_give_the_same_bytes() {
 }
 
 #[test]
+fn an_image_that_cannot_be_made_leaves_the_one_that_had_the_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let create = CreateOptions::new().size(16 << 20);
+    let fs = create.create(&path).unwrap();
+    fs.write("/f", "of the first image").unwrap();
+    fs.close().unwrap();
+    let refused = create.clone().feature("no_such_feature").create(&path).map(drop).unwrap_err();
+    assert_eq!((refused.kind(), refused.path()), (ErrorKind::Tool, Some(&*path)));
+    assert_eq!(FileSystem::open(&path).unwrap().read("/f").unwrap(), b"of the first image");
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "what was begun is gone");
+    assert!(!create.create(&path).unwrap().exists("/f").unwrap(), "a new image replaces it");
+}
+
+#[test]
 fn a_partition_of_an_image_is_opened() {
     let fs = scratch();
     fs.write("/f", "in a partition").unwrap();
