@@ -57,6 +57,44 @@ fn control_characters_are_escaped_in_errors() {
 }
 
 #[test]
+fn files_and_trees_of_names_that_are_not_utf_8_come_in_and_out() {
+    needs_tools(&["tar"]);
+    let p = place();
+    let host = |name: &[u8]| p.path("host").join(OsStr::from_bytes(name));
+    std::fs::create_dir_all(host(b"in\xff")).unwrap();
+    std::fs::write(host(b"in\xff/f\xfe"), "of the host").unwrap();
+    ok(quire(&["mkdir"]).arg(at(&p, b"/d\xff")));
+    ok(quire(&["put"]).args([host(b"in\xff/f\xfe").into_os_string(), at(&p, b"/d\xff/g\xfd")]));
+    ok(quire(&["put"]).args([host(b"in\xff/f\xfe").into_os_string(), at(&p, b"/d\xff")]));
+    ok(quire(&["import"]).args([at(&p, b"/d\xff"), host(b"in\xff").into_os_string()]));
+    assert_eq!(output(quire(&["ls"]).arg(at(&p, b"/d\xff"))), b"f\xfe\ng\xfd\n");
+    ok(quire(&["get"]).args([at(&p, b"/d\xff/g\xfd"), host(b"out\xfb").into_os_string()]));
+    assert_eq!(std::fs::read(host(b"out\xfb")).unwrap(), b"of the host");
+    ok(quire(&["export"]).args([at(&p, b"/d\xff"), host(b"tree\xfa/").into_os_string()]));
+    assert_eq!(std::fs::read(host(b"tree\xfa/g\xfd")).unwrap(), b"of the host");
+    let put = said(quire(&["put", "-"]).arg(at(&p, b"/d\xff")));
+    assert_eq!(put.0, 2);
+    assert!(put.1.contains("/d\\xff: standard input needs the name of a file"), "{put:?}");
+}
+
+#[test]
+fn differences_have_names_of_any_bytes_which_have_no_effect_on_a_terminal() {
+    needs_tools(&["script"]);
+    let p = place();
+    ok(quire(&["mkdir"]).args([at(&p, b"/a\xff"), at(&p, b"/b"), at(&p, b"/c")]));
+    ok(quire(&["touch"]).args([at(&p, b"/a\xff/x\xfe"), at(&p, b"/b/y\x1b[2J")]));
+    let diff = |how: &[&str]| quire(&["diff"]).args(how).args([at(&p, b"/a\xff"), at(&p, b"/b")]).output().unwrap();
+    let out = diff(&[]);
+    assert_eq!((out.status.code(), &out.stdout[..]), (Some(1), &b"- x\xfe\n+ y\x1b[2J\n"[..]));
+    let found: serde_json::Value = serde_json::from_slice(&diff(&["--json"]).stdout).unwrap();
+    assert_eq!(found[0]["path_hex"], "78fe");
+    assert!(found[1].get("path_hex").is_none() && found[1]["path"] == "y\u{1b}[2J", "{found}");
+    let line = format!("{} diff {1}:/c {1}:/b", env!("CARGO_BIN_EXE_quire"), p.image().display());
+    let shown = tool("script").args(["-qec", &line, "/dev/null"]).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(shown).unwrap(), "+ y\\u{1b}[2J\r\n");
+}
+
+#[test]
 fn names_that_are_not_utf_8_are_names_as_others() {
     let p = place();
     ok(quire(&["mkdir", "-p"]).arg(at(&p, b"/d\xff/sub")));

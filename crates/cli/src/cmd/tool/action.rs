@@ -10,12 +10,7 @@ pub(crate) type Out<'o> = dyn Write + 'o;
 
 /// A command on an open file system.
 pub(crate) trait Action {
-    /// The arguments that name something in the image and are text.
-    fn targets(&mut self) -> Vec<&mut String> {
-        Vec::new()
-    }
-
-    /// The arguments that name something in the image, of any bytes.
+    /// The arguments that name something in the image.
     fn names(&mut self) -> Vec<&mut OsString> {
         Vec::new()
     }

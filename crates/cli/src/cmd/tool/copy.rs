@@ -5,10 +5,13 @@ use super::failure::Failure;
 use super::host_file::Destination;
 use super::show::COPY_BYTES;
 use super::values::{self, ModeChange, set_owner};
+use crate::text::printable_name;
 
 use quire::{FileOptions, FileSystem, Links, Metadata, NewFile, SetMetadata, Timestamp};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -21,14 +24,14 @@ A new file has the mode of the one in the image, without what the umask takes. A
 device or a FIFO is written to. Trees come out with `quire export`.")]
 pub(crate) struct Get {
     #[arg(value_name = "IMG:PATH")]
-    path: String,
+    path: OsString,
     /// A file or directory of the host; - is standard output
     #[arg(value_name = "DEST", default_value = ".")]
     dest: PathBuf,
 }
 
 impl Action for Get {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         vec![&mut self.path]
     }
 
@@ -103,7 +106,7 @@ pub(crate) struct Put {
     source: PathBuf,
     /// A name in the image, or a directory
     #[arg(value_name = "IMG:PATH")]
-    path: String,
+    path: OsString,
     /// Permissions; those of the source, or of the file that is replaced, if not set
     #[arg(short, long, value_parser = values::mode)]
     mode: Option<ModeChange>,
@@ -116,7 +119,7 @@ pub(crate) struct Put {
 }
 
 impl Action for Put {
-    fn targets(&mut self) -> Vec<&mut String> {
+    fn names(&mut self) -> Vec<&mut OsString> {
         vec![&mut self.path]
     }
 
@@ -184,12 +187,14 @@ fn open_host(path: &Path) -> std::io::Result<File> {
 impl Put {
     fn destination(&self, fs: &FileSystem) -> Result<PathBuf, Failure> {
         let path = PathBuf::from(&self.path);
-        if !self.path.ends_with('/') && !fs.metadata(&path).is_ok_and(|m| m.is_dir()) {
+        if !self.path.as_bytes().ends_with(b"/") && !fs.metadata(&path).is_ok_and(|m| m.is_dir()) {
             return Ok(path);
         }
         match self.source.file_name() {
             Some(name) if self.source.as_os_str() != "-" => Ok(path.join(name)),
-            _ => Err(Failure::Usage(format!("{}: standard input needs the name of a file", self.path))),
+            _ => {
+                Err(Failure::Usage(format!("{}: standard input needs the name of a file", printable_name(&self.path))))
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! `quire diff`: what differs between the trees of two images.
 
 use super::failure::Failure;
-use super::list::{json, type_name};
+use super::list::{hex_unless_text, json, type_name};
 use super::target::{At, split};
+use crate::text::write_name;
 use quire::{FileSystem, Links, Metadata, WalkEntry};
 use serde::Serialize;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,9 +23,9 @@ const COPY_BYTES: usize = 1 << 20;
   quire diff old.img:/etc new.img:/etc --json")]
 pub(crate) struct DiffArgs {
     #[arg(value_name = "IMG1[:DIR]")]
-    old: String,
+    old: OsString,
     #[arg(value_name = "IMG2[:DIR]")]
-    new: String,
+    new: OsString,
     /// Times count, too
     #[arg(long)]
     times: bool,
@@ -34,17 +36,31 @@ pub(crate) struct DiffArgs {
 
 #[derive(Serialize)]
 struct Difference {
+    #[serde(skip)]
+    name: PathBuf,
     path: String,
+    /// The bytes of a path that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
     /// "removed", "added" or "changed".
     what: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     in_what: Vec<&'static str>,
 }
 
+impl Difference {
+    fn new(of: &WalkEntry, what: &'static str, in_what: Vec<&'static str>) -> Self {
+        let inside = of.path.strip_prefix(".").ok().filter(|p| !p.as_os_str().is_empty());
+        let name = inside.unwrap_or(&of.path).to_owned();
+        let path = name.to_string_lossy().into_owned();
+        Difference { path, path_hex: hex_unless_text(name.as_os_str()), name, what, in_what }
+    }
+}
+
 pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
     let ((old, old_path), (new, new_path)) = (split(&args.old), split(&args.new));
     let done = || {
-        let open = |image: &PathBuf, path: &str| {
+        let open = |image: &PathBuf, path: &OsStr| {
             let fs = At::default().open(image, false)?;
             Ok::<_, Failure>(Side { image: image.clone(), dir: fs.open_dir(path)?, _fs: fs })
         };
@@ -83,11 +99,13 @@ impl Side {
 
 fn print(found: &[Difference], out: &mut dyn Write) -> Result<(), Failure> {
     for d in found {
-        match d.what {
-            "removed" => writeln!(out, "- {}", d.path)?,
-            "added" => writeln!(out, "+ {}", d.path)?,
-            _ => writeln!(out, "! {} ({})", d.path, d.in_what.join(", "))?,
-        }
+        let (sign, behind) = match d.what {
+            "removed" => ("- ", "\n".to_owned()),
+            "added" => ("+ ", "\n".to_owned()),
+            _ => ("! ", format!(" ({})\n", d.in_what.join(", "))),
+        };
+        out.write_all(sign.as_bytes())?;
+        write_name(out, &d.name, &behind)?;
     }
     Ok(())
 }
@@ -97,10 +115,6 @@ fn compare(a: &Side, b: &Side, times: bool) -> Result<Vec<Difference>, Blamed> {
     let mut left = a.blamed(a.dir.walk("."))?.peekable();
     let mut right = b.blamed(b.dir.walk("."))?.peekable();
     let mut found = Vec::new();
-    let path = |e: &WalkEntry| {
-        let inside = e.path.strip_prefix(".").ok().filter(|p| !p.as_os_str().is_empty());
-        inside.unwrap_or(&e.path).to_string_lossy().into_owned()
-    };
     loop {
         let order = match (left.peek(), right.peek()) {
             (None, None) => return Ok(found),
@@ -120,11 +134,11 @@ fn compare(a: &Side, b: &Side, times: bool) -> Result<Vec<Difference>, Blamed> {
             (Some(x), Some(y)) => {
                 let in_what = differences(a, b, &x, &y.metadata, times)?;
                 if !in_what.is_empty() {
-                    found.push(Difference { path: path(&x), what: "changed", in_what });
+                    found.push(Difference::new(&x, "changed", in_what));
                 }
             }
-            (Some(x), None) => found.push(Difference { path: path(&x), what: "removed", in_what: Vec::new() }),
-            (None, Some(y)) => found.push(Difference { path: path(&y), what: "added", in_what: Vec::new() }),
+            (Some(x), None) => found.push(Difference::new(&x, "removed", Vec::new())),
+            (None, Some(y)) => found.push(Difference::new(&y, "added", Vec::new())),
             (None, None) => return Ok(found),
         }
     }

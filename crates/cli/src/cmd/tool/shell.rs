@@ -146,9 +146,6 @@ fn run(place: &Place, line: &[u8]) -> Result<bool, Failure> {
         }
         [command, ..] => match parse(&words) {
             Ok(mut action) => {
-                for target in action.targets() {
-                    *target = place.absolute(&target).to_string_lossy().into_owned();
-                }
                 for name in action.names() {
                     *name = place.absolute(&name);
                 }

@@ -28,18 +28,9 @@ impl At {
     }
 }
 
-/// Splits `IMG:PATH`. Without a colon the path is the root. The name of an image may have colons, if no `:/` is in it:
-/// the first `:/` divides, or else the first colon.
-pub(crate) fn split(text: &str) -> (PathBuf, String) {
-    match colon(text.as_bytes()).map(|at| (&text[..at], &text[at + 1..])) {
-        None => (text.into(), "/".to_owned()),
-        Some((image, "")) => (image.into(), "/".to_owned()),
-        Some((image, path)) => (image.into(), path.to_owned()),
-    }
-}
-
-/// As [`split`], for names of any bytes.
-fn split_name(name: &OsStr) -> (PathBuf, OsString) {
+/// Splits `IMG:PATH`, of any bytes. Without a colon the path is the root. The name of an image may have colons, if no
+/// `:/` is in it: the first `:/` divides, or else the first colon.
+pub(crate) fn split(name: &OsStr) -> (PathBuf, OsString) {
     let bytes = name.as_bytes();
     let (image, path) = colon(bytes).map_or((bytes, &b""[..]), |at| (&bytes[..at], &bytes[at + 1..]));
     let path = if path.is_empty() { b"/" } else { path };
@@ -53,13 +44,8 @@ fn colon(text: &[u8]) -> Option<usize> {
 /// Takes the image off all that an action names, which must be the same one.
 pub(crate) fn common_image(action: &mut dyn Action) -> Result<PathBuf, Failure> {
     let mut images = Vec::new();
-    for target in action.targets() {
-        let (image, path) = split(target);
-        images.push(image);
-        *target = path;
-    }
     for name in action.names() {
-        let (image, path) = split_name(name);
+        let (image, path) = split(name);
         images.push(image);
         *name = path;
     }
@@ -80,28 +66,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_colon_before_a_slash_divides() {
-        let split = |s| {
-            let (image, path) = split(s);
-            (image.to_str().unwrap().to_owned(), path)
-        };
-        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(split("disk.img:/etc"), pair("disk.img", "/etc"));
-        assert_eq!(split("disk.img:etc/x"), pair("disk.img", "etc/x"));
-        assert_eq!(split("disk.img"), pair("disk.img", "/"));
-        assert_eq!(split("disk.img:"), pair("disk.img", "/"));
-        assert_eq!(split("a:b.img:/x:y"), pair("a:b.img", "/x:y"));
-    }
-
-    #[test]
-    fn names_are_divided_whatever_bytes_they_have() {
+    fn the_first_colon_before_a_slash_divides_whatever_bytes_are_there() {
         for (name, image, path) in [
-            (&b"a\xff.img:/x\xfe"[..], &b"a\xff.img"[..], &b"/x\xfe"[..]),
-            (b"a:b.img:/x:y", b"a:b.img", b"/x:y"),
+            (&b"disk.img:/etc"[..], &b"disk.img"[..], &b"/etc"[..]),
+            (b"disk.img:etc/x", b"disk.img", b"etc/x"),
             (b"disk.img", b"disk.img", b"/"),
             (b"disk.img:", b"disk.img", b"/"),
+            (b"a:b.img:/x:y", b"a:b.img", b"/x:y"),
+            (b"a\xff.img:/x\xfe", b"a\xff.img", b"/x\xfe"),
         ] {
-            let (found, rest) = split_name(OsStr::from_bytes(name));
+            let (found, rest) = split(OsStr::from_bytes(name));
             assert_eq!((found.as_os_str().as_bytes(), rest.as_bytes()), (image, path));
         }
     }

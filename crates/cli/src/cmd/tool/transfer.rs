@@ -8,6 +8,7 @@ use super::values;
 use super::work::{Counted, Line};
 use quire::archive::{BuildOptions, ImportOptions, Size, Source, build, export_dir_with, export_tar, import};
 use quire::{CreateOptions, FileSystem, Timestamp};
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -140,7 +141,7 @@ pub(crate) fn create(args: &CreateArgs) -> ExitCode {
 pub(crate) struct ImportArgs {
     /// A directory of the image, which exists
     #[arg(value_name = "IMG[:DIR]")]
-    target: String,
+    target: OsString,
     /// A directory, a tar archive (- is standard input) or an OCI layout
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
@@ -202,7 +203,7 @@ fn hint(e: quire::Error) -> Failure {
   quire export rootfs.img:/srv srv/               # a directory: it must be new, or empty")]
 pub(crate) struct ExportArgs {
     #[arg(value_name = "IMG[:DIR]")]
-    target: String,
+    target: OsString,
     /// A tar archive (- is standard output), or with / at the end, or if it exists, a directory
     #[arg(value_name = "DEST")]
     dest: PathBuf,
@@ -241,7 +242,7 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
 
 fn archive(
     fs: &FileSystem,
-    path: &str,
+    path: impl AsRef<Path>,
     out: impl Write,
     failed: impl Fn(std::io::Error) -> Failure,
 ) -> Result<(), Failure> {
