@@ -8,8 +8,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::io::Errno;
+
+use crate::cmd::wait_until;
 
 /// The limit in bytes, and the same in millionths of what may be dirty in all, which is how the kernel keeps it.
 const BYTES: &str = "max_bytes";
@@ -18,6 +22,9 @@ const MILLIONTHS: &str = "max_ratio_fine";
 const ALL: &str = "1000000";
 /// Whether the limit holds also while the machine has memory to spare.
 const STRICT: &str = "strict_limit";
+
+/// How long a limit waits for memory that another program holds.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) struct DirtyLimit {
     entry: PathBuf,
@@ -56,10 +63,35 @@ impl DirtyLimit {
         };
         let (millionths, strict) = (read(MILLIONTHS)?, read(STRICT)?);
         let limit = DirtyLimit { entry, millionths, strict };
-        write(&limit.entry, BYTES, &bytes.to_string())?;
+        when_memory_allows(bytes, PATIENCE, || write(&limit.entry, BYTES, &bytes.to_string()))?;
         write(&limit.entry, STRICT, "1")?;
         Ok(limit)
     }
+}
+
+/// Sets a limit by `set`. The kernel refuses one of more than may be dirty in all, which is a part of the memory that
+/// is free at the moment.
+fn when_memory_allows(bytes: u64, patience: Duration, mut set: impl FnMut() -> Result<()>) -> Result<()> {
+    let refused = |done: &Result<()>| done.as_ref().is_err_and(|error| is_invalid(error));
+    let mut done = set();
+    if refused(&done) {
+        eprintln!("waits for memory: no {bytes} bytes may be dirty now");
+        wait_until(patience, || {
+            done = set();
+            !refused(&done)
+        });
+    }
+    match done {
+        Err(error) if is_invalid(&error) => Err(error.context(format!(
+            "no {bytes} bytes may be dirty with the memory that is free (vm.dirty_ratio has a part of it)"
+        ))),
+        done => done,
+    }
+}
+
+fn is_invalid(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.and_then(Errno::from_io_error) == Some(Errno::INVAL)
 }
 
 fn restore(entry: &Path, millionths: &str, strict: &str) -> Result<()> {
@@ -110,6 +142,26 @@ mod tests {
         drop(limit);
         assert_eq!((read(MILLIONTHS), read(STRICT)), ("1000000".to_owned(), "0".to_owned()));
         assert!(DirtyLimit::of_entry(dir.path().join("none"), 1).is_err());
+    }
+
+    #[test]
+    fn a_limit_waits_until_memory_allows_it_and_not_for_what_else_fails() {
+        let failed = |errno: Errno| anyhow::Error::new(std::io::Error::from(errno)).context("max_bytes");
+        let mut left = 2;
+        let set = || {
+            left -= 1;
+            if left < 0 { Ok(()) } else { Err(failed(Errno::INVAL)) }
+        };
+        when_memory_allows(1 << 20, Duration::from_secs(60), set).unwrap();
+        let never = when_memory_allows(4096, Duration::from_millis(30), || Err(failed(Errno::INVAL))).unwrap_err();
+        assert!(format!("{never:#}").starts_with("no 4096 bytes may be dirty with the memory"), "{never:#}");
+        let mut calls = 0;
+        let set = || {
+            calls += 1;
+            Err(failed(Errno::ACCESS))
+        };
+        assert!(!format!("{:#}", when_memory_allows(1, PATIENCE, set).unwrap_err()).contains("memory"));
+        assert_eq!(calls, 1);
     }
 
     #[test]
