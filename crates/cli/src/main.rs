@@ -34,7 +34,11 @@ const LONG_VERSION: &str = concat!(
 const TOP_EXAMPLES: &str = "Example:
   mke2fs -t ext4 disk.img 1G
   quire mount disk.img /mnt
-  quire umount /mnt";
+  quire umount /mnt
+
+Exit codes are those of mount(8), 0, 1 for wrong usage and 32 for a failure; of
+commands that work in images 0, 2 for wrong usage and 1; of recover and check
+those of fsck(8). The help of a command names further ones.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -105,12 +109,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code for wrong usage of the command that was called: `recover` has fsck(8)'s, the toolbox that of most
-/// programs, the others mount(8)'s.
+/// The exit code for wrong usage of the command that was called: `recover` and `check` have fsck(8)'s, the toolbox that
+/// of most programs, the others mount(8)'s.
 fn usage_code() -> u8 {
     let command = std::env::args().nth(1).unwrap_or_default();
     match command.as_str() {
-        "recover" => exit::fsck::USAGE,
+        "recover" | "check" => exit::fsck::USAGE,
         c if cmd::tool::is_command(c) => exit::TOOL_USAGE,
         _ => exit::USAGE,
     }

@@ -5,7 +5,7 @@
 //! writes committed images home and moves the tail. This crate knows blocks; it knows no inode.
 //!
 //! ```text
-//! running ──close──> committing ──commit block durable──> live in the log ──home, flush, tail──> gone
+//! running ──close──> committing ──run or commit block durable──> live in the log ──home, flush, tail──> gone
 //! ```
 #![forbid(unsafe_code)]
 

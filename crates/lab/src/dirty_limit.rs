@@ -72,7 +72,7 @@ impl DirtyLimit {
 /// Sets a limit by `set`. The kernel refuses one of more than may be dirty in all, which is a part of the memory that
 /// is free at the moment.
 fn when_memory_allows(bytes: u64, patience: Duration, mut set: impl FnMut() -> Result<()>) -> Result<()> {
-    let refused = |done: &Result<()>| done.as_ref().is_err_and(|error| is_invalid(error));
+    let refused = |done: &Result<()>| done.as_ref().is_err_and(is_invalid);
     let mut done = set();
     if refused(&done) {
         eprintln!("waits for memory: no {bytes} bytes may be dirty now");

@@ -1,6 +1,7 @@
 //! The laboratory: workloads that know what they were promised, crash campaigns, comparisons with the kernel and with
-//! e2fsprogs, and benchmarks. It uses Quire only as its users do, through the `quire` command and the mount; the judges
-//! are `e2fsck`, `debugfs` and the kernel's own ext4.
+//! e2fsprogs, and benchmarks. Acceptance tests and benchmarks use Quire as its users do, through the `quire` command
+//! and the mount; studies in virtual time use the library on modelled devices. The judges are `e2fsck`, `debugfs` and
+//! the kernel's own ext4.
 //!
 //! - [`mounter`]: one way to mount an image with the kernel, with fuse2fs or with Quire, and to kill it.
 //! - [`served`], [`power`]: devices under mounts, with a model's latency or with a power cut on demand.

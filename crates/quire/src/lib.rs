@@ -45,7 +45,7 @@
 //!
 //! **End.** [`FileSystem::close`] leaves a clean image and tells errors; dropping the last handle does the same and
 //! logs them. Between, changes are in memory until [`FileSystem::sync`], [`File::sync_all`] or the end. A killed
-//! process leaves a journal that any ext4 implementation replays.
+//! process leaves a journal that any ext4 implementation replays; with [`OpenOptions::quire_log`] only Quire does.
 //!
 //! **Errors.** An [`Error`] has a [kind](Error::kind), and the [path](Error::path), [structure](Error::structure) and
 //! [block](Error::block) where it happened. It turns into a `std::io::Error`.

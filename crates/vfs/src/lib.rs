@@ -8,7 +8,7 @@
 //! A Rust program that is linked with a SQLite registers [`auto_extension`] with it, and brings its own file systems by
 //! [`adopt`].
 //!
-//! *Guarantees* (docs/invariants.md): S1 to S3. *Relies on* the library `quire`, which has the image for itself.
+//! *Guarantees* (docs/invariants.md): S1 to S4. *Relies on* the library `quire`, which has the image for itself.
 
 mod abi;
 mod api;

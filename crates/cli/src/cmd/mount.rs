@@ -42,7 +42,8 @@ use std::process::ExitCode;
   commit=SECONDS         commit what was changed after so long at the latest
                          (default 5)
   max_batch_time=US      a commit waits for callers that are about to come, so
-                         long at most (default 15000)
+                         long at most (default 15000); min_batch_time=US
+                         is what a commit's time counts as at least
   checkpoint_age=SECS    write home what the log holds for so long, so that
                          recovery is short (default 30; 0: only when log space
                          or memory is needed)

@@ -37,6 +37,19 @@ fn what_quire_cannot_read_has_the_exit_codes_that_help_names() {
 }
 
 #[test]
+fn an_image_that_is_written_is_neither_checked_nor_copied_and_the_way_out_is_named() {
+    let s = Scratch::new();
+    let img = image(&s, "used");
+    let writer = fs::File::open(&img).unwrap();
+    rustix::fs::flock(&writer, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let (code, words) = said(quire(&["check"]).arg(&img));
+    assert!(code == 8 && words.contains("unmount it, or check a copy (quire clone --mount"), "{code}: {words}");
+    let (code, words) = said(quire(&["clone"]).arg(&img).arg(s.path("copy")));
+    assert!(code == 1 && words.contains("name the mount with --mount"), "{code}: {words}");
+    assert_eq!(said(&mut quire(&["check", "--bogus", "x"])).0, 16, "wrong usage, as of fsck(8)");
+}
+
+#[test]
 fn diff_blames_the_image_that_is_damaged() {
     let s = Scratch::new();
     let (good, bad) = (image(&s, "good"), image(&s, "bad"));

@@ -361,7 +361,7 @@ fn tables(runs: &[Run]) -> Result<[String; 2]> {
         .collect();
     let numbered: Vec<[String; 2]> =
         causes.iter().enumerate().map(|(n, cause)| [(n + 1).to_string(), in_a_cell(cause)]).collect();
-    let command = "make lab RECORD=1";
+    let command = "quire-lab run [--full] --results bench/results/lab STUDY\nquire-lab report --results bench/results/lab --to target/lab/report.html --table bench/results/papers.json\nscripts/report.py";
     let items = json!({
         "title": "The papers, item by item",
         "note": "Numbers: `quire-lab report` makes them of bench/results/lab, where each result has its own effort and command.",

@@ -138,7 +138,7 @@ fn by_rewrites(effort: Effort, of: Server) -> Result<(Figure, f64)> {
 
 fn assume(f: &mut Findings, server: Server) {
     f.assume(
-        "disk: model hdd7200 (seek 1 to 8 ms, turn 8.3 ms, 100 MB/s, no write cache, no elevator); the paper's is a \
+        "disk: model hdd7200 (next track 1 ms, mean seek 8 ms, turn 8.3 ms, 100 MB/s, no write cache, no elevator); the paper's is a \
          7,200 rpm SATA disk",
     );
     f.assume(format!(

@@ -210,6 +210,12 @@ impl MountOptions {
         }
     }
 
+    /// Whoever acts as root inside the image gets no device and no set-user-ID program out of it.
+    fn check_fake_root(&self) -> Result<(), OptionError> {
+        let privileged = self.fake_root && !(self.no_dev && self.no_suid);
+        if privileged { Err(bad("fakeroot", "it implies nodev and nosuid")) } else { Ok(()) }
+    }
+
     /// How the memory of the journal is opened.
     #[must_use]
     pub fn nvram_options(&self) -> NvramOptions {

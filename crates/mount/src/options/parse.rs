@@ -18,6 +18,7 @@ impl MountOptions {
     pub fn parse(list: &str) -> Result<Self, OptionError> {
         let mut options = MountOptions::default();
         options.add(list)?;
+        options.check_fake_root()?;
         options.choices(Route::Auto)?;
         options.check_nvram()?;
         Ok(options)
@@ -99,6 +100,7 @@ impl MountOptions {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dir_sync = true,
+            "symfollow" => self.no_symfollow = false,
             "nosymfollow" => self.no_symfollow = true,
             "nvram_simulated" => self.nvram_simulated = true,
             "writethrough" => self.write_through = Some(true),

@@ -15,8 +15,8 @@ impl MountOptions {
         changed.ignored.clear();
         changed.add(list)?;
         if changed.fixed() == self.fixed() {
-            let privileged = self.fake_root && !(changed.no_dev && changed.no_suid);
-            return if privileged { Err(bad("fakeroot", "it implies nodev and nosuid")) } else { Ok(changed) };
+            changed.check_fake_root()?;
+            return Ok(changed);
         }
         let stays = |option: &&str| {
             let mut one = self.clone();

@@ -140,6 +140,26 @@ fn what_cannot_be_had_is_refused_by_name() {
 }
 
 #[test]
+fn fakeroot_has_no_devices_and_no_set_user_id_programs_whatever_else_is_said() {
+    for privileged in ["fakeroot,suid", "fakeroot,dev", "fakeroot,kernel", "fakeroot,nodev,suid"] {
+        match MountOptions::parse(privileged) {
+            Err(OptionError::Bad { option, .. }) => assert_eq!(option, "fakeroot", "{privileged}"),
+            other => panic!("{privileged}: {other:?}"),
+        }
+    }
+    let late = MountOptions::parse("suid,dev,fakeroot").unwrap();
+    assert!(late.no_dev && late.no_suid && late.remounted("suid").is_err());
+}
+
+#[test]
+fn symbolic_links_are_followed_as_the_last_word_says() {
+    let no_symfollow = |list| MountOptions::parse(list).unwrap().no_symfollow;
+    assert!(no_symfollow("symfollow,nosymfollow") && !no_symfollow("nosymfollow,symfollow"));
+    let mounted = MountOptions::parse("nosymfollow").unwrap();
+    assert!(!mounted.remounted("symfollow").unwrap().no_symfollow);
+}
+
+#[test]
 fn each_option_of_the_table_has_the_fate_that_the_table_says() {
     for row in OPTIONS {
         for option in row.bare.iter().chain(row.valued) {

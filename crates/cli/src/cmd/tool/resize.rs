@@ -72,7 +72,7 @@ fn resize_image(image: &Path, size: NewSize) -> Result<(), Failure> {
     let new = NewFile::image(image, 0o600).map_err(Failure::host)?;
     copy_owner_and_xattrs(image, new.file()).map_err(failed)?;
     // It is locked already.
-    copy(image, image, &new, false)?;
+    copy(image, image, &new, None)?;
     let (file, at) = (new.file(), new.temporary_path());
     if let NewSize::Bytes(n) = size
         && n > file.metadata().map_err(failed)?.len()

@@ -17,9 +17,9 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// Copy an image: sparse, shared with the original where the host can, and clean.
 ///
-/// An image that is dirty is recovered in the copy. An image that Quire has mounted is copied as it is now, once `quire
-/// freeze` has made it clean; name the mount with --mount, and Quire freezes and thaws it around the copy. The copy has
-/// the original's mode, without what the umask takes.
+/// An image that is dirty is recovered in the copy. An image that Quire has mounted is copied with --mount, which names
+/// the mount: Quire freezes it around the copy. One that is frozen already is refused; cp(1) copies its image. The copy
+/// has the original's mode, without what the umask takes.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire clone rootfs.img vm1.img
@@ -50,7 +50,8 @@ fn clone_image(args: &CloneArgs) -> Result<(), Failure> {
     if let Some(control) = &control {
         control.freeze().map_err(refused)?;
     }
-    let copied = copy(&args.image, &args.copy, &new, control.is_none());
+    let hint = control.is_none().then_some("if Quire has it mounted, name the mount with --mount");
+    let copied = copy(&args.image, &args.copy, &new, hint);
     if let Some(control) = &control {
         control.thaw().map_err(refused)?;
     }
@@ -75,16 +76,17 @@ fn served(about: &About) -> Option<quire_mount::FileIdentity> {
 }
 
 /// Copies an image into a new file, and recovers it there if it is dirty. `shown` is what users call the copy.
-pub(super) fn copy(image: &Path, shown: &Path, new: &NewFile, lock: bool) -> Result<(), Failure> {
+pub(super) fn copy(image: &Path, shown: &Path, new: &NewFile, lock: Option<&str>) -> Result<(), Failure> {
     let of = |path: &Path| {
         let path = path.to_owned();
         move |e: std::io::Error| Failure::host(Error::host(&path, &e))
     };
     let from = File::open(image).map_err(of(image))?;
     // A writer would change it meanwhile.
-    if lock && rustix::fs::flock(&from, rustix::fs::FlockOperation::NonBlockingLockShared).is_err() {
-        let why = "in use by a writer; if Quire has it mounted, name the mount with --mount";
-        return Err(Failure::host(Error::new(ErrorKind::Busy, why).at(image)));
+    if let Some(hint) = lock {
+        let why = || format!("in use by a writer; {hint}");
+        rustix::fs::flock(&from, rustix::fs::FlockOperation::NonBlockingLockShared)
+            .map_err(|_| Failure::host(Error::new(ErrorKind::Busy, why()).at(image)))?;
     }
     let to = new.file();
     if rustix::fs::ioctl_ficlone(to, &from).is_err() {
@@ -136,7 +138,8 @@ fn copy_sparse(from: &File, to: &File) -> std::io::Result<()> {
 /// Check an image: its log, then all of it by `e2fsck -fn`.
 ///
 /// Nothing is written. A dirty image is recovered in a copy in memory of the host's file system, and that is checked.
-/// Exit codes are those of fsck(8): 0, nothing found; 4, errors are left; 8, the check could not be done.
+/// Exit codes are those of fsck(8): 0, nothing found; 4, errors are left; 8, the check could not be done; 16, wrong
+/// usage.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire check rootfs.img")]
@@ -165,7 +168,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
 fn check_copy(image: &Path) -> Result<(String, u8), Failure> {
     let dir = tempfile::tempdir().map_err(|e| Failure::host(Error::host(std::env::temp_dir(), &e)))?;
     let new = NewFile::at(dir.path().join("image"), 0o600).map_err(Failure::host)?;
-    copy(image, dir.path(), &new, true)?;
+    copy(image, dir.path(), &new, Some("unmount it, or check a copy (quire clone --mount DIR IMG COPY)"))?;
     let copied = new.temporary_path();
     let path = std::env::var("PATH").unwrap_or_default();
     let mut e2fsck = Command::new("e2fsck");

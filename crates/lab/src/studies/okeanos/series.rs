@@ -84,7 +84,7 @@ pub fn assume_disks(findings: &mut Findings, journal: Journal) {
         Journal::Apart => "two disks (data, journal)",
     };
     findings.assume(format!(
-        "{where_it_is}: model hdd15k: seek 0.3 to 3.5 ms, turn 4 ms, 102 MB/s, no write cache, no elevator; the \
+        "{where_it_is}: model hdd15k: next track 0.3 ms, mean seek 3.5 ms, turn 4 ms, 102 MB/s, no write cache, no elevator; the \
          paper's are Cheetah SAS 15,000 rpm"
     ));
     findings.assume(
