@@ -53,7 +53,8 @@ impl Dir {
     /// Changes attributes.
     ///
     /// # Errors
-    /// Not found; not permitted (immutable, append-only); read-only; corrupt; I/O.
+    /// Not found; invalid (4294967295, which is no owner); not permitted (immutable, append-only); read-only; corrupt;
+    /// I/O.
     pub fn set_metadata(&self, path: impl AsRef<Path>, links: Links, set: SetMetadata) -> Result<()> {
         self.with(path.as_ref(), links, |volume, node| set.apply(volume, node.inode.ino))
     }

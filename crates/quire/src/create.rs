@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
-use crate::metadata::Timestamp;
+use crate::metadata::{Timestamp, check_owner};
 use crate::new_file::NewFile;
 use crate::options::OpenOptions;
 use std::ffi::OsString;
@@ -138,11 +138,13 @@ impl CreateOptions {
     /// Makes an image in a file of this name, whatever was in it.
     ///
     /// # Errors
-    /// Invalid input: the label is too long. Tool: `mke2fs` is missing or refuses. No space; permission denied.
+    /// Invalid input: the label is too long, or the root has no such owner. Tool: `mke2fs` is missing or refuses. No
+    /// space; permission denied.
     pub fn format(&self, path: &Path) -> Result<()> {
         if self.label.as_ref().is_some_and(|label| label.len() > MAX_LABEL_BYTES) {
             return Err(Error::new(ErrorKind::InvalidInput, format!("a label has at most {MAX_LABEL_BYTES} bytes")));
         }
+        check_owner(Some(self.root_owner.0), Some(self.root_owner.1))?;
         let file = std::fs::File::create(path).map_err(|e| Error::host(path, &e))?;
         file.set_len(self.size).map_err(|e| Error::host(path, &e))?;
         drop(file);

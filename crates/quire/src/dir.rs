@@ -149,7 +149,8 @@ impl Dir {
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<Dir> {
         let path = path.as_ref();
         let mut missing = Vec::new();
-        for above in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
+        // Without a `.` at the end: it is there when the directory is.
+        for above in path.components().as_path().ancestors().filter(|p| !p.as_os_str().is_empty()) {
             match self.open_dir(above) {
                 Err(e) if e.kind() == ErrorKind::NotFound => missing.push(above),
                 Err(e) => return Err(e),
@@ -229,17 +230,17 @@ impl Dir {
     ///
     /// # Errors
     /// Not found; is a directory, not a directory, directory not empty (what would be replaced); invalid (a directory
-    /// below itself); no space; read-only; corrupt; I/O.
+    /// below itself); busy (a path without a last name); no space; read-only; corrupt; I/O.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let (source, target) = (self.place(from, false)?, self.place(to, false)?);
         let done = || {
             let name = source.named().map_err(|e| e.at(from))?;
-            if target.must_be_dir && source.node.as_ref().is_some_and(|n| !n.is_type(mode::DIR)) {
-                return Err(quire_fs::Error::NotDir.into());
-            }
             if target.name.is_empty() {
                 return Err(Error::new(ErrorKind::Busy, "the path has no last name"));
+            }
+            if target.must_be_dir && source.node.as_ref().is_some_and(|n| !n.is_type(mode::DIR)) {
+                return Err(quire_fs::Error::NotDir.into());
             }
             let call = source.dir.call()?;
             let (old, new) = (source.dir.ino, target.dir.ino);
@@ -251,7 +252,8 @@ impl Dir {
     /// Removes a name that is no directory's. Its inode is freed when no name and no open file is left.
     ///
     /// # Errors
-    /// Not found; is a directory; not permitted (immutable, append-only); read-only; corrupt; I/O.
+    /// Not found; is a directory; busy (the path is that of the root, or ends in `.` or `..`); not permitted
+    /// (immutable, append-only); read-only; corrupt; I/O.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let place = self.place(path, false)?;
@@ -262,7 +264,8 @@ impl Dir {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Not found; not a directory; directory not empty; not permitted; read-only; corrupt; I/O.
+    /// Not found; not a directory; directory not empty; busy (as with [`Dir::remove_file`]); not permitted; read-only;
+    /// corrupt; I/O.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let place = self.place(path, false)?;
@@ -273,8 +276,8 @@ impl Dir {
     /// Removes an object and everything below it. Symbolic links are removed, not followed.
     ///
     /// # Errors
-    /// As [`Dir::remove_file`] and [`Dir::remove_dir`]; busy: the root has no name. Corrupt: a directory that lies
-    /// elsewhere, by its `..`, or above; it stays. What was removed before an error is gone, except in a batch.
+    /// As [`Dir::remove_file`] and [`Dir::remove_dir`]. Corrupt: a directory that lies elsewhere, by its `..`, or
+    /// above; it stays. What was removed before an error is gone, except in a batch.
     pub fn remove_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let place = self.place(path, false)?;

@@ -2,7 +2,7 @@
 
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
-use crate::metadata::Usage;
+use crate::metadata::{Usage, check_owner};
 use crate::shared::{InodeRef, Opened, Shared};
 use quire_device::MemDevice;
 use quire_fs::FileUpdate;
@@ -47,6 +47,7 @@ pub struct Info {
 
 impl FileSystem {
     pub(crate) fn new(opened: Opened) -> Result<FileSystem> {
+        check_owner(Some(opened.owner.0), Some(opened.owner.1))?;
         let memory = opened.memory.clone();
         let shared = Shared::open(opened)?;
         Ok(FileSystem { root: Dir { inode: Arc::new(InodeRef::root(shared)) }, memory })

@@ -1,5 +1,6 @@
 //! What the file system knows of an object.
 
+use crate::error::{Error, ErrorKind, Result};
 use quire_fs::Attr;
 use quire_layout::inode::mode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -216,6 +217,22 @@ pub struct Usage {
     pub available_blocks: u64,
     pub inodes: u64,
     pub free_inodes: u64,
+}
+
+/// Refuses an owner that no object can have.
+///
+/// # Errors
+/// Invalid: (`uid_t`)-1, by which the kernel means none.
+pub(crate) fn check_owner(uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    let refused = |what: &str| {
+        let why = format!("{} is no {what}: the kernel means none by it", u32::MAX);
+        Err(Error::new(ErrorKind::InvalidInput, why))
+    };
+    match (uid, gid) {
+        (Some(u32::MAX), _) => refused("user"),
+        (_, Some(u32::MAX)) => refused("group"),
+        _ => Ok(()),
+    }
 }
 
 /// Permissions as the engine takes them.

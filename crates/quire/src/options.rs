@@ -136,7 +136,7 @@ impl OpenOptions {
     /// Opens an image file or a block device.
     ///
     /// # Errors
-    /// As [`FileSystem::open`]; invalid: no such partition.
+    /// As [`FileSystem::open`]; invalid: no such partition, or no such owner.
     pub fn open(self, path: impl AsRef<Path>) -> Result<FileSystem> {
         let path = path.as_ref();
         let opened = || {
@@ -149,7 +149,7 @@ impl OpenOptions {
     /// Opens an image in memory; [`FileSystem::into_bytes`] returns it.
     ///
     /// # Errors
-    /// No ext4; unsupported feature; corrupt; invalid: no such partition.
+    /// No ext4; unsupported feature; corrupt; invalid: no such partition, or no such owner.
     pub fn open_bytes(self, image: impl Into<Vec<u8>>) -> Result<FileSystem> {
         let mut image: Vec<u8> = image.into();
         if self.offset != 0 || self.partition.is_some() || self.size.is_some() {
@@ -170,7 +170,7 @@ impl OpenOptions {
     /// partition do not apply. Keeping others off the bytes is the caller's business.
     ///
     /// # Errors
-    /// No ext4; unsupported feature; corrupt; I/O.
+    /// No ext4; unsupported feature; corrupt; invalid: no such owner; I/O.
     pub fn open_device(self, device: Arc<dyn BlockDevice>) -> Result<FileSystem> {
         FileSystem::new(self.opened(device, None))
     }

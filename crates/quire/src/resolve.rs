@@ -22,7 +22,7 @@ const MAX_SYMLINKS: usize = 40;
 pub(crate) struct Place {
     /// The directory that has the last name.
     pub(crate) dir: Arc<InodeRef>,
-    /// The last name; empty if the path means the root or ends with `..`.
+    /// The last name; empty if the path means the root or ends with `.` or `..`.
     pub(crate) name: Vec<u8>,
     /// What the path means, if it exists.
     pub(crate) node: Option<Node>,
@@ -87,8 +87,8 @@ impl Place {
     /// The last name of something that exists.
     ///
     /// # Errors
-    /// Not found; not a directory, if the path ends with `/`. Busy: the root, or a path that ends with `..`, has no
-    /// name that could be removed.
+    /// Not found; not a directory, if the path ends with `/`. Busy: the root, or a path that ends with `.` or `..`, has
+    /// no name that could be removed.
     pub(crate) fn named(&self) -> Result<&[u8]> {
         if self.name.is_empty() {
             return Err(Error::new(ErrorKind::Busy, "the path has no last name"));
@@ -135,6 +135,12 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
     let mut at_dir: Option<Node> = None;
     while let Some(name) = left.pop_front() {
         let last = left.is_empty();
+        if name == b"." {
+            if attributes(&dir)?.mode & mode::FMT != mode::DIR {
+                return Err(quire_fs::Error::NotDir.into());
+            }
+            continue;
+        }
         let found = match child(&dir, &name) {
             Ok(node) => node,
             Err(e) if e.kind() == ErrorKind::NotFound && last => {
@@ -213,8 +219,12 @@ fn parent(volume: &Volume, ino: Ino) -> Result<Ino> {
     }
 }
 
+/// The names of a path. A `.` means something only at the end: what is before it is a directory, and not its last name.
 fn components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").map(<[u8]>::to_vec)
+    let names: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|c| !c.is_empty()).collect();
+    let end = names.len();
+    let kept = names.into_iter().enumerate().filter(move |(n, name)| *name != b"." || n + 1 == end);
+    kept.map(|(_, name)| name.to_vec())
 }
 
 /// Makes an object in a directory.

@@ -1,7 +1,7 @@
 //! Attributes to change.
 
 use crate::error::Result;
-use crate::metadata::{Timestamp, permission_bits};
+use crate::metadata::{Timestamp, check_owner, permission_bits};
 use quire_fs::{SetAttr, SetTime};
 
 /// Attributes to change at once; what is not set stays.
@@ -56,7 +56,11 @@ impl SetMetadata {
     }
 
     /// Changes an inode. The owner comes first, because a change of owner removes set-user-id and set-group-id.
+    ///
+    /// # Errors
+    /// Invalid: an owner that no object can have; nothing is changed. Those of the engine.
     pub(crate) fn apply(self, volume: &quire_fs::Volume, ino: quire_layout::Ino) -> Result<()> {
+        check_owner(self.uid, self.gid)?;
         if self.uid.is_some() || self.gid.is_some() {
             volume.setattr(ino, &SetAttr { uid: self.uid, gid: self.gid, ..SetAttr::default() })?;
         }

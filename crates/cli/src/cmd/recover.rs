@@ -137,7 +137,12 @@ impl Needs {
     /// With `journal_only`, what is not the journal's is not asked for.
     fn is_clean(&self, journal_only: bool) -> bool {
         let rest = self.has_orphans() || self.sb.state() & state::ERROR != 0;
-        self.plan().is_none() && (journal_only || !rest)
+        self.plan().is_none() && !self.has_leftovers() && (journal_only || !rest)
+    }
+
+    /// What is in the log is not needed, but others may take it for needed.
+    fn has_leftovers(&self) -> bool {
+        self.pending.as_ref().is_some_and(|p| p.has_leftovers())
     }
 }
 
@@ -227,6 +232,10 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
             return outcome(fsck::UNCORRECTED, done.join("; "));
         }
     }
+    if needs.has_leftovers() {
+        recovery::recover(devices, &clock, &needs.sb, OnDamage::Replay, &mut |p| bar.show(p)).map_err(named)?;
+        done.push("a log that is not needed was emptied".to_owned());
+    }
     bar.clear();
     if args.journal_only {
         return outcome(fsck::CORRECTED, done.join("; "));
@@ -293,6 +302,9 @@ fn forecast(needs: &Needs) -> String {
         }
     } else if needs.sb.features().has_incompat(incompat::RECOVER) {
         all.push("needs_recovery to be cleared".to_owned());
+    }
+    if needs.has_leftovers() {
+        all.push("a log that is not needed to be emptied".to_owned());
     }
     if let Err(quire_fs::Error::Corrupt(c)) = &needs.outlook {
         all.push(format!("then {c}: run e2fsck -f"));

@@ -50,6 +50,37 @@ fn recover_claims_only_what_it_did() {
     left(&place.image(), 0, "clean");
 }
 
+/// `e2fsck -y` would replay what is left in such a log, and the error be overlooked.
+#[test]
+fn recover_empties_a_log_that_is_not_needed_and_takes_over_its_error() {
+    needs_tools(&["mke2fs", "debugfs", "e2fsck", "dumpe2fs"]);
+    let with_word = |at: usize, word: i32| {
+        let place = Place::new("16M", &["-b", "1024", "-J", "size=1", "-O", "^metadata_csum"]);
+        let mut bytes = fs::read(place.image()).unwrap();
+        let (_, block) = said(tool("debugfs").args(["-R", "bmap <8> 0"]).arg(place.image()));
+        let block: usize = block.lines().find_map(|line| line.trim().parse().ok()).unwrap();
+        bytes[block * 1024 + at..][..4].copy_from_slice(&word.to_be_bytes());
+        fs::write(place.image(), bytes).unwrap();
+        place
+    };
+    const START: usize = 0x1C;
+    const ERRNO: usize = 0x20;
+    for how in [&["recover"][..], &["recover", "--journal-only"]] {
+        let place = with_word(START, 1);
+        let (code, words) = said(quire(&["recover", "--dry-run"]).arg(place.image()));
+        assert!(code == 4 && words.contains("not needed to be emptied"), "{code}: {words}");
+        let (code, words) = said(quire(how).arg(place.image()));
+        assert!(code == 1 && words.contains("a log that is not needed was emptied"), "{how:?}: {code}: {words}");
+        place.check();
+        assert_eq!(said(quire(how).arg(place.image())).0, 0, "{how:?}: now it is clean");
+    }
+    let place = with_word(ERRNO, -5);
+    let (code, words) = said(quire(&["recover"]).arg(place.image()));
+    assert!(code == 4 && words.contains("errors were recorded"), "{code}: {words}");
+    let (_, words) = said(tool("dumpe2fs").arg("-h").arg(place.image()));
+    assert!(words.contains("clean with errors") && !words.contains("Journal errno"), "{words}");
+}
+
 /// Orphans of an image with recorded errors are e2fsck's, as in the kernel: each run says so, and counts as no mount.
 #[test]
 fn recover_leaves_an_image_with_recorded_errors_as_it_is() {

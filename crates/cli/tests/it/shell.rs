@@ -46,6 +46,16 @@ fn piped_lines_stop_at_the_first_error_and_what_came_before_it_stays() {
 }
 
 #[test]
+fn the_directory_where_the_shell_is_cannot_be_removed_as_a_dot() {
+    let p = place();
+    let (code, said) = typed(&p, &[], "mkdir -p /a/b\ntouch /a/b/f\ncd /a/b\nls .\nrm -r .\n");
+    let end = "line 5: IMG:/a/b/.: the path has no last name\n";
+    assert!(code == 1 && said.starts_with("f\n") && said.ends_with(end), "{code}: {said}");
+    assert_eq!(typed(&p, &[], "cd a/b\nls\ntouch /x\nmv /x .\nls\n"), (0, "f\nf\nx\n".to_owned()));
+    p.check();
+}
+
+#[test]
 fn a_read_only_shell_refuses_changes() {
     let p = place();
     let before = std::fs::read(p.image()).unwrap();

@@ -99,6 +99,99 @@ fn failures_have_an_exit_code_and_name_image_and_path() {
 }
 
 #[test]
+fn a_path_that_ends_in_a_dot_is_a_directory_without_a_name() {
+    let p = place();
+    let source = p.path("x");
+    std::fs::write(&source, "new").unwrap();
+    ok(&mut quire(&["mkdir", "-p", &p.at("/d/sub"), &p.at("/p/.")]));
+    ok(&mut quire(&["touch", &p.at("/d/f"), &p.at("/g")]));
+    let image = p.image().display().to_string();
+    for args in [&["rm", "-r"][..], &["rm", "-d"], &["rm", "-rf"]] {
+        for path in ["/d/.", "/d/./", "d/sub/../."] {
+            let (code, text) = said(quire(args).arg(p.at(path)));
+            let end = format!("{image}:{path}: the path has no last name\n");
+            assert!(code == 1 && text.ends_with(&end), "{args:?} {path}: {code}: {text}");
+        }
+    }
+    let (code, text) = said(&mut quire(&["mkdir", &p.at("/new/.")]));
+    assert_eq!((code, text), (1, format!("quire: mkdir: {image}:/new/.: no such file or directory\n")));
+    for args in [["mkdir", "/d/."], ["touch", "/new/."], ["truncate", "/new/."], ["chmod", "/g/."]] {
+        let more = &["-s", "0"][..if args[0] == "truncate" { 2 } else { 0 }];
+        let mode = &["0600"][..usize::from(args[0] == "chmod")];
+        assert_eq!(said(quire(&[&args[..1], more, mode].concat()).arg(p.at(args[1]))).0, 1, "{args:?}");
+    }
+    assert_eq!(said(&mut quire(&["put", source.to_str().unwrap(), &p.at("/new/.")])).0, 1);
+    assert_eq!(said(&mut quire(&["mv", &p.at("/d/."), &p.at("/e")])).0, 1);
+    assert_eq!(said(&mut quire(&["mv", &p.at("/d/."), &p.at("/p")])).0, 2);
+    assert_eq!(said(&mut quire(&["ln", "-s", "/d/.", &p.at("/p")])).0, 2);
+    assert_eq!(ok(&mut quire(&["ls", &p.at("/")])), "d\ng\nlost+found\np\n");
+    // It is read, and things are put into it.
+    ok(&mut quire(&["mv", &p.at("/g"), &p.at("/d/.")]));
+    ok(&mut quire(&["ln", &p.at("/d/g"), &p.at("/d/sub/.")]));
+    ok(&mut quire(&["put", source.to_str().unwrap(), &p.at("/d/sub/.")]));
+    ok(&mut quire(&["put", "-p", source.to_str().unwrap(), &p.at("/made/.")]));
+    ok(&mut quire(&["mkdir", "-p", &p.at("/d/sub/.")]));
+    ok(&mut quire(&["chmod", "0700", &p.at("/d/sub/.")]));
+    assert_eq!(ok(&mut quire(&["ls", &p.at("/d/.")])), "f\ng\nsub\n");
+    assert_eq!(ok(&mut quire(&["find", &p.at("/d/sub/.")])), "/d/sub/.\n/d/sub/./g\n/d/sub/./x\n");
+    assert_eq!(ok(&mut quire(&["cat", &p.at("/made/x")])), "new");
+    assert!(ok(&mut quire(&["stat", "--json", &p.at("/d/sub/.")])).contains("\"mode\": \"0700\""));
+    fsck(&p);
+}
+
+#[test]
+fn a_link_does_not_replace_the_name_that_it_leads_to() {
+    let p = place();
+    ok(&mut quire(&["mkdir", &p.at("/d")]));
+    let mut put = quire(&["put", "-", &p.at("/d/h")]).stdin(Stdio::piped()).spawn().unwrap();
+    put.stdin.take().unwrap().write_all(b"kept").unwrap();
+    assert!(put.wait().unwrap().success());
+    ok(&mut quire(&["ln", "-s", "d", &p.at("/link")]));
+    let refused = |args: &[&str], target: &str, path: &str| {
+        let target = if args.contains(&"-s") { target.to_owned() } else { p.at(target) };
+        let (code, text) = said(quire(args).args([&target, &p.at(path)]));
+        assert!(code == 1 && text.ends_with(&format!("and {path} are the same file\n")), "{args:?}: {code}: {text}");
+    };
+    refused(&["ln", "-f"], "/d/h", "/d/h");
+    refused(&["ln", "-f"], "/link/h", "/d/h");
+    refused(&["ln", "-f", "-s"], "h", "/d/h");
+    refused(&["ln", "-f", "-s"], "/d/h", "/d/h");
+    assert_eq!(said(&mut quire(&["ln", "-f", &p.at("/none"), &p.at("/d/h")])).0, 1);
+    // Another name of the same file is replaced, as by ln(1); the last one is not.
+    ok(&mut quire(&["ln", &p.at("/d/h"), &p.at("/second")]));
+    ok(&mut quire(&["ln", "-f", &p.at("/d/h"), &p.at("/second")]));
+    refused(&["ln", "-f"], "/second", "/second");
+    refused(&["ln", "-f"], "/link/h", "/d/h");
+    assert_eq!(ok(&mut quire(&["cat", &p.at("/second")])), "kept");
+    ok(&mut quire(&["ln", "-f", "-s", "d/h", &p.at("/second")]));
+    ok(&mut quire(&["ln", "-f", "-s", "d/h", &p.at("/second")]));
+    ok(&mut quire(&["ln", "-f", "-s", "none", &p.at("/second")]));
+    assert_eq!(ok(&mut quire(&["cat", &p.at("/d/h")])), "kept");
+    fsck(&p);
+}
+
+#[test]
+fn an_owner_of_minus_one_is_wrong_usage() {
+    let p = place();
+    let (none, map) = ("4294967295", "0:4294967295");
+    let image = p.image().display().to_string();
+    for args in [
+        &["chown", none, &p.at("/lost+found")][..],
+        &["chown", "-R", "0:4294967295", &p.at("/")],
+        &["mkdir", "--owner", none, &p.at("/d")],
+        &["put", "--owner", ":4294967295", "-", &p.at("/f")],
+        &["import", "--owner", map, &image, "/nowhere"],
+        &["import", "--map-user", map, &image, "/nowhere"],
+        &["import", "--map-group", map, &image, "/nowhere"],
+        &["create", "--map-user", map, "new.img"],
+    ] {
+        let (code, text) = said(&mut quire(args));
+        assert!(code == 2 && text.contains("is no owner"), "{args:?}: {code}: {text}");
+    }
+    assert_eq!(ok(&mut quire(&["ls", &p.at("/")])), "lost+found\n");
+}
+
+#[test]
 fn reading_an_image_does_not_change_it() {
     let p = place();
     let before = std::fs::read(p.image()).unwrap();

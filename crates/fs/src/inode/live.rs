@@ -6,6 +6,7 @@ use crate::records;
 use crate::txn::Op;
 use quire_layout::features::incompat;
 use quire_layout::inode::Inode;
+use quire_layout::superblock::is_special;
 use quire_layout::{Corrupt, Ino, Structure, inline_data};
 
 /// An inode that a caller names by number, if it is in use: linked or referenced.
@@ -13,7 +14,7 @@ use quire_layout::{Corrupt, Ino, Structure, inline_data};
 /// # Errors
 /// Stale; corrupt; miss.
 pub(crate) fn live(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
-    if ino != Ino::ROOT && (ino < op.sb().first_ino() || ino.0 > op.sb().inodes_count()) {
+    if is_special(op.sb(), ino) || ino.0 > op.sb().inodes_count() {
         return Err(Error::Stale(ino));
     }
     let inode = records::inode(op, ino)?;

@@ -6,6 +6,7 @@ use crate::records;
 use crate::txn::Op;
 use quire_layout::features::{compat, ro_compat};
 use quire_layout::inode::{Inode, Time, flags};
+use quire_layout::superblock::is_special;
 use quire_layout::{Corrupt, Ino, Structure};
 
 /// Most links of an inode.
@@ -29,8 +30,7 @@ pub(super) fn directory(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
 /// Corrupt; miss.
 pub(super) fn pointed_to(op: &mut Op<'_>, dir: Ino, ino: Ino) -> Result<Inode> {
     let bad = |why| Corrupt::new(Structure::DirectoryBlock, why).of(dir.0);
-    let reserved = ino != Ino::ROOT && ino < op.sb().first_ino();
-    if reserved || ino.0 > op.sb().inodes_count() {
+    if is_special(op.sb(), ino) || ino.0 > op.sb().inodes_count() {
         return Err(bad("an entry points to an inode that has no name").into());
     }
     let inode = records::inode(op, ino)?;

@@ -13,6 +13,7 @@ use crate::records;
 use crate::space;
 use crate::tables::OrphanPlace;
 use crate::txn::{Op, block_kinds};
+use quire_layout::superblock::is_special;
 use quire_layout::{Corrupt, Ino, Structure, orphan_file};
 use std::collections::HashSet;
 
@@ -122,8 +123,7 @@ fn read_file(engine: &Engine, list: &[(Ino, OrphanPlace)]) -> Result<Vec<(Ino, O
 /// Refuses a recorded inode that is not in use or must not be freed.
 fn check_orphan(op: &mut Op<'_>, ino: Ino, structure: Structure) -> Result<()> {
     let sb = op.sb();
-    let reserved = ino < sb.first_ino() || ino == sb.orphan_file_ino();
-    if reserved || ino.0 > sb.inodes_count() {
+    if ino == Ino::ROOT || is_special(sb, ino) || ino.0 > sb.inodes_count() {
         return Err(Corrupt::new(structure, "names an inode that cannot be an orphan").of(ino.0).into());
     }
     if !space::inode_is_used(op, ino)? {

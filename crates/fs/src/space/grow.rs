@@ -5,9 +5,9 @@
 //! add:   (bitmaps and tables of the new groups are written in place before)   descriptors, resize inode, superblock
 //! copies: superblocks and descriptors of the backup groups
 //! ```
-//! *Guarantees*: no transaction holds a block behind the end of the file system that the superblock at home tells of:
-//! a replay refuses such a block. *Relies on* the caller, who brings the superblock home after each step before the new
-//! blocks are used ([`filled`], [`added`]).
+//! *Guarantees*: no transaction holds a block behind the end of the file system that the superblock at home tells of,
+//! so that a device that was cut to that size can be replayed. *Relies on* the caller, who brings the superblock home
+//! after each step before the new blocks are used ([`filled`], [`added`]).
 
 use super::claim::{Claim, claim_free, drop_claim};
 use super::growth_plan::{GrowthStep, NewGroup};

@@ -14,6 +14,7 @@ use crate::txn::block_kinds as kinds;
 use quire_layout::bitmap::{self, Free};
 use quire_layout::group_desc::{GroupDesc, flags};
 use quire_layout::inode::{flags as inode_flags, mode};
+use quire_layout::superblock::is_special;
 use quire_layout::{Corrupt, GroupNo, Ino, Structure};
 
 /// Takes an inode for a new object under `parent`. Its record is for the caller to write; what it held stays.
@@ -126,7 +127,7 @@ fn zero_up_to(op: &mut Op<'_>, d: &mut GroupDesc, index: u32) -> Result<()> {
 pub(crate) fn free_inode(op: &mut Op<'_>, ino: Ino, dir: bool) -> Result<()> {
     let sb = op.sb();
     let bad = |why| Corrupt::new(Structure::InodeBitmap, why).of(ino.0);
-    if ino < sb.first_ino() || ino.0 > sb.inodes_count() {
+    if ino == Ino::ROOT || is_special(sb, ino) || ino.0 > sb.inodes_count() {
         return Err(bad("a reserved inode, or none, would be freed").into());
     }
     let (g, index) = place(op, ino);

@@ -14,4 +14,4 @@ pub(crate) use dir_scans::{DirScans, make_way};
 pub(crate) use orphans::{OrphanFile, OrphanPlace};
 pub(crate) use space::{Busy, GroupHint, NewSpace, SpaceTable};
 pub(crate) use space::{Pool, Run, Space};
-pub(crate) use zones::Zones;
+pub(crate) use zones::{SHARED, Zones};

@@ -201,7 +201,7 @@ impl SpaceTable {
         for part in all.chunks(4096) {
             descs.extend(read(part)?);
         }
-        let zones = Zones::collect(sb, &descs);
+        let zones = Zones::collect(sb, &descs)?;
         let groups = descs.iter().map(GroupHint::of);
         let clusters = sb.cluster_blocks();
         let free = descs.iter().map(|d| u64::from(d.free_blocks())).sum::<u64>() * clusters;
@@ -239,10 +239,14 @@ impl SpaceTable {
     }
 
     /// Adds the journal's blocks to the file system's own.
-    pub(crate) fn protect(&mut self, runs: impl IntoIterator<Item = (BlockNo, u32)>) {
+    ///
+    /// # Errors
+    /// A block that another structure has.
+    pub(crate) fn protect(&mut self, runs: impl IntoIterator<Item = (BlockNo, u32)>) -> Result<(), BlockNo> {
         let mut zones = (*self.zones).clone();
-        zones.protect(runs);
+        zones.protect(runs)?;
         self.zones = Arc::new(zones);
+        Ok(())
     }
 
     /// Free blocks as the bitmaps say: what the superblock's count must be.

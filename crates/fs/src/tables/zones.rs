@@ -1,11 +1,15 @@
 //! System zones: the blocks that hold the file system itself. These are the superblock, the group descriptors and the
 //! blocks reserved for more of them, the bitmaps, the inode tables, and the journal.
 //!
-//! *Guarantees*: no file maps a block of a zone, and the allocator neither hands one out nor frees one (A1, A4).
+//! *Guarantees*: no file maps a block of a zone, and the allocator neither hands one out nor frees one (A1, A4). No two
+//! structures have a block in common: an image where they do is not opened.
 
 use quire_layout::group_desc::GroupDesc;
 use quire_layout::superblock::Superblock;
-use quire_layout::{BlockNo, GroupNo};
+use quire_layout::{BlockNo, Corrupt, GroupNo, Structure};
+
+/// What is wrong with a structure whose block another one has.
+pub(crate) const SHARED: &str = "has a block that another structure of the file system has, too";
 
 /// The system zones of an image, as disjoint runs in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -17,9 +21,11 @@ pub(crate) struct Zones {
 }
 
 impl Zones {
-    /// Collects the zones of all groups. Overlapping and touching ones become one.
-    #[must_use]
-    pub(crate) fn collect(sb: &Superblock, groups: &[GroupDesc]) -> Self {
+    /// Collects the zones of all groups. Touching ones become one.
+    ///
+    /// # Errors
+    /// Corrupt: two structures have a block in common.
+    pub(crate) fn collect(sb: &Superblock, groups: &[GroupDesc]) -> Result<Self, Corrupt> {
         let mut zones = Zones { runs: Vec::new(), first: sb.first_data_block().0, blocks: sb.blocks_count() };
         let mut all = Vec::with_capacity(groups.len() * 4);
         for (g, d) in (0..).map(GroupNo).zip(groups) {
@@ -29,8 +35,8 @@ impl Zones {
             all.push((d.inode_bitmap().0, d.inode_bitmap().0 + 1));
             all.push((d.inode_table().0, d.inode_table().0 + u64::from(sb.inode_table_blocks())));
         }
-        zones.merge(all);
-        zones
+        zones.merge(all).map_err(|b| Corrupt::new(Structure::GroupDescriptor, SHARED).at(b))?;
+        Ok(zones)
     }
 
     /// False before the groups of the image have been read.
@@ -40,28 +46,38 @@ impl Zones {
     }
 
     /// Adds more runs: the journal's.
-    pub(crate) fn protect(&mut self, more: impl IntoIterator<Item = (BlockNo, u32)>) {
+    ///
+    /// # Errors
+    /// A block that is in a zone already, or twice in these runs.
+    pub(crate) fn protect(&mut self, more: impl IntoIterator<Item = (BlockNo, u32)>) -> Result<(), BlockNo> {
         let mut all = std::mem::take(&mut self.runs);
         all.extend(more.into_iter().map(|(b, n)| (b.0, b.0.saturating_add(u64::from(n)))));
-        self.merge(all);
+        self.merge(all)
     }
 
     /// The file system has got more blocks, and these runs of them are its own.
     pub(crate) fn grow(&mut self, blocks: u64, own: impl IntoIterator<Item = (BlockNo, u32)>) {
         self.blocks = blocks;
-        self.protect(own);
+        self.protect(own).expect("a growth takes blocks that are free");
     }
 
-    fn merge(&mut self, mut all: Vec<(u64, u64)>) {
+    /// All of these are the zones. The error is the first block that two of them have.
+    fn merge(&mut self, mut all: Vec<(u64, u64)>) -> Result<(), BlockNo> {
         all.retain(|(start, end)| start < end);
         all.sort_unstable();
+        let mut shared = None;
         for (start, end) in all {
             match self.runs.last_mut() {
+                Some(last) if start < last.1 => {
+                    shared = shared.or(Some(BlockNo(start)));
+                    last.1 = last.1.max(end);
+                }
                 Some(last) if start <= last.1 => last.1 = last.1.max(end),
                 _ => self.runs.push((start, end)),
             }
         }
         self.runs.shrink_to_fit();
+        shared.map_or(Ok(()), Err)
     }
 
     /// The zones that touch `start` to before `end`, clipped to it.
@@ -93,7 +109,7 @@ mod tests {
     #[test]
     fn runs_merge_and_answer() {
         let mut z = Zones { runs: Vec::new(), first: 0, blocks: 100 };
-        z.merge(vec![(10, 20), (0, 3), (20, 22), (15, 18), (50, 51), (60, 60)]);
+        z.merge(vec![(10, 20), (0, 3), (20, 22), (50, 51), (60, 60)]).unwrap();
         assert_eq!(z.runs, [(0, 3), (10, 22), (50, 51)]);
         assert_eq!(z.total(), 16);
         assert!(z.legal(BlockNo(3), 7) && z.legal(BlockNo(22), 28) && z.legal(BlockNo(51), 49));
@@ -102,7 +118,9 @@ mod tests {
         }
         let clipped: Vec<_> = z.within(BlockNo(2), BlockNo(12)).map(|(a, b)| (a.0, b.0)).collect();
         assert_eq!(clipped, [(2, 3), (10, 12)]);
-        z.protect([(BlockNo(30), 5)]);
+        z.protect([(BlockNo(30), 5)]).unwrap();
         assert!(!z.legal(BlockNo(34), 1) && z.legal(BlockNo(35), 1));
+        assert_eq!(z.protect([(BlockNo(40), 2), (BlockNo(33), 2), (BlockNo(41), 2)]), Err(BlockNo(33)));
+        assert_eq!(z.protect([(BlockNo(36), 1)]), Ok(()), "between two");
     }
 }

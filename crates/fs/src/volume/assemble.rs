@@ -7,14 +7,14 @@ use crate::map;
 use crate::names::evict;
 use crate::policy::CacheShares;
 use crate::records;
-use crate::tables::SpaceTable;
+use crate::tables::{SHARED, SpaceTable};
 use crate::txn::{Context, WriteGate};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FlushGate};
 use quire_journal::{BatchTime, Journal, JournalConfig, Log};
 use quire_layout::features::compat;
 use quire_layout::superblock::Superblock;
-use quire_layout::{FileBlock, Ino};
+use quire_layout::{Corrupt, FileBlock, Ino, Structure};
 
 /// Extents of a journal that are kept from files. Real journals have a handful.
 const MAX_JOURNAL_RUNS: usize = 1 << 16;
@@ -60,7 +60,8 @@ pub(super) fn load_space(engine: &Engine) -> Result<()> {
             let inode = records::inode(op, journal)?;
             map::extents(op, journal, &inode, FileBlock(0), MAX_JOURNAL_RUNS)
         })?;
-        space.protect(runs.iter().map(|e| (e.phys, e.len)));
+        let shared = |b| Corrupt::new(Structure::JournalInode, SHARED).of(journal.0).at(b);
+        space.protect(runs.iter().map(|e| (e.phys, e.len))).map_err(shared)?;
     }
     engine.tables().space = space;
     Ok(())

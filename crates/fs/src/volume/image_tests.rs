@@ -281,7 +281,7 @@ fn an_inline_flag_without_its_feature_is_refused() {
     assert_eq!(at(&before), at(&t.device.snapshot()));
 }
 
-fn run_on(image: &[u8], command: &str) -> String {
+pub(super) fn run_on(image: &[u8], command: &str) -> String {
     let path = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(path.path(), image).unwrap();
     run("debugfs", &["-R", command, text(path.path())])

@@ -23,6 +23,8 @@ mod inline_tests;
 #[cfg(test)]
 mod inline_write_tests;
 mod inspect;
+#[cfg(test)]
+mod kernel_refuses_tests;
 pub(crate) mod label;
 mod lifetime;
 mod limits;

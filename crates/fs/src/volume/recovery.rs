@@ -24,7 +24,7 @@ use quire_journal::recover::{CleanLog, Plan, Progress, UnrecoveredLog, open_exte
 use quire_journal::{Log, LogRun, NvramLayout, NvramLog};
 use quire_layout::features::{compat, incompat};
 use quire_layout::superblock::Superblock;
-use quire_layout::{BlockNo, Corrupt, FileBlock, Ino, LogBlock, Structure, Tid};
+use quire_layout::{BlockNo, Corrupt, FileBlock, Ino, LogBlock, Structure, Tid, Unsupported};
 
 /// Most extents that a journal inode may have. A larger map belongs to no journal.
 const MAX_RUNS: usize = 65_536;
@@ -59,6 +59,9 @@ pub fn find_journal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock) 
             check_sectors(sb.block_size(), &**device)?;
             open_external(device.clone(), sb.block_size(), sb.journal_uuid())?
         }
+        (_, ino) if ino != Ino(0) && sb.journal_dev() != 0 => {
+            return Err(Corrupt::new(Structure::Superblock, "the journal has both an inode and a device").into());
+        }
         (None, Ino(0)) => return Err(Error::Invalid("the journal is on a device of its own: name it (journal_path=)")),
         (Some(_), _) => return Err(Error::Invalid("the journal is inside the image: no journal_path= is needed")),
         (None, ino) => internal(devices, clock, sb, ino)?,
@@ -77,10 +80,17 @@ fn internal(devices: &Devices, clock: &Arc<dyn Clock>, sb: &Superblock, ino: Ino
         if !inode.is_file() || inode.links() == 0 {
             return Err(Corrupt::new(Structure::JournalInode, "not a file in use").of(ino.0).into());
         }
-        map::extents(op, ino, &inode, FileBlock(0), MAX_RUNS)
+        Ok((map::extents(op, ino, &inode, FileBlock(0), MAX_RUNS)?, inode.size() >> op.sb().block_size().bits()))
     })?;
+    let (extents, size) = extents;
     let mut runs: Vec<LogRun> = Vec::with_capacity(extents.len());
-    for e in extents {
+    for mut e in extents {
+        // What is behind the end of the file is not the journal's.
+        let left = u32::try_from(size.saturating_sub(u64::from(e.at.0))).unwrap_or(u32::MAX);
+        e.len = e.len.min(left);
+        if e.len == 0 {
+            break;
+        }
         if e.unwritten {
             return Err(Corrupt::new(Structure::JournalInode, "the journal has unwritten blocks").of(ino.0).into());
         }
@@ -112,6 +122,9 @@ impl Pending {
     ) -> Result<Option<Self>> {
         check_device(sb, &*devices.fs)?;
         let Some(found) = find_journal(devices, clock, sb)? else { return Ok(None) };
+        if sb.features().has_incompat(incompat::MMP) {
+            return may_be_elsewhere(found.needed).map(|()| None);
+        }
         if devices.fs.info().read_only && on_damage == OnDamage::Refuse {
             if !found.needed {
                 return Ok(None); // Nothing in the log is needed.
@@ -131,6 +144,12 @@ impl Pending {
         }
         plan.check_supported()?;
         Ok(Some(Pending { log: found.log, plan: Some(plan) }))
+    }
+
+    /// The log is not needed, but it is not empty, or it tells of an error: others could take what is in it for needed.
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        self.plan.is_none() && !(self.log.is_clean() && self.log.superblock().errno() == 0)
     }
 
     /// What a replay will do. `None`: the log is not needed.
@@ -188,7 +207,7 @@ pub fn recover(
 /// As [`UnrecoveredLog::scan`].
 pub fn scan(log: &UnrecoveredLog, sb: &Superblock, progress: &mut dyn FnMut(Progress)) -> Result<Plan> {
     check_marked(log, sb)?;
-    Ok(log.scan(sb.blocks_count(), progress)?)
+    Ok(log.scan(log.home_blocks(), progress)?)
 }
 
 /// A log of Quire's is used only if the file system's superblock has the feature bit (Q8). Without it, others may have
@@ -197,6 +216,17 @@ fn check_marked(log: &UnrecoveredLog, sb: &Superblock) -> Result<()> {
     if log.is_quire() && !sb.features().has_incompat(incompat::QUIRE_LOG) {
         let why = "the journal holds a log of Quire's, but the file system's superblock lacks its feature bit";
         return Err(Corrupt::new(Structure::Superblock, why).into());
+    }
+    Ok(())
+}
+
+/// With multiple mount protection another node may have the image mounted, and needs recovery as long as it does. To
+/// find that out takes writing, and waiting for what the other writes; Quire does neither.
+fn may_be_elsewhere(needs_recovery: bool) -> Result<()> {
+    if needs_recovery {
+        let what =
+            "the replay of a journal with mmp: another node may use the image. e2fsck finds out; ro,noload reads it";
+        return Err(Unsupported::new(what).into());
     }
     Ok(())
 }

@@ -126,6 +126,13 @@ impl UnrecoveredLog {
     }
 
     /// The file system's device: the log's own, unless [`UnrecoveredLog::with_home`] has said otherwise.
+    /// Blocks of the file system's device. A log may have homes behind the end of the file system: what a growth has
+    /// written before the superblock that tells of it has come home.
+    #[must_use]
+    pub fn home_blocks(&self) -> u64 {
+        self.home_device().info().size >> self.format.block_size.bits()
+    }
+
     pub(super) fn home_device(&self) -> Arc<dyn BlockDevice> {
         self.home.clone().unwrap_or_else(|| self.geometry.device().clone())
     }

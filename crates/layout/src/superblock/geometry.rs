@@ -14,6 +14,9 @@ pub struct Geometry {
     block_size: BlockSize,
 }
 
+/// `s_checksum_type`.
+const CRC32C: u8 = 1;
+
 impl Geometry {
     /// Takes the bytes of a superblock, and checks the shape that they give.
     pub(super) fn new(raw: &[u8; SIZE]) -> Result<Self, Corrupt> {
@@ -102,9 +105,18 @@ impl Geometry {
         if inodes != Some(u64::from(self.inodes_count())) {
             return Err(bad("inode count does not match the groups"));
         }
+        if self.features().metadata_csum() && self.raw[0x175] != CRC32C {
+            return Err(bad("unknown type of checksums"));
+        }
         let ds = le16(&*self.raw, 0xFE);
         if self.features().has_incompat(incompat::BIT64) && !(ds.is_power_of_two() && (64..=1024).contains(&ds)) {
             return Err(bad("descriptor size out of range"));
+        }
+        let per_block = u64::try_from(self.block_size.bytes() / self.desc_size()).expect("small");
+        if self.features().has_incompat(incompat::META_BG)
+            && u64::from(self.first_meta_bg()) > groups.div_ceil(per_block)
+        {
+            return Err(bad("the first meta block group is behind the last one"));
         }
         if self.first_ino().0 < 11 || self.first_ino().0 > self.inodes_count() {
             return Err(bad("first inode out of range"));

@@ -15,11 +15,13 @@ mod geometry;
 mod growth;
 mod identity;
 mod record;
+mod special;
 mod usage;
 
 pub use geometry::Geometry;
 pub use growth::{Growth, backup_of};
 pub use record::Superblock;
+pub use special::is_special;
 
 use crate::error::{Corrupt, Structure};
 

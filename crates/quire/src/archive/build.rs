@@ -66,6 +66,7 @@ pub struct BuildOptions {
 /// Exists: what has the name is no regular file. No space: the tree does not fit.
 pub fn build(path: impl AsRef<Path>, source: Option<Source>, options: &BuildOptions) -> Result<Imported> {
     let path = path.as_ref();
+    options.import.check()?;
     let new = NewFile::image(path, 0o666)?;
     let at = new.temporary_path();
     let import = options.import.clone().leave_out(path).leave_out(at);

@@ -1,5 +1,6 @@
 //! Trees out of an image: as a tar archive in PAX format, or into a directory of the host.
 
+use super::acl_text;
 use super::entry::shown;
 use super::options::ExportOptions;
 use super::pax::{Record, encode, xattr_key};
@@ -8,7 +9,8 @@ use crate::attrs::Links;
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
-use crate::metadata::{FileType, Metadata, Timestamp};
+use crate::metadata::{FileType, Metadata, Timestamp, check_owner};
+use quire_layout::acl::Acl;
 use rustix::fs::{AtFlags, CWD, Mode};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -40,8 +42,8 @@ impl Linked {
 }
 
 /// Writes a tree as a tar archive: names relative to `from`, in the order of their bytes; owners as numbers; times in
-/// nanoseconds, extended attributes and holes as PAX records (`SCHILY.xattr`, `GNU.sparse` 1.0). Sockets, which tar
-/// does not have, are left out. The same tree gives the same bytes.
+/// nanoseconds, extended attributes, ACLs and holes as PAX records (`SCHILY.xattr`, `SCHILY.acl`, `GNU.sparse` 1.0).
+/// Sockets, which tar does not have, are left out. The same tree gives the same bytes.
 ///
 /// # Errors
 /// Not found; corrupt; I/O: of the image, or of `out`.
@@ -102,10 +104,7 @@ impl TarWriter<'_> {
             header.set_device_minor(m.device.1).map_err(|e| output(&e))?;
         }
         if first.is_none() {
-            for attribute in self.dir.xattrs(path, Links::NoFollow)? {
-                let value = self.dir.xattr(path, Links::NoFollow, &attribute)?;
-                pax.push((xattr_key(attribute.as_bytes()), value));
-            }
+            self.attributes(path, &mut pax)?;
         }
         let mut stored = name.as_os_str().as_bytes().to_vec();
         if stored.is_empty() {
@@ -126,6 +125,21 @@ impl TarWriter<'_> {
         }
         header.set_size(0);
         self.put(header, &stored, pax, &mut std::io::empty())
+    }
+
+    /// Extended attributes, as bytes. ACLs as text, too: `tar --acls` reads no other form.
+    fn attributes(&self, path: &Path, pax: &mut Vec<Record>) -> Result<()> {
+        for attribute in self.dir.xattrs(path, Links::NoFollow)? {
+            let value = self.dir.xattr(path, Links::NoFollow, &attribute)?;
+            let record = acl_text::RECORDS.iter().find(|(_, name)| attribute.as_bytes() == *name);
+            if let Some((key, _)) = record
+                && let Some(acl) = Acl::from_xattr(&value)
+            {
+                pax.push(((*key).into(), acl_text::text(&acl).into_bytes()));
+            }
+            pax.push((xattr_key(attribute.as_bytes()), value));
+        }
+        Ok(())
     }
 
     /// A file; one with holes in PAX's sparse format 1.0: the map in front of the data.
@@ -383,6 +397,8 @@ fn copy(dir: &Dir, path: &Path, m: &Metadata, host: &Path, done: &mut Done<'_>) 
 fn own(host: &Path, m: &Metadata) -> Result<()> {
     let failed = |e: rustix::io::Errno| Error::host(host, &e.into());
     if rustix::process::geteuid().is_root() {
+        // Of a damaged image: the file would stay root's.
+        check_owner(Some(m.uid), Some(m.gid)).map_err(|e| e.at(host))?;
         let (uid, gid) = (rustix::fs::Uid::from_raw(m.uid), rustix::fs::Gid::from_raw(m.gid));
         rustix::fs::chownat(CWD, host, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
     }

@@ -12,7 +12,7 @@ use super::source::Source;
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
-use crate::metadata::{Timestamp, permission_bits};
+use crate::metadata::{Timestamp, check_owner, permission_bits};
 use crate::resolve::is_child_of;
 use crate::shared::Call;
 use quire_fs::{Attr, Cred, New, NewKind, SetAttr, SetTime, Volume, WriteFlags, XattrFlags, create_alone};
@@ -262,6 +262,10 @@ impl<'c> Importer<'c> {
 
     fn make(&mut self, entry: &Entry, data: &mut dyn Data) -> Result<()> {
         let (uid, gid) = self.options.owner_of(entry.uid, entry.gid);
+        // Another name of an object has its owner.
+        if !matches!(entry.kind, Kind::HardLink(_)) {
+            check_owner(Some(uid), Some(gid))?;
+        }
         let permissions = self.options.permissions_of(entry.permissions);
         let Some((name, above)) = entry.path.split_last() else {
             if entry.kind != Kind::Dir {
@@ -360,12 +364,26 @@ impl<'c> Importer<'c> {
                 Error::new(e.kind(), format!("attribute {}: {e}", String::from_utf8_lossy(name)))
             })?;
         }
+        if entry.xattrs.iter().any(|(name, _)| name == ACLS[0]) {
+            self.remove_permissions(ino)?;
+        }
         if entry.kind == Kind::Dir {
             self.times.insert(ino, (entry.modified, entry.accessed));
             return Ok(());
         }
         self.times.remove(&ino);
         self.set_times(ino, entry.modified, entry.accessed)
+    }
+
+    /// Takes permissions that no object keeps: an access ACL has brought its own.
+    fn remove_permissions(&self, ino: Ino) -> Result<()> {
+        let now = u32::from(self.volume.getattr(ino)?.mode & 0o7777);
+        let kept = self.options.permissions_of(now);
+        if kept != now {
+            let set = SetAttr { mode: Some(permission_bits(kept)), ..SetAttr::default() };
+            self.volume.setattr(ino, &set)?;
+        }
+        Ok(())
     }
 
     fn tell(&self) -> Result<()> {
@@ -422,14 +440,16 @@ fn outside() -> Error {
 /// merged has the ACLs of the source afterwards.
 ///
 /// # Errors
-/// Bad input: a malformed archive. Outside root: a name or a link in it leads out of the directory. Not found, not a
-/// directory: `to`. No space; unsupported (an attribute that ext4 does not store); read-only; corrupt; I/O.
+/// Bad input: a malformed archive, or an ACL in it with a name and no number. Outside root: a name or a link in it
+/// leads out of the directory. Not found, not a directory: `to`. Invalid: an owner or a device that ext4 does not have.
+/// No space; unsupported (an attribute that ext4 does not store); read-only; corrupt; I/O.
 pub fn import(fs: &FileSystem, to: impl AsRef<Path>, mut source: Source, options: &ImportOptions) -> Result<Imported> {
     let dir = fs.open_dir(to)?;
     import_into(&dir, &mut source, options)
 }
 
 pub(super) fn import_into(dir: &Dir, source: &mut Source, options: &ImportOptions) -> Result<Imported> {
+    options.check()?;
     let call = dir.inode.call()?;
     if let Some(why) = call.volume.status().read_only {
         return Err(Error::new(ErrorKind::ReadOnly, format!("read-only: {why}")));

@@ -15,6 +15,7 @@
 //! # Ok::<(), quire::Error>(())
 //! ```
 
+mod acl_text;
 mod build;
 mod entry;
 mod export;

@@ -1,7 +1,8 @@
 //! What an import changes on the way.
 
 use super::progress::{Progress, Watch};
-use crate::metadata::Timestamp;
+use crate::error::Result;
+use crate::metadata::{Timestamp, check_owner};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
@@ -87,6 +88,14 @@ impl ImportOptions {
     /// ```
     pub fn on_progress(self, told: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
         ImportOptions { watch: Watch::new(told), ..self }
+    }
+
+    /// # Errors
+    /// Invalid: objects would get an owner that none can have.
+    pub(super) fn check(&self) -> Result<()> {
+        check_owner(self.owner.0, self.owner.1)?;
+        self.users.values().try_for_each(|to| check_owner(Some(*to), None))?;
+        self.groups.values().try_for_each(|to| check_owner(None, Some(*to)))
     }
 
     pub(super) fn owner_of(&self, uid: u32, gid: u32) -> (u32, u32) {

@@ -1,10 +1,14 @@
 //! PAX records: `length key=value`, where values may hold any bytes.
 
+use super::acl_text;
+use super::entry::Kind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Timestamp;
 
 /// What begins the key of an extended attribute.
 const XATTR: &[u8] = b"SCHILY.xattr.";
+/// The record in which GNU tar has the label of SELinux, and its attribute.
+const SELINUX: (&str, &[u8]) = ("RHT.security.selinux", b"security.selinux");
 
 /// The records of one extended header, in order.
 #[derive(Default)]
@@ -139,10 +143,38 @@ impl Pax {
         self.get(key).map(|v| parse_time(v).ok_or_else(|| bad(&format!("the PAX record {key} is no time")))).transpose()
     }
 
+    /// All extended attributes of an object of this kind: those with their bytes, and ACLs and the label of SELinux,
+    /// which have records of their own. The bytes win.
+    ///
+    /// An access ACL that says no more than the permission bits is left out, because GNU tar gives one to each object.
+    pub(super) fn attributes(&self, kind: &Kind) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut found = self.xattrs()?;
+        let acls = match kind {
+            Kind::Dir => &acl_text::RECORDS[..],
+            // A link has no ACL.
+            Kind::Symlink(_) | Kind::HardLink(_) => &[],
+            Kind::File(_) | Kind::Node(..) => &acl_text::RECORDS[..1],
+        };
+        for (key, name) in acls {
+            let text = self.get(key).filter(|_| found.iter().all(|(known, _)| known != name));
+            let Some(acl) = text.map(acl_text::parse).transpose()? else { continue };
+            if !acl.is_minimal() || *name != acl_text::RECORDS[0].1 {
+                found.push((name.to_vec(), acl.to_xattr()));
+            }
+        }
+        let (key, name) = SELINUX;
+        if let Some(label) = self.get(key).filter(|_| found.iter().all(|(known, _)| known != name)) {
+            // The kernel stores it with the zero at its end, tar without.
+            let label = label.strip_suffix(b"\0").unwrap_or(label);
+            found.push((name.to_vec(), [label, b"\0"].concat()));
+        }
+        Ok(found)
+    }
+
     /// Extended attributes: `SCHILY.xattr.NAME` (`=` and `%` in the name percent-encoded) with the value,
     /// `LIBARCHIVE.xattr.NAME` (name percent-encoded) with the value in base 64. The first form wins, as its bytes are
     /// exact.
-    pub(super) fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let mut put = |name: Vec<u8>, value: Vec<u8>, replace: bool| match found.iter_mut().find(|(n, _)| *n == name) {
             Some(known) if replace => known.1 = value,

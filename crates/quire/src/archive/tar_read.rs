@@ -1,5 +1,6 @@
 //! Tar archives as a stream of entries: ustar, GNU (long names, sparse) and PAX (long names, times in nanoseconds,
-//! extended attributes of SCHILY and LIBARCHIVE, sparse 0.0, 0.1 and 1.0), plain or compressed with gzip or zstd.
+//! extended attributes of SCHILY and LIBARCHIVE, ACLs, SELinux's labels, sparse 0.0, 0.1 and 1.0), plain or compressed
+//! with gzip or zstd.
 //!
 //! The crate `tar` decodes the headers. Its own walk is not used, because it splits PAX records at line ends, which
 //! binary attributes contain, and does not know PAX's sparse files.
@@ -146,7 +147,7 @@ fn one(
             None => Timestamp::new(header.mtime().map_err(field)?.cast_signed(), 0),
         },
         accessed: pax.time("atime")?,
-        xattrs: pax.xattrs()?,
+        xattrs: pax.attributes(&kind)?,
         kind,
     };
     match entry.kind {

@@ -81,6 +81,52 @@ fn a_removal_of_the_root_removes_nothing() {
 }
 
 #[test]
+fn a_path_that_ends_in_a_dot_has_no_last_name() {
+    let fs = scratch();
+    fs.create_dir_all("/d/sub").unwrap();
+    fs.write("/f", "1").unwrap();
+    fs.symlink("d", "/link").unwrap();
+    let kind = |done: quire::Result<()>| done.unwrap_err().kind();
+    for path in ["/d/.", "/d/./", "d/sub/..//.", "/link/.", "."] {
+        assert_eq!(kind(fs.remove_all(path)), ErrorKind::Busy, "{path}");
+        assert_eq!(kind(fs.remove_dir(path)), ErrorKind::Busy, "{path}");
+        assert_eq!(kind(fs.remove_file(path)), ErrorKind::Busy, "{path}");
+        assert_eq!(kind(fs.rename(path, "/new")), ErrorKind::Busy, "{path}");
+        assert_eq!(kind(fs.rename("/f", path)), ErrorKind::Busy, "{path}");
+        assert_eq!(kind(fs.create_dir(path).map(drop)), ErrorKind::Exists, "{path}");
+        assert_eq!(kind(fs.hard_link("/f", path)), ErrorKind::Exists, "{path}");
+        assert_eq!(kind(fs.symlink("f", path)), ErrorKind::Exists, "{path}");
+    }
+    for path in ["/new/.", "/new/./"] {
+        assert_eq!(kind(fs.create_dir(path).map(drop)), ErrorKind::NotFound, "{path}");
+        assert_eq!(kind(fs.write(path, "")), ErrorKind::NotFound, "{path}");
+        assert_eq!(kind(fs.rename("/d", path)), ErrorKind::NotFound, "{path}");
+    }
+    assert_eq!(kind(fs.metadata("/f/.").map(drop)), ErrorKind::NotADirectory);
+    assert_eq!(kind(fs.remove_file("/f/.")), ErrorKind::NotADirectory);
+    let names: Vec<_> = fs.walk("/").unwrap().map(|e| e.unwrap().path).collect();
+    assert_eq!(names, ["/", "/d", "/d/sub", "/f", "/link", "/lost+found"].map(PathBuf::from));
+}
+
+#[test]
+fn a_path_that_ends_in_a_dot_is_read_as_the_directory_before_it() {
+    let fs = scratch();
+    let made = fs.create_dir_all("/d/sub/.").unwrap();
+    made.write("f", "1").unwrap();
+    fs.symlink("d/.", "/link").unwrap();
+    for path in ["/d/sub/.", "d/./sub/./", "/link/sub/.", "/d/sub/../sub/."] {
+        assert_eq!(fs.read_dir(path).unwrap().len(), 1, "{path}");
+        assert!(fs.symlink_metadata(path).unwrap().is_dir(), "{path}");
+        assert_eq!(fs.walk(path).unwrap().count(), 2, "{path}");
+        fs.create_dir_all(path).unwrap();
+        fs.chmod(path, 0o700).unwrap();
+    }
+    assert!(fs.symlink_metadata("/link/.").unwrap().is_dir() && fs.symlink_metadata("/link").unwrap().is_symlink());
+    fs.remove_file("/link").unwrap();
+    assert_eq!(fs.create_dir_all("/d/sub/f/.").map(drop).unwrap_err().kind(), ErrorKind::NotADirectory);
+}
+
+#[test]
 fn missing_directories_are_made_also_where_the_path_goes_up_again() {
     let fs = scratch();
     fs.create_dir_all("/a/../b/./c").unwrap();

@@ -8,3 +8,5 @@ mod exact_trees;
 mod gate;
 mod hostile_archives;
 mod library;
+mod owners;
+mod tar_acls;

@@ -88,8 +88,14 @@ fn into_dir(fs: &FileSystem, from: &OsStr, to: &OsStr) -> Result<PathBuf, Failur
         return Ok(to.into());
     }
     let none = || Failure::Usage(format!("{}: the path has no last name", printable_name(from)));
-    let name = Path::new(from).file_name().ok_or_else(none)?;
+    let name = last_name(from).ok_or_else(none)?;
     Ok(Path::new(to).join(name))
+}
+
+/// The last name of a path. One that ends in `.` or `..` has none.
+fn last_name(path: &OsStr) -> Option<&OsStr> {
+    let mut names = path.as_bytes().rsplit(|b| *b == b'/').filter(|name| !name.is_empty());
+    names.next().filter(|name| !matches!(*name, b"." | b"..")).map(OsStr::from_bytes)
 }
 
 #[derive(clap::Args)]
@@ -146,11 +152,40 @@ impl Action for Ln {
 
     fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
         let path = into_dir(fs, &self.target, &self.path)?;
-        if self.force && fs.symlink_metadata(&path).is_ok_and(|m| !m.is_dir()) {
+        if self.force
+            && let Ok(old) = fs.symlink_metadata(&path)
+            && !old.is_dir()
+        {
+            self.check_not_itself(fs, &path, &old)?;
             fs.remove_file(&path)?;
         }
         let done = if self.symbolic { fs.symlink(&self.target, &path) } else { fs.hard_link(&self.target, &path) };
         Ok(done?)
+    }
+}
+
+impl Ln {
+    /// Refuses a link to the name that it would replace, as ln(1) does: the file would be gone. Another name of the
+    /// same file is replaced.
+    fn check_not_itself(&self, fs: &FileSystem, path: &Path, old: &Metadata) -> Result<(), Failure> {
+        let target = if self.symbolic {
+            path.parent().unwrap_or(Path::new("/")).join(&self.target)
+        } else {
+            PathBuf::from(&self.target)
+        };
+        let found = if self.symbolic { fs.metadata(&target) } else { fs.symlink_metadata(&target) };
+        let found = match found {
+            // A symbolic link may lead nowhere.
+            Err(_) if self.symbolic => return Ok(()),
+            other => other?,
+        };
+        let dir = |path: &Path| fs.metadata(path.parent().unwrap_or(Path::new("/"))).map(|m| m.ino).ok();
+        let is_same_name = || path.file_name() == target.file_name() && dir(path) == dir(&target);
+        if found.ino == old.ino && (found.links == 1 || is_same_name()) {
+            let (target, path) = (printable_name(&self.target), printable_name(path));
+            return Err(Failure::Failed(format!("{target} and {path} are the same file")));
+        }
+        Ok(())
     }
 }
 

@@ -187,7 +187,9 @@ fn open_host(path: &Path) -> std::io::Result<File> {
 impl Put {
     fn destination(&self, fs: &FileSystem) -> Result<PathBuf, Failure> {
         let path = PathBuf::from(&self.path);
-        if !self.path.as_bytes().ends_with(b"/") && !fs.metadata(&path).is_ok_and(|m| m.is_dir()) {
+        // These ask for a directory, also for one that is not there.
+        let asks = [&b"/"[..], b"/."].iter().any(|end| self.path.as_bytes().ends_with(end));
+        if !asks && !fs.metadata(&path).is_ok_and(|m| m.is_dir()) {
             return Ok(path);
         }
         match self.source.file_name() {

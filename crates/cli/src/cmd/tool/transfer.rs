@@ -40,8 +40,9 @@ struct Rewrite {
 }
 
 fn pair(text: &str) -> Result<(u32, u32), String> {
-    let parts = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    parts.ok_or_else(|| "FROM:TO as numbers is expected".to_owned())
+    let expected = "FROM:TO as numbers is expected";
+    let (from, to) = text.split_once(':').ok_or(expected)?;
+    Ok((from.parse().map_err(|_| expected)?, values::id(to)?))
 }
 
 fn octal(text: &str) -> Result<u32, String> {

@@ -44,14 +44,20 @@ pub(crate) fn human(bytes: u64) -> String {
     format!("{}.{}{}", tenths / 10, tenths % 10, units[unit])
 }
 
-/// `UID:GID`, `UID`, or `:GID`, as numbers: the names of the host mean nothing in an image.
+/// A user or group, as a number: the names of the host mean nothing in an image.
+pub(crate) fn id(text: &str) -> Result<u32, String> {
+    let bad = |_| format!("{text:?} is no number (names of the host mean nothing here)");
+    match text.parse().map_err(bad)? {
+        u32::MAX => Err(format!("{text} is no owner: the kernel means none by it")),
+        id => Ok(id),
+    }
+}
+
+/// `UID:GID`, `UID`, or `:GID`.
 pub(crate) fn owner(text: &str) -> Result<(Option<u32>, Option<u32>), String> {
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
-    let id = |t: &str| match t {
-        "" => Ok(None),
-        t => t.parse().map(Some).map_err(|_| format!("{t:?} is no number (names of the host mean nothing here)")),
-    };
-    match (id(user)?, id(group)?) {
+    let given = |t: &str| if t.is_empty() { Ok(None) } else { id(t).map(Some) };
+    match (given(user)?, given(group)?) {
         (None, None) => Err("UID:GID is expected".to_owned()),
         both => Ok(both),
     }
@@ -229,5 +235,8 @@ mod tests {
         assert_eq!(owner(":2"), Ok((None, Some(2))));
         assert_eq!(owner("7"), Ok((Some(7), None)));
         assert!(owner("root").is_err() && owner(":").is_err());
+        for none in ["4294967295", "4294967295:0", "0:4294967295", ":4294967295"] {
+            assert!(owner(none).unwrap_err().contains("is no owner"), "{none}");
+        }
     }
 }
