@@ -26,13 +26,14 @@ impl Timestamp {
         }
     }
 
-    /// Base and extra words; clamps to what they hold.
+    /// Base and extra words; clamps to what they hold. The first and the last second have no parts, as in the kernel.
     fn encode(self, wide: bool) -> (u32, u32) {
         let max = if wide { Self::MAX_SECS } else { i64::from(i32::MAX) };
         let secs = self.secs.clamp(Self::MIN_SECS, max);
+        let nanos = if secs == Self::MIN_SECS || secs == max { 0 } else { self.nanos };
         let base = lo32(secs.cast_unsigned());
         let epoch = lo32(((secs - i64::from(base.cast_signed())) >> 32).cast_unsigned()) & 3;
-        (base, epoch | self.nanos << 2)
+        (base, epoch | nanos << 2)
     }
 }
 
@@ -103,13 +104,16 @@ mod tests {
     #[test]
     fn times_keep_34_bits_and_nanoseconds() {
         let mut i = Inode::new(256, 32);
-        for secs in [Timestamp::MIN_SECS, -1, 0, 0x7FFF_FFFF, 0x8000_0000, 0x1_0000_0000, Timestamp::MAX_SECS] {
+        let (min, max) = (Timestamp::MIN_SECS, Timestamp::MAX_SECS);
+        for secs in [min + 1, -1, 0, 0x7FFF_FFFF, 0x8000_0000, 0x1_0000_0000, max - 1] {
             let t = Timestamp { secs, nanos: 999_999_999 };
             i.set_time(Time::Modify, t);
             assert_eq!(i.time(Time::Modify), Some(t));
         }
-        i.set_time(Time::Modify, Timestamp { secs: i64::MAX, nanos: 1 });
-        assert_eq!(i.time(Time::Modify).unwrap().secs, Timestamp::MAX_SECS);
+        for (secs, kept) in [(i64::MIN, min), (min, min), (max, max), (i64::MAX, max)] {
+            i.set_time(Time::Modify, Timestamp { secs, nanos: 999_999_999 });
+            assert_eq!(i.time(Time::Modify), Some(Timestamp { secs: kept, nanos: 0 }));
+        }
         let mut old = Inode::new(128, 0);
         old.set_time(Time::Modify, Timestamp { secs: 0x1_0000_0000, nanos: 5 });
         assert_eq!(old.time(Time::Modify), Some(Timestamp { secs: 0x7FFF_FFFF, nanos: 0 }));

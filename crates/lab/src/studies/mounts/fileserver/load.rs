@@ -127,7 +127,8 @@ mod tests {
             let server = Server { rewrites, ..server };
             fill(dir.path(), server).unwrap();
             let before = names(dir.path());
-            assert!(serve(dir.path(), server).unwrap() > 0);
+            // A machine under load may serve none in so short a time.
+            assert!((0..100).any(|_| serve(dir.path(), server).unwrap() > 0));
             let after = names(dir.path());
             let same = before.iter().map(|(path, _)| path).eq(after.iter().map(|(path, _)| path));
             assert_eq!((before.len(), same), (40, stay));
