@@ -104,6 +104,12 @@ fn wait_pausing(limit: Duration, most: Duration, mut done: impl FnMut() -> bool)
     true
 }
 
+/// CPUs that this process may use.
+#[must_use]
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Whether we are root.
 #[must_use]
 pub fn is_root() -> bool {

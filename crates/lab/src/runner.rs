@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
-use crate::cmd::is_root;
+use crate::cmd::{cpus, is_root};
 use crate::laboratory::{Study, chosen};
 use crate::results::{Effort, Findings, Host, Run, build, date};
 use crate::work::vfs::fix_computing;
@@ -109,8 +109,7 @@ fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usi
     let (alone, mut models): (Vec<_>, Vec<_>) = due.into_iter().partition(is_alone);
     // The longest first: it is not the one that the others have ended before.
     models.sort_by_key(|s| std::cmp::Reverse(plan.expected(s)));
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let at_once = plan.jobs.unwrap_or(cpus.min(MOST_AT_ONCE)).max(1);
+    let at_once = plan.jobs.unwrap_or(cpus().min(MOST_AT_ONCE)).max(1);
     let progress = Progress::new(plan, build, models.iter().chain(&alone).copied(), at_once);
     let progress = Mutex::new(progress);
     run_at_once(&models, at_once, &progress)?;

@@ -105,10 +105,8 @@ impl CreateOptions {
     /// Busy: an image of this name is in use. Exists: what has the name is no regular file. Invalid input: the label is
     /// too long. Tool: `mke2fs` is missing or refuses. Otherwise as [`FileSystem::open`].
     pub fn create(&self, path: impl AsRef<Path>) -> Result<FileSystem> {
-        let path = path.as_ref();
-        let new = NewFile::image(path, 0o666)?;
-        let at = new.temporary_path();
-        self.format(at).map_err(|e| if e.path() == Some(at) { e.with_path(path) } else { e })?;
+        let new = NewFile::image(path.as_ref(), 0o666)?;
+        self.format(new.temporary_path()).map_err(|e| new.named(e))?;
         new.finish()?;
         self.open_options().open(path)
     }

@@ -115,6 +115,11 @@ impl NewFile {
         self.temporary.path()
     }
 
+    /// An error about the temporary name, told of the name that the file gets.
+    pub(crate) fn named(&self, e: Error) -> Error {
+        if e.path() == Some(self.temporary_path()) { e.with_path(&self.path) } else { e }
+    }
+
     /// The file that it replaces.
     #[must_use]
     pub fn replaces(&self) -> Option<&Metadata> {

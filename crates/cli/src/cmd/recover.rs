@@ -222,18 +222,18 @@ fn work(args: &Args, devices: &Devices, needs: &Needs) -> Result<Outcome, String
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let bar = Bar::new();
     let mut done = Vec::new();
+    let recover =
+        || recovery::recover(devices, &clock, &needs.sb, OnDamage::Replay, &mut |p| bar.show(p)).map_err(named);
     if let Some(plan) = needs.plan() {
-        let clean =
-            recovery::recover(devices, &clock, &needs.sb, OnDamage::Replay, &mut |p| bar.show(p)).map_err(named)?;
+        let clean = recover()?;
         done.push(format!("{} transactions replayed, {} blocks written", plan.transactions, plan.images().len()));
         if let Some(clean) = clean.filter(|c| !c.damage().is_none()) {
             done.push(format!("the journal was damaged ({}): run e2fsck -f", damage(plan)));
             drop(clean);
             return outcome(fsck::UNCORRECTED, done.join("; "));
         }
-    }
-    if needs.has_leftovers() {
-        recovery::recover(devices, &clock, &needs.sb, OnDamage::Replay, &mut |p| bar.show(p)).map_err(named)?;
+    } else if needs.has_leftovers() {
+        recover()?;
         done.push("a log that is not needed was emptied".to_owned());
     }
     bar.clear();
@@ -302,8 +302,7 @@ fn forecast(needs: &Needs) -> String {
         }
     } else if needs.sb.features().has_incompat(incompat::RECOVER) {
         all.push("needs_recovery to be cleared".to_owned());
-    }
-    if needs.has_leftovers() {
+    } else if needs.has_leftovers() {
         all.push("a log that is not needed to be emptied".to_owned());
     }
     if let Err(quire_fs::Error::Corrupt(c)) = &needs.outlook {

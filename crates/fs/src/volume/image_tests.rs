@@ -1,5 +1,6 @@
 //! Images that are damaged, odd or foreign: what a mount does with them. Each is made by mke2fs and debugfs.
 
+use super::recovery::JournalError;
 use crate::testing::TestVolume;
 use crate::{Attr, Cred, Devices, Error, New, NewKind, Options, Volume, WriteFlags, XattrFlags};
 use quire_device::SystemClock;
@@ -50,12 +51,12 @@ fn file(v: &Volume, name: &str, len: usize) -> Result<Attr, Error> {
 }
 
 /// A mount that must be refused as corrupt, with the image as it was.
-fn refused(image: Vec<u8>, options: Options) -> Corrupt {
+pub(super) fn refused(image: Vec<u8>, options: Options) -> Corrupt {
     let device = Arc::new(MemDevice::new(image.clone()));
     let opened = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options);
     assert!(device.snapshot() == image, "a refused mount has changed the image");
     match opened {
-        Err(Error::Corrupt(c)) => c,
+        Err(Error::Corrupt(c) | Error::Journal(JournalError::Corrupt(c))) => c,
         Err(e) => panic!("{e}"),
         Ok(_) => panic!("it was mounted"),
     }

@@ -123,7 +123,11 @@ impl Pending {
         check_device(sb, &*devices.fs)?;
         let Some(found) = find_journal(devices, clock, sb)? else { return Ok(None) };
         if sb.features().has_incompat(incompat::MMP) {
-            return may_be_elsewhere(found.needed).map(|()| None);
+            // Another node may have the image mounted, and it needs recovery as long as it is. To find that out takes
+            // writing, and waiting for what the other writes; Quire does neither.
+            let what = "the replay of a journal with mmp: another node may use the image. e2fsck finds out; ro,noload \
+                        reads it";
+            return if found.needed { Err(Unsupported::new(what).into()) } else { Ok(None) };
         }
         if devices.fs.info().read_only && on_damage == OnDamage::Refuse {
             if !found.needed {
@@ -216,17 +220,6 @@ fn check_marked(log: &UnrecoveredLog, sb: &Superblock) -> Result<()> {
     if log.is_quire() && !sb.features().has_incompat(incompat::QUIRE_LOG) {
         let why = "the journal holds a log of Quire's, but the file system's superblock lacks its feature bit";
         return Err(Corrupt::new(Structure::Superblock, why).into());
-    }
-    Ok(())
-}
-
-/// With multiple mount protection another node may have the image mounted, and needs recovery as long as it does. To
-/// find that out takes writing, and waiting for what the other writes; Quire does neither.
-fn may_be_elsewhere(needs_recovery: bool) -> Result<()> {
-    if needs_recovery {
-        let what =
-            "the replay of a journal with mmp: another node may use the image. e2fsck finds out; ro,noload reads it";
-        return Err(Unsupported::new(what).into());
     }
     Ok(())
 }

@@ -167,7 +167,7 @@ impl Selection {
 /// How many run at once where nothing is said: as many as there are CPUs, at most `MOST_AT_ONCE`.
 #[must_use]
 pub fn default_jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(MOST_AT_ONCE)
+    crate::cmd::cpus().min(MOST_AT_ONCE)
 }
 
 /// Runs the selection and prints a line for each test, and the tally.

@@ -75,7 +75,7 @@ pub fn build(path: impl AsRef<Path>, source: Option<Source>, options: &BuildOpti
         (Size::Bytes(bytes), source) => fill(at, source, &options.create.clone().size(bytes), &options.import),
         (Size::Min { percent }, source) => smallest(at, source, percent, options),
     };
-    let done = done.map_err(|e| if e.path() == Some(at) { e.with_path(path) } else { e })?;
+    let done = done.map_err(|e| new.named(e))?;
     new.finish_durably()?;
     Ok(done)
 }

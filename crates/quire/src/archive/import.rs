@@ -5,6 +5,7 @@
 //! is never followed. I2: memory does not grow with the data; it grows with the number of directories and, in a layer,
 //! of inodes.
 
+use super::acl_text;
 use super::entry::{Data, Entry, Kind, Names, Sink, joined};
 use super::options::ImportOptions;
 use super::progress::Progress;
@@ -28,7 +29,7 @@ const MAX_SYMLINKS: usize = 40;
 /// Directories whose inodes are remembered.
 const MAX_KNOWN_DIRS: usize = 100_000;
 /// The attributes that are ACLs.
-const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+const ACLS: [&[u8]; 2] = [acl_text::RECORDS[0].1, acl_text::RECORDS[1].1];
 
 /// What an import did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
