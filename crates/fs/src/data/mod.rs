@@ -25,6 +25,7 @@ mod inline;
 mod journaled;
 mod pages;
 mod read;
+mod reservations;
 mod seek;
 mod settle;
 mod staged;

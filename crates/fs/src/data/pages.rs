@@ -145,6 +145,13 @@ impl FileState {
         self.reserved += usize::from(reserved);
     }
 
+    /// A block has been reserved for this dirty page, which had none.
+    pub(in crate::data) fn reserve_page(&mut self, b: FileBlock) {
+        let p = self.pages.get_mut(&b).filter(|p| p.dirty && !p.reserved);
+        p.expect("dirty and not reserved").reserved = true;
+        self.reserved += 1;
+    }
+
     /// Marks the update sequence that this page has begun as journaled.
     pub(in crate::data) fn log_page(&mut self, b: FileBlock) {
         if let Some(p) = self.pages.get_mut(&b) {

@@ -22,6 +22,7 @@ use super::fsync::fsync;
 use super::inline::leave_inode;
 use super::journaled::write_journaled;
 use super::pages::{FileState, Times};
+use super::reservations::pointers_of;
 use super::writeback::{limit_writer, or_after_writeback, unreserve, write_back};
 use crate::error::{Error, Result};
 use crate::inode::flags::is_sync;
@@ -34,7 +35,7 @@ use crate::txn::Op;
 use quire_cache::Image;
 use quire_device::sync::{Arc, MutexGuard, lock};
 use quire_device::{Buf, Mutant};
-use quire_layout::{BlockSize, FileBlock, Ino, indirect};
+use quire_layout::{BlockSize, FileBlock, Ino};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
@@ -308,15 +309,4 @@ fn is_logged(op: &mut Op<'_>, run: &Mapping, n: u32, bytes: &[u8]) -> bool {
     let base = run.written().filter(|_| whole).and_then(|_| op.block_in_memory(block));
     let differ = |base: &Image| base.iter().zip(bytes).filter(|(a, b)| a != b).count() as u64;
     base.is_some_and(|base| differ(&base) < threshold)
-}
-
-/// The pointer blocks on the way to blocks of an indirect map for which nothing is reserved yet.
-fn pointers_of(bs: BlockSize, s: &FileState, unmapped: &HashSet<FileBlock>) -> BTreeSet<Vec<usize>> {
-    let mut out = BTreeSet::new();
-    for path in unmapped.iter().filter_map(|b| indirect::path(bs, *b)) {
-        let slots = path.slots();
-        let new = (1..slots.len()).map(|n| &slots[..n]).filter(|way| !s.has_pointers(way));
-        out.extend(new.map(<[usize]>::to_vec));
-    }
-    out
 }

@@ -37,15 +37,21 @@ type TestDevice = Counted<Faulty<MemDevice>>;
 
 /// A device in memory that does something once, after the first transfer of a kind has gone to it and before that is
 /// told.
-struct Then {
-    inner: MemDevice,
+struct Then<D = MemDevice> {
+    inner: D,
     when: fn(&Io) -> bool,
     then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Then {
     fn new(image: Vec<u8>, when: fn(&Io) -> bool) -> Self {
-        Then { inner: MemDevice::new(image), when, then: Mutex::new(None) }
+        Self::around(MemDevice::new(image), when)
+    }
+}
+
+impl<D: BlockDevice> Then<D> {
+    fn around(inner: D, when: fn(&Io) -> bool) -> Self {
+        Then { inner, when, then: Mutex::new(None) }
     }
 
     fn set(&self, then: impl FnOnce() + Send + 'static) {
@@ -57,7 +63,7 @@ impl Then {
     }
 }
 
-impl BlockDevice for Then {
+impl<D: BlockDevice> BlockDevice for Then<D> {
     fn info(&self) -> DeviceInfo {
         self.inner.info()
     }

@@ -19,10 +19,12 @@ use super::submit::submit;
 use crate::data::context::Data;
 use crate::data::failure::data_failed;
 use crate::data::pages::FileState;
+use crate::data::reservations::reserve_again;
 use crate::error::Result;
 use crate::policy::{FILES_PER_OPERATION, KEEP_CLEAN_PAGES};
 use quire_device::Mutant;
 use quire_device::sync::lock;
+use quire_layout::FileBlock;
 
 /// Brings collected pages to the disk and into the transaction. Errors stay in what was collected.
 pub(super) fn write_and_record(d: &Data, batch: &mut [Collected], is_background: bool) {
@@ -48,6 +50,7 @@ pub(super) fn write_and_record(d: &Data, batch: &mut [Collected], is_background:
 /// The file's data or metadata could not be written.
 pub(super) fn finish(d: &Data, s: &mut FileState, c: Collected) -> Result<()> {
     let keep = c.error.is_none() && c.pages.len() <= KEEP_CLEAN_PAGES;
+    let blocks: Vec<FileBlock> = c.pages.iter().filter(|_| c.error.is_some()).map(|(b, _)| *b).collect();
     let mut left = 0;
     for (b, image) in c.pages {
         if s.written(b) {
@@ -59,6 +62,10 @@ pub(super) fn finish(d: &Data, s: &mut FileState, c: Collected) -> Result<()> {
     }
     d.files.count_pages(-left);
     unreserve(d, c.pointers);
+    if c.error.is_some() {
+        // A page that finds no space now meets that again in its own writeback, and tells it.
+        reserve_again(d, c.ino, s, &blocks).ok();
+    }
     if s.times == c.times {
         s.times = None;
     }

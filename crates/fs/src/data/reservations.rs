@@ -1,0 +1,55 @@
+//! Space for pages that have no block yet.
+//!
+//! *Guarantees* F13 (docs/invariants.md): a page without a block has a reservation, so that its writeback does not run
+//! out of space.
+
+use super::context::Data;
+use super::pages::FileState;
+use crate::error::Result;
+use crate::map::{self, Mapping};
+use crate::records;
+use crate::space::{self, Pool};
+use quire_layout::{BlockSize, FileBlock, Ino, indirect};
+use std::collections::{BTreeSet, HashSet};
+
+/// The pointer blocks on the way to blocks of an indirect map for which nothing is reserved yet.
+pub(super) fn pointers_of(bs: BlockSize, s: &FileState, unmapped: &HashSet<FileBlock>) -> BTreeSet<Vec<usize>> {
+    let mut out = BTreeSet::new();
+    for path in unmapped.iter().filter_map(|b| indirect::path(bs, *b)) {
+        let slots = path.slots();
+        let new = (1..slots.len()).map(|n| &slots[..n]).filter(|way| !s.has_pointers(way));
+        out.extend(new.map(<[usize]>::to_vec));
+    }
+    out
+}
+
+/// After a batch that failed: those of its pages that changed meanwhile, and still have no block, get the reservations
+/// that the batch has used up. One whose space another file has taken between gets none.
+///
+/// # Errors
+/// No space; corrupt block map; I/O; read-only.
+pub(super) fn reserve_again(d: &Data, ino: Ino, s: &mut FileState, collected: &[FileBlock]) -> Result<()> {
+    let is_bare = |b: &&FileBlock| s.page(**b).is_some_and(|p| p.dirty && !p.reserved);
+    let changed: Vec<FileBlock> = collected.iter().filter(is_bare).copied().collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let (unmapped, pointers) = d.engine.run(|op| {
+        let inode = records::inode(op, ino)?;
+        let mut unmapped = HashSet::new();
+        for b in &changed {
+            if let Mapping::Hole { .. } = map::lookup(op, ino, &inode, *b, 1)? {
+                unmapped.insert(*b);
+            }
+        }
+        let pointers = match inode.uses_extents() {
+            true => BTreeSet::new(),
+            false => pointers_of(op.sb().block_size(), s, &unmapped),
+        };
+        space::reserve(op, (unmapped.len() + pointers.len()) as u64, Pool::Reserved)?;
+        Ok((unmapped, pointers))
+    })?;
+    unmapped.iter().for_each(|b| s.reserve_page(*b));
+    s.add_pointers(pointers);
+    Ok(())
+}
