@@ -17,6 +17,8 @@ use std::os::unix::fs::MetadataExt;
 pub(crate) enum Capability {
     /// Act as the owner of any file.
     Fowner = 3,
+    /// Make files immutable or append-only, and end that.
+    LinuxImmutable = 9,
     /// Freeze, thaw, trim, unmount.
     SysAdmin = 21,
     /// Take more of what all share: a file whose data is journaled, a larger file system.

@@ -291,7 +291,7 @@ fn handshake(body: &mut Body<'_>, out: &mut Out<'_>) -> Result<(), Fail> {
     out.u16(background)?;
     out.u32(MAX_WRITE)?;
     out.u32(1)?;
-    out.u16(u16::try_from(MAX_WRITE / 4096).expect("256"))?;
+    out.u16(abi::max_pages(rustix::param::page_size()))?;
     out.u16(0)?;
     out.bytes(&[0; 32])
 }

@@ -2,7 +2,7 @@
 
 use crate::fail::Fail;
 use crate::policy::MAX_BACKGROUND;
-use crate::wire::abi::{self, MAX_PAGES, MAX_WRITE, init};
+use crate::wire::abi::{self, MAX_WRITE, init, max_pages};
 use crate::wire::{Body, Out};
 use rustix::io::Errno;
 
@@ -80,7 +80,7 @@ pub(crate) fn handshake(body: &mut Body<'_>, out: &mut Out<'_>, requested: Reque
     out.u16(MAX_BACKGROUND / 4 * 3)?;
     out.u32(MAX_WRITE)?;
     out.u32(if requested.whole_seconds { 1_000_000_000 } else { 1 })?; // granularity of times, in ns
-    out.u16(MAX_PAGES)?;
+    out.u16(max_pages(rustix::param::page_size()))?;
     out.u16(0)?;
     out.u32(low(agreed >> 32))?;
     out.bytes(&[0; 28])?;

@@ -1,9 +1,10 @@
 //! Requests that are answered only after the kernel has handed over its dirty pages of a file.
 //!
-//! The kernel sends LSEEK and the ioctls behind `chattr` without writing back first. Data that it keeps would look like
-//! a hole to SEEK_DATA, and would be refused after the file became immutable. So such a request waits here, for one of
-//! a few threads: it asks the kernel to drop the file's pages (`FUSE_NOTIFY_INVAL_INODE`), which makes it write the
-//! dirty ones first, and then answers the request.
+//! The kernel sends LSEEK and the ioctls behind `chattr` without writing back first, and SYNCFS, since Linux 6.18,
+//! before it has. Data that it keeps would look like a hole to SEEK_DATA, would be refused after the file became
+//! immutable, and would not be durable after the sync. So such a request waits here, for one of a few threads: it asks
+//! the kernel to drop the files' pages (`FUSE_NOTIFY_INVAL_INODE`), which makes it write the dirty ones first, and then
+//! answers the request.
 //!
 //! On a frozen volume the kernel's WRITE waits for the thaw, and the thread for the WRITE. So while one is about a
 //! request another waits for the next, up to [`policy::PAGE_THREADS`](crate::policy::PAGE_THREADS): a request for
@@ -22,6 +23,8 @@ use quire_layout::Ino;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pages {
     File(Ino),
+    /// Of all files that are open for writing. On a frozen volume none: they would wait for the thaw.
+    Writers,
     /// Of all files that are open for writing, if the request shuts down [clean](quire_fs::Shutdown::Clean). That
     /// stands in the caller's memory, and to look there takes as long as the caller makes it.
     AllIfClean,

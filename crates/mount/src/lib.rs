@@ -8,6 +8,7 @@
 
 mod again;
 mod caller;
+mod changing;
 pub mod control;
 pub mod daemon;
 mod error;

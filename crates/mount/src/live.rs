@@ -238,14 +238,13 @@ impl Live {
             }
             let place = where_it_is(entry.as_ref());
             match &place {
-                // The kernel hands its dirty pages over before the mount is gone. A frozen volume would not take them.
+                // The kernel hands its dirty pages over before the mount is gone, many files at once by syncfs(2),
+                // which need not wait for them. A frozen volume would not take them.
                 Place::At(dir) if !again && !stays_frozen => {
                     if let Err(e) = mounting::sync_own(dir) {
                         tracing::error!("write back what {} has in memory: {e}", dir.display());
-                        if matches!(e, DetachError::NoBroker) {
-                            session.write_back();
-                        }
                     }
+                    session.write_back();
                 }
                 Place::At(_) => {}
                 Place::Hidden(_) | Place::Gone => session.write_back(),

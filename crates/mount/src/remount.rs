@@ -106,11 +106,8 @@ impl Remounter {
             grpid: wanted.grpid.unwrap_or(self.usual.grpid),
             discard: wanted.discard.unwrap_or(self.usual.discard),
         });
-        server.changing.set(
-            wanted.no_dir_atime,
-            wanted.atime == Some(Atime::No) || server.options.about.read_only,
-            wanted.dir_sync || wanted.sync,
-        );
+        server.changing.set(wanted.no_dir_atime, wanted.atime == Some(Atime::No) || server.options.about.read_only);
+        server.changing.set_sync(wanted.dir_sync, wanted.sync);
         self.tune(wanted.tune_host).map_err(|e| format!("tune=host: {e}"))?;
         let read_only = wanted.read_only;
         // Whether it is read-only now is the kernel's to say: a later remount may not come this way.

@@ -31,11 +31,14 @@ pub(crate) fn is_shutdown(h: &Header, request: &[u8]) -> bool {
 }
 
 /// The files of which the kernel must hand over its dirty pages before this request is answered: it looks for data,
-/// sets flags that refuse data, or shuts down; or [`Pages::Nothing`] where a worker would wait long. `None`: a worker
-/// may answer, as it does who may not shut down.
+/// sets flags that refuse data, syncs all, or shuts down; or [`Pages::Nothing`] where a worker would wait long. `None`:
+/// a worker may answer, as it does who may not shut down.
 pub(crate) fn needs_writeback(s: &Server, h: &Header, request: &[u8]) -> Option<Pages> {
     if is_shutdown(h, request) {
         return s.demand(&s.inside(h), Capability::SysAdmin).is_ok().then_some(Pages::AllIfClean);
+    }
+    if h.opcode == opcode::SYNCFS {
+        return Some(Pages::Writers);
     }
     let sets_flags = h.opcode == opcode::IOCTL && ioctl_is(request, ioctl::sets_flags);
     // Without a writer there are no dirty pages: a mapping keeps its file open. But flags end what was refused, too.
@@ -234,6 +237,33 @@ mod tests {
         }
     }
 
+    /// Kernels before 5.13 leave it to the daemon who may change flags.
+    #[test]
+    fn flags_are_changed_by_owners_and_immutability_by_the_capable() {
+        use quire_layout::inode::flags::{IMMUTABLE, NODUMP};
+        const OWNER: u32 = 1000;
+        let device = Arc::new(quire_testkit::MemDevice::new(quire_testkit::mke2fs("16M", &["-t", "ext4"])));
+        let volume = Volume::open(Devices::one(device), Arc::new(SystemClock), Options::default()).unwrap();
+        let cred = Cred { uid: OWNER, gid: OWNER };
+        let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred };
+        let ino = volume.create(Ino::ROOT, b"f", &new).unwrap().ino;
+        let has = volume.inode_flags().get(ino).unwrap();
+        let server = Server::new(volume, ServeOptions::default(), Box::new(|_, _| String::new()));
+        for (uid, wanted, may) in
+            [(7, NODUMP, false), (OWNER, NODUMP, true), (OWNER, IMMUTABLE, false), (0, IMMUTABLE, true)]
+        {
+            // `fuse_ioctl_in`: handle, flags, FS_IOC_SETFLAGS, address, sizes; then the flags.
+            let words = [0, 0, 0, 0x4008_6602, 0, 0, 4, 0, has | wanted].map(u32::to_ne_bytes).concat();
+            let mut request = request(opcode::IOCTL, &words);
+            request[16..24].copy_from_slice(&u64::from(ino.0).to_ne_bytes());
+            request[24..28].copy_from_slice(&uid.to_ne_bytes());
+            let mut body = Body::new(&request);
+            let (header, mut buf) = (Header { waits: true, ..body.header().unwrap() }, [0; 256]);
+            let answered = answer(&server, &header, body, &mut Out::new(&mut buf));
+            assert_eq!(answered.is_ok(), may, "{uid} sets {wanted:#x}: {answered:?}");
+        }
+    }
+
     #[test]
     fn with_dirsync_a_removal_is_durable_when_it_is_answered() {
         let image = tempfile::NamedTempFile::new().unwrap();
@@ -255,7 +285,7 @@ mod tests {
             }
             volume.sync().unwrap();
             let server = Server::new(volume, ServeOptions::default(), Box::new(|_, _| String::new()));
-            server.changing.set(false, false, dir_sync);
+            server.changing.set_sync(dir_sync, false);
             answered(&server, &request(opcode::UNLINK, b"f"));
             answered(&server, &request(opcode::RMDIR, b"d"));
             // No unmount: what was not committed is lost.

@@ -399,11 +399,8 @@ impl Place<'_> {
         };
         let stats = Box::new(move |meter: &Meter, awaiting_thaw| source.json(meter, awaiting_thaw));
         let server = Arc::new(Server::new(volume, serving, stats));
-        server.changing.set(
-            self.options.no_dir_atime,
-            read_only || options.atime == Atime::No,
-            self.options.dir_sync || self.options.sync,
-        );
+        server.changing.set(self.options.no_dir_atime, read_only || options.atime == Atime::No);
+        server.changing.set_sync(self.options.dir_sync, self.options.sync);
         // Where the kernel checks ACLs it checks modes as well. The options with which the caller has mounted a given
         // connection are unknown.
         let acl = (options.acl || given) && !self.options.fake_root;

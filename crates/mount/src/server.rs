@@ -5,6 +5,7 @@
 //! no worker waits for it (L2).
 
 use crate::caller::{Caller, Capability, Keeper};
+use crate::changing::Changing;
 use crate::fail::Fail;
 use crate::meter::Meter;
 use crate::policy::{ATTRIBUTES_VALID_WHILE_WRITTEN, CLOSE_IS_TOLD, NAMES_VALID};
@@ -167,37 +168,6 @@ pub(crate) struct ServeOptions {
 /// Files that are open, and how many times.
 #[derive(Default)]
 pub(crate) struct Openers(Mutex<NumberMap<Ino, u32>>);
-
-/// How requests are to be answered, as far as a remount changes it.
-#[derive(Debug, Default)]
-pub(crate) struct Changing {
-    no_dir_atime: AtomicBool,
-    no_atime: AtomicBool,
-    dir_sync: AtomicBool,
-}
-
-impl Changing {
-    pub(crate) fn set(&self, no_dir_atime: bool, no_atime: bool, dir_sync: bool) {
-        self.no_dir_atime.store(no_dir_atime, Ordering::Relaxed);
-        self.no_atime.store(no_atime, Ordering::Relaxed);
-        self.dir_sync.store(dir_sync, Ordering::Relaxed);
-    }
-
-    /// Reading a directory does not count as access.
-    pub(crate) fn no_dir_atime(&self) -> bool {
-        self.no_dir_atime.load(Ordering::Relaxed)
-    }
-
-    /// Reading does not count as access at all (also read-only mounts).
-    fn no_atime(&self) -> bool {
-        self.no_atime.load(Ordering::Relaxed)
-    }
-
-    /// Every change of a directory is made durable before the reply.
-    pub(crate) fn dir_sync(&self) -> bool {
-        self.dir_sync.load(Ordering::Relaxed)
-    }
-}
 
 impl Openers {
     pub(crate) fn opened(&self, ino: Ino) {

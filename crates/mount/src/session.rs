@@ -395,7 +395,8 @@ impl Worker {
             {
                 server.writers.files()
             }
-            Pages::AllIfClean | Pages::Nothing => Vec::new(),
+            Pages::Writers if server.volume.status().phase != Phase::Frozen => server.writers.files(),
+            Pages::Writers | Pages::AllIfClean | Pages::Nothing => Vec::new(),
         });
         if let Err(e) = self.answer_now(&request, &header, body, &mut Out::new(&mut reply)) {
             tracing::debug!("operation {} after writeback: {e}", header.opcode);

@@ -59,6 +59,34 @@ fn a_database_in_wal_mode_stays_in_the_kernels_cache() {
     place.check();
 }
 
+/// The begin of an update waits for the end of a freeze, and no worker waits with it.
+#[test]
+fn begins_of_updates_on_a_frozen_mount_take_no_worker() {
+    needs_mounts();
+    crate::common::needs_root();
+    const BEGINS: usize = 64;
+    let place = Place::new("64M", &[]);
+    let m = place.mount("atomic_writes=all");
+    std::fs::write(m.path("other"), "read me").unwrap();
+    let files: Vec<File> = (0..BEGINS).map(|n| open(&m.path(&n.to_string()))).collect();
+    ok(&mut quire(&["freeze", m.dir()]));
+    let begun = std::thread::scope(|scope| {
+        let begins: Vec<_> = files.iter().map(|file| scope.spawn(|| plain::<START>(file))).collect();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let answered = begins.iter().filter(|b| b.is_finished()).count();
+        // Names that the kernel has not asked for yet.
+        let read = said(tool("timeout").args(["10", "stat", text(&m.path("nothing"))]));
+        ok(&mut quire(&["thaw", m.dir()]));
+        assert!(read.1.contains("No such file") && answered == 0, "{read:?}, {answered} answered");
+        begins.into_iter().map(|b| b.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(begun.iter().all(Result::is_ok), "{begun:?}");
+    assert_eq!(plain::<ABORT>(&files[0]), Ok(()));
+    drop(files);
+    m.unmount();
+    place.check();
+}
+
 /// The number of a removed file's inode is used again, by a file of which no program has asked.
 #[test]
 fn a_new_file_with_a_removed_files_inode_number_stays_in_the_kernels_cache() {

@@ -16,6 +16,7 @@ mod features;
 mod full_host;
 mod fuse2fs;
 mod grow;
+mod handed_over;
 mod host;
 mod host_files;
 mod hostile_trees;

@@ -24,8 +24,13 @@ impl<D: BlockDevice + 'static> Served<D> {
         Served { place, device, exposed }
     }
 
+    /// The device as a file.
+    pub(crate) fn disk(&self) -> std::path::PathBuf {
+        self.exposed.disk()
+    }
+
     pub(crate) fn mount(&self, options: &str) -> Mounted {
-        self.place.mount_image(&self.exposed.disk(), options)
+        self.place.mount_image(&self.disk(), options)
     }
 
     /// Ends the daemon, if it lives, and takes away what it leaves.

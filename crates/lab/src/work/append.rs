@@ -29,11 +29,7 @@ pub fn work(dir: &Path, log: &Path, worker: u64, seed: u64, limit: Duration) -> 
         let mut file = File::options()
             .create_new(true)
             .append(true)
-            .custom_flags(if way == 2 {
-                i32::try_from(rustix::fs::OFlags::DSYNC.bits()).expect("a small flag")
-            } else {
-                0
-            })
+            .custom_flags(if way == 2 { libc::O_DSYNC } else { 0 })
             .open(&path)?;
         // The name is durable with the first fsync of the file, as ext4 has it; O_DSYNC alone does not promise the
         // name.

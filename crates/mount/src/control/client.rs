@@ -181,13 +181,14 @@ impl Control {
         }
     }
 
-    /// The kernel hands over the pages that it holds.
+    /// The kernel hands over the pages that it holds. syncfs(2), where it reaches the mount, has it begin with all of
+    /// them; since Linux 6.18 it does not wait for them on FUSE, as the daemon does.
     fn write_cached(&self, what: &'static str) -> Result<(), ControlError> {
-        if self.cover.is_some() {
-            return self.tell(what, Request::WriteBack);
+        if self.cover.is_none() {
+            let refused = |source| ControlError::Refused { what, source };
+            rustix::fs::syncfs(self.root().map_err(refused)?).map_err(refused)?;
         }
-        let refused = |source| ControlError::Refused { what, source };
-        rustix::fs::syncfs(self.root().map_err(refused)?).map_err(refused)
+        self.tell(what, Request::WriteBack)
     }
 
     fn root(&self) -> Result<OwnedFd, Errno> {

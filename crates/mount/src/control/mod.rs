@@ -35,7 +35,8 @@ enum Request {
     About,
     /// Its figures: likewise.
     Stats,
-    /// Make the kernel hand over its dirty pages, where the mount is hidden from syncfs(2): likewise.
+    /// Make the kernel hand over its dirty pages, and wait for them: likewise. Refused while the volume is frozen and
+    /// files are open for writing: what the kernel holds of them waits for the thaw.
     WriteBack,
     /// Make what reached the daemon durable: likewise.
     Sync,

@@ -47,8 +47,8 @@ pub(crate) fn setattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
         attr.size = size;
     }
     out.attr(&attr, s.valid(&attr))?;
-    let dir_sync = s.changing.dir_sync() && attr.mode & mode::FMT == mode::DIR;
-    Ok(Answer::Reply.after_commit(&by, dir_sync.then_some(Need::Files { ino, and: None, data_only: false })))
+    let sync = s.changing.dir_sync() && attr.mode & mode::FMT == mode::DIR || s.changing.sync() && set.size.is_some();
+    Ok(Answer::Reply.after_commit(&by, sync.then_some(Need::Files { ino, and: None, data_only: false })))
 }
 
 /// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its

@@ -5,12 +5,13 @@ use crate::fail::Fail;
 use crate::policy::{COPY_STEP, MAX_COPIED_READ};
 use crate::server::{Answer, Need, Server, ino_of};
 use crate::wire::abi::{
-    FSYNC_DATASYNC, HANDLE_BYPASSES, HANDLE_RESERVE, HANDLE_WRITES, READ_LOCKOWNER, init, write as write_bits,
+    FSYNC_DATASYNC, HANDLE_BYPASSES, HANDLE_RESERVE, HANDLE_SYNC, HANDLE_WRITES, O_DSYNC, READ_LOCKOWNER, init,
+    write as write_bits,
 };
 use crate::wire::{Body, Header, Out};
 use quire_fs::{
     Falloc, FilePlace, Privileges, ReadBegun, Seek, SetAttr, Volume, WriteFlags, attr_before_write, begin_read,
-    read_to_change,
+    leaving_commits, read_to_change,
 };
 use quire_layout::Ino;
 use quire_layout::inode::flags;
@@ -77,7 +78,7 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
         // The kernel has resolved where the end is.
         append: false,
         sync,
-        dsync: flags.contains(OFlags::DSYNC),
+        dsync: flags.contains(O_DSYNC),
         privileges,
         deferred: bits & write_bits::CACHE != 0,
         // The kernel's writeback cache has its own, and sends them. Without it, pages come that were stored into
@@ -149,8 +150,7 @@ fn appended<'d>(s: &Server, ino: Ino, size: u64, offset: u64, data: &'d [u8]) ->
 }
 
 pub(crate) fn fallocate(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-    let ino = ino_of(h.node)?;
-    b.skip(8)?;
+    let (ino, handle) = (ino_of(h.node)?, b.u64()?);
     let (offset, len, mode) = (b.u64()?, b.u64()?, FallocateFlags::from_bits_retain(b.u32()?));
     let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
     let what = match mode - FallocateFlags::KEEP_SIZE {
@@ -162,8 +162,16 @@ pub(crate) fn fallocate(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answ
         _ => return Err(Fail::of(Errno::OPNOTSUPP)),
     };
     let answer = content_changes(s, h, ino)?;
-    s.acting(h).fallocate(ino, what, offset, len)?;
-    Ok(answer)
+    let by = leaving_commits(&s.acting(h));
+    by.fallocate(ino, what, offset, len)?;
+    Ok(answer.after_commit(&by, synchronous(s, handle, ino)))
+}
+
+/// What has to be durable before the answer to a change of a file's data or map through this handle, other than by
+/// WRITE: `O_SYNC`, `O_DSYNC` or the option `sync` ask for it, and the kernel asks for no fsync.
+fn synchronous(s: &Server, handle: u64, ino: Ino) -> Option<Need> {
+    let asked = handle & HANDLE_SYNC != 0 || s.changing.sync();
+    asked.then_some(Need::Files { ino, and: None, data_only: false })
 }
 
 /// The block of the device that holds a block of the file, both of the size that the caller counts in; 0: none. The
@@ -199,17 +207,18 @@ pub(crate) fn lseek(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
 pub(crate) fn copy_file_range(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) -> Result<Answer, Fail> {
     b.skip(8)?;
     let (from, to) = (b.u64()?, ino_of(b.u64()?)?);
-    b.skip(8)?;
+    let handle = b.u64()?;
     let (at, len) = (b.u64()?, b.u64()?);
     let (from, to) = (FilePlace { ino: ino_of(h.node)?, offset: from }, FilePlace { ino: to, offset: at });
     if b.u64()? != 0 {
         return Err(Fail::of(Errno::INVAL));
     }
     let answer = content_changes(s, h, to.ino)?;
-    let n = s.acting(h).copy_range(from, to, len.min(COPY_STEP))?;
+    let by = leaving_commits(&s.acting(h));
+    let n = by.copy_range(from, to, len.min(COPY_STEP))?;
     out.u32(u32::try_from(n).map_err(|_| Fail::of(Errno::IO))?)?;
     out.u32(0)?;
-    Ok(answer)
+    Ok(answer.after_commit(&by, synchronous(s, handle, to.ino)))
 }
 
 /// Takes off what a file loses when others than root change it, where the kernel leaves that to us and does not say

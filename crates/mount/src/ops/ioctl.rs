@@ -54,7 +54,8 @@ const XFLAGS: &[(u32, u32)] = &[
 /// Bytes of `struct fsxattr` after the project.
 const FSXATTR_REST: usize = 12;
 
-/// True for a command that changes an inode or discards blocks: it waits for the end of a freeze.
+/// True for a command that changes an inode, discards blocks, or begins or ends an atomic update: it waits for the end
+/// of a freeze.
 pub(crate) fn ioctl_changes(command: u32) -> bool {
     matches!(
         command,
@@ -64,6 +65,7 @@ pub(crate) fn ioctl_changes(command: u32) -> bool {
             | FITRIM
             | EXT4_IOC_RESIZE_FS
             | QUIRE_IOC_SET_JOURNAL
+            | F2FS_IOC_START_ATOMIC_WRITE
             | F2FS_IOC_COMMIT_ATOMIC_WRITE
     )
 }
@@ -202,9 +204,14 @@ fn run_command(s: &Server, h: &Header, command: u32, given: &mut Body<'_>, out: 
     }
 }
 
-/// The kernel has checked who may, but for this: journaling of data takes resources from all.
+/// Before Linux 5.13 the kernel does not check who may; since then it leaves one thing to us: journaling of data takes
+/// resources from all.
 fn set_flags(s: &Server, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
+    s.demand_owner(h, ino)?;
     let changed = wanted ^ s.volume.inode_flags().get(ino)?;
+    if changed & (flags::IMMUTABLE | flags::APPEND) != 0 {
+        s.demand(h, Capability::LinuxImmutable)?;
+    }
     if changed & flags::JOURNAL_DATA != 0 {
         s.demand(h, Capability::SysResource)?;
     }

@@ -4,7 +4,9 @@ use super::attr::{low16, privileges};
 use crate::fail::Fail;
 use crate::policy::NAMES_VALID;
 use crate::server::{Answer, Durable, Need, Sent, Server, ino_of};
-use crate::wire::abi::{HANDLE_BYPASSES, HANDLE_NUMBER_SHIFT, HANDLE_RESERVE, HANDLE_WRITES, init};
+use crate::wire::abi::{
+    HANDLE_BYPASSES, HANDLE_NUMBER_SHIFT, HANDLE_RESERVE, HANDLE_SYNC, HANDLE_WRITES, O_DSYNC, init,
+};
 use crate::wire::reply::decode_device;
 use crate::wire::{Body, Header, Out};
 use quire_fs::{Attr, Cred, Error, New, NewKind, Privileges, RenameFlags, SetAttr, Volume, commit_left};
@@ -101,7 +103,8 @@ fn opens_new(s: &Server, h: &Header, attr: &Attr, flags: OFlags, out: &mut Out<'
     }
     s.openers.opened(attr.ino);
     entry(s, attr, out)?;
-    opened(s, h, (attr.ino, writes(flags)), attr.flags, out)
+    let (ino, writes) = (attr.ino, writes(flags));
+    opened(s, h, (ino, flags), attr.flags, out).inspect_err(|_| s.take_back(Sent::Opens { ino, writes }))
 }
 
 /// Only what the kernel cannot know of is checked: immutable and append-only files.
@@ -132,11 +135,12 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
         s.writers.opened(ino);
     }
     s.openers.opened(ino);
-    opened(s, h, (ino, writes(flags)), i_flags, out)?;
+    let sent = |spoils| Sent::Opened { ino, writes: writes(flags), spoils };
+    opened(s, h, (ino, flags), i_flags, out).inspect_err(|_| s.take_back(sent(false)))?;
     Ok(match left {
         None => answer,
         Some(tid) => {
-            let sent = Sent::Opened { ino, writes: writes(flags), spoils: matches!(answer, Answer::Spoils(_)) };
+            let sent = sent(matches!(answer, Answer::Spoils(_)));
             Answer::WhenDurable(Durable { need: Need::Commit(tid), sent })
         }
     })
@@ -205,15 +209,20 @@ pub(crate) fn link(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
 /// and only so is it known what it appends. The same when the disk is nearly full: each write is told whether it
 /// fits; and for a file that is to be updated atomically: the kernel's cache would show the update to others; and for
 /// what is opened after an update that failed ([`crate::fallbacks`]).
-fn opened(s: &Server, h: &Header, of: (Ino, bool), i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
-    let (ino, writes) = of;
+fn opened(s: &Server, h: &Header, of: (Ino, OFlags), i_flags: u32, out: &mut Out<'_>) -> Result<(), Fail> {
+    let (ino, writes) = (of.0, writes(of.1));
     let may = s.volume.may_use_reserve(Cred { uid: h.uid, gid: h.gid });
     let uncached = i_flags & (inode_flags::SYNC | inode_flags::APPEND) != 0
         || writes
             && (s.updates.fallbacks.opens(h.pid, ino)
                 || goes_through(s, may)
                 || s.has(init::DIRECT_IO_ALLOW_MMAP) && s.updates.bypasses_cache(&s.volume, ino)?);
-    let bits = [(may, HANDLE_RESERVE), (writes, HANDLE_WRITES), (uncached && writes, HANDLE_BYPASSES)];
+    let bits = [
+        (may, HANDLE_RESERVE),
+        (writes, HANDLE_WRITES),
+        (uncached && writes, HANDLE_BYPASSES),
+        (writes && of.1.contains(O_DSYNC), HANDLE_SYNC),
+    ];
     let bits: u64 = bits.iter().filter(|(has, _)| *has).map(|(_, bit)| bit).sum();
     let number = if bits & HANDLE_BYPASSES == 0 { 0 } else { s.updates.new_handle() };
     out.u64(bits | number << HANDLE_NUMBER_SHIFT)?;

@@ -12,7 +12,7 @@
 
 use crate::policy::{COPIED_OUT, GIVEN_BACK};
 use crate::wire::Out;
-use crate::wire::abi::{MAX_PAGES, MAX_WRITE, opcode, uring};
+use crate::wire::abi::{MAX_WRITE, opcode, uring};
 use crate::wire::reply;
 use crate::wire::request;
 use quire_device::sync::Arc;
@@ -21,9 +21,8 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 const PAGE: usize = 4096;
-/// Bytes of an entry's payload: what the kernel demands for `max_write` and `max_pages`.
+/// Bytes of an entry's payload: what the kernel demands for `max_write` and `max_pages`, which are as much.
 pub(crate) const PAYLOAD: usize = MAX_WRITE as usize;
-const _: () = assert!(PAYLOAD == MAX_PAGES as usize * PAGE);
 const LEN: usize = PAGE + PAYLOAD;
 /// Bytes of a request besides its payload, at most.
 const HEAD_MAX: usize = request::HEADER + uring::OP_IN_MAX;

@@ -1,8 +1,15 @@
 //! Numbers of the protocol: operation codes, flags.
 
-/// Bytes of file data in one request, and its pages.
+use rustix::fs::OFlags;
+
+/// Bytes of file data in one request.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
-pub(crate) const MAX_PAGES: u16 = 256;
+
+/// Pages of file data in one request, on a machine whose pages have so many bytes.
+pub(crate) fn max_pages(page_size: usize) -> u16 {
+    let bytes = usize::try_from(MAX_WRITE).expect("1 MiB");
+    u16::try_from(bytes / page_size).unwrap_or(u16::MAX).max(1)
+}
 
 /// What the kernel asks for.
 pub(crate) mod opcode {
@@ -196,12 +203,18 @@ pub(crate) mod write {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
+/// Data is durable when a write returns, and what is needed to find it. `OFlags::DSYNC` of rustix 1.1 is `O_SYNC`, which
+/// has this bit and another.
+pub(crate) const O_DSYNC: OFlags = OFlags::from_bits_retain(libc::O_DSYNC.cast_unsigned());
+
 /// What our file handles say: opened by one who may use reserved blocks,
 pub(crate) const HANDLE_RESERVE: u64 = 1;
 /// and opened for writing.
 pub(crate) const HANDLE_WRITES: u64 = 2;
 /// and bypasses the kernel's cache; the rest of such a handle is a number of its own.
 pub(crate) const HANDLE_BYPASSES: u64 = 4;
+/// What it changes is durable when it returns (`O_SYNC`, `O_DSYNC`).
+pub(crate) const HANDLE_SYNC: u64 = 8;
 pub(crate) const HANDLE_NUMBER_SHIFT: u32 = 8;
 /// `read_flags`: a program reads. Without it the kernel fills its page cache.
 pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
@@ -221,3 +234,11 @@ pub(crate) const MAJOR: u32 = 7;
 pub(crate) const MINOR: u32 = 41;
 /// The oldest minor whose structures have the sizes that we expect (Linux 5.4).
 pub(crate) const MINOR_MIN: u32 = 31;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_request_has_as_many_bytes_whatever_a_page_is() {
+        assert_eq!([4096, 16_384, 65_536, 4 << 20].map(super::max_pages), [256, 64, 16, 1]);
+    }
+}
