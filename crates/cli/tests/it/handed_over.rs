@@ -1,5 +1,5 @@
-//! What the kernel keeps of open files reaches the daemon before the mount is synced, frozen or ended, on a device whose
-//! writes take long.
+//! What the kernel keeps of open files reaches the daemon before the mount is synced, frozen or ended, and changes that
+//! are to be durable are, on a device whose writes take long.
 
 use crate::common::{needs_mounts, needs_root, ok, quire, said, skip, text, tool};
 use crate::served::Served;

@@ -203,8 +203,8 @@ pub(crate) mod write {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
 
-/// Data is durable when a write returns, and what is needed to find it. `OFlags::DSYNC` of rustix 1.1 is `O_SYNC`, which
-/// has this bit and another.
+/// Data is durable when a write returns, and what is needed to find it. `OFlags::DSYNC` of rustix 1.1 is `O_SYNC`,
+/// which has this bit and another.
 pub(crate) const O_DSYNC: OFlags = OFlags::from_bits_retain(libc::O_DSYNC.cast_unsigned());
 
 /// What our file handles say: opened by one who may use reserved blocks,
