@@ -236,15 +236,13 @@ impl Dir {
         let (source, target) = (self.place(from, false)?, self.place(to, false)?);
         let done = || {
             let name = source.named().map_err(|e| e.at(from))?;
-            if target.name.is_empty() {
-                return Err(Error::new(ErrorKind::Busy, "the path has no last name"));
-            }
+            let to_name = target.last_name()?;
             if target.must_be_dir && source.node.as_ref().is_some_and(|n| !n.is_type(mode::DIR)) {
                 return Err(quire_fs::Error::NotDir.into());
             }
             let call = source.dir.call()?;
             let (old, new) = (source.dir.ino, target.dir.ino);
-            Ok(call.volume.rename(old, name, new, &target.name, RenameFlags::default())?)
+            Ok(call.volume.rename(old, name, new, to_name, RenameFlags::default())?)
         };
         done().map_err(|e: Error| e.at(to))
     }
@@ -273,7 +271,8 @@ impl Dir {
         done().map_err(|e: Error| e.at(path))
     }
 
-    /// Removes an object and everything below it. Symbolic links are removed, not followed.
+    /// Removes an object and everything below it. Symbolic links are removed, not followed; one with a `/` behind it is
+    /// an error.
     ///
     /// # Errors
     /// As [`Dir::remove_file`] and [`Dir::remove_dir`]. Corrupt: a directory that lies elsewhere, by its `..`, or

@@ -28,6 +28,9 @@ pub(crate) struct Place {
     pub(crate) node: Option<Node>,
     /// A `/` at the end of the path: only a directory fits.
     pub(crate) must_be_dir: bool,
+    /// Only the `/` at the end of the path has made the last name, a symbolic link, be followed: the path means what is
+    /// there, but the name is the link's, which is no directory.
+    is_link: bool,
     /// No batch begins, or is rolled back, while the path is used. Dropped last.
     whole: Call,
 }
@@ -78,7 +81,7 @@ impl Place {
     /// # Errors
     /// Exists.
     pub(crate) fn vacant(&self) -> Result<&[u8]> {
-        if self.node.is_some() || self.name.is_empty() {
+        if self.node.is_some() || self.name.is_empty() || self.is_link {
             return Err(Error::new(ErrorKind::Exists, "file exists"));
         }
         Ok(&self.name)
@@ -90,14 +93,27 @@ impl Place {
     /// Not found; not a directory, if the path ends with `/`. Busy: the root, or a path that ends with `.` or `..`, has
     /// no name that could be removed.
     pub(crate) fn named(&self) -> Result<&[u8]> {
-        if self.name.is_empty() {
-            return Err(Error::new(ErrorKind::Busy, "the path has no last name"));
-        }
+        let name = self.last_name()?;
         match &self.node {
             None => Err(not_found()),
             Some(node) if self.must_be_dir && !node.is_type(mode::DIR) => Err(quire_fs::Error::NotDir.into()),
-            Some(_) => Ok(&self.name),
+            Some(_) => Ok(name),
         }
+    }
+
+    /// The last name, of something that need not exist.
+    ///
+    /// # Errors
+    /// Not a directory: a symbolic link with a `/` behind it, as rmdir(2) and rename(2) have it. Busy: the path has no
+    /// last name.
+    pub(crate) fn last_name(&self) -> Result<&[u8]> {
+        if self.is_link {
+            return Err(quire_fs::Error::NotDir.into());
+        }
+        if self.name.is_empty() {
+            return Err(Error::new(ErrorKind::Busy, "the path has no last name"));
+        }
+        Ok(&self.name)
     }
 }
 
@@ -131,7 +147,7 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
     let mut dir = if bytes.first() == Some(&b'/') { root() } else { start.clone() };
     let must_be_dir = bytes.ends_with(b"/");
     let mut left: VecDeque<Vec<u8>> = components(bytes).collect();
-    let mut links = 0;
+    let (mut links, mut is_link) = (0, false);
     let mut at_dir: Option<Node> = None;
     while let Some(name) = left.pop_front() {
         let last = left.is_empty();
@@ -144,12 +160,13 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
         let found = match child(&dir, &name) {
             Ok(node) => node,
             Err(e) if e.kind() == ErrorKind::NotFound && last => {
-                return Ok(Place { dir, name, node: None, must_be_dir, whole });
+                return Ok(Place { dir, name, node: None, must_be_dir, is_link, whole });
             }
             Err(e) => return Err(e),
         };
         if found.is_type(mode::LNK) && (!last || follow || must_be_dir) {
             links += 1;
+            is_link |= last && !follow;
             if links > MAX_SYMLINKS {
                 return Err(Error::new(ErrorKind::TooManySymlinks, "too many levels of symbolic links"));
             }
@@ -166,7 +183,7 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
             continue;
         }
         if last && name != b".." {
-            return Ok(Place { dir, name, node: Some(found), must_be_dir, whole });
+            return Ok(Place { dir, name, node: Some(found), must_be_dir, is_link, whole });
         }
         if last {
             at_dir = Some(found);
@@ -178,7 +195,7 @@ pub(crate) fn resolve(start: &Arc<InodeRef>, path: &Path, follow: bool) -> Resul
         Some(node) => node,
         None => Node { attr: attributes(&dir)?, inode: dir.clone() },
     };
-    Ok(Place { dir, name: Vec::new(), node: Some(node), must_be_dir, whole })
+    Ok(Place { dir, name: Vec::new(), node: Some(node), must_be_dir, is_link, whole })
 }
 
 /// Checks that a directory which was found in `dir` lies there by its own `..`, too. What goes down a tree asks before

@@ -71,6 +71,30 @@ fn a_slash_at_the_end_asks_for_a_directory() {
 }
 
 #[test]
+fn a_link_with_a_slash_behind_it_is_neither_removed_nor_renamed_nor_its_target() {
+    let fs = scratch();
+    fs.create_dir_all("/d/sub").unwrap();
+    fs.create_dir("/other").unwrap();
+    fs.symlink("d", "/link").unwrap();
+    fs.symlink("d/sub/../../link", "/far").unwrap();
+    fs.symlink("none", "/dangling").unwrap();
+    let kind = |done: quire::Result<()>| done.unwrap_err().kind();
+    for path in ["/link/", "far/", "/d/../link//", "/dangling/"] {
+        assert_eq!(kind(fs.remove_all(path)), ErrorKind::NotADirectory, "{path}");
+        assert_eq!(kind(fs.remove_dir(path)), ErrorKind::NotADirectory, "{path}");
+        assert_eq!(kind(fs.remove_file(path)), ErrorKind::NotADirectory, "{path}");
+        assert_eq!(kind(fs.rename(path, "/new")), ErrorKind::NotADirectory, "{path}");
+        assert_eq!(kind(fs.rename("/other", path)), ErrorKind::NotADirectory, "{path}");
+        assert_eq!(kind(fs.create_dir(path).map(drop)), ErrorKind::Exists, "{path}");
+    }
+    // What the path means is the directory, as before; and a link on the way is followed.
+    assert!(fs.symlink_metadata("/link/").unwrap().is_dir());
+    fs.remove_dir("/link/sub/").unwrap();
+    let names: Vec<_> = fs.walk("/").unwrap().map(|e| e.unwrap().path).collect();
+    assert_eq!(names, ["/", "/d", "/dangling", "/far", "/link", "/lost+found", "/other"].map(PathBuf::from));
+}
+
+#[test]
 fn a_removal_of_the_root_removes_nothing() {
     let fs = scratch();
     fs.create_dir_all("/a/b").unwrap();
