@@ -132,7 +132,14 @@ impl Error {
         Error { path: Some(path.as_ref().to_owned()), ..self }
     }
 
-    /// True if the path is one of the host; else it is one in the image.
+    /// The same about this file of the host, unless it has a path.
+    #[cfg(feature = "archive")]
+    pub(crate) fn of_host(self, path: impl AsRef<Path>) -> Self {
+        let of_host = self.of_host || self.path.is_none();
+        Error { of_host, ..self }.at(path)
+    }
+
+    /// True if it is about the host: the path, if there is one, is of the host. Else the path is one in the image.
     #[must_use]
     pub fn is_of_host(&self) -> bool {
         self.of_host
@@ -177,6 +184,17 @@ impl Error {
     /// An error of the host about one of its files.
     #[must_use]
     pub fn host(path: impl AsRef<Path>, e: &std::io::Error) -> Self {
+        Error::of_io(e, e.to_string()).at(path)
+    }
+
+    /// An error of a stream that the caller has given, and that has no path. One of ours inside of it is itself.
+    #[cfg(feature = "archive")]
+    pub(crate) fn of_stream(what: &str, e: std::io::Error) -> Self {
+        e.downcast::<Error>().unwrap_or_else(|e| Error::of_io(&e, format!("{what}: {e}")))
+    }
+
+    /// An error of the host that says this.
+    pub(crate) fn of_io(e: &std::io::Error, what: String) -> Self {
         use std::io::ErrorKind as K;
         let kind = match e.kind() {
             K::NotFound => ErrorKind::NotFound,
@@ -190,8 +208,8 @@ impl Error {
             K::InvalidData | K::UnexpectedEof => ErrorKind::BadInput,
             _ => ErrorKind::Io,
         };
-        let new = Error::new(kind, e.to_string());
-        Error { errno: e.raw_os_error().unwrap_or(new.errno), of_host: true, ..new }.at(path)
+        let new = Error::new(kind, what);
+        Error { errno: e.raw_os_error().unwrap_or(new.errno), of_host: true, ..new }
     }
 }
 

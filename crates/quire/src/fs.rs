@@ -3,11 +3,12 @@
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{Usage, check_owner};
-use crate::shared::{InodeRef, Opened, Shared};
+use crate::shared::{HostFile, InodeRef, Opened, Shared};
 use quire_device::MemDevice;
 use quire_fs::FileUpdate;
 use quire_layout::features::compat;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 
 /// An open ext4 file system. Clones share it; it may be used by several threads.
@@ -114,6 +115,22 @@ impl FileSystem {
     pub fn into_bytes(self) -> Result<Option<Vec<u8>>> {
         self.shared().close()?;
         Ok(self.memory.as_ref().map(|m| m.snapshot()))
+    }
+
+    /// True if this path of the host is the image, by whatever name: a file that must not be replaced or written to
+    /// while it is open. False for an image in memory, and for a path that leads nowhere.
+    ///
+    /// ```
+    /// # use quire::CreateOptions;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("image");
+    /// let fs = CreateOptions::new().size(4 << 20).create(&path)?;
+    /// assert!(fs.is_image(&path) && !fs.is_image("/etc/passwd"));
+    /// # Ok::<(), quire::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_image(&self, path: impl AsRef<Path>) -> bool {
+        self.shared().image.is_some_and(|image| HostFile::at(path.as_ref()) == Some(image))
     }
 
     /// How full it is.

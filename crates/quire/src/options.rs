@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
 use crate::metadata::Timestamp;
 use crate::partition;
-use crate::shared::Opened;
+use crate::shared::{HostFile, Opened};
 use quire_device::MemDevice;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Clock, FileDevice, SystemClock};
@@ -141,7 +141,7 @@ impl OpenOptions {
         let path = path.as_ref();
         let opened = || {
             let device = self.device(path)?;
-            FileSystem::new(self.opened(device, None))
+            FileSystem::new(Opened { image: HostFile::at(path), ..self.opened(device, None) })
         };
         opened().map_err(|e: Error| e.at(path))
     }
@@ -186,7 +186,7 @@ impl OpenOptions {
             (true, true) => Profile::Auto.choices(),
         };
         let options = Options { read_only: self.read_only, cache_bytes: self.cache_bytes, ..Options::default() };
-        Opened { device, memory, clock, options: options.with(choices), owner: self.owner }
+        Opened { device, memory, clock, options: options.with(choices), owner: self.owner, image: None }
     }
 
     fn device(&self, path: &Path) -> Result<Arc<dyn BlockDevice>> {

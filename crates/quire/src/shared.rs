@@ -13,6 +13,8 @@ use quire_device::MemDevice;
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{Devices, Options, Volume};
 use quire_layout::Ino;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -24,6 +26,32 @@ pub(crate) struct Opened {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Options,
     pub(crate) owner: (u32, u32),
+    /// Where the image lies, if it lies on the host.
+    pub(crate) image: Option<HostFile>,
+}
+
+/// A file of the host, whatever its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HostFile {
+    /// By the numbers of its device and its inode.
+    Inode(u64, u64),
+    /// A block device, of which there may be several nodes.
+    BlockDevice(u64),
+}
+
+impl HostFile {
+    pub(crate) fn of(m: &std::fs::Metadata) -> Self {
+        if m.file_type().is_block_device() {
+            HostFile::BlockDevice(m.rdev())
+        } else {
+            HostFile::Inode(m.dev(), m.ino())
+        }
+    }
+
+    /// The file that has this name.
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|m| HostFile::of(&m))
+    }
 }
 
 /// An open file system.
@@ -35,6 +63,7 @@ pub(crate) struct Shared {
     options: Options,
     /// Owner and group of new objects.
     pub(crate) owner: (u32, u32),
+    pub(crate) image: Option<HostFile>,
     /// The process that has opened it.
     process: u32,
 }
@@ -73,11 +102,11 @@ impl Drop for Call {
 
 impl Shared {
     pub(crate) fn open(opened: Opened) -> Result<Arc<Self>> {
-        let Opened { device, clock, options, owner, .. } = opened;
+        let Opened { device, clock, options, owner, image, .. } = opened;
         let volume = Some(mount(&device, &clock, &options)?);
         let state = State { volume, device: Some(device), epoch: 0, calls: 0, batch: None };
         let (state, ended, process) = (Mutex::new(state), Condvar::new(), process::id());
-        Ok(Arc::new(Shared { state, ended, clock, options, owner, process }))
+        Ok(Arc::new(Shared { state, ended, clock, options, owner, image, process }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

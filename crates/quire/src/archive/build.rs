@@ -102,7 +102,8 @@ fn smallest(path: &Path, source: Option<Source>, percent: u32, options: &BuildOp
         Some(Source::Stream(mut stream)) => {
             let dir = path.parent().unwrap_or(Path::new("."));
             let mut file = tempfile::NamedTempFile::new_in(dir).map_err(|e| Error::host(dir, &e))?;
-            std::io::copy(&mut stream, &mut file).map_err(|e| Error::host(file.path(), &e))?;
+            let copied = std::io::copy(&mut stream, &mut file);
+            copied.map_err(|e| Error::of_stream("the archive cannot be copied", e).of_host(dir))?;
             let tar = Source::Tar(file.path().to_owned());
             spool = Some(file);
             Some(tar)

@@ -1,35 +1,31 @@
-//! Trees out of an image: as a tar archive in PAX format, or into a directory of the host.
+//! Trees out of an image into a directory of the host.
 
-use super::acl_text;
-use super::entry::shown;
 use super::options::ExportOptions;
-use super::pax::{Record, encode, xattr_key};
-use super::progress::{Progress, Watch};
+use super::progress::Done;
 use crate::attrs::Links;
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
 use crate::metadata::{FileType, Metadata, Timestamp, check_owner};
-use quire_layout::acl::Acl;
 use rustix::fs::{AtFlags, CWD, Mode};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use tar::{EntryType, Header};
 
 const COPY_BYTES: usize = 1 << 20;
+/// The bits set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
 
 /// The first names of inodes that have several.
 #[derive(Default)]
-struct Linked(HashMap<u32, PathBuf>);
+pub(super) struct Linked(HashMap<u32, PathBuf>);
 
 impl Linked {
     /// The first name of an inode, if this is not it.
-    fn first(&mut self, m: &Metadata, path: &Path) -> Option<PathBuf> {
+    pub(super) fn first(&mut self, m: &Metadata, path: &Path) -> Option<PathBuf> {
         if m.is_dir() || m.links < 2 {
             return None;
         }
@@ -41,219 +37,9 @@ impl Linked {
     }
 }
 
-/// Writes a tree as a tar archive: names relative to `from`, in the order of their bytes; owners as numbers; times in
-/// nanoseconds, extended attributes, ACLs and holes as PAX records (`SCHILY.xattr`, `SCHILY.acl`, `GNU.sparse` 1.0).
-/// Sockets, which tar does not have, are left out. The same tree gives the same bytes.
-///
-/// # Errors
-/// Not found; corrupt; I/O: of the image, or of `out`.
-pub fn export_tar(fs: &FileSystem, from: impl AsRef<Path>, out: &mut dyn Write) -> Result<()> {
-    let from = from.as_ref();
-    let dir = fs.open_dir(from)?;
-    let mut tar = TarWriter { out: tar::Builder::new(out), dir: &dir, linked: Linked::default() };
-    for e in dir.walk(".")? {
-        let e = e?;
-        tar.object(&e.path, &e.metadata).map_err(|error| error.at(from.join(&e.path)))?;
-    }
-    tar.out.finish().map_err(|e| output(&e))
-}
-
-fn output(e: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("the archive cannot be written: {e}"))
-}
-
-struct TarWriter<'w> {
-    out: tar::Builder<&'w mut dyn Write>,
-    dir: &'w Dir,
-    linked: Linked,
-}
-
-impl TarWriter<'_> {
-    fn object(&mut self, path: &Path, m: &Metadata) -> Result<()> {
-        let name = path.strip_prefix(".").unwrap_or(path).to_owned();
-        let mut pax = Vec::new();
-        let mut header = Header::new_ustar();
-        let mut link = None;
-        let first = self.linked.first(m, &name);
-        let kind = match (m.file_type(), &first) {
-            (FileType::Socket, _) => return Ok(()),
-            (_, Some(first)) => {
-                link = Some(first.as_os_str().as_bytes().to_vec());
-                EntryType::Link
-            }
-            (FileType::File, _) => EntryType::Regular,
-            (FileType::Dir, _) => EntryType::Directory,
-            (FileType::Symlink, _) => {
-                link = Some(self.dir.read_link(path)?.as_bytes().to_vec());
-                EntryType::Symlink
-            }
-            (FileType::CharDevice, _) => EntryType::Char,
-            (FileType::BlockDevice, _) => EntryType::Block,
-            (FileType::Fifo, _) => EntryType::Fifo,
-        };
-        header.set_entry_type(kind);
-        header.set_mode(m.permissions());
-        number(&mut pax, "uid", m.uid.into(), |n| header.set_uid(n));
-        number(&mut pax, "gid", m.gid.into(), |n| header.set_gid(n));
-        header.set_mtime(u64::try_from(m.modified.secs).unwrap_or(0).min(0o77_777_777_777));
-        if m.modified.nanos != 0 || !(0..=0o77_777_777_777).contains(&m.modified.secs) {
-            pax.push(("mtime".into(), time(m.modified).into_bytes()));
-        }
-        if matches!(kind, EntryType::Char | EntryType::Block) {
-            header.set_device_major(m.device.0).map_err(|e| output(&e))?;
-            header.set_device_minor(m.device.1).map_err(|e| output(&e))?;
-        }
-        if first.is_none() {
-            self.attributes(path, &mut pax)?;
-        }
-        let mut stored = name.as_os_str().as_bytes().to_vec();
-        if stored.is_empty() {
-            stored = b".".to_vec();
-        }
-        if kind == EntryType::Directory {
-            stored.push(b'/');
-        }
-        if let Some(link) = link {
-            if link.len() <= 100 {
-                header.as_mut_bytes()[157..157 + link.len()].copy_from_slice(&link);
-            } else {
-                pax.push(("linkpath".into(), link));
-            }
-        }
-        if kind == EntryType::Regular {
-            return self.file(path, m, &stored, header, pax);
-        }
-        header.set_size(0);
-        self.put(header, &stored, pax, &mut std::io::empty())
-    }
-
-    /// Extended attributes, as bytes. ACLs as text, too: `tar --acls` reads no other form.
-    fn attributes(&self, path: &Path, pax: &mut Vec<Record>) -> Result<()> {
-        for attribute in self.dir.xattrs(path, Links::NoFollow)? {
-            let value = self.dir.xattr(path, Links::NoFollow, &attribute)?;
-            let record = acl_text::RECORDS.iter().find(|(_, name)| attribute.as_bytes() == *name);
-            if let Some((key, _)) = record
-                && let Some(acl) = Acl::from_xattr(&value)
-            {
-                pax.push(((*key).into(), acl_text::text(&acl).into_bytes()));
-            }
-            pax.push((xattr_key(attribute.as_bytes()), value));
-        }
-        Ok(())
-    }
-
-    /// A file; one with holes in PAX's sparse format 1.0: the map in front of the data.
-    fn file(&mut self, path: &Path, m: &Metadata, name: &[u8], mut header: Header, mut pax: Vec<Record>) -> Result<()> {
-        let file = self.dir.open_file(path)?;
-        let mut ranges = Vec::new();
-        let mut at = 0;
-        while let Some((start, end)) = file.next_data(at)? {
-            ranges.push((start, end.min(m.size) - start));
-            at = end;
-        }
-        let data: u64 = ranges.iter().map(|(_, len)| len).sum();
-        let mut reader = Ranges { file, ranges: ranges.clone(), now: 0, at: 0 };
-        if data == m.size {
-            size(&mut header, &mut pax, m.size);
-            return self.put(header, name, pax, &mut reader);
-        }
-        // A file that ends with a hole needs its end in the map.
-        if ranges.last().is_none_or(|(start, len)| start + len < m.size) {
-            ranges.push((m.size, 0));
-        }
-        let mut map = format!("{}\n", ranges.len());
-        ranges.iter().for_each(|(start, len)| map.push_str(&format!("{start}\n{len}\n")));
-        let mut map = map.into_bytes();
-        map.resize(map.len().next_multiple_of(512), 0);
-        pax.push(("GNU.sparse.major".into(), b"1".to_vec()));
-        pax.push(("GNU.sparse.minor".into(), b"0".to_vec()));
-        pax.push(("GNU.sparse.name".into(), name.to_vec()));
-        pax.push(("GNU.sparse.realsize".into(), m.size.to_string().into_bytes()));
-        size(&mut header, &mut pax, map.len() as u64 + data);
-        let (dir, base) = (Path::new(OsStr::from_bytes(name)).parent(), shown(name));
-        let base = base.file_name().unwrap_or_default().to_owned();
-        let stand_in = dir.unwrap_or(Path::new("")).join("GNUSparseFile.0").join(base);
-        let stand_in = stand_in.as_os_str().as_bytes().to_vec();
-        self.put(header, &stand_in, pax, &mut std::io::Cursor::new(map).chain(reader))
-    }
-
-    fn put(&mut self, mut header: Header, name: &[u8], mut pax: Vec<Record>, data: &mut dyn Read) -> Result<()> {
-        let sparse = pax.iter().any(|(k, _)| k == b"GNU.sparse.name");
-        if name.len() <= 100 {
-            header.as_mut_bytes()[..name.len()].copy_from_slice(name);
-        } else {
-            header.as_mut_bytes()[..100].copy_from_slice(&name[..100]);
-            if !sparse || !pax.iter().any(|(k, _)| k == b"path") {
-                pax.insert(0, ("path".into(), name.to_vec()));
-            }
-        }
-        if !pax.is_empty() {
-            // The crate's own way takes keys in UTF-8 only.
-            let records = encode(&pax);
-            let mut extended = Header::new_ustar();
-            extended.set_entry_type(EntryType::XHeader);
-            extended.set_size(records.len() as u64);
-            extended.set_cksum();
-            self.out.append(&extended, records.as_slice()).map_err(|e| output(&e))?;
-        }
-        header.set_cksum();
-        self.out.append(&header, data).map_err(|e| match e.downcast::<Error>() {
-            Ok(e) => e,
-            Err(e) => output(&e),
-        })
-    }
-}
-
-/// A number that the header holds, or a PAX record.
-fn number(pax: &mut Vec<Record>, key: &str, n: u64, set: impl FnOnce(u64)) {
-    if n <= 0o7_777_777 {
-        return set(n);
-    }
-    set(0);
-    pax.push((key.into(), n.to_string().into_bytes()));
-}
-
-fn size(header: &mut Header, pax: &mut Vec<Record>, n: u64) {
-    // More than eleven octal digits are stored in base 256, which every program of today reads.
-    header.set_size(n);
-    if n > 0o77_777_777_777 {
-        pax.push(("size".into(), n.to_string().into_bytes()));
-    }
-}
-
-fn time(t: Timestamp) -> String {
-    let (secs, nanos) =
-        if t.secs < 0 && t.nanos > 0 { (t.secs + 1, 1_000_000_000 - t.nanos) } else { (t.secs, t.nanos) };
-    let sign = if t.secs < 0 && secs == 0 { "-" } else { "" };
-    let text = format!("{sign}{secs}.{nanos:09}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// The data of a file, run after run.
-struct Ranges {
-    file: crate::file::File,
-    ranges: Vec<(u64, u64)>,
-    now: usize,
-    at: u64,
-}
-
-impl Read for Ranges {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        while let Some((start, len)) = self.ranges.get(self.now) {
-            if self.at < *len {
-                let want = buf.len().min(usize::try_from(len - self.at).unwrap_or(usize::MAX));
-                let n = self.file.read_at(&mut buf[..want], start + self.at)?;
-                self.at += n as u64;
-                return Ok(n);
-            }
-            (self.now, self.at) = (self.now + 1, 0);
-        }
-        Ok(0)
-    }
-}
-
 /// Writes a tree into a directory of the host, which is made, or empty. Owners and devices need root there; as another
-/// user owners become the user's, and a device is an error.
+/// user owners become the user's, and a device is an error. What gets another owner so loses set-user-id and
+/// set-group-id.
 ///
 /// # Errors
 /// Exists: the directory has entries. The host refuses; not found; corrupt; I/O.
@@ -278,16 +64,16 @@ pub fn export_dir_with(
         _ => {}
     }
     if std::fs::read_dir(to).map_err(|e| Error::host(to, &e))?.next().is_some() {
-        return Err(Error::new(ErrorKind::DirectoryNotEmpty, "directory not empty").at(to));
+        return Err(Error::new(ErrorKind::DirectoryNotEmpty, "directory not empty").of_host(to));
     }
     let mut linked = Linked::default();
     let mut dirs = Vec::new();
-    let mut done = Done { progress: Progress { writing: true, ..Progress::default() }, watch: &options.watch };
+    let done = Done::new(&options.watch);
     for e in dir.walk(".")? {
         let e = e?;
         let host = host_path(to, &e.path);
         done.objects(1)?;
-        put(&dir, &e.path, &e.metadata, &host, linked.first(&e.metadata, &host), &mut done)?;
+        put(&dir, &e.path, &e.metadata, &host, linked.first(&e.metadata, &host), &done)?;
         if e.metadata.is_dir() {
             dirs.push((e.path, e.metadata));
         }
@@ -311,25 +97,7 @@ fn is_acl(attribute: &OsStr) -> bool {
     attribute.as_bytes().starts_with(b"system.posix_acl_")
 }
 
-/// What an export has done, told to the caller.
-struct Done<'w> {
-    progress: Progress,
-    watch: &'w Watch,
-}
-
-impl Done<'_> {
-    fn objects(&mut self, n: u64) -> Result<()> {
-        self.progress.objects += n;
-        self.watch.tell(self.progress)
-    }
-
-    fn bytes(&mut self, n: u64) -> Result<()> {
-        self.progress.bytes += n;
-        self.watch.tell(self.progress)
-    }
-}
-
-fn put(dir: &Dir, path: &Path, m: &Metadata, host: &Path, first: Option<PathBuf>, done: &mut Done<'_>) -> Result<()> {
+fn put(dir: &Dir, path: &Path, m: &Metadata, host: &Path, first: Option<PathBuf>, done: &Done<'_>) -> Result<()> {
     let failed = |e: std::io::Error| Error::host(host, &e);
     if let Some(first) = first {
         return std::fs::hard_link(first, host).map_err(failed);
@@ -371,7 +139,7 @@ fn attributes(dir: &Dir, path: &Path, host: &Path, which: impl Fn(&OsStr) -> boo
     Ok(())
 }
 
-fn copy(dir: &Dir, path: &Path, m: &Metadata, host: &Path, done: &mut Done<'_>) -> Result<()> {
+fn copy(dir: &Dir, path: &Path, m: &Metadata, host: &Path, done: &Done<'_>) -> Result<()> {
     let failed = |e: std::io::Error| Error::host(host, &e);
     let from = dir.open_file(path)?;
     let out = File::options().write(true).create_new(true).mode(0o600).open(host).map_err(failed)?;
@@ -409,7 +177,15 @@ fn own(host: &Path, m: &Metadata) -> Result<()> {
 fn finish(host: &Path, m: &Metadata) -> Result<()> {
     let failed = |e: rustix::io::Errno| Error::host(host, &e.into());
     if !m.is_symlink() {
-        rustix::fs::chmodat(CWD, host, Mode::from_raw_mode(m.permissions()), AtFlags::empty()).map_err(failed)?;
+        let mut permissions = m.permissions();
+        if permissions & SET_ID != 0 {
+            // The programs of one user must not run as another one.
+            let now = std::fs::symlink_metadata(host).map_err(|e| Error::host(host, &e))?;
+            if (now.uid(), now.gid()) != (m.uid, m.gid) {
+                permissions &= !SET_ID;
+            }
+        }
+        rustix::fs::chmodat(CWD, host, Mode::from_raw_mode(permissions), AtFlags::empty()).map_err(failed)?;
     }
     let time = |t: Timestamp| rustix::fs::Timespec { tv_sec: t.secs, tv_nsec: t.nanos.into() };
     let times = rustix::fs::Timestamps { last_access: time(m.accessed), last_modification: time(m.modified) };

@@ -6,6 +6,7 @@
 use super::entry::{Data, Entry, Kind, Names, NoData, Sink};
 use crate::error::{Error, Result};
 use crate::metadata::{FileType, Timestamp};
+use crate::shared::HostFile;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -15,11 +16,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Reads a directory and all below it, but for some files by device and inode number.
+/// Reads a directory and all below it, but for some files.
 ///
 /// # Errors
 /// The host refuses; those of the sink.
-pub(super) fn read(root: &Path, left_out: &[(u64, u64)], sink: &mut dyn Sink) -> Result<()> {
+pub(super) fn read(root: &Path, left_out: &[HostFile], sink: &mut dyn Sink) -> Result<()> {
     let mut walk = Walk { root, left_out, links: HashMap::new(), sink };
     walk.object(&Vec::new(), root)?;
     let mut left = vec![(Names::new(), root.to_owned())];
@@ -46,7 +47,7 @@ fn sorted(path: &Path) -> Result<Vec<Vec<u8>>> {
 
 struct Walk<'w> {
     root: &'w Path,
-    left_out: &'w [(u64, u64)],
+    left_out: &'w [HostFile],
     /// The first name of each inode that has several.
     links: HashMap<(u64, u64), Names>,
     sink: &'w mut dyn Sink,
@@ -58,7 +59,7 @@ impl Walk<'_> {
         let host = |e: std::io::Error| Error::host(path, &e);
         let m = if path == self.root { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
         let m = m.map_err(host)?;
-        if m.is_file() && self.left_out.contains(&(m.dev(), m.ino())) {
+        if m.is_file() && self.left_out.contains(&HostFile::of(&m)) {
             tracing::warn!("{}: the image itself is left out", path.display());
             return Ok(false);
         }

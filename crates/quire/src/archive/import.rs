@@ -282,6 +282,14 @@ impl<'c> Importer<'c> {
                 self.drop_acls(old.ino, entry)?;
                 return self.attributes(old.ino, entry, (uid, gid), permissions, Some(old));
             }
+            // tar writes a link to itself for a file that it was given twice.
+            if let Kind::HardLink(target) = &entry.kind
+                && old.mode & mode::FMT != mode::DIR
+                && self.is_at(target, dir, name)?
+            {
+                self.layer.insert(old.ino);
+                return Ok(());
+            }
             self.remove(dir, name, &old)?;
         }
         if let Kind::HardLink(target) = &entry.kind {
@@ -392,6 +400,17 @@ impl<'c> Importer<'c> {
         self.options.watch.tell(Progress { writing: true, objects, bytes })
     }
 
+    /// True if a path leads to this name.
+    fn is_at(&mut self, path: &[Vec<u8>], dir: Ino, name: &[u8]) -> Result<bool> {
+        match path.split_last() {
+            Some((last, above)) if last == name => match self.dir(above, false) {
+                Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+                found => Ok(found? == dir),
+            },
+            _ => Ok(false),
+        }
+    }
+
     fn hard_link(&mut self, target: &[Vec<u8>], dir: Ino, name: &[u8]) -> Result<()> {
         let missing = || {
             Error::new(ErrorKind::BadInput, format!("a hard link to {}, which is not there", joined(target).display()))
@@ -438,7 +457,8 @@ fn outside() -> Error {
 ///
 /// Owners, permissions, times, links, devices, extended attributes with ACLs and capabilities, and holes are kept.
 /// Nothing is taken from the directories of the image: no group, no inode flags, no default ACL. A directory that is
-/// merged has the ACLs of the source afterwards.
+/// merged has the ACLs of the source afterwards. A directory that is read may have the file of the image in it: it is
+/// left out.
 ///
 /// # Errors
 /// Bad input: a malformed archive, or an ACL in it with a name and no number. Outside root: a name or a link in it
@@ -451,6 +471,7 @@ pub fn import(fs: &FileSystem, to: impl AsRef<Path>, mut source: Source, options
 
 pub(super) fn import_into(dir: &Dir, source: &mut Source, options: &ImportOptions) -> Result<Imported> {
     options.check()?;
+    let options = &options.clone().leave_out_image(dir.inode.shared.image);
     let call = dir.inode.call()?;
     if let Some(why) = call.volume.status().read_only {
         return Err(Error::new(ErrorKind::ReadOnly, format!("read-only: {why}")));

@@ -28,10 +28,12 @@ mod progress;
 mod size;
 mod source;
 mod tar_read;
+mod tar_write;
 
 pub use build::{BuildOptions, Size, build};
-pub use export::{export_dir, export_dir_with, export_tar};
+pub use export::{export_dir, export_dir_with};
 pub use import::{Imported, import};
 pub use options::{ExportOptions, ImportOptions};
 pub use progress::Progress;
 pub use source::Source;
+pub use tar_write::{export_tar, export_tar_with};

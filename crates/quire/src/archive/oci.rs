@@ -18,7 +18,7 @@ const MAX_JSON: u64 = 16 << 20;
 const MAX_NESTED: usize = 4;
 
 fn bad(path: &Path, why: impl Into<String>) -> Error {
-    Error::new(ErrorKind::BadInput, why).at(path)
+    Error::new(ErrorKind::BadInput, why).of_host(path)
 }
 
 /// True for a directory that says that it is a layout.
@@ -37,8 +37,8 @@ pub(super) fn read(layout: &Path, reference: Option<&str>, sink: &mut dyn Sink) 
         let file = File::open(&path).map_err(|e| Error::host(&path, &e))?;
         sink.layer();
         let mut hashed = Hashed { file, hash: Sha256::new() };
-        let mut stream = tar_read::decompressed(&mut hashed)?;
-        tar_read::read(&mut *stream, sink)?;
+        let mut stream = tar_read::decompressed(&mut hashed).map_err(|e| e.of_host(&path))?;
+        tar_read::read(&mut *stream, sink).map_err(|e| e.of_host(&path))?;
         drop(stream);
         // What the decompressor did not need belongs to the blob, too.
         std::io::copy(&mut hashed, &mut std::io::sink()).map_err(|e| Error::host(&path, &e))?;

@@ -3,9 +3,9 @@
 use super::progress::{Progress, Watch};
 use crate::error::Result;
 use crate::metadata::{Timestamp, check_owner};
+use crate::shared::HostFile;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// How a tree is imported: a builder.
@@ -19,8 +19,8 @@ pub struct ImportOptions {
     pub(super) whiteouts: bool,
     latest: Option<Timestamp>,
     pub(super) reference: Option<String>,
-    /// Device and inode numbers of files of the host that a directory may have, and that stay out.
-    pub(super) left_out: Vec<(u64, u64)>,
+    /// Files of the host that a directory may have, and that stay out.
+    pub(super) left_out: Vec<HostFile>,
     pub(super) watch: Watch,
 }
 
@@ -68,7 +68,12 @@ impl ImportOptions {
 
     /// Leaves a file of the host out of a directory that is read: the image itself. A file that is not there is none.
     pub fn leave_out(mut self, path: impl AsRef<Path>) -> Self {
-        self.left_out.extend(std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino())));
+        self.left_out.extend(HostFile::at(path.as_ref()));
+        self
+    }
+
+    pub(super) fn leave_out_image(mut self, image: Option<HostFile>) -> Self {
+        self.left_out.extend(image);
         self
     }
 

@@ -1,9 +1,13 @@
-//! How far an import is, told to the caller, who may end it.
+//! How far an import or export is, told to the caller, who may end it.
 
 use crate::error::{Error, ErrorKind, Result};
+use std::cell::Cell;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// An export tells of its data when so many bytes more are done.
+const TOLD_BYTES: u64 = 1 << 20;
 
 /// How far the reading of a tree is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,5 +45,34 @@ impl Watch {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Watch(set)" } else { "Watch(none)" })
+    }
+}
+
+/// What an export has done, told to the caller.
+pub(super) struct Done<'w> {
+    progress: Cell<Progress>,
+    watch: &'w Watch,
+}
+
+impl<'w> Done<'w> {
+    pub(super) fn new(watch: &'w Watch) -> Self {
+        Done { progress: Cell::new(Progress { writing: true, ..Progress::default() }), watch }
+    }
+
+    /// # Errors
+    /// Cancelled.
+    pub(super) fn objects(&self, n: u64) -> Result<()> {
+        let now = self.progress.get();
+        self.progress.set(Progress { objects: now.objects + n, ..now });
+        self.watch.tell(self.progress.get())
+    }
+
+    /// # Errors
+    /// Cancelled.
+    pub(super) fn bytes(&self, n: u64) -> Result<()> {
+        let now = self.progress.get();
+        let bytes = now.bytes + n;
+        self.progress.set(Progress { bytes, ..now });
+        if bytes / TOLD_BYTES == now.bytes / TOLD_BYTES { Ok(()) } else { self.watch.tell(self.progress.get()) }
     }
 }

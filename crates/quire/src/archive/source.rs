@@ -47,7 +47,9 @@ impl Source {
             Source::Dir(path) => host_dir::read(path, &options.left_out, sink),
             Source::Tar(path) => {
                 let file = File::open(&*path).map_err(|e| Error::host(&*path, &e))?;
-                tar_read::read(&mut *tar_read::decompressed(file)?, sink).map_err(|e| e.at(&*path))
+                let done = tar_read::decompressed(file).and_then(|mut tar| tar_read::read(&mut *tar, sink));
+                // What has no path is about the archive, and not about an entry of it.
+                done.map_err(|e| e.of_host(&*path))
             }
             Source::Stream(stream) => tar_read::read(&mut *tar_read::decompressed(stream)?, sink),
             Source::Oci(path) => oci::read(path, options.reference.as_deref(), sink),

@@ -46,8 +46,13 @@ pub(super) fn decompressed<'r>(input: impl Read + 'r) -> Result<Box<dyn Read + '
 }
 
 fn input_error(e: &std::io::Error) -> Error {
+    // One of ours: the caller has ended the work.
+    if let Some(own) = e.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        return own.clone();
+    }
     match e.kind() {
         std::io::ErrorKind::UnexpectedEof => bad("the archive ends in the middle of an entry"),
+        _ if e.raw_os_error().is_some() => Error::of_io(e, format!("the archive cannot be read: {e}")),
         std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput | std::io::ErrorKind::Other => {
             bad(format!("the archive cannot be read: {e}"))
         }

@@ -10,3 +10,4 @@ mod hostile_archives;
 mod library;
 mod owners;
 mod tar_acls;
+mod tar_exports;
