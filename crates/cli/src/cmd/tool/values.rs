@@ -63,10 +63,17 @@ pub(crate) fn owner(text: &str) -> Result<(Option<u32>, Option<u32>), String> {
     }
 }
 
+/// The bits set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
+
 /// A change of permissions: octal, or as chmod(1) has it (`u+x,go-w`, `u+x-w`, `g=u`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ModeChange {
-    Set(u32),
+    /// A directory keeps the set-id bits that are not of `mentioned`.
+    Set {
+        bits: u32,
+        mentioned: u32,
+    },
     Clauses(Vec<Clause>),
 }
 
@@ -89,7 +96,9 @@ pub(crate) fn mode(text: &str) -> Result<ModeChange, String> {
     let bad = || format!("{text:?} is no mode: 0644 or u+x,go-w is expected");
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         let bits = u32::from_str_radix(text, 8).map_err(|_| bad())?;
-        return if bits <= 0o7777 { Ok(ModeChange::Set(bits)) } else { Err(bad()) };
+        // Of more than four digits each is meant.
+        let mentioned = if text.len() > 4 { SET_ID } else { bits };
+        return if bits <= 0o7777 { Ok(ModeChange::Set { bits, mentioned }) } else { Err(bad()) };
     }
     let clauses: Option<Vec<_>> = text.split(',').map(clauses).collect();
     clauses.map(|c| ModeChange::Clauses(c.concat())).ok_or_else(bad)
@@ -144,10 +153,12 @@ fn clause(who: u32, how: char, change: &str) -> Option<Clause> {
 }
 
 impl ModeChange {
-    /// The permissions after the change.
+    /// The permissions after the change. As with chmod(1), a directory keeps set-user-id and set-group-id unless the
+    /// change names them.
     pub(crate) fn apply(&self, old: u32, is_dir: bool) -> u32 {
+        let kept = if is_dir { old & SET_ID } else { 0 };
         let clauses = match self {
-            ModeChange::Set(bits) => return *bits,
+            ModeChange::Set { bits, mentioned } => return bits | kept & !mentioned,
             ModeChange::Clauses(c) => c,
         };
         clauses.iter().fold(old & 0o7777, |now, c| {
@@ -157,7 +168,11 @@ impl ModeChange {
             match c.how {
                 '+' => now | bits,
                 '-' => now & !bits,
-                _ => (now & !(c.who | (c.who & 0o100) << 5 | (c.who & 0o010) << 7)) | bits,
+                _ => {
+                    let set_id = (c.who & 0o100) << 5 | (c.who & 0o010) << 7;
+                    let set_id = if is_dir { set_id & c.special } else { set_id };
+                    (now & !(c.who | set_id)) | bits
+                }
             }
         })
     }
@@ -227,6 +242,23 @@ mod tests {
         assert_eq!(apply("g=o+w=", 0o075, false), 0o005);
         assert!(mode("g=ur").is_err() && mode("g=uo").is_err() && mode("u+x,").is_err() && mode("").is_err());
         assert!(mode("u").is_err() && mode("9").is_err() && mode("u+q").is_err() && mode("77777").is_err());
+    }
+
+    #[test]
+    fn directories_keep_set_id_unless_a_mode_names_it() {
+        let apply = |m: &str, dir| mode(m).unwrap().apply(0o6775, dir);
+        for (change, of_dir, of_file) in [
+            ("755", 0o6755, 0o755),
+            ("0755", 0o6755, 0o755),
+            ("00755", 0o755, 0o755),
+            ("2755", 0o6755, 0o2755),
+            ("g=rx", 0o6755, 0o4755),
+            ("u=rwxs", 0o6775, 0o6775),
+            ("g-s", 0o4775, 0o4775),
+            ("a=", 0o6000, 0),
+        ] {
+            assert_eq!((apply(change, true), apply(change, false)), (of_dir, of_file), "{change}");
+        }
     }
 
     #[test]
