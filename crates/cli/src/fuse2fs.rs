@@ -1,7 +1,8 @@
 //! In fuse2fs's place: a link named `fuse2fs` to this program takes the command line of e2fsprogs' fuse2fs.
 
+use crate::text::text_of;
 use crate::{cmd, exit};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,7 +39,7 @@ pub(crate) fn is_fuse2fs(program: &OsStr) -> bool {
 }
 
 pub(crate) fn run(version: &str) -> ExitCode {
-    match parse(std::env::args().skip(1)) {
+    match parse(std::env::args_os().skip(1)) {
         Ok(Call::Mount(args)) => cmd::mount::run(&args),
         // fuse2fs says both on standard error, and ends so.
         Ok(Call::Help) => {
@@ -61,21 +62,23 @@ enum Call {
 }
 
 /// fuse2fs's options may stand anywhere; a flag may have its value attached (`-oro`).
-fn parse(args: impl Iterator<Item = String>) -> Result<Call, String> {
+fn parse(args: impl Iterator<Item = OsString>) -> Result<Call, String> {
     let (mut places, mut options) = (Vec::new(), Vec::new());
     let (mut foreground, mut debug) = (false, false);
     let mut args = args;
     while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "-h" | "--help" | "--helpfull" => return Ok(Call::Help),
-            "-V" | "--version" => return Ok(Call::Version),
-            "-f" => foreground = true,
-            "-d" => debug = true,
-            "-s" => {}
-            "-o" => options.push(args.next().ok_or("-o needs options")?),
-            _ if arg.starts_with("-o") => options.push(arg[2..].to_owned()),
-            _ if arg.starts_with('-') && arg.len() > 1 => return Err(format!("unknown option {arg}")),
-            _ => places.push(PathBuf::from(arg)),
+        // Names may have any bytes.
+        let flag = arg.to_str().filter(|text| text.starts_with('-') && text.len() > 1);
+        match flag {
+            Some("-h" | "--help" | "--helpfull") => return Ok(Call::Help),
+            Some("-V" | "--version") => return Ok(Call::Version),
+            Some("-f") => foreground = true,
+            Some("-d") => debug = true,
+            Some("-s") => {}
+            Some("-o") => options.push(text_of(args.next().ok_or("-o needs options")?)?),
+            Some(attached) if attached.starts_with("-o") => options.push(attached[2..].to_owned()),
+            Some(unknown) => return Err(format!("unknown option {unknown}")),
+            None => places.push(PathBuf::from(arg)),
         }
     }
     for list in &mut options {
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
 
     fn mount(line: &str) -> cmd::mount::Args {
-        match parse(line.split(' ').map(str::to_owned)) {
+        match parse(line.split(' ').map(OsString::from)) {
             Ok(Call::Mount(args)) => args,
             other => panic!("{line}: {other:?}"),
         }
@@ -124,10 +127,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_unknown_is_named() {
-        let wrong = |line: &str| parse(line.split(' ').map(str::to_owned)).unwrap_err();
+        let wrong = |line: &str| parse(line.split(' ').map(OsString::from)).unwrap_err();
         assert_eq!(wrong("-f"), "Missing ext4 device/image");
         assert_eq!(wrong("a.img"), "no mount point specified");
         assert_eq!(wrong("a.img /mnt -x"), "unknown option -x");
-        assert!(matches!(parse(["--helpfull".to_owned()].into_iter()), Ok(Call::Help)));
+        assert!(matches!(parse([OsString::from("--helpfull")].into_iter()), Ok(Call::Help)));
     }
 }

@@ -1,8 +1,9 @@
 //! As mount(8)'s helper: a link named `mount.quire` (or `mount.fuse.quire`) to this program, for `mount -t quire` and
 //! fstab.
 
+use crate::text::text_of;
 use crate::{cmd, exit};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,7 +15,7 @@ pub(crate) fn is_helper(program: &OsStr) -> bool {
 
 /// `mount.quire IMAGE DIR [-sfnvw] [-r] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, as mount(8) calls it.
 pub(crate) fn run() -> ExitCode {
-    match parse(std::env::args().skip(1)) {
+    match parse(std::env::args_os().skip(1)) {
         Ok((_, true)) => ExitCode::SUCCESS,
         Ok((args, false)) => cmd::mount::run(&args),
         Err(what) => exit::fail("mount", exit::USAGE, what),
@@ -22,22 +23,24 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// The mount that is asked for, and whether it is only to be pretended (`-f`).
-fn parse(args: impl Iterator<Item = String>) -> Result<(cmd::mount::Args, bool), String> {
+fn parse(args: impl Iterator<Item = OsString>) -> Result<(cmd::mount::Args, bool), String> {
     let (mut places, mut options, mut pretend) = (Vec::new(), Vec::new(), false);
     let mut args = args;
     while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "-o" => options.push(args.next().ok_or("-o needs options")?),
-            "-t" | "-N" => drop(args.next()),
-            "-r" => options.push("ro".to_owned()),
-            _ if arg.starts_with('-') && arg.len() > 1 => {
-                let unknown = arg[1..].chars().find(|c| !"sfnvw".contains(*c));
+        // Names may have any bytes.
+        let flag = arg.to_str().filter(|text| text.starts_with('-') && text.len() > 1);
+        match flag {
+            Some("-o") => options.push(text_of(args.next().ok_or("-o needs options")?)?),
+            Some("-t" | "-N") => drop(args.next()),
+            Some("-r") => options.push("ro".to_owned()),
+            Some(flags) => {
+                let unknown = flags[1..].chars().find(|c| !"sfnvw".contains(*c));
                 if let Some(c) = unknown {
                     return Err(format!("unknown flag -{c}"));
                 }
-                pretend |= arg.contains('f');
+                pretend |= flags.contains('f');
             }
-            _ => places.push(PathBuf::from(arg)),
+            None => places.push(PathBuf::from(arg)),
         }
     }
     let Ok([image, dir]) = <[PathBuf; 2]>::try_from(places) else {
@@ -51,9 +54,19 @@ fn parse(args: impl Iterator<Item = String>) -> Result<(cmd::mount::Args, bool),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     fn of(line: &str) -> Result<(cmd::mount::Args, bool), String> {
-        parse(line.split(' ').map(str::to_owned))
+        parse(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn names_may_have_any_bytes_and_options_are_text() {
+        let bytes = || OsString::from_vec(b"/srv/\xff.img".to_vec());
+        let (a, _) = parse([bytes(), "/mnt".into()].into_iter()).unwrap();
+        assert_eq!(a.image, PathBuf::from(bytes()));
+        let refused = parse(["a".into(), "/mnt".into(), "-o".into(), bytes()].into_iter()).map(drop).unwrap_err();
+        assert_eq!(refused, "/srv/\\xff.img: options are UTF-8");
     }
 
     #[test]

@@ -112,10 +112,10 @@ fn main() -> ExitCode {
 /// The exit code for wrong usage of the command that was called: `recover` and `check` have fsck(8)'s, the toolbox that
 /// of most programs, the others mount(8)'s.
 fn usage_code() -> u8 {
-    let command = std::env::args().nth(1).unwrap_or_default();
-    match command.as_str() {
-        "recover" | "check" => exit::fsck::USAGE,
-        c if cmd::tool::is_command(c) => exit::TOOL_USAGE,
+    let command = std::env::args_os().nth(1).unwrap_or_default();
+    match command.to_str() {
+        Some("recover" | "check") => exit::fsck::USAGE,
+        Some(c) if cmd::tool::is_command(c) => exit::TOOL_USAGE,
         _ => exit::USAGE,
     }
 }

@@ -1,7 +1,7 @@
-//! How values are printed.
+//! How values are read and printed.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -20,6 +20,14 @@ pub(crate) fn printable_name(name: impl AsRef<OsStr>) -> String {
         text.push_str(&chunk.invalid().escape_ascii().to_string());
     }
     text
+}
+
+/// Options of the command line, which are text where names may have any bytes.
+///
+/// # Errors
+/// They are not UTF-8.
+pub(crate) fn text_of(options: OsString) -> Result<String, String> {
+    options.into_string().map_err(|options| format!("{}: options are UTF-8", printable_name(options)))
 }
 
 /// A name of the image on standard output: as it is in a file or pipe, printable on a terminal.

@@ -37,7 +37,8 @@ const NAME: &str = "wait";
 const RETRY: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let until = args.timeout.map(|s| Instant::now() + Duration::from_secs(s));
+    // One beyond the clock's range is none.
+    let until = args.timeout.and_then(|s| Instant::now().checked_add(Duration::from_secs(s)));
     let fail = |code, what: String| exit::fail(NAME, code, what);
     loop {
         match open(&args.image, args.offset) {

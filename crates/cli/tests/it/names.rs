@@ -1,6 +1,6 @@
 //! Names of any bytes: in arguments, in what is printed, in tar archives of GNU tar's.
 
-use crate::common::{Place, needs_tools, ok, quire, said, tool};
+use crate::common::{Place, needs_tools, ok, quire, said, text, tool};
 use crate::trees::Scratch;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -204,4 +204,35 @@ fn commands_tell_a_directory_that_is_below_itself() {
     let (code, text) = said(quire(&["export"]).arg(p.image()).arg(p.path("out.tar")));
     assert!(code == 1 && text.contains("directory inode 2 is below itself"), "{text}");
     assert_eq!(output(quire(&["ls"]).arg(p.image())), b"a\nkept\nlost+found\n");
+}
+
+#[test]
+fn programs_by_other_names_take_names_of_any_bytes() {
+    let s = Scratch::new();
+    let missing = s.path("").join(OsStr::from_bytes(b"no\xff.img"));
+    for name in ["mount.quire", "fuse2fs"] {
+        let program = s.path(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quire"), &program).unwrap();
+        let (code, text) = said(tool(text(&program)).arg(&missing).arg(s.path("")));
+        assert!(code == 32 && text.contains("No such file") && !text.contains("panicked"), "{name}: {code}: {text}");
+    }
+    let (code, text) = said(quire(&[]).arg(OsStr::from_bytes(b"\xff")));
+    assert!(code == 1 && !text.contains("panicked"), "{code}: {text}");
+}
+
+/// A reader that stops at the end of an archive does not see that its writer has failed.
+#[test]
+fn an_export_that_fails_leaves_no_archive_that_looks_whole() {
+    needs_tools(&["debugfs", "tar"]);
+    let p = place();
+    ok(quire(&["mkdir", "-p"]).arg(at(&p, b"/a/b")));
+    ok(tool("debugfs").args(["-w", "-R", "ln / /a/b/up"]).arg(p.image()));
+    let out = quire(&["export"]).arg(p.image()).arg("-").output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    let tar = p.path("out.tar");
+    std::fs::write(&tar, out.stdout).unwrap();
+    let (code, text) = said(tool("tar").arg("-tf").arg(&tar));
+    assert!(code == 2 && text.starts_with("./\na/\na/b/\n"), "GNU tar: {code}: {text}");
+    let (code, text) = said(quire(&["create"]).arg(p.path("new")).arg("--from").arg(&tar));
+    assert!(code == 1 && text.contains("the archive ends in the middle of an entry"), "{code}: {text}");
 }

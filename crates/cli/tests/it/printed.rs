@@ -48,6 +48,10 @@ fn a_full_output_is_told_and_one_that_nobody_reads_is_no_failure() {
     for (args, of_clean, of_full) in COMMANDS {
         judge(args, || on(&place, args), of_clean, of_full);
     }
+    let (old, new) = (place.image().display().to_string(), format!("{}:/lost+found", place.image().display()));
+    for args in [&["diff", &old, &new][..], &["diff", "--json", &old, &new]] {
+        judge(args, || quire(args), 1, 2);
+    }
 }
 
 #[test]

@@ -73,8 +73,11 @@ pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
         Ok(found) => {
             let mut out = std::io::stdout().lock();
             let printed = if args.json { json(&found, &mut out) } else { print(&found, &mut out) };
-            if let Err(e) = printed {
-                return crate::exit::fail("diff", 2, e.message(&old));
+            match printed.and_then(|()| Ok(out.flush()?)) {
+                // A reader that has gone has read what it wanted.
+                Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
+                Err(e) => return crate::exit::fail("diff", 2, e.message(&old)),
+                Ok(()) => {}
             }
             ExitCode::from(u8::from(!found.is_empty()))
         }
