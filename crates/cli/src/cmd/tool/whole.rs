@@ -6,6 +6,8 @@ use super::signals;
 use super::work;
 use crate::exit;
 use quire::{Error, ErrorKind, FileSystem, NewFile};
+use quire_layout::features::incompat;
+use quire_layout::superblock::{self, Superblock};
 use quire_mount::{About, Control, ControlError};
 use rustix::fs::SeekFrom;
 use std::fs::File;
@@ -82,11 +84,8 @@ pub(super) fn copy(image: &Path, shown: &Path, new: &NewFile, lock: Option<&str>
         move |e: std::io::Error| Failure::host(Error::host(&path, &e))
     };
     let from = File::open(image).map_err(of(image))?;
-    // A writer would change it meanwhile.
     if let Some(hint) = lock {
-        let why = || format!("in use by a writer; {hint}");
-        rustix::fs::flock(&from, rustix::fs::FlockOperation::NonBlockingLockShared)
-            .map_err(|_| Failure::host(Error::new(ErrorKind::Busy, why()).at(image)))?;
+        lock_out_writers(image, &from, hint)?;
     }
     let to = new.file();
     if rustix::fs::ioctl_ficlone(to, &from).is_err() {
@@ -97,6 +96,16 @@ pub(super) fn copy(image: &Path, shown: &Path, new: &NewFile, lock: Option<&str>
     let at = new.temporary_path();
     let recovered = FileSystem::options().read_only(true).open(at);
     recovered.map(drop).map_err(|e| Failure::host(about_image(&e, at, image)))
+}
+
+/// A writer would change an image while it is read.
+///
+/// # Errors
+/// Busy.
+fn lock_out_writers(image: &Path, file: &File, hint: &str) -> Result<(), Failure> {
+    let why = || format!("in use by a writer; {hint}");
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared)
+        .map_err(|_| Failure::host(Error::new(ErrorKind::Busy, why()).at(image)))
 }
 
 /// An error of a copy, said of the image that it is of.
@@ -137,7 +146,9 @@ fn copy_sparse(from: &File, to: &File) -> std::io::Result<()> {
 
 /// Check an image: its log, then all of it by `e2fsck -fn`.
 ///
-/// Nothing is written. A dirty image is recovered in a copy in memory of the host's file system, and that is checked.
+/// Nothing is written to the image. A clean one is read where it is. A dirty one is copied into the directory for
+/// temporary files ($TMPDIR, or /tmp), which must have room for its data. It is recovered there, and the copy is
+/// checked.
 /// Exit codes are those of fsck(8): 0, nothing found; 4, errors are left; 8, the check could not be done; 16, wrong
 /// usage.
 #[derive(clap::Args)]
@@ -158,25 +169,58 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         };
         exit::fail("check", code, e.message(&args.image))
     };
-    match check_copy(&args.image) {
+    match check_image(&args.image) {
         Ok((said, code)) => exit::print("check", &said, code, exit::fsck::OPERATIONAL),
         Err(e) => failed(&e),
     }
 }
 
-/// What `e2fsck` says of a copy, and its exit code.
+const CHECK_HINT: &str = "unmount it, or check a copy (quire clone --mount DIR IMG COPY)";
+
+/// What `e2fsck` says of an image, and its exit code.
+fn check_image(image: &Path) -> Result<(String, u8), Failure> {
+    let host = |e: std::io::Error| Failure::host(Error::host(image, &e));
+    let file = File::open(image).map_err(host)?;
+    lock_out_writers(image, &file, CHECK_HINT)?;
+    if !is_clean(&file) {
+        return check_copy(image);
+    }
+    // What Quire finds comes first, as in a copy. The open image stays locked.
+    let fs = match FileSystem::options().read_only(true).open(image) {
+        // A device that the kernel has mounted read-only.
+        Err(e) if e.kind() == ErrorKind::Busy => return check_copy(image),
+        opened => opened.map_err(Failure::host)?,
+    };
+    let said = run_e2fsck(image);
+    drop(fs);
+    said
+}
+
+/// True if nothing is left to be recovered. What cannot be told is told by the open of a copy.
+fn is_clean(file: &File) -> bool {
+    let mut raw = vec![0; superblock::SIZE];
+    let is_read = file.read_exact_at(&mut raw, superblock::OFFSET).is_ok();
+    let dirty = incompat::RECOVER | incompat::QUIRE_LOG;
+    is_read && Superblock::decode(&raw).is_ok_and(|sb| !sb.features().has_incompat(dirty))
+}
+
+/// What `e2fsck` says of a copy that is recovered, and its exit code.
 fn check_copy(image: &Path) -> Result<(String, u8), Failure> {
     let dir = tempfile::tempdir().map_err(|e| Failure::host(Error::host(std::env::temp_dir(), &e)))?;
     let new = NewFile::at(dir.path().join("image"), 0o600).map_err(Failure::host)?;
-    copy(image, dir.path(), &new, Some("unmount it, or check a copy (quire clone --mount DIR IMG COPY)"))?;
+    copy(image, dir.path(), &new, Some(CHECK_HINT))?;
     let copied = new.temporary_path();
+    let (said, code) = run_e2fsck(copied)?;
+    Ok((said.replace(&*copied.to_string_lossy(), &image.to_string_lossy()), code))
+}
+
+fn run_e2fsck(image: &Path) -> Result<(String, u8), Failure> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut e2fsck = Command::new("e2fsck");
-    e2fsck.args(["-fn"]).arg(copied).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    e2fsck.args(["-fn", "--"]).arg(image).env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let out = work::output("e2fsck", &mut e2fsck)?;
     let code = out.status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(exit::fsck::OPERATIONAL);
     // Why it could not check is said there; else only its version is.
     let told = if code & exit::fsck::OPERATIONAL == 0 { out.stdout } else { [out.stdout, out.stderr].concat() };
-    let said = String::from_utf8_lossy(&told).replace(&*copied.to_string_lossy(), &image.to_string_lossy());
-    Ok((said, code))
+    Ok((String::from_utf8_lossy(&told).into_owned(), code))
 }
