@@ -325,3 +325,63 @@ fn an_export_that_the_host_refuses_names_the_file_of_the_host() {
     let (code, words) = said(&mut user);
     assert_eq!((code, words.as_str()), (1, "quire: export: out/blk: Operation not permitted (os error 1)\n"));
 }
+
+#[test]
+fn a_put_takes_set_id_from_the_source_only_if_it_is_asked_to() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    let program = s.path("program");
+    fs::write(&program, "#!").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o7755)).unwrap();
+    let put = |more: &[&str], path: &str| {
+        let target = format!("{img}:{path}");
+        ok(&mut quire(&[&["put", text(&program), &target], more].concat()));
+        ok(&mut quire(&["ls", "-l", &target]))[..10].to_owned()
+    };
+    assert_eq!(put(&[], "/plain"), "-rwxr-xr-x");
+    assert_eq!(put(&["--mode", "u+s"], "/asked"), "-rwsr-xr-x");
+    // A file that is replaced keeps its own.
+    assert_eq!(put(&[], "/asked"), "-rwsr-xr-x");
+}
+
+#[test]
+fn an_export_by_another_user_than_the_owner_drops_set_id() {
+    needs_root();
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    for (path, owner) in [("/of-root", "0:0"), ("/own", "1000:1000"), ("/of-group", "1000:0")] {
+        let target = format!("{img}:{path}");
+        ok(&mut quire(&["put", "--mode", "6755", "--owner", owner, &s.text("hello"), &target]));
+    }
+    ok(&mut quire(&["mkdir", "-m", "2755", &format!("{img}:/dir")]));
+    let out = s.path("out");
+    fs::create_dir(&out).unwrap();
+    std::os::unix::fs::chown(&out, Some(1000), Some(1000)).unwrap();
+    let dir = out.parent().unwrap();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&img, fs::Permissions::from_mode(0o644)).unwrap();
+    let program = s.path("quire");
+    copy_program(&program);
+    ok(Command::new(&program).args(["export", &img, "out/"]).current_dir(dir).uid(1000).gid(1000));
+    let modes = ["of-root", "own", "of-group", "dir"].map(|name| mode(&out.join(name)));
+    assert_eq!(modes, [0o755, 0o6755, 0o755, 0o755]);
+    ok(&mut quire(&["export", &img, &s.text("by-root/")]));
+    let modes = ["of-root", "own", "of-group", "dir"].map(|name| mode(&s.path("by-root").join(name)));
+    assert_eq!(modes, [0o6755, 0o6755, 0o6755, 0o2755], "root keeps the owners");
+}
+
+#[test]
+fn get_and_export_refuse_to_replace_the_image_itself() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    std::os::unix::fs::symlink("img", s.path("link")).unwrap();
+    let before = fs::read(&img).unwrap();
+    for dest in [img.clone(), s.text("link")] {
+        for args in [["get", &format!("{img}:/f"), &dest], ["export", &img, &dest]] {
+            let (code, words) = said(&mut quire(&args));
+            let expected = format!("quire: {}: {dest}: this is the image itself\n", args[0]);
+            assert_eq!((code, words), (1, expected));
+        }
+    }
+    assert!(fs::read(&img).unwrap() == before);
+}

@@ -1,6 +1,6 @@
 //! `quire shell`: lines of a pipe, and of a terminal.
 
-use crate::common::{Place, needs_tools, ok, quire, tool};
+use crate::common::{Place, needs_tools, ok, quire, text, tool};
 use std::io::Write;
 use std::process::{Output, Stdio};
 
@@ -43,6 +43,31 @@ fn piped_lines_stop_at_the_first_error_and_what_came_before_it_stays() {
     assert_eq!(typed(&p, &[], "exit\nmkdir /c\n"), (0, String::new()));
     assert_eq!(typed(&p, &[], "ls"), (0, "a\nlost+found\n".to_owned()));
     p.check();
+}
+
+/// The lines and the file would be the same input.
+#[test]
+fn a_put_from_the_standard_input_of_the_commands_is_wrong_usage_and_the_file_stays() {
+    let p = place();
+    assert_eq!(typed(&p, &[], "touch /x\nsetfattr -n user.k -v v /x\n"), (0, String::new()));
+    let why = "-: the commands come from standard input, so no file can\n";
+    let (code, said) = typed(&p, &[], "put - /x\nof the file\n");
+    assert_eq!((code, said), (2, format!("quire: shell: line 1: {why}")));
+    for script in [&["script", text(&p.image())][..], &["script", text(&p.image()), "-"]] {
+        let mut script = quire(script).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        script.stdin.take().unwrap().write_all(b"mkdir /d\nput - /x\n").unwrap();
+        let out = script.wait_with_output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!((out.status.code(), said), (Some(2), format!("quire: script: line 2: {why}")));
+    }
+    assert_eq!(typed(&p, &[], "ls\ngetfattr /x\n"), (0, "lost+found\nx\nuser.k=\"v\"\n".to_owned()));
+    // A script of a file has standard input for itself.
+    std::fs::write(p.path("script"), "put - /y\n").unwrap();
+    let mut script = quire(&["script", text(&p.image()), text(&p.path("script"))]);
+    let mut script = script.stdin(Stdio::piped()).spawn().unwrap();
+    script.stdin.take().unwrap().write_all(b"of the file").unwrap();
+    assert!(script.wait().unwrap().success());
+    assert_eq!(typed(&p, &[], "cat /y\n"), (0, "of the file".to_owned()));
 }
 
 #[test]

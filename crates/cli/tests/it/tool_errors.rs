@@ -126,3 +126,51 @@ fn an_image_in_the_directory_that_is_packed_is_left_out() {
     ok(&mut quire(&["import", &img, &dir]));
     assert_eq!(ok(&mut quire(&["ls", &img])), "f\nlost+found\n");
 }
+
+#[test]
+fn errors_of_files_of_the_host_name_these_and_not_the_image() {
+    let s = Scratch::new();
+    let (img, tar, out) = (image(&s, "img"), s.text("x.tar"), s.text("out/"));
+    fs::write(&tar, vec![7; 4096]).unwrap();
+    fs::create_dir_all(s.path("out/sub")).unwrap();
+    let no_tar = "this is no tar archive, or a header of it is damaged (checksum)";
+    for (args, expected) in [
+        (["import", &img, &tar], format!("quire: import: {tar}: {no_tar}\n")),
+        (["export", &img, &out], format!("quire: export: {out}: directory not empty\n")),
+        (["export", &img, "/dev/full"], "quire: export: /dev/full: No space left on device (os error 28)\n".to_owned()),
+    ] {
+        assert_eq!(said(&mut quire(&args)), (1, expected));
+    }
+    for command in [&["import", &img, "-"][..], &["create", &s.text("new"), "--from", "-", "--size", "16M"]] {
+        let (code, words) = said(quire(command).stdin(fs::File::open(&tar).unwrap()));
+        let expected = format!("quire: {}: standard input: {no_tar}\n", command[0]);
+        assert_eq!((code, words), (1, expected));
+    }
+    let reader_is_gone = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    let out = quire(&["export", &img, "-"]).stdout(reader_is_gone()).output().unwrap();
+    assert!(out.status.success() && out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// A file may have half a MiB at most: a copy of the image would end the command.
+#[test]
+fn a_clean_image_is_checked_without_a_copy() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    let before = fs::read(&img).unwrap();
+    let mut shell = tool("sh");
+    shell.args(["-c", "ulimit -f 1024; exec \"$0\" check \"$1\"", env!("CARGO_BIN_EXE_quire"), &img]);
+    let (code, words) = said(&mut shell);
+    assert!(code == 0 && words.contains(&format!("{img}: ")), "{code}: {words}");
+    assert!(fs::read(&img).unwrap() == before);
+}
+
+#[test]
+fn a_time_limit_beyond_the_clock_is_none() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    assert_eq!(ok(&mut quire(&["wait", "--timeout", "18446744073709551615", &img])), "");
+}

@@ -292,3 +292,65 @@ fn commands_work_on_a_partition_and_at_an_offset() {
     assert!(code == 1 && text.contains("not an ext4 file system"), "{text}");
     assert_eq!(said(&mut quire(&["ls", "--partition", "2", &p.at("/")])).0, 1);
 }
+
+#[test]
+fn a_script_makes_files_of_the_host_at_its_end_only() {
+    let p = place();
+    let (new, old) = (p.path("new"), p.path("old"));
+    std::fs::write(&old, "old").unwrap();
+    std::fs::write(p.path("hello"), "hello").unwrap();
+    ok(&mut quire(&["put", p.path("hello").to_str().unwrap(), &p.at("/f")]));
+    let gets = format!("get /f {}\nget /f {}\n", new.display(), old.display());
+    let unchanged = |after: &str| {
+        assert!(!new.exists() && std::fs::read(&old).unwrap() == b"old", "after {after}");
+    };
+    let file = p.path("gets");
+    std::fs::write(&file, &gets).unwrap();
+    let (image, file) = (p.image().display().to_string(), file.display().to_string());
+    ok(&mut quire(&["script", "--dry-run", &image, &file]));
+    unchanged("a dry run");
+    assert_eq!(script(&p, &format!("{gets}rm /none\n")).0, 1);
+    unchanged("an error of a later line");
+    let (code, text) = script(&p, &format!("{gets}put {} /g\n", old.display()));
+    assert!(code == 1 && text.ends_with("old: this script replaces it, at its end\n"), "{code}: {text}");
+    unchanged("a put of what is replaced");
+    let (code, text) = said(quire(&["script", "--dry-run", &image, "/dev/stdin"]).stdin(lines("get /f /dev/null\n")));
+    assert!(code == 1 && text.contains("/dev/null: a dry run writes to no device, FIFO or open file"), "{text}");
+    assert_eq!(script(&p, &gets), (0, String::new()));
+    assert_eq!([new, old].map(|f| std::fs::read_to_string(f).unwrap()), ["hello", "hello"]);
+}
+
+/// A file with these lines as an input.
+fn lines(text: &str) -> std::fs::File {
+    use std::io::Seek;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
+#[test]
+fn a_chmod_of_a_directory_keeps_set_group_id_unless_it_names_it() {
+    let p = place();
+    ok(&mut quire(&["mkdir", "-m", "2770", &p.at("/d")]));
+    ok(&mut quire(&["touch", &p.at("/d/f")]));
+    ok(&mut quire(&["chmod", "2770", &p.at("/d/f")]));
+    ok(&mut quire(&["chmod", "-R", "0755", &p.at("/d")]));
+    assert!(debugfs(&p, "stat /d").contains("Mode:  02755") && debugfs(&p, "stat /d/f").contains("Mode:  0755"));
+    ok(&mut quire(&["chmod", "g-s", &p.at("/d")]));
+    assert!(debugfs(&p, "stat /d").contains("Mode:  0755"));
+}
+
+#[test]
+fn an_import_of_a_file_that_tar_was_given_twice_keeps_it() {
+    needs_tools(&["tar"]);
+    let p = place();
+    std::fs::write(p.path("a"), "hello").unwrap();
+    std::fs::hard_link(p.path("a"), p.path("b")).unwrap();
+    let tar = p.path("t.tar");
+    ok(tool("tar").arg("-C").arg(p.path("")).arg("-cf").arg(&tar).args(["a", "a"]));
+    let image = p.image().display().to_string();
+    ok(&mut quire(&["import", &image, tar.to_str().unwrap()]));
+    assert_eq!(ok(&mut quire(&["cat", &p.at("/a")])), "hello");
+    fsck(&p);
+}

@@ -1,9 +1,11 @@
 //! A command as an action on an open file system, and how it is performed.
 
 use super::failure::Failure;
+use super::host_file::Unfinished;
 use quire::FileSystem;
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 
 /// What a command prints goes here.
 pub(crate) type Out<'o> = dyn Write + 'o;
@@ -25,7 +27,17 @@ pub(crate) trait Action {
         false
     }
 
+    /// The file of the host that it reads; `-` is standard input.
+    fn host_source(&self) -> Option<&Path> {
+        None
+    }
+
     fn run(&self, fs: &FileSystem, out: &mut Out<'_>) -> Result<(), Failure>;
+
+    /// As [`Action::run`], but the files of the host that it makes get their names later.
+    fn run_unfinished(&self, fs: &FileSystem, out: &mut Out<'_>, _: &mut Unfinished) -> Result<(), Failure> {
+        self.run(fs, out)
+    }
 }
 
 /// A change of each path that is given.

@@ -2,7 +2,7 @@
 
 use super::action::{Action, Out};
 use super::failure::Failure;
-use super::host_file::Destination;
+use super::host_file::{Destination, Unfinished, check_not_image};
 use super::show::COPY_BYTES;
 use super::values::{self, ModeChange, set_owner};
 use crate::text::printable_name;
@@ -36,6 +36,12 @@ impl Action for Get {
     }
 
     fn run(&self, fs: &FileSystem, out: &mut Out<'_>) -> Result<(), Failure> {
+        let mut made = Unfinished::new(false);
+        self.run_unfinished(fs, out, &mut made)?;
+        made.finish()
+    }
+
+    fn run_unfinished(&self, fs: &FileSystem, out: &mut Out<'_>, made: &mut Unfinished) -> Result<(), Failure> {
         let mut file = fs.open_file(&self.path)?;
         if self.dest.as_os_str() == "-" {
             let mut buf = vec![0; COPY_BYTES];
@@ -50,12 +56,18 @@ impl Action for Get {
             Some(name) if self.dest.is_dir() => self.dest.join(name),
             _ => self.dest.clone(),
         };
+        check_not_image(fs, &dest)?;
+        made.check(&dest)?;
         let m = file.metadata()?;
         // An open of a FIFO waits for its reader: a signal ends the process there.
         let to = Destination::open(&dest, m.permissions())?;
         super::signals::catch_signals();
         match to {
-            Destination::File(new) => get_file(&file, &m, &new, &dest).and_then(|()| Ok(new.finish()?)),
+            Destination::File(new) => {
+                get_file(&file, &m, &new, &dest)?;
+                made.push(*new);
+                Ok(())
+            }
             Destination::Special(mut to) => {
                 let failed = |e: std::io::Error| Failure::host(quire::Error::host(&dest, &e));
                 let mut buf = vec![0; COPY_BYTES];
@@ -107,7 +119,8 @@ pub(crate) struct Put {
     /// A name in the image, or a directory
     #[arg(value_name = "IMG:PATH")]
     path: OsString,
-    /// Permissions; those of the source, or of the file that is replaced, if not set
+    /// Permissions; those of the file that is replaced, or of the source but for set-user-id, set-group-id and sticky,
+    /// if not set
     #[arg(short, long, value_parser = values::mode)]
     mode: Option<ModeChange>,
     /// Owner and group, as numbers; root, or those of the file that is replaced, if not set
@@ -125,6 +138,10 @@ impl Action for Put {
 
     fn writes(&self) -> bool {
         true
+    }
+
+    fn host_source(&self) -> Option<&Path> {
+        Some(&self.source)
     }
 
     fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
@@ -160,7 +177,8 @@ impl Action for Put {
             set = set.owner(old.uid, old.gid);
             copy_attributes(fs, &path, &temporary).map_err(named)?;
         }
-        let usual = old.map_or_else(|| m.as_ref().map_or(0o644, |m| m.mode() & 0o7777), |o| o.permissions());
+        // The file gets another owner than the source: set-id would give away that owner's rights.
+        let usual = old.map_or_else(|| m.as_ref().map_or(0o644, |m| m.mode() & 0o777), |o| o.permissions());
         set = set.permissions(self.mode.as_ref().map_or(usual, |c| c.apply(usual, false)));
         if let Some(m) = &m {
             let nanos = u32::try_from(m.mtime_nsec()).unwrap_or(0);

@@ -5,7 +5,7 @@
 
 use super::failure::Failure;
 use super::signals::is_stopped;
-use quire::{Error, ErrorKind, NewFile};
+use quire::{Error, ErrorKind, FileSystem, NewFile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
@@ -33,7 +33,7 @@ pub(super) enum Destination {
 impl Destination {
     /// A new file gets `mode` without the bits of the umask.
     pub(super) fn open(path: &Path, mode: u32) -> Result<Destination, Failure> {
-        let regular = std::fs::metadata(path).map_or(true, |m| m.is_file());
+        let regular = is_regular(path);
         let descriptor = is_descriptor(path);
         if regular && !descriptor {
             return NewFile::at(path, mode).map(|new| Destination::File(Box::new(new))).map_err(Failure::host);
@@ -45,6 +45,66 @@ impl Destination {
         let file = file.map_err(|e| Failure::host(Error::host(path, &e)))?;
         Ok(Destination::Special(Stream::new(file.into())))
     }
+}
+
+fn is_regular(path: &Path) -> bool {
+    std::fs::metadata(path).map_or(true, |m| m.is_file())
+}
+
+/// Files that commands have made, and that have no names yet.
+pub(super) struct Unfinished {
+    files: Vec<NewFile>,
+    /// They get none: nothing of the host is to change.
+    is_dry: bool,
+}
+
+impl Unfinished {
+    pub(super) fn new(is_dry: bool) -> Self {
+        Unfinished { files: Vec::new(), is_dry }
+    }
+
+    /// # Errors
+    /// A write to this file could not be undone.
+    pub(super) fn check(&self, path: &Path) -> Result<(), Failure> {
+        if self.is_dry && (!is_regular(path) || is_descriptor(path)) {
+            let why = "a dry run writes to no device, FIFO or open file";
+            return Err(Failure::host(Error::new(ErrorKind::InvalidInput, why).at(path)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn push(&mut self, new: NewFile) {
+        self.files.push(new);
+    }
+
+    /// True if one of them replaces this file.
+    pub(super) fn replaces(&self, path: &Path) -> bool {
+        let Ok(m) = std::fs::metadata(path) else { return false };
+        let is_same = |old: &Metadata| (old.dev(), old.ino()) == (m.dev(), m.ino());
+        self.files.iter().any(|new| new.replaces().is_some_and(is_same))
+    }
+
+    /// Gives all of them their names, or none if it is dry.
+    ///
+    /// # Errors
+    /// Those of [`NewFile::finish`].
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        if self.is_dry {
+            return Ok(());
+        }
+        self.files.into_iter().try_for_each(NewFile::finish).map_err(Failure::host)
+    }
+}
+
+/// Refuses the image that is open: what has its name would not be the image any more.
+///
+/// # Errors
+/// Invalid input.
+pub(super) fn check_not_image(fs: &FileSystem, path: &Path) -> Result<(), Failure> {
+    if fs.is_image(path) {
+        return Err(Failure::host(Error::new(ErrorKind::InvalidInput, "this is the image itself").at(path)));
+    }
+    Ok(())
 }
 
 /// True if a path leads to an open file of a process: `/dev/stdout`, `/dev/fd/N`. Others write to it, too.

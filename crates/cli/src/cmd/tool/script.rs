@@ -3,7 +3,9 @@
 use super::action::Action;
 use super::commands::Line;
 use super::failure::{Failure, finish};
+use super::host_file::Unfinished;
 use super::target::At;
+use crate::text::printable_name;
 use clap::Parser;
 use quire::FileSystem;
 use std::ffi::OsString;
@@ -17,7 +19,7 @@ use std::process::ExitCode;
 /// The commands are those of this program that work inside an image, with paths instead of IMG:PATH; words are quoted
 /// as in a shell, `#` begins a comment. The first error ends the script with the number of its line, and nothing of the
 /// script has happened. All changes become durable in one transaction: if the process is killed, or the machine loses
-/// power, the image has all of them or none.
+/// power, the image has all of them or none. Files that `get` makes have their names when the script has ended.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire script rootfs.img <<'END'
@@ -35,7 +37,7 @@ pub(crate) struct ScriptArgs {
     image: PathBuf,
     /// The commands; standard input if not named, or -
     file: Option<PathBuf>,
-    /// Do everything, then undo it: an error shows what would happen
+    /// Do everything, then undo it: an error shows what would happen. `get` makes no files
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -77,10 +79,25 @@ impl<E: Into<Failure>> From<E> for Stopped {
     }
 }
 
+fn is_stdin(file: Option<&Path>) -> bool {
+    file.is_none_or(|f| f.as_os_str() == "-")
+}
+
+/// Refuses a command that would read its own file from where the commands come from.
+///
+/// # Errors
+/// Usage.
+pub(super) fn check_source(action: &dyn Action) -> Result<(), Failure> {
+    if action.host_source().is_some_and(|source| source.as_os_str() == "-") {
+        return Err(Failure::Usage("-: the commands come from standard input, so no file can".to_owned()));
+    }
+    Ok(())
+}
+
 fn read(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let (name, done) = match file {
-        Some(f) if f.as_os_str() != "-" => (f, std::fs::File::open(f).and_then(|mut file| file.read_to_end(&mut text))),
+        Some(f) if !is_stdin(file) => (f, std::fs::File::open(f).and_then(|mut file| file.read_to_end(&mut text))),
         _ => (Path::new("standard input"), std::io::stdin().read_to_end(&mut text)),
     };
     done.map_err(|e| Failure::host(quire::Error::host(name, &e)))?;
@@ -89,23 +106,33 @@ fn read(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
 
 fn run(fs: &FileSystem, args: &ScriptArgs, text: &[u8]) -> Result<(), Stopped> {
     // Before anything happens, each line is understood.
+    let is_stdin = is_stdin(args.file.as_deref());
     let mut actions = Vec::new();
     for (n, line) in text.split(|b| *b == b'\n').enumerate() {
         if let Some(action) = parse(line).map_err(|e| Stopped::At(n + 1, e))? {
+            if is_stdin {
+                check_source(&*action).map_err(|e| Stopped::At(n + 1, e))?;
+            }
             actions.push((n + 1, action));
         }
     }
     let batch = fs.batch()?;
     // What the commands print comes when all of them are done.
     let mut printed = Vec::new();
+    let mut made = Unfinished::new(args.dry_run);
     for (n, action) in &actions {
-        action.run(&batch, &mut printed).map_err(|e| Stopped::At(*n, e))?;
+        if let Some(source) = action.host_source().filter(|source| made.replaces(source)) {
+            let why = format!("{}: this script replaces it, at its end", printable_name(source));
+            return Err(Stopped::At(*n, Failure::Failed(why)));
+        }
+        action.run_unfinished(&batch, &mut printed, &mut made).map_err(|e| Stopped::At(*n, e))?;
     }
     if args.dry_run {
         batch.rollback()?
     } else {
         batch.commit()?
     };
+    made.finish()?;
     let mut out = std::io::stdout().lock();
     out.write_all(&printed).and_then(|()| out.flush()).map_err(Failure::Output)?;
     Ok(())

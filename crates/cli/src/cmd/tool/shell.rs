@@ -63,7 +63,7 @@ pub(crate) fn shell(args: &ShellArgs) -> ExitCode {
 fn piped(args: &ShellArgs, place: &Place) -> ExitCode {
     for (n, line) in std::io::stdin().lock().split(b'\n').enumerate() {
         let done = match line {
-            Ok(line) => run(place, &line),
+            Ok(line) => run(place, &line, true),
             Err(e) => Err(Failure::host(quire::Error::host("standard input", &e))),
         };
         match done {
@@ -97,7 +97,7 @@ fn interactive(args: &ShellArgs, place: &Place) -> ExitCode {
     let name = printable_name(args.image.file_name().unwrap_or(args.image.as_os_str()));
     let ended = loop {
         match editor.readline(&format!("{name}:{}> ", printable_name(place.here()))) {
-            Ok(line) => match run(place, line.as_bytes()) {
+            Ok(line) => match run(place, line.as_bytes(), false) {
                 Ok(true) => {}
                 Ok(false) => break ExitCode::SUCCESS,
                 Err(e) => drop(writeln!(std::io::stderr(), "{}", e.message(&args.image))),
@@ -126,8 +126,8 @@ fn history_file() -> Option<PathBuf> {
     Some(state.join("quire/history"))
 }
 
-/// Runs one line; false: it ends the shell.
-fn run(place: &Place, line: &[u8]) -> Result<bool, Failure> {
+/// Runs one line; false: it ends the shell. `is_piped`: standard input is that of the lines.
+fn run(place: &Place, line: &[u8], is_piped: bool) -> Result<bool, Failure> {
     super::signals::forget_signals();
     let words = script::words(line)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -146,6 +146,9 @@ fn run(place: &Place, line: &[u8]) -> Result<bool, Failure> {
         }
         [command, ..] => match parse(&words) {
             Ok(mut action) => {
+                if is_piped {
+                    script::check_source(&*action)?;
+                }
                 for name in action.names() {
                     *name = place.absolute(&name);
                 }

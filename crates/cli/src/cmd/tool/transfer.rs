@@ -1,7 +1,7 @@
 //! `quire create`, `quire import`, `quire export`: whole trees.
 
 use super::failure::{Failure, finish};
-use super::host_file::{Destination, Stream, check_regular};
+use super::host_file::{Destination, Stream, check_not_image, check_regular};
 use super::signals::catch_signals;
 use super::target::{At, split};
 use super::values;
@@ -126,7 +126,11 @@ pub(crate) fn create(args: &CreateArgs) -> ExitCode {
         let line = Line::new("creating");
         let options = BuildOptions { size: args.size, create, import: line.watch(args.rewrite.options()) };
         // The image is not there yet: a path of an error is one of the source, or of the host.
-        build(&args.image, source, &options).map(drop).map_err(Failure::host)
+        let built = build(&args.image, source, &options).map(drop);
+        built.map_err(|e| match args.from.as_deref().map(|from| of_source(e.clone(), from)) {
+            Some(named @ Failure::Host(_)) => named,
+            _ => Failure::host(e),
+        })
     };
     finish("create", &args.image, done())
 }
@@ -164,9 +168,9 @@ pub(crate) fn import_tree(args: &ImportArgs) -> ExitCode {
         let line = Line::new("importing");
         let options = line.watch(args.rewrite.options()).leave_out(&image);
         if args.in_steps || !fs.info().journal {
-            import(&fs, &path, source, &options)?;
+            import(&fs, &path, source, &options).map_err(|e| of_source(e, &args.source))?;
         } else {
-            fs.atomically(|fs| import(fs, &path, source, &options)).map_err(hint)?;
+            fs.atomically(|fs| import(fs, &path, source, &options)).map_err(|e| of_source(e, &args.source))?;
         }
         Ok(fs.close()?)
     };
@@ -185,6 +189,15 @@ fn source(path: &Path) -> Result<Source, Failure> {
         }
         source => Ok(source),
     }
+}
+
+/// What a stream has told without a path is about what it was read from.
+fn of_source(e: quire::Error, source: &Path) -> Failure {
+    if e.path().is_some() || !(e.is_of_host() || e.kind() == quire::ErrorKind::BadInput) {
+        return hint(e);
+    }
+    let path = if source.as_os_str() == "-" { Path::new("standard input") } else { source };
+    Failure::host(e.at(path))
 }
 
 fn hint(e: quire::Error) -> Failure {
@@ -226,6 +239,7 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
             catch_signals();
             return archive(&fs, &path, Stream::stdout()?, Failure::Output);
         }
+        check_not_image(&fs, &args.dest)?;
         // An open of a FIFO waits for its reader: a signal ends the process there.
         let dest = Destination::open(&args.dest, 0o666)?;
         catch_signals();
@@ -249,6 +263,9 @@ fn archive(
 ) -> Result<(), Failure> {
     let line = Line::new("exporting");
     let mut out = std::io::BufWriter::with_capacity(1 << 20, Counted { out, line: &line, bytes: 0 });
-    export_tar(fs, path, &mut out)?;
+    export_tar(fs, path, &mut out).map_err(|e| match e.path() {
+        None if e.is_of_host() => failed(std::io::Error::from_raw_os_error(e.errno())),
+        _ => e.into(),
+    })?;
     out.flush().map_err(failed)
 }
