@@ -696,7 +696,8 @@ int64_t quire_readlink(const struct quire_fs *fs, const char *name, char *data, 
 
 /*
  Brings a directory of the host, a tar archive (plain, gzip, zstd) or an OCI layout below the directory to, which
- must exist. how may be NULL; size is sizeof(struct quire_import_how). 0, or a negative errno.
+ must exist. The image itself is left out of a directory. The source "-" is a file of that name. how may be NULL;
+ size is sizeof(struct quire_import_how). 0, or a negative errno.
 
  # Safety
  fs is open, the texts are texts, how is null or size bytes.
@@ -709,7 +710,7 @@ int quire_import(const struct quire_fs *fs,
 
 /*
  Writes what is below the directory from as a tar archive to a file descriptor, which stays open. 0, or a negative
- errno.
+ errno: that of write(2), if the descriptor takes nothing more. After an error readers of the archive miss its end.
 
  # Safety
  fs is open, from a text; fd is open and stays so during the call.

@@ -8,6 +8,7 @@ use quire::archive::{self, BuildOptions, ImportOptions, Size, Source};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
+use std::path::Path;
 
 /// What an import changes on the way. Set it to zero, then what differs.
 #[repr(C)]
@@ -33,8 +34,14 @@ fn import_options(how: &quire_import_how) -> ImportOptions {
     options
 }
 
+/// What a path is. "-" is a name for scripts of shells; here it is a file.
+fn detect(path: &Path) -> quire::Result<Source> {
+    if path.as_os_str() == "-" { Ok(Source::Tar(path.into())) } else { Source::detect(path) }
+}
+
 /// Brings a directory of the host, a tar archive (plain, gzip, zstd) or an OCI layout below the directory `to`, which
-/// must exist. how may be NULL; size is sizeof(struct quire_import_how). 0, or a negative errno.
+/// must exist. The image itself is left out of a directory. The source "-" is a file of that name. how may be NULL;
+/// size is sizeof(struct quire_import_how). 0, or a negative errno.
 ///
 /// # Safety
 /// `fs` is open, the texts are texts, `how` is null or `size` bytes.
@@ -49,12 +56,12 @@ pub unsafe extern "C" fn quire_import(
     guard0(|| {
         // SAFETY: the caller's duty.
         let (fs, to, source, how) = unsafe { (get(fs)?, path(to)?, path(source)?, choices(how, size)?) };
-        archive::import(&fs.fs, to, Source::detect(source)?, &import_options(&how)).map(drop)
+        archive::import(&fs.fs, to, detect(source)?, &import_options(&how)).map(drop)
     })
 }
 
 /// Writes what is below the directory `from` as a tar archive to a file descriptor, which stays open. 0, or a negative
-/// errno.
+/// errno: that of write(2), if the descriptor takes nothing more. After an error readers of the archive miss its end.
 ///
 /// # Safety
 /// `fs` is open, `from` a text; `fd` is open and stays so during the call.
@@ -108,6 +115,6 @@ pub unsafe extern "C" fn quire_build(
         let create = unsafe { create_options(&how)? };
         let size = if how.size == 0 { Size::Min { percent: 0 } } else { Size::Bytes(how.size) };
         let options = BuildOptions { size, create, import: import_options(&import) };
-        archive::build(image, Some(Source::detect(source)?), &options).map(drop)
+        archive::build(image, Some(detect(source)?), &options).map(drop)
     })
 }

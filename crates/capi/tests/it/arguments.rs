@@ -97,3 +97,44 @@ fn a_small_buffer_and_unknown_flags_are_errors() {
         assert_eq!(quire_close(fs), 0);
     }
 }
+
+#[test]
+fn a_source_named_as_standard_input_is_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = created(&dir);
+    let new = CString::new(dir.path().join("new").to_str().unwrap()).unwrap();
+    let how = quire_create_how {
+        size: 8 << 20,
+        label: ptr::null(),
+        uuid: ptr::null(),
+        features: ptr::null(),
+        block_size: 0,
+        reserved0: 0,
+        inodes: 0,
+    };
+    // SAFETY: all pointers are those of live values; the handle is closed once.
+    unsafe {
+        assert_eq!(quire_import(fs, c"/".as_ptr(), c"-".as_ptr(), ptr::null(), 0), -libc::ENOENT);
+        let size = size_of_val(&how);
+        let built = quire_build(new.as_ptr(), c"-".as_ptr(), &raw const how, size, ptr::null(), 0);
+        assert_eq!(built, -libc::ENOENT);
+        assert_eq!(quire_close(fs), 0);
+    }
+}
+
+#[test]
+fn an_export_to_a_full_or_closed_descriptor_has_the_errno_of_write() {
+    use std::os::fd::AsRawFd;
+    let dir = tempfile::tempdir().unwrap();
+    let fs = created(&dir);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    // SAFETY: all pointers are those of live values; the descriptors stay open.
+    unsafe {
+        assert_eq!(quire_export_tar(fs, c"/".as_ptr(), full.as_raw_fd()), -libc::ENOSPC);
+        assert_eq!(last().0, quire_error_kind::NoSpace);
+        assert_eq!(quire_export_tar(fs, c"/".as_ptr(), writer.as_raw_fd()), -libc::EPIPE);
+        assert_eq!(quire_close(fs), 0);
+    }
+}
