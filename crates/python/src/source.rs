@@ -1,11 +1,62 @@
 //! Where a tree comes from, and where it goes: a path of the host, or a file object of Python.
 
+use crate::errors::exception;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use quire::archive::Source;
+use quire::archive::{Progress, Source};
 use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often long work looks for signals, which needs the interpreter.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+
+/// The exception that has ended a call of the library: one of a file object, or of a handler of a signal.
+#[derive(Clone, Default)]
+pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
+
+impl Raised {
+    fn set(&self, e: PyErr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+    }
+
+    /// Ends work after a signal whose handler raises an exception, as Ctrl-C does.
+    pub(crate) fn watch(&self) -> impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static {
+        let (raised, last) = (self.clone(), Mutex::new(Instant::now()));
+        move |_| {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.elapsed() < SIGNAL_CHECK {
+                return ControlFlow::Continue(());
+            }
+            *last = Instant::now();
+            match Python::attach(|py| py.check_signals()) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => {
+                    raised.set(e);
+                    ControlFlow::Break(())
+                }
+            }
+        }
+    }
+
+    /// Runs a call of the library without the interpreter. If an exception has ended it, that one is raised.
+    pub(crate) fn run<T: Send>(&self, py: Python<'_>, f: impl FnOnce() -> quire::Result<T> + Send) -> PyResult<T> {
+        py.detach(f).map_err(|e| {
+            let raised = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            raised.unwrap_or_else(|| exception(py, &e))
+        })
+    }
+
+    /// An exception as an error of a stream, until [`Raised::run`] raises it.
+    fn stash(&self, e: PyErr) -> io::Error {
+        let error = io::Error::other(e.to_string());
+        self.set(e);
+        error
+    }
+}
 
 /// A path, or an object with `read` or `write` for bytes.
 #[derive(FromPyObject)]
@@ -15,13 +66,13 @@ pub(crate) enum PathOrFile {
 }
 
 impl PathOrFile {
-    pub(crate) fn source(self, py: Python<'_>) -> PyResult<Source> {
+    pub(crate) fn source(self, py: Python<'_>, raised: &Raised) -> PyResult<Source> {
         match self {
             // "-" is a name for scripts of shells; here it is a file.
             PathOrFile::Path(path) if path.as_os_str() == "-" => Ok(Source::Tar(path)),
-            PathOrFile::Path(path) => Source::detect(&path).map_err(|e| crate::errors::exception(py, &e)),
+            PathOrFile::Path(path) => Source::detect(&path).map_err(|e| exception(py, &e)),
             PathOrFile::File(file) if file.bind(py).hasattr("read")? => {
-                Ok(Source::Stream(Box::new(PyFile { file, rest: Vec::new(), at: 0 })))
+                Ok(Source::Stream(Box::new(PyFile::new(file, raised))))
             }
             PathOrFile::File(_) => Err(PyTypeError::new_err("a path or an object with read() is expected")),
         }
@@ -34,17 +85,22 @@ pub(crate) struct PyFile {
     /// What `read` has returned, and how much of it was taken.
     rest: Vec<u8>,
     at: usize,
+    raised: Raised,
 }
 
 /// Bytes that one call of the object's `read` is asked for.
 const READ_BYTES: usize = 1 << 20;
 
 impl PyFile {
-    pub(crate) fn writer(py: Python<'_>, file: Py<PyAny>) -> PyResult<PyFile> {
+    fn new(file: Py<PyAny>, raised: &Raised) -> PyFile {
+        PyFile { file, rest: Vec::new(), at: 0, raised: raised.clone() }
+    }
+
+    pub(crate) fn writer(py: Python<'_>, file: Py<PyAny>, raised: &Raised) -> PyResult<PyFile> {
         if !file.bind(py).hasattr("write")? {
             return Err(PyTypeError::new_err("a path or an object with write() is expected"));
         }
-        Ok(PyFile { file, rest: Vec::new(), at: 0 })
+        Ok(PyFile::new(file, raised))
     }
 }
 
@@ -53,7 +109,7 @@ impl Read for PyFile {
         if self.at == self.rest.len() {
             let data: PyResult<Vec<u8>> =
                 Python::attach(|py| self.file.bind(py).call_method1("read", (READ_BYTES,))?.extract());
-            self.rest = data.map_err(io::Error::other)?;
+            self.rest = data.map_err(|e| self.raised.stash(e))?;
             self.at = 0;
         }
         let n = buf.len().min(self.rest.len() - self.at);
@@ -68,10 +124,10 @@ impl Write for PyFile {
         let written: PyResult<Option<usize>> =
             Python::attach(|py| self.file.bind(py).call_method1("write", (PyBytes::new(py, bytes),))?.extract());
         // A raw file may write less, and tells how much; others return nothing, or the whole length.
-        match written.map_err(io::Error::other)? {
+        match written.map_err(|e| self.raised.stash(e))? {
             None => Ok(bytes.len()),
             Some(n) if n <= bytes.len() => Ok(n),
-            Some(_) => Err(io::Error::other(PyValueError::new_err("write() returned more than it was given"))),
+            Some(_) => Err(self.raised.stash(PyValueError::new_err("write() returned more than it was given"))),
         }
     }
 

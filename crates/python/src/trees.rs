@@ -1,13 +1,19 @@
 //! Whole trees into an image and out of it.
 
-use crate::errors::run;
+use crate::errors::exception;
 use crate::image::{Image, uuid};
-use crate::source::{PathOrFile, PyFile};
+use crate::source::{PathOrFile, PyFile, Raised};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use quire::CreateOptions;
-use quire::archive::{self, BuildOptions, ImportOptions, Size};
-use std::path::PathBuf;
+use quire::archive::{self, BuildOptions, ExportOptions, ImportOptions, Size};
+use quire::{Error, ErrorKind, FileSystem, NewFile};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes of an archive that are written at once.
+const WRITE_BYTES: usize = 1 << 20;
 
 /// What an import changes: owner for all, permission bits to remove, whiteouts, the name in an OCI layout.
 #[derive(FromPyObject)]
@@ -20,9 +26,9 @@ pub(crate) struct Choices {
     reference: Option<String>,
 }
 
-fn options(choices: &Choices) -> ImportOptions {
+fn options(choices: &Choices, raised: &Raised) -> ImportOptions {
     let (uid, gid) = choices.owner.unwrap_or_default();
-    let mut options = ImportOptions::new().owner(uid, gid).whiteouts(choices.whiteouts);
+    let mut options = ImportOptions::new().on_progress(raised.watch()).owner(uid, gid).whiteouts(choices.whiteouts);
     if choices.remove_permissions != 0 {
         options = options.remove_permissions(choices.remove_permissions);
     }
@@ -76,39 +82,62 @@ pub(crate) fn build_image(
     if let Some(secs) = time {
         create = create.time(quire::Timestamp::new(secs, 0));
     }
-    let build = BuildOptions { size: self::size(&size)?, create, import: options(&choices) };
-    let source = source.source(py)?;
-    let done = run(py, || archive::build(&path, Some(source), &build))?;
+    let raised = Raised::default();
+    let build = BuildOptions { size: self::size(&size)?, create, import: options(&choices, &raised) };
+    let source = source.source(py, &raised)?;
+    let done = raised.run(py, || archive::build(&path, Some(source), &build))?;
     Ok((done.objects, done.bytes))
+}
+
+/// Writes an archive to a file of the host, which has its name when it is complete. What is there and is no regular
+/// file, such as a FIFO, is written to.
+fn export_file(fs: &FileSystem, from: &Path, to: &Path, options: &ExportOptions) -> quire::Result<()> {
+    let host = |e: std::io::Error| Error::host(to, &e);
+    let export = |file: &File| {
+        let mut out = BufWriter::with_capacity(WRITE_BYTES, file);
+        let done = archive::export_tar_with(fs, from, &mut out, options);
+        done.map_err(|e| if e.is_of_host() { e.at(to) } else { e })?;
+        out.flush().map_err(host)
+    };
+    if std::fs::metadata(to).is_ok_and(|m| !m.is_file()) {
+        return export(&File::options().write(true).open(to).map_err(host)?);
+    }
+    let new = NewFile::at(to, 0o666)?;
+    export(new.file())?;
+    new.finish()
 }
 
 #[pymethods]
 impl Image {
     /// Brings a directory, a tar archive or an OCI layout below `to`. Objects and bytes that it has written.
     fn import_tree(&self, py: Python<'_>, to: PathBuf, source: PathOrFile, choices: Choices) -> PyResult<(u64, u64)> {
-        let (fs, source, options) = (self.fs()?, source.source(py)?, options(&choices));
-        let done = run(py, || archive::import(&fs, &to, source, &options))?;
+        let raised = Raised::default();
+        let (fs, source, options) = (self.fs()?, source.source(py, &raised)?, options(&choices, &raised));
+        let done = raised.run(py, || archive::import(&fs, &to, source, &options))?;
         Ok((done.objects, done.bytes))
     }
 
     /// Writes what is below `from` as a tar archive to a path of the host or a file object.
     fn export_tar(&self, py: Python<'_>, from: PathBuf, to: PathOrFile) -> PyResult<()> {
-        let fs = self.fs()?;
+        let (fs, raised) = (self.fs()?, Raised::default());
+        let options = ExportOptions::new().on_progress(raised.watch());
         match to {
-            PathOrFile::Path(path) => run(py, || {
-                let mut file = std::fs::File::create(&path).map_err(|e| quire::Error::host(&path, &e))?;
-                archive::export_tar(&fs, &from, &mut file)
-            }),
+            PathOrFile::Path(path) if fs.is_image(&path) => {
+                let why = Error::new(ErrorKind::InvalidInput, "this is the image itself").at(&path);
+                Err(exception(py, &why))
+            }
+            PathOrFile::Path(path) => raised.run(py, || export_file(&fs, &from, &path, &options)),
             PathOrFile::File(file) => {
-                let mut file = PyFile::writer(py, file)?;
-                run(py, || archive::export_tar(&fs, &from, &mut file))
+                let mut file = PyFile::writer(py, file, &raised)?;
+                raised.run(py, || archive::export_tar_with(&fs, &from, &mut file, &options))
             }
         }
     }
 
     /// Copies what is below `from` into a directory of the host.
     fn export_dir(&self, py: Python<'_>, from: PathBuf, to: PathBuf) -> PyResult<()> {
-        let fs = self.fs()?;
-        run(py, || archive::export_dir(&fs, &from, &to))
+        let (fs, raised) = (self.fs()?, Raised::default());
+        let options = ExportOptions::new().on_progress(raised.watch());
+        raised.run(py, || archive::export_dir_with(&fs, &from, &to, &options))
     }
 }
