@@ -53,6 +53,27 @@ def test_a_bad_mode_is_a_value_error(image, mode):
         image.open("/f", mode)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("wb", -1, "utf-8"),
+        ("wb", -1, None, "strict"),
+        ("w", 0),
+        ("w", -1, "no-such-encoding"),
+        ("w", -1, None, "no-such-handler"),
+        ("w", -1, None, None, "x"),
+    ],
+)
+def test_bad_arguments_of_open_leave_the_file_as_it_was(image, arguments):
+    image.write_text("/f", "kept")
+    mode, *more = arguments
+    with pytest.raises((ValueError, LookupError)):
+        image.open("/f", mode, *more)
+    with pytest.raises((ValueError, LookupError)):
+        image.open("/new", mode.replace("w", "x"), *more)
+    assert image.read_text("/f") == "kept" and not image.exists("/new")
+
+
 def test_errors_are_those_of_the_operating_system(image):
     image.mkdir("/d")
     image.write_text("/d/f", "text")
@@ -134,7 +155,8 @@ def test_walk_is_that_of_os(image, tmp_path):
         (host / d).mkdir(parents=True)
     for f in ["a/1", "a/b/2", "d/3", "4"]:
         (host / f).write_text(f)
-    os.symlink("a", host / "link")
+    for name, target in [("link", "a"), ("loop", "loop"), ("through", "4/x"), ("long", "n" * 256), ("none", "n")]:
+        os.symlink(target, host / name)
     image.mkdir("/tree")
     image.import_tree(host, "/tree", owner=(0, 0))
     for topdown in (True, False):
@@ -225,13 +247,29 @@ def test_tar_through_paths_and_file_objects(image, tmp_path):
     assert "etc/hostname" in names
 
 
-def test_an_error_of_a_file_object_reaches_the_caller(image):
+def test_an_error_of_a_file_object_reaches_the_caller(image, tmp_path):
     class Broken:
         def read(self, n):
             raise RuntimeError("the network is down")
 
-    with pytest.raises(OSError, match="the network is down"):
-        image.import_tree(Broken(), "/")
+        def write(self, data):
+            raise RuntimeError("the network is down")
+
+    class Interrupted:
+        def read(self, n):
+            raise KeyboardInterrupt
+
+        write = read
+
+    for use in [lambda f: image.import_tree(f, "/"), image.export_tar, lambda f: quire.build(tmp_path / "new", f)]:
+        with pytest.raises(RuntimeError, match="the network is down"):
+            use(Broken())
+        with pytest.raises(KeyboardInterrupt):
+            use(Interrupted())
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(OSError) as caught, open("/dev/full", "wb", buffering=0) as full:
+        image.export_tar(full)
+    assert caught.value.errno == errno.ENOSPC
     with pytest.raises(TypeError):
         image.import_tree(object(), "/")
     with pytest.raises(quire.QuireError):
@@ -367,3 +405,62 @@ def test_walk_tells_a_directory_that_is_below_itself(tmp_path):
         found = [directory for directory, _, _ in image.walk("/", onerror=errors.append)]
         assert sorted(found) == ["/", "/a", "/a/b", "/lost+found"]
         assert [(error.errno, error.filename) for error in errors] == [(errno.EUCLEAN, "/a/b/up")]
+
+
+def test_an_export_replaces_a_file_when_it_is_complete_and_never_the_image(image, tmp_path):
+    out, link = tmp_path / "out.tar", tmp_path / "link"
+    out.write_text("old")
+    link.symlink_to(image.name)
+    with pytest.raises(FileNotFoundError):
+        image.export_tar(out, "/none")
+    assert out.read_text() == "old"
+    for name in (image.name, link):
+        with pytest.raises(OSError, match="this is the image itself") as caught:
+            image.export_tar(name)
+        assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, str(name))
+    image.export_tar("/dev/null")
+    image.export_tar(out)
+    assert tarfile.is_tarfile(out)
+    assert sorted(os.listdir(tmp_path)) == ["image", "link", "out.tar"]
+    with pytest.raises(OSError) as caught:
+        image.export_tar("/dev/full")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/dev/full")
+
+
+def test_an_import_leaves_the_image_itself_out(image, tmp_path):
+    (tmp_path / "f").write_text("x")
+    image.import_tree(tmp_path, "/")
+    assert image.listdir("/") == ["f", "lost+found"]
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+import quire
+
+
+def is_interrupted(call):
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+
+
+tree, out = sys.argv[1:]
+with quire.Image.create(out + "/image", "256M") as image:
+    print(is_interrupted(lambda: image.import_tree(tree, "/")), image.exists("/99"))
+    image.import_tree(tree, "/")
+    print(is_interrupted(lambda: image.export_tar(out + "/tar")), os.path.exists(out + "/tar"))
+    print(is_interrupted(lambda: image.export_dir(out + "/dir")), os.path.exists(out + "/dir/99"))
+print(is_interrupted(lambda: quire.build(out + "/new", tree, "256M")), os.path.exists(out + "/new"))
+"""
+
+
+def test_ctrl_c_ends_long_work_before_it_is_done(tmp_path):
+    tree, out = tmp_path / "tree", tmp_path / "out"
+    tree.mkdir()
+    out.mkdir()
+    for n in range(10, 100):
+        (tree / str(n)).write_bytes(bytes([n]) * (2 << 20))
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, tree, out], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["True False"] * 4, done.stderr

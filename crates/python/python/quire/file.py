@@ -1,5 +1,6 @@
 """Files of an image, as Python has files."""
 
+import codecs
 import io
 import os
 
@@ -156,17 +157,25 @@ def parse_mode(mode):
     }
 
 
+def check(parsed, buffering, encoding, errors, newline):
+    """Refuses what :func:`wrap` would refuse."""
+    if parsed["text"]:
+        if buffering == 0:
+            raise ValueError("can't have unbuffered text I/O")
+        io.TextIOWrapper(io.BytesIO(), encoding or "utf-8", errors, newline)
+        if errors is not None:
+            codecs.lookup_error(errors)
+    elif encoding is not None or errors is not None or newline is not None:
+        raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
+
+
 def wrap(raw, parsed, buffering, encoding, errors, newline):
     """A buffer, and a decoder for text, around a :class:`File`, as the built-in ``open`` does."""
     text = parsed["text"]
-    if not text and (encoding is not None or errors is not None or newline is not None):
-        raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
     line_buffering = buffering == 1 and text
     if buffering == 0:
-        if text:
-            raise ValueError("can't have unbuffered text I/O")
         return raw
-    size = io.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) else buffering
+    size = io.DEFAULT_BUFFER_SIZE if buffering < 0 or buffering == 1 else buffering
     if parsed["readable"] and parsed["writable"]:
         buffer = io.BufferedRandom(raw, size)
     elif parsed["writable"]:

@@ -7,7 +7,7 @@ import stat as modes
 import time
 
 from . import _quire
-from .file import File, parse_mode, wrap
+from .file import File, check, parse_mode, wrap
 
 
 def _bytes(size):
@@ -198,6 +198,8 @@ class Image:
     def open(self, path, mode="r", buffering=-1, encoding=None, errors=None, newline=None, *, permissions=0o644):
         """Opens a file as the built-in ``open`` does; text is UTF-8 unless told."""
         parsed = parse_mode(mode)
+        # Before the file is made, or emptied.
+        check(parsed, buffering, encoding, errors, newline)
         how = {key: parsed[key] for key in ("create", "create_new", "truncate")}
         raw = self._image.open(path, **how, mode=permissions)
         file = File(raw, path, mode, parsed["readable"], parsed["writable"], parsed["append"])
@@ -252,7 +254,12 @@ class Image:
                 above = above | {inode}
             with self.scandir(top) as entries:
                 for entry in entries:
-                    (dirs if entry.is_dir() else others).append(entry.name)
+                    try:
+                        is_dir = entry.is_dir()
+                    except OSError:
+                        # As os.walk: a link that leads in a circle, or through a file, is no directory.
+                        is_dir = False
+                    (dirs if is_dir else others).append(entry.name)
         except OSError as error:
             if onerror is not None:
                 onerror(error)
@@ -393,6 +400,7 @@ class Image:
     ):
         """Brings a directory, a tar archive (a path, or an open binary file) or an OCI layout below the directory ``to``.
 
+        The image itself is left out of a directory that has it. An exception of the file object reaches the caller.
         ``owner`` is ``(uid, gid)`` for all objects, either of them ``None`` to keep it. Returns how many objects and
         bytes were written.
         """
@@ -400,7 +408,10 @@ class Image:
         return self._image.import_tree(to, source, choices)
 
     def export_tar(self, to, path="/"):
-        """Writes what is below ``path`` as a tar archive to a path of the host, or to an open binary file."""
+        """Writes what is below ``path`` as a tar archive to a path of the host, or to an open binary file.
+
+        A file of the host has its name when the archive is complete; what had the name is replaced then.
+        """
         self._image.export_tar(path, to)
 
     def export_dir(self, to, path="/"):
