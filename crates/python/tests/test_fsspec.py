@@ -1,5 +1,7 @@
 """quire:// as fsspec sees it, by fsspec's own tests of file systems and by pandas."""
 
+import errno
+import pickle
 import re
 import shutil
 
@@ -9,6 +11,7 @@ fsspec = pytest.importorskip("fsspec")
 abstract = pytest.importorskip("fsspec.tests.abstract")
 
 import quire
+import quire._quire
 from quire.fsspec import QuireFileSystem
 
 
@@ -211,3 +214,60 @@ def test_ranges_may_be_counted_from_the_end(fs):
     assert fs.tail("/f", 6) == b"three\n"
     with fs.open("/f", "ab") as f:
         assert f.size == 14
+
+
+def test_a_transaction_without_with_is_a_batch(path):
+    with fsspec.filesystem("quire", fo=str(path)) as fs:
+        fs.start_transaction()
+        fs.pipe("/a", b"1")
+        # In a batch there is no second one.
+        with pytest.raises(OSError):
+            with fs.image.batch():
+                pass
+        fs.end_transaction()
+        transaction = fs.start_transaction()
+        fs.pipe("/a", b"2")
+        transaction.complete(commit=False)
+        assert fs.cat("/a") == b"1"
+        with fs.transaction:
+            fs.pipe("/a", b"3")
+        assert fs.cat("/a") == b"3"
+
+
+def test_an_image_that_may_not_be_written_is_read(path, monkeypatch):
+    with QuireFileSystem(fo=str(path)) as fs:
+        fs.pipe("/a", b"1")
+    open_image = quire._quire.open_image
+
+    def refuse_writers(path, read_only, **options):
+        if not read_only:
+            raise PermissionError(errno.EACCES, "permission denied", path)
+        return open_image(path, read_only=read_only, **options)
+
+    monkeypatch.setattr(quire._quire, "open_image", refuse_writers)
+    with QuireFileSystem(fo=str(path)) as fs:
+        assert fs.cat("/a") == b"1"
+        with pytest.raises(OSError) as caught:
+            fs.pipe("/a", b"2")
+        assert caught.value.errno == errno.EROFS
+    with pytest.raises(PermissionError):
+        QuireFileSystem(fo=str(path), mode="r+")
+
+
+@pytest.mark.parametrize("mode", ["rb", "w", "", "a"])
+def test_a_mode_that_is_none_is_a_value_error(path, mode):
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="reads the image only"):
+        QuireFileSystem(fo=str(path), mode=mode)
+    assert path.read_bytes() == before
+
+
+def test_a_file_system_that_reads_can_be_pickled(path):
+    with QuireFileSystem(fo=str(path)) as fs:
+        fs.pipe("/a", b"1")
+    before = path.read_bytes()
+    with QuireFileSystem(fo=str(path), mode="r") as fs, pickle.loads(pickle.dumps(fs)) as other:
+        assert (fs.cat("/a"), other.cat("/a")) == (b"1", b"1")
+    assert path.read_bytes() == before
+    with quire.Image(path) as image, pytest.raises(TypeError, match="fo= must be a path"):
+        pickle.dumps(QuireFileSystem(fo=image))

@@ -7,6 +7,11 @@
 ``fo`` is the image: a path of the host, or a :class:`quire.Image`. Everything is durable when the image is closed, or
 at :meth:`QuireFileSystem.sync`. A transaction of fsspec (``with fs.transaction:``) is a batch: it happens as a whole
 or not at all.
+
+``mode`` is ``"r+"`` to change the image, or ``"r"`` to read it only. Without it the image is opened to be changed, or,
+if this user may not write to it, to be read. One process at a time may have an image open to change it; any number may
+read it. So a file system that goes to other processes, as with dask, is opened with ``mode="r"``: it can be pickled,
+and each process opens the image for itself.
 """
 
 import datetime
@@ -55,6 +60,18 @@ class _Batch(Transaction):
                     raise
 
 
+def _opened(path, mode, options):
+    """The image, opened as ``mode`` says, or as this user may."""
+    if mode is not None:
+        return Image(path, read_only=mode == "r", **options)
+    try:
+        return Image(path, **options)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return Image(path, read_only=True, **options)
+
+
 class QuireFileSystem(AbstractFileSystem):
     """The files of one ext4 image."""
 
@@ -66,7 +83,7 @@ class QuireFileSystem(AbstractFileSystem):
     def __init__(
         self,
         fo=None,
-        mode="r+",
+        mode=None,
         target_protocol=None,
         target_options=None,
         auto_mkdir=False,
@@ -79,12 +96,25 @@ class QuireFileSystem(AbstractFileSystem):
             raise ValueError(f"an image must be a file of this host, not of {target_protocol!r}")
         if fo is None:
             raise ValueError("fo= names the image")
+        if mode not in (None, "r", "r+"):
+            raise ValueError(f"mode {mode!r}: 'r' reads the image only, 'r+' changes it, too")
         self._own = not isinstance(fo, Image)
         if self._own:
             path = os.fspath(fo).removeprefix("file://")
-            fo = Image(path, read_only=mode == "r", partition=partition, offset=offset)
+            fo = _opened(path, mode, {"partition": partition, "offset": offset})
         self.image = fo
         self.auto_mkdir = auto_mkdir
+
+    def __reduce__(self):
+        if not self._own:
+            raise TypeError("a quire.Image cannot be pickled: fo= must be a path")
+        return super().__reduce__()
+
+    def start_transaction(self):
+        """Begins a batch, which ``end_transaction`` makes durable."""
+        transaction = self.transaction
+        transaction.start()
+        return transaction
 
     @classmethod
     def _strip_protocol(cls, path):
