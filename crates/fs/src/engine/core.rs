@@ -136,7 +136,7 @@ impl Engine {
                     waits += 1;
                     waiting(WaitFor::FreeSpace, || journal.make_reusable(tid))?;
                     if self.context.runtime().discard {
-                        self.discard_freed()?;
+                        self.discard_freed_or_warn();
                     }
                 }
                 Error::NoSpaceYet(_) => return Err(Error::NoSpace),
@@ -165,6 +165,11 @@ impl Engine {
     pub(crate) fn discard_freed(&self) -> Result<u64> {
         let _discarding = lock(&self.discarding);
         discard_freed(&self.journal, self.context.block_size(), &self.tables)
+    }
+
+    /// As [`Engine::discard_freed`]. A discard that fails loses nothing, and is no error of the caller's.
+    pub(crate) fn discard_freed_or_warn(&self) -> u64 {
+        self.discard_freed().inspect_err(|e| tracing::warn!("discard: {e}")).unwrap_or(0)
     }
 
     /// As another thread that discards what was freed, for a test: holds the blocks until the guard is given back.

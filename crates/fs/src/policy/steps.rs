@@ -34,8 +34,13 @@ pub(crate) fn step_budget(transaction_limit: usize) -> usize {
     256.min(transaction_limit / 4).max(1)
 }
 
-/// Blocks that a step of FITRIM claims: at most 32,768 and a quarter of what is available, so that a writer beside it
-/// does not see a full disk; at least `min`, the shortest run that the caller wants.
-pub(crate) fn trim_budget(available: u64, min: u32) -> u64 {
-    (1 << 15).min(available / 4).max(u64::from(min).max(1))
+/// Where users may take fewer blocks, the steps of FITRIM go by what root may take: most of what is free is root's
+/// reserve, and a step claims too little of it for the time that it takes.
+const MIN_USER_ROOM_OF_TRIM_BLOCKS: u64 = 1024;
+
+/// Blocks that a step of FITRIM claims: at most 32,768, and a quarter of what may be taken, so that a writer beside it
+/// does not see a full disk. `user`, `root`: what users and root may take, which is nothing that is reserved (A5).
+pub(crate) fn trim_budget(user: u64, root: u64) -> u64 {
+    let room = if user >= MIN_USER_ROOM_OF_TRIM_BLOCKS { user } else { root };
+    (1 << 15).min(room / 4)
 }

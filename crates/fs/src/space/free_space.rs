@@ -25,7 +25,7 @@ pub(crate) fn available(op: &Op<'_>) -> u64 {
 }
 
 /// Blocks that may be taken from a pool now.
-fn room(op: &Op<'_>, pool: Pool) -> u64 {
+pub(super) fn room(op: &Op<'_>, pool: Pool) -> u64 {
     let (table, delta) = (&op.tables().space, &op.deferred.space);
     let reserved = table.reserved().saturating_add_signed(delta.reserved);
     let (root, metadata) = table.reserves();

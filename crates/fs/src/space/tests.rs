@@ -357,7 +357,7 @@ fn trim_covers_what_is_free_and_nothing_else() {
     let mut seen = BTreeSet::new();
     let mut at = Some(BlockNo(0));
     while let Some(from) = at {
-        let step = t.volume.run(|op| trim_next(op, from, BIG, 1)).unwrap();
+        let step = t.volume.run(|op| trim_next(op, from, &(BlockNo(0)..BIG), 1)).unwrap();
         for c in &step.claims {
             for n in 0..u64::from(c.run().len) {
                 assert!(seen.insert(c.run().start.0 + n));
@@ -374,7 +374,7 @@ fn trim_covers_what_is_free_and_nothing_else() {
     let free = t.volume.run(|op| Ok(op.tables().space.free_blocks())).unwrap();
     assert_eq!(u64::try_from(seen.len()).unwrap(), free - 1000);
     assert!(!seen.contains(&held.run().start.0) && !seen.contains(&gone.start.0));
-    let step = t.volume.run(|op| trim_next(op, BlockNo(0), BIG, 100_000)).unwrap();
+    let step = t.volume.run(|op| trim_next(op, BlockNo(0), &(BlockNo(0)..BIG), 100_000)).unwrap();
     assert!(step.claims.is_empty());
     t.volume
         .run(|op| {

@@ -4,7 +4,8 @@
 //! operation: claims free runs ──> discards them (I/O, no lock) ──> operation: gives them back
 //! ```
 //! *Guarantees*: only blocks that are free, unclaimed, and whose freeing is durable are discarded (A2), and no caller
-//! gets one meanwhile. A step claims part of the available space, so that a concurrent write does not see a full disk.
+//! gets one meanwhile. A step claims part of the space that may be taken, so that a concurrent write does not see a
+//! full disk, and nothing of what is reserved (A5).
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -24,11 +25,11 @@ pub(super) fn trim(engine: &Engine, start: u64, len: u64, min: u64) -> Result<u6
     if !engine.journal.gate().device().info().discards {
         return Err(Error::NotSupported("the device cannot discard"));
     }
-    let to = BlockNo(start.saturating_add(len) >> bs.bits());
+    let range = BlockNo(bs.blocks_for(start))..BlockNo(start.saturating_add(len) >> bs.bits());
     let min = u32::try_from(bs.blocks_for(min)).expect("no more than a group");
-    let (mut at, mut bytes) = (Some(BlockNo(bs.blocks_for(start))), 0);
+    let (mut at, mut bytes) = (Some(range.start), 0);
     while let Some(from) = at {
-        let step = engine.run(|op| trim_next(op, from, to, min))?;
+        let step = engine.run(|op| trim_next(op, from, &range, min))?;
         let runs: Vec<Run> = step.claims.iter().map(Claim::run).collect();
         let discarded = engine.discard(&runs);
         engine.run(|op| {
@@ -46,7 +47,5 @@ pub(super) fn discard_step(engine: &Engine) -> bool {
     if !engine.context.runtime().discard {
         return false;
     }
-    // A discard that fails loses nothing.
-    let discarded = engine.discard_freed().inspect_err(|e| tracing::warn!("discard: {e}"));
-    discarded.is_ok_and(|bytes| bytes > 0)
+    engine.discard_freed_or_warn() > 0
 }

@@ -1,12 +1,19 @@
 //! Full disks, and offsets at the edge of what a file can hold.
 
-use super::{Bench, Numbers, file, options};
+use super::{Bench, Numbers, Then, file, image, options};
 use crate::config::{Options, Route};
 use crate::data::{Falloc, Seek, WriteFlags};
 use crate::error::Error;
+use crate::{Devices, Volume};
+use quire_device::sync::Arc;
+use quire_device::{ErrorKind, Io, IoOp, SystemClock};
+use quire_layout::superblock::OnError;
+use quire_testkit::{Fault, FaultKind, fsck};
+
+const TINY: [&str; 6] = ["-m", "0", "-O", "^resize_inode", "-J", "size=1"];
 
 fn tiny(route: Route, args: &[&str]) -> Bench {
-    Bench::new("3M", &[&["-m", "0", "-O", "^resize_inode", "-J", "size=1"], args].concat(), 3, options(route))
+    Bench::new("3M", &[&TINY, args].concat(), 3, options(route))
 }
 
 /// F13: what was accepted can be written back, however little space is left; what is refused leaves no trace.
@@ -137,5 +144,48 @@ fn dirty_pages_are_bounded() {
     }
     b.volume.sync().unwrap();
     assert_eq!(files.pages(), 0);
+    b.check();
+}
+
+/// A5, F13: what was accepted is written back while FITRIM has claimed what it discards.
+#[test]
+fn accepted_data_is_written_back_while_free_space_is_trimmed() {
+    for min in [0, 400 << 10] {
+        let image = image("3M", &[&TINY[..], &["-t", "ext4", "-b", "1024"]].concat(), 1);
+        let device = Arc::new(Then::new(image, |io| matches!(io, Io::Discard { .. })));
+        let options = Options { direct_bytes: usize::MAX, ..options(Route::Ordered) };
+        let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options.clone()).unwrap();
+        let blocks = usize::try_from(v.statfs().available).unwrap() / 10 * 9;
+        let bytes = Numbers(5).bytes(blocks << 10);
+        v.write(file(0), 0, &bytes, WriteFlags::default()).unwrap();
+        let theirs = v.clone();
+        device.set(move || theirs.fsync(file(0), false).unwrap());
+        assert!(v.maintenance().trim(0, u64::MAX, min).unwrap() > 0);
+        assert!(device.has_done_it(), "at least {min}");
+        v.fsync(file(0), false).unwrap();
+        v.close().unwrap();
+        fsck(&device.inner.snapshot());
+        let v = Volume::open(Devices::one(device), Arc::new(SystemClock), options).unwrap();
+        let mut read = vec![0; bytes.len()];
+        v.read(file(0), 0, &mut read).unwrap();
+        assert!(read == bytes, "at least {min}");
+    }
+}
+
+/// A10: a discard that fails makes freed blocks available all the same, and is no error of the write that takes them.
+#[test]
+fn a_discard_that_fails_fails_no_write() {
+    let o = Options { discard: true, on_error: Some(OnError::RemountReadOnly), ..options(Route::Ordered) };
+    let b = Bench::on(image("3M", &[&TINY[..], &["-t", "ext4", "-b", "1024"]].concat(), 2), o);
+    let v = &b.volume;
+    let full = (0..).take_while(|n| v.write(file(0), n << 10, &[7; 1024], WriteFlags::default()).is_ok()).count();
+    assert!(full > 500, "{full} blocks");
+    v.sync().unwrap();
+    v.truncate(file(0), 0).unwrap();
+    b.device.inner().inject(Fault::always(IoOp::Discard, FaultKind::Error(ErrorKind::Io)));
+    v.write(file(1), 0, &vec![8; 200 << 10], WriteFlags::default()).unwrap();
+    assert!(b.device.inner().hits() > 0, "no discard");
+    v.fsync(file(1), false).unwrap();
+    assert_eq!(v.status().read_only, None);
     b.check();
 }
