@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::inode::flags::is_sync;
 use crate::inode::journaling_mode::is_journaled_file;
 use crate::inode::live;
-use crate::map::Mapping;
+use crate::map::{Mapping, can_count};
 use crate::space;
 use crate::tables::Pool;
 use crate::txn::Op;
@@ -142,6 +142,9 @@ fn plan(op: &mut Op<'_>, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<
     lose_privileges(op, ino, &mut inode, flags.privileges)?;
     let holes = map.iter().filter_map(|(_, run)| if let Mapping::Hole { len } = run { Some(*len) } else { None });
     let new: u64 = holes.map(u64::from).sum();
+    if map.iter().any(|(_, run)| run.written().is_none()) && !can_count(op, &inode, r.data.len() >> bs.bits()) {
+        return Ok(None);
+    }
     space::reserve(op, new, op.pool())?;
     let (mut pieces, mut first, mut next_goal) = (Vec::new(), 0, None);
     for (mut at, run) in map {

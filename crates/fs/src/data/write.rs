@@ -35,6 +35,7 @@ use crate::txn::Op;
 use quire_cache::Image;
 use quire_device::sync::{Arc, MutexGuard, lock};
 use quire_device::{Buf, Mutant};
+use quire_layout::inode::Inode;
 use quire_layout::{BlockSize, FileBlock, Ino};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -260,26 +261,8 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     }
     lose_privileges(op, ino, &mut inode, flags.privileges)?;
     let bs = op.sb().block_size();
-    let block = |at: u64| bs.file_block(at).ok_or(Error::TooLarge);
-    let (first, last) = (block(at)?, block(at + len as u64 - 1)?);
-    for (b, run) in runs(op, ino, &inode, first, last.plus(1))? {
-        for n in (0..run.len()).filter(|n| s.page(b.plus(*n)).is_none()) {
-            let b = b.plus(n);
-            if matches!(run, Mapping::Hole { .. }) {
-                plan.unmapped.insert(b);
-            }
-            let start = u64::from(b.0) << bs.bits();
-            let (from, to) = (at.max(start), (at + len as u64).min(start + bs.bytes64()));
-            let index = |n: u64| usize::try_from(n - at).expect("inside the request");
-            let bytes = &r.data[index(from)..index(to)];
-            if is_logged(op, &run, n, bytes) {
-                plan.logged.insert(b);
-            }
-            if from > start || to < start + bs.bytes64() {
-                plan.edges.push((b, base_of(op, &run, n)));
-            }
-        }
-    }
+    let first = bs.file_block(at).ok_or(Error::TooLarge)?;
+    let new = find_blocks(op, ino, &inode, s, Request { at, data: &r.data[..len] }, &mut plan)?;
     let behind =
         bs.file_block(size).filter(|b| !size.is_multiple_of(bs.bytes64()) && *b < first && s.page(*b).is_none());
     if let Some(b) = behind {
@@ -289,8 +272,47 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     if !inode.uses_extents() {
         plan.pointers = pointers_of(bs, s, &plan.unmapped);
     }
+    // Pages beyond that would be lost by their writeback.
+    if new > 0 && !map::can_count(op, &inode, s.pages() + new) {
+        return Err(Error::TooLarge);
+    }
     space::reserve(op, plan.reserved(), op.pool())?;
     Ok(plan)
+}
+
+/// Finds where the blocks of a request are that have no page; returns for how many the map must change.
+fn find_blocks(
+    op: &mut Op<'_>,
+    ino: Ino,
+    inode: &Inode,
+    s: &FileState,
+    r: Request<'_>,
+    plan: &mut Plan,
+) -> Result<usize> {
+    let bs = op.sb().block_size();
+    let block = |at: u64| bs.file_block(at).ok_or(Error::TooLarge);
+    let (first, last) = (block(r.at)?, block(r.end() - 1)?);
+    let mut new = 0;
+    for (b, run) in runs(op, ino, inode, first, last.plus(1))? {
+        for n in (0..run.len()).filter(|n| s.page(b.plus(*n)).is_none()) {
+            let b = b.plus(n);
+            if matches!(run, Mapping::Hole { .. }) {
+                plan.unmapped.insert(b);
+            }
+            new += usize::from(run.written().is_none());
+            let start = u64::from(b.0) << bs.bits();
+            let (from, to) = (r.at.max(start), r.end().min(start + bs.bytes64()));
+            let index = |n: u64| usize::try_from(n - r.at).expect("inside the request");
+            let bytes = &r.data[index(from)..index(to)];
+            if is_logged(op, &run, n, bytes) {
+                plan.logged.insert(b);
+            }
+            if from > start || to < start + bs.bytes64() {
+                plan.edges.push((b, base_of(op, &run, n)));
+            }
+        }
+    }
+    Ok(new)
 }
 
 /// F17: true if an update of a block with these bytes begins or continues a journaled sequence (`policy::RoutePolicy`).

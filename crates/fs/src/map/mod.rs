@@ -32,5 +32,5 @@ pub(crate) use insert::{allocate, convert_written, insert, mark_unwritten};
 pub(crate) use lookup::{extents, lookup};
 pub(crate) use mapping::Mapping;
 pub(crate) use remove::{remove, remove_all};
-pub(crate) use rules::{below, max_size};
+pub(crate) use rules::{below, can_count, max_size};
 pub(crate) use shift::{shift_left, shift_right};

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::tables::Zones;
 use crate::txn::Op;
 use quire_device::sync::Arc;
+use quire_layout::features::ro_compat;
 use quire_layout::inode::Inode;
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, Structure, extent, indirect as imap};
@@ -18,10 +19,42 @@ pub(crate) fn max_blocks(sb: &Superblock, uses_extents: bool) -> u64 {
     if uses_extents { extent::FILE_BLOCKS } else { imap::file_blocks(sb.block_size()) }
 }
 
-/// The largest size of a file with this kind of map, in bytes.
+/// The largest size of a file with this kind of map, in bytes; as the kernel's.
 #[must_use]
 pub(crate) fn max_size(sb: &Superblock, uses_extents: bool) -> u64 {
-    max_blocks(sb, uses_extents) * sb.block_size().bytes64()
+    let (bs, blocks) = (sb.block_size(), max_blocks(sb, uses_extents));
+    let most = match max_counted(sb) {
+        None => blocks,
+        Some(counted) if uses_extents => blocks.min(counted),
+        Some(counted) if blocks + pointer_blocks(bs, blocks) <= counted => blocks,
+        Some(counted) => counted - pointer_blocks(bs, counted),
+    };
+    most * bs.bytes64()
+}
+
+/// Without `huge_file`: the most blocks that an inode can count, in 2^32 - 1 sectors.
+fn max_counted(sb: &Superblock) -> Option<u64> {
+    let sectors = u64::from(u32::MAX);
+    (!sb.features().has_ro_compat(ro_compat::HUGE_FILE)).then_some(sectors >> (sb.block_size().bits() - 9))
+}
+
+/// Blocks of pointers of an indirect map for the first `blocks` file blocks; they reach beyond its first level.
+fn pointer_blocks(bs: BlockSize, blocks: u64) -> u64 {
+    let (single, double) = (imap::span(bs, 1), imap::span(bs, 2));
+    let behind_single = blocks - u64::from(imap::DIRECT) - single;
+    match behind_single.checked_sub(double) {
+        None => 2 + behind_single.div_ceil(single),
+        Some(triple) => 3 + single + triple.div_ceil(single) + triple.div_ceil(double),
+    }
+}
+
+/// True if an inode can count `more` blocks besides those that it has, and those by which its map may grow with them:
+/// one each, in a tree whose leaves and nodes are split, and a few for its height.
+pub(crate) fn can_count(op: &Op<'_>, inode: &Inode, more: usize) -> bool {
+    const HEIGHT_BLOCKS: u64 = 8;
+    let (f, bs) = (op.sb().features(), op.sb().block_size().bytes64());
+    max_counted(op.sb())
+        .is_none_or(|most| inode.sectors(f, bs).div_ceil(bs / 512) + 2 * (more as u64) + HEIGHT_BLOCKS <= most)
 }
 
 /// Which blocks a file may map: none of a system zone, unless the inode is reserved for the file system itself.

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::{Devices, Volume};
 use quire_device::sync::Arc;
 use quire_device::{ErrorKind, Io, IoOp, SystemClock};
+use quire_layout::inode::flags;
 use quire_layout::superblock::OnError;
 use quire_testkit::{Fault, FaultKind, fsck};
 
@@ -188,4 +189,51 @@ fn a_discard_that_fails_fails_no_write() {
     v.fsync(file(1), false).unwrap();
     assert_eq!(v.status().read_only, None);
     b.check();
+}
+
+/// Without `huge_file` an inode counts less than 2 TiB of blocks: a file cannot become larger, as with the kernel.
+#[test]
+fn a_file_ends_where_its_inode_can_count_no_more() {
+    for (args, max) in [
+        (&["-t", "ext4", "-O", "^huge_file", "-b", "4096"][..], ((1 << 29) - 1) << 12),
+        (&["-t", "ext4", "-O", "^huge_file", "-b", "1024"], ((1 << 31) - 1) << 10),
+        (&["-t", "ext3", "-b", "4096"], 2_196_873_666_560),
+        (&["-t", "ext3", "-b", "1024"], 17_247_252_480),
+    ] {
+        let b = Bench::new("16M", args, 1, options(Route::Ordered));
+        assert!(matches!(b.volume.truncate(file(0), max + 1), Err(Error::TooLarge)), "{args:?}");
+        b.volume.truncate(file(0), max).unwrap();
+        b.check();
+    }
+}
+
+/// Without `huge_file`: data whose blocks the inode could not count is refused, and not lost by its writeback.
+#[test]
+fn what_an_inode_cannot_count_is_refused() {
+    for direct_bytes in [usize::MAX, 4096] {
+        let o = Options { direct_bytes, ..options(Route::Ordered) };
+        let b = Bench::on(image("16M", &["-t", "ext4", "-O", "^huge_file", "-b", "4096"], 1), o);
+        let v = &b.volume;
+        v.write(file(0), 0, &[1; 40 << 10], WriteFlags::default()).unwrap();
+        v.fsync(file(0), false).unwrap();
+        let counted = v.run(|op| {
+            let mut inode = crate::records::inode(op, file(0))?;
+            let (features, bs) = (op.sb().features(), op.sb().block_size().bytes64());
+            assert!(inode.set_sectors(features, bs, u64::from(u32::MAX) - 100 * 8) && !inode.has(flags::HUGE_FILE));
+            crate::records::put_inode(op, file(0), &mut inode)
+        });
+        counted.unwrap();
+        let mut accepted = 10;
+        let refused = loop {
+            match v.write(file(0), accepted << 12, &[2; 4096], WriteFlags::default()) {
+                Ok(n) => accepted += u64::from(n == 4096),
+                Err(e) => break e,
+            }
+            assert!(accepted < 200, "the inode cannot count them");
+        };
+        assert!(matches!(refused, Error::TooLarge) && accepted > 40, "{refused}, {accepted} blocks");
+        v.write(file(0), 0, &[3; 40 << 10], WriteFlags::default()).unwrap();
+        v.fsync(file(0), false).unwrap();
+        assert_eq!(v.extents(file(0), 0, u64::MAX, 100).unwrap().iter().map(|e| e.len).sum::<u64>(), accepted << 12);
+    }
 }
