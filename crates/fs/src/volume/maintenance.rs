@@ -7,7 +7,7 @@ use super::trim;
 use crate::config::RuntimeOptions;
 use crate::data;
 use crate::engine::lifecycle::{Event, Phase, Quiescent};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names::evict;
 use quire_device::{Latencies, Mutant};
 use quire_journal::{JournalLatencies, JournalStats};
@@ -54,10 +54,8 @@ fn close(inner: &Inner, before: Phase, quiescent: &Quiescent<'_>) -> Result<()> 
     if before != Phase::Frozen {
         engine.settle_error();
     }
-    if engine.write_gate.check().is_err() {
-        // What a shutdown has left is for the next mount.
-        let failure = engine.journal.failure().filter(|_| !engine.write_gate.is_shut_down());
-        return failure.map_or(Ok(()), |e| Err(e.into()));
+    if let Err(read_only) = engine.write_gate.check() {
+        return check_nothing_lost(inner, read_only);
     }
     if before == Phase::Frozen {
         if engine.tables().orphans.all().is_empty() && !engine.has_unrecorded_error() {
@@ -71,6 +69,24 @@ fn close(inner: &Inner, before: Phase, quiescent: &Quiescent<'_>) -> Result<()> 
     let synced = data::sync(d);
     mark_clean(engine, inner.was_valid, quiescent)?;
     synced
+}
+
+/// The end of a volume that cannot be written to any more, for the reason `read_only`.
+///
+/// # Errors
+/// Something that was accepted is not durable.
+fn check_nothing_lost(inner: &Inner, read_only: Error) -> Result<()> {
+    let (engine, d) = (&inner.engine, &inner.data);
+    // What a shutdown has left is for the next mount.
+    if engine.write_gate.is_shut_down() {
+        return Ok(());
+    }
+    if let Some(e) = engine.journal.failure() {
+        return Err(e.into());
+    }
+    data::check_any_error(d)?;
+    let is_pending = d.unwritten_bytes() > 0 || engine.journal.has_changes();
+    if is_pending { Err(read_only) } else { Ok(()) }
 }
 
 impl Maintenance<'_> {

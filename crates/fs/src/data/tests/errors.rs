@@ -6,7 +6,7 @@ use crate::data::WriteFlags;
 use crate::error::Error;
 use crate::{Devices, Volume};
 use quire_device::sync::Arc;
-use quire_device::{ErrorKind, Io, IoOp, Region, SystemClock};
+use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, SystemClock, Ticket};
 use quire_layout::superblock::OnError;
 use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
 
@@ -46,9 +46,27 @@ fn a_failed_data_write_is_told_again_and_again() {
             _ => assert!(matches!(more, Err(Error::ReadOnly(_)))),
         }
         assert_eq!(b.read_all(file(1), 9000), [5; 9000]);
-        if on_error == OnError::Continue {
-            v.close().unwrap_err();
-        }
+        v.close().unwrap_err();
+    }
+}
+
+/// The end of a volume that has turned read-only tells what was accepted and is lost.
+#[test]
+fn the_end_of_a_volume_that_turned_read_only_tells_what_is_lost() {
+    type Change = fn(&Volume);
+    let changes: [(Change, bool); 4] = [
+        (|v| v.sync().unwrap(), false),
+        (|v| v.write(file(0), 0, &[6; 9000], WriteFlags::default()).and_then(|_| v.sync()).unwrap(), false),
+        (|v| assert_eq!(v.write(file(0), 0, &[6; 9000], WriteFlags::default()).unwrap(), 9000), true),
+        (|v| v.truncate(file(0), 5000).unwrap(), true),
+    ];
+    for (n, (change, loses)) in changes.into_iter().enumerate() {
+        let b = bench(Route::Ordered, OnError::Continue);
+        change(&b.volume);
+        b.volume.engine().write_gate.turn_read_only("a test");
+        let closed = b.volume.close();
+        assert!(if loses { matches!(closed, Err(Error::ReadOnly(_))) } else { closed.is_ok() }, "{n}: {closed:?}");
+        b.volume.close().unwrap();
     }
 }
 
@@ -64,7 +82,7 @@ fn a_failed_data_write_ends_the_volume_if_asked_to() {
         v.sync().unwrap_err();
         let more = v.write(file(1), 0, &[7; 10], WriteFlags::default()).and_then(|_| v.fsync(file(1), false));
         assert!(if aborts { matches!(more, Err(Error::ReadOnly(_))) } else { more.is_ok() }, "{more:?}");
-        assert!(aborts || v.close().is_err());
+        v.close().unwrap_err();
     }
 }
 
