@@ -71,12 +71,13 @@ struct Call<'c> {
     found: Found,
 }
 
-/// Allocates, frees, zeroes, removes or inserts a range of a file.
+/// Allocates, frees, zeroes, removes or inserts a range of a file. Returns true if the inode asks for that to be
+/// durable when the call returns (N10).
 ///
 /// # Errors
 /// Invalid range; too large; not supported for the file's kind of map; no space (blocks allocated before stay);
 /// immutable or append-only; stale; corrupt; I/O; read-only.
-pub(crate) fn fallocate(d: &Data, pool: Pool, ino: Ino, how: Falloc, offset: u64, len: u64) -> Result<()> {
+pub(crate) fn fallocate(d: &Data, pool: Pool, ino: Ino, how: Falloc, offset: u64, len: u64) -> Result<bool> {
     d.engine.write_gate.check()?;
     if len == 0 {
         return Err(Error::Invalid("length 0"));
@@ -108,7 +109,7 @@ pub(crate) fn fallocate(d: &Data, pool: Pool, ino: Ino, how: Falloc, offset: u64
     if matches!(how, Falloc::Collapse | Falloc::Insert | Falloc::ZeroRange { .. }) {
         call.commit_changes()?;
     }
-    done
+    done.map(|()| call.found.sync)
 }
 
 impl Call<'_> {

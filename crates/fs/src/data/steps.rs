@@ -4,6 +4,7 @@ use super::checks::{check_file, max_size};
 use super::context::Data;
 use super::pages::FileState;
 use crate::error::Result;
+use crate::inode::flags::is_sync;
 use crate::inode::journaling_mode::is_journaled_file;
 use crate::inode::live;
 use crate::tables::Pool;
@@ -21,6 +22,8 @@ pub(super) struct Found {
     pub journaled: bool,
     /// Largest size in bytes.
     pub max: u64,
+    /// The inode asks for durable changes (N10).
+    pub sync: bool,
 }
 
 impl Found {
@@ -34,6 +37,7 @@ impl Found {
             disk_size: inode.size(),
             journaled: is_journaled_file(op, ino, &inode)? || op.context.route.zeroes_in_operations(),
             max: max_size(op, &inode),
+            sync: is_sync(&inode),
         };
         Ok((found, inode))
     }

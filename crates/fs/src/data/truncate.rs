@@ -22,12 +22,13 @@ use quire_layout::inode::Inode;
 use quire_layout::{FileBlock, Ino};
 
 /// Sets the size of a file. What it grows over reads as zeros; what it loses is freed, and so is what lies behind the
-/// end when the size is the old one: blocks that were allocated beforehand.
+/// end when the size is the old one: blocks that were allocated beforehand. Returns true if the inode asks for that to
+/// be durable when the call returns (N10).
 ///
 /// # Errors
 /// Too large; no space (a file in its inode); immutable or append-only; not a regular file; stale; corrupt; I/O;
 /// read-only.
-pub(crate) fn truncate(d: &Data, ino: Ino, size: u64) -> Result<()> {
+pub(crate) fn truncate(d: &Data, ino: Ino, size: u64) -> Result<bool> {
     d.engine.write_gate.check()?;
     cut_from_inode(d, Pool::User, ino, size)?;
     let file = d.files.get(ino);
@@ -41,7 +42,12 @@ pub(crate) fn truncate(d: &Data, ino: Ino, size: u64) -> Result<()> {
     if size > found.max {
         return Err(Error::TooLarge);
     }
-    if cuts { shrink(d, ino, &mut s, &found, size) } else { grow(d, ino, &mut s, &found, size) }
+    if cuts {
+        shrink(d, ino, &mut s, &found, size)?
+    } else {
+        grow(d, ino, &mut s, &found, size)?
+    }
+    Ok(found.sync)
 }
 
 fn has_blocks_behind(op: &mut Op<'_>, ino: Ino, inode: &Inode, size: u64) -> Result<bool> {

@@ -62,7 +62,8 @@ impl Volume {
     /// Too large; not permitted (immutable, append-only); not a regular file; read-only; corrupt; I/O.
     pub fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
         let _pass = self.inner.enter()?;
-        data::truncate(&self.inner.data, ino, size)
+        let sync = data::truncate(&self.inner.data, ino, size)?;
+        sync_if(&self.inner, sync, ino)
     }
 
     /// Allocates, zeroes, punches, collapses or inserts a range of a file.
@@ -71,7 +72,8 @@ impl Volume {
     /// Invalid range; not supported; no space; too large; not permitted; not a regular file; read-only; corrupt; I/O.
     pub fn fallocate(&self, ino: Ino, how: Falloc, offset: u64, len: u64) -> Result<()> {
         let _pass = self.inner.enter()?;
-        data::fallocate(&self.inner.data, self.pool, ino, how, offset, len)
+        let sync = data::fallocate(&self.inner.data, self.pool, ino, how, offset, len)?;
+        sync_if(&self.inner, sync, ino)
     }
 
     /// Copies a range from one file to another, or within one. Returns the bytes copied, fewer at the end of the
@@ -99,6 +101,12 @@ impl Volume {
     pub fn extents(&self, ino: Ino, offset: u64, len: u64, limit: usize) -> Result<Vec<FileExtent>> {
         data::extents(&self.inner.data, ino, offset, len, limit)
     }
+}
+
+/// The end of a call that has changed a file's size or space: an inode with the flag `sync` asks for that to be durable
+/// (N10), the zeros in blocks that the range covers in part included.
+fn sync_if(inner: &Inner, sync: bool, ino: Ino) -> Result<()> {
+    if sync { data::fsync(&inner.data, ino, false) } else { Ok(()) }
 }
 
 /// Measures one call of fsync.

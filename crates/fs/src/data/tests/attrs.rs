@@ -8,7 +8,7 @@ use crate::{Devices, SetAttr, SetTime, Volume};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, SystemClock};
 use quire_layout::Ino;
-use quire_layout::inode::Timestamp;
+use quire_layout::inode::{Timestamp, flags};
 use quire_testkit::mke2fs;
 use quire_testkit::{MemDevice, VirtualClock};
 use std::time::Duration;
@@ -268,5 +268,36 @@ fn inline_data_is_read() {
         assert!(buf[..len] == **c, "file of {} bytes", c.len());
         let len = v.read(attr.ino, 10, &mut buf).unwrap();
         assert!(buf[..len] == c[c.len().min(10)..], "file of {} bytes, from byte 10", c.len());
+    }
+}
+
+/// N10: a new size, and space given or taken, as with names and data.
+#[test]
+fn a_synchronous_file_needs_no_sync_after_truncate_and_fallocate() {
+    type Change = fn(&Volume);
+    let cuts: [Change; 4] = [
+        |v| v.truncate(file(0), 5000).unwrap(),
+        |v| v.truncate(file(0), 50_000).unwrap(),
+        |v| v.fallocate(file(0), Falloc::PunchHole, 1000, 15_000).unwrap(),
+        |v| v.fallocate(file(0), Falloc::Allocate { keep_size: false }, 0, 60_000).unwrap(),
+    ];
+    for (route, (n, cut)) in [Route::Ordered, Route::Auto, Route::Journal]
+        .into_iter()
+        .flat_map(|r| cuts.into_iter().enumerate().map(move |c| (r, c)))
+    {
+        let b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 1, options(route));
+        let v = &b.volume;
+        v.write(file(0), 0, &[7; 20_000], WriteFlags::default()).unwrap();
+        v.inode_flags().set(file(0), v.inode_flags().get(file(0)).unwrap() | flags::SYNC).unwrap();
+        v.sync().unwrap();
+        cut(v);
+        let is = |v: &Volume| {
+            let (attr, mut read) = (v.getattr(file(0)).unwrap(), vec![9; 60_000]);
+            let read_bytes = v.read(file(0), 0, &mut read).unwrap();
+            read.truncate(read_bytes);
+            (attr.size, attr.sectors, read)
+        };
+        assert!(is(&b.after_a_crash()) == is(v), "{route:?}, {n}");
+        b.check();
     }
 }
