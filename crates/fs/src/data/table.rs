@@ -77,13 +77,13 @@ impl Files {
     pub(super) fn get(&self, ino: Ino) -> FileRef<'_> {
         let mut t = lock(&self.table);
         let file = t.files.entry(ino).or_insert_with(|| Arc::new(File::new(ino))).clone();
-        FileRef { files: self, file }
+        FileRef { files: self, file: Some(file) }
     }
 
     /// The file of an inode, if something is pending or under way.
     pub(super) fn find(&self, ino: Ino) -> Option<FileRef<'_>> {
         let file = lock(&self.table).files.get(&ino)?.clone();
-        Some(FileRef { files: self, file })
+        Some(FileRef { files: self, file: Some(file) })
     }
 
     /// True if something of an inode is pending or under way.
@@ -114,7 +114,7 @@ impl Files {
         let t = lock(&self.table);
         (t.queue.range(..end).take_while(|(_, q)| q.since <= since).take(n))
             .filter_map(|(_, q)| t.files.get(&q.ino))
-            .map(|file| FileRef { files: self, file: file.clone() })
+            .map(|file| FileRef { files: self, file: Some(file.clone()) })
             .collect()
     }
 
@@ -227,26 +227,29 @@ impl Files {
 /// A file in use; it leaves the table with its last user if nothing is pending.
 pub(super) struct FileRef<'a> {
     files: &'a Files,
-    file: Arc<File>,
+    /// `None` once it is being dropped.
+    file: Option<Arc<File>>,
 }
 
 impl std::ops::Deref for FileRef<'_> {
     type Target = Arc<File>;
     fn deref(&self) -> &Arc<File> {
-        &self.file
+        self.file.as_ref().expect("it is not dropped yet")
     }
 }
 
 impl Drop for FileRef<'_> {
     fn drop(&mut self) {
         let mut t = lock(&self.files.table);
-        // The table's and this one: no other user holds the file, and none can get it without the table's lock (F4).
-        if Arc::strong_count(&self.file) != 2 {
+        // It goes under the table's lock: of two users that leave together, the later one finds itself alone (F4).
+        let Some(file) = self.file.take() else { return };
+        // The table's and this one: no other user holds the file, and none can get it without the table's lock.
+        if Arc::strong_count(&file) != 2 {
             return;
         }
-        let mut s = self.file.lock();
+        let mut s = file.lock();
         if s.is_idle() {
-            t.files.remove(&self.file.ino);
+            t.files.remove(&file.ino);
             // A truncate may have cut off what was queued.
             if let Some(number) = s.queued_as.take() {
                 t.queue.remove(&number);
@@ -285,5 +288,35 @@ mod tests {
         files.written(Ino(12), later);
         files.written(Ino(12), earlier);
         assert_eq!((files.unflushed(Ino(12)), files.last_written()), (Some(later), Some(later)));
+    }
+
+    /// F4: of users that leave together, one finds itself the last.
+    #[test]
+    fn a_file_whose_last_users_leave_together_is_not_in_use() {
+        const ROUNDS: u32 = 100;
+        let gate = Arc::new(FlushGate::new(Arc::new(MemDevice::new(vec![0; 4096]))));
+        let files = Files::new(&CacheShares::new(1 << 20, 4096), gate);
+        let all = std::sync::Barrier::new(3);
+        let leaves = || {
+            for n in 0..ROUNDS {
+                let file = files.get(Ino(12 + n));
+                all.wait();
+                all.wait();
+                drop(file);
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..2).for_each(|_| drop(scope.spawn(leaves)));
+            for _ in 0..ROUNDS {
+                all.wait();
+                let table = lock(&files.table);
+                all.wait();
+                // Both wait for the table, and one goes at the other's heels.
+                std::thread::sleep(Duration::from_micros(300));
+                drop(table);
+            }
+        });
+        let left = (0..ROUNDS).filter(|n| files.has(Ino(12 + n))).count();
+        assert_eq!(left, 0, "idle files in the table");
     }
 }

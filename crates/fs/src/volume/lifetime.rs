@@ -21,7 +21,7 @@ pub(super) fn drop_references(engine: &Engine, ino: Ino, n: u64) -> bool {
     tables.orphans.contains(ino)
 }
 
-/// Frees an inode whose last reference was given back, or leaves that to another thread if this one may not.
+/// Frees an inode whose last reference or link has gone, or leaves that to another thread if this one may not.
 pub(super) fn free_unreferenced(engine: &Engine, data: &Data, ino: Ino) {
     if engine.write_gate.check().is_err() {
         return;
@@ -34,7 +34,7 @@ pub(super) fn free_unreferenced(engine: &Engine, data: &Data, ino: Ino) {
 }
 
 /// Frees an inode that has neither links nor references. An error leaves it an orphan for the next mount.
-pub(super) fn free_now(engine: &Engine, data: &Data, ino: Ino) {
+fn free_now(engine: &Engine, data: &Data, ino: Ino) {
     if begin_free(engine, data, ino) {
         evict::free_or_warn(engine, ino);
     }

@@ -197,7 +197,7 @@ fn list(
 /// The end of a call that may have removed a name.
 fn end_removal(volume: &Volume, evict: Option<Ino>, sync: bool, tid: Tid) -> Result<()> {
     if let Some(ino) = evict {
-        lifetime::free_now(&volume.inner.engine, &volume.inner.data, ino);
+        lifetime::free_unreferenced(&volume.inner.engine, &volume.inner.data, ino);
     }
     commit_if(volume, sync, tid)
 }

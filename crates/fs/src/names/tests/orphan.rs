@@ -1,6 +1,6 @@
 //! Orphans across crashes, in both records, and what a broken record does.
 
-use crate::data::WriteFlags;
+use crate::data::{Falloc, WriteFlags};
 use crate::error::Error;
 use crate::names::evict::{evict_some, free_or_warn};
 use crate::names::orphan::add;
@@ -339,6 +339,33 @@ fn what_waits_to_be_freed_keeps_nobody_waiting() {
         assert_eq!(free(&again.volume).1, before.1);
         again.check();
     }
+}
+
+/// N3: a batch that takes the last name of a large file has room for more calls; the file is freed after it.
+#[test]
+fn an_unlink_in_a_batch_leaves_the_file_to_be_freed_after_it() {
+    let t = TestVolume::new("24M", &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    let v = &t.volume;
+    let ino = file(v, Ino::ROOT, "large").ino;
+    for n in 0..200 {
+        // Each block has a pointer block, or an extent and a bitmap, of its own.
+        v.fallocate(ino, Falloc::Allocate { keep_size: false }, n << 16, 1024).unwrap();
+    }
+    v.forget(ino, 1);
+    v.sync().unwrap();
+    let free_before = v.statfs().free;
+    let batch = v.begin_batch().unwrap();
+    v.unlink(Ino::ROOT, b"large").unwrap();
+    for n in 0..3 {
+        v.create(Ino::ROOT, format!("more{n}").as_bytes(), &new(NewKind::File, 0o600)).unwrap();
+    }
+    drop(batch);
+    assert_eq!(v.engine().tables().pending_evictions, [ino]);
+    v.maintenance().step().unwrap();
+    assert_eq!(v.engine().tables().orphans.all(), []);
+    v.sync().unwrap();
+    assert!(v.statfs().free >= free_before + 200);
+    t.check();
 }
 
 /// The superblock is written once by each operation, however many orphans go on the list and off it.
