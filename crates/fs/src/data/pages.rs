@@ -100,6 +100,12 @@ impl FileState {
         self.pages.iter().find(|(_, p)| p.dirty).map(|(b, _)| *b)
     }
 
+    /// The block after the last dirty page.
+    pub(in crate::data) fn dirty_end(&self) -> FileBlock {
+        let last = self.pages.iter().rev().find(|(_, p)| p.dirty);
+        last.map_or(FileBlock(0), |(b, _)| b.plus(1))
+    }
+
     /// The number of data blocks reserved for dirty pages.
     pub(in crate::data) fn reserved(&self) -> u64 {
         self.reserved as u64

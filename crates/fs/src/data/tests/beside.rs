@@ -5,8 +5,9 @@ use crate::Step;
 use crate::config::Route;
 use crate::data::WriteFlags;
 use crate::{Devices, Options, Volume, Without};
-use quire_device::sync::Arc;
-use quire_device::{Clock, Counted, Region};
+use quire_device::sync::atomic::{AtomicU64, Ordering};
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{BlockDevice, Clock, Counted, DeviceError, DeviceInfo, Done, Io, Region, SystemClock, Ticket};
 use quire_testkit::mke2fs;
 use quire_testkit::{MemDevice, VirtualClock};
 use std::sync::mpsc;
@@ -104,4 +105,68 @@ fn a_long_round_does_not_wait_for_itself() {
     let did = b.device.snapshot().since(&before);
     assert_eq!(did.region(Region::Data).writes.bytes, 12 * MIB);
     b.check();
+}
+
+/// A device that has a volume append to a file at each write of data, as long as that makes it wait for nothing.
+struct Appending {
+    inner: MemDevice,
+    volume: Mutex<Option<Volume>>,
+    appended: AtomicU64,
+}
+
+impl Appending {
+    fn append(&self) {
+        let Some(v) = lock(&self.volume).clone() else { return };
+        let limits = v.data().limits;
+        let (n, pages) = (self.appended.load(Ordering::SeqCst), limits.batch_pages());
+        if n < 20 && v.data().files.pages() + pages <= limits.max_pages {
+            self.appended.store(n + 1, Ordering::SeqCst);
+            let end = v.getattr(file(0)).expect("attributes").size;
+            v.write(file(0), end, &vec![2; pages * 4096], WriteFlags::default()).expect("write");
+        }
+    }
+}
+
+impl BlockDevice for Appending {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        if batch.iter().any(|io| matches!(io, Io::Write { region: Region::Data, .. })) {
+            self.append();
+        }
+        self.inner.submit(batch)
+    }
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        self.inner.wait(ticket)
+    }
+}
+
+/// F15: fsync and sync write back what was there when they began, and end, however fast a file grows meanwhile.
+#[test]
+fn an_fsync_and_a_sync_end_while_the_file_grows() {
+    type Sync = fn(&Volume);
+    let syncs: [Sync; 2] = [|v| v.fsync(file(0), false).expect("fsync"), |v| v.sync().expect("sync")];
+    for sync in syncs {
+        let device = Arc::new(Appending {
+            inner: MemDevice::new(image("32M", &["-t", "ext4", "-b", "4096"], 1)),
+            volume: Mutex::new(None),
+            appended: AtomicU64::new(0),
+        });
+        let o = Options { cache_bytes: 1 << 20, direct_bytes: usize::MAX, ..options(Route::Ordered) };
+        let open = |device| Volume::open(Devices::one(device), Arc::new(SystemClock), o.clone()).expect("mount");
+        let v = open(device.clone());
+        let len = v.data().limits.batch_pages() * 4096;
+        v.write(file(0), 0, &vec![1; len], WriteFlags::default()).expect("write");
+        *lock(&device.volume) = Some(v.clone());
+        sync(&v);
+        *lock(&device.volume) = None;
+        let appended = device.appended.load(Ordering::SeqCst);
+        assert!((1..4).contains(&appended), "it went on for {appended} rounds");
+        let after = open(Arc::new(MemDevice::new(device.inner.snapshot())));
+        let mut read = vec![0; len];
+        assert_eq!(after.read(file(0), 0, &mut read).expect("read"), len);
+        assert!(read.iter().all(|b| *b == 1));
+        v.close().expect("unmount");
+    }
 }

@@ -15,7 +15,8 @@ use quire_layout::{FileBlock, Ino};
 use std::time::Duration;
 
 /// Writes back everything of a file that is dirty now: its data is complete, and its metadata part of a transaction.
-/// With `times`, pending times as well. At most `log_limit` new blocks are logged with that transaction.
+/// With `times`, pending times as well. At most `log_limit` new blocks are logged with that transaction. What comes
+/// behind that meanwhile is left to others, so that this ends (F27).
 ///
 /// # Errors
 /// The data or its metadata could not be written; the error stays with the file (F6).
@@ -23,12 +24,14 @@ pub(in crate::data) fn write_back(d: &Data, ino: Ino, times: bool, log_limit: us
     let Some(file) = d.files.find(ino) else { return Ok(()) };
     let max = d.limits.batch_pages();
     let mut from = FileBlock(0);
+    let mut dirty_end = None;
     let mut result = Ok(());
     loop {
         let mut s = file.lock_for_batch();
+        let dirty_end = *dirty_end.get_or_insert_with(|| s.dirty_end());
         let _batch = d.files.begin_batch();
         let Some(c) = collect(d, ino, &mut s, from, max, times) else { return result };
-        let last = d.whole_requests() || c.pages.len() < max;
+        let last = d.whole_requests() || c.pages.len() < max || c.end() >= dirty_end;
         from = c.end();
         file.begin_batch(&mut s);
         drop(s);
@@ -88,6 +91,11 @@ impl Which {
 
 /// Writes back a batch of the oldest files. Returns false if there was nothing to collect.
 pub(crate) fn write_back_oldest(d: &Data, which: Which) -> bool {
+    write_back_batch(d, which).is_some()
+}
+
+/// As [`write_back_oldest`]; returns the pages that were collected. `None`: there was nothing, neither size nor times.
+fn write_back_batch(d: &Data, which: Which) -> Option<usize> {
     let _batch = d.files.begin_batch();
     let leaves_small_files = !d.without().small_files && d.commits_are_frequent();
     let mut collected = if which.is_for_room() && leaves_small_files {
@@ -99,8 +107,9 @@ pub(crate) fn write_back_oldest(d: &Data, which: Which) -> bool {
         collected = collect_oldest(d, which, 0);
     }
     if collected.is_empty() {
-        return false;
+        return None;
     }
+    let pages = collected.iter().map(|(_, c)| c.pages.len()).sum();
     let (users, mut batch): (Vec<_>, Vec<_>) = collected.into_iter().unzip();
     write_and_record(d, &mut batch, true);
     for (file, c) in users.iter().zip(batch) {
@@ -109,7 +118,7 @@ pub(crate) fn write_back_oldest(d: &Data, which: Which) -> bool {
         finish(d, &mut s, c).ok();
         file.end_batch(s);
     }
-    true
+    Some(pages)
 }
 
 /// Collects what a batch has room for of the oldest files that have more than so many pages.
@@ -177,12 +186,19 @@ pub(crate) fn or_after_writeback<T>(d: &Data, mut attempt: impl FnMut() -> Resul
     }
 }
 
-/// Writes back all files that are dirty now.
+/// Writes back all files that are dirty now. What is written meanwhile is left to others, so that this ends (F27).
 pub(crate) fn write_back_all(d: &Data) {
     let files = &d.files;
-    let end = files.next_in_queue();
+    let (end, pages) = (files.next_in_queue(), files.pages());
     let which = Which { end, since: Duration::MAX };
-    while write_back_oldest(d, which) {}
+    // A file that is not collected whole keeps its place in the queue. With more pages than there were, new ones have
+    // come in such a file; what is left of those that were queued goes file by file.
+    let mut written = 0;
+    while written <= pages
+        && let Some(more) = write_back_batch(d, which)
+    {
+        written += more;
+    }
     for file in files.oldest(usize::MAX, end, Duration::MAX) {
         // The file remembers the error.
         write_back(d, file.ino, true, 0).ok();
