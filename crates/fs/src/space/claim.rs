@@ -26,6 +26,14 @@ impl Claim {
     pub(crate) fn run(&self) -> Run {
         self.run
     }
+
+    /// Keeps the first `len` blocks; returns the claim of the rest.
+    pub(crate) fn split_off(&mut self, len: u32) -> Claim {
+        assert!(len < self.run.len, "nothing would be left");
+        let rest = Run::new(self.run.start.plus(u64::from(len)), self.run.len - len);
+        self.run.len = len;
+        Claim { run: rest }
+    }
 }
 
 /// Claims a run near the goal, as long as possible, at most as long as wanted. The claim is in force when the

@@ -8,7 +8,7 @@ use crate::{Devices, Volume};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, Region, SystemClock, Ticket};
 use quire_layout::superblock::OnError;
-use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
+use quire_testkit::{Fault, FaultKind, Faulty, MemDevice, fsck};
 
 fn bench(route: Route, on_error: OnError) -> Bench {
     let o = Options { on_error: Some(on_error), ..options(route) };
@@ -48,6 +48,76 @@ fn a_failed_data_write_is_told_again_and_again() {
         assert_eq!(b.read_all(file(1), 9000), [5; 9000]);
         v.close().unwrap_err();
     }
+}
+
+/// A device that can write no page that begins with 9.
+struct Picky(Faulty<MemDevice>);
+
+impl BlockDevice for Picky {
+    fn info(&self) -> DeviceInfo {
+        self.0.info()
+    }
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        for io in &batch {
+            let (at, len) = io.range();
+            if matches!(io, Io::Write { data, region: Region::Data, .. } if data.iter().any(|page| page[0] == 9)) {
+                self.0.inject(Fault::always(IoOp::Write, FaultKind::Error(ErrorKind::Io)).within(at..at + len));
+            }
+        }
+        self.0.submit(batch)
+    }
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        self.0.wait(ticket)
+    }
+}
+
+/// F28, as with ext4: a write that fails takes along its own pages, and no others that the file has got at the same
+/// time. What is lost reads as zeros; where requests are whole, all of the batch is lost.
+#[test]
+fn a_failed_write_loses_its_own_pages_and_no_others() {
+    const PER_WRITE: usize = crate::policy::PAGES_PER_WRITE * 4096;
+    for (route, bad) in
+        [(Route::Ordered, 0), (Route::Ordered, 1), (Route::Writeback, 2), (Route::Selective, 1), (Route::Overwrite, 1)]
+    {
+        let mut bytes: Vec<u8> = (0..3 * PER_WRITE).map(|n| u8::try_from(n / 4096 % 8 + 1).unwrap()).collect();
+        bytes.truncate(3 * PER_WRITE - 5000);
+        let lost = bad * PER_WRITE..bytes.len().min((bad + 1) * PER_WRITE);
+        bytes[lost.clone()].fill(9);
+        let device = Arc::new(Picky(Faulty::new(MemDevice::new(image("16M", &["-t", "ext4", "-b", "4096"], 1)))));
+        let options = Options { on_error: Some(OnError::Continue), direct_bytes: usize::MAX, ..options(route) };
+        let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).unwrap();
+        v.write(file(0), 0, &bytes, WriteFlags::default()).unwrap();
+        assert!(matches!(v.fsync(file(0), false), Err(Error::Device(_))), "{route:?}");
+        assert!(matches!(v.fsync(file(0), false), Err(Error::Device(_))), "{route:?}");
+        v.close().unwrap_err();
+        let after = Arc::new(MemDevice::new(device.0.inner().snapshot()));
+        fsck(&after.snapshot());
+        let v = Volume::open(Devices::one(after), Arc::new(SystemClock), super::options(route)).unwrap();
+        let mut read = vec![7; bytes.len()];
+        let n = v.read(file(0), 0, &mut read).unwrap();
+        bytes[if route == Route::Overwrite { 0..n } else { lost }].fill(0);
+        assert!(n == bytes.len() || route == Route::Overwrite, "{route:?}, {bad}: {n} bytes");
+        assert!(read[..n] == bytes[..n], "{route:?}, {bad}");
+    }
+}
+
+/// F28: an overwrite that fails leaves older bytes. Then no size is recorded that could uncover them, nor anything
+/// behind.
+#[test]
+fn a_failed_overwrite_uncovers_nothing_behind_the_old_end() {
+    let device = Arc::new(Picky(Faulty::new(MemDevice::new(image("16M", &["-t", "ext4", "-b", "4096"], 1)))));
+    let options = Options { on_error: Some(OnError::Continue), direct_bytes: usize::MAX, ..options(Route::Ordered) };
+    let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).unwrap();
+    v.write(file(0), 0, &[5; 4096], WriteFlags::default()).unwrap();
+    v.fsync(file(0), false).unwrap();
+    v.write(file(0), 0, &[9; 4096 * 3], WriteFlags::default()).unwrap();
+    v.write(file(0), 4096 * 2, &[6; 4096 * 2], WriteFlags::default()).unwrap();
+    v.fsync(file(0), false).unwrap_err();
+    let again = MemDevice::new(device.0.inner().snapshot());
+    let crashed = Volume::open(Devices::one(Arc::new(again)), Arc::new(SystemClock), super::options(Route::Ordered));
+    let (crashed, mut read) = (crashed.unwrap(), vec![0; 4096 * 4]);
+    let n = crashed.read(file(0), 0, &mut read).unwrap();
+    assert_eq!(read[..n], [5; 4096]);
 }
 
 /// The end of a volume that has turned read-only tells what was accepted and is lost.

@@ -48,9 +48,10 @@ pub(super) fn write_and_record(d: &Data, batch: &mut [Collected], is_background:
 ///
 /// # Errors
 /// The file's data or metadata could not be written.
-pub(super) fn finish(d: &Data, s: &mut FileState, c: Collected) -> Result<()> {
-    let keep = c.error.is_none() && c.pages.len() <= KEEP_CLEAN_PAGES;
-    let blocks: Vec<FileBlock> = c.pages.iter().filter(|_| c.error.is_some()).map(|(b, _)| *b).collect();
+pub(super) fn finish(d: &Data, s: &mut FileState, mut c: Collected) -> Result<()> {
+    let error = c.error.take().or(c.partial_error.take());
+    let keep = error.is_none() && c.pages.len() <= KEEP_CLEAN_PAGES;
+    let blocks: Vec<FileBlock> = c.pages.iter().filter(|_| error.is_some()).map(|(b, _)| *b).collect();
     let mut left = 0;
     for (b, image) in c.pages {
         if s.written(b) {
@@ -62,14 +63,14 @@ pub(super) fn finish(d: &Data, s: &mut FileState, c: Collected) -> Result<()> {
     }
     d.files.count_pages(-left);
     unreserve(d, c.pointers);
-    if c.error.is_some() {
+    if error.is_some() {
         // A page that finds no space now meets that again in its own writeback, and tells it.
         reserve_again(d, c.ino, s, &blocks).ok();
     }
     if s.times == c.times {
         s.times = None;
     }
-    match c.error {
+    match error {
         None => {
             if s.size == c.size {
                 s.size = None;

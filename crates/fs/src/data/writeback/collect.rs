@@ -9,6 +9,7 @@ use quire_cache::Image;
 use quire_device::{Epoch, Mutant};
 use quire_layout::{BlockNo, FileBlock, Ino};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// The place of a run of pages.
 pub(in crate::data) enum Destination {
@@ -48,9 +49,32 @@ impl Piece {
         u32::try_from(self.len).expect("a batch is smaller")
     }
 
+    /// The block of the disk after the last.
+    fn end(&self) -> BlockNo {
+        self.to.start().plus(self.len as u64)
+    }
+
+    /// The blocks of the disk before this one, which lies in the piece.
+    fn blocks_before(&self, b: BlockNo) -> u32 {
+        u32::try_from(b.0 - self.to.start().0).expect("a batch is smaller")
+    }
+
     /// True if an operation has to follow the data, or carries it.
     pub(super) fn is_recorded(&self) -> bool {
         self.journaled || !matches!(self.to, Destination::Written(_))
+    }
+
+    /// Keeps the first `n` pages; returns the rest.
+    fn split_off(&mut self, n: u32) -> Piece {
+        let pages = usize::try_from(n).expect("a batch is smaller");
+        let to = match &mut self.to {
+            Destination::Written(b) => Destination::Written(b.plus(u64::from(n))),
+            Destination::Unwritten(b) => Destination::Unwritten(b.plus(u64::from(n))),
+            Destination::Claimed(c) => Destination::Claimed(c.split_off(n)),
+        };
+        let rest = Piece { at: self.at.plus(n), first: self.first + pages, len: self.len - pages, to, ..*self };
+        self.len = pages;
+        rest
     }
 
     /// What the piece counts against `RECORDS_PER_OPERATION`.
@@ -79,9 +103,14 @@ pub(in crate::data) struct Collected {
     pub(super) journaled: BTreeSet<FileBlock>,
     /// New blocks are logged with the commit if there are at most so many.
     pub(super) log_limit: usize,
+    /// Pieces that could not be written, while others were.
+    pub(super) lost: Vec<Piece>,
     /// The flush epoch in which the pages that went in place were complete.
     pub(super) written: Option<Epoch>,
+    /// Nothing of this is recorded.
     pub(super) error: Option<Error>,
+    /// `lost` is not recorded.
+    pub(super) partial_error: Option<Error>,
 }
 
 impl Collected {
@@ -105,13 +134,44 @@ impl Collected {
             pieces: Vec::new(),
             journaled: BTreeSet::new(),
             log_limit: 0,
+            lost: Vec::new(),
             written: None,
             error: None,
+            partial_error: None,
         }
     }
 
     pub(in crate::data) fn into_error(self) -> Option<Error> {
-        self.error
+        self.error.or(self.partial_error)
+    }
+
+    /// Pages could not be written to these blocks of the disk. The rest is recorded all the same if the file then shows
+    /// zeros there: not where requests are whole (F16), nor where the blocks hold older bytes, because a size that is
+    /// recorded could uncover them (F3).
+    pub(super) fn lose(&mut self, blocks: &Range<BlockNo>, e: &Error, whole_requests: bool) {
+        let hit = |p: &Piece| !p.journaled && p.to.start() < blocks.end && blocks.start < p.end();
+        let overwrites = |p: &Piece| matches!(p.to, Destination::Written(_));
+        if whole_requests || self.pieces.iter().any(|p| hit(p) && overwrites(p)) {
+            self.error.get_or_insert_with(|| e.clone());
+            return;
+        }
+        for mut p in std::mem::take(&mut self.pieces) {
+            if !hit(&p) {
+                self.pieces.push(p);
+                continue;
+            }
+            if p.end() > blocks.end {
+                let rest = p.split_off(p.blocks_before(blocks.end));
+                self.pieces.push(rest);
+            }
+            if p.to.start() < blocks.start {
+                let bad = p.split_off(p.blocks_before(blocks.start));
+                self.pieces.push(std::mem::replace(&mut p, bad));
+            }
+            self.lost.push(p);
+            self.partial_error.get_or_insert_with(|| e.clone());
+        }
+        self.pieces.sort_unstable_by_key(|p| p.at);
     }
 
     /// The file block after the last page.

@@ -18,8 +18,11 @@ use quire_layout::inode::Time;
 
 /// Puts a group of files into the running transaction. Errors stay in what was collected.
 pub(in crate::data) fn record(d: &Data, group: &mut [Collected]) {
-    for c in group.iter_mut().filter(|c| c.error.is_some()) {
-        drop_claims(d, c, 0);
+    for c in group.iter() {
+        drop_claims(d, &c.lost);
+        if c.error.is_some() {
+            drop_claims(d, &c.pieces);
+        }
     }
     for c in group.iter_mut().filter(|c| c.size.is_some()) {
         // Zeros behind the old end may have gone in place with an earlier batch, which nothing names (F3).
@@ -49,7 +52,7 @@ fn record_whole(d: &Data, c: &mut Collected) {
         Err(Error::Journal(quire_journal::Error::TooLarge { .. })) => record_in_parts(d, c),
         Err(e) => {
             c.error = Some(e);
-            drop_claims(d, c, 0);
+            drop_claims(d, &c.pieces);
         }
         Ok(()) => {}
     }
@@ -68,7 +71,7 @@ fn record_in_parts(d: &Data, c: &mut Collected) {
         }
         if let Err(e) = d.engine.run(|op| record_file(op, c, from, to)) {
             c.error = Some(e);
-            drop_claims(d, c, from);
+            drop_claims(d, &c.pieces[from..]);
         }
         from = to;
         if from == c.pieces.len() {
@@ -77,13 +80,12 @@ fn record_in_parts(d: &Data, c: &mut Collected) {
     }
 }
 
-/// Gives back the claims of the pieces from `from` on.
-fn drop_claims(d: &Data, c: &Collected, from: usize) {
-    let claim = |p: &'_ Piece| matches!(p.to, Destination::Claimed(_));
-    if !c.pieces[from..].iter().any(claim) {
+/// Gives back the claims of pieces that are not recorded.
+fn drop_claims(d: &Data, pieces: &[Piece]) {
+    let claims = || pieces.iter().filter_map(claim_of);
+    if claims().next().is_none() {
         return;
     }
-    let claims = || c.pieces[from..].iter().filter_map(claim_of);
     let dropped = d.engine.run(|op| {
         claims().for_each(|c| space::drop_claim(op, c));
         Ok(())

@@ -1,8 +1,8 @@
 //! The second step of a batch: the pages that go in place are written to the device, merged, in pieces, and complete.
 //!
-//! *Guarantees*: when [`submit`] returns, every write is complete or its file has the error. A batch goes in pieces of
-//! [`PIECE_DEVICE_TIME`], [`PIECES_AT_ONCE`] at a time. Where no caller waits for the batch, a piece waits for the
-//! commit that is being written, and for one only, so that commits without end do not stop it.
+//! *Guarantees*: when [`submit`] returns, every write is complete or its file has the error and knows the pages. A
+//! batch goes in pieces of [`PIECE_DEVICE_TIME`], [`PIECES_AT_ONCE`] at a time. Where no caller waits for the batch, a
+//! piece waits for the commit that is being written, and for one only, so that commits without end do not stop it.
 
 use super::collect::{Collected, CollectedPage};
 use crate::data::context::Data;
@@ -12,6 +12,7 @@ use quire_device::sync::lock;
 use quire_device::{DeviceError, Done, Io, Region};
 use quire_layout::{BlockNo, BlockSize};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 /// A device write, and the files (by index) whose pages it holds.
@@ -36,13 +37,14 @@ pub(super) fn submit(d: &Data, batch: &mut [Collected], background: bool) {
     let gate = d.engine.journal.gate();
     // Pieces of two batches would only send a disk's head back and forth.
     let _alone = background.then(|| lock(&d.files.background_write));
-    let mut failed: Vec<(usize, Error)> = Vec::new();
+    let mut failed: Vec<(usize, Range<BlockNo>, Error)> = Vec::new();
     for (done, writes) in write_pieces(d, &writes, background) {
         if done.is_err() {
-            // Each write by itself tells which files the error hit.
+            // Each write by itself tells which pages the error hit.
             for (io, owners) in writes {
                 if let Err(e) = gate.device().run(vec![io.clone()]) {
-                    failed.extend(owners.iter().map(|i| (*i, Error::from(e.clone()))));
+                    let blocks = blocks_of(d.block_size(), io);
+                    failed.extend(owners.iter().map(|i| (*i, blocks.clone(), Error::from(e.clone()))));
                 }
             }
         }
@@ -57,9 +59,15 @@ pub(super) fn submit(d: &Data, batch: &mut [Collected], background: bool) {
         batch[i].written = Some(epoch);
         d.files.written(batch[i].ino, epoch);
     }
-    for (i, e) in failed {
-        batch[i].error.get_or_insert(e);
+    for (i, blocks, e) in failed {
+        batch[i].lose(&blocks, &e, d.whole_requests());
     }
+}
+
+/// The blocks of a device write.
+fn blocks_of(bs: BlockSize, io: &Io) -> Range<BlockNo> {
+    let (at, len) = io.range();
+    BlockNo(at >> bs.bits())..BlockNo((at + len) >> bs.bits())
 }
 
 /// Makes device writes of runs that come in the order of the disk.
