@@ -107,6 +107,10 @@ pub enum Mutant {
     CleanPageKept,
     /// A size joins no transaction while any page before its end is dirty, however far its blocks reach (F8).
     SizeHeldBack,
+    /// An fsync goes on with what was written behind its end while it wrote back (F27).
+    WriteBackWithoutEnd,
+    /// Pages that could not be written are recorded with the others of their batch (F28).
+    LostPagesRecorded,
     /// A file gets a pending size while a direct write behind it is under way (F19).
     GrowthBesideDirect,
     /// A second reply to a request counts, too (M10).
@@ -134,7 +138,8 @@ impl Mutant {
     pub const OF_DIRECT_WRITES: [Mutant; 1] = [Mutant::GrowthBesideDirect];
 
     /// Those of pages: unit tests of the file system find them.
-    pub const OF_PAGES: [Mutant; 2] = [Mutant::CleanPageKept, Mutant::SizeHeldBack];
+    pub const OF_PAGES: [Mutant; 4] =
+        [Mutant::CleanPageKept, Mutant::SizeHeldBack, Mutant::WriteBackWithoutEnd, Mutant::LostPagesRecorded];
 
     /// Those of errors of the disk: unit tests of the file system find them.
     pub const OF_ERRORS: [Mutant; 1] = [Mutant::ErrorBehindMark];

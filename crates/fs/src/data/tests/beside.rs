@@ -142,9 +142,9 @@ impl BlockDevice for Appending {
     }
 }
 
-/// F15: fsync and sync write back what was there when they began, and end, however fast a file grows meanwhile.
+/// F27: fsync and sync write back what was there when they began, and end, however fast a file grows meanwhile.
 #[test]
-fn an_fsync_and_a_sync_end_while_the_file_grows() {
+pub(super) fn an_fsync_and_a_sync_end_while_the_file_grows() {
     type Sync = fn(&Volume);
     let syncs: [Sync; 2] = [|v| v.fsync(file(0), false).expect("fsync"), |v| v.sync().expect("sync")];
     for sync in syncs {

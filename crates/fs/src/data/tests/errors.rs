@@ -74,7 +74,7 @@ impl BlockDevice for Picky {
 /// F28, as with ext4: a write that fails takes along its own pages, and no others that the file has got at the same
 /// time. What is lost reads as zeros; where requests are whole, all of the batch is lost.
 #[test]
-fn a_failed_write_loses_its_own_pages_and_no_others() {
+pub(super) fn a_failed_write_loses_its_own_pages_and_no_others() {
     const PER_WRITE: usize = crate::policy::PAGES_PER_WRITE * 4096;
     for (route, bad) in
         [(Route::Ordered, 0), (Route::Ordered, 1), (Route::Writeback, 2), (Route::Selective, 1), (Route::Overwrite, 1)]

@@ -106,8 +106,13 @@ fn a_truncate_to_the_same_size_frees_what_was_allocated_beforehand() {
 fn every_mutant_of_pages_is_found() {
     for mutant in Mutant::OF_PAGES {
         Mutant::set(Some(mutant));
-        let both = || (a_page_changes_between_two_rounds(), zeros_in_operations_and_no_image_in_memory());
-        let found = std::panic::catch_unwind(both).is_err();
+        let all = || {
+            a_page_changes_between_two_rounds();
+            zeros_in_operations_and_no_image_in_memory();
+            super::beside::an_fsync_and_a_sync_end_while_the_file_grows();
+            super::errors::a_failed_write_loses_its_own_pages_and_no_others();
+        };
+        let found = std::panic::catch_unwind(all).is_err();
         Mutant::set(None);
         assert!(found, "{mutant:?} is not found");
     }

@@ -10,6 +10,7 @@ use crate::data::pages::FileState;
 use crate::data::table::FileRef;
 use crate::error::{Error, Result};
 use crate::policy::BATCH_FILES;
+use quire_device::Mutant;
 use quire_device::sync::MutexGuard;
 use quire_layout::{FileBlock, Ino};
 use std::time::Duration;
@@ -31,7 +32,8 @@ pub(in crate::data) fn write_back(d: &Data, ino: Ino, times: bool, log_limit: us
         let dirty_end = *dirty_end.get_or_insert_with(|| s.dirty_end());
         let _batch = d.files.begin_batch();
         let Some(c) = collect(d, ino, &mut s, from, max, times) else { return result };
-        let last = d.whole_requests() || c.pages.len() < max || c.end() >= dirty_end;
+        let has_all = c.end() >= dirty_end && !Mutant::WriteBackWithoutEnd.is_on();
+        let last = d.whole_requests() || c.pages.len() < max || has_all;
         from = c.end();
         file.begin_batch(&mut s);
         drop(s);
