@@ -4,6 +4,7 @@
 pub mod chart;
 mod escape;
 mod html;
+mod items;
 pub mod papers;
 
 pub use html::page;

@@ -6,228 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde_json::json;
 
+use super::items::By::{self, Claims, Elsewhere, Explains, Less, Not, Test};
+use super::items::ITEMS;
 use crate::results::{Paper, Run, Verdict};
-
-/// How an item is shown.
-enum By {
-    /// By the claims of these studies whose place begins so.
-    Claims(&'static str, &'static [&'static str]),
-    /// By a test of this name.
-    Test(&'static str),
-    /// By a test of this name, which shows less than the paper's sentence, and what is missing.
-    Less(&'static str, &'static str),
-    /// It is measured apart from the laboratory's studies; what came of it, and where.
-    Elsewhere(Verdict, &'static str, &'static str),
-    /// It explains, and measures nothing; where ours stands.
-    Explains(&'static str),
-    /// It cannot be had here, and why.
-    Not(&'static str),
-}
-
-use By::{Claims, Elsewhere, Explains, Less, Not, Test};
-
-const ITEMS: &[(Paper, &str, By)] = &[
-    (
-        Paper::Joj,
-        "single-I/O commit: data and metadata in one sequential write that checks itself",
-        Test("single_io_commits_with_one_write_and_one_flush"),
-    ),
-    (
-        Paper::Joj,
-        "a journaling mode for each file, set by the application",
-        Test("a_mode_is_set_ruled_handed_down_or_the_default"),
-    ),
-    (
-        Paper::Joj,
-        "growth of files in ordered mode goes in place",
-        Test("growth_of_an_ordered_file_goes_in_place_before_the_commit"),
-    ),
-    (
-        Paper::Joj,
-        "an fsync of stock ext4 with data journaling writes earlier journaled buffers home",
-        Test("an_fsync_that_checkpoints_writes_earlier_journaled_blocks_home"),
-    ),
-    (
-        Paper::Joj,
-        "figure 1: the calls of a transaction; four syncs with a rollback journal, one with a write-ahead log",
-        Test("a_transaction_syncs_once_with_a_write_ahead_log_and_four_times_with_a_rollback_journal"),
-    ),
-    (
-        Paper::Joj,
-        "section 3.1: nine small writes of 2,576 bytes are 45,056 bytes of log",
-        Test("nine_small_writes_take_two_blocks_of_log_at_most_and_eleven_as_whole_blocks"),
-    ),
-    (
-        Paper::Joj,
-        "section 2.1: what is deleted before it goes home never does",
-        Test("what_dies_in_the_log_is_never_written_home"),
-    ),
-    (
-        Paper::Joj,
-        "section 2.2: no revoke records, a flush when a file's mode changes",
-        Explains("docs/design/data.md, \"adaptive\": Quire revokes instead"),
-    ),
-    (Paper::Joj, "section 2.2: which journal suits which log", Claims("section 2.2", &["joj-sqlite", "joj-mounts"])),
-    (Paper::Joj, "figure 2: 12 SQLite cases on a tablet's eMMC", Claims("figure 2", &["joj-sqlite"])),
-    (Paper::Joj, "figure 3: the same on an Intel 311 SSD", Claims("figure 3", &["joj-sqlite"])),
-    (Paper::Joj, "the 24 cases of figures 2 and 3 together", Claims("section 3.1", &["joj-sqlite", "joj-mounts"])),
-    (
-        Paper::Joj,
-        "figure 4: full protection, the database's alone, none",
-        Claims("figure 4", &["joj-sqlite", "joj-mounts"]),
-    ),
-    (
-        Paper::Djfs,
-        "journaling without flushes, deltas, group checkpointing by regions",
-        Claims("table 1", &["djfs-table1"]),
-    ),
-    (
-        Paper::Djfs,
-        "section V.3: regions go home in the background, one at a time, and commits wait when all are full",
-        Test("regions_go_home_and_commits_stall_when_all_are_full"),
-    ),
-    (Paper::Djfs, "implicit checkpoint when a timer expires", Test("what_is_old_in_the_log_goes_home")),
-    (
-        Paper::Djfs,
-        "an fsync of ext4 with full journaling writes earlier journaled buffers home",
-        Test("an_fsync_of_full_journaling_writes_earlier_journaled_blocks_home"),
-    ),
-    (Paper::Djfs, "figure 1: jbd2's commit", Explains("docs/format.md")),
-    (Paper::Djfs, "figure 2: what consistency costs ext4", Claims("figure 2", &["djfs-randwrite", "djfs-mounts"])),
-    (
-        Paper::Djfs,
-        "figure 3: external journaling, journaling in NVRAM",
-        Claims("figure 3", &["djfs-randwrite", "djfs-mounts"]),
-    ),
-    (Paper::Djfs, "figures 4, 5: commit, regions", Explains("docs/format.md, invariants V1 to V6")),
-    (Paper::Djfs, "figure 6: recovery", Test("any_log_in_nvram_is_refused_or_replayed")),
-    (
-        Paper::Djfs,
-        "figure 7: random writes by frequency of fsync",
-        Claims("figure 7", &["djfs-randwrite", "djfs-mounts"]),
-    ),
-    (
-        Paper::Djfs,
-        "table 1: flushes, FUA and journal writes of TPC-C",
-        Claims("table 1", &["djfs-table1", "djfs-table1-mounts"]),
-    ),
-    (Paper::Djfs, "figure 8: TPC-C on SQLite", Claims("figure 8", &["djfs-tpcc", "djfs-table1-mounts"])),
-    (Paper::Djfs, "section V.2: what deltas cost to compute", Claims("section V.2", &["djfs-tpcc"])),
-    (Paper::Djfs, "figure 9: TPC-C by the NVRAM's latency", Claims("figure 9", &["djfs-tpcc", "djfs-table1-mounts"])),
-    (Paper::Djfs, "figure 10: what base images cost the page cache", Claims("figure 10", &["djfs-figure10"])),
-    (Paper::Okeanos, "wasteless journaling: blocks that several writes share", Claims("figure 4a", &["okeanos-slow"])),
-    (
-        Paper::Okeanos,
-        "selective journaling by write size; update sequences",
-        Test("a_sequence_goes_the_way_of_its_first_update"),
-    ),
-    (
-        Paper::Okeanos,
-        "sections 3, 4: updates are atomic, a prefix of them is recovered",
-        Test("journaled_requests_are_a_prefix"),
-    ),
-    (
-        Paper::Okeanos,
-        "figure 1: journal traffic by request size",
-        Claims("figure 1", &["okeanos-requests", "okeanos-streams-mounts"]),
-    ),
-    (Paper::Okeanos, "figures 2 and 3: the write path, the journal head", Explains("docs/design.md, docs/format.md")),
-    (
-        Paper::Okeanos,
-        "figure 4a: journal traffic of slow streams",
-        Claims("figure 4a", &["okeanos-slow", "okeanos-mounts"]),
-    ),
-    (Paper::Okeanos, "figure 4b: traffic to the file system", Claims("figure 4b", &["okeanos-slow", "okeanos-mounts"])),
-    (Paper::Okeanos, "recovery time", Claims("section 6, recovery", &["okeanos-slow", "okeanos-streams-mounts"])),
-    (Paper::Okeanos, "figure 4c: latency of fast streams", Claims("figure 4c", &["okeanos-fast", "okeanos-mounts"])),
-    (
-        Paper::Okeanos,
-        "asynchronous writes",
-        Claims("section 6, asynchronous", &["okeanos-asynchronous", "okeanos-streams-mounts"]),
-    ),
-    (Paper::Okeanos, "write-home of journaled buffers by age", Test("what_is_old_in_the_log_goes_home")),
-    (Paper::Okeanos, "write-home for lack of journal space", Test("a_full_log_is_checkpointed_and_wraps")),
-    (
-        Paper::Okeanos,
-        "section 1, contribution (iv): up to an order of magnitude in several metrics",
-        Claims("section 1", &["okeanos-slow"]),
-    ),
-    (
-        Paper::Okeanos,
-        "figures 4c and 4d: NILFS2 beside ext3",
-        Not(
-            "the kernel here has no NILFS2; `okeanos-fast`, `okeanos-readback` and `okeanos-streams-mounts` draw the side of \
-             ext3's modes",
-        ),
-    ),
-    (Paper::Okeanos, "figure 5a: Postmark", Claims("figure 5a", &["okeanos-postmark", "okeanos-applications-mounts"])),
-    (
-        Paper::Okeanos,
-        "figure 5b: the transaction log of InnoDB",
-        Claims("figure 5b", &["okeanos-innodb", "okeanos-applications-mounts"]),
-    ),
-    (
-        Paper::Okeanos,
-        "figure 5c: PVFS2 with an MPI-IO benchmark, throughput (the data server alone)",
-        Claims("figure 5c", &["okeanos-server", "okeanos-applications-mounts"]),
-    ),
-    (
-        Paper::Okeanos,
-        "figure 5c: the same with a parallel file system: bricks of GlusterFS for PVFS2",
-        Elsewhere(
-            Verdict::Differs,
-            "2 held, 2 differs",
-            "docs/clusters.md, \"GlusterFS' bricks and figure 5c\": `clusters.py bench gluster --device hdd15k`",
-        ),
-    ),
-    (
-        Paper::Okeanos,
-        "figure 5d: the same, bytes (the data server alone)",
-        Claims("figure 5d", &["okeanos-server", "okeanos-applications-mounts"]),
-    ),
-    (
-        Paper::Rfj,
-        "journal what is overwritten, write what is new in place first",
-        Test("what_is_overwritten_is_journaled_and_what_is_new_is_not"),
-    ),
-    (
-        Paper::Rfj,
-        "figures 1, 3, 4, 6, 7: journaling, its modes, the architecture",
-        Explains("docs/design/data.md, \"Routes\""),
-    ),
-    (
-        Paper::Rfj,
-        "section 3.2: ordering-enforced writeback",
-        Explains("docs/design/data.md, \"overwrite\": the data comes before the operation, and nobody polls"),
-    ),
-    (
-        Paper::Rfj,
-        "section 4.2: as reliable as journal mode",
-        Less(
-            "overwriting_requests_are_whole",
-            "each write request is whole or absent after a crash, as with journal mode, which keeps the order of requests, \
-             too; RFJ writes new blocks in place before the commit that names them, also in the paper",
-        ),
-    ),
-    (Paper::Rfj, "section 4.2: existing tools recover it", Test("every_format_replays_as_e2fsck_does")),
-    (
-        Paper::Rfj,
-        "a commit of ext3's ordered mode flushes other files' data, one of writeback does not",
-        Test("a_commit_of_ordered_writes_other_files_data_and_one_of_writeback_leaves_it_until_it_is_old"),
-    ),
-    (
-        Paper::Rfj,
-        "figure 2: the modes of ext3 under a file server",
-        Claims("figure 2", &["rfj-fileserver", "rfj-mounts"]),
-    ),
-    (
-        Paper::Rfj,
-        "figure 5: writes that are new, and that overwrite",
-        Not("no package has the traces of Microsoft's servers; `quire-lab classify TRACE` answers it for them"),
-    ),
-    (Paper::Rfj, "figure 8: RFJ against the modes of ext3", Claims("figure 8", &["rfj-fileserver", "rfj-mounts"])),
-    (Paper::Rfj, "section 4.3: with many overwrites", Claims("section 4.3", &["rfj-fileserver", "rfj-mounts"])),
-];
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -454,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_claim_of_a_paper_is_in_a_row_of_it() {
+    fn every_claim_of_a_paper_is_in_one_row_of_it() {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/lab");
         let is_in = |run: &Run, claim: &Claim, by: &By| match by {
             Claims(at, studies) => studies.contains(&&*run.study) && is_at(&claim.at, at),
@@ -464,9 +245,29 @@ mod tests {
         for run in runs.iter().filter(|run| run.paper != Paper::Quire) {
             for claim in run.findings.claims.iter().filter(|claim| !claim.ours) {
                 let rows = ITEMS.iter().filter(|(paper, _, by)| *paper == run.paper && is_in(run, claim, by));
-                assert!(rows.count() > 0, "{}: {claim} is in no row", run.study);
+                assert_eq!(rows.count(), 1, "{}: {claim} is in one row", run.study);
             }
         }
+    }
+
+    /// GlusterFS' bricks at the paper's size of a write, judged as the data server on mounts.
+    #[test]
+    fn the_row_of_glusterfs_is_what_was_measured_with_writes_of_the_papers_size() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/gluster-hdd15k.json");
+        let table: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(results).unwrap()).unwrap();
+        let row = table["rows"].as_array().unwrap().iter().find(|row| row[0] == "1 KiB: writes").unwrap();
+        let rate = |column: &str| {
+            let n = table["columns"].as_array().unwrap().iter().position(|c| c == column).unwrap();
+            row[2][n].as_f64().unwrap()
+        };
+        let rates = ["kernel:ordered", "kernel:journal", "quire:wasteless", "quire:selective"].map(rate);
+        let claims = crate::studies::mounts::applications::of_rates("figure 5c", rates).to_vec();
+        let (verdict, result, _) = judged("figure 5c", &["gluster"], &[run("gluster", claims)]);
+        let elsewhere = ITEMS.iter().find_map(|(_, _, by)| match by {
+            Elsewhere(verdict, result, _) => Some((Some(*verdict), (*result).to_owned())),
+            _ => None,
+        });
+        assert_eq!(elsewhere, Some((verdict, result)));
     }
 
     /// Whether a source below `dir` defines a function of this name.

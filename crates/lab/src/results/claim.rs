@@ -28,9 +28,9 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The figure is on the sentence's side of the sentence's number, and of its size.
+    /// The figure is on the sentence's side of the sentence's number, or is that number.
     Held,
-    /// It is not, and a known cause explains a figure of that size; or it is more than twice as strong as printed.
+    /// It is not, and a known cause explains a figure of that size.
     Differs,
     /// It is not, and no known cause explains a figure of that size.
     NotHeld,
@@ -112,14 +112,14 @@ fn ends(figures: impl Iterator<Item = f64>) -> [f64; 2] {
     numbers.fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], v| [a.min(v), b.max(v)])
 }
 
-/// So many times what is printed is another result, not the same.
-const ANOTHER: f64 = 2.0;
 /// A figure that is closer than this to the limit, in parts of the limit, is a tie: neither below nor above.
 pub const TIE: f64 = 0.005;
 
 /// The range of a cause that explains no figure.
 const NOTHING: [f64; 2] = [1.0, 0.0];
 
+/// What begins a cause that no run has measured.
+const SUPPOSED: &str = "the cause is supposed, and not measured: ";
 /// What begins the range behind a cause.
 const WHICH_EXPLAINS: &str = " (which explains ";
 /// What begins the range of a calibration behind a cause.
@@ -190,6 +190,20 @@ impl Claim {
         if number.printed.is_some() { claim.printed(number) } else { claim }
     }
 
+    /// What the paper prints as so many per cent more (or less: negative) is a ratio that is as many per cent more, a
+    /// tenth of them on either side.
+    pub fn by_percent(
+        at: &str,
+        says: &str,
+        what: impl Into<String>,
+        ratio: f64,
+        (percent, printed): (f64, &str),
+    ) -> Self {
+        let with = |parts: f64| 1.0 + percent * parts / 100.0;
+        let (one, other) = (with(1.0 - ABOUT), with(1.0 + ABOUT));
+        Claim::between(at, says, what, ratio, (one.min(other), one.max(other))).printed(printed)
+    }
+
     /// The paper prints this number.
     #[must_use]
     pub fn printed(mut self, paper: impl Into<Number>) -> Self {
@@ -219,10 +233,18 @@ impl Claim {
         self.judged()
     }
 
+    /// With a cause that is supposed, and that no run has measured: it explains nothing.
+    #[must_use]
+    pub(crate) fn supposedly(mut self, why: &str) -> Self {
+        self.explains = Some(NOTHING);
+        self.why = Some(format!("{SUPPOSED}{why}"));
+        self.judged()
+    }
+
     /// Whether the claim would hold if this were measured.
     #[must_use]
     pub fn would_hold(&self, figure: f64) -> bool {
-        figure.is_finite() && self.is_on_its_side(figure) && !self.is_another(figure)
+        figure.is_finite() && self.is_on_its_side(figure)
     }
 
     /// An aim of Quire's in a study of a paper.
@@ -238,25 +260,17 @@ impl Claim {
 
     /// A figure that the paper would print as its own number is that number.
     fn is_on_its_side(&self, measured: f64) -> bool {
-        let as_printed = match &self.printed {
-            Some(printed) if self.paper == Some(self.limit) => to_places_of(printed, measured),
-            _ => measured,
-        };
+        let as_printed = self.printed.as_ref().map_or(measured, |printed| to_places_of(printed, measured));
         match self.side {
-            Side::AtMost => as_printed <= self.limit,
-            Side::AtLeast => as_printed >= self.limit,
+            Side::AtMost => measured <= self.limit || self.paper == Some(self.limit) && as_printed <= self.limit,
+            Side::AtLeast => measured >= self.limit || self.paper == Some(self.limit) && as_printed >= self.limit,
             Side::Below => measured < self.limit * (1.0 - TIE),
             Side::Above => measured > self.limit * (1.0 + TIE),
-            Side::Within => self.limit <= measured && self.upper.is_some_and(|upper| measured <= upper),
+            Side::Within => {
+                let is_between = self.limit <= measured && self.upper.is_some_and(|upper| measured <= upper);
+                is_between || self.printed.is_some() && self.paper == Some(as_printed)
+            }
         }
-    }
-
-    fn is_another(&self, measured: f64) -> bool {
-        self.paper.is_some_and(|paper| match self.side {
-            Side::AtMost | Side::Below => measured * ANOTHER < paper,
-            Side::AtLeast | Side::Above => measured > paper * ANOTHER,
-            Side::Within => false,
-        })
     }
 
     fn is_explained(&self, measured: f64) -> bool {
@@ -266,7 +280,6 @@ impl Claim {
     fn judge(&self) -> Verdict {
         match self.measured {
             None => Verdict::NotHeld,
-            Some(m) if self.is_another(m) => Verdict::Differs,
             Some(m) if self.is_on_its_side(m) => Verdict::Held,
             Some(m) if self.is_explained(m) => Verdict::Differs,
             Some(_) => Verdict::NotHeld,
@@ -279,24 +292,33 @@ impl Claim {
         match (self.verdict, self.measured) {
             (Verdict::Held, _) => None,
             (Verdict::NotHeld, None) => Some("not measured"),
+            (Verdict::NotHeld, _) if self.is_supposed() => self.why.as_deref(),
             (Verdict::NotHeld, _) if self.why.is_some() => Some("the known cause does not explain so much"),
             (Verdict::NotHeld, _) => Some("cause not known"),
             (Verdict::Differs, measured) => {
                 let is_cause = self.explains.is_none() || measured.is_some_and(|m| self.is_explained(m));
                 let why = self.why.as_deref().filter(|_| is_cause);
+                // Older results have no cause for what is more than twice as strong as printed.
                 Some(why.unwrap_or("stronger here than printed"))
             }
         }
+    }
+
+    fn is_supposed(&self) -> bool {
+        self.why.as_ref().is_some_and(|why| why.starts_with(SUPPOSED))
+    }
+
+    /// Why, as far as the figure is beyond what is known to explain it.
+    fn unexplained(&self) -> Option<&str> {
+        let is_so = self.verdict == Verdict::NotHeld && self.measured.is_some() && !self.is_supposed();
+        self.why.as_deref().filter(|_| is_so)
     }
 
     /// The same with what is known of the cause where it does not explain so much.
     #[must_use]
     pub fn cause_in_full(&self) -> Option<String> {
         let cause = self.cause()?;
-        Some(match &self.why {
-            Some(why) if self.verdict == Verdict::NotHeld && self.measured.is_some() => format!("{cause}: {why}"),
-            _ => cause.to_owned(),
-        })
+        Some(self.unexplained().map_or_else(|| cause.to_owned(), |why| format!("{cause}: {why}")))
     }
 
     /// The cause that goes with the verdict without the figures that it explains, so that claims share it.
@@ -307,10 +329,10 @@ impl Claim {
             let ends = [WHICH_EXPLAINS, BY_IT].iter().filter_map(|begin| cause.find(begin));
             cause[..ends.min().unwrap_or(cause.len())].to_owned()
         };
-        Some(match &self.why {
-            Some(why) if self.verdict == Verdict::NotHeld && self.measured.is_some() => {
+        Some(match self.unexplained() {
+            Some(why) => {
                 let is_range = self.explains.is_some_and(|[least, most]| least <= most);
-                format!("{cause}: {}", if is_range { why.clone() } else { alone(why) })
+                format!("{cause}: {}", if is_range { why.to_owned() } else { alone(why) })
             }
             _ => alone(cause),
         })

@@ -13,7 +13,7 @@ use quire_testkit::rng::{Rng, content};
 use super::series::{
     APPLICATIONS, CALL, JOURNAL, Journal, ORDERED, SELECTIVE, SERIES, WASTELESS, assume_disks, server,
 };
-use crate::results::{Claim, Effort, Figure, Findings, with_one_row};
+use crate::results::{ABOUT, Claim, Effort, Figure, Findings, with_one_row};
 use crate::rig::Body;
 use crate::stage::{Durability, Stage};
 use crate::stats::float;
@@ -191,9 +191,11 @@ pub fn study(effort: Effort) -> Result<Findings> {
     for request in sizes {
         let row = of_modes(Work { request: *request, ..work })?;
         figure.place(request, row.iter().copied());
-        figure.printed(request, SERIES[WASTELESS].0, 738.0);
         rates.push(row);
     }
+    // The paper prints the highest rate, and not of which size.
+    let highest = sizes.iter().zip(&rates).max_by(|a, b| a.1[WASTELESS].total_cmp(&b.1[WASTELESS]));
+    figure.printed(highest.expect("a size").0, SERIES[WASTELESS].0, 738.0);
     let (of_buffer, buffered) = by_buffer(Work { buffered: true, ..work })?;
     let mut f = Findings { figures: vec![figure, of_buffer], ..Findings::default() };
     assume_disks(&mut f, Journal::Apart);
@@ -205,11 +207,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
         "each request is a write; Postmark's default is stdio, whose buffer hands on {BUFFER} B and a tail of smaller \
          requests (calibration: okeanos-5a-buffer); the paper does not say which of both it used"
     ));
-    f.assume(
-        "a transaction has no more than its writes and a processor's time for each: what Postmark computes, the system \
-         calls beside write, the kernel's locks and the seeks of reads and of synchronous directories are not here, so \
-         rates are above the paper's 738 a second; the claims that compare modes are of ratios",
-    );
+    f.assume(format!("{NO_MORE}; the claims that compare modes are of ratios"));
     f.claims = claims(sizes, &rates, &buffered);
     Ok(f)
 }
@@ -266,13 +264,14 @@ fn claims(sizes: &[usize], rates: &[Vec<f64>], buffered: &[Vec<f64>]) -> Vec<Cla
     let [highest, of_wasteless, of_selective, of_ordered, of_pages, of_less] = figures(sizes, rates);
     let of_journal = "the highest of selective / ext4-journal";
     let claims = [
-        Claim::at_least(
+        Claim::about(
             at,
-            "wasteless journaling reaches 738 transactions a second",
+            "wasteless journaling gets as high as 738 transactions a second",
             "wasteless, the highest of all request sizes",
             highest,
-            "738",
-        ),
+            ("738", ABOUT),
+        )
+        .supposedly(NO_MORE),
         Claim::above(
             at,
             "across request sizes wasteless is faster than ordered and data journaling",
@@ -308,6 +307,10 @@ fn claims(sizes: &[usize], rates: &[Vec<f64>], buffered: &[Vec<f64>]) -> Vec<Cla
     let of_modes = with_one_row(BELOW_THRESHOLD, &["a buffer of stdio".into()], of_modes, &[through]);
     [vec![number], of_modes].concat()
 }
+
+/// Why all modes are faster than the paper's.
+const NO_MORE: &str = "a transaction has no more than its writes and a processor's time for each: what Postmark computes, \
+     the system calls beside write, the kernel's locks and the seeks of reads and of synchronous directories are not here";
 
 /// Why selective is as fast as wasteless with small requests.
 pub(in super::super) const BELOW_THRESHOLD: &str = "a write below the write threshold of a page has selective log what \

@@ -90,6 +90,10 @@ pub fn assume_disks(findings: &mut Findings, journal: Journal) {
     findings.assume(
         "ordered and journal are Quire's jbd2 log with a group commit, on ext4; the paper's are ext3 of Linux 2.6.18",
     );
+    findings.assume(
+        "wasteless and selective log the bytes in which a block differs from what it was; the paper copies each write, \
+         whatever it changes, with a tag of its own (section 4)",
+    );
     findings.assume(format!("inodes of {INODE} B (mke2fs -I {INODE}), 32 to a block, as ext3's default then"));
     findings.assume(format!(
         "the file system's own cache is of {} MiB where nothing else is said (the paper's server has 3 GB)",
@@ -111,7 +115,7 @@ pub fn assumed(findings: &mut Findings) {
     );
     findings.assume(
         "\"several\": three times; \"hardly changes\": by a quarter at most; \"identical\": within a twentieth; an \
-         order of magnitude: ten times",
+         order of magnitude: 10 to 100 times, two: 100 to 1,000",
     );
     findings.assume(
         "claims are of ext4-journal: a write with O_SYNC writes back its own range alone in Linux 2.6.18 \

@@ -7,7 +7,7 @@ use anyhow::Result;
 use quire_testkit::Model;
 
 use super::cases::{Case, PROTECTIONS, cases, of_paper, ratio};
-use super::claims::{Computing, insert_to_best, of_sizes, small_update};
+use super::claims::{insert_to_best, of_sizes, small_update};
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
 use super::ratios::{Ratios, worst};
@@ -116,6 +116,19 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
     Ok((figures, swept))
 }
 
+/// What an operation may compute besides, and on which device.
+pub(super) struct Computing {
+    /// In words.
+    pub value: String,
+    /// Milliseconds of an operation, on the study's own device.
+    pub beside: Option<f64>,
+}
+
+/// The times of the cases if an operation takes so many milliseconds more.
+pub(super) fn computing(cases: &[Case], times: &[f64], ms: f64) -> Vec<f64> {
+    cases.iter().zip(times).map(|(case, time)| time + ms * float(case.operations)).collect()
+}
+
 /// What full protection costs by what an operation computes besides: small transactions (their mean) and large ones
 /// (the worst). `full` are the milliseconds of a transaction in each case, by the name of
 /// the device; `none` those without protection.
@@ -124,23 +137,22 @@ pub(super) fn of_figure4(
     cases: &[Case],
     full: &[(String, Vec<f64>)],
     none: &[f64],
-) -> (Figure, Computing) {
+) -> (Figure, Vec<Computing>) {
     let title = format!("{kind}: what protection costs by what an operation computes besides (calibration)");
     let series = full.iter().flat_map(|(device, _)| ["small, mean", "large, worst"].map(|of| format!("{of}{device}")));
     let mut figure =
         Figure::lines(&format!("joj-4-{kind}-computing"), "figure 4", title, "ms an operation", "full / none")
             .of_series(series)
             .logarithmic();
-    let mut swept = Computing::default();
+    let mut swept = Vec::new();
     for ms in COMPUTING {
-        let with = |times: &[f64]| -> Vec<f64> {
-            cases.iter().zip(times).map(|(case, time)| time + ms * float(case.operations)).collect()
-        };
+        let with = |times: &[f64]| computing(cases, times, ms);
         let values = full.iter().map(|(_, full)| of_sizes(cases, &ratio(&with(full), &with(none))));
-        let values: Vec<[f64; 2]> = values.collect();
-        swept.values.extend(full.iter().map(|(device, _)| format!("{} ms more to an operation{device}", shown(ms))));
-        swept.figures.extend(&values);
-        figure.place(shown(ms), values.into_iter().flatten());
+        figure.place(shown(ms), values.flatten());
+        swept.extend(full.iter().map(|(device, _)| Computing {
+            value: format!("{} ms more to an operation{device}", shown(ms)),
+            beside: device.is_empty().then_some(ms),
+        }));
     }
     (figure, swept)
 }
@@ -169,7 +181,7 @@ fn in_words(model: &Model) -> String {
 }
 
 /// What the paper's claims are of, without a journal first.
-fn mounters() -> [Mounter; 5] {
+pub(super) fn mounters() -> [Mounter; 5] {
     ["profile=ext4-none", STOCK_ORDERED, STOCK_JOURNAL, "profile=single-io", "profile=joj"].map(Mounter::quire)
 }
 

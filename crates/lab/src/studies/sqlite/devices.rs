@@ -120,8 +120,14 @@ mod tests {
         assert!(names[2].ends_with("intel311 and emmc") && names.len() == 3, "{names:?}");
         let single: Vec<f64> = all.iter().map(|both| both.worst()[1]).collect();
         assert_eq!((single, all[2].own.single.len()), (vec![1.4, 1.2, 1.4], 24));
-        let measured =
-            OnDevice { kind: Kind::Own, ratios: both(3.0).own, beside_kernel: both(3.0).kernel, on_others: Vec::new() };
+        let measured = OnDevice {
+            kind: Kind::Own,
+            means: Vec::new(),
+            ratios: both(3.0).own,
+            beside_kernel: both(3.0).kernel,
+            on_others: Vec::new(),
+            figure4: None,
+        };
         let figure = devices.figure(std::slice::from_ref(&measured)).unwrap();
         assert_eq!(figure.places, ["own", "intel311", "emmc"]);
         assert_eq!(figure.printed_at("emmc", "single-io / kernel none"), Some(1.38));
