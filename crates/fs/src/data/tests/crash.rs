@@ -1,10 +1,10 @@
 //! Power losses under writers: what an fsync covered is there, and nobody's old bytes are.
 
 use super::{Numbers, file, image, options};
-use crate::config::Route;
+use crate::config::{Profile, Route};
 use crate::data::{Falloc, WriteFlags};
 use crate::error::Error;
-use crate::{Devices, Volume};
+use crate::{Devices, Options, Volume};
 use quire_device::SystemClock;
 use quire_device::sync::Arc;
 use quire_layout::Ino;
@@ -52,6 +52,11 @@ impl History {
 }
 
 pub(super) fn work(v: &Volume, r: &mut Numbers, steps: u64) -> History {
+    work_in_requests(v, r, steps, [9000, 5000])
+}
+
+/// The same, with appends and overwrites of at most so many bytes.
+fn work_in_requests(v: &Volume, r: &mut Numbers, steps: u64, [append, overwrite]: [u64; 2]) -> History {
     let mut h = History { states: vec![vec![Vec::new(); 3]], synced: vec![0; 3] };
     for _ in 0..steps {
         let n = usize::try_from(r.below(u64::from(FILES))).unwrap();
@@ -67,18 +72,18 @@ pub(super) fn work(v: &Volume, r: &mut Numbers, steps: u64) -> History {
             }
             1 => {
                 let data: Vec<u8> =
-                    r.bytes(usize::try_from(r.0 % 9000 + 1).unwrap()).iter().map(|b| b % 100 + 1).collect();
-                let append = WriteFlags { append: true, ..WriteFlags::default() };
+                    r.bytes(usize::try_from(r.0 % append + 1).unwrap()).iter().map(|b| b % 100 + 1).collect();
+                let at_end = WriteFlags { append: true, ..WriteFlags::default() };
                 files[n].extend(&data);
                 // What the power cuts short may be there as well.
                 h.states.push(files);
-                if v.write(ino, 0, &data, append).is_err() {
+                if v.write(ino, 0, &data, at_end).is_err() {
                     return h;
                 }
             }
             _ => {
                 let data: Vec<u8> =
-                    r.bytes(usize::try_from(r.0 % 5000 + 1).unwrap()).iter().map(|b| b % 100 + 1).collect();
+                    r.bytes(usize::try_from(r.0 % overwrite + 1).unwrap()).iter().map(|b| b % 100 + 1).collect();
                 let at = usize::try_from(r.below(60_000)).unwrap();
                 let end = files[n].len().max(at + data.len());
                 files[n].resize(end, 0);
@@ -105,18 +110,19 @@ pub(super) fn check_in_place(h: &History, n: usize, got: &[u8]) {
 }
 
 /// A volume on a device that loses its power after some steps.
-fn until_power_loss(start: &[u8], route: Route, r: &mut Numbers, steps: u64) -> (Arc<PowerLossDevice>, Volume) {
+fn until_power_loss(start: &[u8], o: &Options, r: &mut Numbers, steps: u64) -> (Arc<PowerLossDevice>, Volume) {
+    let options = o.clone();
     let o = PowerLossOptions { completion: Completion::AtWait, ..PowerLossOptions::default() };
     let device = Arc::new(PowerLossDevice::from_image(Image::from_bytes(start), o));
-    let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(route)).expect("mount");
+    let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).expect("mount");
     device.cut_at(device.steps() + r.below(steps) + 5);
     (device, v)
 }
 
 /// What a mount after a crash reads, and e2fsck's word on the image.
-fn recovered(crash: &Crash, route: Route, what: &str) -> Files {
+fn recovered(crash: &Crash, options: &Options, what: &str) -> Files {
     let device = Arc::new(MemDevice::new(crash.image.to_vec()));
-    let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options(route))
+    let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options.clone())
         .unwrap_or_else(|e| panic!("{what}: {e}"));
     let files = read_all(&v, what);
     v.close().unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -138,12 +144,12 @@ fn run(route: Route, args: &[&str]) {
     let start = used_image(args);
     for seed in 1..=RUNS {
         let mut r = Numbers(seed * 0x1234_5679);
-        let (device, v) = until_power_loss(&start, route, &mut r, 120);
+        let (device, v) = until_power_loss(&start, &options(route), &mut r, 120);
         let h = work(&v, &mut r, 80);
         drop(v);
         for n in 0..CRASHES {
             let what = format!("{route:?} {args:?}, run {seed}, crash {n}");
-            let got = recovered(&device.crash(n), route, &what);
+            let got = recovered(&device.crash(n), &options(route), &what);
             eprintln!("{what}");
             match route {
                 Route::Journal => {
@@ -175,6 +181,50 @@ fn journaled_requests_are_a_prefix() {
     run(Route::Journal, &["-t", "ext3", "-b", "1024"]);
 }
 
+/// With these options, requests of at most so many bytes; `check` compares what a crash left with what was written.
+fn run_profile(profile: Profile, requests: [u64; 2], check: impl Fn(&History, &Files, &str)) {
+    let options = Options::default().with(profile.choices());
+    let start = used_image(&["-t", "ext4", "-b", "4096"]);
+    for seed in 1..=RUNS {
+        let mut r = Numbers(seed * 0x2468_ACE1);
+        let (device, v) = until_power_loss(&start, &options, &mut r, 120);
+        let h = work_in_requests(&v, &mut r, 80, requests);
+        drop(v);
+        for n in 0..CRASHES {
+            let what = format!("{profile}, run {seed}, crash {n}");
+            check(&h, &recovered(&device.crash(n), &options, &what), &what);
+        }
+    }
+}
+
+/// Okeanos, sections 3 and 4: wasteless journaling logs parts of blocks, and a prefix of the requests is recovered.
+#[test]
+fn wasteless_requests_are_a_prefix() {
+    run_profile(Profile::Wasteless, [9000, 5000], |h, got, what| {
+        let from = (0..3).map(|n| h.durable_from(n)).max().unwrap();
+        assert!(h.states[from..].contains(got), "{what}: no prefix of the requests");
+    });
+}
+
+/// Okeanos, section 4: what selective journaling logs is atomic for its block, what goes in place is as in ordered mode.
+#[test]
+fn selective_updates_below_a_page_are_whole_and_others_as_ordered() {
+    const BLOCK: usize = 4096;
+    run_profile(Profile::Selective, [900, 600], |h, got, what| {
+        for (n, file) in got.iter().enumerate() {
+            check_in_place(h, n, file);
+            for at in (0..file.len()).step_by(BLOCK) {
+                let block = |f: &[u8]| (at..at + BLOCK).map(|i| f.get(i).copied().unwrap_or(0)).collect::<Vec<u8>>();
+                let ever = h.states[h.synced[n]..].iter().any(|files| block(&files[n]) == block(file));
+                assert!(ever, "{what}: file {n} has a part of an update at {at}");
+            }
+        }
+    });
+    run_profile(Profile::Selective, [9000, 5000], |h, got, _| {
+        got.iter().enumerate().for_each(|(n, file)| check_in_place(h, n, file));
+    });
+}
+
 /// F16: each request is whole or absent, and each file as it was at some moment.
 #[test]
 fn overwriting_requests_are_whole() {
@@ -199,12 +249,12 @@ fn every_operation_survives_a_crash() {
         let start = used_image(args);
         for seed in 1..=RUNS {
             let mut r = Numbers(seed * 0x9876_5433);
-            let (device, v) = until_power_loss(&start, route, &mut r, 200);
+            let (device, v) = until_power_loss(&start, &options(route), &mut r, 200);
             let synced = change_and_sync(&v, &mut r);
             drop(v);
             for n in 0..CRASHES {
                 let what = format!("{route:?} {args:?}, run {seed}, crash {n}");
-                check_synced(&synced, &recovered(&device.crash(n), route, &what), &what);
+                check_synced(&synced, &recovered(&device.crash(n), &options(route), &what), &what);
             }
         }
     }

@@ -63,6 +63,56 @@ fn an_fsync_into_nvram_asks_nothing_of_the_device() {
     }
 }
 
+/// DJFS, figure 6: a transaction that a power loss tore is dropped, and a block is its whole image with all committed
+/// deltas over it. What the memory holds is looked at after every few of its stores.
+#[test]
+fn a_torn_transaction_in_nvram_is_dropped_and_deltas_are_merged() {
+    const COMMITS: u64 = 16;
+    for profile in [Profile::Djfs, Profile::Djfs4] {
+        let options = || Options::default().with(profile.choices());
+        let device = Arc::new(MemDevice::new(mke2fs("8M", &["-t", "ext4", "-b", "4096"])));
+        let nvram = Arc::new(NvramModel::new(vec![0; 1 << 20]).recording(|| 0));
+        let devices = Devices::one(device.clone()).with_nvram(nvram.clone());
+        let v = Volume::open(devices, Arc::new(SystemClock), options()).unwrap();
+        let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred::default() };
+        let ino = v.create(Ino::ROOT, b"f", &new).unwrap().ino;
+        let mut file = vec![1; 4 * 4096];
+        v.write(ino, 0, &file, WriteFlags::default()).unwrap();
+        v.fsync(ino, false).unwrap();
+        let events = || nvram.recorded().unwrap().len();
+        let (first, home) = (events(), device.snapshot());
+        let mut states = vec![(first, file.clone())];
+        for n in 0..COMMITS {
+            let at = usize::try_from(n % 4 * 4096 + n * 100).unwrap();
+            file[at..at + 100].fill(u8::try_from(n + 2).unwrap());
+            v.write(ino, at as u64, &file[at..at + 100], WriteFlags::default()).unwrap();
+            v.fsync(ino, false).unwrap();
+            states.push((events(), file.clone()));
+        }
+        assert!(v.maintenance().journal_stats().delta_records > COMMITS / 2);
+        assert!(device.snapshot() == home, "nothing went home");
+        let recording = nvram.recorded().unwrap();
+        let mut torn = 0;
+        for (at, (_, point)) in recording.crash_points().enumerate().skip(first).step_by(3) {
+            for seed in 0..3 {
+                let devices = Devices::one(Arc::new(MemDevice::new(home.clone())));
+                let devices = devices.with_nvram(Arc::new(NvramModel::new(point.crash(seed))));
+                let v = Volume::open(devices, Arc::new(SystemClock), options()).unwrap();
+                let mut got = vec![0; 4 * 4096];
+                assert_eq!(v.read(ino, 0, &mut got).unwrap(), got.len());
+                let last = states.iter().rposition(|(end, _)| *end <= at).unwrap();
+                let is_next = states.get(last + 1).is_some_and(|(_, next)| *next == got);
+                assert!(
+                    got == states[last].1 || is_next,
+                    "{profile}, store {at}, seed {seed}: a part of a transaction"
+                );
+                torn += u64::from(!point.is_certain() && !is_next);
+            }
+        }
+        assert!(torn > COMMITS, "{profile}: {torn} torn transactions were dropped");
+    }
+}
+
 /// V9: base images, and all else that the log pins, take twice the cache's size at most, though the log has room for
 /// many more.
 #[test]

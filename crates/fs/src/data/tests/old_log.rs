@@ -33,8 +33,9 @@ fn mounted(profile: Profile, checkpoint_age: Option<Duration>) -> Mounted {
 }
 
 impl Mounted {
+    /// Less than a block: selective journaling logs that, too.
     fn write(&self, fill: u8) {
-        self.volume.write(self.ino, u64::from(fill) * 4096, &[fill; 4096], WriteFlags::default()).unwrap();
+        self.volume.write(self.ino, u64::from(fill) * 4096, &[fill; 400], WriteFlags::default()).unwrap();
         self.volume.fsync(self.ino, false).unwrap();
     }
 
@@ -60,7 +61,15 @@ impl Mounted {
 /// Neither the fill of the log nor memory asks for a checkpoint here.
 #[test]
 fn what_is_old_in_the_log_goes_home() {
-    for profile in [Profile::Ext4Journal, Profile::SingleIo, Profile::Auto, Profile::Nvj, Profile::Djfs] {
+    for profile in [
+        Profile::Ext4Journal,
+        Profile::SingleIo,
+        Profile::Auto,
+        Profile::Nvj,
+        Profile::Djfs,
+        Profile::Wasteless,
+        Profile::Selective,
+    ] {
         let m = mounted(profile, None);
         m.clock.advance(100 * SECOND);
         m.work();

@@ -413,6 +413,37 @@ fn a_sequence_goes_the_way_of_its_first_update() {
     b.check();
 }
 
+/// RFJ, section 4.2: what it leaves in its log is a log of jbd2, which other tools recover.
+#[test]
+fn e2fsck_recovers_what_overwriting_requests_left_in_the_log() {
+    let o = Options::default().with(Profile::Rfj.choices());
+    let b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 1, o);
+    write(&b, file(0), 0, &[1; 64 << 10]);
+    b.volume.sync().unwrap();
+    write(&b, file(0), 5000, &[2; 20_000]);
+    write(&b, file(0), 64 << 10, &[3; 8192]);
+    b.volume.fsync(file(0), false).unwrap();
+    let want = b.read_all(file(0), 1 << 20);
+    let extent = b.volume.extents(file(0), 8192, 4096, 1).unwrap()[0];
+    let home = usize::try_from(extent.physical + 8192 - extent.logical).unwrap();
+    let crashed = b.device.inner().inner().snapshot();
+    assert_eq!(crashed[home], 1, "what is overwritten is in the log alone");
+    let image = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(image.path(), &crashed).unwrap();
+    // 1: the file system was changed.
+    let repaired = std::process::Command::new("e2fsck").arg("-fy").arg(image.path()).output().unwrap();
+    assert!(matches!(repaired.status.code(), Some(0 | 1)), "{repaired:?}");
+    let out = String::from_utf8_lossy(&repaired.stdout);
+    assert!(out.contains("recovering journal") && !out.contains("FIXED"), "{out}");
+    let recovered = std::fs::read(image.path()).unwrap();
+    assert_eq!(recovered[home], 2, "e2fsck wrote it home");
+    let dumped = tempfile::NamedTempFile::new().unwrap();
+    let dump = format!("dump <{}> {}", file(0).0, dumped.path().to_str().unwrap());
+    quire_testkit::run("debugfs", &["-R", &dump, image.path().to_str().unwrap()]);
+    assert!(std::fs::read(dumped.path()).unwrap() == want);
+    b.check();
+}
+
 /// The threshold is the caller's to choose.
 #[test]
 fn the_threshold_of_selective_counts_bytes_of_a_block() {
