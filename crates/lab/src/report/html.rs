@@ -50,10 +50,10 @@ pub fn page(runs: &[Run]) -> Result<String> {
         let _ = write!(out, "<li><a href=\"#{p:?}\">{}</a></li>", p.name());
     }
     out += "<li><a href=\"#items\">Figure by figure</a></li></ul></nav>\n<header><h1>Four papers on one engine</h1>";
-    out += "<p>Each claim is a sentence of a paper in our words. <b>Held</b>: what was measured here is on the \
-         sentence's side of its number. <b>Differs</b>: it is not, and a known cause explains a figure of that size; \
-         or it is more than twice as strong. <b>Not held</b>: it is not, and no known cause explains so much. Pink \
-         lines and numbers are the papers'.</p><div class=\"tiles\">";
+    out += "<p>Each claim is a sentence of a paper in our words. <b>Held</b>: what was measured here is what the \
+         sentence says; a number has a tenth on either side. <b>Differs</b>: it is not, and a known cause explains a \
+         figure of that size. <b>Not held</b>: it is not, and no known cause explains so much. Pink lines and numbers \
+         are the papers'.</p><div class=\"tiles\">";
     papers.iter().for_each(|p| out += &tile(*p, runs));
     out += "</div></header>\n<main>";
     for p in &papers {

@@ -206,7 +206,7 @@ fn wasteless_requests_are_a_prefix() {
     });
 }
 
-/// Okeanos, section 4: what selective journaling logs is atomic for its block, what goes in place is as in ordered mode.
+/// Okeanos, section 4: what selective journaling logs is atomic for its block, what goes in place is as with ordered.
 #[test]
 fn selective_updates_below_a_page_are_whole_and_others_as_ordered() {
     const BLOCK: usize = 4096;

@@ -51,8 +51,8 @@ pub(super) fn alone(claims: Vec<ByRatios>) -> Vec<Claim> {
     claims.into_iter().map(|of| of.claim).collect()
 }
 
-/// What a flush before the commit costs is the cause of what is not so in the cases without it, if these are half of all
-/// at least. `minor` are figure 4's claims with what they are of in these cases.
+/// What a flush before the commit costs is the cause of what is not so in the cases without it, if these are half of
+/// all at least. `minor` are figure 4's claims with what they are of in these cases.
 pub(super) fn without_flushes(
     minor: Vec<(Claim, f64)>,
     claims: Vec<ByRatios>,
@@ -84,8 +84,8 @@ pub(super) struct Others<'n> {
     pub ratios: Vec<Ratios>,
 }
 
-/// On mounts: which devices the cases are on is the cause of what no flush before a commit touches, if what such a flush
-/// touches does not hold here: that is not measured on them.
+/// On mounts: which devices the cases are on is the cause of what no flush before a commit touches, if what such a
+/// flush touches does not hold here: that is not measured on them.
 pub(super) fn on_devices(claims: Vec<ByRatios>, others: &Others<'_>) -> Vec<Claim> {
     let swept = |ByRatios { claim, figure, flushes_first }| match (flushes_first, claim.verdict) {
         (true, Verdict::Held) => claim.swept(others.ratios.iter().map(|_| f64::NAN)),
