@@ -140,7 +140,7 @@ pub const STUDIES: [Study; 24] = [
         "rfj-mounts",
         Paper::Rfj,
         "A file server on mounts",
-        [60, 1300, 6000],
+        [60, 1300, 6900],
         studies::mounts::fileserver::study,
     )),
     study("isolation", Paper::Quire, "One program's fsync beside another's stream", [8, 60, 105], isolated),
