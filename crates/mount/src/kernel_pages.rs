@@ -23,7 +23,8 @@ use quire_layout::Ino;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pages {
     File(Ino),
-    /// Of all files that are open for writing. On a frozen volume none: they would wait for the thaw.
+    /// Of all files that are open for writing, in a thread of its own. None while the volume is frozen, or about to be:
+    /// they would wait for the thaw.
     Writers,
     /// Of all files that are open for writing, if the request shuts down [clean](quire_fs::Shutdown::Clean). That
     /// stands in the caller's memory, and to look there takes as long as the caller makes it.

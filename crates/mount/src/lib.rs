@@ -11,6 +11,7 @@ mod caller;
 mod changing;
 pub mod control;
 pub mod daemon;
+mod dirty_memory;
 mod error;
 pub mod expose;
 mod fail;
@@ -49,6 +50,7 @@ mod updates;
 mod watch;
 mod wire;
 mod without;
+mod worker;
 mod workers;
 
 pub use control::{About, Control, ControlError, FileIdentity};

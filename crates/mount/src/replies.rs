@@ -3,19 +3,21 @@
 //! *Guarantees*: each request has one reply. What a reply gives to the kernel and that does not arrive stays with us.
 
 use crate::again::{Again, Due, Kept};
+use crate::dirty_memory::DirtyMemory;
 use crate::fail::Fail;
 use crate::kernel_pages::{KernelPages, Waiting};
 use crate::meter::Suspended;
 use crate::policy::{MAX_COPIED_READ, MAX_MISSES};
 use crate::reply_buffers::{BODY_AT, reply_of};
 use crate::server::{Answer, Durable, Need, Sent, Server};
+use crate::session_queue::SessionQueue;
 use crate::space::SpaceQueue;
 use crate::transport::Transport;
 use crate::wire::reply;
 use crate::wire::{Header, Out};
 use crate::workers::{self, Workers};
 use quire_device::WaitFor;
-use quire_device::sync::atomic::AtomicUsize;
+use quire_device::sync::atomic::{AtomicBool, AtomicUsize};
 use quire_device::sync::{Arc, Mutex};
 use quire_fs::{DeviceRead, Lead};
 use quire_layout::{BlockNo, Ino};
@@ -27,6 +29,10 @@ pub(crate) struct Shared {
     pub(crate) server: Arc<Server>,
     pub(crate) workers: Workers,
     pub(crate) kernel_pages: KernelPages,
+    /// SYNCFS requests, whole, and whether a thread takes them.
+    pub(crate) syncs: SessionQueue<Vec<u8>>,
+    pub(crate) has_sync_thread: AtomicBool,
+    pub(crate) dirty_memory: DirtyMemory,
     /// Threads that take from there.
     pub(crate) page_threads: AtomicUsize,
     pub(crate) space: SpaceQueue,
@@ -135,6 +141,23 @@ impl Shared {
         for ino in files {
             // The kernel may have forgotten the inode: then it has no pages of it.
             self.transport.send(&reply::drop_pages(ino)).ok();
+        }
+    }
+
+    /// Makes the kernel hand over what it holds now of all files that are open for writing, and forget it. Beside a
+    /// program that appends to one this ends: what lies farther behind the end that the volume knows than the kernel
+    /// has dirty bytes goes first, because no append of before can be there.
+    pub(crate) fn hand_over(&self) {
+        for ino in self.server.writers.files() {
+            let known = self.server.volume.getattr(ino).map_or(0, |a| a.size);
+            let dirty = self.dirty_memory.bytes().unwrap_or(u64::MAX);
+            match i64::try_from(known.saturating_add(dirty)) {
+                Ok(behind) if behind > 0 => {
+                    self.transport.send(&reply::drop_pages_from(ino, behind)).ok();
+                    self.transport.send(&reply::drop_first_pages(ino, behind)).ok();
+                }
+                _ => drop(self.transport.send(&reply::drop_pages(ino))),
+            }
         }
     }
 

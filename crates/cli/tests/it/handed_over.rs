@@ -9,17 +9,17 @@ use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 /// More than the kernel hands over at once.
 const MIB: u64 = 40;
 
-/// A device in memory whose large writes take long once it is told so.
+/// A device in memory whose large writes take so many milliseconds.
 struct SlowWrites {
     inner: MemDevice,
-    slow: AtomicBool,
+    takes: AtomicU64,
 }
 
 impl BlockDevice for SlowWrites {
@@ -29,8 +29,8 @@ impl BlockDevice for SlowWrites {
     fn submit(&self, batch: Vec<Io>) -> Ticket {
         let is_large =
             |io: &Io| matches!(io, Io::Write { data, .. } if data.iter().map(|b| b.len()).sum::<usize>() > 1 << 16);
-        if self.slow.load(Ordering::SeqCst) && batch.iter().any(is_large) {
-            thread::sleep(Duration::from_millis(150));
+        if batch.iter().any(is_large) {
+            thread::sleep(Duration::from_millis(self.takes.load(Ordering::SeqCst)));
         }
         self.inner.submit(batch)
     }
@@ -40,18 +40,27 @@ impl BlockDevice for SlowWrites {
 }
 
 fn slow_writes() -> Served<SlowWrites> {
-    Served::of("128M", |image| SlowWrites { inner: MemDevice::new(image), slow: AtomicBool::new(false) })
+    slow_writes_of("128M")
+}
+
+fn slow_writes_of(size: &str) -> Served<SlowWrites> {
+    Served::of(size, |image| SlowWrites { inner: MemDevice::new(image), takes: AtomicU64::new(0) })
+}
+
+/// A file whose MiB are told from each other, still open.
+fn fill(path: &Path) -> File {
+    let file = File::create(path).unwrap();
+    for n in 0..MIB {
+        file.write_all_at(&vec![u8::try_from(n + 1).unwrap(); 1 << 20], n << 20).unwrap();
+    }
+    file
 }
 
 impl Served<SlowWrites> {
     /// Writes to an open file what the kernel keeps, because writes of the device take long from now on.
     fn written(&self, path: &Path) -> File {
-        let file = File::create(path).unwrap();
-        self.device.slow.store(true, Ordering::SeqCst);
-        for n in 0..MIB {
-            file.write_all_at(&vec![u8::try_from(n + 1).unwrap(); 1 << 20], n << 20).unwrap();
-        }
-        file
+        self.device.takes.store(150, Ordering::SeqCst);
+        fill(path)
     }
 
     /// What the device has now, recovered.
@@ -89,7 +98,7 @@ fn a_freeze_and_a_sync_have_what_was_written_to_open_files() {
         let file = slow.written(&m.path("f"));
         ok(&mut quire(&[what, m.dir()]));
         slow.assert_has_all("f", what);
-        slow.device.slow.store(false, Ordering::SeqCst);
+        slow.device.takes.store(0, Ordering::SeqCst);
         if what == "freeze" {
             let refused = said(&mut quire(&["sync", m.dir()]));
             assert!(refused.0 != 0 && refused.1.contains("frozen"), "{refused:?}");
@@ -98,6 +107,37 @@ fn a_freeze_and_a_sync_have_what_was_written_to_open_files() {
         drop(file);
         m.unmount();
     }
+}
+
+/// What is appended meanwhile is no matter of a sync, and no reason for it to go on.
+#[test]
+fn a_sync_ends_beside_a_program_that_appends_without_pause() {
+    needs_mounts();
+    needs_root();
+    // Much more than the kernel has dirty of all files: so far the sync goes.
+    const END: u64 = 1100 << 20;
+    let slow = slow_writes_of("1280M");
+    let m = slow.mount("");
+    let file = slow.written(&m.path("f"));
+    slow.device.takes.store(30, Ordering::SeqCst);
+    let is_over = AtomicBool::new(false);
+    let filled = thread::scope(|scope| {
+        let appends = scope.spawn(|| {
+            let mut at = MIB << 20;
+            while !is_over.load(Ordering::SeqCst) && at < END {
+                file.write_all_at(&[9; 1 << 16], at).unwrap();
+                at += 1 << 16;
+            }
+            at >= END
+        });
+        ok(&mut quire(&["sync", m.dir()]));
+        is_over.store(true, Ordering::SeqCst);
+        slow.device.takes.store(0, Ordering::SeqCst);
+        appends.join().unwrap()
+    });
+    assert!(!filled, "the sync ended after the program");
+    drop(file);
+    m.unmount();
 }
 
 #[test]
@@ -127,7 +167,7 @@ fn a_syncfs_of_a_block_device_has_what_was_written_to_open_files() {
     let file = slow.written(&m.path("f"));
     rustix::fs::syncfs(&file).unwrap();
     slow.assert_has_all("f", "syncfs");
-    slow.device.slow.store(false, Ordering::SeqCst);
+    slow.device.takes.store(0, Ordering::SeqCst);
     drop(file);
     m.unmount();
     ok(tool("losetup").args(["-d", &device]));
@@ -141,8 +181,7 @@ fn with_sync_a_copy_and_an_allocation_are_durable_when_they_return() {
     for (options, flags) in [("sync", 0), ("", libc::O_DSYNC)] {
         let slow = slow_writes();
         let m = slow.mount(options);
-        let from = slow.written(&m.path("from"));
-        slow.device.slow.store(false, Ordering::SeqCst);
+        let from = fill(&m.path("from"));
         from.sync_all().unwrap();
         let open = |name: &str| {
             File::options().write(true).create(true).truncate(false).custom_flags(flags).open(m.path(name)).unwrap()

@@ -5,10 +5,9 @@
 
 use super::context::Data;
 use super::pages::FileState;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::records;
-use crate::space::{self, Pool};
 use quire_layout::{BlockSize, FileBlock, Ino, indirect};
 use std::collections::{BTreeSet, HashSet};
 
@@ -23,16 +22,22 @@ pub(super) fn pointers_of(bs: BlockSize, s: &FileState, unmapped: &HashSet<FileB
     out
 }
 
-/// After a batch that failed: those of its pages that changed meanwhile, and still have no block, get the reservations
-/// that the batch has used up. One whose space another file has taken between gets none.
+/// After a batch that failed: those of its pages that changed meanwhile, and still have no block, get reservations of
+/// the `reserved` blocks that the batch has left. Returns how many they take.
 ///
 /// # Errors
-/// No space; corrupt block map; I/O; read-only.
-pub(super) fn reserve_again(d: &Data, ino: Ino, s: &mut FileState, collected: &[FileBlock]) -> Result<()> {
+/// Corrupt block map; I/O; read-only. No space: it has left too few.
+pub(super) fn keep_reserved(
+    d: &Data,
+    ino: Ino,
+    s: &mut FileState,
+    collected: &[FileBlock],
+    reserved: u64,
+) -> Result<u64> {
     let is_bare = |b: &&FileBlock| s.page(**b).is_some_and(|p| p.dirty && !p.reserved);
     let changed: Vec<FileBlock> = collected.iter().filter(is_bare).copied().collect();
     if changed.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     let (unmapped, pointers) = d.engine.run(|op| {
         let inode = records::inode(op, ino)?;
@@ -46,10 +51,15 @@ pub(super) fn reserve_again(d: &Data, ino: Ino, s: &mut FileState, collected: &[
             true => BTreeSet::new(),
             false => pointers_of(op.sb().block_size(), s, &unmapped),
         };
-        space::reserve(op, (unmapped.len() + pointers.len()) as u64, Pool::Reserved)?;
         Ok((unmapped, pointers))
     })?;
+    // Each of these pages, and each pointer block above them, had one of these blocks when it was collected, unless the
+    // map could not be read after an earlier batch.
+    let wanted = (unmapped.len() + pointers.len()) as u64;
+    if wanted > reserved {
+        return Err(Error::NoSpace);
+    }
     unmapped.iter().for_each(|b| s.reserve_page(*b));
     s.add_pointers(pointers);
-    Ok(())
+    Ok(wanted)
 }

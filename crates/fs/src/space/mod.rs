@@ -38,7 +38,7 @@ pub(crate) use claim::{Claim, claim, drop_claim, mark_claimed};
 pub(crate) use grow::{add, added, backup_copies, fill, filled, new_blocks, put_new_descriptors, renew};
 pub(crate) use growth_plan::{GrowthStep, NewGroup, steps as growth_steps, target as growth_target};
 pub(crate) use inodes::{alloc_inode, free_inode, inode_is_used};
-pub(crate) use reserve::{reserve, unreserve};
+pub(crate) use reserve::{reserve, reserve_dropped, unreserve};
 #[cfg(any(test, feature = "shortage"))]
 pub use shortage::counted as shortage_for_tests;
 pub(crate) use trim::{trim_done, trim_next};

@@ -15,6 +15,11 @@ pub(crate) fn reserve(op: &mut Op<'_>, blocks: u64, pool: Pool) -> Result<()> {
     Ok(())
 }
 
+/// Reserves as many blocks as the same operation has given back of claims: they are there.
+pub(crate) fn reserve_dropped(op: &mut Op<'_>, blocks: u64) {
+    op.deferred.space.reserved += i64::try_from(blocks).expect("fewer than the blocks of the image");
+}
+
 /// Gives back a reservation, used or not.
 pub(crate) fn unreserve(op: &mut Op<'_>, blocks: u64) {
     op.deferred.space.reserved -= i64::try_from(blocks).expect("fewer than the blocks of the image");

@@ -3,6 +3,7 @@
 use super::handle::{Entry, Inner, Volume};
 use crate::data::{self, Falloc, FileExtent, FilePlace, Intent, Seek, WriteFlags};
 use crate::error::{Error, Result};
+use crate::names::evict;
 use quire_device::sync::Arc;
 use quire_device::{HugeBuf, Region, read_all_then};
 use quire_journal::{Lead, Need, SyncError};
@@ -51,7 +52,11 @@ impl Volume {
     /// Something could not be written, now or earlier.
     pub fn sync(&self) -> Result<()> {
         match self.inner.enter_unless_frozen()? {
-            Some(_pass) => data::sync(&self.inner.data),
+            Some(_pass) => {
+                // Those that a batch has left.
+                evict::free_pending(&self.inner.engine);
+                data::sync(&self.inner.data)
+            }
             None => data::check_any_error(&self.inner.data),
         }
     }

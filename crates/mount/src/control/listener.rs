@@ -194,7 +194,7 @@ impl Shared {
         Ok(match request {
             Request::About => Reply::About(server.about()),
             Request::Stats => Reply::Stats(server.stats()),
-            Request::WriteBack if server.volume.status().phase == Phase::Frozen => match server.writers.files()[..] {
+            Request::WriteBack if server.volume.status().phase != Phase::Running => match server.writers.files()[..] {
                 [] => Reply::Done,
                 _ => Reply::Because("the file system is frozen, and files are open for writing".to_owned()),
             },

@@ -204,13 +204,15 @@ fn run_command(s: &Server, h: &Header, command: u32, given: &mut Body<'_>, out: 
     }
 }
 
-/// Before Linux 5.13 the kernel does not check who may; since then it leaves one thing to us: journaling of data takes
-/// resources from all.
+/// Since Linux 5.13, which has the long SETXATTR, too, the kernel has checked who may, but for this: journaling of data
+/// takes resources from all.
 fn set_flags(s: &Server, h: &Header, ino: Ino, wanted: u32) -> Result<(), Fail> {
-    s.demand_owner(h, ino)?;
     let changed = wanted ^ s.volume.inode_flags().get(ino)?;
-    if changed & (flags::IMMUTABLE | flags::APPEND) != 0 {
-        s.demand(h, Capability::LinuxImmutable)?;
+    if !s.has_setxattr_ext() {
+        s.demand_owner(h, ino)?;
+        if changed & (flags::IMMUTABLE | flags::APPEND) != 0 {
+            s.demand(h, Capability::LinuxImmutable)?;
+        }
     }
     if changed & flags::JOURNAL_DATA != 0 {
         s.demand(h, Capability::SysResource)?;

@@ -137,12 +137,11 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
     s.openers.opened(ino);
     let sent = |spoils| Sent::Opened { ino, writes: writes(flags), spoils };
     opened(s, h, (ino, flags), i_flags, out).inspect_err(|_| s.take_back(sent(false)))?;
-    Ok(match left {
+    let file = || Need::Files { ino, and: None, data_only: false };
+    let need = left.map(Need::Commit).or_else(|| (truncates && s.changing.sync()).then(file));
+    Ok(match need {
         None => answer,
-        Some(tid) => {
-            let sent = sent(matches!(answer, Answer::Spoils(_)));
-            Answer::WhenDurable(Durable { need: Need::Commit(tid), sent })
-        }
+        Some(need) => Answer::WhenDurable(Durable { need, sent: sent(matches!(answer, Answer::Spoils(_))) }),
     })
 }
 

@@ -1,7 +1,9 @@
 //! Sessions whose connection is not the kernel's FUSE.
 
 use super::*;
-use crate::server::{Sent, ServeOptions};
+use crate::again::Due;
+use crate::server::{Admission, Answer, Sent, ServeOptions};
+use crate::wire::Header;
 use quire_device::SystemClock;
 use quire_fs::{Cred, Devices, New, NewKind, Options, Volume};
 use quire_layout::Ino;
@@ -24,6 +26,9 @@ fn shared(connection: OwnedFd, rings: usize) -> Shared {
         server: server(),
         workers: Workers::new(FIRST_RING + rings, 1, Arc::default()),
         kernel_pages: KernelPages::default(),
+        syncs: SessionQueue::default(),
+        has_sync_thread: AtomicBool::new(false),
+        dirty_memory: DirtyMemory::open(),
         page_threads: AtomicUsize::new(0),
         again: Again::default(),
         space: SpaceQueue::default(),

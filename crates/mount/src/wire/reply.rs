@@ -16,14 +16,24 @@ const DIRENT: usize = 24;
 /// The notice that the kernel is to ask for an inode's attributes again; its pages stay.
 pub(crate) fn forget_attributes(ino: Ino) -> [u8; HEADER + 24] {
     // An offset below zero: attributes only.
-    invalidate(ino, -1)
+    invalidate(ino, -1, 0)
 }
 
 /// The notice that the kernel is to drop an inode's pages, after it has written the dirty ones. Sending it waits for
 /// the replies to those WRITE requests.
 pub(crate) fn drop_pages(ino: Ino) -> [u8; HEADER + 24] {
-    // From offset 0, with the length 0: to the end.
-    invalidate(ino, 0)
+    drop_pages_from(ino, 0)
+}
+
+/// The same of the pages from this offset on.
+pub(crate) fn drop_pages_from(ino: Ino, offset: i64) -> [u8; HEADER + 24] {
+    // With the length 0: to the end.
+    invalidate(ino, offset, 0)
+}
+
+/// The same of the first `len` bytes, more than 0.
+pub(crate) fn drop_first_pages(ino: Ino, len: i64) -> [u8; HEADER + 24] {
+    invalidate(ino, 0, len)
 }
 
 /// `FUSE_NOTIFY_RETRIEVE` of nothing: the kernel sends a request of this number, NOTIFY_REPLY, to the queue of the CPU
@@ -40,14 +50,15 @@ pub(crate) fn ask_for_a_request(unique: u64, node: u64) -> [u8; HEADER + 32] {
 }
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
-fn invalidate(ino: Ino, offset: i64) -> [u8; HEADER + 24] {
+fn invalidate(ino: Ino, offset: i64, len: i64) -> [u8; HEADER + 24] {
     const INVAL_INODE: i32 = 2;
     let mut out = [0; HEADER + 24];
-    let len = u32::try_from(out.len()).expect("small");
-    out[..4].copy_from_slice(&len.to_ne_bytes());
+    let whole = u32::try_from(out.len()).expect("small");
+    out[..4].copy_from_slice(&whole.to_ne_bytes());
     out[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
     out[HEADER..HEADER + 8].copy_from_slice(&node_of(ino).to_ne_bytes());
     out[HEADER + 8..HEADER + 16].copy_from_slice(&offset.to_ne_bytes());
+    out[HEADER + 16..].copy_from_slice(&len.to_ne_bytes());
     out
 }
 

@@ -237,7 +237,9 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
         }
         if args.dest.as_os_str() == "-" {
             catch_signals();
-            return archive(&fs, &path, Stream::stdout()?, Failure::Output);
+            // A reader that goes has no whole archive: that is no success, as it is where lines are printed.
+            let failed = |e: std::io::Error| Failure::host(quire::Error::host("standard output", &e));
+            return archive(&fs, &path, Stream::stdout()?, failed);
         }
         check_not_image(&fs, &args.dest)?;
         // An open of a FIFO waits for its reader: a signal ends the process there.

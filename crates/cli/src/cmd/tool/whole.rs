@@ -11,6 +11,7 @@ use quire_layout::superblock::{self, Superblock};
 use quire_mount::{About, Control, ControlError};
 use rustix::fs::SeekFrom;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -182,7 +183,9 @@ fn check_image(image: &Path) -> Result<(String, u8), Failure> {
     let host = |e: std::io::Error| Failure::host(Error::host(image, &e));
     let file = File::open(image).map_err(host)?;
     lock_out_writers(image, &file, CHECK_HINT)?;
-    if !is_clean(&file) {
+    // In a name e2fsck takes what is behind `?` as options, and `LABEL=` and `UUID=` as other devices.
+    let is_plain = !image.as_os_str().as_bytes().iter().any(|b| b"?=".contains(b));
+    if !is_plain || !is_clean(&file) {
         return check_copy(image);
     }
     // What Quire finds comes first, as in a copy. The open image stays locked.

@@ -19,7 +19,7 @@ use super::submit::submit;
 use crate::data::context::Data;
 use crate::data::failure::data_failed;
 use crate::data::pages::FileState;
-use crate::data::reservations::reserve_again;
+use crate::data::reservations::keep_reserved;
 use crate::error::Result;
 use crate::policy::{FILES_PER_OPERATION, KEEP_CLEAN_PAGES};
 use quire_device::Mutant;
@@ -62,11 +62,13 @@ pub(super) fn finish(d: &Data, s: &mut FileState, mut c: Collected) -> Result<()
         }
     }
     d.files.count_pages(-left);
-    unreserve(d, c.pointers);
-    if error.is_some() {
-        // A page that finds no space now meets that again in its own writeback, and tells it.
-        reserve_again(d, c.ino, s, &blocks).ok();
-    }
+    let reserved = c.reserved + c.pointers;
+    let kept = match error {
+        None => Ok(0),
+        Some(_) => keep_reserved(d, c.ino, s, &blocks, reserved),
+    };
+    // A page whose block cannot be looked up meets that again in its own writeback, and tells it.
+    unreserve(d, reserved - kept.unwrap_or(0));
     if s.times == c.times {
         s.times = None;
     }

@@ -90,7 +90,7 @@ pub(in crate::data) type CollectedPage = (FileBlock, Image);
 pub(in crate::data) struct Collected {
     pub ino: Ino,
     pub pages: Vec<CollectedPage>,
-    /// Blocks reserved for data; claims replace the reservation.
+    /// Blocks reserved for data; claims replace the reservation. What of them is dropped is reserved again.
     pub(super) reserved: u64,
     /// Blocks reserved for pointer blocks; given back when the map has what it needs.
     pub(super) pointers: u64,

@@ -26,11 +26,8 @@ pub(super) fn place(d: &Data, group: &mut [Collected]) {
             }
         }
         Err(e) => match group {
-            [c] => {
-                let reserved = std::mem::take(&mut c.reserved);
-                unreserve(d, reserved);
-                c.error = Some(e);
-            }
+            // What is reserved stays so until the batch ends (F13).
+            [c] => c.error = Some(e),
             group => group.chunks_mut(1).for_each(|one| place(d, one)),
         },
     }

@@ -18,10 +18,10 @@ use quire_layout::inode::Time;
 
 /// Puts a group of files into the running transaction. Errors stay in what was collected.
 pub(in crate::data) fn record(d: &Data, group: &mut [Collected]) {
-    for c in group.iter() {
-        drop_claims(d, &c.lost);
+    for c in group.iter_mut() {
+        c.reserved += drop_claims(d, c, &c.lost);
         if c.error.is_some() {
-            drop_claims(d, &c.pieces);
+            c.reserved += drop_claims(d, c, &c.pieces);
         }
     }
     for c in group.iter_mut().filter(|c| c.size.is_some()) {
@@ -52,7 +52,7 @@ fn record_whole(d: &Data, c: &mut Collected) {
         Err(Error::Journal(quire_journal::Error::TooLarge { .. })) => record_in_parts(d, c),
         Err(e) => {
             c.error = Some(e);
-            drop_claims(d, &c.pieces);
+            c.reserved += drop_claims(d, c, &c.pieces);
         }
         Ok(()) => {}
     }
@@ -71,7 +71,7 @@ fn record_in_parts(d: &Data, c: &mut Collected) {
         }
         if let Err(e) = d.engine.run(|op| record_file(op, c, from, to)) {
             c.error = Some(e);
-            drop_claims(d, &c.pieces[from..]);
+            c.reserved += drop_claims(d, c, &c.pieces[from..]);
         }
         from = to;
         if from == c.pieces.len() {
@@ -80,17 +80,21 @@ fn record_in_parts(d: &Data, c: &mut Collected) {
     }
 }
 
-/// Gives back the claims of pieces that are not recorded.
-fn drop_claims(d: &Data, pieces: &[Piece]) {
+/// Gives back the claims of pieces that are not recorded. Those of pages become reservations again, until the batch
+/// ends (F13); returns how many blocks that are.
+fn drop_claims(d: &Data, c: &Collected, pieces: &[Piece]) -> u64 {
     let claims = || pieces.iter().filter_map(claim_of);
     if claims().next().is_none() {
-        return;
+        return 0;
     }
+    let kept = if c.pages.is_empty() { 0 } else { claims().map(|claim| u64::from(claim.run().len)).sum() };
     let dropped = d.engine.run(|op| {
         claims().for_each(|c| space::drop_claim(op, c));
+        space::reserve_dropped(op, kept);
         Ok(())
     });
     dropped.expect("changes no block");
+    kept
 }
 
 fn claim_of(p: &Piece) -> Option<&Claim> {
