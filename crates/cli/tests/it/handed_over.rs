@@ -59,7 +59,7 @@ fn fill(path: &Path) -> File {
 impl Served<SlowWrites> {
     /// Writes to an open file what the kernel keeps, because writes of the device take long from now on.
     fn written(&self, path: &Path) -> File {
-        self.device.takes.store(150, Ordering::SeqCst);
+        self.device.takes.store(60, Ordering::SeqCst);
         fill(path)
     }
 
