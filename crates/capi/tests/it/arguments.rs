@@ -12,9 +12,9 @@ fn last() -> (quire_error_kind, String) {
     }
 }
 
-fn created(dir: &tempfile::TempDir) -> *mut quire_fs {
-    let path = CString::new(dir.path().join("image").to_str().unwrap()).unwrap();
-    let how = quire_create_how {
+/// An image of 8 MiB, and no other choice.
+fn small() -> quire_create_how {
+    quire_create_how {
         size: 8 << 20,
         label: ptr::null(),
         uuid: ptr::null(),
@@ -22,7 +22,12 @@ fn created(dir: &tempfile::TempDir) -> *mut quire_fs {
         block_size: 0,
         reserved0: 0,
         inodes: 0,
-    };
+    }
+}
+
+fn created(dir: &tempfile::TempDir) -> *mut quire_fs {
+    let path = CString::new(dir.path().join("image").to_str().unwrap()).unwrap();
+    let how = small();
     let mut fs = ptr::null_mut();
     // SAFETY: all pointers are those of live values.
     let done = unsafe { quire_create(path.as_ptr(), &raw const how, size_of_val(&how), &raw mut fs) };
@@ -103,15 +108,7 @@ fn a_source_named_as_standard_input_is_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let fs = created(&dir);
     let new = CString::new(dir.path().join("new").to_str().unwrap()).unwrap();
-    let how = quire_create_how {
-        size: 8 << 20,
-        label: ptr::null(),
-        uuid: ptr::null(),
-        features: ptr::null(),
-        block_size: 0,
-        reserved0: 0,
-        inodes: 0,
-    };
+    let how = small();
     // SAFETY: all pointers are those of live values; the handle is closed once.
     unsafe {
         assert_eq!(quire_import(fs, c"/".as_ptr(), c"-".as_ptr(), ptr::null(), 0), -libc::ENOENT);
