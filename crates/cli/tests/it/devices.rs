@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 /// A loop device on an image; given back when dropped.
-struct Loop(String);
+pub(crate) struct Loop(pub(crate) String);
 
 impl Loop {
     /// Skips the test where there are no loop devices.
-    fn new(options: &[&str], image: &Path) -> Self {
+    pub(crate) fn new(options: &[&str], image: &Path) -> Self {
         let (code, device) = said(tool("losetup").args(options).args(["-f", "--show", text(image)]));
         if code != 0 {
             skip(device);

@@ -1,7 +1,8 @@
 //! What the kernel keeps of open files reaches the daemon before the mount is synced, frozen or ended, and changes that
 //! are to be durable are, on a device whose writes take long.
 
-use crate::common::{needs_mounts, needs_root, ok, quire, said, skip, text, tool};
+use crate::common::{needs_mounts, needs_root, ok, quire, said, text};
+use crate::devices::Loop;
 use crate::served::Served;
 use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
 use quire_testkit::MemDevice;
@@ -158,19 +159,14 @@ fn a_syncfs_of_a_block_device_has_what_was_written_to_open_files() {
     needs_mounts();
     needs_root();
     let slow = slow_writes();
-    let (code, device) = said(tool("losetup").args(["--direct-io=on", "-f", "--show"]).arg(slow.disk()));
-    if code != 0 {
-        skip("no loop devices");
-    }
-    let device = device.trim().to_owned();
-    let m = slow.place.mount_image(Path::new(&device), "");
+    let device = Loop::new(&["--direct-io=on"], &slow.disk());
+    let m = slow.place.mount_image(Path::new(&device.0), "");
     let file = slow.written(&m.path("f"));
     rustix::fs::syncfs(&file).unwrap();
     slow.assert_has_all("f", "syncfs");
     slow.device.takes.store(0, Ordering::SeqCst);
     drop(file);
     m.unmount();
-    ok(tool("losetup").args(["-d", &device]));
 }
 
 /// FUSE asks for no fsync after copy_file_range(2) and fallocate(2).
