@@ -19,7 +19,7 @@ use serde_json::Value;
 use browser::{Browser, View};
 use png::{Area, Colour};
 
-const REPEAT: &str = "cargo test --release -p quire-lab --test report every_figure";
+const REPEAT: &str = "cargo test -p quire-lab --test report every_figure";
 /// A screen and a phone, in CSS pixels.
 const WIDTHS: [u32; 2] = [1280, 390];
 /// Of the window. A screenshot has that much of the page.
