@@ -29,12 +29,12 @@ pub(crate) struct Shared {
     pub(crate) server: Arc<Server>,
     pub(crate) workers: Workers,
     pub(crate) kernel_pages: KernelPages,
+    /// Threads that take from there.
+    pub(crate) page_threads: AtomicUsize,
     /// SYNCFS requests, whole, and whether a thread takes them.
     pub(crate) syncs: SessionQueue<Vec<u8>>,
     pub(crate) has_sync_thread: AtomicBool,
     pub(crate) dirty_memory: DirtyMemory,
-    /// Threads that take from there.
-    pub(crate) page_threads: AtomicUsize,
     pub(crate) space: SpaceQueue,
     pub(crate) again: Again,
     /// The first error that ended a worker.
@@ -148,9 +148,10 @@ impl Shared {
     /// program that appends to one this ends: what lies farther behind the end that the volume knows than the kernel
     /// has dirty bytes goes first, because no append of before can be there.
     pub(crate) fn hand_over(&self) {
+        // Before the sizes: what is handed over between counts twice, not never.
+        let dirty = self.dirty_memory.bytes().unwrap_or(u64::MAX);
         for ino in self.server.writers.files() {
             let known = self.server.volume.getattr(ino).map_or(0, |a| a.size);
-            let dirty = self.dirty_memory.bytes().unwrap_or(u64::MAX);
             match i64::try_from(known.saturating_add(dirty)) {
                 Ok(behind) if behind > 0 => {
                     self.transport.send(&reply::drop_pages_from(ino, behind)).ok();

@@ -26,7 +26,7 @@ pub(crate) fn admit<'s>(s: &'s Server, h: &Header, request: &[u8]) -> Admission<
 }
 
 /// True for FS_IOC_SHUTDOWN.
-pub(crate) fn is_shutdown(h: &Header, request: &[u8]) -> bool {
+fn is_shutdown(h: &Header, request: &[u8]) -> bool {
     h.opcode == opcode::IOCTL && ioctl_is(request, ioctl::shuts_down)
 }
 

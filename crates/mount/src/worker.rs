@@ -186,11 +186,11 @@ impl Worker {
         let Ok(header) = body.header() else { return Err(Errno::PROTO) };
         let Shared { server, kernel_pages, .. } = &*self.shared;
         if let Some(pages) = requests::needs_writeback(server, &header, request) {
-            let waiting = Waiting::Request(pages, request.to_vec());
-            match waiting {
-                waiting if requests::is_shutdown(&header, request) => Worker::alone(&self.shared, waiting),
-                Waiting::Request(Pages::Writers, request) => self.sync_apart(request),
-                waiting => kernel_pages.put(waiting),
+            let request = request.to_vec();
+            match pages {
+                Pages::AllIfClean => Worker::alone(&self.shared, Waiting::Request(pages, request)),
+                Pages::Writers => self.sync_apart(request),
+                Pages::File(_) | Pages::Nothing => kernel_pages.put(Waiting::Request(pages, request)),
             }
             return Ok(());
         }
@@ -337,7 +337,7 @@ impl Worker {
         }
     }
 
-    /// The same for one, on a thread of its own if the host gives us one: a shutdown waits for no other request.
+    /// Answers a shutdown, which waits for no other request, on a thread of its own if the host gives us one.
     fn alone(shared: &Arc<Shared>, waiting: Waiting) {
         let worker = Worker { shared: shared.clone() };
         let (hand, handed) = mpsc::sync_channel(1);

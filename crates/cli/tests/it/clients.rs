@@ -1,8 +1,8 @@
 //! Many clients at once: requests that wait for a commit take no thread, and none of them is lost.
 
 use crate::common::{Place, needs_mounts, needs_root, ok, quire, said, skip, text, tool, wait_until};
-use crate::served::Served;
-use quire_device::{BlockDevice, Buf, DeviceError, DeviceInfo, Done, Io, SystemClock, Ticket};
+use crate::served::{Served, Slow};
+use quire_device::{Buf, Io, SystemClock};
 use quire_testkit::{MemDevice, Model, Modelled};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -122,25 +122,8 @@ fn a_thousand_waiting_requests_are_answered_at_unmount() {
     m.unmount();
 }
 
-/// A device in memory whose reads take long once it is told so.
-struct SlowReads {
-    inner: MemDevice,
-    slow: AtomicBool,
-}
-
-impl BlockDevice for SlowReads {
-    fn info(&self) -> DeviceInfo {
-        self.inner.info()
-    }
-    fn submit(&self, batch: Vec<Io>) -> Ticket {
-        if self.slow.load(Ordering::SeqCst) && batch.iter().any(|io| matches!(io, Io::Read { .. })) {
-            thread::sleep(Duration::from_millis(150));
-        }
-        self.inner.submit(batch)
-    }
-    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
-        self.inner.wait(ticket)
-    }
+fn slow_reads() -> Served<Slow> {
+    Served::of("64M", |image| Slow::new(image, |io| matches!(io, Io::Read { .. })))
 }
 
 /// As many reads as the kernel sends at once wait for the device, and no worker waits with them.
@@ -163,7 +146,7 @@ fn workers_of_reads(bytes: usize) -> usize {
     const CLIENTS: usize = 16;
     needs_mounts();
     needs_root();
-    let slow = Served::of("64M", |image| SlowReads { inner: MemDevice::new(image), slow: AtomicBool::new(false) });
+    let slow = slow_reads();
     let m = slow.mount("");
     let content: Vec<u8> = (0..CLIENTS).flat_map(|n| vec![u8::try_from(n).unwrap(); bytes]).collect();
     fs::write(m.path("f"), &content).unwrap();
@@ -173,7 +156,7 @@ fn workers_of_reads(bytes: usize) -> usize {
     let path = m.path("f");
     let file = File::options().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path).unwrap();
     file.read_at(&mut Buf::zeroed(4096), 0).unwrap();
-    slow.device.slow.store(true, Ordering::SeqCst);
+    slow.device.takes.store(150, Ordering::SeqCst);
     let read = |n: usize| {
         let mut buf = Buf::zeroed(bytes);
         file.read_exact_at(&mut buf, (n * bytes) as u64).unwrap();
@@ -181,7 +164,7 @@ fn workers_of_reads(bytes: usize) -> usize {
     };
     let before = workers(m.pid);
     let most = most_workers(m.pid, CLIENTS, read);
-    slow.device.slow.store(false, Ordering::SeqCst);
+    slow.device.takes.store(0, Ordering::SeqCst);
     drop(file);
     m.unmount();
     most - before
@@ -194,7 +177,7 @@ fn requests_whose_metadata_is_on_the_device_take_no_worker() {
     const CLIENTS: usize = 48;
     needs_mounts();
     needs_root();
-    let slow = Served::of("64M", |image| SlowReads { inner: MemDevice::new(image), slow: AtomicBool::new(false) });
+    let slow = slow_reads();
     let m = slow.mount("");
     let of = |n: usize| m.path(&format!("d{n}"));
     for n in 0..CLIENTS {
@@ -210,7 +193,7 @@ fn requests_whose_metadata_is_on_the_device_take_no_worker() {
     let of = |n: usize| m.path(&format!("d{n}"));
     // The mount itself has read what it needs.
     fs::metadata(m.path("d0")).unwrap();
-    slow.device.slow.store(true, Ordering::SeqCst);
+    slow.device.takes.store(150, Ordering::SeqCst);
     let client = |n: usize| match n % 6 {
         0 => assert_eq!(fs::metadata(of(n).join("f")).unwrap().len(), 100),
         1 => assert_eq!(fs::read_dir(of(n)).unwrap().count(), 3),
@@ -226,7 +209,7 @@ fn requests_whose_metadata_is_on_the_device_take_no_worker() {
     };
     let before = workers(m.pid);
     let most = most_workers(m.pid, CLIENTS, client);
-    slow.device.slow.store(false, Ordering::SeqCst);
+    slow.device.takes.store(0, Ordering::SeqCst);
     // A worker for each CPU reads more than 32 KiB; those that free files wait for bitmaps; the pool grows for
     // contended locks, too. All 18 that there may be are taken where these requests wait with a worker.
     let cpus = thread::available_parallelism().unwrap().get();

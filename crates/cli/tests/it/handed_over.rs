@@ -3,49 +3,29 @@
 
 use crate::common::{needs_mounts, needs_root, ok, quire, said, text};
 use crate::devices::Loop;
-use crate::served::Served;
-use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
-use quire_testkit::MemDevice;
+use crate::served::{Served, Slow};
+use quire_device::Io;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 /// More than the kernel hands over at once.
 const MIB: u64 = 40;
 
-/// A device in memory whose large writes take so many milliseconds.
-struct SlowWrites {
-    inner: MemDevice,
-    takes: AtomicU64,
+/// A write of more than 64 KiB.
+fn is_large_write(io: &Io) -> bool {
+    matches!(io, Io::Write { .. }) && io.range().1 > 1 << 16
 }
 
-impl BlockDevice for SlowWrites {
-    fn info(&self) -> DeviceInfo {
-        self.inner.info()
-    }
-    fn submit(&self, batch: Vec<Io>) -> Ticket {
-        let is_large =
-            |io: &Io| matches!(io, Io::Write { data, .. } if data.iter().map(|b| b.len()).sum::<usize>() > 1 << 16);
-        if batch.iter().any(is_large) {
-            thread::sleep(Duration::from_millis(self.takes.load(Ordering::SeqCst)));
-        }
-        self.inner.submit(batch)
-    }
-    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
-        self.inner.wait(ticket)
-    }
-}
-
-fn slow_writes() -> Served<SlowWrites> {
+fn slow_writes() -> Served<Slow> {
     slow_writes_of("128M")
 }
 
-fn slow_writes_of(size: &str) -> Served<SlowWrites> {
-    Served::of(size, |image| SlowWrites { inner: MemDevice::new(image), takes: AtomicU64::new(0) })
+fn slow_writes_of(size: &str) -> Served<Slow> {
+    Served::of(size, |image| Slow::new(image, is_large_write))
 }
 
 /// A file whose MiB are told from each other, still open.
@@ -57,7 +37,7 @@ fn fill(path: &Path) -> File {
     file
 }
 
-impl Served<SlowWrites> {
+impl Served<Slow> {
     /// Writes to an open file what the kernel keeps, because writes of the device take long from now on.
     fn written(&self, path: &Path) -> File {
         self.device.takes.store(60, Ordering::SeqCst);

@@ -1,16 +1,49 @@
 //! An image that the test itself serves to the kernel as a device, with faults or costs of the test's choice.
 
 use super::common::{Mounted, Place, quire, said, text};
-use quire_device::BlockDevice;
+use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, Io, Ticket};
 use quire_mount::expose::{Exposed, expose};
+use quire_testkit::MemDevice;
 use rustix::process::Signal;
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 pub(crate) struct Served<D> {
     pub(crate) place: Place,
     pub(crate) device: Arc<D>,
     exposed: Exposed,
+}
+
+/// A device in memory; what it is asked for takes so many milliseconds if it is of a kind.
+pub(crate) struct Slow {
+    pub(crate) inner: MemDevice,
+    is_slow: fn(&Io) -> bool,
+    pub(crate) takes: AtomicU64,
+}
+
+impl Slow {
+    /// As fast as memory, until it is told otherwise.
+    pub(crate) fn new(image: Vec<u8>, is_slow: fn(&Io) -> bool) -> Self {
+        Slow { inner: MemDevice::new(image), is_slow, takes: AtomicU64::new(0) }
+    }
+}
+
+impl BlockDevice for Slow {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+    fn submit(&self, batch: Vec<Io>) -> Ticket {
+        if batch.iter().any(self.is_slow) {
+            thread::sleep(Duration::from_millis(self.takes.load(Ordering::SeqCst)));
+        }
+        self.inner.submit(batch)
+    }
+    fn wait(&self, ticket: Ticket) -> Result<Done, DeviceError> {
+        self.inner.wait(ticket)
+    }
 }
 
 impl<D: BlockDevice + 'static> Served<D> {

@@ -8,12 +8,22 @@ use super::pages::FileState;
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::records;
+use quire_layout::inode::Inode;
 use quire_layout::{BlockSize, FileBlock, Ino, indirect};
 use std::collections::{BTreeSet, HashSet};
 
-/// The pointer blocks on the way to blocks of an indirect map for which nothing is reserved yet.
-pub(super) fn pointers_of(bs: BlockSize, s: &FileState, unmapped: &HashSet<FileBlock>) -> BTreeSet<Vec<usize>> {
+/// The pointer blocks on the way to blocks of an indirect map for which nothing is reserved yet. An extent tree has
+/// none.
+pub(super) fn pointers_of(
+    bs: BlockSize,
+    inode: &Inode,
+    s: &FileState,
+    unmapped: &HashSet<FileBlock>,
+) -> BTreeSet<Vec<usize>> {
     let mut out = BTreeSet::new();
+    if inode.uses_extents() {
+        return out;
+    }
     for path in unmapped.iter().filter_map(|b| indirect::path(bs, *b)) {
         let slots = path.slots();
         let new = (1..slots.len()).map(|n| &slots[..n]).filter(|way| !s.has_pointers(way));
@@ -47,10 +57,7 @@ pub(super) fn keep_reserved(
                 unmapped.insert(*b);
             }
         }
-        let pointers = match inode.uses_extents() {
-            true => BTreeSet::new(),
-            false => pointers_of(op.sb().block_size(), s, &unmapped),
-        };
+        let pointers = pointers_of(op.sb().block_size(), &inode, s, &unmapped);
         Ok((unmapped, pointers))
     })?;
     // Each of these pages, and each pointer block above them, had one of these blocks when it was collected, unless the

@@ -269,9 +269,7 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
         let run = map::lookup(op, ino, &inode, b, 1)?;
         plan.tail = run.written().map(|_| (b, base_of(op, &run, 0)));
     }
-    if !inode.uses_extents() {
-        plan.pointers = pointers_of(bs, s, &plan.unmapped);
-    }
+    plan.pointers = pointers_of(bs, &inode, s, &plan.unmapped);
     // Pages beyond that would be lost by their writeback.
     if new > 0 && !map::can_count(op, &inode, s.pages() + new) {
         return Err(Error::TooLarge);

@@ -51,7 +51,10 @@ pub(super) fn write_and_record(d: &Data, batch: &mut [Collected], is_background:
 pub(super) fn finish(d: &Data, s: &mut FileState, mut c: Collected) -> Result<()> {
     let error = c.error.take().or(c.partial_error.take());
     let keep = error.is_none() && c.pages.len() <= KEEP_CLEAN_PAGES;
-    let blocks: Vec<FileBlock> = c.pages.iter().filter(|_| error.is_some()).map(|(b, _)| *b).collect();
+    let blocks: Vec<FileBlock> = match error {
+        None => Vec::new(),
+        Some(_) => c.pages.iter().map(|(b, _)| *b).collect(),
+    };
     let mut left = 0;
     for (b, image) in c.pages {
         if s.written(b) {
