@@ -434,12 +434,27 @@ def test_an_import_leaves_the_image_itself_out(image, tmp_path):
 
 
 INTERRUPTED = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 import quire
 
 
+def fill_until_an_import_lasts():
+    "Makes empty files, until an import takes several times as long as the library goes without a look at signals."
+    end, seconds = 1_000_000, 0
+    while seconds < 0.3:
+        begin, end = end, end + 10_000
+        for n in range(begin, end):
+            open(f"{tree}/{n}", "x").close()
+        with quire.Image.create(out + "/measured", "4G") as image:
+            began = time.monotonic()
+            image.import_tree(tree, "/")
+            seconds = time.monotonic() - began
+        os.unlink(out + "/measured")
+    return f"/{end - 1}"
+
+
 def is_interrupted(call):
-    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
         call()
     except KeyboardInterrupt:
@@ -447,12 +462,13 @@ def is_interrupted(call):
 
 
 tree, out = sys.argv[1:]
-with quire.Image.create(out + "/image", "256M") as image:
-    print(is_interrupted(lambda: image.import_tree(tree, "/")), image.exists("/99"))
+last = fill_until_an_import_lasts()
+with quire.Image.create(out + "/image", "4G") as image:
+    print(is_interrupted(lambda: image.import_tree(tree, "/")), image.exists(last))
     image.import_tree(tree, "/")
     print(is_interrupted(lambda: image.export_tar(out + "/tar")), os.path.exists(out + "/tar"))
-    print(is_interrupted(lambda: image.export_dir(out + "/dir")), os.path.exists(out + "/dir/99"))
-print(is_interrupted(lambda: quire.build(out + "/new", tree, "256M")), os.path.exists(out + "/new"))
+    print(is_interrupted(lambda: image.export_dir(out + "/dir")), os.path.exists(out + "/dir" + last))
+print(is_interrupted(lambda: quire.build(out + "/new", tree, "4G")), os.path.exists(out + "/new"))
 """
 
 
@@ -460,7 +476,5 @@ def test_ctrl_c_ends_long_work_before_it_is_done(tmp_path):
     tree, out = tmp_path / "tree", tmp_path / "out"
     tree.mkdir()
     out.mkdir()
-    for n in range(10, 100):
-        (tree / str(n)).write_bytes(bytes([n]) * (2 << 20))
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, tree, out], capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines() == ["True False"] * 4, done.stderr
