@@ -67,7 +67,7 @@ pub const STUDIES: [Study; 24] = [
         "joj-mounts",
         Paper::Joj,
         "The same on mounts, beside the kernel's ext4",
-        [15, 200, 6600],
+        [20, 240, 5000],
         joj_mounts,
     )),
     study("djfs-randwrite", Paper::Djfs, "Random writes", [40, 300, 6000], randwrite::study),

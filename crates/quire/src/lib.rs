@@ -81,7 +81,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{File, FileOptions};
 pub use fs::{FileSystem, Info};
 pub use metadata::{FileType, Metadata, Timestamp, Usage};
-pub use new_file::NewFile;
+pub use new_file::{CompleteFile, NewFile};
 pub use options::OpenOptions;
 pub use quire_device::BlockDevice;
 pub use set_metadata::SetMetadata;

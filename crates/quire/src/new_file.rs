@@ -10,7 +10,7 @@ use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 /// What the owner may do with a file that is being made, whatever its mode will be.
 const OWNER_READ_WRITE: u32 = 0o600;
@@ -38,6 +38,11 @@ const PERMISSIONS: u32 = 0o777;
 pub struct NewFile {
     temporary: NamedTempFile,
     mode: u32,
+    place: Place,
+}
+
+/// Where a file goes.
+struct Place {
     /// What the caller calls it.
     path: PathBuf,
     /// The name that it gets.
@@ -46,6 +51,15 @@ pub struct NewFile {
     old: Option<Metadata>,
     may_replace: bool,
     held: Option<Box<FileDevice>>,
+}
+
+/// A [`NewFile`] that is written and closed, and waits for its name: any number of them may wait.
+///
+/// If it is dropped before [`CompleteFile::finish`], nothing has happened.
+#[must_use]
+pub struct CompleteFile {
+    temporary: TempPath,
+    place: Place,
 }
 
 impl NewFile {
@@ -100,7 +114,7 @@ impl NewFile {
         let make = |at: &Path| Ok(File::from(rustix::fs::open(at, flags, mode_now)?));
         // With `tempfile_in` an error would name the temporary file.
         let temporary = tempfile::Builder::new().prefix(".quire-").make_in(dir, make).map_err(host)?;
-        Ok(NewFile { temporary, mode, path: path.to_owned(), real, old, may_replace, held })
+        Ok(NewFile { temporary, mode, place: Place { path: path.to_owned(), real, old, may_replace, held } })
     }
 
     /// The file, which may be written.
@@ -117,13 +131,7 @@ impl NewFile {
 
     /// An error about the temporary name, told of the name that the file gets.
     pub(crate) fn named(&self, e: Error) -> Error {
-        if e.path() == Some(self.temporary_path()) { e.with_path(&self.path) } else { e }
-    }
-
-    /// The file that it replaces.
-    #[must_use]
-    pub fn replaces(&self) -> Option<&Metadata> {
-        self.old.as_ref()
+        if e.path() == Some(self.temporary_path()) { e.with_path(&self.place.path) } else { e }
     }
 
     /// Makes the data durable, gives the file its name, and makes that durable.
@@ -131,7 +139,7 @@ impl NewFile {
     /// # Errors
     /// As [`NewFile::finish`].
     pub fn finish_durably(self) -> Result<()> {
-        let path = self.path.clone();
+        let path = self.place.path.clone();
         let host = |e: io::Error| Error::host(&path, &e);
         self.file().sync_all().map_err(host)?;
         let dir = self.temporary.path().parent().map(Path::to_owned);
@@ -142,29 +150,24 @@ impl NewFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// Exists: the name had to be free, and is not any more. The host refuses.
+    /// Those of [`CompleteFile::finish`].
     pub fn finish(self) -> Result<()> {
-        let host = |e: io::Error| Error::host(&self.path, &e);
-        self.set_attributes().map_err(host)?;
-        let named = if self.may_replace {
-            self.temporary.persist(&self.real)
-        } else {
-            // A host that can neither rename without replacing nor make hard links still renames.
-            self.temporary.persist_noclobber(&self.real).or_else(|e| match e.error.kind() {
-                io::ErrorKind::AlreadyExists => Err(e),
-                _ if std::fs::symlink_metadata(&self.real).is_ok() => Err(e),
-                _ => e.file.persist(&self.real),
-            })
-        };
-        named.map_err(|e| Error::host(&self.path, &e.error))?;
-        drop(self.held);
-        Ok(())
+        self.complete()?.finish()
+    }
+
+    /// Gives the file its attributes and closes it. It gets its name later.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn complete(self) -> Result<CompleteFile> {
+        self.set_attributes().map_err(|e| Error::host(&self.place.path, &e))?;
+        Ok(CompleteFile { temporary: self.temporary.into_temp_path(), place: self.place })
     }
 
     fn set_attributes(&self) -> io::Result<()> {
         let file = self.file();
         let now = file.metadata()?;
-        let mode = match &self.old {
+        let mode = match &self.place.old {
             Some(old) => {
                 let owner = (rustix::fs::Uid::from_raw(old.uid()), rustix::fs::Gid::from_raw(old.gid()));
                 if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
@@ -176,6 +179,35 @@ impl NewFile {
             None => now.mode() & self.mode & PERMISSIONS,
         };
         if now.mode() & PERMISSIONS == mode { Ok(()) } else { file.set_permissions(Permissions::from_mode(mode)) }
+    }
+}
+
+impl CompleteFile {
+    /// The file that it replaces.
+    #[must_use]
+    pub fn replaces(&self) -> Option<&Metadata> {
+        self.place.old.as_ref()
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// Exists: the name had to be free, and is not any more. The host refuses.
+    pub fn finish(self) -> Result<()> {
+        let Place { path, real, may_replace, held, .. } = self.place;
+        let named = if may_replace {
+            self.temporary.persist(&real)
+        } else {
+            // A host that can neither rename without replacing nor make hard links still renames.
+            self.temporary.persist_noclobber(&real).or_else(|e| match e.error.kind() {
+                io::ErrorKind::AlreadyExists => Err(e),
+                _ if std::fs::symlink_metadata(&real).is_ok() => Err(e),
+                _ => e.path.persist(&real),
+            })
+        };
+        named.map_err(|e| Error::host(&path, &e.error))?;
+        drop(held);
+        Ok(())
     }
 }
 

@@ -385,3 +385,17 @@ fn get_and_export_refuse_to_replace_the_image_itself() {
     }
     assert!(fs::read(&img).unwrap() == before);
 }
+
+#[test]
+fn a_script_gets_more_files_than_a_process_may_have_open() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    let gets: String = (0..100).map(|n| format!("get /f {}/{n}\n", s.text("out"))).collect();
+    fs::create_dir(s.path("out")).unwrap();
+    fs::write(s.path("gets"), gets).unwrap();
+    let mut limited = tool("sh");
+    let run = "ulimit -n 40; exec \"$0\" script \"$1\" \"$2\"";
+    ok(limited.args(["-c", run, env!("CARGO_BIN_EXE_quire"), &img, &s.text("gets")]));
+    assert_eq!(fs::read_dir(s.path("out")).unwrap().count(), 100);
+    assert_eq!((fs::read_to_string(s.path("out/99")).unwrap(), mode(&s.path("out/99"))), ("hello".into(), 0o640));
+}

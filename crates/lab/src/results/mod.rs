@@ -159,6 +159,17 @@ impl Figure {
         }
     }
 
+    /// With the series as places on the x axis, which is called `x` then, and the places as series.
+    #[must_use]
+    pub fn turned(self, x: &str) -> Self {
+        let points = |n: usize| self.series.iter().map(|s| s.points[n]).collect();
+        let series = self.places.iter().enumerate().map(|(n, name)| Series { name: name.clone(), points: points(n) });
+        let printed = self.printed.iter().map(|p| Printed { x: p.series.clone(), series: p.x.clone(), value: p.value });
+        let (series, printed) = (series.collect(), printed.collect());
+        let places = self.series.into_iter().map(|s| s.name).collect();
+        Figure { x: x.into(), places, series, printed, ..self }
+    }
+
     /// Adds a number of the paper's.
     pub fn printed(&mut self, x: impl ToString, series: impl ToString, value: f64) {
         self.printed.push(Printed { x: x.to_string(), series: series.to_string(), value });
@@ -263,5 +274,19 @@ mod tests {
         f.printed("2", "b", 5.0);
         assert_eq!(f.csv(), "\"size, B\",series,MB,deviation,paper\n1,a,1.5,,\n2,a,0.3,,\n2,b,4,,5\n");
         assert_eq!(f.count(), 3);
+    }
+
+    #[test]
+    fn a_figure_that_is_turned_has_the_same_points_and_numbers_of_the_papers() {
+        let mut f = Figure::bars("t", "figure 1", "t", "mount", "MB").of_series(["1 KiB", "4 KiB"]);
+        f.place("ordered", [1.5, f64::NAN]);
+        f.place("journal", [0.3, 4.0]);
+        f.printed("journal", "4 KiB", 5.0);
+        let turned = f.clone().turned("size");
+        assert_eq!(
+            turned.csv(),
+            "size,series,MB,deviation,paper\n1 KiB,ordered,1.5,,\n1 KiB,journal,0.3,,\n4 KiB,journal,4,,5\n"
+        );
+        assert_eq!(turned.turned("mount"), f);
     }
 }

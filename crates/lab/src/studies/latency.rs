@@ -13,6 +13,7 @@ use quire_device::{FileDevice, NvramMap, NvramOptions, SystemClock};
 use quire_fs::{Cred, Devices, New, NewKind, Options, Profile, Volume, WriteFlags};
 use quire_layout::Ino;
 
+use super::mounts::KERNEL;
 use crate::cmd::{run_tool, text};
 use crate::image::Image;
 use crate::mounter::Mounter;
@@ -39,7 +40,10 @@ enum Way {
     /// Through a mount with one option more, or none. With `writethrough` a write is a request of its own, and its
     /// times are no second one at the fsync. With `tune=host` idle CPUs poll.
     Fuse(Profile, &'static str),
-    Kernel,
+    /// Data journaling with the journal on a device of its own.
+    External,
+    /// One of [`KERNEL`].
+    Kernel(&'static str),
 }
 
 impl Way {
@@ -48,21 +52,26 @@ impl Way {
             Way::Library(p) => format!("{p}, library"),
             Way::Fuse(p, "") => format!("{p}, FUSE"),
             Way::Fuse(p, option) => format!("{p}, {option}"),
-            Way::Kernel => "kernel".into(),
+            Way::External => "kernel external".into(),
+            Way::Kernel(mounter) => mounter.replace(':', " ").replace("data=", ""),
         }
     }
 }
 
 const DJFS: [Way; 3] =
     [Way::Fuse(Profile::Djfs, ""), Way::Fuse(Profile::Djfs, "writethrough"), Way::Fuse(Profile::Djfs, "tune=host")];
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 11] = [
     Way::Library(Profile::Djfs),
     Way::Library(Profile::Nvj),
     Way::Fuse(Profile::Nvj, ""),
     DJFS[0],
     DJFS[1],
     DJFS[2],
-    Way::Kernel,
+    Way::External,
+    Way::Kernel(KERNEL[0]),
+    Way::Kernel(KERNEL[1]),
+    Way::Kernel(KERNEL[2]),
+    Way::Kernel(KERNEL[3]),
 ];
 /// Why a mount may take longer than it says.
 const HALTED: &str = "each of two requests wakes a CPU that has halted in between; with tune=host idle CPUs poll";
@@ -87,7 +96,7 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     let mut ways = WAYS.to_vec();
     if let Some(why) = Mounter::kernel("").unavailable() {
         println!("skipped the kernel: {why}");
-        ways.retain(|w| *w != Way::Kernel);
+        ways.retain(|w| !matches!(w, Way::External | Way::Kernel(_)));
     }
     let mut all: Vec<Times> = vec![Times::default(); ways.len()];
     for (round, who) in turns(plan.rounds, ways.len()) {
@@ -122,15 +131,15 @@ pub fn study(plan: &Plan) -> Result<Findings> {
             .because_within(40.0..=tuned + WAKES, HALTED),
         Claim::at_most(at, "through FUSE it takes 40 us", "djfs, FUSE with tune=host, us", tuned, 40.0),
     ];
-    if ways.contains(&Way::Kernel) {
-        let kernel = of(Way::Kernel);
+    if ways.contains(&Way::External) {
+        let kernel = of(Way::External);
         let says = "the kernel's external journal in memory takes three times as long";
-        f.claims.push(Claim::at_least(at, says, "kernel / djfs through the library", kernel / library, 3.0));
+        f.claims.push(Claim::at_least(at, says, "kernel external / djfs through the library", kernel / library, 3.0));
         let fastest = fuse.min(through).min(tuned);
         f.claims.push(Claim::at_least(
             at,
             says,
-            "kernel / djfs through FUSE, the fastest mount",
+            "kernel external / djfs through FUSE, the fastest mount",
             kernel / fastest,
             3.0,
         ));
@@ -157,26 +166,39 @@ fn one(plan: &Plan, way: Way) -> Result<Times> {
             image.check_clean()?;
             Ok(times)
         }
-        Way::Kernel => {
-            let loop_of = |name: &str, mib: u64| -> Result<Looped> {
-                let path = dir.path().join(name);
-                File::create(&path)?.set_len(mib << 20)?;
-                Looped::buffered(&path)
-            };
-            let (log, disk) = (loop_of("log", JOURNAL_MIB)?, loop_of("disk", IMAGE_MIB)?);
+        Way::External => {
+            let log = loop_of(dir.path(), "log", JOURNAL_MIB)?;
             run_tool("mke2fs", ["-q", "-F", "-b", "4096", "-O", "journal_dev", text(log.device())])?;
             let journal = format!("device={}", text(log.device()));
-            let lazy = "lazy_itable_init=0,lazy_journal_init=0";
-            run_tool(
-                "mke2fs",
-                ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", lazy, "-J", &journal, text(disk.device())],
-            )?;
-            let mounted = Mounter::kernel("data=journal,noatime").mount(disk.device(), &dir.path().join("mnt"))?;
-            let times = on_file(plan, &mounted.dir().join("file"))?;
-            mounted.unmount()?;
-            Ok(times)
+            on_kernel(plan, &Mounter::kernel("data=journal"), &["-J", &journal], dir.path())
+        }
+        Way::Kernel(mounter) => {
+            let mounter: Mounter = mounter.parse()?;
+            let size = format!("size={JOURNAL_MIB}");
+            let feature = mounter.feature();
+            let journal = if feature.is_some_and(|of| of.starts_with('^')) { vec![] } else { vec!["-J", &*size] };
+            let arguments: Vec<&str> = feature.iter().flat_map(|of| ["-O", of]).chain(journal).collect();
+            on_kernel(plan, &mounter, &arguments, dir.path())
         }
     }
+}
+
+fn loop_of(dir: &Path, name: &str, mib: u64) -> Result<Looped> {
+    let path = dir.join(name);
+    File::create(&path)?.set_len(mib << 20)?;
+    Looped::buffered(&path)
+}
+
+/// The same on the kernel's ext4, made with these arguments.
+fn on_kernel(plan: &Plan, mounter: &Mounter, arguments: &[&str], dir: &Path) -> Result<Times> {
+    let disk = loop_of(dir, "disk", IMAGE_MIB)?;
+    let lazy = "lazy_itable_init=0,lazy_journal_init=0";
+    let made = ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", lazy].into_iter().chain(arguments.iter().copied());
+    run_tool("mke2fs", made.chain([text(disk.device())]))?;
+    let mounted = mounter.with("noatime").mount(disk.device(), &dir.join("mnt"))?;
+    let times = on_file(plan, &mounted.dir().join("file"))?;
+    mounted.unmount()?;
+    Ok(times)
 }
 
 /// Bytes that change a little from write to write, and where they go.

@@ -43,6 +43,7 @@ const SCATTER: f64 = 0.1;
 const NONE: &str = "kernel none";
 const ORDERED: &str = "kernel ordered";
 const JOURNAL: &str = "kernel journal";
+const FAST_COMMIT: &str = "kernel fast_commit";
 const WRITEBACK: &str = "kernel writeback";
 
 /// Okeanos' modes on Quire, by their names in figures.
@@ -209,7 +210,7 @@ mod tests {
     fn a_label_has_the_mode_without_further_options() {
         let of = |text: &str| label(&text.parse().unwrap());
         assert_eq!(of(KERNEL[1]), ORDERED);
-        assert_eq!([of(KERNEL[0]), of(KERNEL[2])], [NONE, JOURNAL]);
+        assert_eq!([0, 2, 3].map(|n| of(KERNEL[n])), [NONE, JOURNAL, FAST_COMMIT]);
         assert_eq!(of("quire:profile=wasteless,commit_mode=barrier"), "quire wasteless");
         assert_eq!((of("quire"), of("kernel:data=writeback")), ("quire".to_owned(), WRITEBACK.to_owned()));
         assert_eq!(ON_ANOTHER_DEVICE.map(of), [EXTERNAL, "quire external"]);

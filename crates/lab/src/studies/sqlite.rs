@@ -8,6 +8,7 @@ mod calibration;
 mod cases;
 mod claims;
 mod devices;
+mod figure4;
 mod in_process;
 mod joint;
 mod logs;
@@ -20,7 +21,7 @@ mod sets;
 use cases::{Case, PROTECTIONS, cases, of_paper};
 use claims::Others;
 use devices::Both;
-use joint::{Figure4, OnDevice};
+use joint::OnDevice;
 use plan::{IMAGE_MIB, Series};
 pub use plan::{KERNEL_JOURNAL, Plan, STOCK_JOURNAL, STOCK_ORDERED, Wanted};
 use ratios::Ratios;
@@ -135,7 +136,7 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
     };
     f.claims.extend(claims::of_quire(kind, mounters, &cases, &means));
     f.claims.extend(logs::of_protections(kind, &cases, &means, plan.on()));
-    let figure4 = if plan.figure4 { Some(figure4(plan, kind, &disk, dir.path(), f)?) } else { None };
+    let figure4 = if plan.figure4 { Some(figure4::measured(plan, kind, &disk, dir.path(), f)?) } else { None };
     Ok(OnDevice {
         kind: kind.clone(),
         ratios: Ratios::of_mounters(mounters, &means),
@@ -191,37 +192,6 @@ fn traffic(kind: &Kind, series: &[Series], traffic: &[Option<Asked>]) -> Option<
         }
         figure
     })
-}
-
-/// What protection costs: by the database and the file system, by the database alone, not at all.
-fn figure4(plan: &Plan, kind: &Kind, disk: &Disk, dir: &std::path::Path, f: &mut Findings) -> Result<Figure4> {
-    let series: Vec<Series> =
-        [("joj", Protection::Wal), ("ext4-none", Protection::Wal), ("ext4-none", Protection::None)]
-            .map(|(profile, p)| Series { mounter: Mounter::quire(&format!("profile={profile}")), protections: vec![p] })
-            .into();
-    let measured = rounds(plan, &series, disk, dir)?;
-    let names = ["full: WAL on joj", "application: WAL on ext4-none", "none: no journal at all"];
-    let mut figure: Option<Figure> = None;
-    for (n, case) in cases(&[Protection::Wal]).iter().enumerate() {
-        if case.step == 0 {
-            f.figures.extend(figure.take());
-            let title = format!("{kind}: what protection costs, {} operations a transaction", case.operations);
-            let id = format!("joj-4-{kind}-{}", case.operations);
-            let new = Figure::bars(&id, "figure 4", title, "step", "ms a transaction").of_series(names);
-            figure = Some(if case.operations == 1 { new.logarithmic() } else { new });
-        }
-        let points = measured.times.iter().map(|of| Point::from(&Spread::of(of[n].clone())));
-        figure.as_mut().expect("begun above").place(STEPS[case.step], points);
-    }
-    f.figures.extend(figure);
-    let times: Vec<Vec<f64>> = (0..series.len()).map(|who| means(&measured.times, who)).collect();
-    let mut full = vec![(String::new(), times[0].clone())];
-    if let Disk::Library(model) = disk {
-        full.push(calibration::on_short_flush(plan, &series[0], *model)?);
-    }
-    let (figure, computing) = calibration::of_figure4(kind, &cases(&[Protection::Wal]), &full, &times[2]);
-    f.figures.push(figure);
-    Ok(Figure4 { times, computing })
 }
 
 #[cfg(test)]

@@ -65,8 +65,7 @@ impl Action for Get {
         match to {
             Destination::File(new) => {
                 get_file(&file, &m, &new, &dest)?;
-                made.push(*new);
-                Ok(())
+                made.push(*new)
             }
             Destination::Special(mut to) => {
                 let failed = |e: std::io::Error| Failure::host(quire::Error::host(&dest, &e));

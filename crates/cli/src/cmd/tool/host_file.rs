@@ -5,7 +5,7 @@
 
 use super::failure::Failure;
 use super::signals::is_stopped;
-use quire::{Error, ErrorKind, FileSystem, NewFile};
+use quire::{CompleteFile, Error, ErrorKind, FileSystem, NewFile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
@@ -53,7 +53,7 @@ fn is_regular(path: &Path) -> bool {
 
 /// Files that commands have made, and that have no names yet.
 pub(super) struct Unfinished {
-    files: Vec<NewFile>,
+    files: Vec<CompleteFile>,
     /// They get none: nothing of the host is to change.
     is_dry: bool,
 }
@@ -73,8 +73,11 @@ impl Unfinished {
         Ok(())
     }
 
-    pub(super) fn push(&mut self, new: NewFile) {
-        self.files.push(new);
+    /// # Errors
+    /// Those of [`NewFile::complete`].
+    pub(super) fn push(&mut self, new: NewFile) -> Result<(), Failure> {
+        self.files.push(new.complete().map_err(Failure::host)?);
+        Ok(())
     }
 
     /// True if one of them replaces this file.
@@ -87,12 +90,12 @@ impl Unfinished {
     /// Gives all of them their names, or none if it is dry.
     ///
     /// # Errors
-    /// Those of [`NewFile::finish`].
+    /// Those of [`CompleteFile::finish`].
     pub(super) fn finish(self) -> Result<(), Failure> {
         if self.is_dry {
             return Ok(());
         }
-        self.files.into_iter().try_for_each(NewFile::finish).map_err(Failure::host)
+        self.files.into_iter().try_for_each(CompleteFile::finish).map_err(Failure::host)
     }
 }
 

@@ -146,7 +146,7 @@ pub(super) const DISK: fn() -> Model = || Model { cached: true, ..Model::hdd_720
 pub(super) const BLOCK: u64 = 4096;
 pub(in crate::studies) const DIRECTORIES: u64 = 20;
 /// What an operation takes beside the disk: 160 us on one of 8 cores that 50 threads share.
-const CPU: Duration = Duration::from_millis(1);
+pub(super) const CPU: Duration = Duration::from_millis(1);
 
 /// Runs the server on a profile.
 ///

@@ -190,9 +190,9 @@ fn figures(rounds: &Rounds<f64>, all: &[Application]) -> Vec<Figure> {
     let title = format!("Data server: {} synchronous writes of {} B", work.writes, server::WRITE);
     let bytes = figure("5d", "figure 5d", &title, "MB", &["to the journal", "all"].map(String::from));
     vec![
-        rounds.drawn(mail, &POSTMARKS, of),
-        rounds.drawn(log, &LOGS, of),
-        rounds.drawn(rate, &SERVERS, of),
+        rounds.drawn(mail, &POSTMARKS, of).turned("request size"),
+        rounds.drawn(log, &LOGS, of).turned("load"),
+        rounds.drawn(rate, &SERVERS, of).turned("computing"),
         rounds.drawn_by(bytes, SERVERS[0], &[journal, written]),
     ]
 }

@@ -185,17 +185,18 @@ fn logged(m: &Measured<Done>) -> f64 {
 
 fn figures(rounds: &Rounds<Done>, files: u64) -> Vec<Figure> {
     let title = |what: &str| format!("{what}, {files} files of 1 MiB, mounts");
-    let names = EVERY.map(|every| format!("fsync every {every}"));
+    let names = EVERY.map(|every| format!("fsync every {every} writes"));
     let each = [RARELY, OFTEN];
     let writes = Figure::bars("djfs-2-mounts", "figures 2, 3 and 7", title("Random writes"), "mount", "writes/s");
     let asked = Figure::bars("djfs-2-mounts-flushes", "figures 2 and 3", title("Flushes"), "mount", "of 1000 writes");
     let title = title("Bytes to the journal");
     let journal = Figure::bars("djfs-2-mounts-journal", "figure 2d", title, "mount", "MB of 1000 writes");
-    vec![
+    let figures = [
         rounds.drawn(writes.of_series(names.clone()), &each, rate),
         rounds.drawn(asked.of_series(names.clone()), &each, |m| flushes(m) * 1000.0),
         rounds.drawn(journal.of_series(names), &each, |m| logged(m) / 1e3),
-    ]
+    ];
+    figures.map(|figure| figure.turned("frequency")).into()
 }
 
 /// What the figures say; `on_others` are the factors of [`COMPARED`] on drives with other flushes, `by_dirty` what full

@@ -196,8 +196,8 @@ fn assume_requests(f: &mut Findings, work: &Work) {
     f.assume(format!(
         "figure 1: {THREADS} threads append once a second for {} s (the paper: 5 minutes), all together, to files \
          as large as after {BEFORE} writes and some more, each by another number; bytes are to a write, because not \
-         every mount keeps up with a write a second; \"several\": three times; \"hardly changes\": by a quarter at \
-         most; \"almost linearly\": a straight line leaves a twentieth of the variance at most",
+         every mount keeps up with a write a second; \"several\": three times; \"almost unchanged\": a tenth more \
+         or less; \"almost linearly\": a straight line leaves a twentieth of the variance at most",
         work.time.as_secs()
     ));
 }

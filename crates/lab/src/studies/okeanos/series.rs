@@ -114,7 +114,7 @@ pub fn assumed(findings: &mut Findings) {
          processors cost nothing; time is virtual",
     );
     findings.assume(
-        "\"several\": three times; \"hardly changes\": by a quarter at most; \"identical\": within a twentieth; an \
+        "\"several\": three times; \"almost unchanged\": a tenth more or less; \"identical\": within a twentieth; an \
          order of magnitude: 10 to 100 times, two: 100 to 1,000",
     );
     findings.assume(
