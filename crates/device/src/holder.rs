@@ -3,9 +3,12 @@
 //! Only asked when something is in use (or, for loop devices, once at open): it reads `/proc` and `/sys`. What an
 //! ordinary user may not look at stays [`Holder::Unknown`].
 
-use rustix::fs::{Stat, makedev};
+use crate::busy::retry_while_busy;
+use rustix::fs::{FileType, Mode, OFlags, Stat, makedev};
+use rustix::io::Errno;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -85,16 +88,47 @@ fn open_files(wanted: impl Fn(&Stat) -> bool) -> impl Iterator<Item = (String, S
 
 /// The loop device that the kernel has on this image file.
 pub(crate) fn loop_device(file: &Stat) -> Option<Holder> {
-    for entry in fs::read_dir("/sys/block").ok()?.flatten() {
-        let name = entry.file_name();
-        let Ok(backing) = fs::read(entry.path().join("loop/backing_file")) else { continue };
+    loop_devices(file).next().map(Holder::LoopDevice)
+}
+
+/// All of them.
+fn loop_devices(file: &Stat) -> impl Iterator<Item = PathBuf> {
+    let file = (file.st_dev, file.st_ino);
+    fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(move |entry| {
+        let backing = fs::read(entry.path().join("loop/backing_file")).ok()?;
         let backing = String::from_utf8_lossy(&backing);
-        let Ok(stat) = rustix::fs::stat(backing.trim_end_matches('\n')) else { continue };
-        if (stat.st_dev, stat.st_ino) == (file.st_dev, file.st_ino) {
-            return Some(Holder::LoopDevice(Path::new("/dev").join(name)));
-        }
+        let stat = rustix::fs::stat(backing.trim_end_matches('\n')).ok()?;
+        ((stat.st_dev, stat.st_ino) == file).then(|| Path::new("/dev").join(entry.file_name()))
+    })
+}
+
+/// Who may be writing to an image file or a block device and has no lock on it: the kernel that has it mounted for
+/// writing, itself or through a loop device, or whatever else has claimed the device. Mounts of other namespaces are
+/// seen only by their claim on the device, which only those see who may open it.
+///
+/// # Errors
+/// The file cannot be looked at.
+pub fn kernel_writer(path: &Path) -> io::Result<Option<Holder>> {
+    let stat = rustix::fs::stat(path)?;
+    let writer = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => writer_of_device(path),
+        _ => loop_devices(&stat).find_map(|device| writer_of_device(&device)),
+    };
+    Ok(writer)
+}
+
+fn writer_of_device(device: &Path) -> Option<Holder> {
+    let rdev = rustix::fs::stat(device).ok()?.st_rdev;
+    match claimed_devices(rdev).into_iter().find_map(mounted) {
+        Some(mount) => mount.is_writable.then_some(Holder::Mount(mount.at)),
+        None => is_claimed(device).then(|| device_holder(rdev)),
     }
-    None
+}
+
+/// Somebody has opened the device with `O_EXCL`, as mounts do.
+fn is_claimed(device: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    retry_while_busy(|| rustix::fs::open(device, flags, Mode::empty())).is_err_and(|e| e == Errno::BUSY)
 }
 
 /// The file behind a loop device, or behind the one that a partition is of.
@@ -107,24 +141,32 @@ pub(crate) fn backing_file(rdev: u64) -> Option<PathBuf> {
 
 /// Who has claimed the block device with device number `rdev`.
 pub(crate) fn device_holder(rdev: u64) -> Holder {
-    let sys = PathBuf::from(format!("/sys/dev/block/{}", numbers(rdev)));
-    let mut devices = vec![rdev];
-    // A claimed partition claims its disk, too.
-    devices.extend(fs::read_dir(&sys).into_iter().flatten().flatten().filter_map(|e| device_number(&e.path())));
-    if let Some(at) = devices.iter().find_map(|d| mount_point(*d)) {
-        return Holder::Mount(at);
+    let devices = claimed_devices(rdev);
+    if let Some(mount) = devices.iter().find_map(|d| mounted(*d)) {
+        return Holder::Mount(mount.at);
     }
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let swap = |path: &str| rustix::fs::stat(path).is_ok_and(|s| devices.contains(&s.st_rdev));
     if swaps.lines().skip(1).filter_map(|l| l.split_whitespace().next()).any(swap) {
         return Holder::Swap;
     }
-    if let Some(above) = fs::read_dir(sys.join("holders")).into_iter().flatten().flatten().next() {
+    if let Some(above) = fs::read_dir(directory(rdev).join("holders")).into_iter().flatten().flatten().next() {
         return Holder::Device(above.file_name().to_string_lossy().into_owned());
     }
     open_files(|s| s.st_rdev == rdev && rustix::fs::FileType::from_raw_mode(s.st_mode).is_block_device())
         .next()
         .map_or(Holder::Unknown, |(pid, _)| process(&pid))
+}
+
+/// What the kernel knows of a device.
+fn directory(rdev: u64) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{}", numbers(rdev)))
+}
+
+/// The devices whose claim is one on this device: a claimed partition claims its disk, too.
+fn claimed_devices(rdev: u64) -> Vec<u64> {
+    let partitions = fs::read_dir(directory(rdev)).into_iter().flatten().flatten();
+    [rdev].into_iter().chain(partitions.filter_map(|e| device_number(&e.path()))).collect()
 }
 
 fn numbers(dev: u64) -> String {
@@ -138,12 +180,20 @@ fn device_number(dir: &Path) -> Option<u64> {
     Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
+struct Mounted {
+    at: PathBuf,
+    /// The file system is, whatever the mount point is.
+    is_writable: bool,
+}
+
 /// Where a device is mounted, by our own `/proc/self/mountinfo`.
-fn mount_point(dev: u64) -> Option<PathBuf> {
+fn mounted(dev: u64) -> Option<Mounted> {
     let wanted = numbers(dev);
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    // "36 35 98:0 /root /mount/point options ..."; blanks in names are \040.
+    // "36 35 98:0 /root /mount/point options [fields] - type source options"; blanks in names are \040.
     let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = fields.find(|f| f.len() > 4 && f[2] == wanted)?;
-    Some(PathBuf::from(found[4].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")))
+    let at = PathBuf::from(found[4].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"));
+    let of_file_system = found.iter().skip_while(|field| **field != "-").nth(3);
+    Some(Mounted { at, is_writable: of_file_system.is_none_or(|options| options.split(',').all(|o| o != "ro")) })
 }

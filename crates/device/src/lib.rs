@@ -46,7 +46,7 @@ pub use counted::{Counted, DeviceLatencies, DeviceStats};
 pub use file::FileDevice;
 pub use gate::{Epoch, FlushGate};
 pub use histogram::{Histogram, Latencies};
-pub use holder::Holder;
+pub use holder::{Holder, kernel_writer};
 pub use huge::{HUGE, HugeBuf};
 pub use io::{BlockDevice, DeviceError, DeviceInfo, Done, ErrorKind, Io, IoOp, ReadDone, Region, Ticket};
 pub use lease::Lease;

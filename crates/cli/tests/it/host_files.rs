@@ -104,6 +104,32 @@ fn resize_and_create_refuse_an_image_that_a_loop_device_shows() {
     ok(&mut quire(&["resize", &img, "30M"]));
 }
 
+/// A copy of what the kernel writes meanwhile would be of no moment. Nobody else holds a lock on it.
+#[test]
+fn clone_and_check_refuse_an_image_that_the_kernel_has_mounted_for_writing() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    let loops = Loop::on(&img);
+    let at = s.text("mnt");
+    fs::create_dir(&at).unwrap();
+    ok(tool("mount").args(["-t", "ext4", &loops.device, &at]));
+    let copy = s.text("copy");
+    let refused: Vec<_> = [&img, &loops.device]
+        .into_iter()
+        .flat_map(|image| [said(&mut quire(&["clone", image, &copy])), said(&mut quire(&["check", image]))])
+        .collect();
+    ok(tool("mount").args(["-o", "remount,ro", &at]));
+    let read_only =
+        [&["clone", &img, &copy][..], &["check", &img], &["check", &loops.device]].map(|args| said(&mut quire(args)));
+    ok(tool("umount").arg(&at));
+    let busy = format!("in use by a mount at {at}");
+    let codes = refused.iter().map(|(code, _)| *code).collect::<Vec<_>>();
+    assert_eq!(codes, [1, 8, 1, 8], "{refused:?}");
+    assert!(refused.iter().all(|(_, words)| words.contains(&busy)), "{refused:?}");
+    assert_eq!(read_only.each_ref().map(|(code, _)| *code), [0; 3], "{read_only:?}");
+    assert_eq!(ok(&mut quire(&["cat", &format!("{copy}:/f")])), "hello");
+}
+
 #[test]
 fn resize_and_create_refuse_an_image_that_is_mounted() {
     needs_mounts();

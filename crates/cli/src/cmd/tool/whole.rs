@@ -6,6 +6,7 @@ use super::signals;
 use super::work;
 use crate::exit;
 use quire::{Error, ErrorKind, FileSystem, NewFile};
+use quire_device::kernel_writer;
 use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock};
 use quire_mount::{About, Control, ControlError};
@@ -99,14 +100,20 @@ pub(super) fn copy(image: &Path, shown: &Path, new: &NewFile, lock: Option<&str>
     recovered.map(drop).map_err(|e| Failure::host(about_image(&e, at, image)))
 }
 
-/// A writer would change an image while it is read.
+/// A writer would change an image while it is read. The kernel takes no lock: a mount of its that begins later is not
+/// kept off a file.
 ///
 /// # Errors
 /// Busy.
 fn lock_out_writers(image: &Path, file: &File, hint: &str) -> Result<(), Failure> {
-    let why = || format!("in use by a writer; {hint}");
-    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared)
-        .map_err(|_| Failure::host(Error::new(ErrorKind::Busy, why()).at(image)))
+    let busy = |who: &str, hint: &str| {
+        Failure::host(Error::new(ErrorKind::Busy, format!("in use by {who}; {hint}")).at(image))
+    };
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared).map_err(|_| busy("a writer", hint))?;
+    match kernel_writer(image).map_err(|e| Failure::host(Error::host(image, &e)))? {
+        Some(holder) => Err(busy(&holder.to_string(), "unmount it, or mount it read-only")),
+        None => Ok(()),
+    }
 }
 
 /// An error of a copy, said of the image that it is of.
