@@ -218,7 +218,8 @@ mod tests {
         // Series: none, ordered, journal, single-I/O, joj.
         let none = [1.0, 0.004, 1.0, 0.0, 0.0];
         let series = |journal: f64| {
-            let joj = [0.9, 0.004, 0.9, 0.0, 0.0];
+            // In the same parts with all costs: its claims do not tell the sets apart.
+            let joj = [0.9, 0.0036, 0.9, 0.0, 0.0];
             Counts(vec![all(none), all(none), all([1.0, journal, 1.0, 0.0, 0.0]), all(none), all(joj)])
         };
         let ratios = |times: &Times| {
@@ -230,7 +231,7 @@ mod tests {
         let worst =
             |with: &Judged, journal: f64| times(&with.best, [1.0, journal, 1.0, 0.0, 0.0]) / times(&with.best, none);
         let far = judged(0.012);
-        assert_eq!((far.sets, far.figure.count()), (392, far.figure.places.len()));
+        assert_eq!((far.sets, far.figure.count()), (168, far.figure.places.len()));
         assert!((worst(&far, 0.012) / 1.73 - 1.0).abs() <= 0.05, "{:?}", far.best);
         // 1.73 times already: other claims do not take that away.
         let right = judged(0.0111);
