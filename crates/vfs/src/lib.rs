@@ -3,7 +3,7 @@
 //! ```text
 //! $ sqlite3
 //! sqlite> .load ./libquire_vfs
-//! sqlite> .open file:disk.img/var/lib/app.db?vfs=quire
+//! sqlite> .open file:disk.img/app.db?vfs=quire
 //! ```
 //! A Rust program that is linked with a SQLite registers [`auto_extension`] with it, and brings its own file systems by
 //! [`adopt`].

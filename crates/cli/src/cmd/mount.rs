@@ -29,9 +29,10 @@ use std::process::ExitCode;
   profile=NAME           all of record, commit_mode, checkpoint and data: auto,
                          rfj, joj, selective, wasteless, single-io, nvj, djfs,
                          djfs4, ext4-none, ext4-writeback, ext4-ordered or
-                         ext4-journal; or database: auto, and each write(2) of
-                         up to the atomic unit (quire stats) is whole or absent
-                         after a crash
+                         ext4-journal; or database: auto, and from Linux 6.6 on
+                         each write(2) of up to the atomic unit is whole or
+                         absent after a crash. quire stats shows the unit; a
+                         write that is not aligned may have 4 KiB less
   record=KIND            block, range=data, range or delta
   commit_mode=KIND       barrier, checksum or nvram
   checkpoint=KIND        lazy, regions:N, or fsync: home at each fsync, as
@@ -39,8 +40,8 @@ use std::process::ExitCode;
   nvram=PATH             the journal lies in this memory; nvram_size=BYTES,
                          nvram_latency_ns=NS
   nvram_simulated        take any file for such memory
-  commit=SECONDS         commit what was changed after so long at the latest
-                         (default 5)
+  commit=SECONDS         commit a transaction that has been open for so long,
+                         busy or not (default 5)
   max_batch_time=US      a commit waits for callers that are about to come, so
                          long at most (default 15000); min_batch_time=US
                          is what a commit's time counts as at least
@@ -86,8 +87,10 @@ use std::process::ExitCode;
   nouser_xattr, grpid, minixdf, resuid=UID, resgid=GID
 
 The log of data=auto is Quire's own: after a crash, mount again or run quire
-recover before other tools. With data=ordered, writeback, journal or overwrite
-the log is jbd2's.
+recover before other tools. With record=block,commit_mode=barrier the log is
+jbd2's, which the kernel and e2fsck replay, too. data=ordered, writeback,
+journal and overwrite have both by default; with another record or commit_mode
+their log is Quire's.
 
 With profile=djfs and nvram=PATH (a DAX device, or a file on a DAX file system)
 the journal lies in NVRAM: fsync then touches no disk, and the image is only

@@ -31,7 +31,7 @@ const MAX_BUILDS: usize = 4;
 #[non_exhaustive]
 pub enum Size {
     Bytes(u64),
-    /// As small as the tree allows, and this much more of what the tree takes, in percent.
+    /// As small as the tree allows, within a few blocks, and this much more of what the tree takes, in percent.
     Min {
         percent: u32,
     },
@@ -136,7 +136,8 @@ fn with(n: u64, percent: u32) -> u64 {
     n + (n * u64::from(percent)).div_ceil(100)
 }
 
-/// Formats an image that has room for `needs` and hardly more.
+/// Formats an image that has room for `needs` and hardly more: at most `slack` blocks above the smallest,
+/// unless the rounds are used up.
 fn sized(path: &Path, needs: Needs, create: &CreateOptions) -> Result<CreateOptions> {
     let create = create.clone().block_size(BLOCK).inode_size(256).reserved_percent(0);
     let create = create.inodes(needs.inodes + OWN_INODES);
