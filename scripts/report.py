@@ -108,7 +108,9 @@ def table(name):
     facts = [data["date"], *(data[k] for k in ("host",) if k in data)]
     if "build" in data:
         facts.append("build " + data["build"])
-    about = [f"**{data['title']}.**", *( [data["note"]] if "note" in data else []), "; ".join(facts) + "."]
+    sentence = lambda text: text[:1].upper() + text[1:].removesuffix(".") + "."
+    notes = [sentence(data["note"])] if "note" in data else []
+    about = [f"**{data['title']}.**", *notes, sentence("; ".join(facts))]
     return wrap(" ".join(about)) + ["", "```", *wrap(data["command"], " \\"), "```", "", *rows]
 
 
