@@ -16,7 +16,7 @@ build: setup      ## build the release binaries
 	. scripts/env.sh && build_release
 install: build    ## install the command, its manual and mount.quire: PREFIX=/usr/local DESTDIR=
 	@scripts/install.sh
-install-files:    # the same, without building
+install-files:    ## install the same from a tree that is built, without cargo: sudo make install-files
 	@scripts/install.sh
 uninstall:        ## remove what make install and make install-lib have put below PREFIX
 	@scripts/install.sh --remove
@@ -64,4 +64,4 @@ doc:              ## API documentation
 clean:            ## remove everything that was built
 	$(CARGO) clean
 help:             ## this list
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 16

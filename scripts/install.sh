@@ -41,10 +41,13 @@ put 644 "$pages/zsh" "$share/zsh/vendor-completions/_quire"
 put 644 "$pages/fish" "$share/fish/vendor_completions.d/quire.fish"
 sed "s|@BINDIR@|$BINDIR|" packaging/quire@.service >"$pages/unit"
 put 644 "$pages/unit" "$PREFIX/lib/systemd/system/quire@.service"
-for doc in README.md CHANGELOG.md contrib/grafana-dashboard.json packaging/fstab.example; do
-	put 644 "$doc" "$share/doc/quire/${doc##*/}"
-done
-for doc in docs/*.* docs/design/*; do put 644 "$doc" "$share/doc/quire/$doc"; done
+repository=$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)
+put_page() { # links to files that are not installed lead to the repository
+	sed -E "s,\]\((\.\./)*((crates|bench|scripts|packaging)/|CONTRIBUTING\.md),](${repository:?}/blob/HEAD/\2,g" "$1" >"$pages/page"
+	put 644 "$pages/page" "$share/doc/quire/$1"
+}
+for doc in contrib/grafana-dashboard.json packaging/fstab.example; do put 644 "$doc" "$share/doc/quire/${doc##*/}"; done
+for doc in README.md CHANGELOG.md docs/*.* docs/design/*; do put_page "$doc"; done
 if mkdir -p "$DESTDIR$helpers" 2>/dev/null && [ -w "$DESTDIR$helpers" ]; then
 	if [ "$helpers" = /usr/sbin ]; then target=../bin/quire; else target=$PREFIX/bin/quire; fi
 	# mount(8) looks for the others when it remounts: the kernel tells these types.
