@@ -2,7 +2,8 @@
 //!
 //! An image has one writer (M3). A file is locked with flock (shared for read-only), a block device is claimed with
 //! `O_EXCL`, and a file that the kernel uses through a loop device is not opened for writing. A loop device's file is
-//! locked with the device. A file that was replaced during the wait for its lock is opened again by its name.
+//! locked with the device, so that it has one writer on both ways (H6). A file that was replaced during the wait for
+//! its lock is opened again by its name.
 
 use crate::buf::{Buf, SECTOR};
 use crate::busy::retry_while_busy;

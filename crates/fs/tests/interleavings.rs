@@ -1,4 +1,4 @@
-//! File data under explored interleavings of threads: writers, fsyncs, truncates, rounds and evictions on one small
+//! File data under explored interleavings of threads: writers, fsyncs, truncates, batches and evictions on one small
 //! volume, whose power may go at any step: `cargo test -p quire-fs --features shuttle --test interleavings`.
 //!
 //! Every scenario also shows that nobody waits for ever: a deadlock is a failure.
@@ -86,10 +86,10 @@ fn after_crash(d: &Arc<PowerLossDevice>, route: Route) -> Volume {
 const ROUTES: [Route; 2] = [Route::Ordered, Route::Journal];
 
 /// F2, F5, F8, F15: two writers with a part of the file each, who fsync; a third changes its size and punches behind
-/// them; rounds and syncs go on. What was synced is there, and every byte is one that its writer wrote no earlier than
+/// them; batches and syncs go on. What was synced is there, and every byte is one that its writer wrote no earlier than
 /// that.
 #[test]
-fn writers_fsyncs_truncates_and_rounds_share_a_file() {
+fn writers_fsyncs_truncates_and_batches_share_a_file() {
     explore(600, || {
         let route = ROUTES[usize::try_from(below(2)).unwrap()];
         let d = device();
@@ -122,9 +122,9 @@ fn writers_fsyncs_truncates_and_rounds_share_a_file() {
             let _ = sizes.fallocate(ino, Falloc::PunchHole, 9 * KIB, 3 * KIB);
             let _ = sizes.truncate(ino, 8 * KIB);
         }));
-        let rounds = v.clone();
+        let background = v.clone();
         threads.push(thread::spawn(move || {
-            let _ = (rounds.maintenance().step(), rounds.sync(), rounds.maintenance().checkpoint());
+            let _ = (background.maintenance().step(), background.sync(), background.maintenance().checkpoint());
         }));
         join(threads);
         let check = |data: &[u8], least: [u8; 2]| {
@@ -239,7 +239,7 @@ fn names_that_were_synced_are_there() {
 /// Q5, F15, F16: beside small commits the background writes a stream in place and names it. The file may be wanted
 /// meanwhile. What was synced is there, requests are whole, and nobody finds what the blocks held before.
 #[test]
-fn rounds_beside_commits_keep_what_they_must() {
+fn batches_beside_commits_keep_what_they_must() {
     const REQUEST: u64 = 20;
     explore(1500, || {
         let d = device();

@@ -1,4 +1,6 @@
 //! Becoming a daemon, and being told to stop.
+//!
+//! *Guarantees*: the caller's limits do not end the daemon (H2); the daemon keeps nothing of its caller busy (H3).
 
 use crate::mountinfo::c_path;
 use quire_device::Lease;

@@ -4,7 +4,7 @@
 //! join one transaction of the journal, which stays open until [`Batch::commit`]; what they write goes either through
 //! that transaction or into blocks that nothing durable refers to. A batch that one transaction cannot hold is refused,
 //! and rolled back like one that was dropped: everything that is not durable is given up, and the image is opened
-//! again, as after a crash.
+//! again, as after a crash (B2).
 //!
 //! *Relies on*: the transaction is not closed while it is held (`Volume::begin_batch`); blocks that a batch frees are
 //! not used again before it is durable (A2); overwritten data goes through the journal (`Route::Overwrite`, F16).

@@ -1,5 +1,5 @@
 //! How often one place in the program may log, as the kernel's printk_ratelimited has it: a damaged inode that a user
-//! looks at again and again must not fill the log.
+//! looks at again and again must not fill the log (H1).
 
 use super::queue::Queue;
 use std::collections::HashMap;

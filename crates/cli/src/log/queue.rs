@@ -1,8 +1,8 @@
 //! The way of a message to its place: a bounded queue and one thread that writes.
 //!
-//! *Guarantees*: whoever logs never waits for a reader of the log. A place that takes no more (a full pipe, a log
-//! daemon that does not read, a hung network file) fills the queue; further messages are dropped and counted, and the
-//! count is told when the place takes messages again.
+//! *Guarantees* (H1): a thread that logs never waits for a reader of the log. A place that takes no more (a full pipe,
+//! a log daemon that does not read, a hung network file) fills the queue; further messages are dropped and counted, and
+//! the count is told when the place takes messages again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

@@ -1,8 +1,8 @@
 //! Memory that goes away while it is mapped: its file is truncated, its host is full, or a cell is bad.
 //!
 //! The kernel raises SIGBUS at the access, which would end the process. The handler here puts an empty page into the
-//! place of the one that is gone, and marks the mapping as lost; the access goes on. Whoever relies on the memory asks
-//! [`Watched::is_lost`] after a fence. A SIGBUS at any other address does what it did before.
+//! place of the one that is gone, and marks the mapping as lost; the access goes on (V10). Whoever relies on the memory
+//! asks [`Watched::is_lost`] after a fence. A SIGBUS at any other address does what it did before.
 //!
 //! *Relies on*: handlers of SIGBUS that others install later pass on what is not theirs.
 

@@ -19,7 +19,7 @@ use quire_layout::{BlockNo, Ino};
 
 impl Engine {
     /// The policy of the mount, or else of the superblock. A superblock that asks for a panic gets a read-only volume:
-    /// in the kernel a panic is the machine's choice, and an image must not end the process that reads it.
+    /// in the kernel a panic is the machine's choice, and an image must not end the process that reads it (H2).
     fn on_error(&self) -> OnError {
         self.context.runtime().on_error.unwrap_or_else(|| match self.context.sb.on_error() {
             OnError::Panic => OnError::RemountReadOnly,

@@ -5,7 +5,7 @@
 //!                                    reserved block: [pointers to its copies, one for each backup group but 0]
 //! ```
 //! A block that becomes one of descriptors leaves the map with its copies; a new backup group adds a copy of each block
-//! that stays. Source: kernel, fs/ext4/resize.c; e2fsprogs, lib/ext2fs/res_gdt.c.
+//! that stays (G3). Source: kernel, fs/ext4/resize.c; e2fsprogs, lib/ext2fs/res_gdt.c.
 
 use crate::error::Result;
 use crate::records;

@@ -108,7 +108,7 @@ pub struct Pending {
 
 impl Pending {
     /// Finds and judges the journal of a file system. `None`: it has none, or the device cannot be written and needs no
-    /// recovery.
+    /// recovery. A journal of an image with `mmp` is not replayed (O4).
     ///
     /// # Errors
     /// As [`find_journal`]; a damaged log that is not to be replayed, or an unsupported one; a device that cannot be

@@ -63,7 +63,7 @@ struct DeviceCommit<'a> {
 
 impl DeviceCommit<'_> {
     /// Returns the log blocks it took. The background is woken while there is much to write home, so that it makes room
-    /// before a commit has to.
+    /// before a commit has to (J13).
     fn write(&self, txn: &InFlight, format: Format) -> Result<u32, Error> {
         let took = match format {
             Format::Jbd2 => self.write_blocks(txn)?,

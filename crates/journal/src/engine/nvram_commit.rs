@@ -5,7 +5,7 @@
 //!         ──> bases ──> encode ──> store, fence, commit word, fence ──> live
 //! ```
 //! No thread is woken and no device is touched on the way, unless the transaction names data that was written in place
-//! (Q5).
+//! (Q5). A commit that stored into memory which was lost fails (V10).
 
 use super::nvram_space::NvramSpace;
 use super::shared::Shared;

@@ -39,7 +39,7 @@ impl LogSpace<'_> {
     }
 
     /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare. It is enough if
-    /// the background has made the room meanwhile.
+    /// the background has made the room meanwhile (J13).
     pub(super) fn make_room(&self, blocks: u32) -> Result<(), Error> {
         let is_short = || self.log.free() < blocks;
         while is_short() {

@@ -84,7 +84,7 @@ fn what_is_old_does_not_wait_for_a_stream() {
 
 /// A batch of many pieces goes on when its own are complete.
 #[test]
-fn a_long_round_does_not_wait_for_itself() {
+fn a_long_batch_does_not_wait_for_itself() {
     let b = Bench::new(
         "64M",
         &["-t", "ext4", "-b", "4096"],

@@ -1,6 +1,7 @@
 //! File data against a model, against faults, against counts; e2fsck judges every image.
 
 mod attrs;
+mod batches;
 mod beside;
 mod counts;
 mod crash;
@@ -13,7 +14,6 @@ mod nvram;
 mod old_log;
 mod order;
 mod reserve;
-mod rounds;
 mod routes;
 mod space;
 mod stale;

@@ -1,4 +1,4 @@
-//! What lies behind the end of a file in its last block (F3), and commits in the middle of a round (F8).
+//! What lies behind the end of a file in its last block (F3), and commits in the middle of a batch (F8).
 
 use super::{Bench, TestDevice, file, image, options};
 use crate::config::Route;
@@ -153,9 +153,9 @@ fn blocks_that_are_being_read_are_not_given_away() {
     assert!(buf.iter().all(|b| *b == 7), "another file's bytes");
 }
 
-/// F2: a truncate waits for the round that is under way; the round does not bring back what it cut off.
+/// F2: a truncate waits for the batch that is under way; the batch does not bring back what it cut off.
 #[test]
-fn a_truncate_waits_for_the_round() {
+fn a_truncate_waits_for_the_batch() {
     let (hook, v) = Hook::mount("8M");
     let free = v.statfs().free;
     v.write(file(0), 0, &[7; 100_000], WriteFlags::default()).unwrap();
@@ -185,7 +185,7 @@ fn a_truncate_waits_for_the_round() {
 /// F8: a commit by somebody else, and a power loss, while a file's data is on its way: nothing of it is there, and
 /// nothing of what its blocks held before.
 #[test]
-fn a_commit_in_the_middle_of_a_round_does_not_have_it() {
+fn a_commit_in_the_middle_of_a_batch_does_not_have_it() {
     let (hook, v) = Hook::mount("8M");
     // Every free block holds old bytes.
     let mut at = 0;

@@ -16,7 +16,7 @@ fn bench(route: Route) -> Bench {
     Bench::new("48M", &["-t", "ext4", "-b", "4096"], 4, o)
 }
 
-/// Each thread writes and reads its own stripes, which share blocks with others'; rounds, steps and syncs go on
+/// Each thread writes and reads its own stripes, which share blocks with others'; batches, steps and syncs go on
 /// meanwhile.
 #[test]
 fn stripes_of_shared_blocks_stay_whole() {

@@ -223,7 +223,7 @@ pub(super) fn collect(
         (Some(size), Some((last, _))) => {
             let end = last.plus(1);
             // Not over a dirty page that may hold the zeros behind the old end (F3). Any other that lies before was
-            // written by an earlier round, and has changed since: the blocks of this one would lie behind the size.
+            // written by an earlier batch, and has changed since: the blocks of this one would lie behind the size.
             let held_back = s.first_dirty().filter(|b| *b < end).filter(|_| has_dirty_tail(d, ino, s));
             Some(size.min(u64::from(held_back.unwrap_or(end).0) << d.block_size().bits()))
         }

@@ -81,7 +81,7 @@ impl Which {
     /// All queued files: the caller needs room for new pages.
     pub(crate) const ANY: Which = Which { end: u64::MAX, since: Duration::MAX };
 
-    /// Files queued by `since`.
+    /// Files queued by `since`: the background writes data back at this age, whatever else goes on (F21).
     pub(crate) fn older_than(since: Duration) -> Self {
         Which { end: u64::MAX, since }
     }

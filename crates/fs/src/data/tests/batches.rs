@@ -1,4 +1,4 @@
-//! Files with more pages than one batch writes back: a writeback of several rounds.
+//! Files with more pages than one batch writes back: a writeback of several batches.
 
 use super::{Numbers, Then, file, image, options};
 use crate::config::Route;
@@ -13,9 +13,9 @@ use quire_testkit::{MemDevice, fsck};
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 80;
 
-/// F8: an fsync of several rounds makes all of it durable, also if a page of the first round changes meanwhile, as a
+/// F8: an fsync of several batches makes all of it durable, also if a page of the first batch changes meanwhile, as a
 /// store through a mapping does; and no block lies behind the size.
-fn a_page_changes_between_two_rounds() {
+fn a_page_changes_between_two_batches() {
     for route in [Route::Ordered, Route::Writeback, Route::Selective] {
         let is_data = |io: &Io| matches!(io, Io::Write { region: Region::Data, .. });
         let device = Arc::new(Then::new(image("16M", &["-t", "ext4", "-b", "4096"], 1), is_data));
@@ -43,8 +43,8 @@ fn a_page_changes_between_two_rounds() {
 }
 
 #[test]
-fn an_fsync_of_several_rounds_is_whole_though_an_earlier_page_changes() {
-    a_page_changes_between_two_rounds();
+fn an_fsync_of_several_batches_is_whole_though_an_earlier_page_changes() {
+    a_page_changes_between_two_batches();
 }
 
 /// F7: what an operation zeroes in a block is gone, also where the block's image has left memory and a clean page of
@@ -107,7 +107,7 @@ fn every_mutant_of_pages_is_found() {
     for mutant in Mutant::OF_PAGES {
         Mutant::set(Some(mutant));
         let all = || {
-            a_page_changes_between_two_rounds();
+            a_page_changes_between_two_batches();
             zeros_in_operations_and_no_image_in_memory();
             super::beside::an_fsync_and_a_sync_end_while_the_file_grows();
             super::errors::a_failed_write_loses_its_own_pages_and_no_others();
