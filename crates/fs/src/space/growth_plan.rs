@@ -6,8 +6,8 @@
 //! first group of a step: [ copy of superblock, descriptors, reserve | block bitmaps | inode bitmaps | tables | free ]
 //! further groups:        [ copy of superblock, descriptors, reserve, where a copy is kept                    | free ]
 //! ```
-//! *Guarantees*: a growth that cannot be done whole is refused here, before anything changes (G2). The groups and counts
-//! are those that resize2fs would give (G3). Pure functions of the superblock.
+//! *Guarantees*: a growth that cannot be done whole is refused here, before anything changes (G2). The groups and
+//! counts are those that resize2fs would give (G3). Pure functions of the superblock.
 
 use super::orlov::unit_size;
 use crate::error::{Error, Result};

@@ -172,8 +172,8 @@ impl MountOptions {
         Ok(chosen)
     }
 
-    /// How writes reach the engine. On [`WritePath::Direct`] each write(2) of up to the atomic unit, less a page where it
-    /// is not aligned, is one request (F24).
+    /// How writes reach the engine. On [`WritePath::Direct`] each write(2) of up to the atomic unit, less a page where
+    /// it is not aligned, is one request (F24).
     #[must_use]
     pub fn write_path(&self, choices: Choices) -> WritePath {
         let through = self.write_through.unwrap_or(self.for_databases || choices.follows_writes());
