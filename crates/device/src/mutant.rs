@@ -115,6 +115,8 @@ pub enum Mutant {
     GrowthBesideDirect,
     /// A second reply to a request counts, too (M10).
     SecondReplyTaken,
+    /// Two threads free an inode: one may drop the pages of the file that has its number next (N3).
+    EvictedByTwo,
 }
 
 impl Mutant {
@@ -140,6 +142,9 @@ impl Mutant {
     /// Those of pages: unit tests of the file system find them.
     pub const OF_PAGES: [Mutant; 4] =
         [Mutant::CleanPageKept, Mutant::SizeHeldBack, Mutant::WriteBackWithoutEnd, Mutant::LostPagesRecorded];
+
+    /// Those of evictions: unit tests of the file system find them.
+    pub const OF_EVICTION: [Mutant; 1] = [Mutant::EvictedByTwo];
 
     /// Those of errors of the disk: unit tests of the file system find them.
     pub const OF_ERRORS: [Mutant; 1] = [Mutant::ErrorBehindMark];

@@ -1,16 +1,18 @@
 //! The end of an inode: its blocks are freed, its record is cleared.
 //!
 //! ```text
-//! last link removed ──> orphan ──last reference given back──> pages dropped ──> freed
+//! last link removed ──> orphan ──last reference given back──> claimed ──> pages dropped ──> freed
 //! ```
 //! The thread that gives the last reference back frees the inode. In a batch and in a callback of the journal it may
 //! not ([`may_free`]); then the inode is pending until a caller asks for space or for the free space, until a freeze,
-//! or until the background thread comes by.
+//! or until the background thread comes by. A thaw frees what lost its last reference during the freeze.
 //!
-//! *Guarantees*: an inode is freed once, and only without links and references (N3). It stays an orphan until the
-//! operation that frees it (N1), so that the next mount continues an eviction that ended early.
+//! *Guarantees*: an inode is freed once, and only without links and references (N3). One thread claims it before its
+//! pages are dropped ([`claim_unused`]), and the claim ends in the operation that frees it. Otherwise a second thread
+//! could find the inode unused, and drop the pages when the number belongs to a new file. An inode stays an orphan
+//! until the operation that frees it (N1), so that the next mount continues an eviction that ended early.
 //!
-//! *Relies on*: the layer above has dropped the pages of an inode before the inode is pending.
+//! *Relies on*: the layer above has claimed an inode and dropped its pages before the inode is pending.
 
 use super::orphan;
 use crate::engine::Engine;
@@ -21,17 +23,22 @@ use crate::records;
 use crate::space;
 use crate::txn::Op;
 use crate::xattr;
+use quire_device::Mutant;
 use quire_layout::inode::{Inode, flags};
 use quire_layout::{FileBlock, Ino};
 
-/// True if an inode must be freed; false if it has links or references, or is only being truncated.
+/// Claims an inode that must be freed: true if the caller has to drop its pages and free it. False if it has links or
+/// references, is only being truncated, or is another thread's to free.
 ///
 /// # Errors
 /// Corrupt; I/O.
-pub(crate) fn is_unused(engine: &Engine, ino: Ino) -> Result<bool> {
+pub(crate) fn claim_unused(engine: &Engine, ino: Ino) -> Result<bool> {
     engine.run(|op| {
         let inode = records::inode(op, ino)?;
-        Ok(is_evictable(op, ino, &inode))
+        let is_others = op.tables().evicting.contains(&ino) && !Mutant::EvictedByTwo.is_on();
+        let claims = is_evictable(op, ino, &inode) && !is_others;
+        op.deferred.evicts = claims.then_some(ino);
+        Ok(claims)
     })
 }
 
@@ -52,11 +59,12 @@ pub(crate) fn free_pending(engine: &Engine) -> bool {
     !pending.is_empty()
 }
 
-/// Frees an inode. An error leaves it an orphan for the next mount.
+/// Frees an inode that the caller has claimed. An error leaves it an orphan for the next thaw, unmount or mount.
 pub(crate) fn free_or_warn(engine: &Engine, ino: Ino) {
-    match free(engine, ino) {
-        Ok(()) | Err(Error::ReadOnly(_)) => {}
-        Err(error) => warn_not_freed(ino, &error),
+    let Err(error) = free(engine, ino) else { return };
+    engine.tables().evicting.remove(&ino);
+    if !matches!(error, Error::ReadOnly(_)) {
+        warn_not_freed(ino, &error);
     }
 }
 

@@ -27,7 +27,10 @@ pub(crate) struct Tables {
     pub space: SpaceTable,
     /// Inodes that are unlinked but in use, or being truncated.
     pub orphans: OrphanTable,
-    /// Inodes without links and references, which wait to be freed together.
+    /// Inodes without links and references that a thread has claimed to free them; no other thread may. Each is in here
+    /// until it is freed, or until that has failed.
+    pub evicting: HashSet<Ino>,
+    /// Those of them that wait to be freed together, without pages.
     pub pending_evictions: Vec<Ino>,
     /// Inodes made since the mount; operations that failed count, too.
     pub made: u32,
@@ -54,6 +57,8 @@ pub(crate) struct Deferred {
     pub refs: Vec<Ino>,
     /// The new place of each orphan's record; `None`: it has none any more.
     pub orphans: Vec<(Ino, Option<OrphanPlace>)>,
+    /// An inode that the calling thread is going to free.
+    pub evicts: Option<Ino>,
     /// An orphan that was made without a name.
     pub unnamed: Option<Ino>,
     /// Names added to long directories, or removed.
@@ -62,7 +67,7 @@ pub(crate) struct Deferred {
     pub xattr_blocks: Vec<(u32, BlockNo)>,
     /// Inodes changed, and whether more than their times changed.
     pub changed: Vec<(Ino, bool)>,
-    /// Inodes freed: no fsync waits for them any more.
+    /// Inodes freed: no fsync waits for them any more, and nobody's claim to free them is left.
     pub freed_inodes: Vec<Ino>,
     /// Inodes reached by a name, and the mode that a rule gives to the name.
     pub named: Vec<(Ino, Option<JournalingMode>)>,
@@ -78,6 +83,7 @@ impl Tables {
             refs: NumberMap::default(),
             space: SpaceTable::default(),
             orphans: OrphanTable::default(),
+            evicting: HashSet::new(),
             pending_evictions: Vec::new(),
             made: 0,
             unnamed: HashSet::new(),
@@ -106,7 +112,12 @@ impl Tables {
         for (ino, data) in d.changed {
             self.changes.note(ino, data, tid);
         }
-        d.freed_inodes.into_iter().for_each(|ino| self.changes.forget(ino));
+        self.evicting.extend(d.evicts);
+        for ino in d.freed_inodes {
+            self.changes.forget(ino);
+            // The number's next owner may be freed by any thread.
+            self.evicting.remove(&ino);
+        }
         for ino in d.refs {
             *self.refs.entry(ino).or_default() += 1;
         }

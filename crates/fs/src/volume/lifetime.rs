@@ -1,7 +1,7 @@
 //! References on inodes, and what becomes of an inode that has neither references nor links.
 //!
-//! *Guarantees*: an inode's pages are dropped before it is freed, and it is freed only without links and references
-//! (N3).
+//! *Guarantees*: an inode's pages are dropped before it is freed, by the one thread that has claimed it, and it is
+//! freed only without links and references (N3).
 
 use crate::data::{Data, drop_pages};
 use crate::engine::Engine;
@@ -40,9 +40,10 @@ fn free_now(engine: &Engine, data: &Data, ino: Ino) {
     }
 }
 
-/// Drops the pages of an inode that has neither links nor references; false for others.
+/// Claims an inode that has neither links nor references, and drops its pages; false for others, and if another thread
+/// has claimed it.
 fn begin_free(engine: &Engine, data: &Data, ino: Ino) -> bool {
-    match evict::is_unused(engine, ino) {
+    match evict::claim_unused(engine, ino) {
         Ok(true) => drop_pages(data, ino),
         Ok(false) | Err(Error::ReadOnly(_)) => return false,
         Err(error) => {
@@ -53,11 +54,11 @@ fn begin_free(engine: &Engine, data: &Data, ino: Ino) -> bool {
     true
 }
 
-/// After a freeze: frees the inodes that lost their last reference meanwhile.
+/// After a freeze: frees the inodes that lost their last reference meanwhile. Calls are admitted again, so other
+/// threads free inodes at the same time; each is freed by the thread that claims it.
 pub(super) fn free_unused(engine: &Engine, data: &Data) {
     let unused: Vec<Ino> = {
-        let mut tables = engine.tables();
-        tables.pending_evictions.clear();
+        let tables = engine.tables();
         tables.orphans.all().into_iter().filter(|ino| !tables.refs.contains_key(ino)).collect()
     };
     unused.into_iter().for_each(|ino| free_now(engine, data, ino));
@@ -70,6 +71,7 @@ pub(super) fn free_all(engine: &Engine, data: &Data) {
         let mut tables = engine.tables();
         tables.refs.clear();
         tables.pending_evictions.clear();
+        tables.evicting.clear();
         tables.orphans.all()
     };
     for ino in orphans {

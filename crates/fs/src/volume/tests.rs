@@ -1,7 +1,9 @@
 //! Operations on a mounted volume: all or nothing, on each kind of image.
 
+use crate::data::drop_pages;
 use crate::engine::lifecycle::{Event, Phase};
 use crate::error::Error;
+use crate::names::evict;
 use crate::records;
 use crate::testing::TestVolume;
 use crate::{Choices, Cred, Devices, New, NewKind, Options, Route, Volume, WriteFlags};
@@ -191,6 +193,69 @@ fn what_is_given_back_while_a_caller_is_told_is_freed_later() {
     volume.sync().expect("sync");
     volume.maintenance().step().expect("a step");
     assert_eq!(volume.statfs().free_inodes, before + 40);
+}
+
+/// N3: a thread has claimed an inode to free it, and is interrupted before it drops the pages. A thaw leaves the inode
+/// to that thread, so that no new file has the number when the pages are dropped. An error ends the claim.
+fn a_thaw_beside_a_thread_that_frees_an_inode() {
+    let t = TestVolume::new("16M", &["-t", "ext4"]);
+    let (v, engine) = (&t.volume, &*t.volume.inner.engine);
+    let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred::default() };
+    let old = v.create(Ino::ROOT, b"old", &new).unwrap().ino;
+    v.unlink(Ino::ROOT, b"old").unwrap();
+    v.maintenance().freeze().unwrap();
+    v.forget(old, 1);
+    assert!(evict::claim_unused(engine, old).unwrap());
+    v.maintenance().thaw().unwrap();
+    let ino = v.create(Ino::ROOT, b"beside", &new).unwrap().ino;
+    v.write(ino, 0, &[7; 5000], WriteFlags::default()).unwrap();
+    drop_pages(&v.inner.data, old);
+    assert!(v.maintenance().unwritten_bytes() >= 5000, "nothing of the new file is dropped");
+    assert_ne!(ino, old);
+    evict::free_or_warn(engine, old);
+    assert!(engine.tables().evicting.is_empty());
+    assert_eq!(v.create(Ino::ROOT, b"behind", &new).unwrap().ino, old, "its number is free again");
+    t.check();
+}
+
+#[test]
+fn a_thaw_leaves_an_inode_to_the_thread_that_frees_it() {
+    a_thaw_beside_a_thread_that_frees_an_inode();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_mutant_of_evictions_is_found() {
+    use quire_device::Mutant;
+    for mutant in Mutant::OF_EVICTION {
+        Mutant::set(Some(mutant));
+        let found = std::panic::catch_unwind(a_thaw_beside_a_thread_that_frees_an_inode).is_err();
+        Mutant::set(None);
+        assert!(found, "{mutant:?} is not found");
+    }
+}
+
+/// An inode that could not be freed is claimed by nobody: the next thaw frees it.
+#[test]
+fn what_could_not_be_freed_is_tried_again_at_the_next_thaw() {
+    let device = Arc::new(Faulty::new(MemDevice::new(mke2fs("16M", &["-t", "ext4"]))));
+    let open = || Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), Options::default()).unwrap();
+    let new = New { kind: NewKind::File, mode: 0o644, umask: 0, cred: Cred::default() };
+    let volume = open();
+    let ino = volume.create(Ino::ROOT, b"f", &new).unwrap().ino;
+    volume.write(ino, 0, &[7; 5000], WriteFlags::default()).unwrap();
+    volume.close().unwrap();
+    let volume = open();
+    let ino = volume.lookup(Ino::ROOT, b"f").unwrap().ino;
+    volume.unlink(Ino::ROOT, b"f").unwrap();
+    device.inject(Fault::always(IoOp::Read, FaultKind::Error(ErrorKind::Io)));
+    volume.forget(ino, 1);
+    let tables = || volume.inner.engine.tables();
+    assert!(tables().orphans.contains(ino) && tables().evicting.is_empty());
+    device.heal();
+    volume.maintenance().freeze().unwrap();
+    volume.maintenance().thaw().unwrap();
+    assert!(!tables().orphans.contains(ino));
 }
 
 /// F15: the same as `Volume::sync`, for a caller without a thread.

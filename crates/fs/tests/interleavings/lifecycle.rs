@@ -1,6 +1,6 @@
 //! Freeze, thaw and close beside callers that write and sync.
 
-use super::{KIB, ROUTES, crashed, create, device, join, mount, read, write};
+use super::{KIB, ROUTES, after_crash, crashed, create, device, join, mount, read, write};
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_fs::{Lead, Phase, Route, Volume, fsync_then};
 use quire_layout::Ino;
@@ -219,6 +219,42 @@ fn several_callers() {
 #[test]
 fn several_callers_freeze_thaw_and_close_beside_writers() {
     explore(1000, several_callers);
+}
+
+/// N3, F15: an unlinked file loses its last reference while a thaw looks for such files, and a new file may get its
+/// number. What was written to the new file is there, also after a crash.
+fn forget_beside_thaw() {
+    let d = device();
+    let v = Arc::new(mount(&d, Route::Ordered));
+    let old = create(&v, "old").unwrap();
+    write(&v, old, 0..2, 1).unwrap();
+    v.unlink(Ino::ROOT, b"old").unwrap();
+    v.maintenance().freeze().unwrap();
+    let (thaws, forgets) = (v.clone(), v.clone());
+    let threads = vec![
+        thread::spawn(move || thaws.maintenance().thaw().unwrap()),
+        thread::spawn(move || forgets.forget(old, 1)),
+        thread::spawn({
+            let v = v.clone();
+            move || {
+                let new = create(&v, "new").unwrap();
+                write(&v, new, 0..2, 7).unwrap();
+                v.fsync(new, false).unwrap();
+            }
+        }),
+    ];
+    join(threads);
+    let is_whole = |v: &Volume| read(v, "new") == Some(vec![7; 2048]);
+    assert!(is_whole(&v), "the new file lost what was written to it");
+    assert!(v.maintenance().unlinked().is_empty(), "the old file was freed");
+    v.fsync(Ino::ROOT, false).unwrap();
+    drop(v);
+    assert!(is_whole(&after_crash(&d, Route::Ordered)), "the new file lost what was synced");
+}
+
+#[test]
+fn a_thaw_beside_the_last_forget_takes_nothing_from_a_new_file() {
+    explore(2000, forget_beside_thaw);
 }
 
 /// Broken volumes that only threads bring to light are found.
