@@ -34,6 +34,33 @@ pub(in crate::data) struct Times {
     pub ctime: Timestamp,
 }
 
+/// Pages that a truncate has taken out of a file, and the file's reservations of pointer blocks, until it is certain
+/// that they go.
+pub(in crate::data) struct Behind {
+    pages: BTreeMap<FileBlock, Page>,
+    pointers: BTreeSet<Vec<usize>>,
+}
+
+impl Behind {
+    /// The number of pages.
+    pub(in crate::data) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    fn dirty(&self) -> usize {
+        self.pages.values().filter(|p| p.dirty).count()
+    }
+
+    fn reserved_pages(&self) -> usize {
+        self.pages.values().filter(|p| p.reserved).count()
+    }
+
+    /// The number of blocks reserved for data and for pointer blocks.
+    pub(in crate::data) fn reserved(&self) -> u64 {
+        (self.reserved_pages() + self.pointers.len()) as u64
+    }
+}
+
 /// The pending data of one file, and who works on the file.
 #[derive(Default)]
 pub(in crate::data) struct FileState {
@@ -186,6 +213,25 @@ impl FileState {
             self.pages.remove(&b);
         }
         clean
+    }
+
+    /// Takes out the pages from `from` on. With them go all reservations of pointer blocks: the pages before may be
+    /// written back meanwhile, and those that were taken out need them if they come back.
+    pub(in crate::data) fn take_out(&mut self, from: FileBlock) -> Behind {
+        let behind = Behind { pages: self.pages.split_off(&from), pointers: std::mem::take(&mut self.pointers) };
+        self.dirty -= behind.dirty();
+        self.reserved -= behind.reserved_pages();
+        behind
+    }
+
+    /// Brings back what was taken out. Returns the number of reservations that the caller must give back, because no
+    /// page needs them.
+    pub(in crate::data) fn put_back(&mut self, behind: Behind) -> u64 {
+        self.dirty += behind.dirty();
+        self.reserved += behind.reserved_pages();
+        self.pages.extend(behind.pages);
+        self.pointers.extend(behind.pointers);
+        self.take_pointers()
     }
 
     /// Drops the pages from `from` to before `to`. Returns their number and their reservations.

@@ -1,7 +1,7 @@
 //! What other calls ask of pending data: that it be written back first, dropped, or added to attributes.
 
 use super::context::Data;
-use super::pages::FileState;
+use super::pages::{Behind, FileState};
 use super::writeback::{unreserve, write_back, write_back_exclusive};
 use crate::error::Result;
 use crate::inode::Attr;
@@ -61,6 +61,27 @@ pub(super) fn drop_range(d: &Data, ino: Ino, s: &mut FileState, from: FileBlock,
     d.files.count_pages(-pages.cast_signed());
     unreserve(d, reserved);
     lock(&d.files.clean).drop_range(ino, from, to);
+}
+
+/// Takes the pages from `from` on out of a file whose size is being changed. The caller holds the file exclusively, and
+/// ends this with [`put_back`] or [`drop_behind`].
+pub(super) fn take_behind(d: &Data, ino: Ino, s: &mut FileState, from: FileBlock) -> Behind {
+    lock(&d.files.clean).drop_from(ino, from);
+    s.take_out(from)
+}
+
+/// The size was not changed: the pages are the file's as before.
+pub(super) fn put_back(d: &Data, ino: Ino, s: &mut FileState, behind: Behind) {
+    unreserve(d, s.put_back(behind));
+    if s.has_dirty_pages() || s.size.is_some() {
+        d.files.queue(ino, s, d.engine.clock.monotonic());
+    }
+}
+
+/// The size was changed: the pages go, and so do their reservations.
+pub(super) fn drop_behind(d: &Data, behind: &Behind) {
+    d.files.count_pages(-behind.pages().cast_signed());
+    unreserve(d, behind.reserved());
 }
 
 /// Attributes on disk, read by an operation, and whether the file may have pending data or times.

@@ -3,13 +3,15 @@
 //! *Guarantees* (docs/invariants.md):
 //! - F3: what a file grows over reads as zeros;
 //! - F10: earlier data is complete, and its metadata in a transaction no later than the new size's;
-//! - N1: a truncate of several operations is recorded as an orphan from its first to its last.
+//! - N1: a truncate of several operations is recorded as an orphan from its first to its last;
+//! - N8: a truncate whose first operation fails has changed nothing, pages that wait for writeback included. (With the
+//!   kernel the file has its new size then, and blocks behind it, which show their bytes when the file grows.)
 
 use super::checks::{check_change, touch};
 use super::context::Data;
 use super::inline::cut_from_inode;
 use super::pages::FileState;
-use super::settle::{drop_range, settle_pages};
+use super::settle::{drop_behind, put_back, settle_pages, take_behind};
 use super::steps::{Found, in_steps};
 use super::zero::{clear_tail, forget_clean, zero_behind, zero_tail};
 use crate::error::{Error, Result};
@@ -82,15 +84,34 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
         // Pages behind the new end may belong to a request whose other part stays (F16).
         settle_pages(d, ino, s)?;
     }
-    drop_range(d, ino, s, from, FileBlock(u32::MAX));
+    let pending_size = s.size;
+    let behind = take_behind(d, ino, s, from);
     s.size = (size > found.disk_size).then_some(size);
-    settle_pages(d, ino, s)?;
-    assert_eq!(s.size, None, "settled");
+    let cut = settle_pages(d, ino, s).and_then(|()| cut_off(d, ino, found.journaled, size, from));
+    let whole = match cut {
+        Ok(whole) => whole,
+        Err(e) => {
+            s.size = pending_size;
+            put_back(d, ino, s, behind);
+            return Err(e);
+        }
+    };
+    drop_behind(d, &behind);
+    s.size = None;
+    let zeroed = if found.journaled { Ok(()) } else { zero_behind(d, ino, s, size) };
+    // Also after an error: what stays mapped behind the end would show when the file grows.
+    let ended = if whole { Ok(()) } else { end_shrink(d, ino, from) };
+    zeroed.and(ended)
+}
+
+/// The first operation of a truncate: the file has its new size, and the blocks from `from` on are unmapped. False if
+/// that takes more than one operation; the file is then recorded as an orphan (N1).
+fn cut_off(d: &Data, ino: Ino, journaled: bool, size: u64, from: FileBlock) -> Result<bool> {
     forget_clean(d, ino, size);
     let budget = d.engine.step_budget();
-    let whole = d.engine.run(|op| {
+    d.engine.run(|op| {
         let mut inode = records::inode(op, ino)?;
-        if found.journaled {
+        if journaled {
             clear_tail(op, ino, &inode, size)?;
         }
         inode.set_size(size);
@@ -101,12 +122,7 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
         }
         records::put_inode(op, ino, &mut inode)?;
         Ok(whole)
-    })?;
-    s.size = None;
-    let zeroed = if found.journaled { Ok(()) } else { zero_behind(d, ino, s, size) };
-    // Also after an error: what stays mapped behind the end would show when the file grows.
-    let ended = if whole { Ok(()) } else { end_shrink(d, ino, from) };
-    zeroed.and(ended)
+    })
 }
 
 /// Unmaps the rest of the blocks behind a file's new end, operation by operation.

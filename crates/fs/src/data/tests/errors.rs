@@ -224,6 +224,44 @@ fn a_failed_read_refuses_the_write() {
     b.check();
 }
 
+/// N8, F13: a truncate that cannot read the bitmap in which it would free blocks leaves the file as it was: what was
+/// written and is not on the disk yet is there, and has its space.
+#[test]
+fn a_truncate_that_fails_takes_nothing_from_the_file() {
+    const OLD: usize = 1 << 20;
+    let in_place = [Route::Ordered, Route::Writeback, Route::Selective];
+    let all = [Route::Ordered, Route::Writeback, Route::Selective, Route::Overwrite, Route::Adaptive];
+    for args in [&["-t", "ext4", "-b", "4096"][..], &["-t", "ext3", "-b", "4096"]] {
+        for (written, size) in [(OLD, OLD / 2), (OLD, 0), (OLD + 300_000, OLD - 5000), (OLD + 300_000, 0)] {
+            // New blocks of the part that stays would need the bitmap, too, where requests are whole.
+            for route in if written > OLD { &in_place[..] } else { &all } {
+                let options =
+                    Options { on_error: Some(OnError::Continue), direct_bytes: usize::MAX, ..options(*route) };
+                let mut b = Bench::new("16M", args, 1, options);
+                b.volume.write(file(0), 0, &[1; OLD], WriteFlags::default()).unwrap();
+                b.remount();
+                b.volume.write(file(0), 0, &vec![2; written], WriteFlags::default()).unwrap();
+                let pending = |b: &Bench| (b.volume.statfs().free, b.volume.maintenance().unwritten_bytes());
+                let before = pending(&b);
+                b.refuse_bitmaps();
+                let failed = b.volume.truncate(file(0), size as u64);
+                assert!(failed.as_ref().is_err_and(|e| e.errno() == 5), "{args:?}, {route:?}, {size}: {failed:?}");
+                let is_whole = |b: &Bench| b.read_all(file(0), written + 1) == vec![2; written];
+                assert!(is_whole(&b), "{args:?}, {route:?}, {size}");
+                assert!(!in_place.contains(route) || size > 0 || pending(&b) == before, "{args:?}, {route:?}");
+                b.device.inner().heal();
+                b.volume.fsync(file(0), false).unwrap();
+                assert!(b.read_after_a_crash(file(0), written + 1) == vec![2; written]);
+                b.remount();
+                assert!(is_whole(&b), "{args:?}, {route:?}, {size}");
+                b.volume.truncate(file(0), size as u64).unwrap();
+                assert!(b.read_all(file(0), size) == vec![2; size]);
+                b.check();
+            }
+        }
+    }
+}
+
 /// F13: a page that changes while its batch fails has a block reserved again; others cannot take it.
 #[test]
 fn a_page_that_changes_during_a_failed_batch_keeps_its_space() {

@@ -25,11 +25,13 @@ mod tick;
 mod updates;
 
 use crate::config::Route;
+use crate::records;
 use crate::{Devices, Options, Volume};
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{BlockDevice, Clock, Counted, DeviceError, DeviceInfo, DeviceStats, Done, Io, SystemClock, Ticket};
-use quire_layout::Ino;
-use quire_testkit::{Faulty, MemDevice};
+use quire_device::{ErrorKind, IoOp};
+use quire_layout::{GroupNo, Ino};
+use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
 use quire_testkit::{fsck, mke2fs, run};
 
 /// A device in memory that fails on demand, and counts.
@@ -156,6 +158,17 @@ impl Bench {
         let before = self.device.snapshot();
         f();
         self.device.snapshot().since(&before)
+    }
+
+    /// The device reads no bitmap of blocks any more.
+    fn refuse_bitmaps(&self) {
+        let sb = self.volume.superblock();
+        for g in (0..sb.group_count()).map(GroupNo) {
+            let bitmap = self.volume.run(|op| Ok(records::group(op, g)?.block_bitmap())).expect("a descriptor");
+            let at = sb.block_size().offset(bitmap);
+            let fault = Fault::always(IoOp::Read, FaultKind::Error(ErrorKind::Io));
+            self.device.inner().inject(fault.within(at..at + 1));
+        }
     }
 
     fn read_all(&self, ino: Ino, len: usize) -> Vec<u8> {
