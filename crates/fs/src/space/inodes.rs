@@ -56,10 +56,14 @@ fn take(op: &mut Op<'_>, g: GroupNo, dir: bool) -> Result<Option<u32>> {
     }
     let image = group::inode_bitmap(op, g, &d)?;
     let reserved = if g.0 == 0 { sb.first_ino().0 - 1 } else { 0 };
-    let index = Free::new(&image, None, sb.inodes_per_group()).next_free(reserved).ok_or_else(|| {
-        Corrupt::new(Structure::InodeBitmap, "reserved inodes are marked free").of(g.0).at(d.inode_bitmap())
-    })?;
+    let free = Free::new(&image, None, sb.inodes_per_group()).next_free(reserved);
     drop(image);
+    let Some(index) = free else {
+        // The group has no others, so that the next group is as good as this one (A9).
+        op.tables_mut().space.distrust_inodes(g);
+        let why = "reserved inodes are marked free";
+        return Err(Corrupt::new(Structure::InodeBitmap, why).of(g.0).at(d.inode_bitmap()).into());
+    };
     zero_up_to(op, &mut d, index)?;
     check_unused(op, g, index)?;
     group::flip_inode(op, g, &mut d, index, true)?;

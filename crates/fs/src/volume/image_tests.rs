@@ -269,6 +269,26 @@ fn an_inode_in_use_that_is_marked_free_is_not_handed_out() {
     }
 }
 
+/// The kernel says that a reserved inode was found cleared, and takes inodes in the next group, too.
+#[test]
+fn a_reserved_inode_that_is_marked_free_keeps_no_file_from_being_made() {
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^metadata_csum,uninit_bg"], &["-t", "ext3"]] {
+        let args = [args, &["-b", "1024", "-N", "96"]].concat();
+        let whole = image("24M", &args, 9000, &[]);
+        let per_group = superblock(&whole).inodes_per_group();
+        assert_eq!(superblock(&whole).group_count(), 3);
+        // The eleven reserved ones and the source are in use.
+        let count = format!("set_bg 0 free_inodes_count {}", per_group - 12 + 1);
+        let t = TestVolume::on(debugfs(&whole, &["freei <9>", &count, "set_bg 0 checksum calc"]), Options::default());
+        let made: Vec<u32> = (0..per_group - 12 + 3)
+            .map(|n| file(&t.volume, &format!("f{n}"), 1).unwrap_or_else(|e| panic!("{args:?}, {n}: {e}")).ino.0)
+            .collect();
+        assert_eq!(made.iter().filter(|ino| **ino <= per_group).count(), usize::try_from(per_group).unwrap() - 12);
+        source_is_whole(&t.volume, 9000);
+        left_for_e2fsck(&t);
+    }
+}
+
 #[test]
 fn an_inline_flag_without_its_feature_is_refused() {
     let args = &["-t", "ext4", "-O", "^metadata_csum"];
