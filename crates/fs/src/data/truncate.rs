@@ -16,7 +16,7 @@ use super::steps::{Found, in_steps};
 use super::zero::{clear_tail, forget_clean, zero_behind, zero_tail};
 use crate::error::{Error, Result};
 use crate::map;
-use crate::names::{add_orphan, remove_orphan};
+use crate::names::{begin_cut, end_cut};
 use crate::records;
 use crate::tables::Pool;
 use crate::txn::Op;
@@ -87,7 +87,8 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
     let pending_size = s.size;
     let behind = take_behind(d, ino, s, from);
     s.size = (size > found.disk_size).then_some(size);
-    let cut = settle_pages(d, ino, s).and_then(|()| cut_off(d, ino, found.journaled, size, from));
+    let budget = d.engine.step_budget();
+    let cut = settle_pages(d, ino, s).and_then(|()| cut_off(d, ino, found.journaled, (size, from), budget));
     let whole = match cut {
         Ok(whole) => whole,
         Err(e) => {
@@ -106,9 +107,14 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
 
 /// The first operation of a truncate: the file has its new size, and the blocks from `from` on are unmapped. False if
 /// that takes more than one operation; the file is then recorded as an orphan (N1).
-fn cut_off(d: &Data, ino: Ino, journaled: bool, size: u64, from: FileBlock) -> Result<bool> {
+pub(super) fn cut_off(
+    d: &Data,
+    ino: Ino,
+    journaled: bool,
+    (size, from): (u64, FileBlock),
+    budget: usize,
+) -> Result<bool> {
     forget_clean(d, ino, size);
-    let budget = d.engine.step_budget();
     d.engine.run(|op| {
         let mut inode = records::inode(op, ino)?;
         if journaled {
@@ -117,8 +123,10 @@ fn cut_off(d: &Data, ino: Ino, journaled: bool, size: u64, from: FileBlock) -> R
         inode.set_size(size);
         touch(op, &mut inode);
         let whole = map::remove_all(op, ino, &mut inode, from, budget)?.next.is_none();
-        if !whole {
-            add_orphan(op, ino, &mut inode)?;
+        if whole {
+            end_cut(op, ino, &mut inode)?
+        } else {
+            begin_cut(op, ino, &mut inode)?
         }
         records::put_inode(op, ino, &mut inode)?;
         Ok(whole)
@@ -126,14 +134,13 @@ fn cut_off(d: &Data, ino: Ino, journaled: bool, size: u64, from: FileBlock) -> R
 }
 
 /// Unmaps the rest of the blocks behind a file's new end, operation by operation.
-fn end_shrink(d: &Data, ino: Ino, from: FileBlock) -> Result<()> {
+pub(super) fn end_shrink(d: &Data, ino: Ino, from: FileBlock) -> Result<()> {
     let budget = d.engine.step_budget();
     in_steps(d, Pool::User, from, |op, from| {
         let mut inode = records::inode(op, ino)?;
         let whole = map::remove_all(op, ino, &mut inode, from, budget)?.next.is_none();
-        // A file without links stays an orphan.
-        if whole && inode.links() > 0 {
-            remove_orphan(op, ino, &mut inode)?;
+        if whole {
+            end_cut(op, ino, &mut inode)?;
         }
         records::put_inode(op, ino, &mut inode)?;
         Ok((!whole).then_some(from))

@@ -29,7 +29,7 @@ pub(crate) fn link(op: &mut Op<'_>, ino: Ino, new_parent: Ino, new_name: &[u8]) 
     match inode.links() {
         _ if inode.is_dir() => return Err(Error::NotPermitted("a directory has one name")),
         0 if op.tables().unnamed.contains(&ino) => {
-            orphan::remove(op, ino, &mut inode)?;
+            orphan::got_name(op, ino, &mut inode)?;
             inode.set_links(1);
         }
         0 => return Err(Error::NotFound),

@@ -25,7 +25,7 @@ pub(crate) use create::{create, create_unnamed};
 pub use directory::MAX_LINKS;
 pub(crate) use link::link;
 pub(crate) use lookup::{lookup, lookup_ino, resolve};
-pub(crate) use orphan::{add as add_orphan, remove as remove_orphan};
+pub(crate) use orphan::{begin_cut, end_cut};
 pub(crate) use orphan_scan::{Orphans, find_orphans, finish_orphans};
 pub use readdir::Attributes;
 pub(crate) use readdir::collect;

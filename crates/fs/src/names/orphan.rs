@@ -98,6 +98,36 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()>
     Ok(())
 }
 
+/// Records a file whose truncate goes on in further operations, and writes its inode. The record stays until
+/// [`end_cut`], also if a file without a name gets one meanwhile (N1).
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn begin_cut(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
+    op.deferred.cuts.push((ino, true));
+    add(op, ino, inode)
+}
+
+/// Removes the record of a file with links when nothing is left to be cut off. A file without links stays an orphan.
+/// The caller writes the inode.
+///
+/// # Errors
+/// As [`remove`].
+pub(crate) fn end_cut(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
+    op.deferred.cuts.push((ino, false));
+    if inode.links() > 0 { remove(op, ino, inode) } else { Ok(()) }
+}
+
+/// Removes the record of an inode that was made without a name and gets one, unless a truncate of it is under way or
+/// was stopped by an error. The caller writes the inode.
+///
+/// # Errors
+/// As [`remove`].
+pub(super) fn got_name(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
+    op.deferred.got_name = Some(ino);
+    if op.tables().cutting.contains(&ino) { Ok(()) } else { remove(op, ino, inode) }
+}
+
 /// A free slot of the orphan file, if there is one: its block, its number, and the seed of the block's checksum.
 fn free_slot(op: &mut Op<'_>) -> Result<Option<(BlockNo, usize, Option<u32>)>> {
     let Some(file) = file(op)? else { return Ok(None) };

@@ -27,6 +27,8 @@ pub(crate) struct Tables {
     pub space: SpaceTable,
     /// Inodes that are unlinked but in use, or being truncated.
     pub orphans: OrphanTable,
+    /// Orphans whose truncate has begun and not ended. The record stays until it ends, whatever names they get.
+    pub cutting: HashSet<Ino>,
     /// Inodes without links and references that a thread has claimed to free them; no other thread may. Each is in here
     /// until it is freed, or until that has failed.
     pub evicting: HashSet<Ino>,
@@ -61,6 +63,10 @@ pub(crate) struct Deferred {
     pub evicts: Option<Ino>,
     /// An orphan that was made without a name.
     pub unnamed: Option<Ino>,
+    /// An inode that was made without a name, and got one.
+    pub got_name: Option<Ino>,
+    /// Files whose truncate goes on in another operation (true), or has ended.
+    pub cuts: Vec<(Ino, bool)>,
     /// Names added to long directories, or removed.
     pub long_dirs: Vec<(Ino, Vec<u8>)>,
     /// Attribute blocks written or read, with the key of their content.
@@ -83,6 +89,7 @@ impl Tables {
             refs: NumberMap::default(),
             space: SpaceTable::default(),
             orphans: OrphanTable::default(),
+            cutting: HashSet::new(),
             evicting: HashSet::new(),
             pending_evictions: Vec::new(),
             made: 0,
@@ -102,8 +109,19 @@ impl Tables {
             self.space.grow(&new);
             self.sb = new.sb;
         }
+        for (ino, goes_on) in d.cuts {
+            if goes_on {
+                self.cutting.insert(ino)
+            } else {
+                self.cutting.remove(&ino)
+            };
+        }
         for (ino, _) in d.orphans.iter().filter(|(_, place)| place.is_none()) {
             self.unnamed.remove(ino);
+            self.cutting.remove(ino);
+        }
+        if let Some(ino) = d.got_name {
+            self.unnamed.remove(&ino);
         }
         self.unnamed.extend(d.unnamed);
         self.orphans.apply(d.orphans);

@@ -3,14 +3,15 @@
 use super::{Bench, file, options};
 use crate::Step;
 use crate::config::Route;
+use crate::data::truncate::{cut_off, end_shrink};
 use crate::data::{Falloc, FileExtent, FilePlace, WriteFlags};
-use crate::{Devices, SetAttr, SetTime, Volume};
+use crate::{Cred, Devices, New, NewKind, SetAttr, SetTime, Volume};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, SystemClock};
-use quire_layout::Ino;
 use quire_layout::inode::{Timestamp, flags};
-use quire_testkit::mke2fs;
+use quire_layout::{FileBlock, Ino};
 use quire_testkit::{MemDevice, VirtualClock};
+use quire_testkit::{fsck, mke2fs};
 use std::time::Duration;
 
 const ROUTES: [Route; 2] = [Route::Ordered, Route::Journal];
@@ -298,6 +299,44 @@ fn a_synchronous_file_needs_no_sync_after_truncate_and_fallocate() {
             (attr.size, attr.sectors, read)
         };
         assert!(is(&b.after_a_crash()) == is(v), "{route:?}, {n}");
+        b.check();
+    }
+}
+
+/// N1: a file without a name gets one between two operations of a truncate. A crash then leaves nothing behind its end,
+/// and the last operation removes the record of the truncate.
+#[test]
+fn a_file_that_gets_its_name_during_a_truncate_is_cut_off_after_a_crash() {
+    let new = New { kind: NewKind::File, mode: 0o600, umask: 0, cred: Cred::default() };
+    for args in [
+        &["-t", "ext4", "-b", "1024", "-O", "^orphan_file"][..],
+        &["-t", "ext4", "-O", "orphan_file"],
+        &["-t", "ext3", "-b", "1024"],
+    ] {
+        let b = Bench::new("24M", args, 0, options(Route::Ordered));
+        let (v, bs) = (&b.volume, b.volume.superblock().block_size().bytes64());
+        let ino = v.create_unnamed(Ino::ROOT, &new).unwrap().ino;
+        for n in 0..300 {
+            v.write(ino, 2 * n * bs, &[7; 100], WriteFlags::default()).unwrap();
+        }
+        v.sync().unwrap();
+        let from = FileBlock(10);
+        let whole = cut_off(v.data(), ino, false, (10 * bs, from), 1).unwrap();
+        assert!(!whole, "the test has lost its point");
+        v.link(ino, Ino::ROOT, b"name").unwrap();
+        v.sync().unwrap();
+        let device = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
+        let again = super::mount(device.clone(), &b.options, Arc::new(SystemClock));
+        let a = again.lookup(Ino::ROOT, b"name").unwrap();
+        assert_eq!((a.ino, a.links, a.size), (ino, 1, 10 * bs));
+        assert!(again.inspect().extents(ino, 1000).unwrap().iter().all(|e| e.at < from), "{args:?}");
+        again.close().unwrap();
+        fsck(&device.snapshot());
+        end_shrink(v.data(), ino, from).unwrap();
+        assert_eq!(v.maintenance().unlinked(), []);
+        assert!(v.inspect().extents(ino, 1000).unwrap().iter().all(|e| e.at < from), "{args:?}");
+        v.unlink(Ino::ROOT, b"name").unwrap();
+        assert!(v.link(ino, Ino::ROOT, b"again").is_err(), "it has had its name");
         b.check();
     }
 }
