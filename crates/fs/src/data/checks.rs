@@ -6,7 +6,6 @@ use crate::map;
 use crate::records;
 use crate::txn::Op;
 use quire_layout::Ino;
-use quire_layout::features::ro_compat;
 use quire_layout::inode::{Inode, Time, flags};
 
 /// Refuses inodes that are no regular files, because only these have data.
@@ -38,10 +37,9 @@ pub(super) fn check_change(inode: &Inode, overwrites: bool, deferred: bool) -> R
     }
 }
 
-/// The largest size that a file can have, in bytes.
+/// The largest size that a file can have, in bytes. The first file of 2 GiB sets the feature `large_file`.
 pub(super) fn max_size(op: &Op<'_>, inode: &Inode) -> u64 {
-    let max = map::max_size(op.sb(), inode.uses_extents()).min(i64::MAX.unsigned_abs());
-    if op.sb().features().has_ro_compat(ro_compat::LARGE_FILE) { max } else { max.min(i32::MAX.unsigned_abs().into()) }
+    map::max_size(op.sb(), inode.uses_extents()).min(i64::MAX.unsigned_abs())
 }
 
 /// Removes the privileges that a write takes from a file, and writes the inode if it changed.

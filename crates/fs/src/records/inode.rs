@@ -1,13 +1,19 @@
 //! Inode records in their table blocks.
 
 use super::group::group;
+use super::superblock::{superblock, superblock_mut};
 use crate::error::{Error, Result};
 use crate::txn::Op;
+use quire_layout::features::{Features, ro_compat};
 use quire_layout::inode::Inode;
+use quire_layout::superblock::add_ro_compat;
 use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure};
 
 /// Blocks of an inode table that a miss reads together. Neighbours are often used together.
 const READAHEAD_BLOCKS: u64 = 8;
+
+/// Bytes of the largest file that needs no `large_file`.
+const LARGEST_SMALL_FILE: u64 = (1 << 31) - 1;
 
 /// A copy of an inode's record, checked. The inode may be free: see its mode and links.
 ///
@@ -31,7 +37,7 @@ pub(crate) fn inode(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
 /// all the same, because the operation may have changed what else belongs to the inode (F12).
 ///
 /// # Errors
-/// Miss; read-only or aborted.
+/// Miss; corrupt superblock (the first large file); read-only or aborted.
 pub(crate) fn put_inode(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
     op.check_writable()?;
     let (b, at) = place(op, ino)?;
@@ -42,9 +48,21 @@ pub(crate) fn put_inode(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<
         let record = &mut op.block_mut(b)?[bytes];
         only_times = quire_layout::inode::same_but_for_times(sealed, record);
         record.copy_from_slice(sealed);
+        note_large_file(op, inode)?;
     }
     // A directory's times change with its entries.
     note_change(op, ino, !only_times || inode.is_dir());
+    Ok(())
+}
+
+/// The first inode of 2 GiB or more sets the feature `large_file`, in the same operation, as the kernel does: readers
+/// that do not know it take sizes for numbers of 31 bits.
+fn note_large_file(op: &mut Op<'_>, inode: &Inode) -> Result<()> {
+    let known = |f: Features| f.has_ro_compat(ro_compat::LARGE_FILE);
+    if inode.size() <= LARGEST_SMALL_FILE || known(op.sb().features()) || known(superblock(op)?.features()) {
+        return Ok(());
+    }
+    add_ro_compat(superblock_mut(op)?, ro_compat::LARGE_FILE);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::SIZE;
 use super::geometry::Geometry;
-use crate::bytes::{le32, put_le32};
+use crate::bytes::{le32, put_le16, put_le32};
 use crate::checksum::crc32c;
 use crate::features::{Features, incompat};
 
@@ -67,6 +67,21 @@ impl Superblock {
             crc32c(!0, &self.uuid())
         }
     }
+}
+
+/// Adds read-only compatible features. As with the kernel, revision 0, which has none, becomes revision 1, with the
+/// inodes that revision 0 implies.
+pub fn add_ro_compat(sb: &mut Superblock, bits: u32) {
+    if sb.revision() == 0 {
+        let (first_ino, inode_size) = (sb.first_ino().0, sb.inode_size());
+        let raw = sb.raw_mut();
+        put_le32(raw, 0x4C, 1);
+        put_le32(raw, 0x54, first_ino);
+        put_le16(raw, 0x58, u16::try_from(inode_size).expect("128 in revision 0"));
+    }
+    let mut f = sb.features();
+    f.ro_compat |= bits;
+    sb.set_features(f);
 }
 
 /// The shape is read as if it were the superblock's own.

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::{Devices, Volume};
 use quire_device::sync::Arc;
 use quire_device::{ErrorKind, Io, IoOp, SystemClock};
+use quire_layout::features::ro_compat;
 use quire_layout::inode::flags;
 use quire_layout::superblock::OnError;
 use quire_testkit::{Fault, FaultKind, fsck};
@@ -235,5 +236,46 @@ fn what_an_inode_cannot_count_is_refused() {
         v.write(file(0), 0, &[3; 40 << 10], WriteFlags::default()).unwrap();
         v.fsync(file(0), false).unwrap();
         assert_eq!(v.extents(file(0), 0, u64::MAX, 100).unwrap().iter().map(|e| e.len).sum::<u64>(), accepted << 12);
+    }
+}
+
+/// Without `large_file` the first file of 2 GiB sets it in the transaction that has its size, as with the kernel.
+#[test]
+fn the_first_large_file_sets_its_feature() {
+    type Grow = fn(&Volume);
+    let grow: [Grow; 3] = [
+        |v| v.truncate(file(0), 3 << 30).unwrap(),
+        |v| assert_eq!(v.write(file(0), (1 << 31) - 10, &[7; 20], WriteFlags::default()).unwrap(), 20),
+        |v| assert_eq!(v.write(file(0), 5 << 30, &[7; 20_000], WriteFlags::default()).unwrap(), 20_000),
+    ];
+    let all = [Route::Ordered, Route::Journal, Route::Overwrite];
+    for args in [
+        &["-t", "ext4", "-O", "^large_file"][..],
+        &["-t", "ext3", "-b", "1024", "-O", "^large_file"],
+        &["-t", "ext2", "-b", "4096", "-r", "0"],
+    ] {
+        for (route, grow) in all.iter().flat_map(|route| grow.iter().map(move |grow| (*route, grow))) {
+            let has_log = !args.contains(&"ext2");
+            let route = if has_log { route } else { Route::None };
+            let mut b = Bench::new("16M", args, 1, options(route));
+            let has = |v: &Volume| {
+                v.run(|op| Ok(crate::records::superblock(op)?.features().has_ro_compat(ro_compat::LARGE_FILE))).unwrap()
+            };
+            b.volume.truncate(file(0), (1 << 31) - 1).unwrap();
+            b.volume.fsync(file(0), false).unwrap();
+            assert!(!has(&b.volume), "{args:?}: nothing needs it");
+            grow(&b.volume);
+            b.volume.fsync(file(0), false).unwrap();
+            let size = b.volume.getattr(file(0)).unwrap().size;
+            assert!(size >= 1 << 31);
+            if has_log {
+                let again = b.after_a_crash();
+                assert!(has(&again) && again.getattr(file(0)).unwrap().size == size, "{args:?}, {route:?}");
+            }
+            b.remount();
+            assert!(has(&b.volume) && b.volume.getattr(file(0)).unwrap().size == size, "{args:?}, {route:?}");
+            b.volume.truncate(file(0), 0).unwrap();
+            b.check();
+        }
     }
 }
