@@ -273,9 +273,17 @@ impl Call<'_> {
         }
         let size = self.found.size.checked_add(len).filter(|n| *n <= self.found.max).ok_or(Error::TooLarge)?;
         self.zero_before_growing(Some(size))?;
-        self.grow_to(Some(size))?;
-        lock(&self.d.files.clean).drop_from(self.ino, from);
         let (ino, budget) = (self.ino, self.d.engine.step_budget());
+        // All that can be refused for want of space comes before the first block moves, and so does the size: a shift
+        // that is interrupted has lost nothing behind the end.
+        self.d.engine.run_as(self.pool, |op| {
+            let mut inode = records::inode(op, ino)?;
+            map::split_for_shift(op, ino, &mut inode, from, by)?;
+            inode.set_size(size);
+            touch(op, &mut inode);
+            records::put_inode(op, ino, &mut inode)
+        })?;
+        lock(&self.d.files.clean).drop_from(ino, from);
         // The end of the map stands for "not begun".
         self.change_map(FileBlock(u32::MAX), |op, inode, to| {
             let to = (to != FileBlock(u32::MAX)).then_some(to);

@@ -122,6 +122,21 @@ fn replace(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, path: &Path, e: Extent,
     }
 }
 
+/// Cuts the extent across `at` in two entries, which lie side by side until one of them moves.
+pub(super) fn split_at(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock) -> Result<()> {
+    loop {
+        let path = descend(op, ino, inode, at)?;
+        let (Some(slot), Some(e)) = (path.slot, path.extent) else { return Ok(()) };
+        let (Some(left), Some(right)) = (e.part(e.at, at), e.part(at, e.end())) else { return Ok(()) };
+        let leaf = path.leaf();
+        if leaf.entries < leaf.max {
+            tree::set(op, ino, inode, &path, slot, &left)?;
+            return tree::edit(op, ino, inode, leaf.block, |n| n.insert(slot + 1, &right.encode()));
+        }
+        tree::make_room(op, ino, inode, &path, at, leaf.block.unwrap_or(e.phys))?;
+    }
+}
+
 /// Merges the extent that starts at `at` with its neighbours in the leaf, where they go on.
 pub(super) fn merge_around(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock) -> Result<()> {
     let path = descend(op, ino, inode, at)?;

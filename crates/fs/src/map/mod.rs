@@ -33,4 +33,4 @@ pub(crate) use lookup::{extents, lookup};
 pub(crate) use mapping::Mapping;
 pub(crate) use remove::{remove, remove_all};
 pub(crate) use rules::{below, can_count, max_size};
-pub(crate) use shift::{shift_left, shift_right};
+pub(crate) use shift::{shift_left, shift_right, split_for_shift};

@@ -59,11 +59,30 @@ pub(crate) fn shift_left(
     }
 }
 
-/// Moves everything from file block `from` on to the right by `by` blocks; an extent across `from` is cut. `to` is
-/// `None` at first. Stops after about `budget` changed blocks and returns the `to` of the next call.
+/// Before [`shift_right`]: cuts the extent across `from`, so that the shift only changes numbers in nodes that are
+/// there. What needs space or could be too large is refused here, before anything has moved.
 ///
 /// # Errors
 /// Not supported for indirect maps; too large; no space for blocks of the tree; corrupt; miss.
+pub(crate) fn split_for_shift(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, from: FileBlock, by: u32) -> Result<()> {
+    only_extents(inode)?;
+    let last = descend(op, ino, inode, FileBlock(u32::MAX - 1))?.extent;
+    if last.is_some_and(|e| !may_move(&e, by)) {
+        return Err(Error::TooLarge);
+    }
+    extents::split_at(op, ino, inode, from)
+}
+
+/// True if a map can address an extent `by` blocks further to the right.
+fn may_move(e: &Extent, by: u32) -> bool {
+    u64::from(e.end().0) + u64::from(by) <= FILE_BLOCKS
+}
+
+/// Moves everything from file block `from` on to the right by `by` blocks. [`split_for_shift`] has cut what lay across
+/// `from`. `to` is `None` at first. Stops after about `budget` changed blocks and returns the `to` of the next call.
+///
+/// # Errors
+/// Not supported for indirect maps; too large; invalid if an extent lies across `from`; corrupt; miss.
 pub(crate) fn shift_right(
     op: &mut Op<'_>,
     ino: Ino,
@@ -88,7 +107,7 @@ pub(crate) fn shift_right(
             }
             continue;
         };
-        if u64::from(e.end().0) + u64::from(by) > FILE_BLOCKS {
+        if !may_move(&e, by) {
             return Err(Error::TooLarge);
         }
         let first = tree::view(op, ino, inode, path.leaf().block, |n| {
@@ -98,13 +117,9 @@ pub(crate) fn shift_right(
             let start = tree::view(op, ino, inode, path.leaf().block, |n| n.key(first))?;
             move_slots(op, ino, inode, &path, first..last + 1, |k| k.plus(by))?;
             to = start;
+        } else if e.end() > from {
+            return Err(Error::Invalid("an extent lies across the place from which on blocks are to be shifted"));
         } else {
-            // The last extent before `to` starts before `from`: its tail moves, if it reaches so far.
-            if let Some(tail) = e.part(from, e.end()) {
-                let head = e.part(e.at, from).expect("starts before `from`");
-                tree::set(op, ino, inode, &path, last, &head)?;
-                extents::insert_run(op, ino, inode, Extent { at: tail.at.plus(by), ..tail })?;
-            }
             break;
         }
     }

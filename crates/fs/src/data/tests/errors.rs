@@ -2,7 +2,7 @@
 
 use super::{Bench, Then, file, image, options};
 use crate::config::{Options, Route};
-use crate::data::WriteFlags;
+use crate::data::{Falloc, WriteFlags};
 use crate::error::Error;
 use crate::{Devices, Volume};
 use quire_device::sync::Arc;
@@ -259,6 +259,36 @@ fn a_truncate_that_fails_takes_nothing_from_the_file() {
                 b.check();
             }
         }
+    }
+}
+
+/// N8: an insertion that finds no space for a new entry of the block map has moved nothing, and succeeds later.
+#[test]
+fn an_insertion_that_fails_leaves_the_content_as_it_was() {
+    const BLOCK: usize = 4096;
+    for route in [Route::Ordered, Route::Journal] {
+        let mut b = bench(route, OnError::Continue);
+        // Four extents are all that the inode holds. The cut across the second one needs a block of the tree.
+        for n in 0..4u8 {
+            let at = u64::from(n) * 5 * BLOCK as u64;
+            b.volume.write(file(0), at, &[n + 1; 3 * BLOCK], WriteFlags::default()).unwrap();
+        }
+        b.remount();
+        let mut model = b.read_all(file(0), 18 * BLOCK);
+        let (at, len) = (6 * BLOCK, 2 * BLOCK);
+        let insert = |v: &Volume| v.fallocate(file(0), Falloc::Insert, at as u64, len as u64);
+        b.refuse_bitmaps();
+        let failed = insert(&b.volume);
+        assert!(failed.as_ref().is_err_and(|e| e.errno() == 5), "{route:?}: {failed:?}");
+        b.device.inner().heal();
+        assert!(b.read_all(file(0), 20 * BLOCK) == model, "{route:?}");
+        assert!(b.read_after_a_crash(file(0), 20 * BLOCK) == model, "{route:?}");
+        insert(&b.volume).unwrap();
+        model.splice(at..at, vec![0; len]);
+        assert!(b.read_all(file(0), 20 * BLOCK) == model, "{route:?}");
+        b.remount();
+        assert!(b.read_all(file(0), 20 * BLOCK) == model, "{route:?}");
+        b.check();
     }
 }
 

@@ -40,7 +40,10 @@ fn exercise(t: &TestVolume, ino: Ino, rng: &mut Rng) -> u32 {
         changed(&mut |op, i| convert_written(op, ino, i, at, 50));
         changed(&mut |op, i| mark_unwritten(op, ino, i, at, 7));
         changed(&mut |op, i| remove(op, ino, i, at, FileBlock(at.0 + 40), 50).map(|_| ()));
-        changed(&mut |op, i| shift_right(op, ino, i, at, 3, None, 50).map(|_| ()));
+        changed(&mut |op, i| {
+            split_for_shift(op, ino, i, at, 3)?;
+            shift_right(op, ino, i, at, 3, None, 50).map(|_| ())
+        });
         changed(&mut |op, i| shift_left(op, ino, i, FileBlock(at.0 + 3), 3, 50).map(|_| ()));
     }
     let mut to = FileBlock(u32::MAX);

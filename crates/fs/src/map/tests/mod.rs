@@ -221,6 +221,7 @@ fn one_step(t: &TestVolume, ino: Ino, m: &mut Model, rng: &mut Rng, space: u32, 
         _ => {
             let by = 1 + rng.below(5);
             let budget = [1, 1000][usize::try_from(rng.below(2)).unwrap()];
+            change(t, ino, |op, i| split_for_shift(op, ino, i, FileBlock(at), by)).unwrap();
             let mut to = None;
             loop {
                 to = change(t, ino, |op, i| shift_right(op, ino, i, FileBlock(at), by, to, budget)).unwrap();
@@ -414,7 +415,7 @@ fn limits_of_the_file_are_typed() {
     let last = FileBlock(u32::MAX - 1);
     change(&t, ino, |op, i| allocate(op, ino, i, last, 1, Pool::User)).unwrap();
     assert!(matches!(change(&t, ino, |op, i| allocate(op, ino, i, last, 2, Pool::User)), Err(Error::TooLarge)));
-    let far = change(&t, ino, |op, i| shift_right(op, ino, i, FileBlock(5), 1, None, 100));
+    let far = change(&t, ino, |op, i| split_for_shift(op, ino, i, FileBlock(5), 1));
     assert!(matches!(far, Err(Error::TooLarge)));
     let (t, ino) = with_file("24M", &["-t", "ext3", "-b", "1024"]);
     let end = FileBlock(u32::try_from(imap::file_blocks(BlockSize::K1)).unwrap());
