@@ -145,6 +145,33 @@ fn a_whole_block_counts_by_the_bytes_that_differ() {
     }
 }
 
+/// Okeanos, sections 3 and 4: what writes of several files change of their blocks shares a block of the log. Metadata,
+/// and blocks of which a write changes all, are logged whole.
+#[test]
+fn small_writes_of_several_files_share_a_block_of_the_log_and_whole_blocks_do_not() {
+    const FILES: u64 = 8;
+    let b = Bench::new(Profile::Wasteless.choices());
+    let files: Vec<Ino> = (0..FILES).map(|n| b.create(&format!("f{n}"))).collect();
+    files.iter().for_each(|f| b.write(*f, 0, &pattern(4096)));
+    b.volume.sync().unwrap();
+    let logged = |fill: u8, len: usize| {
+        let before = b.volume.maintenance().journal_stats();
+        let d = b.counted(|| {
+            files.iter().for_each(|f| b.write(*f, 0, &vec![fill; len]));
+            b.volume.maintenance().commit().unwrap();
+        });
+        let after = b.volume.maintenance().journal_stats();
+        let blocks = d.region(Region::Log).writes.bytes / 4096;
+        [blocks, after.whole_records - before.whole_records, after.range_records - before.range_records]
+    };
+    // The inodes, with their times, are metadata: two blocks at most.
+    let [blocks, whole, ranges] = logged(0xAA, 200);
+    assert!(ranges == FILES && whole <= 2 && blocks == whole + 1, "{blocks} blocks, {whole} whole, {ranges} of ranges");
+    let [blocks, whole, ranges] = logged(0x55, 4096);
+    assert!(ranges == 0 && (FILES..=FILES + 2).contains(&whole), "{blocks} blocks, {whole} whole, {ranges} of ranges");
+    b.check();
+}
+
 /// Q3: behind the end of a file its last block may hold anything. The page has zeros there; the base of its record has
 /// what lies at home, else recovery would find another image than was logged.
 #[test]

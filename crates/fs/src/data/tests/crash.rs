@@ -174,6 +174,12 @@ fn ordered_data_survives_and_stale_data_is_never_seen() {
     run(Route::Ordered, &["-t", "ext3", "-b", "1024"]);
 }
 
+/// Both are written in the same way.
+#[test]
+fn writeback_data_survives_as_ordered_data_does() {
+    run(Route::Writeback, &["-t", "ext4", "-b", "4096"]);
+}
+
 /// F14.
 #[test]
 fn journaled_requests_are_a_prefix() {

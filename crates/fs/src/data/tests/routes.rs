@@ -413,6 +413,21 @@ fn a_sequence_goes_the_way_of_its_first_update() {
     b.check();
 }
 
+/// RFJ, section 3.2: a commit leaves new data to the flusher, does not wait for it, and does not name it. One that
+/// comes when the data is in place does.
+#[test]
+fn a_commit_leaves_new_data_to_the_flusher_and_names_it_when_it_is_in_place() {
+    let b = Bench::new("32M", &["-t", "ext4", "-b", "4096"], 1, Options::default().with(Profile::Rfj.choices()));
+    let data = |d: DeviceStats| d.region(Region::Data).writes.bytes;
+    write(&b, file(0), 0, &[1; 64 << 10]);
+    assert_eq!(data(b.counted(|| b.volume.maintenance().commit().unwrap())), 0);
+    assert_eq!(b.read_after_a_crash(file(0), 1 << 20), []);
+    assert_eq!(data(b.counted(|| b.volume.maintenance().write_back().unwrap())), 64 << 10);
+    assert_eq!(data(b.counted(|| b.volume.maintenance().commit().unwrap())), 0);
+    assert!(b.read_after_a_crash(file(0), 1 << 20) == [1; 64 << 10]);
+    b.check();
+}
+
 /// RFJ, section 4.2: what it leaves in its log is a log of jbd2, which other tools recover.
 #[test]
 fn e2fsck_recovers_what_overwriting_requests_left_in_the_log() {

@@ -2,6 +2,7 @@
 
 mod failures;
 mod ledger;
+mod merged;
 mod nvram;
 mod overlap;
 mod power;

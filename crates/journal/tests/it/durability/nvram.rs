@@ -3,22 +3,30 @@
 
 use super::setup::{BS, HOMES, LOG_BLOCKS, home, image, put, unrecovered};
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, FlushGate, Nvram, SystemClock};
+use quire_device::{BlockDevice, Counted, FlushGate, Nvram, SystemClock};
 use quire_journal::recover::Plan;
 use quire_journal::{
     Checkpoint, Error, Journal, JournalConfig, LogChoices, NvramLayout, NvramLog, NvramProblem, Record,
 };
+use quire_layout::nvlog::{LINE, head};
+use quire_layout::qlog::RECORD;
 use quire_layout::{BlockSize, Tid};
-use quire_testkit::{Image, NvramModel, PowerLossDevice, PowerLossOptions};
+use quire_testkit::{Image, MemDevice, NvramModel, PowerLossDevice, PowerLossOptions};
+use std::collections::HashSet;
 
 const FS: [u8; 16] = [9; 16];
 
-fn journal(device: &Arc<PowerLossDevice>, memory: &Arc<NvramModel>, checkpoint: Checkpoint) -> Journal {
+fn journal(
+    device: &Arc<impl BlockDevice + 'static>,
+    memory: &Arc<NvramModel>,
+    record: Record,
+    checkpoint: Checkpoint,
+) -> Journal {
     let device: Arc<dyn BlockDevice> = device.clone();
     let gate = Arc::new(FlushGate::new(device.clone()));
     let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (mut log, _) = clean.into_log(gate.clone(), true).unwrap();
-    let choices = LogChoices::in_nvram(Record::Delta, checkpoint);
+    let choices = LogChoices::in_nvram(record, checkpoint);
     log.set_nvram(NvramLog::take(memory.clone(), FS, NvramLayout::of(choices, BlockSize::K1).unwrap()).unwrap());
     let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), 1 << 20);
     Journal::with_log(gate, log, JournalConfig { choices, ..config })
@@ -55,7 +63,7 @@ fn problem(r: Result<Plan, Error>) -> NvramProblem {
 #[test]
 fn data_is_flushed_before_it_is_named() {
     let disk = device(Image::from_bytes(&image(Tid(1))));
-    let j = journal(&disk, &memory(), Checkpoint::Regions(2));
+    let j = journal(&disk, &memory(), Record::Delta, Checkpoint::Regions(2));
     let stamp = j.gate().stamp();
     commit(&j, 0, 1);
     assert!(!j.gate().is_durable(stamp));
@@ -68,7 +76,7 @@ fn data_is_flushed_before_it_is_named() {
 #[test]
 fn older_copies_are_refused() {
     let (disk, memory) = (device(Image::from_bytes(&image(Tid(1)))), memory());
-    let j = journal(&disk, &memory, Checkpoint::Regions(2));
+    let j = journal(&disk, &memory, Record::Delta, Checkpoint::Regions(2));
     (0..3).for_each(|n| {
         commit(&j, n, 1);
     });
@@ -104,7 +112,7 @@ fn older_copies_are_refused() {
 fn regions_go_home_and_commits_stall_when_all_are_full() {
     for background in [true, false] {
         let (disk, memory) = (device(Image::from_bytes(&image(Tid(1)))), memory());
-        let j = journal(&disk, &memory, Checkpoint::Regions(2));
+        let j = journal(&disk, &memory, Record::Delta, Checkpoint::Regions(2));
         let before = disk.writes_and_flushes().1;
         let mut fill = 0u8;
         for n in 0..2000u64 {
@@ -130,6 +138,125 @@ fn regions_go_home_and_commits_stall_when_all_are_full() {
             let last = (0..2000u64).rev().find(|n| n % 50 == b).unwrap();
             let want = u8::try_from((last + 1) % 256).unwrap();
             assert!(bytes.iter().all(|x| *x == want), "block {b}");
+        }
+    }
+}
+
+/// DJFS, section V.3: in a new region each block is logged whole first, and the region that was left goes home with one
+/// flush. No write has FUA: the journal's superblock is written with the homes, the label that frees the region is in
+/// the memory.
+#[test]
+fn a_region_switch_logs_whole_blocks_again_and_takes_one_flush() {
+    let disk = Arc::new(Counted::new(MemDevice::new(image(Tid(1)))));
+    let j = journal(&disk, &memory(), Record::Delta, Checkpoint::Regions(2));
+    // The first commit has the image name the memory.
+    commit(&j, 0, 0xEE);
+    let (mut whole, mut switches) = (HashSet::from([0]), 0);
+    for n in 0..2500u64 {
+        let (before, device) = (j.stats(), disk.snapshot());
+        commit(&j, n % 10, u8::try_from(n % 200 + 1).unwrap());
+        let after = j.stats();
+        let switched = after.nvram.unwrap().switches - before.nvram.unwrap().switches;
+        if switched > 0 {
+            whole.clear();
+        }
+        let is_first = u64::from(whole.insert(n % 10));
+        let logged = (after.whole_records - before.whole_records, after.delta_records - before.delta_records);
+        assert_eq!(logged, (is_first, 1 - is_first), "commit {n}");
+        while j.checkpoint_step().unwrap() {}
+        let d = disk.snapshot().since(&device);
+        assert_eq!((d.flushes.count, d.total(|r| r.fua).count), (switched, 0), "commit {n}: {d:?}");
+        switches += switched;
+    }
+    assert!(switches > 2, "{switches}");
+}
+
+/// DJFS, section V.2: of descriptor and commit the bytes that they use are logged, in whole lines. NVJ logs whole
+/// blocks, as a journal on a disk.
+#[test]
+fn descriptor_and_commit_take_what_they_use_and_whole_blocks_without_deltas() {
+    let used = (head::LEN + RECORD).next_multiple_of(usize::try_from(LINE).unwrap());
+    for (record, metadata) in [(Record::Delta, used + size_of::<u64>()), (Record::Block, 2 * BS)] {
+        let (disk, memory) = (device(Image::from_bytes(&image(Tid(1)))), memory());
+        let j = journal(&disk, &memory, record, Checkpoint::Regions(2));
+        // The first commit stores a label, too.
+        commit(&j, 0, 1);
+        let before = (memory.stats().bytes, j.stats().nvram.unwrap().metadata_bytes);
+        commit(&j, 1, 2);
+        let stored = (memory.stats().bytes - before.0, j.stats().nvram.unwrap().metadata_bytes - before.1);
+        assert_eq!(stored, ((metadata + BS) as u64, metadata as u64), "{record:?}");
+    }
+}
+
+/// DJFS, section V.2: the block takes in what is written to it between two commits, of which one difference is logged.
+#[test]
+fn a_block_that_changes_twice_in_a_transaction_is_one_delta() {
+    let disk = device(Image::from_bytes(&image(Tid(1))));
+    let j = journal(&disk, &memory(), Record::Delta, Checkpoint::Regions(2));
+    commit(&j, 0, 1);
+    let before = j.stats();
+    put(&j, home(0), 2);
+    commit(&j, 0, 3);
+    let after = j.stats();
+    let logged = (after.whole_records - before.whole_records, after.delta_records - before.delta_records);
+    assert_eq!(logged, (0, 1));
+}
+
+/// What recovery makes of a disk and its memory, whose power may go meanwhile.
+fn recover(disk: &Arc<PowerLossDevice>, memory: &Arc<NvramModel>) -> Result<(), Error> {
+    let there: Arc<dyn BlockDevice> = disk.clone();
+    let log = unrecovered(&there).with_nvram(Some(memory.clone() as Arc<dyn Nvram>), FS);
+    let plan = log.scan(u64::from(LOG_BLOCKS) + HOMES, &mut |_| {})?;
+    assert!(!plan.is_damaged(), "{plan}");
+    log.replay(plan, &there, None, &mut |_| {}).map(drop)
+}
+
+/// The power goes at each step of the recovery of what a crash has left, and then stays: the blocks are as these.
+fn recovers_from_every_cut(left: &Image, stored: &[u8], blocks: &[u8], what: &str) {
+    for cut in 0.. {
+        assert!(cut < 100, "{what}: recovery has no end");
+        let (disk, memory) = (device(left.clone()), Arc::new(NvramModel::new(stored.to_vec())));
+        disk.cut_at(disk.steps() + 1 + cut);
+        let is_over = recover(&disk, &memory).is_ok();
+        let (again, memory) = (disk.crash(cut).image, memory.crash_point().crash(cut));
+        let disk = device(again);
+        recover(&disk, &Arc::new(NvramModel::new(memory))).unwrap_or_else(|e| panic!("{what}, cut {cut}: {e}"));
+        let live = disk.live();
+        for (n, want) in (0u64..).zip(blocks) {
+            let mut bytes = vec![0; BS];
+            live.read(home(n).0 * BS as u64, &mut bytes);
+            assert!(bytes.iter().all(|b| b == want), "{what}, cut {cut}: block {n} is not {want}");
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+/// DJFS, section V.4: the power goes at each step while a region goes home, and again while that is recovered.
+#[test]
+fn a_power_cut_while_a_region_goes_home_and_one_in_recovery_lose_no_commit() {
+    for cut in 0.. {
+        let (disk, memory) = (device(Image::from_bytes(&image(Tid(1)))), memory());
+        let j = journal(&disk, &memory, Record::Delta, Checkpoint::Regions(2));
+        let mut blocks = [0; 10];
+        for n in 0.. {
+            let fill = u8::try_from(n % 200 + 1).unwrap();
+            commit(&j, n % 10, fill);
+            blocks[usize::try_from(n % 10).unwrap()] = fill;
+            if j.stats().nvram.unwrap().switches > 0 {
+                break;
+            }
+        }
+        disk.cut_at(disk.steps() + 1 + cut);
+        let is_over = j.checkpoint_step().is_ok() && !disk.is_cut();
+        for seed in 0..4 {
+            let (left, stored) = (disk.crash(seed).image, memory.crash_point().crash(seed));
+            recovers_from_every_cut(&left, &stored, &blocks, &format!("checkpoint cut at {cut}, seed {seed}"));
+        }
+        if is_over {
+            assert!(cut > 2, "a region goes home in {cut} steps");
+            return;
         }
     }
 }
