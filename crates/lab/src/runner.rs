@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 
 use crate::cmd::{cpus, is_root};
 use crate::laboratory::{Study, chosen};
-use crate::results::{Effort, Findings, Host, Run, build, date};
+use crate::results::{Effort, Findings, Host, Program, Run, date};
 use crate::work::vfs::fix_computing;
 pub use plan::Plan;
 use progress::Progress;
@@ -80,7 +80,7 @@ impl How {
 /// # Errors
 /// A name is wrong, results cannot be written, or a study failed.
 pub fn run(plan: &Plan) -> Result<usize> {
-    let build = build();
+    let program = Program::here();
     if plan.twice {
         fix_computing();
     }
@@ -91,7 +91,9 @@ pub fn run(plan: &Plan) -> Result<usize> {
             continue;
         }
         let known = Run::load(&plan.results.join(format!("{}.json", s.name))).ok();
-        if known.is_some_and(|r| !plan.again && !plan.twice && r.build == build && r.effort == plan.effort) {
+        if known
+            .is_some_and(|r| !plan.again && !plan.twice && r.program.build == program.build && r.effort == plan.effort)
+        {
             println!("{}: there already", s.name);
         } else if s.mounts && !is_root() {
             println!("skipped {}: mounts need root", s.name);
@@ -99,18 +101,18 @@ pub fn run(plan: &Plan) -> Result<usize> {
             due.push(s);
         }
     }
-    run_these(plan, build, due)
+    run_these(plan, program, due)
 }
 
-/// Runs studies of a build: first those of which some run at once.
-fn run_these(plan: &Plan, build: String, due: Vec<&'static Study>) -> Result<usize> {
+/// Runs studies by a program: first those of which some run at once.
+fn run_these(plan: &Plan, program: Program, due: Vec<&'static Study>) -> Result<usize> {
     // SQLite's random numbers are the process's.
     let is_alone = |s: &&Study| s.runs_alone(plan.effort) || plan.twice && s.computes;
     let (alone, mut models): (Vec<_>, Vec<_>) = due.into_iter().partition(is_alone);
     // The longest first: it is not the one that the others have ended before.
     models.sort_by_key(|s| std::cmp::Reverse(plan.expected(s)));
     let at_once = plan.jobs.unwrap_or(cpus().min(MOST_AT_ONCE)).max(1);
-    let progress = Progress::new(plan, build, models.iter().chain(&alone).copied(), at_once);
+    let progress = Progress::new(plan, program, models.iter().chain(&alone).copied(), at_once);
     let progress = Mutex::new(progress);
     run_at_once(&models, at_once, &progress)?;
     run_at_once(&alone, 1, &progress)?;
@@ -136,7 +138,7 @@ fn run_at_once(studies: &[&'static Study], at_once: usize, progress: &Mutex<Prog
             // What computing costs is fixed there.
             let is_result = !(twice && study.computes);
             if let Some(findings) = outcome.filter(|_| is_result) {
-                record(study, p.plan, &p.build, took, findings)?;
+                record(study, p.plan, &p.program, took, findings)?;
             }
         }
         Ok(())
@@ -168,7 +170,7 @@ fn the_same(study: &Study, effort: Effort) -> Result<Findings> {
     Ok(once)
 }
 
-fn record(study: &Study, plan: &Plan, build: &str, took: Duration, mut findings: Findings) -> Result<()> {
+fn record(study: &Study, plan: &Plan, program: &Program, took: Duration, mut findings: Findings) -> Result<()> {
     if findings.figures.iter().any(|f| f.title.contains("(calibration)")) {
         findings
             .assume("calibrations are of less than the study: fewer rows, transactions, writes or seconds, one round");
@@ -182,7 +184,7 @@ fn record(study: &Study, plan: &Plan, build: &str, took: Duration, mut findings:
         date: date(SystemTime::now()),
         seconds: took.as_secs(),
         command: format!("quire-lab run {}{effort}", study.name),
-        build: build.into(),
+        program: program.clone(),
         host: Host::here(),
         findings,
     };
@@ -225,10 +227,12 @@ mod tests {
         };
         let mut findings = Findings::default();
         findings.assume("as it was");
-        record(study, &plan(false), &build(), Duration::ZERO, findings).unwrap();
+        // The same program goes on after a commit of other files.
+        let program = Program { commit: Some("another".into()), ..Program::here() };
+        record(study, &plan(false), &program, Duration::ZERO, findings).unwrap();
         run(&plan(false)).unwrap();
         let kept = Run::load(&dir.path().join(format!("{}.json", study.name))).unwrap();
-        assert_eq!(kept.findings.assumptions, ["as it was"]);
+        assert_eq!((kept.findings.assumptions, kept.program), (vec!["as it was".into()], program));
     }
 
     /// Models that are there, and whether they ran at once.
@@ -279,10 +283,11 @@ mod tests {
         let results = dir.path().to_owned();
         let plan =
             Plan { wanted: Vec::new(), effort: Effort::Normal, results, again: false, jobs: Some(2), twice: false };
-        let failed = run_these(&plan, "a build".into(), STANDINS.iter().collect()).unwrap_err();
+        let program = Program { build: "a build".into(), commit: Some("a commit".into()) };
+        let failed = run_these(&plan, program.clone(), STANDINS.iter().collect()).unwrap_err();
         assert_eq!(failed.to_string(), "failed: fails");
         for name in ["alone", "one", "other"] {
-            assert_eq!(Run::load(&dir.path().join(format!("{name}.json"))).unwrap().build, "a build");
+            assert_eq!(Run::load(&dir.path().join(format!("{name}.json"))).unwrap().program, program);
         }
     }
 }

@@ -12,7 +12,7 @@ mod png;
 use std::path::{Path, PathBuf};
 
 use quire_lab::report::page;
-use quire_lab::results::{Claim, Effort, Figure, Findings, Host, Paper, Point, Run, Shape};
+use quire_lab::results::{Claim, Effort, Figure, Findings, Host, Paper, Point, Program, Run, Shape};
 use quire_testkit::needs_tools;
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ fn run() -> Run {
         date: "2026-01-01".into(),
         seconds: 1,
         command: "quire-lab run study".into(),
-        build: "0".into(),
+        program: Program { build: "0".into(), commit: Some("<commit>".into()) },
         host: Host::here(),
         findings: findings(),
     }
@@ -237,6 +237,7 @@ fn the_page_needs_no_network_and_no_script() {
     assert_eq!(outside.into_iter().filter(|o| page.contains(o)).collect::<Vec<_>>(), Vec::<&str>::new());
     assert!(page.contains("of &lt;this&gt;") && page.contains("a &lt; b &amp; &quot;c&quot;"));
     assert!(page.contains("prefers-color-scheme:dark") && page.contains("270"));
+    assert!(page.contains("build 0, commit &lt;commit&gt;;"));
 }
 
 /// What a link of the page hands over, to the byte.

@@ -242,12 +242,13 @@ fn made_by(run: &Run) -> String {
     out += &list("Assumed", &run.findings.assumptions);
     out += &list("Not measured here", &run.findings.skipped);
     let h = &run.host;
+    let commit = run.program.commit.as_ref().map_or(String::new(), |name| format!(", commit {}", escaped(name)));
     let _ = write!(
         out,
-        "<div class=\"soft\">{}, {} s, build {}; {} x {}, {} GiB, Linux {}, {}</div><code>{}</code></div>",
+        "<div class=\"soft\">{}, {} s, build {}{commit}; {} x {}, {} GiB, Linux {}, {}</div><code>{}</code></div>",
         run.date,
         run.seconds,
-        escaped(&run.build),
+        escaped(&run.program.build),
         h.processors,
         escaped(&h.processor),
         h.memory_gib,

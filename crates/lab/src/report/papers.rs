@@ -170,7 +170,7 @@ fn in_a_cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Claim, Effort, Findings, Host};
+    use crate::results::{Claim, Effort, Findings, Host, Program};
 
     fn run(study: &str, claims: Vec<Claim>) -> Run {
         Run {
@@ -181,7 +181,7 @@ mod tests {
             date: "2026-01-01".into(),
             seconds: 0,
             command: String::new(),
-            build: String::new(),
+            program: Program { build: String::new(), commit: None },
             host: Host::here(),
             findings: Findings { claims, ..Findings::default() },
         }

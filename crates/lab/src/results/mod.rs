@@ -11,7 +11,7 @@ mod swept;
 pub use claim::{ABOUT, Claim, Side, TIE, Verdict};
 pub use host::Host;
 pub use number::shown;
-pub use run::{Effort, Run, build, date};
+pub use run::{Effort, Program, Run, date};
 pub use swept::{Swept, with_one_row, with_one_value};
 
 use std::fmt::Write;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{Findings, Host, Paper};
+use crate::cmd::command;
 
 /// How much of a study is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -32,6 +33,24 @@ impl Effort {
     }
 }
 
+/// The program that a study is run by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Version and checksum of its file: another build has another, and a result counts as of the same program by it.
+    pub build: String,
+    /// The commit that was checked out where it was built; older results do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+}
+
+impl Program {
+    /// This one.
+    #[must_use]
+    pub fn here() -> Self {
+        Program { build: build(), commit: commit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")) }
+    }
+}
+
 /// A study's findings with what they were found by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -44,8 +63,8 @@ pub struct Run {
     /// How long it took.
     pub seconds: u64,
     pub command: String,
-    /// Version and checksum of the program.
-    pub build: String,
+    #[serde(flatten)]
+    pub program: Program,
     pub host: Host,
     #[serde(flatten)]
     pub findings: Findings,
@@ -91,11 +110,22 @@ impl Run {
     }
 }
 
-/// Version of this program, and the checksum of its file: another build has another.
-#[must_use]
-pub fn build() -> String {
+fn build() -> String {
     let sum = std::env::current_exe().and_then(fs::read).map_or(0, |bytes| quire_layout::checksum::crc32c(!0, &bytes));
     format!("{}-{sum:08x}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What a program is made of, in its repository.
+const SOURCES: [&str; 3] = ["crates", "Cargo.toml", "Cargo.lock"];
+
+/// The commit that is checked out in a repository, with `-dirty` behind it where sources are not as they are there.
+/// Results that are recorded make no source another. `None` where there is no repository.
+fn commit(repository: &Path) -> Option<String> {
+    let git = |args: &[&str]| command("git").arg("-C").arg(repository).args(args).output().ok();
+    let said = git(&["describe", "--always", "--exclude=*"]).filter(|said| said.status.success())?;
+    let name = String::from_utf8(said.stdout).ok()?.trim().to_owned();
+    let same = git(&[&["diff", "--quiet", "HEAD", "--"][..], &SOURCES].concat())?.status.success();
+    Some(if same { name } else { name + "-dirty" })
 }
 
 /// A day in UTC as YYYY-MM-DD.
@@ -141,12 +171,45 @@ mod tests {
             date: date(SystemTime::now()),
             seconds: 1,
             command: "c".into(),
-            build: build(),
+            program: Program::here(),
             host: Host::here(),
             findings,
         };
         run.save(dir.path()).unwrap();
         assert_eq!(Run::load_all(dir.path()).unwrap(), [run]);
         assert!(Run::load(&dir.path().join("none.json")).is_err());
+    }
+
+    #[test]
+    fn a_commit_is_named_with_whether_sources_have_changed_since() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = |args: &[&str]| {
+            let who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"];
+            let out = command("git").arg("-C").arg(dir.path()).args(who).args(args).output().unwrap();
+            assert!(out.status.success(), "git {args:?}: {out:?}");
+            String::from_utf8(out.stdout).unwrap().trim().to_owned()
+        };
+        assert_eq!(commit(dir.path()), None, "no repository");
+        git(&["init", "--quiet"]);
+        let [source, result] = ["crates/a.rs", "result.json"].map(|name| dir.path().join(name));
+        fs::create_dir(dir.path().join("crates")).unwrap();
+        for file in [&source, &result, &dir.path().join("Cargo.toml"), &dir.path().join("Cargo.lock")] {
+            fs::write(file, "1").unwrap();
+        }
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "-m", "a commit"]);
+        let name = git(&["rev-parse", "--short", "HEAD"]);
+        assert_eq!(commit(dir.path()), Some(name.clone()));
+        fs::write(result, "2").unwrap();
+        assert_eq!(commit(dir.path()), Some(name.clone()), "a result is no source");
+        fs::write(source, "2").unwrap();
+        assert_eq!(commit(dir.path()), Some(name + "-dirty"));
+    }
+
+    #[test]
+    fn a_result_of_before_without_a_commit_is_read() {
+        let older: Program = serde_json::from_str(r#"{"build": "0.1.0-1b0bf662"}"#).unwrap();
+        assert_eq!(older, Program { build: "0.1.0-1b0bf662".into(), commit: None });
+        assert_eq!(serde_json::to_string(&older).unwrap(), r#"{"build":"0.1.0-1b0bf662"}"#);
     }
 }

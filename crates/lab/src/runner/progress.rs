@@ -9,13 +9,13 @@ use anyhow::Result;
 
 use super::plan::Plan;
 use crate::laboratory::Study;
-use crate::results::{Findings, Verdict};
+use crate::results::{Findings, Program, Verdict};
 use crate::stats::float;
 
 /// What is known of a run.
 pub(super) struct Progress<'p> {
     pub(super) plan: &'p Plan,
-    pub(super) build: String,
+    pub(super) program: Program,
     /// All studies that this run does, and how many have begun.
     due: usize,
     begun: usize,
@@ -36,7 +36,7 @@ impl<'p> Progress<'p> {
     /// Of a run of these studies, of which models run so many at once.
     pub(super) fn new(
         plan: &'p Plan,
-        build: String,
+        program: Program,
         due: impl IntoIterator<Item = &'static Study>,
         at_once: usize,
     ) -> Self {
@@ -44,7 +44,7 @@ impl<'p> Progress<'p> {
         let (running, failed) = (Vec::new(), Vec::new());
         let mut progress = Progress {
             plan,
-            build,
+            program,
             due: 0,
             begun: 0,
             running,
@@ -156,7 +156,8 @@ mod tests {
             jobs: None,
             twice: false,
         };
-        let mut progress = Progress::new(&plan, String::new(), STUDIES.iter(), 2);
+        let program = Program { build: String::new(), commit: None };
+        let mut progress = Progress::new(&plan, program, STUDIES.iter(), 2);
         let is = |progress: &Progress<'_>, minutes: f64| (progress.minutes() - minutes).abs() < 0.1;
         assert!(is(&progress, 20.0), "two models at once, and one alone: {}", progress.minutes());
         progress.begin(&STUDIES[0]);
