@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::chart::{self, Look, Width};
 use super::escape::escaped;
-use super::papers;
+use super::{papers, printed};
 use crate::results::{Claim, Figure, Paper, Run, Verdict, shown};
 
 const STYLE: &str = include_str!("style.css");
@@ -166,7 +166,7 @@ fn figure(f: &Figure, run: &Run) -> Result<String> {
     }
     out += "</ul>";
     if f.printed.is_empty() && run.paper != Paper::Quire {
-        let _ = write!(out, "<p class=\"soft\">{}</p>", escaped(&in_the_paper(f, &run.findings.claims)));
+        let _ = write!(out, "<p class=\"soft\">{}</p>", escaped(&printed::sentence(run.paper, f)));
     }
     out += "<details><summary>Numbers</summary><div class=\"scroll\">";
     out += &numbers(f);
@@ -177,35 +177,6 @@ fn figure(f: &Figure, run: &Run) -> Result<String> {
         f.id
     );
     Ok(out)
-}
-
-/// What the paper's sentences print of a figure of which it prints no points.
-fn in_the_paper(f: &Figure, claims: &[Claim]) -> String {
-    let of = parts(&f.of);
-    let mut numbers: Vec<String> = Vec::new();
-    for claim in claims.iter().filter(|claim| of.iter().any(|part| is_of(&claim.at, part))) {
-        let number = claim.paper_shown().map(|number| format!("{}: {number}", claim.what));
-        numbers.extend(number.filter(|number| !numbers.contains(number)));
-    }
-    match &numbers[..] {
-        [] => "The paper prints no number of this figure.".into(),
-        _ => format!("The paper prints of it: {}.", numbers.join("; ")),
-    }
-}
-
-/// The figures of "figures 2, 3 and 7", or what is named alone.
-fn parts(of: &str) -> Vec<String> {
-    let first = of.split(" on mounts").next().unwrap_or(of);
-    match first.strip_prefix("figures ") {
-        Some(numbers) => numbers.replace(" and ", ", ").split(", ").map(|number| format!("figure {number}")).collect(),
-        None => vec![first.split(',').next().unwrap_or(first).to_owned()],
-    }
-}
-
-/// Whether a claim at this place is of this figure, or of all of its parts.
-fn is_of(at: &str, figure: &str) -> bool {
-    let at = at.split(',').next().unwrap_or(at);
-    figure.strip_prefix(at).is_some_and(|part| part.chars().all(|c| c.is_ascii_lowercase()))
 }
 
 fn numbers(f: &Figure) -> String {
@@ -286,26 +257,4 @@ fn items(runs: &[Run]) -> String {
     out += "</tbody></table></div><h3>Causes</h3><ol>";
     causes.iter().for_each(|cause| out += &format!("<li>{}</li>", escaped(cause)));
     out + "</ol></section>"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_figure_without_points_of_the_papers_has_what_its_sentences_print() {
-        let claim = |at: &str, printed: &str| Claim::at_least(at, "faster", format!("{printed} times"), 1.0, printed);
-        let claims = [
-            claim("figure 2, on mounts", "2.2"),
-            claim("figure 2", "2.2"),
-            claim("figure 22", "9"),
-            claim("figure 7", "5.1"),
-            Claim::at_least("figure 7", "in words", "a / b", 1.0, 2.0),
-        ];
-        let of = |of: &str| in_the_paper(&Figure::bars("f", of, "", "", ""), &claims);
-        assert_eq!(of("figure 2a"), "The paper prints of it: 2.2 times: 2.2.");
-        assert_eq!(of("figures 2 and 7"), "The paper prints of it: 2.2 times: 2.2; 5.1 times: 5.1.");
-        assert_eq!(of("figure 22"), "The paper prints of it: 9 times: 9.", "figure 2 is another one");
-        assert_eq!(of("figure 3"), "The paper prints no number of this figure.");
-    }
 }

@@ -6,5 +6,6 @@ mod escape;
 mod html;
 mod items;
 pub mod papers;
+mod printed;
 
 pub use html::page;
