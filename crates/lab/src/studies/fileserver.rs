@@ -5,6 +5,7 @@
 //! Commits are as stock ext3's ([`crate::stock`]): `ordered` flushes the data of all files in each commit, the other
 //! modes leave it to the flusher. Files, memory and journal are to each other as in the paper's machine.
 
+mod requests;
 mod server;
 
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub(super) use server::DIRECTORIES;
 use server::{BLOCK, CPU, JOURNAL, MODES, ORDERED, PAPER_FILES, RFJ, WRITEBACK, rate};
 pub use server::{Outcome, Server, run};
 
-/// Figures 2 and 8.
+/// Figures 2, 5 and 8.
 ///
 /// # Errors
 /// A file system failed.
@@ -58,6 +59,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
         left,
         1.0,
     ));
+    f.add(requests::study(effort, server)?);
     Ok(f)
 }
 
