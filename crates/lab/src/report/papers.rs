@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde_json::json;
 
-use super::items::By::{self, Claims, Elsewhere, Explains, Less, Not, Test};
+use super::items::By::{self, Claims, Elsewhere, Less, Not, Test};
 use super::items::ITEMS;
 use crate::results::{Paper, Run, Verdict};
 
@@ -71,7 +71,6 @@ fn row(paper: Paper, what: &'static str, by: &By, runs: &[Run]) -> Row {
         Test(name) => fixed(format!("test `{name}`"), Some(Verdict::Held), "held", ""),
         Less(name, what) => fixed(format!("test `{name}`"), Some(Verdict::Differs), "differs", what),
         Elsewhere(verdict, result, place) => fixed("measured apart".into(), Some(*verdict), result, place),
-        Explains(place) => fixed(String::new(), None, "explains", place),
         Not(why) => fixed(String::new(), None, "not possible here", why),
         Claims(at, studies) => {
             let (verdict, result, causes) = judged(at, studies, runs);
