@@ -1,5 +1,5 @@
-//! Okeanos, section 4: recovery merges records that have a part of a block with the block at home. A record that has all
-//! of it goes home without a read of what was there.
+//! Okeanos, section 4: recovery merges records that have a part of a block with the block at home. A record that has
+//! all of it goes home without a read of what was there.
 
 use super::setup::{BS, home, image, quire_journal, recover};
 use quire_device::sync::Arc;

@@ -1,6 +1,6 @@
-//! RFJ, figure 5: which of the blocks that programs write are new, and which held data before. The paper's traces are of
-//! Microsoft's servers; these are of programs that this laboratory has: the file server, and what InnoDB did to its log
-//! (recorded by `scripts/innodb-trace.sh`), by the rule of [`crate::trace`].
+//! RFJ, figure 5: which of the blocks that programs write are new, and which held data before. The paper's traces are
+//! of Microsoft's servers; these are of programs that this laboratory has: the file server, and what InnoDB did to its
+//! log (recorded by `scripts/innodb-trace.sh`), by the rule of [`crate::trace`].
 
 use std::fmt::Write;
 use std::time::Duration;
