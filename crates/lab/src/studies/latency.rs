@@ -170,7 +170,7 @@ fn one(plan: &Plan, way: Way) -> Result<Times> {
             let log = loop_of(dir.path(), "log", JOURNAL_MIB)?;
             run_tool("mke2fs", ["-q", "-F", "-b", "4096", "-O", "journal_dev", text(log.device())])?;
             let journal = format!("device={}", text(log.device()));
-            on_kernel(plan, &Mounter::kernel("data=journal"), &["-J", &journal], dir.path())
+            on_kernel(plan, &Mounter::kernel("data=journal"), &["-J", &journal], IMAGE_MIB, dir.path())
         }
         Way::Kernel(mounter) => {
             let mounter: Mounter = mounter.parse()?;
@@ -178,7 +178,7 @@ fn one(plan: &Plan, way: Way) -> Result<Times> {
             let feature = mounter.feature();
             let journal = if feature.is_some_and(|of| of.starts_with('^')) { vec![] } else { vec!["-J", &*size] };
             let arguments: Vec<&str> = feature.iter().flat_map(|of| ["-O", of]).chain(journal).collect();
-            on_kernel(plan, &mounter, &arguments, dir.path())
+            on_kernel(plan, &mounter, &arguments, IMAGE_MIB + JOURNAL_MIB, dir.path())
         }
     }
 }
@@ -189,9 +189,9 @@ fn loop_of(dir: &Path, name: &str, mib: u64) -> Result<Looped> {
     Looped::buffered(&path)
 }
 
-/// The same on the kernel's ext4, made with these arguments.
-fn on_kernel(plan: &Plan, mounter: &Mounter, arguments: &[&str], dir: &Path) -> Result<Times> {
-    let disk = loop_of(dir, "disk", IMAGE_MIB)?;
+/// The same on the kernel's ext4, made with these arguments on so large a disk.
+fn on_kernel(plan: &Plan, mounter: &Mounter, arguments: &[&str], mib: u64, dir: &Path) -> Result<Times> {
+    let disk = loop_of(dir, "disk", mib)?;
     let lazy = "lazy_itable_init=0,lazy_journal_init=0";
     let made = ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", lazy].into_iter().chain(arguments.iter().copied());
     run_tool("mke2fs", made.chain([text(disk.device())]))?;
