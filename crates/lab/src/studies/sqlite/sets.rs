@@ -1,6 +1,6 @@
 //! Which costs of a device serve the most of JoJ's claims. The time of a case is linear in what a write, a byte, a
 //! write elsewhere and a flush take, beside what is computed: one thread waits for each of them in turn. So a few
-//! models tell how many of each a case has, and thousands of sets of costs are judged without a run.
+//! models tell how many of each a case has, and hundreds of sets of costs are judged without a run.
 //!
 //! *Guarantees*: [`Counts::of`] is the least-squares solution of relative errors; a set is chosen by the claims that
 //! hold with it, and loses none that holds with the study's costs.
