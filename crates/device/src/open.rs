@@ -216,9 +216,11 @@ fn lock_file(path: &Path, fd: &OwnedFd, read_only: bool, stat: &Stat) -> Result<
         }
         other => other.map_err(|e| failure(path, "flock", e))?,
     }
-    match holder::loop_device(stat) {
-        Some(holder) if !read_only => Err(OpenError::Busy { path: path.to_owned(), holder }),
-        _ => Ok(()),
+    // The kernel lets go of a loop device some time after the umount of what it shows.
+    let used = || holder::loop_device(stat).filter(|_| !read_only);
+    match retry_while_busy(|| if used().is_some() { Err(Errno::BUSY) } else { Ok(()) }) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(OpenError::Busy { path: path.to_owned(), holder: used().unwrap_or(Holder::Unknown) }),
     }
 }
 
