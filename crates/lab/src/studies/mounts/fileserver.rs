@@ -208,11 +208,16 @@ impl Rates {
         (format!("{} / {}", two.0, two.1), Self::ratio(&self.measured, two))
     }
 
-    /// The same by what may be dirty, then with what else may be assumed. Of two series that an option of the kernel's
-    /// ext4 does not touch the figure without it stands: that of another run is noise.
+    /// The same by what may be dirty, then with what else may be assumed.
     fn swept(&self, two: Two) -> Vec<f64> {
-        let with = |wanted: &str| self.otherwise.iter().find(|(what, _)| *what == wanted).map(|(_, rates)| rates);
         let own = [two.0, two.1].iter().all(|name| name.starts_with("quire "));
+        self.swept_by(own, |rates| Self::ratio(rates, two))
+    }
+
+    /// The same of any figure. Of Quire's own series, which an option of the kernel's ext4 does not touch, the figure
+    /// without it stands: that of another run is noise.
+    fn swept_by(&self, own: bool, figure: impl Fn(&Each) -> f64) -> Vec<f64> {
+        let with = |wanted: &str| self.otherwise.iter().find(|(what, _)| *what == wanted).map(|(_, rates)| rates);
         let without = |what: &str, rates| match what {
             AS_EXT3 if own => &self.measured,
             BOTH if own => with(LARGE).unwrap_or(&self.measured),
@@ -220,13 +225,7 @@ impl Rates {
         };
         let by_memory = self.swept.iter().map(|(_, rates)| rates);
         let otherwise = self.otherwise.iter().map(|(what, rates)| without(what, rates));
-        by_memory.chain(otherwise).map(|rates| Self::ratio(rates, two)).collect()
-    }
-
-    /// The same of any figure.
-    fn swept_by(&self, figure: impl Fn(&Each) -> f64) -> Vec<f64> {
-        let by_memory = self.swept.iter().map(|(_, rates)| rates);
-        by_memory.chain(self.otherwise.iter().map(|(_, rates)| rates)).map(figure).collect()
+        by_memory.chain(otherwise).map(figure).collect()
     }
 
     /// An empty figure of the ratios that are swept, and these.
@@ -286,7 +285,7 @@ impl Rates {
                 slower(&self.measured),
                 2.0,
             )
-            .swept(self.swept_by(slower)),
+            .swept(self.swept_by(false, slower)),
             above(two, "writeback is the fastest of the three", (WRITEBACK, ORDERED)),
             Claim::between(eight, fivefold, of_journal, times, (4.5, 5.0)).swept(self.swept((RFJ, JOURNAL))),
             Claim::between(eight, fivefold, of_own, beside_own, (4.5, 5.0)).swept(self.swept((RFJ, OWN_JOURNAL))),
