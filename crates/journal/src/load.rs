@@ -4,7 +4,8 @@
 //! begin_load ──> the device reads, run by run ──> end_load ──> nothing is left, or what has changed meanwhile
 //!      ^────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! *Guarantees* J3: what was written home, or in place, while a load reads does not come into memory by it.
+//! *Guarantees* J3: what was written home, or in place, while a load reads does not come into memory by it. A block
+//! that cannot be read fails the load of others only if it is the first.
 
 use crate::engine::runs_of;
 use crate::error::Error;
@@ -36,26 +37,21 @@ impl Load {
 }
 
 impl Journal {
-    /// Reads blocks that are not in memory. Neighbours are read at once.
+    /// Reads blocks that are not in memory, neighbours at once. The caller needs the first one; the others may be read
+    /// ahead. If a read fails, the blocks are read one by one, up to the first that cannot be read: a bad sector costs
+    /// two reads that fail.
     ///
     /// # Errors
-    /// The device failed, or a block lies outside it.
+    /// The device could not read the first block, or that lies outside it.
     pub fn load(&self, blocks: &[BlockNo]) -> Result<Loaded, Error> {
-        let mut loaded = 0;
-        let mut next = self.begin_load(blocks);
-        while let Some(load) = next {
-            next = match self.shared.read_home(&load.wanted) {
-                Ok(images) => {
-                    loaded += images.len();
-                    end(self, &load, images)
-                }
-                Err(e) => {
-                    end(self, &load, Vec::new());
-                    return Err(e);
-                }
-            };
+        match (load_at_once(self, blocks), blocks) {
+            (Err(Error::Device(_)), [needed, others @ ..]) if !others.is_empty() => {
+                let first = load_at_once(self, &[*needed])?.blocks;
+                let more = others.iter().map_while(|b| load_at_once(self, &[*b]).ok());
+                Ok(Loaded { blocks: first + more.map(|loaded| loaded.blocks).sum::<usize>() })
+            }
+            (loaded, _) => loaded,
         }
-        Ok(Loaded { blocks: loaded })
     }
 
     /// Begins to load those of the blocks that are not in memory. `None`: all are.
@@ -83,4 +79,23 @@ fn end(journal: &Journal, load: &Load, images: Vec<(BlockNo, quire_cache::Image)
         core.end_load(load.number, &load.wanted, images)
     };
     journal.begin_load(&changed)
+}
+
+/// Reads blocks that are not in memory, all of them or none.
+fn load_at_once(journal: &Journal, blocks: &[BlockNo]) -> Result<Loaded, Error> {
+    let mut loaded = 0;
+    let mut next = journal.begin_load(blocks);
+    while let Some(load) = next {
+        next = match journal.shared.read_home(&load.wanted) {
+            Ok(images) => {
+                loaded += images.len();
+                end(journal, &load, images)
+            }
+            Err(e) => {
+                end(journal, &load, Vec::new());
+                return Err(e);
+            }
+        };
+    }
+    Ok(Loaded { blocks: loaded })
 }

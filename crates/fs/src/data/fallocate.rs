@@ -10,7 +10,7 @@ use super::inline::leave_inode;
 use super::pages::FileState;
 use super::settle::{drop_range, settle_pages};
 use super::steps::{Found, in_steps};
-use super::zero::{forget_clean, put_zeros, zero_bytes};
+use super::zero::{forget_clean, zero_bytes};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::records;
@@ -201,7 +201,7 @@ impl Call<'_> {
         forget_clean(self.d, ino, from);
         self.d.engine.run(|op| {
             let mut inode = records::inode(op, ino)?;
-            put_zeros(op, ino, &inode, b, from, to)?;
+            map::put_zeros(op, ino, &inode, b, from, to)?;
             touch(op, &mut inode);
             records::put_inode(op, ino, &mut inode)?;
             records::note_change(op, ino, true);

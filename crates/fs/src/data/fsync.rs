@@ -46,7 +46,7 @@ pub(crate) fn begin_fsync(d: &Data, ino: Ino, datasync: bool) -> Result<Need> {
     write_back(d, ino, !datasync, d.log_limit()).ok();
     check_file_error(d, ino)?;
     if d.engine.context.options.checkpoint == Checkpoint::Fsync {
-        write_logged_home(d, ino).inspect_err(|e| d.engine.note_error(e))?;
+        write_logged_home(d, ino)?;
     }
     let tid = d.engine.tables().changes.last(ino, datasync).filter(|_| !Mutant::FsyncEarly.is_on());
     let data = d.files.unflushed(ino).filter(|_| !Mutant::CompletionIsDurable.is_on());
@@ -67,7 +67,7 @@ fn write_logged_home(d: &Data, ino: Ino) -> Result<()> {
             if mapped { map::extents(op, ino, &inode, at, EXTENTS_PER_OPERATION) } else { Ok(Vec::new()) }
         })?;
         let runs: Vec<_> = part.iter().map(|e| (e.phys, e.len)).collect();
-        d.engine.journal.write_runs_home(&runs)?;
+        d.engine.journal.write_runs_home(&runs).map_err(Error::from).inspect_err(|e| d.engine.note_error(e))?;
         match part.last() {
             Some(last) if part.len() == EXTENTS_PER_OPERATION => at = last.end(),
             _ => return Ok(()),

@@ -10,7 +10,6 @@ use super::context::Data;
 use super::file::File;
 use super::flags::WriteFlags;
 use super::settle::settle_pages;
-use super::zero::zero_tail;
 use crate::error::Result;
 use crate::inode::drop_privileges;
 use crate::map::{self, Mapping};
@@ -65,7 +64,7 @@ pub(super) fn put_data(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, r: Request<
     let bs = op.sb().block_size();
     let size = inode.size();
     if r.at > size && bs.file_block(r.at) != bs.file_block(size) {
-        zero_tail(op, ino, inode, r.at)?;
+        map::zero_tail(op, ino, inode, r.at)?;
     }
     let touched: Vec<_> = blocks_of(bs, r).collect();
     let (Some((first, ..)), Some((last, ..))) = (touched.first(), touched.last()) else { return Ok(()) };
@@ -95,7 +94,7 @@ pub(super) fn put_data(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, r: Request<
             }));
         }
     }
-    op.want(missing)?;
+    op.want_data(missing)?;
     let images = images.into_iter().map(|i| i.expect("all bases are in memory"));
     let homes = homes(op, ino, inode, first, last)?;
     for (home, image) in homes.into_iter().zip(images) {

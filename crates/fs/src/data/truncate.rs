@@ -13,7 +13,7 @@ use super::inline::cut_from_inode;
 use super::pages::FileState;
 use super::settle::{drop_behind, put_back, settle_pages, take_behind};
 use super::steps::{Found, in_steps};
-use super::zero::{clear_tail, forget_clean, zero_behind, zero_tail};
+use super::zero::{forget_clean, zero_behind};
 use crate::error::{Error, Result};
 use crate::map;
 use crate::names::{begin_cut, end_cut};
@@ -67,7 +67,7 @@ fn grow(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Resu
     d.engine.run(|op| {
         let mut inode = records::inode(op, ino)?;
         if found.journaled {
-            zero_tail(op, ino, &inode, size)?;
+            map::zero_tail(op, ino, &inode, size)?;
         }
         inode.set_size(size);
         touch(op, &mut inode);
@@ -88,7 +88,7 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
     let behind = take_behind(d, ino, s, from);
     s.size = (size > found.disk_size).then_some(size);
     let budget = d.engine.step_budget();
-    let cut = settle_pages(d, ino, s).and_then(|()| cut_off(d, ino, found.journaled, (size, from), budget));
+    let cut = settle_pages(d, ino, s).and_then(|()| cut_off(d, ino, (size, from), budget));
     let whole = match cut {
         Ok(whole) => whole,
         Err(e) => {
@@ -99,27 +99,20 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
     };
     drop_behind(d, &behind);
     s.size = None;
-    let zeroed = if found.journaled { Ok(()) } else { zero_behind(d, ino, s, size) };
-    // Also after an error: what stays mapped behind the end would show when the file grows.
-    let ended = if whole { Ok(()) } else { end_shrink(d, ino, from) };
-    zeroed.and(ended)
+    if whole { Ok(()) } else { end_shrink(d, ino, from) }
 }
 
-/// The first operation of a truncate: the file has its new size, and the blocks from `from` on are unmapped. False if
-/// that takes more than one operation; the file is then recorded as an orphan (N1).
-pub(super) fn cut_off(
-    d: &Data,
-    ino: Ino,
-    journaled: bool,
-    (size, from): (u64, FileBlock),
-    budget: usize,
-) -> Result<bool> {
+/// The first operation of a truncate: the file has its new size, zeros behind it in its last block, and the blocks from
+/// `from` on are unmapped. False if that takes more than one operation; the file is then recorded as an orphan (N1).
+///
+/// The zeros go through the log whatever the file's data does. In place before the size is durable they would be a
+/// change of a truncate that may fail (N8); later, a crash would leave older bytes behind the end for another
+/// implementation to show.
+pub(super) fn cut_off(d: &Data, ino: Ino, (size, from): (u64, FileBlock), budget: usize) -> Result<bool> {
     forget_clean(d, ino, size);
     d.engine.run(|op| {
         let mut inode = records::inode(op, ino)?;
-        if journaled {
-            clear_tail(op, ino, &inode, size)?;
-        }
+        map::clear_tail(op, ino, &inode, size)?;
         inode.set_size(size);
         touch(op, &mut inode);
         let whole = map::remove_all(op, ino, &mut inode, from, budget)?.next.is_none();

@@ -12,8 +12,8 @@ use quire_device::sync::{Arc, Mutex, MutexGuard, lock};
 use quire_device::waits::waiting;
 use quire_device::{Clock, WaitFor};
 use quire_journal::{Journal, TxnHold};
-use quire_layout::Tid;
 use quire_layout::inode::Timestamp;
+use quire_layout::{BlockNo, Tid};
 
 /// Frees inodes that wait for eviction; true if it freed any. The engine calls it when space is short. It is a function
 /// of a layer above, which the volume hands in.
@@ -105,7 +105,7 @@ impl Engine {
             }
             let sb = tables.sb.clone();
             let mut op = Op::new(&self.context, &sb, &self.write_gate, tables, journal.handle(), terms);
-            let error = match f(&mut op).and_then(|value| records::seal(&mut op).map(|()| value)) {
+            let (error, of_data) = match f(&mut op).and_then(|value| records::seal(&mut op).map(|()| value)) {
                 Ok(value) => match op.stop(|| journal.durable()) {
                     Ok(tid) => return Ok((value, tid)),
                     Err(full) if full.never_fits => {
@@ -121,14 +121,13 @@ impl Engine {
                     }
                 },
                 Err(e) => {
+                    let of_data = op.misses_data();
                     drop(op);
-                    e
+                    (e, of_data)
                 }
             };
             match error {
-                Error::Miss(blocks) if misses == Misses::Load => {
-                    journal.load(&blocks)?;
-                }
+                Error::Miss(blocks) if misses == Misses::Load => self.load(&blocks, of_data)?,
                 // Freeing unlinked inodes may give the space that is missing.
                 Error::NoSpace | Error::NoSpaceYet(_) | Error::NoInodes if (self.free_pending)(self) => {}
                 Error::NoSpaceYet(_) if journal.is_held_here() => return Err(Error::NoSpace),
@@ -142,6 +141,16 @@ impl Engine {
                 Error::NoSpaceYet(_) => return Err(Error::NoSpace),
                 e => return Err(e),
             }
+        }
+    }
+
+    /// Loads what an operation misses, the first block at least. `of_data`: file data, of which the error tells as that
+    /// of any other read of file data does (`Engine::note_error`).
+    fn load(&self, blocks: &[BlockNo], of_data: bool) -> Result<()> {
+        match self.journal.load(blocks) {
+            Ok(_) => Ok(()),
+            Err(quire_journal::Error::Device(e)) if of_data => Err(Error::Device(e)),
+            Err(e) => Err(e.into()),
         }
     }
 

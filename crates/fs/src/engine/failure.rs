@@ -12,8 +12,9 @@ use super::disk_error::DiskError;
 use crate::error::Error;
 use crate::records;
 use crate::tables::Pool;
-use quire_device::Mutant;
 use quire_device::sync::lock;
+use quire_device::{IoOp, Mutant};
+use quire_journal::Error as JournalError;
 use quire_layout::superblock::OnError;
 use quire_layout::{BlockNo, Ino};
 
@@ -27,12 +28,20 @@ impl Engine {
         })
     }
 
-    /// Records an error that an operation met on the disk and does what `errors=` says. Errors of the caller, such as
-    /// no such file or no space, have no effect.
+    /// Records an error that an operation met on the disk and does what `errors=` says: corrupt metadata, metadata that
+    /// cannot be read, file data that cannot be written. Errors of the caller, such as no such file or no space, have
+    /// no effect.
     pub(crate) fn note_error(&self, e: &Error) {
+        let bits = self.context.block_size().bits();
         let (ino, block) = match e {
             Error::Corrupt(c) => (Ino(0), c.block.unwrap_or(BlockNo(0))),
-            Error::Device(d) => (Ino(0), BlockNo(d.at >> self.context.block_size().bits())),
+            // File data that cannot be read is an error of its reader, not of the file system.
+            Error::Device(d) if d.op == IoOp::Read => return,
+            Error::Device(d) => (Ino(0), BlockNo(d.at >> bits)),
+            // A load of metadata. A write of the journal's that failed has aborted it, or is told by an fsync.
+            Error::Journal(JournalError::Device(d)) if d.op == IoOp::Read && self.journal.failure().is_none() => {
+                (Ino(0), BlockNo(d.at >> bits))
+            }
             // The journal refuses what needs a transaction; other data would go on.
             Error::Journal(_) | Error::ReadOnly(_) => {
                 if self.journal.failure().is_some() {

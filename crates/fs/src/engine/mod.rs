@@ -7,6 +7,7 @@ mod disk_error;
 mod failure;
 pub(crate) mod lifecycle;
 mod run;
+mod unreadable;
 
 pub use core::Batch;
 pub(crate) use core::{Engine, Manner, Misses};

@@ -33,11 +33,20 @@ impl Engine {
                 Err(Error::NoSpace | Error::NoInodes | Error::ReadOnly(_)) if damage.is_some() => {
                     return Err(damage.expect("looked at"));
                 }
+                Err(Error::NoSpace | Error::NoInodes) if self.tables().space.try_unread_again() => continue,
                 Err(e) => e,
             };
             self.note_error(&error);
-            // The operation goes round a group whose bitmap it has found damaged (A9).
-            if !matches!(error, Error::Corrupt(_)) || !self.tables().space.take_new_distrust() {
+            // The operation goes round a group whose bitmap it has found damaged, or could not read (A9).
+            let is_damage = match &error {
+                Error::Corrupt(_) => true,
+                Error::Journal(quire_journal::Error::Device(e)) => {
+                    self.avoid_unreadable(e);
+                    true
+                }
+                _ => false,
+            };
+            if !is_damage || !self.tables().space.take_new_distrust() {
                 return Err(error);
             }
             damage = Some(error);

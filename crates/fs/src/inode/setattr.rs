@@ -44,13 +44,18 @@ pub(crate) fn is_atime_due(attr: &Attr, now: Timestamp) -> bool {
     attr.atime <= attr.mtime || attr.atime <= attr.ctime || now.secs.saturating_sub(attr.atime.secs) >= RELATIME_SECS
 }
 
-/// Refuses what immutable and append-only files forbid. Times may be set to now on an append-only file.
+/// Refuses what immutable and append-only files forbid. Times may be set to now on an append-only file, and to those of
+/// earlier writes on both.
 ///
 /// # Errors
 /// Not permitted.
 pub(crate) fn check_setattr(inode: &Inode, set: &SetAttr) -> Result<()> {
     let given = |t: Option<SetTime>| matches!(t, Some(SetTime::At(_)));
     let owner = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+    let times_alone = !owner && set.size.is_none() && set.privileges == Privileges::Keep;
+    if set.of_earlier_writes && times_alone {
+        return Ok(());
+    }
     if owner || set.size.is_some() || given(set.atime) || given(set.mtime) {
         return may_change(inode);
     }

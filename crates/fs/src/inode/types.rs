@@ -98,6 +98,9 @@ pub struct SetAttr {
     /// What becomes of set-user-id, set-group-id and capabilities, for a change of size by a user other than root. A
     /// change of owner removes them anyway.
     pub privileges: Privileges,
+    /// The times are those of writes that a cache above has taken: an append-only or immutable file takes them, if
+    /// nothing else is to change.
+    pub of_earlier_writes: bool,
 }
 
 impl New<'_> {

@@ -26,6 +26,7 @@ mod shift;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod zero;
 
 pub(crate) use goal::goal;
 pub(crate) use insert::{allocate, convert_written, insert, mark_unwritten};
@@ -34,3 +35,4 @@ pub(crate) use mapping::Mapping;
 pub(crate) use remove::{remove, remove_all};
 pub(crate) use rules::{below, can_count, max_size};
 pub(crate) use shift::{shift_left, shift_right, split_for_shift};
+pub(crate) use zero::{clear_tail, put_zeros, zero_tail};

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::tables::Zones;
 use crate::txn::Op;
 use quire_device::sync::Arc;
-use quire_layout::features::ro_compat;
+use quire_layout::features::{compat, ro_compat};
 use quire_layout::inode::Inode;
 use quire_layout::superblock::Superblock;
 use quire_layout::{BlockNo, BlockSize, Corrupt, FileBlock, Ino, Structure, extent, indirect as imap};
@@ -57,7 +57,8 @@ pub(crate) fn can_count(op: &Op<'_>, inode: &Inode, more: usize) -> bool {
         .is_none_or(|most| inode.sectors(f, bs).div_ceil(bs / 512) + 2 * (more as u64) + HEIGHT_BLOCKS <= most)
 }
 
-/// Which blocks a file may map: none of a system zone, unless the inode is reserved for the file system itself.
+/// Which blocks a file may map: none of a system zone, unless the inode is reserved for the file system itself, or is
+/// the journal's. `tune2fs -j` on a mounted ext2 makes that one a file with a name, which may be read.
 pub(super) struct Legal {
     zones: Option<Arc<Zones>>,
     blocks: u64,
@@ -66,10 +67,12 @@ pub(super) struct Legal {
 impl Legal {
     pub(super) fn of(op: &Op<'_>, ino: Ino) -> Self {
         let zones = op.tables().space.zones();
-        let reserved = ino != Ino::ROOT && ino < op.sb().first_ino();
+        let sb = op.sb();
+        let is_journal = sb.features().has_compat(compat::HAS_JOURNAL) && ino == sb.journal_ino();
+        let reserved = is_journal || ino != Ino::ROOT && ino < sb.first_ino();
         // Before recovery the groups are not known; only the journal's own inode is mapped then.
         let zones = (!reserved && zones.is_loaded()).then_some(zones);
-        Legal { zones, blocks: op.sb().blocks_count() }
+        Legal { zones, blocks: sb.blocks_count() }
     }
 
     pub(super) fn allows(&self, b: BlockNo, len: u64) -> bool {

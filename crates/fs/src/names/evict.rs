@@ -82,7 +82,8 @@ pub(crate) fn free(engine: &Engine, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// Ends a truncate that a crash interrupted: afterwards nothing is mapped behind the file's size.
+/// Ends a truncate that a crash interrupted: afterwards nothing is mapped behind the file's size, and its last block
+/// has zeros behind it (F3), which the kernel writes after its first transaction.
 ///
 /// # Errors
 /// Corrupt; I/O; read-only.
@@ -95,9 +96,12 @@ pub(crate) fn finish_truncate(engine: &Engine, ino: Ino) -> Result<()> {
                 return Ok(true);
             }
             let from = op.sb().block_size().blocks_for(inode.size());
-            if inode.is_file() && has_map(op, &inode) && !remove_blocks(op, ino, &mut inode, from, budget)? {
-                records::put_inode(op, ino, &mut inode)?;
-                return Ok(false);
+            if inode.is_file() && has_map(op, &inode) {
+                if !remove_blocks(op, ino, &mut inode, from, budget)? {
+                    records::put_inode(op, ino, &mut inode)?;
+                    return Ok(false);
+                }
+                map::clear_tail(op, ino, &inode, inode.size())?;
             }
             orphan::remove(op, ino, &mut inode)?;
             records::put_inode(op, ino, &mut inode)?;

@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use crate::txn::Op;
 use quire_layout::features::{Features, ro_compat};
 use quire_layout::inode::Inode;
-use quire_layout::superblock::add_ro_compat;
+use quire_layout::superblock::{Superblock, add_features};
 use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure};
 
-/// Blocks of an inode table that a miss reads together. Neighbours are often used together.
+/// Blocks of an inode table that a miss reads together at most. Neighbours are often used together.
 const READAHEAD_BLOCKS: u64 = 8;
 
 /// Bytes of the largest file that needs no `large_file`.
@@ -23,9 +23,7 @@ pub(crate) fn inode(op: &mut Op<'_>, ino: Ino) -> Result<Inode> {
     let (b, at) = place(op, ino)?;
     let size = op.sb().inode_size();
     let Some(image) = op.block_in_memory(b) else {
-        let end = (b.0 / READAHEAD_BLOCKS + 1) * READAHEAD_BLOCKS;
-        let last = op.sb().blocks_count();
-        return Err(Error::Miss((b.0..end.min(last)).map(BlockNo).collect()));
+        return Err(Error::Miss(with_blocks_ahead(op.sb(), ino, b)));
     };
     let mut record = Inode::decode(ino, &image[at..at + size], op.context.record_seed).map_err(|c| c.at(b))?;
     record.os = op.sb().creator_os();
@@ -62,13 +60,22 @@ fn note_large_file(op: &mut Op<'_>, inode: &Inode) -> Result<()> {
     if inode.size() <= LARGEST_SMALL_FILE || known(op.sb().features()) || known(superblock(op)?.features()) {
         return Ok(());
     }
-    add_ro_compat(superblock_mut(op)?, ro_compat::LARGE_FILE);
+    add_features(superblock_mut(op)?, Features { ro_compat: ro_compat::LARGE_FILE, ..Features::default() });
     Ok(())
 }
 
 /// An fsync of this inode waits for the transaction of this operation; with `data`, an fdatasync does, too.
 pub(crate) fn note_change(op: &mut Op<'_>, ino: Ino, data: bool) {
     op.deferred.changed.push((ino, data));
+}
+
+/// The block of an inode's record, and those behind it that are read ahead. Behind the table lies something else.
+fn with_blocks_ahead(sb: &Superblock, ino: Ino, b: BlockNo) -> Vec<BlockNo> {
+    let inodes = sb.block_size().bytes() / sb.inode_size();
+    let per_block = u32::try_from(inodes).expect("a block is small");
+    let in_table = (sb.inodes_per_group() - (ino.0 - 1) % sb.inodes_per_group()).div_ceil(per_block);
+    let in_window = READAHEAD_BLOCKS - b.0 % READAHEAD_BLOCKS;
+    (0..in_window.min(u64::from(in_table))).map(|n| b.plus(n)).collect()
 }
 
 /// Block and byte offset of an inode's record. The group's descriptor must be in memory.

@@ -120,8 +120,9 @@ pub(crate) fn want_bitmaps(op: &mut Op<'_>, runs: &[Run]) -> Result<()> {
     op.want(bitmaps)
 }
 
-/// Finds a run without taking it.
+/// Finds a run without taking it. Of an image that can only be read the bitmaps may have another form (bigalloc).
 pub(super) fn find(op: &mut Op<'_>, r: &Request) -> Result<Run> {
+    op.check_writable()?;
     let room = ensure(op, 1, r.pool)?;
     let want = u64::from(r.want.max(1)).min(room).min(u64::from(op.sb().blocks_per_group()));
     let want = u32::try_from(want).expect("no more than a group");

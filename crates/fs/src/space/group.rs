@@ -204,16 +204,26 @@ pub(super) fn inode_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result
 
 fn find_inode_bitmap(op: &mut Op<'_>, g: GroupNo, d: &GroupDesc) -> Result<Image> {
     let sb = op.sb();
+    let all = sb.inodes_per_group();
+    let bad = |why| Corrupt::new(Structure::InodeBitmap, why).of(g.0);
     if is_uninit(op, d, flags::INODE_UNINIT) {
+        if g.0 == 0 || d.free_inodes() != all {
+            // Written or not, the bitmap was in use, as the first group's always is: the flag is wrong, or the count.
+            return Err(bad("no inode of the group was ever used, but its count of free inodes says otherwise").into());
+        }
         let mut b = Buf::zeroed(sb.block_size().bytes());
-        bitmap::pad(&mut b, sb.inodes_per_group());
+        bitmap::pad(&mut b, all);
         return Ok(Arc::new(b));
     }
+    // Records behind the border are zeroed when it moves over them (A6).
+    let never_used = if op.context.has_lazy_groups() { d.itable_unused() } else { 0 };
     op.block(d.inode_bitmap(), kinds::INODE_BITMAP, |b| {
         check_sum(sb, d, bitmap::inode_bitmap_checksum(sb, b), d.inode_bitmap_csum(), Structure::InodeBitmap, g)?;
-        if bitmap::count_free(b, sb.inodes_per_group()) != d.free_inodes() {
-            let why = "does not agree with the group's count of free inodes";
-            return Err(Corrupt::new(Structure::InodeBitmap, why).of(g.0));
+        if bitmap::count_free(b, all) != d.free_inodes() {
+            return Err(bad("does not agree with the group's count of free inodes"));
+        }
+        if !all.checked_sub(never_used).is_some_and(|border| bitmap::none_set(b, border, all)) {
+            return Err(bad("inodes in use lie where the group says that none was ever used"));
         }
         Ok(())
     })

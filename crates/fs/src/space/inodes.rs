@@ -20,8 +20,9 @@ use quire_layout::{Corrupt, GroupNo, Ino, Structure};
 /// Takes an inode for a new object under `parent`. Its record is for the caller to write; what it held stays.
 ///
 /// # Errors
-/// No inodes left; corrupt bitmaps; miss.
+/// No inodes left; corrupt bitmaps; read-only (bitmaps of what can only be read may have another form: bigalloc); miss.
 pub(crate) fn alloc_inode(op: &mut Op<'_>, parent: Ino, file_mode: u16) -> Result<Ino> {
+    op.check_writable()?;
     if shortage::strikes() {
         return Err(Error::NoInodes);
     }

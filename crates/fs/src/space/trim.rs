@@ -42,7 +42,8 @@ pub(crate) fn trim_next(op: &mut Op<'_>, at: BlockNo, range: &Range<BlockNo>, mi
     let group_end = sb.group_start(g).plus(u64::from(sb.blocks_in(g)));
     let budget = trim_budget(room(op, Pool::User), room(op, Pool::Root));
     let mut step = TrimStep { claims: Vec::new(), next: (group_end < to).then_some(group_end) };
-    if budget == 0 {
+    // What is marked free in a damaged group may be in use (A9).
+    if budget == 0 || !op.tables().space.trusts_blocks(g) {
         return Ok(step);
     }
     let mut taken = 0;

@@ -139,8 +139,16 @@ pub(crate) struct SpaceTable {
 struct Distrust {
     blocks: BTreeSet<GroupNo>,
     inodes: BTreeSet<GroupNo>,
+    /// Those whose bitmap could not be read, and is not known to be damaged.
+    unread: Unread,
     /// One was added since [`SpaceTable::take_new_distrust`] looked.
     new: bool,
+}
+
+#[derive(Default)]
+struct Unread {
+    blocks: BTreeSet<GroupNo>,
+    inodes: BTreeSet<GroupNo>,
 }
 
 /// What one operation does to the allocator's memory.
@@ -289,6 +297,30 @@ impl SpaceTable {
     /// From now on no inode is taken in this group (A9).
     pub(crate) fn distrust_inodes(&mut self, g: GroupNo) {
         self.distrust.new |= self.distrust.inodes.insert(g);
+    }
+
+    /// The same of a group whose block bitmap could not be read, as long as there is room elsewhere.
+    pub(crate) fn avoid_blocks(&mut self, g: GroupNo) {
+        if self.trusts_blocks(g) {
+            self.distrust.unread.blocks.insert(g);
+            self.distrust_blocks(g);
+        }
+    }
+
+    /// The same of a group whose inode bitmap could not be read.
+    pub(crate) fn avoid_inodes(&mut self, g: GroupNo) {
+        if !self.distrust.inodes.contains(&g) {
+            self.distrust.unread.inodes.insert(g);
+            self.distrust_inodes(g);
+        }
+    }
+
+    /// There is no room elsewhere: groups whose bitmaps could not be read are tried again. True if there are any.
+    pub(crate) fn try_unread_again(&mut self) -> bool {
+        let Unread { blocks, inodes } = std::mem::take(&mut self.distrust.unread);
+        self.distrust.blocks.retain(|g| !blocks.contains(g));
+        self.distrust.inodes.retain(|g| !inodes.contains(g));
+        !blocks.is_empty() || !inodes.is_empty()
     }
 
     #[must_use]

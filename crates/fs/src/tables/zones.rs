@@ -1,8 +1,8 @@
 //! System zones: the blocks that hold the file system itself. These are the superblock, the group descriptors and the
 //! blocks reserved for more of them, the bitmaps, the inode tables, and the journal.
 //!
-//! *Guarantees*: no file maps a block of a zone, and the allocator neither hands one out nor frees one (A1, A4). No two
-//! structures have a block in common: an image where they do is not opened (A11).
+//! *Guarantees*: no file maps a block of a zone (the journal maps its own), and the allocator neither hands one out nor
+//! frees one (A1, A4). No two structures have a block in common: an image where they do is not opened (A11).
 
 use quire_layout::group_desc::GroupDesc;
 use quire_layout::superblock::Superblock;

@@ -56,6 +56,8 @@ pub struct Op<'v> {
     /// Runs that this operation has removed from memory.
     forgotten: Vec<(BlockNo, u32)>,
     pub(crate) unsealed: Unsealed,
+    /// What it has missed is file data.
+    misses_data: bool,
     terms: Terms,
 }
 
@@ -70,7 +72,8 @@ impl<'v> Op<'v> {
         terms: Terms,
     ) -> Self {
         let (deferred, unsealed) = (Deferred::default(), Unsealed::default());
-        Op { handle, tables, context, sb, write_gate, deferred, forgotten: Vec::new(), unsealed, terms }
+        let (forgotten, misses_data) = (Vec::new(), false);
+        Op { handle, tables, context, sb, write_gate, deferred, forgotten, unsealed, misses_data, terms }
     }
 
     /// # Errors
@@ -210,7 +213,8 @@ impl<'v> Op<'v> {
         }
     }
 
-    /// Makes one miss of all these blocks that are not in memory.
+    /// Makes one miss of all these blocks that are not in memory. The first of them is loaded in any case, or the load
+    /// fails; the others if they can be read.
     ///
     /// # Errors
     /// Miss.
@@ -221,6 +225,21 @@ impl<'v> Op<'v> {
             None if absent.is_empty() => Ok(()),
             None => Err(Error::Miss(absent)),
         }
+    }
+
+    /// As [`Op::want`], for file data. That it cannot be read is an error of the file, not of the file system.
+    ///
+    /// # Errors
+    /// Miss.
+    pub fn want_data(&mut self, blocks: impl IntoIterator<Item = BlockNo>) -> Result<()> {
+        let wanted = self.want(blocks);
+        self.misses_data = wanted.is_err();
+        wanted
+    }
+
+    /// True if the operation ended because it missed file data.
+    pub(crate) fn misses_data(&self) -> bool {
+        self.misses_data
     }
 
     /// The transaction that this operation joins.

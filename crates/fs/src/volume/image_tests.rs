@@ -3,12 +3,12 @@
 use super::recovery::JournalError;
 use crate::testing::TestVolume;
 use crate::{Attr, Cred, Devices, Error, New, NewKind, Options, Volume, WriteFlags, XattrFlags};
-use quire_device::SystemClock;
 use quire_device::sync::Arc;
+use quire_device::{ErrorKind, IoOp, SystemClock};
 use quire_layout::features::incompat;
 use quire_layout::superblock::{Superblock, state};
 use quire_layout::{Corrupt, Ino, Structure};
-use quire_testkit::{MemDevice, fsck, mke2fs, run};
+use quire_testkit::{Fault, FaultKind, Faulty, MemDevice, fsck, mke2fs, run};
 use std::path::Path;
 
 /// An image of `size` with a file "source" of `len` bytes put in by debugfs, after which it runs `commands`.
@@ -222,6 +222,111 @@ fn a_used_group_that_says_it_was_never_used_keeps_its_data() {
         file(&t.volume, &format!("g{n}"), 200 << 10).ok();
     }
     source_is_whole(&t.volume, LEN);
+}
+
+/// A group whose inodes are in use, though it says that none was ever used, or fewer. Their records are not zeroed.
+#[test]
+fn a_group_that_says_of_its_inodes_that_none_was_ever_used_keeps_them() {
+    let args = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg,^flex_bg,^resize_inode"];
+    let old: Vec<String> = (0..40).map(|n| format!("old{n}")).collect();
+    let writes: Vec<String> = old.iter().map(|name| format!("write /etc/passwd {name}")).collect();
+    let whole = image("24M", args, 9000, &writes.iter().map(String::as_str).collect::<Vec<_>>());
+    let all = superblock(&whole).inodes_per_group();
+    let passwd = std::fs::metadata("/etc/passwd").unwrap().len();
+    for said in [format!("itable_unused {all}"), format!("itable_unused {}", all - 20), "flags 0x5".to_owned()] {
+        let spoilt = debugfs(&whole, &[&format!("set_bg 0 {said}"), "set_bg 0 checksum calc"]);
+        let t = TestVolume::on(spoilt, Options::default());
+        for n in 0..50 {
+            file(&t.volume, &format!("new{n}"), 100).unwrap_or_else(|e| panic!("{said}: {e}"));
+        }
+        t.volume.close().unwrap();
+        // By what e2fsck believes of such a group it would throw the inodes away.
+        let left = t.device.snapshot();
+        assert_ne!(superblock(&left).state() & state::ERROR, 0, "the damage is recorded");
+        let t = TestVolume::on(left, Options::default());
+        source_is_whole(&t.volume, 9000);
+        for name in &old {
+            let attr = t.volume.lookup(Ino::ROOT, name.as_bytes()).unwrap_or_else(|e| panic!("{said}, {name}: {e}"));
+            assert_eq!((attr.size, attr.links), (passwd, 1), "{said}, {name}");
+        }
+    }
+}
+
+/// A bad sector under a bitmap of the first group, where the root directory is.
+#[test]
+fn a_bitmap_that_cannot_be_read_keeps_no_file_from_being_written() {
+    let args = &["-t", "ext4", "-b", "1024", "-O", "^flex_bg,^resize_inode"];
+    let whole = image("24M", args, 9000, &[]);
+    let path = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(path.path(), &whole).unwrap();
+    let stats = run("dumpe2fs", &[text(path.path())]);
+    for bitmap in ["Block bitmap at ", "Inode bitmap at "] {
+        let digits = stats.split_once(bitmap).unwrap().1.split(|c: char| !c.is_ascii_digit()).next().unwrap();
+        let at = digits.parse::<u64>().unwrap() * 1024;
+        let device = Arc::new(Faulty::new(MemDevice::new(whole.clone())));
+        let v = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), Options::default()).unwrap();
+        let fault = Fault::always(IoOp::Read, FaultKind::Error(ErrorKind::Io));
+        device.inject(fault.within(at..at + 1));
+        for n in 0..5 {
+            let made = file(&v, &format!("f{n}"), 50 << 10).unwrap_or_else(|e| panic!("{bitmap}, {n}: {e}"));
+            let mut content = vec![0; 50 << 10];
+            assert_eq!(v.read(made.ino, 0, &mut content).unwrap(), content.len());
+            assert!(content.iter().all(|b| *b == 0xa5), "{bitmap}, {n}");
+        }
+        assert!(device.hits() > 0, "{bitmap}");
+        v.sync().unwrap();
+    }
+}
+
+/// Each bit of a bitmap is a cluster then. Such an image is mounted for reading.
+#[test]
+fn nothing_is_made_in_an_image_of_clusters() {
+    let args = &["-t", "ext4", "-b", "1024", "-C", "4096", "-O", "bigalloc,^flex_bg,^resize_inode"];
+    let t = TestVolume::on(mke2fs("128M", args), Options::default());
+    assert!(superblock(&t.device.snapshot()).group_count() > 1);
+    for (name, kind) in [("d", NewKind::Dir), ("f", NewKind::File)] {
+        let made = t.volume.create(Ino::ROOT, name.as_bytes(), &new(kind));
+        assert!(matches!(&made, Err(e) if e.errno() == 30), "{name}: {made:?}");
+    }
+}
+
+/// A truncate that was under way when the power was lost, of a file system that writes the zeros later.
+#[test]
+fn a_truncate_that_another_has_begun_leaves_zeros_behind_the_end() {
+    let commands = ["sif source size 500", "ssv last_orphan 12"];
+    let t = TestVolume::on(image("16M", &["-t", "ext4", "-b", "1024"], 9000, &commands), Options::default());
+    t.check();
+    let left = t.device.snapshot();
+    let at: usize = run_on(&left, "blocks source").split_whitespace().next().unwrap().parse().unwrap();
+    let block = &left[at * 1024..(at + 1) * 1024];
+    assert!(block[..500].iter().all(|b| *b == 0x5a) && block[500..].iter().all(|b| *b == 0));
+}
+
+/// Of two files whose blocks are marked free one is deleted, which tells that the bitmap is wrong.
+#[test]
+fn after_a_free_of_blocks_that_are_free_nothing_is_discarded_in_their_group() {
+    let args = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^flex_bg,^resize_inode,^has_journal"];
+    let whole = image("16M", args, 40 << 10, &["write /etc/passwd other"]);
+    let blocks = |name: &str| -> Vec<u64> {
+        run_on(&whole, &format!("blocks {name}")).split_whitespace().map(|b| b.parse().unwrap()).collect()
+    };
+    let all = [blocks("source"), blocks("other")].concat();
+    let group = (all[0] - 1) / 8192;
+    assert!(all.iter().all(|b| (b - 1) / 8192 == group), "{all:?}");
+    let path = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(path.path(), &whole).unwrap();
+    let stats = run("dumpe2fs", &[text(path.path())]);
+    let line = stats.lines().filter(|l| l.contains("free blocks,")).nth(usize::try_from(group).unwrap()).unwrap();
+    let free: usize = line.trim().split(' ').next().unwrap().parse().unwrap();
+    let mut commands: Vec<String> = all.iter().map(|b| format!("freeb {b}")).collect();
+    commands.push(format!("set_bg {group} free_blocks_count {}", free + all.len()));
+    commands.push(format!("set_bg {group} checksum calc"));
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let t = TestVolume::on(debugfs(&whole, &commands), Options::default());
+    t.volume.unlink(Ino::ROOT, b"other").unwrap();
+    t.volume.sync().unwrap();
+    t.volume.maintenance().trim(0, u64::MAX, 0).unwrap();
+    source_is_whole(&t.volume, 40 << 10);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use quire_device::SystemClock;
 use quire_device::sync::Arc;
 use quire_layout::checksum::crc32c;
 use quire_layout::features::incompat;
-use quire_layout::superblock::Superblock;
+use quire_layout::superblock::{OnError, Superblock};
 use quire_layout::{Ino, Structure};
-use quire_testkit::{MemDevice, mke2fs};
+use quire_testkit::{MemDevice, fsck, mke2fs};
 
 /// Opens it; what it is afterwards.
 fn open(image: &[u8], options: Options) -> (Result<Volume, Error>, Arc<MemDevice>) {
@@ -131,4 +131,33 @@ fn a_log_with_homes_behind_the_old_end_of_the_file_system_is_replayed() {
     assert!(!Superblock::decode(&after[1024..]).unwrap().features().has_incompat(incompat::RECOVER));
     image.truncate(home);
     refused(&image, Structure::JournalBlock, "outside the device");
+}
+
+/// As `tune2fs -j` leaves an ext2 that is mounted: until e2fsck makes it inode 8, the journal is a file with a name.
+#[test]
+fn a_journal_with_a_name_can_be_read_and_not_cut() {
+    let commands = [
+        "write /dev/null .journal",
+        "copy_inode <8> <12>",
+        "sif <12> links_count 1",
+        "clri <8>",
+        "ssv journal_inum 12",
+    ];
+    for args in [&["-t", "ext3", "-b", "1024"][..], &["-t", "ext4", "-b", "1024"]] {
+        let image = debugfs(&mke2fs("16M", args), &commands);
+        let options = Options { on_error: Some(OnError::RemountReadOnly), ..Options::default() };
+        let (volume, device) = open(&image, options.clone());
+        let v = volume.unwrap();
+        let attr = v.lookup(Ino::ROOT, b".journal").unwrap();
+        let mut content = vec![0; usize::try_from(attr.size).unwrap()];
+        assert_eq!(v.read(attr.ino, 0, &mut content).unwrap(), 1 << 20);
+        assert_eq!((attr.ino, &content[..4]), (Ino(12), &[0xC0, 0x3B, 0x39, 0x98][..]));
+        assert_eq!(v.status().read_only, None, "{args:?}");
+        v.close().unwrap();
+        let left = device.snapshot();
+        assert_eq!(Superblock::decode(&left[1024..]).unwrap().error_count(), 0, "{args:?}");
+        fsck(&left);
+        let v = open(&left, options).0.unwrap();
+        assert_eq!(v.truncate(Ino(12), 0).unwrap_err().errno(), 117, "{args:?}: its blocks are the journal's");
+    }
 }

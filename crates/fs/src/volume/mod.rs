@@ -36,6 +36,8 @@ mod mount_cycle_tests;
 mod names;
 mod open;
 mod preview;
+#[cfg(test)]
+mod read_error_tests;
 pub mod recovery;
 mod shutdown;
 mod statfs;

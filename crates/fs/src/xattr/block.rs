@@ -7,8 +7,9 @@ use crate::txn::Op;
 use crate::txn::block_kinds as kinds;
 use quire_journal::Image;
 use quire_layout::checksum::crc32c;
-use quire_layout::features::compat;
+use quire_layout::features::{Features, compat};
 use quire_layout::inode::Inode;
+use quire_layout::superblock::add_features;
 use quire_layout::xattr::{self, ValueInodes, Xattr};
 use quire_layout::{BlockNo, Corrupt, GroupNo, Ino, Structure};
 
@@ -137,16 +138,14 @@ pub(crate) fn release(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()
     count_sectors(op, ino, inode, false)
 }
 
-/// The first attribute block of a file system sets its feature.
+/// The first attribute block of a file system sets its feature, and raises revision 0.
 fn note_feature(op: &mut Op<'_>) -> Result<()> {
     if op.sb().features().has_compat(compat::EXT_ATTR) {
         return Ok(());
     }
-    let mut f = records::superblock(op)?.features();
-    if f.has_compat(compat::EXT_ATTR) {
+    if records::superblock(op)?.features().has_compat(compat::EXT_ATTR) {
         return Ok(());
     }
-    f.compat |= compat::EXT_ATTR;
-    records::superblock_mut(op)?.set_features(f);
+    add_features(records::superblock_mut(op)?, Features { compat: compat::EXT_ATTR, ..Features::default() });
     Ok(())
 }

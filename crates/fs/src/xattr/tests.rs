@@ -3,7 +3,7 @@
 use crate::names::tests::objects::{IMAGES, dir, each_image, file, new};
 use crate::records;
 use crate::testing::TestVolume;
-use crate::{Error, NewKind, SetAttr, Volume, XattrFlags};
+use crate::{Error, NewKind, Options, SetAttr, Volume, XattrFlags};
 use quire_layout::Ino;
 use quire_layout::acl::{Acl, Entry, Tag};
 
@@ -234,4 +234,21 @@ fn a_block_of_one_operation_is_not_shared_later() {
     let f = make("f", NewKind::File);
     assert_eq!(v.xattrs().get(f, ACCESS).unwrap(), v.xattrs().get(a, ACCESS).unwrap());
     t.check();
+}
+
+/// The feature goes with revision 1: e2fsck would mend revision 0.
+#[test]
+fn the_first_block_of_attributes_makes_revision_0_revision_1() {
+    let t = TestVolume::new("16M", &["-t", "ext2", "-r", "0"]);
+    assert_eq!(t.volume.superblock().revision(), 0);
+    let f = file(&t.volume, Ino::ROOT, "f").ino;
+    set(&t.volume, f, "user.a", &[1; 300]);
+    t.check();
+    let image = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(image.path(), t.device.snapshot()).unwrap();
+    quire_testkit::run("e2fsck", &["-fp", image.path().to_str().unwrap()]);
+    let again = TestVolume::on(std::fs::read(image.path()).unwrap(), Options::default());
+    let sb = again.volume.superblock();
+    assert_eq!((sb.revision(), sb.first_ino(), sb.inode_size()), (1, Ino(11), 128));
+    assert_eq!(get(&again.volume, f, "user.a").unwrap(), [1; 300]);
 }

@@ -7,8 +7,8 @@
 use crate::error::{Corrupt, Structure};
 use crate::superblock::Superblock;
 
-/// `dx_root.info.hash_version` and `s_def_hash_version`. The unsigned variants (3 to 5) are not stored by any
-/// writer, but read.
+/// `dx_root.info.hash_version` and `s_def_hash_version`. The unsigned variants (3 to 5) are read, but never stored in a
+/// root: neither the kernel nor e2fsck accepts an index whose root says them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HashVersion {
     Legacy,
@@ -73,12 +73,18 @@ impl Hasher {
         Ok(Self::new(version, unsigned, sb.hash_seed()))
     }
 
-    /// The hasher of directories that this file system indexes from now on.
+    /// The hasher of directories that this file system indexes from now on: the one by which [`Hasher::for_root`] reads
+    /// them, when their root has this hasher's [version](Hasher::version). So of an unsigned variant (3 to 5) in the
+    /// superblock only the algorithm counts, and `s_flags` says whether bytes have a sign.
     ///
     /// # Errors
     /// Corrupt: the superblock names an unknown version.
     pub fn for_new(sb: &Superblock) -> Result<Self, Corrupt> {
-        Self::for_root(sb.hash_version(), sb).map_err(|c| Corrupt { structure: Structure::Superblock, ..c })
+        let version = match sb.hash_version() {
+            unsigned @ 3..=5 => unsigned - 3,
+            version => version,
+        };
+        Self::for_root(version, sb).map_err(|c| Corrupt { structure: Structure::Superblock, ..c })
     }
 
     #[must_use]

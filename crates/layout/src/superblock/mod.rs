@@ -20,7 +20,7 @@ mod usage;
 
 pub use geometry::Geometry;
 pub use growth::{Growth, backup_of};
-pub use record::{Superblock, add_ro_compat};
+pub use record::{Superblock, add_features};
 pub use special::is_special;
 
 use crate::error::{Corrupt, Structure};

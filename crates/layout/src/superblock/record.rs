@@ -69,9 +69,9 @@ impl Superblock {
     }
 }
 
-/// Adds read-only compatible features. As with the kernel, revision 0, which has none, becomes revision 1, with the
-/// inodes that revision 0 implies.
-pub fn add_ro_compat(sb: &mut Superblock, bits: u32) {
+/// Adds features, as the kernel does while a file system is in use. Revision 0, which has none, becomes revision 1,
+/// with the inodes that revision 0 implies.
+pub fn add_features(sb: &mut Superblock, more: Features) {
     if sb.revision() == 0 {
         let (first_ino, inode_size) = (sb.first_ino().0, sb.inode_size());
         let raw = sb.raw_mut();
@@ -79,9 +79,12 @@ pub fn add_ro_compat(sb: &mut Superblock, bits: u32) {
         put_le32(raw, 0x54, first_ino);
         put_le16(raw, 0x58, u16::try_from(inode_size).expect("128 in revision 0"));
     }
-    let mut f = sb.features();
-    f.ro_compat |= bits;
-    sb.set_features(f);
+    let has = sb.features();
+    sb.set_features(Features {
+        compat: has.compat | more.compat,
+        incompat: has.incompat | more.incompat,
+        ro_compat: has.ro_compat | more.ro_compat,
+    });
 }
 
 /// The shape is read as if it were the superblock's own.

@@ -321,7 +321,7 @@ fn a_file_that_gets_its_name_during_a_truncate_is_cut_off_after_a_crash() {
         }
         v.sync().unwrap();
         let from = FileBlock(10);
-        let whole = cut_off(v.data(), ino, false, (10 * bs, from), 1).unwrap();
+        let whole = cut_off(v.data(), ino, (10 * bs, from), 1).unwrap();
         assert!(!whole, "the test has lost its point");
         v.link(ino, Ino::ROOT, b"name").unwrap();
         v.sync().unwrap();

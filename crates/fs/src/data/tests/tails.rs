@@ -1,6 +1,6 @@
 //! What lies behind the end of a file in its last block (F3), and commits in the middle of a batch (F8).
 
-use super::{Bench, TestDevice, file, image, options};
+use super::{Bench, TestDevice, file, image, mount, options};
 use crate::config::Route;
 use crate::data::{Falloc, WriteFlags};
 use crate::{Devices, Volume};
@@ -72,6 +72,23 @@ fn a_truncate_zeroes_the_rest_of_the_block() {
         let at = last_block(&b);
         b.check();
         let block = b.device.read(at + 4096, 4096, Region::Data).unwrap();
+        assert!(block[..904] == [7; 904] && block[904..].iter().all(|b| *b == 0), "{route:?}");
+    }
+}
+
+/// The same if the power is lost as soon as the truncate is durable.
+#[test]
+fn a_truncate_that_is_durable_has_left_zeros_behind_the_end() {
+    for route in ROUTES {
+        let b = Bench::new("16M", &["-t", "ext4", "-b", "4096"], 1, options(route));
+        b.volume.write(file(0), 0, &[7; 9000], WriteFlags::default()).unwrap();
+        b.volume.sync().unwrap();
+        b.volume.truncate(file(0), 5000).unwrap();
+        b.volume.engine().commit_all().unwrap();
+        let at = last_block(&b);
+        let device = Arc::new(MemDevice::new(b.device.inner().inner().snapshot()));
+        mount(device.clone(), &b.options, Arc::new(SystemClock)).close().unwrap();
+        let block = device.read(at + 4096, 4096, Region::Data).unwrap();
         assert!(block[..904] == [7; 904] && block[904..].iter().all(|b| *b == 0), "{route:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Directories on images made by mke2fs; e2fsck and the kernel are the judges.
 
 mod damage;
+mod hash_versions;
 mod inline;
 mod kernel;
 mod listing;

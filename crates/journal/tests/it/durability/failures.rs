@@ -3,7 +3,7 @@
 use super::setup::{BS, home, image, journal, put};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, ErrorKind, IoOp, Region};
-use quire_journal::Touch;
+use quire_journal::{Error, Touch};
 use quire_layout::Tid;
 use quire_testkit::{Fault, FaultKind, Faulty, MemDevice};
 
@@ -61,4 +61,24 @@ fn a_checkpoint_that_failed_leaves_the_log_whole_j11() {
         let got = copy.read(home(n).0 * BS as u64, BS, Region::Metadata).unwrap();
         assert!(got.iter().all(|b| *b == 9), "home {n}");
     }
+}
+
+/// What is read ahead may fail. The first block is needed, wherever it lies.
+#[test]
+fn a_load_succeeds_if_its_first_block_can_be_read() {
+    let device = Arc::new(Faulty::new(MemDevice::new(image(Tid(5)))));
+    let j = journal(device.clone(), 1 << 20);
+    let at = home(5).0 * BS as u64;
+    device.inject(Fault::always(IoOp::Read, FaultKind::Error(ErrorKind::Io)).within(at..at + 1));
+    let in_memory = || (0..10).filter(|n| j.handle().read(home(*n)).is_some()).collect::<Vec<_>>();
+    let window: Vec<_> = (2..8).map(home).collect();
+    assert_eq!(j.load(&window).unwrap().blocks, 3);
+    assert_eq!((in_memory(), device.hits()), (vec![2, 3, 4], 2));
+    assert!(matches!(j.load(&window[3..]), Err(Error::Device(e)) if (e.at, e.len) == (at, BS as u64)));
+    assert_eq!(in_memory(), [2, 3, 4]);
+    assert_eq!(j.load(&[home(7), home(5), home(8)]).unwrap().blocks, 1);
+    assert_eq!(in_memory(), [2, 3, 4, 7]);
+    assert!(j.failure().is_none());
+    device.heal();
+    assert_eq!(j.load(&window).unwrap().blocks, 2);
 }

@@ -1,0 +1,128 @@
+//! Sectors that cannot be read: what lies in one fails, and nothing that is only read together with it.
+
+use crate::config::Route;
+use crate::records;
+use crate::testing::TestVolume;
+use crate::{Cred, Devices, Error, New, NewKind, Options, Volume, WriteFlags};
+use quire_device::sync::Arc;
+use quire_device::{ErrorKind, IoOp, SystemClock};
+use quire_layout::superblock::{OnError, state};
+use quire_layout::{BlockNo, GroupNo, Ino};
+use quire_testkit::{Fault, FaultKind, Faulty, MemDevice, mke2fs};
+
+const BLOCK: u64 = 1024;
+/// Blocks of an inode table that are read together, and inodes of each.
+const WINDOW: u64 = 8;
+const PER_BLOCK: u64 = 4;
+
+fn new(kind: NewKind<'static>) -> New<'static> {
+    New { kind, mode: 0o755, umask: 0, cred: Cred { uid: 0, gid: 0 } }
+}
+
+/// A volume on an image of which a block cannot be read.
+fn with_bad_block(image: &[u8], bad: BlockNo, options: Options) -> (Volume, Arc<Faulty<MemDevice>>) {
+    let device = Arc::new(Faulty::new(MemDevice::new(image.to_vec())));
+    let volume = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options).expect("mount");
+    let fault = Fault::always(IoOp::Read, FaultKind::Error(ErrorKind::Io));
+    device.inject(fault.within(bad.0 * BLOCK..(bad.0 + 1) * BLOCK));
+    (volume, device)
+}
+
+/// The errors that the superblock counts.
+fn errors(v: &Volume) -> u32 {
+    v.run(|op| Ok(records::superblock(op)?.error_count())).expect("the superblock")
+}
+
+/// An image with files, and the first block of a window of its inode table that a mount does not read.
+fn image_and_window() -> (Vec<u8>, BlockNo, u64) {
+    let t = TestVolume::new("16M", &["-t", "ext4", "-b", "1024", "-I", "256"]);
+    for n in 0..100 {
+        t.volume.create(Ino::ROOT, format!("f{n}").as_bytes(), &new(NewKind::File)).expect("create");
+    }
+    let table = t.volume.run(|op| Ok(records::group(op, GroupNo(0))?.inode_table())).expect("the group");
+    t.check();
+    let first = (WINDOW..2 * WINDOW).find(|n| (table.0 + n).is_multiple_of(WINDOW)).expect("one of them");
+    (t.device.snapshot(), table.plus(first), first)
+}
+
+/// The first inode in a block of the inode table.
+fn first_inode(block: u64) -> Ino {
+    Ino(u32::try_from(block * PER_BLOCK + 1).expect("small"))
+}
+
+/// A bad sector under the last block of a window of the inode table, whichever inode of it is looked for first.
+#[test]
+fn a_bad_sector_that_is_only_read_ahead_fails_no_inode() {
+    let (image, window, first) = image_and_window();
+    for n in 0..WINDOW {
+        let (v, device) = with_bad_block(&image, window.plus(WINDOW - 1), Options::default());
+        let found = v.getattr(first_inode(first + n));
+        assert!(device.hits() > 0, "{n}: nothing was read ahead");
+        let is_bad = n == WINDOW - 1;
+        assert_eq!(found.as_ref().err().map(Error::errno), is_bad.then_some(5), "{n}: {found:?}");
+        assert_eq!(errors(&v), u32::from(is_bad), "{n}");
+    }
+}
+
+#[test]
+fn a_bad_sector_that_is_only_read_ahead_fails_no_name() {
+    let t = TestVolume::new("16M", &["-t", "ext4", "-b", "1024", "-O", "^dir_index"]);
+    let dir = t.volume.create(Ino::ROOT, b"d", &new(NewKind::Dir)).expect("a directory").ino;
+    // Three names of this length to a block.
+    let name = |n: u32| format!("{n:0>250}").into_bytes();
+    for n in 0..60 {
+        t.volume.create(dir, &name(n), &new(NewKind::File)).expect("a file");
+    }
+    let run = t.volume.inspect().extents(dir, 1).expect("its map")[0];
+    assert!(run.len > 1, "nothing is read ahead");
+    t.check();
+    let last = run.phys.plus(u64::from(run.len) - 1);
+    let (v, device) = with_bad_block(&t.device.snapshot(), last, Options::default());
+    assert_eq!(v.lookup(Ino::ROOT, b"d").expect("the root is sound").ino, dir);
+    v.lookup(dir, &name(0)).expect("it is in the first block");
+    assert!(device.hits() > 0 && errors(&v) == 0, "{} reads failed, {} errors", device.hits(), errors(&v));
+    assert_eq!(v.lookup(dir, &name(59)).expect_err("it is in the bad block, or behind it").errno(), 5);
+    assert_eq!(errors(&v), 1);
+}
+
+#[test]
+fn metadata_that_cannot_be_read_is_recorded_and_obeys_the_policy() {
+    let (image, window, first) = image_and_window();
+    let ino = first_inode(first);
+    for policy in [OnError::Continue, OnError::RemountReadOnly] {
+        let options = Options { on_error: Some(policy), ..Options::default() };
+        let (v, device) = with_bad_block(&image, window, options);
+        assert_eq!(v.getattr(ino).expect_err("it cannot be read").errno(), 5);
+        assert_eq!(errors(&v), 1, "{policy:?}");
+        let read_only = v.status().read_only;
+        assert_eq!(read_only.is_some(), policy == OnError::RemountReadOnly, "{policy:?}: {read_only:?}");
+        device.heal();
+        v.getattr(ino).expect("it can be read again");
+        v.close().ok();
+        let again = TestVolume::on(device.inner().snapshot(), Options::default());
+        assert_eq!(errors(&again.volume), 1, "{policy:?}: it is not durable");
+        assert_ne!(again.volume.superblock().state() & state::ERROR, 0, "{policy:?}");
+        again.check();
+    }
+}
+
+/// Also where an operation reads it: the kernel tells the caller, and goes on.
+#[test]
+fn file_data_that_cannot_be_read_is_no_error_of_the_file_system() {
+    for route in [Route::Ordered, Route::Journal] {
+        let options = Options { on_error: Some(OnError::RemountReadOnly), route, ..Options::default() };
+        let t = TestVolume::on(mke2fs("16M", &["-t", "ext4", "-b", "1024"]), options.clone());
+        let ino = t.volume.create(Ino::ROOT, b"f", &new(NewKind::File)).expect("a file").ino;
+        t.volume.write(ino, 0, &[1; 4096], WriteFlags::default()).expect("write");
+        t.volume.fsync(ino, false).expect("fsync");
+        let bad = t.volume.inspect().place(ino, 1).expect("its map").expect("a block");
+        t.check();
+        let (v, _device) = with_bad_block(&t.device.snapshot(), BlockNo(bad), options);
+        let written = v.write(ino, 1100, &[2; 10], WriteFlags::default());
+        assert!(matches!(written, Err(Error::Device(_))), "{route:?}: {written:?}");
+        let cut = v.truncate(ino, 1500);
+        assert!(matches!(cut, Err(Error::Device(_))), "{route:?}: {cut:?}");
+        assert_eq!(v.read(ino, 1024, &mut [0; 10]).expect_err("a bad sector").errno(), 5, "{route:?}");
+        assert_eq!((errors(&v), v.status().read_only), (0, None), "{route:?}");
+    }
+}
