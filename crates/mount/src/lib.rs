@@ -7,6 +7,7 @@
 //! [`serve`] is a mount from beginning to end; [`control`] talks to one from another process.
 
 mod again;
+mod bypassed;
 mod caller;
 mod changing;
 pub mod control;

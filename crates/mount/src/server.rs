@@ -4,6 +4,7 @@
 //! Guarantees: while the volume is frozen, requests that would change it are kept and answered after the thaw, so that
 //! no worker waits for it (L2).
 
+use crate::bypassed::Bypassed;
 use crate::caller::{Caller, Capability, Keeper};
 use crate::changing::Changing;
 use crate::fail::Fail;
@@ -217,6 +218,7 @@ pub(crate) struct Server {
     /// Files that are open at all.
     pub(crate) openers: Openers,
     pub(crate) refused: Refused,
+    pub(crate) bypassed: Bypassed,
     pub(crate) updates: Updates,
     /// Requests that wait for the thaw, whole.
     parked: Mutex<Vec<Vec<u8>>>,
@@ -248,6 +250,7 @@ impl Server {
             writers: Openers::default(),
             openers: Openers::default(),
             refused: Refused::default(),
+            bypassed: Bypassed::default(),
             parked: Mutex::default(),
             has_parked: AtomicBool::new(false),
             removed: Mutex::default(),
@@ -361,6 +364,7 @@ impl Server {
         // The root is never given up.
         if ino != Ino::ROOT {
             self.volume.forget(ino, n);
+            self.bypassed.forget(ino);
         }
     }
 

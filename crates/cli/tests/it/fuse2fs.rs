@@ -191,7 +191,8 @@ fn a_connection_that_the_caller_has_mounted_is_served() {
     needs_mounts();
     needs_root();
     let p = Place::new("16M", &[]);
-    for way in ["--fd", "/dev/fd/"] {
+    fs::set_permissions(p.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+    for (way, options) in [("--fd", "acl"), ("/dev/fd/", "acl"), ("--fd", "noacl")] {
         let fuse = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();
         // Not closed in the command.
         let fd = rustix::io::fcntl_dupfd_cloexec(&fuse, 100).unwrap();
@@ -204,18 +205,20 @@ fn a_connection_that_the_caller_has_mounted_is_served() {
         rustix::mount::mount("given", p.mnt(), "fuse", flags, data.as_c_str()).unwrap();
         let place = if way == "--fd" { vec![way.to_owned(), number] } else { vec![format!("{way}{number}")] };
         let mut c = quire(&["mount", text(&p.image())]);
-        let (code, words) = said(c.args(&place));
+        let (code, words) = said(c.args(&place).args(["-o", options]));
         drop(fd);
         let written = fs::write(p.mnt().join("f"), "given");
         // The kernel checks permissions, though the caller's options did not ask for it.
-        fs::set_permissions(p.mnt(), PermissionsExt::from_mode(0o700)).unwrap();
-        let mut stranger = tool("setpriv");
-        stranger.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "ls", text(&p.mnt())]);
-        let seen = said(&mut stranger).0;
+        let seen = [0o700, 0o755].map(|mode| {
+            fs::set_permissions(p.mnt(), PermissionsExt::from_mode(mode)).unwrap();
+            let mut stranger = tool("setpriv");
+            stranger.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "ls", text(&p.mnt())]);
+            said(&mut stranger).0 == 0
+        });
         ok(tool("umount").arg(p.mnt()));
         assert_eq!(code, 0, "{words}");
         written.unwrap();
-        assert_ne!(seen, 0, "a stranger listed a directory that is not his");
+        assert_eq!(seen, [false, true], "{options}: a stranger lists what he may, and nothing else");
         check(&p.image());
         assert!(debugfs(&p.image(), "cat /f").contains("given"));
     }

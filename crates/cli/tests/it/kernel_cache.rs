@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 const USER: &[&str] = &["--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
@@ -153,6 +154,59 @@ fn append_only_and_immutable_hold_for_open_files() {
     let before = "written before the flag, still in the kernel's cache";
     assert_eq!(text_of("log"), format!("{before}, appended, and again"));
     assert_eq!(text_of("fixed"), before);
+    m.unmount();
+    place.check();
+}
+
+/// The kernel hands the times of writes over with an fsync and a close. A restore sets the flag so.
+#[test]
+fn a_file_that_its_writer_makes_immutable_is_synced_with_the_time_of_the_write() {
+    needs_mounts();
+    needs_root();
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    let mut file = File::create_new(m.path("f")).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    file.write_all(b"content").unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    let flags = rustix::fs::ioctl_getflags(&file).unwrap();
+    rustix::fs::ioctl_setflags(&file, flags | IFlags::IMMUTABLE).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert!(said(tool("touch").arg(m.path("f"))).0 != 0, "an immutable file takes no other times");
+    m.unmount();
+    let m = place.mount("");
+    assert_eq!(fs::metadata(m.path("f")).unwrap().modified().unwrap(), written);
+    ok(tool("chattr").arg("-i").arg(m.path("f")));
+    m.unmount();
+    place.check();
+}
+
+/// A write to a file with `chattr +S` goes past the kernel's cache, whose time of the file stays as it was. A new link
+/// has the kernel send it.
+#[test]
+fn the_time_of_a_write_past_the_kernels_cache_stays() {
+    needs_mounts();
+    needs_root();
+    let place = Place::new("32M", &[]);
+    let m = place.mount("");
+    fs::write(m.path("f"), b"a").unwrap();
+    set_flag(&m.path("f"), IFlags::SYNC);
+    std::thread::sleep(Duration::from_millis(100));
+    let before = SystemTime::now() - Duration::from_millis(50);
+    OpenOptions::new().append(true).open(m.path("f")).unwrap().write_all(b"b").unwrap();
+    fs::hard_link(m.path("f"), m.path("g")).unwrap();
+    m.unmount();
+    let m = place.mount("");
+    assert!(fs::metadata(m.path("f")).unwrap().modified().unwrap() > before);
+    // Another time that somebody sets is taken, after such a write, too.
+    set_flag(&m.path("f"), IFlags::SYNC);
+    OpenOptions::new().append(true).open(m.path("f")).unwrap().write_all(b"c").unwrap();
+    ok(tool("touch").args(["-m", "-d", "@1000000000"]).arg(m.path("f")));
+    m.unmount();
+    let m = place.mount("");
+    let set = fs::metadata(m.path("f")).unwrap().modified().unwrap();
+    assert_eq!(set, SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
     m.unmount();
     place.check();
 }

@@ -39,6 +39,9 @@ pub(crate) fn setattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
     let ino = ino_of(h.node)?;
     let mut set = request.of();
     set.privileges = privileges(s, h, ino, request.valid & fattr::KILL_SUIDGID != 0)?;
+    if request.valid & !fattr::FH == fattr::MTIME | fattr::CTIME && s.has(init::WRITEBACK_CACHE) {
+        take_kept_times(s, ino, &mut set, request.valid & fattr::FH != 0)?;
+    }
     allow_times_of_now(s, ino, &mut set)?;
     let by = s.first_change(h);
     let mut attr = by.setattr(ino, &set)?;
@@ -51,9 +54,22 @@ pub(crate) fn setattr(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_
     Ok(Answer::Reply.after_commit(&by, sync.then_some(Need::Files { ino, and: None, data_only: false })))
 }
 
+/// The kernel sends the times that it has kept. With a handle (fsync and close have one, utimensat has none) they are
+/// those of writes that it has taken: no flag that the file got since forbids them. A time from before a write past the
+/// kernel's cache is not the file's any more.
+fn take_kept_times(s: &Server, ino: Ino, set: &mut SetAttr, of_writes: bool) -> Result<(), Fail> {
+    let Some(SetTime::At(t)) = set.mtime else { return Ok(()) };
+    set.of_earlier_writes = of_writes;
+    match s.bypassed.known(ino) {
+        Some(known) if known == t || of_writes && t < s.volume.getattr(ino)?.mtime => set.mtime = None,
+        Some(_) => s.bypassed.forget(ino),
+        None => {}
+    }
+    Ok(())
+}
+
 /// An append-only file takes times of now, but no others. With the writeback cache the kernel sends a time of its
-/// own where the caller asked for now, and where it writes back the time of the last append: one since the last
-/// modification.
+/// own where the caller asked for now: one since the last modification.
 fn allow_times_of_now(s: &Server, ino: Ino, set: &mut SetAttr) -> Result<(), Fail> {
     let (Some(SetTime::At(t)), false) = (set.mtime, matches!(set.atime, Some(SetTime::At(_)))) else {
         return Ok(());
@@ -165,6 +181,7 @@ impl SetAttrRequest {
             mtime: time(fattr::MTIME_NOW, fattr::MTIME, self.mtime),
             ctime: has(fattr::CTIME).then_some(self.ctime),
             privileges: Privileges::Keep,
+            of_earlier_writes: false,
         }
     }
 }

@@ -86,6 +86,9 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
         keep_times: bits & write_bits::CACHE != 0 && s.has(init::WRITEBACK_CACHE),
         caller_syncs: true,
     };
+    if handle & HANDLE_BYPASSES != 0 && s.has(init::WRITEBACK_CACHE) {
+        s.bypassed.note(ino, || s.volume.getattr(ino).map(|attr| attr.mtime))?;
+    }
     if !how.deferred
         && let Some(staged) = s.updates.write(handle, offset, b.rest(size)?, privileges)
     {

@@ -167,7 +167,8 @@ impl<'a> Out<'a> {
     /// attributes.
     pub(crate) fn entry(&mut self, a: &Attr, name: Duration, valid: Duration) -> Result<(), Fail> {
         self.u64(node_of(a.ino))?;
-        self.u64(u64::from(a.generation))?;
+        // The kernel has made its root before it asks, with this generation, and gives up a root with another.
+        self.u64(if a.ino == Ino::ROOT { 0 } else { u64::from(a.generation) })?;
         self.u64(name.as_secs())?;
         self.u64(valid.as_secs())?;
         self.u32(name.subsec_nanos())?;
@@ -335,6 +336,17 @@ mod tests {
         assert_eq!(out.body_len(), 32 + 160);
         assert!(!out.dirent(&d, Plus::Off, 32 + 160 + 31), "no room");
         assert_eq!(out.body_len(), 32 + 160);
+    }
+
+    #[test]
+    fn the_root_has_the_generation_with_which_the_kernel_makes_it() {
+        for (ino, generation) in [(Ino::ROOT, 0), (Ino(12), 3)] {
+            let mut buf = [0; 1 << 10];
+            let mut out = Out::new(&mut buf);
+            out.entry(&Attr { ino, ..attr() }, Duration::ZERO, Duration::ZERO).unwrap();
+            let bytes = out.finish(9, None);
+            assert_eq!(u64::from_ne_bytes(bytes[HEADER + 8..HEADER + 16].try_into().unwrap()), generation, "{ino:?}");
+        }
     }
 
     #[test]

@@ -30,23 +30,19 @@ pub(super) unsafe extern "C" fn open(
     unsafe {
         let r = registered(vfs);
         (*to).methods = std::ptr::null();
-        let stored = if name.is_null() {
-            match r.storage.open_unnamed() {
-                Some(file) => file,
-                // The parent puts its own methods in, and this VFS hears no more of the file.
-                None => {
-                    return r
-                        .parent
-                        .as_ref()
-                        .open
-                        .map_or(code::CANTOPEN, |f| f(r.parent.as_ptr(), name, to, flags, out));
-                }
-            }
-        } else {
-            r.storage.open(CStr::from_ptr(name).to_bytes(), how(flags))
-        };
         r.answer(code::CANTOPEN, || {
-            let file = stored?;
+            let file = if name.is_null() {
+                match r.storage.open_unnamed() {
+                    Some(file) => file?,
+                    // The parent puts its own methods in, and this VFS hears no more of the file.
+                    None => {
+                        let open = r.parent.as_ref().open;
+                        return Ok(open.map_or(code::CANTOPEN, |f| f(r.parent.as_ptr(), name, to, flags, out)));
+                    }
+                }
+            } else {
+                r.storage.open(CStr::from_ptr(name).to_bytes(), how(flags))?
+            };
             if !out.is_null() {
                 let read_only = (flags & !(flag::READWRITE | flag::CREATE)) | flag::READONLY;
                 *out = if flags & flag::READWRITE != 0 && !file.may_write() { read_only } else { flags };

@@ -7,6 +7,7 @@ mod bad_images;
 mod common;
 mod control;
 mod cuts;
+mod defects;
 mod kill;
 mod power;
 mod shell;
