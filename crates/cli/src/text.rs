@@ -22,6 +22,24 @@ pub(crate) fn printable_name(name: impl AsRef<OsStr>) -> String {
     text
 }
 
+/// Bytes, with an optional suffix K, M, G or T (powers of 1024).
+///
+/// # Errors
+/// It is no such number, or more than Linux counts in a file.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let bad = |_| format!("{text:?} is no size: a number with K, M, G or T behind it is expected");
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        Some(b'T') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let n: u64 = digits.parse().map_err(bad)?;
+    let bytes = n.checked_mul(1 << shift).filter(|bytes| i64::try_from(*bytes).is_ok());
+    bytes.ok_or_else(|| format!("{text} is too large: a file has less than 8 EiB"))
+}
+
 /// Options of the command line, which are text where names may have any bytes.
 ///
 /// # Errors

@@ -101,8 +101,9 @@ def test_damage_names_structure_and_block(tmp_path):
         image.makedirs("/a")
         block_size = image.info.block_size
     data = bytearray(path.read_bytes())
-    with pytest.raises(quire.NotExt4Error):
-        quire.Image.from_bytes(bytes(1 << 20))
+    for size in (2047, 1 << 20):
+        with pytest.raises(quire.NotExt4Error):
+            quire.Image.from_bytes(bytes(size))
     # The first group's descriptor follows the superblock's block.
     descriptor = max(block_size, 2048)
     data[descriptor : descriptor + 8] = b"\xff" * 8

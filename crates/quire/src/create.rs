@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 
 /// Bytes of a volume's name.
 pub const MAX_LABEL_BYTES: usize = 16;
+/// Bytes of the smallest image: `lost+found` alone takes three quarters of it.
+const MIN_BYTES: u64 = 16 << 10;
 
 /// How to make a new image: a builder. The format is made by `mke2fs` of e2fsprogs, which has to be installed.
 ///
@@ -122,10 +124,21 @@ impl CreateOptions {
         self.open_options().open_bytes(bytes)
     }
 
-    /// False if the journal was turned off.
+    /// False if the journal was turned off, as `mke2fs -O` reads the features.
     #[cfg(feature = "archive")]
     pub(crate) fn wants_journal(&self) -> bool {
-        !self.features.iter().any(|f| f == "^has_journal")
+        let said = self.features.iter().flat_map(|f| f.split(',')).rev().find_map(|f| match f {
+            "has_journal" | "+has_journal" => Some(true),
+            "^has_journal" | "-has_journal" | "none" | "journal_dev" => Some(false),
+            _ => None,
+        });
+        said.unwrap_or(true)
+    }
+
+    /// The size of the image.
+    #[cfg(feature = "archive")]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.size
     }
 
     pub(crate) fn open_options(&self) -> OpenOptions {
@@ -136,9 +149,16 @@ impl CreateOptions {
     /// Makes an image in a file of this name, whatever was in it.
     ///
     /// # Errors
-    /// Invalid input: the label is too long, or the root has no such owner. Tool: `mke2fs` is missing or refuses. No
-    /// space; permission denied.
+    /// Invalid input: the label is too long, the root has no such owner, or no file system or file has this size. Tool:
+    /// `mke2fs` is missing or refuses. No space; permission denied.
     pub fn format(&self, path: &Path) -> Result<()> {
+        let bad_size = |why| Err(Error::new(ErrorKind::InvalidInput, why).at(path));
+        if self.size < MIN_BYTES {
+            return bad_size("too small for an ext4 file system");
+        }
+        if i64::try_from(self.size).is_err() {
+            return bad_size("no file can be so large");
+        }
         if self.label.as_ref().is_some_and(|label| label.len() > MAX_LABEL_BYTES) {
             return Err(Error::new(ErrorKind::InvalidInput, format!("a label has at most {MAX_LABEL_BYTES} bytes")));
         }
@@ -153,7 +173,16 @@ impl CreateOptions {
             let secs = t.secs.max(1).to_string();
             command.env("E2FSPROGS_FAKE_TIME", &secs).env("SOURCE_DATE_EPOCH", &secs);
         }
-        run(command, "mke2fs").map_err(|e| e.at(path)).map(drop)
+        // Its own messages begin with the path, which may be a temporary one.
+        let own = format!("{}: ", path.display());
+        let done = run(command, "mke2fs").map(drop);
+        done.map_err(|e| {
+            let said = e.to_string().replace(&own, "");
+            // It runs out of blocks, or of the few inodes that it gives a small image.
+            let is_small = ["Not enough space to build", "Illegal inode number"].iter().any(|why| said.contains(why));
+            let what = if is_small { "too small for an ext4 file system: " } else { "" };
+            Error::new(e.kind(), format!("{what}{said}")).at(path)
+        })
     }
 
     fn arguments(&self) -> Vec<OsString> {

@@ -28,8 +28,8 @@ use std::process::ExitCode;
 pub(crate) struct Args {
     /// The image file or block device
     image: PathBuf,
-    /// Where the file system starts in the image, in bytes
-    #[arg(long, default_value_t = 0)]
+    /// Where the file system starts in the image: bytes, with K, M, G or T
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::text::size)]
     offset: u64,
     #[command(subcommand)]
     what: What,

@@ -27,8 +27,8 @@ pub(crate) struct Args {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// Where the file system starts in the image, in bytes
-    #[arg(long, default_value_t = 0)]
+    /// Where the file system starts in the image: bytes, with K, M, G or T
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::text::size)]
     offset: u64,
 }
 

@@ -52,8 +52,8 @@ pub(crate) struct Args {
     /// too
     #[arg(long, conflicts_with_all = ["dry_run", "undo"])]
     discard_nvram: bool,
-    /// Where the file system starts in the image, in bytes
-    #[arg(long, default_value_t = 0)]
+    /// Where the file system starts in the image: bytes, with K, M, G or T
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::text::size)]
     offset: u64,
 }
 

@@ -24,8 +24,8 @@ Example:
 pub(crate) struct Args {
     /// The image file or block device
     pub image: PathBuf,
-    /// Where the file system lies in the image, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    /// Where the file system starts in the image: bytes, with K, M, G or T
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::text::size)]
     pub offset: u64,
     /// Give up after so many seconds
     #[arg(long, value_name = "SECONDS")]

@@ -45,6 +45,26 @@ fn piped_lines_stop_at_the_first_error_and_what_came_before_it_stays() {
     p.check();
 }
 
+#[test]
+fn piped_lines_run_also_if_nobody_reads_what_they_print() {
+    let p = place();
+    let unread = |lines: &str| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut shell = quire(&["shell", text(&p.image())]);
+        let mut shell = shell.stdin(Stdio::piped()).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(lines.as_bytes()).ok();
+        let out = shell.wait_with_output().unwrap();
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    assert_eq!(unread("ls\nmkdir /a\nls -l\nmkdir /b\n"), (Some(0), String::new()));
+    assert_eq!(typed(&p, &[], "ls\n"), (0, "a\nb\nlost+found\n".to_owned()));
+    let (code, said) = unread("ls\nrmm /none\nmkdir /c\n");
+    assert!(code == Some(2) && said.contains("line 2: "), "{code:?}: {said}");
+    assert_eq!(typed(&p, &[], "ls\n"), (0, "a\nb\nlost+found\n".to_owned()));
+    p.check();
+}
+
 /// The lines and the file would be the same input.
 #[test]
 fn a_put_from_the_standard_input_of_the_commands_is_wrong_usage_and_the_file_stays() {

@@ -156,6 +156,69 @@ fn errors_of_files_of_the_host_name_these_and_not_the_image() {
     assert_eq!((out.status.code(), &*String::from_utf8_lossy(&out.stderr)), (Some(1), expected));
 }
 
+#[test]
+fn an_archive_of_a_program_that_has_failed_makes_no_image() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let (img, zeros) = (s.text("img"), s.text("zeros"));
+    for size in ["16M", "min"] {
+        let refused = said(&mut quire(&["create", &img, "--from", "-", "--size", size]));
+        assert_eq!(refused, (1, "quire: create: standard input: the archive is empty\n".to_owned()), "{size}");
+        assert!(!s.path("img").exists(), "{size}");
+    }
+    fs::write(&zeros, [0; 1024]).unwrap();
+    ok(&mut quire(&["create", &img, "--from", &zeros, "--size", "16M"]));
+}
+
+#[test]
+fn what_is_no_image_is_named_as_what_it_is() {
+    let s = Scratch::new();
+    fs::create_dir(s.path("d")).unwrap();
+    fs::write(s.path("small"), [0; 2047]).unwrap();
+    let (dir, small, copy) = (s.text("d"), s.text("small"), s.text("copy"));
+    for (code, args) in [(1, &["clone", &dir, &copy][..]), (8, &["check", &dir][..])] {
+        let expected = format!("quire: {}: {dir}: a directory, not an image\n", args[0]);
+        assert_eq!(said(&mut quire(args)), (code, expected));
+    }
+    let too_small = "too small for a superblock: not an ext4 file system";
+    for args in [["ls", &small], ["df", &small], ["info", &small]] {
+        let (_, words) = said(&mut quire(&args));
+        assert_eq!(words, format!("quire: {}: {small}: {too_small}\n", args[0]));
+    }
+    assert!(!s.path("copy").exists());
+}
+
+#[test]
+fn a_size_that_no_file_has_is_wrong_usage() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    for args in [["resize", &img, "9999999T"], ["create", &s.text("new"), "--size=16777215T"]] {
+        let (code, words) = said(&mut quire(&args));
+        assert!(code == 2 && words.contains("is too large: a file has less than 8 EiB"), "{args:?}: {code}: {words}");
+    }
+    assert!(!s.path("new").exists() && fs::metadata(&img).unwrap().len() == 16 << 20);
+}
+
+/// In a path e2fsprogs take what is behind a `?` as options.
+#[test]
+fn an_image_below_a_directory_with_a_question_mark_is_resized() {
+    needs_tools(&["resize2fs"]);
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    fs::create_dir(s.path("d?offset=1024")).unwrap();
+    let moved = s.text("d?offset=1024/i?.img");
+    fs::rename(img, &moved).unwrap();
+    for (size, bytes) in [("20M", 20 << 20), ("16M", 16 << 20)] {
+        assert_eq!(ok(&mut quire(&["resize", &moved, size])), "");
+        assert_eq!(fs::metadata(&moved).unwrap().len(), bytes);
+    }
+    // By a bare name, too.
+    assert_eq!(ok(quire(&["resize", "i?.img", "20M"]).current_dir(s.path("d?offset=1024"))), "");
+    let (code, words) = said(&mut quire(&["resize", &moved, "100K"]));
+    assert!(code == 1 && words.starts_with(&format!("quire: resize: {moved}: resize2fs: ")), "{code}: {words}");
+    assert!(!words.contains(".quire-"), "a temporary name: {words}");
+}
+
 /// A file may have half a MiB at most: a copy of the image would end the command.
 #[test]
 fn a_clean_image_is_checked_without_a_copy() {

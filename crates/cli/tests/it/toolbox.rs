@@ -1,7 +1,9 @@
 //! The toolbox: what each command does, says and returns, with debugfs and e2fsck as judges.
 
 use crate::common::{Place, needs_tools, ok, quire, said, tool};
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
 fn place() -> Place {
@@ -288,6 +290,14 @@ fn commands_work_on_a_partition_and_at_an_offset() {
     std::fs::write(p.image(), disk).unwrap();
     ok(&mut quire(&["mkdir", "--partition", "1", &p.at("/in")]));
     assert_eq!(ok(&mut quire(&["ls", "--offset", "1M", &p.at("/")])), "in\nlost+found\n");
+    let image = p.image().display().to_string();
+    for args in [&["info"][..], &["wait"], &["recover", "--dry-run"]] {
+        ok(quire(args).args(["--offset", "1M", &image]));
+    }
+    assert!(ok(&mut quire(&["dump", "--offset", "1M", &image, "dir", "/"])).contains("in"));
+    for at in [["--offset", "1M"], ["--partition", "1"]] {
+        ok(quire(&["diff", &image, &image]).args(at));
+    }
     let (code, text) = said(&mut quire(&["ls", &p.at("/")]));
     assert!(code == 1 && text.contains("not an ext4 file system"), "{text}");
     assert_eq!(said(&mut quire(&["ls", "--partition", "2", &p.at("/")])).0, 1);
@@ -327,6 +337,56 @@ fn lines(text: &str) -> std::fs::File {
     file.write_all(text.as_bytes()).unwrap();
     file.rewind().unwrap();
     file
+}
+
+/// What a command prints as JSON.
+fn json(c: &mut std::process::Command) -> serde_json::Value {
+    serde_json::from_str(&ok(c)).unwrap()
+}
+
+#[test]
+fn lists_of_several_directories_have_whole_paths_in_json() {
+    let p = place();
+    ok(&mut quire(&["mkdir", &p.at("/a"), &p.at("/b")]));
+    ok(&mut quire(&["touch", &p.at("/a/x"), &p.at("/b/x")]));
+    ok(&mut quire(&["ln", "-s", "x", &p.at("/a/link")]));
+    let found = json(&mut quire(&["ls", "--json", &p.at("/a"), &p.at("/b/"), &p.at("/a/x")]));
+    let paths: Vec<_> = found.as_array().unwrap().iter().map(|item| item["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["/a/link", "/a/x", "/b/x", "/a/x"]);
+    assert_eq!(found[0]["target"], "x");
+}
+
+#[test]
+fn stat_has_the_same_in_json_as_in_text() {
+    let p = place();
+    ok(&mut quire(&["touch", "--time", "@1000000000.5", &p.at("/f")]));
+    let text = ok(&mut quire(&["stat", &p.at("/f")]));
+    let found = &json(&mut quire(&["stat", "--json", &p.at("/f")]))[0];
+    let of_text = |name: &str| {
+        let times = text.lines().filter(|line| line.ends_with('Z'));
+        let time = times.filter_map(|line| line.trim().split_once(": ")).find(|(of, _)| *of == name);
+        time.unwrap_or_else(|| panic!("{name} of {text}")).1
+    };
+    for (key, name) in [("accessed", "Access"), ("changed", "Change"), ("created", "Birth")] {
+        assert_eq!(found[key], of_text(name), "{key}");
+    }
+    assert_eq!((&found["modified"], &found["modified_nanos"]), (&"2001-09-09T01:46:40Z".into(), &500_000_000.into()));
+    assert_eq!(of_text("Modify"), "2001-09-09T01:46:40.500000000Z");
+    let flags = found["flags"].as_u64().unwrap();
+    assert!(text.contains(&format!("Flags: {flags:#x}\n")) && flags != 0, "{flags}: {text}");
+    assert!(found["path"] == "/f" && found["uid"] == 0 && found["size"] == 0, "{found}");
+}
+
+#[test]
+fn getfattr_in_json_has_each_attribute_whatever_its_name() {
+    let p = place();
+    ok(&mut quire(&["touch", &p.at("/f")]));
+    let names = [&b"user.\xff"[..], b"user.\\xff", b"user.plain"];
+    for (name, value) in names.into_iter().zip(["1", "2", "3"]) {
+        ok(quire(&["setfattr", "-v", value, "-n"]).args([OsStr::from_bytes(name), OsStr::new(&p.at("/f"))]));
+    }
+    let expected = serde_json::json!({"hex:757365722eff": "31", "user.\\xff": "32", "user.plain": "33"});
+    assert_eq!(json(&mut quire(&["getfattr", "--json", &p.at("/f")])), expected);
 }
 
 #[test]

@@ -249,6 +249,52 @@ fn a_create_that_is_killed_leaves_what_had_the_name() {
 }
 
 #[test]
+fn an_image_of_a_small_size_has_a_journal_or_is_refused() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let image = s.text("image");
+    for (size, block) in [("2M", 1024), ("4M", 1024), ("8M", 4096)] {
+        ok(&mut quire(&["create", &image, "--size", size]));
+        let info = ok(&mut quire(&["info", "--json", &image]));
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        assert_eq!((&info["block_size"], info["journal"].is_null()), (&block.into(), false), "{size}");
+        ok(&mut quire(&["mkdir", &format!("{image}:/d")]));
+        fsck(Path::new(&image));
+    }
+    std::fs::remove_file(&image).unwrap();
+    let why = "too small for a journal, which needs 2 MiB; -O ^has_journal does without";
+    for size in ["0", "1K", "100K", "2047K"] {
+        let refused = said(&mut quire(&["create", &image, "--size", size]));
+        assert_eq!(refused, (1, format!("quire: create: {image}: {why}\n")), "{size}");
+        assert!(!s.path("image").exists(), "{size}");
+    }
+    for size in ["1K", "32K", "100K"] {
+        let (code, words) = said(&mut quire(&["create", &image, "--size", size, "-O", "^has_journal"]));
+        let beginning = format!("quire: create: {image}: too small for an ext4 file system");
+        assert!(code == 1 && words.starts_with(&beginning) && !words.contains(".quire-"), "{size}: {code}: {words}");
+    }
+    ok(&mut quire(&["create", &image, "--size", "1M", "-O", "^has_journal"]));
+    fsck(Path::new(&image));
+}
+
+#[test]
+fn an_export_to_tar_names_each_socket_that_it_leaves_out() {
+    needs_tools(&["mke2fs", "tar"]);
+    let s = Scratch::new();
+    let (image, tar) = (s.text("image"), s.text("tar"));
+    ok(&mut quire(&["create", &image, "--size", "16M"]));
+    ok(&mut quire(&["mkdir", &format!("{image}:/run")]));
+    ok(&mut quire(&["touch", "--node", "s", &format!("{image}:/run/log"), &format!("{image}:/s\x1b")]));
+    ok(&mut quire(&["touch", &format!("{image}:/run/pid")]));
+    let lines = ["/run/log", "/s\\u{1b}"].map(|path| format!("quire: export: {image}:{path}: socket ignored\n"));
+    assert_eq!(ok(&mut quire(&["export", &image, &tar])), lines.concat());
+    let names = ok(tool("tar").args(["-tf", &tar]));
+    assert!(names.contains("run/pid") && !names.contains("log"), "{names}");
+    // A directory of the host has it.
+    assert_eq!(ok(&mut quire(&["export", &format!("{image}:/run"), &s.text("out/")])), "");
+}
+
+#[test]
 fn images_are_cloned_compared_checked_and_resized() {
     needs_tools(&["mke2fs", "tar"]);
     let s = Scratch::new();

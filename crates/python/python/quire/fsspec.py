@@ -134,7 +134,7 @@ class QuireFileSystem(AbstractFileSystem):
         return path.rpartition("/")[0] or "/"
 
     def close(self):
-        """Closes the image, unless the caller had opened it."""
+        """Closes the image, with what open files have buffered, unless the caller had opened it."""
         if self._own:
             self.image.close()
 
@@ -324,6 +324,11 @@ class QuireFileSystem(AbstractFileSystem):
             self.image.write_bytes(path, b"")
         else:
             self.image.utime(path)
+
+    def open(self, path, mode="rb", *args, **kwargs):
+        """As fsspec's. What it puts around a file for text or compression is written by :meth:`close`, too."""
+        file = super().open(path, mode, *args, **kwargs)
+        return file if "r" in mode and "+" not in mode else self.image._track(file)
 
     def _open(self, path, mode="rb", block_size=None, **kwargs):
         path = self._strip_protocol(path)

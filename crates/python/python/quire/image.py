@@ -4,7 +4,9 @@ import contextlib
 import errno
 import os
 import stat as modes
+import threading
 import time
+import weakref
 
 from . import _quire
 from .file import File, check, parse_mode, wrap
@@ -104,9 +106,9 @@ class DirEntry:
 class Image:
     """An open ext4 image, a block device, or an image in memory.
 
-    Opening recovers an image that a crash has left dirty. ``with`` closes it, which makes everything durable and
-    leaves a clean image; a process that is killed leaves a journal that any ext4 implementation replays. Several
-    threads may use one object.
+    Opening recovers an image that a crash has left dirty. ``with`` closes it, which writes what open files have
+    buffered, makes everything durable and leaves a clean image; a process that is killed leaves a journal that any ext4
+    implementation replays. Several threads may use one object.
 
     ``partition`` (from 1) or ``offset`` (in bytes) say where the file system lies in an image of a disk. New objects
     belong to ``owner``.
@@ -114,14 +116,19 @@ class Image:
 
     def __init__(self, path, *, read_only=False, offset=0, partition=None, cache_size=None, owner=(0, 0)):
         options = {"offset": offset, "partition": partition, "cache_size": cache_size, "owner": owner}
-        self._image = _quire.open_image(path, read_only=read_only, **options)
-        self.name = path
+        self._set(_quire.open_image(path, read_only=read_only, **options), path)
+
+    def _set(self, image, name):
+        self._image = image
+        self.name = name
+        # Files that may have data in a buffer.
+        self._buffered = weakref.WeakSet()
+        self._buffered_lock = threading.RLock()
 
     @classmethod
     def _of(cls, image, name):
         self = cls.__new__(cls)
-        self._image = image
-        self.name = name
+        self._set(image, name)
         return self
 
     @classmethod
@@ -136,7 +143,8 @@ class Image:
         return cls._of(_quire.open_bytes(data, read_only=read_only), None)
 
     def to_bytes(self):
-        """Closes an image in memory, and returns it. ``None``: it is not in memory."""
+        """Closes an image in memory as :meth:`close` does, and returns it. ``None``: it is not in memory."""
+        self._flush()
         return self._image.to_bytes()
 
     def __enter__(self):
@@ -149,12 +157,44 @@ class Image:
         return f"<quire.Image {self.name!r}{' closed' if self.closed else ''}>"
 
     def close(self):
-        """Makes everything durable, and leaves a clean image."""
-        self._image.close()
+        """Writes what open files have buffered, makes everything durable, and leaves a clean image.
+
+        If a buffer cannot be written, the image is closed all the same, and the error is raised.
+        """
+        try:
+            self._flush()
+        finally:
+            self._image.close()
 
     @property
     def closed(self):
         return self._image.closed
+
+    def _track(self, file):
+        """Has :meth:`close` write what this file buffers; returns the file."""
+        # Some compressors of fsspec have no weak references.
+        with self._buffered_lock, contextlib.suppress(TypeError):
+            self._buffered.add(file)
+        return file
+
+    def _flush(self):
+        """Writes all buffers, also after one that fails. Raises the first error."""
+        if self.closed:
+            return
+        with self._buffered_lock:
+            files = list(self._buffered)
+        failed = None
+        for file in files:
+            try:
+                if not file.closed:
+                    file.flush()
+            except ValueError:
+                # Its buffer was detached, or another thread has closed it.
+                pass
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def sync(self):
         """Makes everything durable."""
@@ -203,7 +243,13 @@ class Image:
         how = {key: parsed[key] for key in ("create", "create_new", "truncate")}
         raw = self._image.open(path, **how, mode=permissions)
         file = File(raw, path, mode, parsed["readable"], parsed["writable"], parsed["append"])
-        return wrap(file, parsed, buffering, encoding, errors, newline)
+        wrapped = wrap(file, parsed, buffering, encoding, errors, newline)
+        if parsed["writable"] and wrapped is not file:
+            self._track(wrapped)
+            if parsed["text"]:
+                # It may be detached.
+                self._track(wrapped.buffer)
+        return wrapped
 
     def read_bytes(self, path):
         with self.open(path, "rb", buffering=0) as file:
@@ -410,7 +456,8 @@ class Image:
     def export_tar(self, to, path="/"):
         """Writes what is below ``path`` as a tar archive to a path of the host, or to an open binary file.
 
-        A file of the host has its name when the archive is complete; what had the name is replaced then.
+        A file of the host has its name when the archive is complete; what had the name is replaced then. Sockets, which
+        tar does not have, are left out.
         """
         self._image.export_tar(path, to)
 

@@ -11,10 +11,19 @@ use crate::create::CreateOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
 use crate::new_file::NewFile;
+use quire_layout::BlockSize;
+use quire_layout::features::compat;
+use quire_layout::superblock::{self, Superblock};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use tempfile::NamedTempFile;
 
 /// Bytes of a block.
 const BLOCK: u32 = 4096;
+/// Blocks of the smallest image that `mke2fs` gives a journal.
+const MIN_JOURNALED_BLOCKS: u64 = 2048;
 /// Bytes of memory for a build: with less, large directories are written out again and again.
 const CACHE_BYTES: u64 = 256 << 20;
 /// Inodes that the file system itself has.
@@ -63,7 +72,8 @@ pub struct BuildOptions {
 ///
 /// # Errors
 /// Those of [`CreateOptions::create`] and [`import`](super::import). Busy: the image that is to be replaced is in use.
-/// Exists: what has the name is no regular file. No space: the tree does not fit.
+/// Exists: what has the name is no regular file. No space: the tree does not fit. Invalid input: the image is too small
+/// for a journal, and the feature `^has_journal` was not asked for.
 pub fn build(path: impl AsRef<Path>, source: Option<Source>, options: &BuildOptions) -> Result<Imported> {
     let path = path.as_ref();
     options.import.check()?;
@@ -81,9 +91,34 @@ pub fn build(path: impl AsRef<Path>, source: Option<Source>, options: &BuildOpti
 }
 
 fn fill(path: &Path, source: Option<Source>, create: &CreateOptions, import: &ImportOptions) -> Result<Imported> {
-    create.format(path)?;
+    format_with_journal(path, create)?;
     let Some(mut source) = source else { return Ok(Imported::default()) };
     fill_from(path, &mut source, create, import)
+}
+
+/// Formats an image, and fails where `mke2fs` would go on without a journal: changes of such an image are not whole
+/// after a crash.
+fn format_with_journal(path: &Path, create: &CreateOptions) -> Result<()> {
+    if !create.wants_journal() {
+        return create.format(path);
+    }
+    let too_small = |block: BlockSize| {
+        let mib = (MIN_JOURNALED_BLOCKS * block.bytes64()) >> 20;
+        let why = format!("too small for a journal, which needs {mib} MiB; -O ^has_journal does without");
+        Err(Error::new(ErrorKind::InvalidInput, why).at(path))
+    };
+    // Of a very small image `mke2fs` would say something else.
+    if create.bytes() < MIN_JOURNALED_BLOCKS * BlockSize::K1.bytes64() {
+        return too_small(BlockSize::K1);
+    }
+    create.format(path)?;
+    let mut raw = vec![0; superblock::SIZE];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut raw, superblock::OFFSET));
+    read.map_err(|e| Error::host(path, &e))?;
+    match Superblock::decode(&raw) {
+        Ok(sb) if !sb.features().has_compat(compat::HAS_JOURNAL) => too_small(sb.block_size()),
+        _ => Ok(()),
+    }
 }
 
 fn fill_from(path: &Path, source: &mut Source, create: &CreateOptions, import: &ImportOptions) -> Result<Imported> {
@@ -96,20 +131,18 @@ fn fill_from(path: &Path, source: &mut Source, create: &CreateOptions, import: &
 /// The smallest image that holds the tree.
 fn smallest(path: &Path, source: Option<Source>, percent: u32, options: &BuildOptions) -> Result<Imported> {
     let mut sizer = Sizer::new(BLOCK.into(), options.import.watch.clone());
-    let mut spool = None;
-    let mut source = match source {
-        // It is read twice.
-        Some(Source::Stream(mut stream)) => {
-            let dir = path.parent().unwrap_or(Path::new("."));
-            let mut file = tempfile::NamedTempFile::new_in(dir).map_err(|e| Error::host(dir, &e))?;
-            let copied = std::io::copy(&mut stream, &mut file);
-            copied.map_err(|e| Error::of_stream("the archive cannot be copied", e).of_host(dir))?;
-            let tar = Source::Tar(file.path().to_owned());
-            spool = Some(file);
-            Some(tar)
-        }
-        other => other,
+    // A stream is read twice.
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let (mut source, spool) = match source {
+        Some(Source::Stream(stream)) => (None, Some(spooled(stream, dir)?)),
+        other => (other, None),
     };
+    // A stream again, because an error must not name the file.
+    let again = || -> Result<Option<Source>> {
+        let reopened = spool.as_ref().map(|file| file.reopen().map_err(|e| Error::host(dir, &e))).transpose()?;
+        Ok(reopened.map(|file| Source::Stream(Box::new(file))))
+    };
+    source = again()?.or(source);
     if let Some(source) = &mut source {
         source.read(&options.import, &mut sizer)?;
     }
@@ -117,19 +150,25 @@ fn smallest(path: &Path, source: Option<Source>, percent: u32, options: &BuildOp
     for attempt in 1.. {
         let wanted = Needs { blocks: with(needs.blocks, percent), inodes: with(needs.inodes, percent) };
         let create = sized(path, wanted, &options.create)?;
+        source = again()?.or(source);
         let Some(source) = &mut source else { return Ok(Imported::default()) };
         match fill_from(path, source, &create, &options.import) {
             Err(e) if e.kind() == ErrorKind::NoSpace && attempt < MAX_BUILDS => {
                 needs.blocks += needs.blocks / 50 + 16;
                 needs.inodes += needs.inodes / 50 + 16;
             }
-            other => {
-                drop(spool);
-                return other;
-            }
+            other => return other,
         }
     }
     unreachable!("the last attempt returns")
+}
+
+/// A stream as a file that goes when it is closed.
+fn spooled(mut stream: Box<dyn Read + Send>, dir: &Path) -> Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in(dir).map_err(|e| Error::host(dir, &e))?;
+    let copied = std::io::copy(&mut stream, &mut file);
+    copied.map_err(|e| Error::of_stream("the archive cannot be copied", e).of_host(dir))?;
+    Ok(file)
 }
 
 fn with(n: u64, percent: u32) -> u64 {

@@ -47,11 +47,12 @@ pub(super) fn read(layout: &Path, reference: Option<&str>, sink: &mut dyn Sink) 
     Ok(())
 }
 
-fn manifest(layout: &Path, reference: Option<&str>) -> Result<ImageManifest> {
+fn manifest(layout: &Path, mut reference: Option<&str>) -> Result<ImageManifest> {
     let mut path = layout.join("index.json");
     let mut index: ImageIndex = json(&path, None)?;
     for _ in 0..MAX_NESTED {
-        let chosen = choose(&path, &index, reference)?.clone();
+        // A name is of the layout's own index: one inside of it holds an image for each kind of machine.
+        let chosen = choose(&path, &index, reference.take())?.clone();
         path = blob(layout, &chosen)?;
         if *chosen.media_type() != MediaType::ImageIndex {
             return json(&path, Some(&chosen));
@@ -61,14 +62,15 @@ fn manifest(layout: &Path, reference: Option<&str>) -> Result<ImageManifest> {
     Err(bad(&path, "too many indexes inside of each other"))
 }
 
-/// The manifest that is meant: the named one, the only one, or the only one for Linux on this kind of machine.
+/// The manifest that is meant: of those with the name, or of all without one, the only one, or the only one for Linux
+/// on this kind of machine.
 fn choose<'i>(path: &Path, index: &'i ImageIndex, reference: Option<&str>) -> Result<&'i Descriptor> {
     const NAME: &str = "org.opencontainers.image.ref.name";
-    let named = |d: &&Descriptor| {
+    let is_named = |d: &&Descriptor| {
         let name = d.annotations().as_ref().and_then(|a| a.get(NAME));
-        reference.is_none_or(|r| name.is_some_and(|n| n == r) || name.is_none())
+        reference.is_none_or(|r| name.is_some_and(|n| n == r))
     };
-    let all: Vec<&Descriptor> = index.manifests().iter().filter(named).collect();
+    let all: Vec<&Descriptor> = index.manifests().iter().filter(is_named).collect();
     let here = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -77,14 +79,16 @@ fn choose<'i>(path: &Path, index: &'i ImageIndex, reference: Option<&str>) -> Re
     let fits = |d: &&&Descriptor| {
         d.platform().as_ref().is_some_and(|p| p.os().to_string() == "linux" && p.architecture().to_string() == here)
     };
-    match all.as_slice() {
-        [] => Err(bad(path, "the layout has no such image")),
-        [one] => Ok(*one),
-        several => {
+    match (all.as_slice(), reference) {
+        ([], Some(name)) => Err(bad(path, format!("the layout has no image with the reference {name}"))),
+        ([], None) => Err(bad(path, "the layout has no image")),
+        ([one], _) => Ok(*one),
+        (several, _) => {
             let fitting: Vec<_> = several.iter().filter(fits).collect();
-            match fitting.as_slice() {
-                [one] => Ok(**one),
-                _ => Err(bad(path, "the layout has several images: name one by its reference")),
+            match (fitting.as_slice(), reference) {
+                ([one], _) => Ok(**one),
+                (_, None) => Err(bad(path, "the layout has several images: name one by its reference")),
+                (_, Some(name)) => Err(bad(path, format!("the layout has several images with the reference {name}"))),
             }
         }
     }

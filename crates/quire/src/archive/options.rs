@@ -1,6 +1,6 @@
 //! What an import changes on the way.
 
-use super::progress::{Progress, Watch};
+use super::progress::{LeftOut, Progress, Watch};
 use crate::error::Result;
 use crate::metadata::{Timestamp, check_owner};
 use crate::shared::HostFile;
@@ -61,7 +61,8 @@ impl ImportOptions {
         ImportOptions { latest: Some(t), ..self }
     }
 
-    /// The name of the image in an OCI layout that holds several.
+    /// The name of the image in an OCI layout (`org.opencontainers.image.ref.name` in its index). An image of another
+    /// name, or of none, is not taken.
     pub fn reference(self, name: impl Into<String>) -> Self {
         ImportOptions { reference: Some(name.into()), ..self }
     }
@@ -134,6 +135,7 @@ impl ImportOptions {
 #[must_use]
 pub struct ExportOptions {
     pub(super) watch: Watch,
+    pub(super) left_out: LeftOut,
 }
 
 impl ExportOptions {
@@ -144,6 +146,25 @@ impl ExportOptions {
     /// Calls `told` for each object and each MiB of data. If it breaks, the export fails with
     /// [`Cancelled`](crate::ErrorKind::Cancelled), and what was written until then stays.
     pub fn on_progress(self, told: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
-        ExportOptions { watch: Watch::new(told) }
+        ExportOptions { watch: Watch::new(told), ..self }
+    }
+
+    /// Calls `told` with the path in the image of each object that the archive cannot have: a socket, in a tar.
+    ///
+    /// ```
+    /// use quire::archive::{ExportOptions, export_tar_with};
+    /// use quire::{CreateOptions, FileType, NewNode};
+    /// use std::sync::mpsc::channel;
+    /// let fs = CreateOptions::new().size(16 << 20).in_memory()?;
+    /// fs.create_node("/log", NewNode::new(FileType::Socket, 0o666))?;
+    /// let (told, left_out) = channel();
+    /// let options = ExportOptions::new().on_left_out(move |path| told.send(path.to_owned()).unwrap());
+    /// export_tar_with(&fs, "/", &mut Vec::new(), &options)?;
+    /// drop(options);
+    /// assert_eq!(left_out.iter().collect::<Vec<_>>(), [std::path::Path::new("/log")]);
+    /// # Ok::<(), quire::Error>(())
+    /// ```
+    pub fn on_left_out(self, told: impl Fn(&Path) + Send + Sync + 'static) -> Self {
+        ExportOptions { left_out: LeftOut::new(told), ..self }
     }
 }

@@ -4,16 +4,48 @@ use super::acl_text;
 use super::entry::Kind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Timestamp;
+use std::collections::HashSet;
+use std::rc::Rc;
 
 /// What begins the key of an extended attribute.
 const XATTR: &[u8] = b"SCHILY.xattr.";
 /// The record in which GNU tar has the label of SELinux, and its attribute.
 const SELINUX: (&str, &[u8]) = ("RHT.security.selinux", b"security.selinux");
 
+/// Bytes of the records of all global headers: each entry is compared with them.
+const MAX_GLOBAL: usize = 256 << 10;
+
 /// The records of one extended header, in order.
 #[derive(Default)]
 pub(super) struct Pax {
-    records: Vec<(Vec<u8>, Vec<u8>)>,
+    records: Vec<Record>,
+    /// Records of global headers: one counts unless there is a record of its key in `records`.
+    global: Rc<Vec<Record>>,
+}
+
+/// The records of the global headers so far, which are about all entries behind them.
+#[derive(Default)]
+pub(super) struct Global(Rc<Vec<Record>>);
+
+impl Global {
+    /// Takes the records of a further header, which replace those of the same keys. What can only be about one entry
+    /// (its name, its size, its holes) is left out.
+    ///
+    /// # Errors
+    /// Bad input: all of them are too large.
+    pub(super) fn add(&mut self, header: Pax) -> Result<()> {
+        let is_of_one = |key: &[u8]| [b"path".as_slice(), b"linkpath", b"size"].contains(&key);
+        let mut new = header.records;
+        new.retain(|(key, _)| !is_of_one(key) && !key.starts_with(b"GNU.sparse."));
+        let records = Rc::make_mut(&mut self.0);
+        {
+            let keys: HashSet<&[u8]> = new.iter().map(|(key, _)| key.as_slice()).collect();
+            records.retain(|(key, _)| !keys.contains(key.as_slice()));
+        }
+        records.extend(new);
+        let bytes: usize = records.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if bytes > MAX_GLOBAL { Err(bad("the global headers are too large")) } else { Ok(()) }
+    }
 }
 
 fn bad(why: &str) -> Error {
@@ -28,8 +60,13 @@ pub(super) fn parse_decimal(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// One record, as a writer has it.
+/// A key or name and its value.
 pub(super) type Record = (Vec<u8>, Vec<u8>);
+
+/// The last value of a key among these records.
+fn last_of<'r>(records: &'r [Record], key: &str) -> Option<&'r [u8]> {
+    records.iter().rev().find(|(k, _)| k == key.as_bytes()).map(|(_, v)| v.as_slice())
+}
 
 /// The data of an extended header with these records.
 pub(super) fn encode(records: &[Record]) -> Vec<u8> {
@@ -84,13 +121,17 @@ impl Pax {
             records.push((record[..equals].to_vec(), record[equals + 1..].to_vec()));
             bytes = &bytes[len..];
         }
-        Ok(Pax { records })
+        Ok(Pax { records, ..Pax::default() })
+    }
+
+    /// The same with what global headers say.
+    pub(super) fn over(self, global: &Global) -> Pax {
+        Pax { global: Rc::clone(&global.0), ..self }
     }
 
     /// The last value of a key counts; an empty one takes it back.
     fn get(&self, key: &str) -> Option<&[u8]> {
-        let last = self.records.iter().rev().find(|(k, _)| k == key.as_bytes());
-        last.map(|(_, v)| v.as_slice()).filter(|v| !v.is_empty())
+        last_of(&self.records, key).or_else(|| last_of(&self.global, key)).filter(|v| !v.is_empty())
     }
 
     pub(super) fn number(&self, key: &str) -> Result<Option<u64>> {
@@ -147,7 +188,24 @@ impl Pax {
     /// which have records of their own. The bytes win.
     ///
     /// An access ACL that says no more than the permission bits is left out, because GNU tar gives one to each object.
-    pub(super) fn attributes(&self, kind: &Kind) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(super) fn attributes(&self, kind: &Kind) -> Result<Vec<Record>> {
+        let mut found = self.own_attributes(kind)?;
+        if self.global.is_empty() {
+            return Ok(found);
+        }
+        let own: HashSet<&[u8]> = self.records.iter().map(|(key, _)| key.as_slice()).collect();
+        let rest = self.global.iter().filter(|(key, _)| !own.contains(key.as_slice())).cloned().collect();
+        for (name, value) in (Pax { records: rest, ..Pax::default() }).own_attributes(kind)? {
+            if found.iter().all(|(known, _)| *known != name) {
+                found.push((name, value));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The attributes that the records say without those of global headers.
+    fn own_attributes(&self, kind: &Kind) -> Result<Vec<Record>> {
+        let own = |key: &str| last_of(&self.records, key).filter(|v| !v.is_empty());
         let mut found = self.xattrs()?;
         let acls = match kind {
             Kind::Dir => &acl_text::RECORDS[..],
@@ -156,14 +214,14 @@ impl Pax {
             Kind::File(_) | Kind::Node(..) => &acl_text::RECORDS[..1],
         };
         for (key, name) in acls {
-            let text = self.get(key).filter(|_| found.iter().all(|(known, _)| known != name));
+            let text = own(key).filter(|_| found.iter().all(|(known, _)| known != name));
             let Some(acl) = text.map(acl_text::parse).transpose()? else { continue };
             if !acl.is_minimal() || *name != acl_text::RECORDS[0].1 {
                 found.push((name.to_vec(), acl.to_xattr()));
             }
         }
         let (key, name) = SELINUX;
-        if let Some(label) = self.get(key).filter(|_| found.iter().all(|(known, _)| known != name)) {
+        if let Some(label) = own(key).filter(|_| found.iter().all(|(known, _)| known != name)) {
             // The kernel stores it with the zero at its end, tar without.
             let label = label.strip_suffix(b"\0").unwrap_or(label);
             found.push((name.to_vec(), [label, b"\0"].concat()));
@@ -174,8 +232,8 @@ impl Pax {
     /// Extended attributes: `SCHILY.xattr.NAME` (`=` and `%` in the name percent-encoded) with the value,
     /// `LIBARCHIVE.xattr.NAME` (name percent-encoded) with the value in base 64. The first form wins, as its bytes are
     /// exact.
-    fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    fn xattrs(&self) -> Result<Vec<Record>> {
+        let mut found: Vec<Record> = Vec::new();
         let mut put = |name: Vec<u8>, value: Vec<u8>, replace: bool| match found.iter_mut().find(|(n, _)| *n == name) {
             Some(known) if replace => known.1 = value,
             Some(_) => {}
@@ -280,6 +338,37 @@ mod tests {
         let pax = Pax::parse(&bytes).unwrap();
         assert_eq!(pax.xattrs().unwrap(), [(b"security.capability".to_vec(), b"\x01\n\0=".to_vec())]);
         assert_eq!(pax.time("mtime").unwrap(), Some(Timestamp::new(-2, 750_000_000)));
+    }
+
+    fn over(own: &[Vec<u8>], global: &[Vec<u8>]) -> Pax {
+        let mut all = Global::default();
+        global.iter().for_each(|header| all.add(Pax::parse(header).unwrap()).unwrap());
+        Pax::parse(&own.concat()).unwrap().over(&all)
+    }
+
+    #[test]
+    fn a_record_of_an_entry_counts_before_global_ones_and_a_later_global_one_before_an_earlier() {
+        let global = [record("uid", b"1"), record("gid", b"2"), record("uid", b"3"), record("path", b"all")];
+        let pax = over(&[], &global);
+        let numbers = |pax: &Pax| ["uid", "gid"].map(|key| pax.number(key).unwrap());
+        assert_eq!((numbers(&pax), pax.path()), ([Some(3), Some(2)], None));
+        let pax = over(&[record("uid", b"4"), record("gid", b"")], &global);
+        assert_eq!(numbers(&pax), [Some(4), None], "an empty value takes the global one back");
+    }
+
+    #[test]
+    fn an_attribute_of_an_entry_wins_over_a_global_one_in_whatever_form() {
+        let global = [record("SCHILY.xattr.user.a", b"global"), record("SCHILY.xattr.user.b", b"global")];
+        let pax = over(&[record("LIBARCHIVE.xattr.user.a", b"aGVsbG8")], &global);
+        let expected = [(b"user.a".to_vec(), b"hello".to_vec()), (b"user.b".to_vec(), b"global".to_vec())];
+        assert_eq!(pax.attributes(&Kind::Dir).unwrap(), expected);
+    }
+
+    #[test]
+    fn global_headers_of_more_than_the_limit_are_refused() {
+        let mut all = Global::default();
+        let mut add = |n: usize| all.add(Pax::parse(&record(&format!("key{n}"), &vec![b'x'; MAX_GLOBAL / 2])).unwrap());
+        assert!(add(1).is_ok() && add(1).is_ok() && add(2).is_err());
     }
 
     #[test]

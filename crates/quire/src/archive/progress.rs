@@ -4,6 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use std::cell::Cell;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 /// An export tells of its data when so many bytes more are done.
@@ -45,6 +46,30 @@ impl Watch {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Watch(set)" } else { "Watch(none)" })
+    }
+}
+
+type ToldPath = dyn Fn(&Path) + Send + Sync;
+
+/// Who is told what an archive cannot have.
+#[derive(Clone, Default)]
+pub(super) struct LeftOut(Option<Arc<ToldPath>>);
+
+impl LeftOut {
+    pub(super) fn new(told: impl Fn(&Path) + Send + Sync + 'static) -> Self {
+        LeftOut(Some(Arc::new(told)))
+    }
+
+    pub(super) fn tell(&self, path: &Path) {
+        if let Some(told) = &self.0 {
+            told(path);
+        }
+    }
+}
+
+impl fmt::Debug for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "LeftOut(set)" } else { "LeftOut(none)" })
     }
 }
 

@@ -1,15 +1,15 @@
 //! Tar archives as a stream of entries: ustar, GNU (long names, sparse) and PAX (long names, times in nanoseconds,
-//! extended attributes of SCHILY and LIBARCHIVE, ACLs, SELinux's labels, sparse 0.0, 0.1 and 1.0), plain or compressed
-//! with gzip or zstd.
+//! extended attributes of SCHILY and LIBARCHIVE, ACLs, SELinux's labels, sparse 0.0, 0.1 and 1.0, global headers),
+//! plain or compressed with gzip or zstd.
 //!
 //! The crate `tar` decodes the headers. Its own walk is not used, because it splits PAX records at line ends, which
 //! binary attributes contain, and does not know PAX's sparse files.
 //!
-//! *Guarantees*: memory is bounded whatever the archive says: records of an extended header by [`MAX_EXTENDED`], maps
-//! of sparse files by [`MAX_RANGES`].
+//! *Guarantees*: memory is bounded whatever the archive says: records of an extended header by [`MAX_EXTENDED`], those
+//! of all global headers by [`Global`], maps of sparse files by [`MAX_RANGES`].
 
 use super::entry::{Data, Entry, Kind, NoData, Sink, names, shown};
-use super::pax::{Pax, parse_decimal};
+use super::pax::{Global, Pax, parse_decimal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{FileType, Timestamp};
 use std::io::{BufReader, Read};
@@ -20,21 +20,36 @@ const BLOCK: usize = 512;
 const MAX_EXTENDED: u64 = 4 << 20;
 /// Ranges in the map of one sparse file.
 const MAX_RANGES: usize = 1 << 20;
+/// Bytes that tell how a stream is compressed.
+const MAGIC_BYTES: u64 = 10;
 
 fn bad(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::BadInput, why)
 }
 
+/// The program that unpacks a stream which begins like this, if it is none that is unpacked here.
+fn unpacker(magic: &[u8]) -> Option<&'static str> {
+    if magic.starts_with(b"\xFD7zXZ\0") {
+        return Some("xz");
+    }
+    // "BZh" alone could be the name of a tar's first entry. Behind it and a digit a block begins, or the end.
+    let is_bzip2 = magic.starts_with(b"BZh") && matches!(magic.get(4..), Some(b"1AY&SY" | b"\x17rE8P\x90"));
+    is_bzip2.then_some("bzip2")
+}
+
 /// A stream, decompressed if it begins like gzip or zstd.
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read. Bad input: it begins like xz or bzip2.
 pub(super) fn decompressed<'r>(input: impl Read + 'r) -> Result<Box<dyn Read + 'r>> {
     let mut input = BufReader::with_capacity(1 << 20, input);
     let mut magic = Vec::new();
-    (&mut input).take(4).read_to_end(&mut magic).map_err(|e| input_error(&e))?;
+    (&mut input).take(MAGIC_BYTES).read_to_end(&mut magic).map_err(|e| input_error(&e))?;
     let gzip = magic.starts_with(&[0x1F, 0x8B]);
-    let zstd = magic == [0x28, 0xB5, 0x2F, 0xFD];
+    let zstd = magic.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]);
+    if let Some(name) = unpacker(&magic) {
+        return Err(bad(format!("compressed with {name}: `{name} -dc ... | quire create --from -`")));
+    }
     let whole = std::io::Cursor::new(magic).chain(input);
     Ok(if gzip {
         Box::new(BufReader::with_capacity(1 << 18, flate2::read::MultiGzDecoder::new(whole)))
@@ -65,20 +80,21 @@ fn input_error(e: &std::io::Error) -> Error {
 /// # Errors
 /// Bad input; outside root; those of the sink.
 pub(super) fn read(input: &mut dyn Read, sink: &mut dyn Sink) -> Result<()> {
-    let mut stream = Stream { input, left: 0, padding: 0 };
+    let mut stream = Stream { input, begun: false, left: 0, padding: 0 };
     let (mut pax, mut long_name, mut long_link) = (Pax::default(), None, None);
+    let mut global = Global::default();
     while let Some(header) = stream.header()? {
         let field = |e: std::io::Error| {
             bad(format!("a header of the archive is malformed: {e}")).at(shown(&header.path_bytes()))
         };
-        let size = header.entry_size().map_err(field)?;
+        let size = number_in(&header.as_old().size, header.entry_size()).map_err(field)?;
         match header.entry_type() {
             EntryType::GNULongName => long_name = Some(text(stream.extended(size)?)),
             EntryType::GNULongLink => long_link = Some(text(stream.extended(size)?)),
             EntryType::XHeader => pax = Pax::parse(&stream.extended(size)?)?,
-            EntryType::XGlobalHeader => drop(stream.extended(size)?),
+            EntryType::XGlobalHeader => global.add(Pax::parse(&stream.extended(size)?)?)?,
             _ => {
-                let pax = std::mem::take(&mut pax);
+                let pax = std::mem::take(&mut pax).over(&global);
                 let name = pax.path().or(long_name.take()).unwrap_or_else(|| header.path_bytes().into_owned());
                 let link = pax.link().or(long_link.take());
                 let link = link.or_else(|| header.link_name_bytes().map(|l| l.into_owned())).unwrap_or_default();
@@ -97,6 +113,25 @@ fn text(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// A number of a header, as the crate reads it. A field of nothing but zero bytes, which some programs write, is 0.
+fn number_in<N: Default>(field: &[u8], read: std::io::Result<N>) -> std::io::Result<N> {
+    if field.iter().all(|b| *b == 0) { Ok(N::default()) } else { read }
+}
+
+/// Bytes of data behind the header of an entry. Directories, links and nodes have none, whatever size is named: POSIX
+/// gives the size of a directory another meaning, and some programs write that of a link's target.
+fn stored_bytes(header: &Header, pax: &Pax) -> Result<u64> {
+    use EntryType::{Block, Char, Directory, Fifo, Link, Symlink};
+    if matches!(header.entry_type(), Directory | Link | Symlink | Char | Block | Fifo) {
+        return Ok(0);
+    }
+    let field = |e: std::io::Error| bad(format!("the header is malformed: {e}"));
+    match pax.size()? {
+        Some(size) => Ok(size),
+        None => number_in(&header.as_old().size, header.entry_size()).map_err(field),
+    }
+}
+
 /// One entry behind its extended headers.
 fn one(
     stream: &mut Stream<'_>,
@@ -107,10 +142,7 @@ fn one(
     sink: &mut dyn Sink,
 ) -> Result<()> {
     let field = |e: std::io::Error| bad(format!("the header is malformed: {e}"));
-    let stored = match pax.size()? {
-        Some(size) => size,
-        None => header.entry_size().map_err(field)?,
-    };
+    let (stored, old) = (stored_bytes(header, &pax)?, header.as_old());
     stream.begin(stored)?;
     let mut sparse = None;
     let kind = match header.entry_type() {
@@ -143,13 +175,13 @@ fn one(
     };
     let entry = Entry {
         path: names(name)?,
-        permissions: header.mode().map_err(field)? & 0o7777,
-        uid: id(pax.number("uid")?, header.uid())?,
-        gid: id(pax.number("gid")?, header.gid())?,
+        permissions: number_in(&old.mode, header.mode()).map_err(field)? & 0o7777,
+        uid: id(pax.number("uid")?, number_in(&old.uid, header.uid()))?,
+        gid: id(pax.number("gid")?, number_in(&old.gid, header.gid()))?,
         modified: match pax.time("mtime")? {
             Some(t) => t,
             // Base-256 may be negative: what the crate reads as a huge number.
-            None => Timestamp::new(header.mtime().map_err(field)?.cast_signed(), 0),
+            None => Timestamp::new(number_in(&old.mtime, header.mtime()).map_err(field)?.cast_signed(), 0),
         },
         accessed: pax.time("atime")?,
         xattrs: pax.attributes(&kind)?,
@@ -186,6 +218,8 @@ fn device(header: &Header) -> Result<(u32, u32)> {
 /// The bytes of an archive, with what is left of the entry that is read.
 struct Stream<'r> {
     input: &'r mut dyn Read,
+    /// A header has been read.
+    begun: bool,
     left: u64,
     /// Bytes between the entry's end and the next header.
     padding: u64,
@@ -197,17 +231,22 @@ impl Stream<'_> {
     }
 
     /// The next header; `None` at the end.
+    ///
+    /// # Errors
+    /// Bad input: there is no byte at all, as of a program that has failed before it wrote an archive.
     fn header(&mut self) -> Result<Option<Header>> {
         let mut block = [0; BLOCK];
         let mut got = 0;
         while got < BLOCK {
             match self.input.read(&mut block[got..]).map_err(|e| input_error(&e))? {
+                0 if got == 0 && !self.begun => return Err(bad("the archive is empty")),
                 // Some programs end an archive without its two blocks of zeros.
                 0 if got == 0 => return Ok(None),
                 0 => return Err(bad("the archive ends in the middle of a header")),
                 n => got += n,
             }
         }
+        self.begun = true;
         if block.iter().all(|b| *b == 0) {
             // The rest is padding; a writer on the other side of a pipe must not fail.
             std::io::copy(self.input, &mut std::io::sink()).map_err(|e| input_error(&e))?;

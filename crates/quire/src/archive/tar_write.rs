@@ -8,7 +8,7 @@ use super::entry::shown;
 use super::export::Linked;
 use super::options::ExportOptions;
 use super::pax::{Record, encode, xattr_key};
-use super::progress::Done;
+use super::progress::{Done, LeftOut};
 use crate::attrs::Links;
 use crate::dir::Dir;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ const FAILED: &[u8] = b"the export has failed";
 
 /// Writes a tree as a tar archive: names relative to `from`, in the order of their bytes; owners as numbers; times in
 /// nanoseconds, extended attributes, ACLs and holes as PAX records (`SCHILY.xattr`, `SCHILY.acl`, `GNU.sparse` 1.0).
-/// Sockets, which tar does not have, are left out. The same tree gives the same bytes.
+/// Sockets, which tar does not have, are left out ([`ExportOptions::on_left_out`]). The same tree gives the same bytes.
 ///
 /// # Errors
 /// Not found; corrupt; I/O. Those of `out` are of the host, and have no path. After an error the archive ends in the
@@ -61,7 +61,7 @@ pub fn export_tar_with(
     let done = Done::new(&options.watch);
     let out = tar::Builder::new(Output { out, in_entry: false, failed: false });
     let mut tar = TarWriter { out, dir: &dir, done: &done, linked: Linked::default() };
-    let written = tar.tree(from);
+    let written = tar.tree(from, &options.left_out);
     if written.is_err() {
         tar.out.get_mut().tear();
     }
@@ -122,10 +122,14 @@ struct TarWriter<'w> {
 
 impl TarWriter<'_> {
     /// All objects, and the end.
-    fn tree(&mut self, from: &Path) -> Result<()> {
+    fn tree(&mut self, from: &Path, left_out: &LeftOut) -> Result<()> {
         for e in self.dir.walk(".")? {
             let e = e?;
             self.done.objects(1)?;
+            if e.metadata.file_type() == FileType::Socket {
+                left_out.tell(&from.join(e.path.strip_prefix(".").unwrap_or(&e.path)));
+                continue;
+            }
             let done = self.object(&e.path, &e.metadata);
             // What the host says is about the archive.
             done.map_err(|error| if error.is_of_host() { error } else { error.at(from.join(&e.path)) })?;

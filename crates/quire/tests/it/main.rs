@@ -8,6 +8,8 @@ mod exact_trees;
 mod gate;
 mod hostile_archives;
 mod library;
+mod oci_references;
 mod owners;
 mod tar_acls;
 mod tar_exports;
+mod tar_imports;

@@ -110,7 +110,8 @@ fn get_file(file: &quire::File, m: &Metadata, new: &NewFile, dest: &Path) -> Res
   quire put hosts rootfs.img:/etc/hosts
   make-config | quire put - rootfs.img:/etc/app.conf --mode 0600 --owner 1000:1000
 
-The file is there whole or not at all; one that it replaces stays until then. Trees come in with `quire import`.")]
+The file is there whole or not at all, if the image has a journal; one that it replaces stays until then. Trees come in
+with `quire import`.")]
 pub(crate) struct Put {
     /// A file of the host; - is standard input
     #[arg(value_name = "SRC")]

@@ -15,8 +15,8 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// Compare the trees of two images.
 ///
-/// Prints what only one has (`-`, `+`) and what differs, with the attributes that do. Exit codes are those of diff(1):
-/// 0, no difference; 1, some; 2, trouble.
+/// Prints what only one has (`-`, `+`) and what differs, with the attributes that do. --partition and --offset are for
+/// both. Exit codes are those of diff(1): 0, no difference; 1, some; 2, trouble.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire diff old.img new.img
@@ -32,6 +32,8 @@ pub(crate) struct DiffArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    at: At,
 }
 
 #[derive(Serialize)]
@@ -61,7 +63,7 @@ pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
     let ((old, old_path), (new, new_path)) = (split(&args.old), split(&args.new));
     let done = || {
         let open = |image: &PathBuf, path: &OsStr| {
-            let fs = At::default().open(image, false)?;
+            let fs = args.at.open(image, false)?;
             Ok::<_, Failure>(Side { image: image.clone(), dir: fs.open_dir(path)?, _fs: fs })
         };
         let a = open(&old, &old_path).map_err(|e| (old.clone(), e))?;

@@ -136,6 +136,19 @@ pub(super) fn check_regular(path: &Path, for_device: &str) -> Result<(), Failure
     Err(Failure::host(Error::new(ErrorKind::InvalidInput, why).at(path)))
 }
 
+/// What is known of an image that is read as a whole.
+///
+/// # Errors
+/// It is not there. Invalid input: it is neither a file nor a block device.
+pub(super) fn image_metadata(path: &Path) -> Result<Metadata, Failure> {
+    let m = std::fs::metadata(path).map_err(|e| Failure::host(Error::host(path, &e)))?;
+    if m.is_file() || m.file_type().is_block_device() {
+        return Ok(m);
+    }
+    let why = format!("{}, not an image", type_of(&m));
+    Err(Failure::host(Error::new(ErrorKind::InvalidInput, why).at(path)))
+}
+
 fn type_of(m: &Metadata) -> &'static str {
     let t = m.file_type();
     if t.is_block_device() {

@@ -147,6 +147,11 @@ impl Action for Ls {
             if is_dir && !self.directory {
                 let dir = fs.open_dir(path)?;
                 for e in dir.entries()? {
+                    // As JSON each has its whole path, because several directories make one list.
+                    if self.json {
+                        items.push(Item::new(fs, &Path::new(path).join(&e.name), &e.metadata)?);
+                        continue;
+                    }
                     self.one(&dir, Path::new(&e.name), &e.metadata, &mut items, out)?;
                 }
             } else {

@@ -1,9 +1,9 @@
 //! The toolbox: commands that work inside an image without mounting it. Each is an `Action` on an open file system,
 //! named by `IMG:PATH` on the command line, and by `PATH` alone in a script or shell.
 //!
-//! *Guarantees*: an image that is only read is not written, unless it must be recovered first. What a command changes
-//! happens together or not at all (B1); only `rm -r`, `chmod -R` and `chown -R` take several transactions if one cannot
-//! hold all, and leave a consistent image between them.
+//! *Guarantees*: an image that is only read is not written, unless it must be recovered first. If the image has a
+//! journal, what a command changes happens together or not at all (B1); only `rm -r`, `chmod -R` and `chown -R` take
+//! several transactions if one cannot hold all, and leave a consistent image between them.
 
 mod action;
 mod change;

@@ -93,10 +93,14 @@ fn resize_image(image: &Path, size: NewSize) -> Result<(), Failure> {
 }
 
 /// A program of e2fsprogs that must succeed; for `e2fsck`, 1 is success, too.
+///
+/// It runs where the copy is and gets its bare name: in a path these programs take what is behind `?` as options.
 fn tool(name: &str, options: &[&str], (copy, image): (&Path, &Path), behind: &[&str]) -> Result<(), Failure> {
     let path = std::env::var("PATH").unwrap_or_default();
+    let dir = copy.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let bare = copy.file_name().unwrap_or(copy.as_os_str());
     let mut command = Command::new(name);
-    command.args(options).arg(copy).args(behind).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command.args(options).arg(bare).args(behind).env("PATH", format!("{path}:/usr/sbin:/sbin")).current_dir(dir);
     let out = work::output(name, command.env("LC_ALL", "C"))?;
     match out.status.code() {
         Some(0 | 1) if name == "e2fsck" => Ok(()),
@@ -104,7 +108,7 @@ fn tool(name: &str, options: &[&str], (copy, image): (&Path, &Path), behind: &[&
         _ => {
             let said =
                 String::from_utf8_lossy(if out.stderr.is_empty() { &out.stdout } else { &out.stderr }).into_owned();
-            let said = said.replace(&*copy.to_string_lossy(), &image.to_string_lossy());
+            let said = said.replace(&*bare.to_string_lossy(), &image.to_string_lossy());
             let why = format!("{name}: {}", said.trim().replace('\n', "; "));
             Err(Failure::host(Error::new(ErrorKind::Tool, why).at(image)))
         }

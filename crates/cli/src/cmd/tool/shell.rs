@@ -11,7 +11,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind as UsageKind;
 use rustyline::error::ReadlineError;
 use std::ffi::OsString;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,7 +23,9 @@ use std::process::ExitCode;
 /// Ctrl-R find earlier lines.
 ///
 /// If standard input is no terminal, its lines are run without a prompt up to the first error, which is the exit
-/// code's. `quire script` does the same in one transaction.
+/// code's. They are also run if nobody reads standard output any more. `quire script` does the same in one transaction.
+///
+/// On an image without a journal nothing is whole: a kill leaves a part of a command's changes.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire shell rootfs.img
@@ -51,7 +53,7 @@ pub(crate) fn shell(args: &ShellArgs) -> ExitCode {
         Ok(fs) => Place::new(fs),
         Err(e) => return finish(NAME, &args.image, Err(e)),
     };
-    let worked = if std::io::stdin().is_terminal() { interactive(args, &place) } else { piped(args, &place) };
+    let worked = if io::stdin().is_terminal() { interactive(args, &place) } else { piped(args, &place) };
     let closed = place.close().map_err(Failure::from);
     match worked {
         ExitCode::SUCCESS => finish(NAME, &args.image, closed),
@@ -59,17 +61,49 @@ pub(crate) fn shell(args: &ShellArgs) -> ExitCode {
     }
 }
 
+/// Standard output of lines that come from a pipe or file. After its reader has gone it takes everything and writes
+/// nothing, because the lines that are left may change the image.
+#[derive(Default)]
+struct Printed {
+    is_unread: bool,
+}
+
+impl Printed {
+    fn unless_unread<T>(&mut self, unread: T, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.is_unread {
+            return Ok(unread);
+        }
+        match write() {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_unread = true;
+                Ok(unread)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Write for Printed {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.unless_unread(buf.len(), || io::stdout().write(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.unless_unread((), || io::stdout().flush())
+    }
+}
+
 /// Lines of a pipe or file: the first error ends them.
 fn piped(args: &ShellArgs, place: &Place) -> ExitCode {
-    for (n, line) in std::io::stdin().lock().split(b'\n').enumerate() {
+    let mut out = Printed::default();
+    for (n, line) in io::stdin().lock().split(b'\n').enumerate() {
         let done = match line {
-            Ok(line) => run(place, &line, true),
+            Ok(line) => run(place, &line, true, &mut out),
             Err(e) => Err(Failure::host(quire::Error::host("standard input", &e))),
         };
         match done {
             Ok(true) => {}
             Ok(false) => break,
-            Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => break,
             Err(e) => {
                 return crate::exit::fail(NAME, e.code(), format_args!("line {}: {}", n + 1, e.message(&args.image)));
             }
@@ -97,10 +131,10 @@ fn interactive(args: &ShellArgs, place: &Place) -> ExitCode {
     let name = printable_name(args.image.file_name().unwrap_or(args.image.as_os_str()));
     let ended = loop {
         match editor.readline(&format!("{name}:{}> ", printable_name(place.here()))) {
-            Ok(line) => match run(place, line.as_bytes(), false) {
+            Ok(line) => match run(place, line.as_bytes(), false, &mut io::stdout()) {
                 Ok(true) => {}
                 Ok(false) => break ExitCode::SUCCESS,
-                Err(e) => drop(writeln!(std::io::stderr(), "{}", e.message(&args.image))),
+                Err(e) => drop(writeln!(io::stderr(), "{}", e.message(&args.image))),
             },
             // Ctrl-C drops the line, Ctrl-D ends the shell.
             Err(ReadlineError::Interrupted) => {}
@@ -127,10 +161,10 @@ fn history_file() -> Option<PathBuf> {
 }
 
 /// Runs one line; false: it ends the shell. `is_piped`: standard input is that of the lines.
-fn run(place: &Place, line: &[u8], is_piped: bool) -> Result<bool, Failure> {
+fn run(place: &Place, line: &[u8], is_piped: bool, out: &mut dyn Write) -> Result<bool, Failure> {
     super::signals::forget_signals();
     let words = script::words(line)?;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = io::BufWriter::new(out);
     let texts: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
     match texts.as_slice() {

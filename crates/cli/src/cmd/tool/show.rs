@@ -3,9 +3,9 @@
 use super::action::{Action, Out};
 use super::failure::Failure;
 use super::list::{Item, hex_unless_text, json, letters, type_name};
-use super::values::{human, iso};
-use crate::text::{printable_name, write_name};
-use quire::{FileSystem, Links};
+use super::values::{human, iso_nanos};
+use crate::text::write_name;
+use quire::{FileSystem, Links, Metadata};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -40,7 +40,7 @@ impl Action for Stat {
         for path in &self.paths {
             let m = if self.dereference { fs.metadata(path)? } else { fs.symlink_metadata(path)? };
             if self.json {
-                items.push(Item::new(fs, Path::new(path), &m)?);
+                items.push(Details::new(fs, Path::new(path), &m)?);
                 continue;
             }
             write!(out, "  File: ")?;
@@ -63,11 +63,39 @@ impl Action for Stat {
             let times = [("Access", Some(m.accessed)), ("Modify", Some(m.modified)), ("Change", Some(m.changed))];
             for (name, t) in times.into_iter().chain([(" Birth", m.created)]) {
                 if let Some(t) = t {
-                    writeln!(out, "{name}: {}.{:09}Z", iso(t).trim_end_matches('Z'), t.nanos)?;
+                    writeln!(out, "{name}: {}", iso_nanos(t))?;
                 }
             }
         }
         if self.json { json(&items, out) } else { Ok(()) }
+    }
+}
+
+/// One object with all that `stat` tells.
+#[derive(Serialize)]
+struct Details {
+    #[serde(flatten)]
+    item: Item,
+    /// The part of `modified` below a second.
+    modified_nanos: u32,
+    accessed: String,
+    changed: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<String>,
+    /// Those of chattr(1), as one number.
+    flags: u32,
+}
+
+impl Details {
+    fn new(fs: &FileSystem, path: &Path, m: &Metadata) -> Result<Self, Failure> {
+        Ok(Details {
+            item: Item::new(fs, path, m)?,
+            modified_nanos: m.modified.nanos,
+            accessed: iso_nanos(m.accessed),
+            changed: iso_nanos(m.changed),
+            created: m.created.map(iso_nanos),
+            flags: m.flags,
+        })
     }
 }
 
@@ -116,7 +144,8 @@ pub(crate) struct Getfattr {
     /// Of a symbolic link itself
     #[arg(short = 'P', long)]
     no_dereference: bool,
-    /// As JSON: an object of names and values, these in hexadecimal
+    /// As JSON: an object of names and values, these in hexadecimal. The key of a name that is not UTF-8 is `hex:` and
+    /// its bytes in hexadecimal
     #[arg(long)]
     json: bool,
 }
@@ -140,7 +169,9 @@ impl Action for Getfattr {
             }
             let hex: String = value.iter().map(|b| format!("{b:02x}")).collect();
             if self.json {
-                found.insert(name.into_string().unwrap_or_else(printable_name), hex);
+                // No attribute has a name that begins so: each has its own key.
+                let key = hex_unless_text(&name).map(|bytes| format!("hex:{bytes}"));
+                found.insert(key.unwrap_or_else(|| name.to_string_lossy().into_owned()), hex);
                 continue;
             }
             write_name(out, &name, "=")?;

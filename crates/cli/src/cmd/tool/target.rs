@@ -14,7 +14,7 @@ pub(crate) struct At {
     /// The file system is in this partition of the image, counted from 1 (GPT or MBR)
     #[arg(long, value_name = "N", conflicts_with = "offset", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) partition: Option<u32>,
-    /// Where the file system starts in the image, in bytes
+    /// Where the file system starts in the image: bytes, with K, M, G or T
     #[arg(long, value_name = "BYTES", value_parser = super::values::size)]
     pub(crate) offset: Option<u64>,
 }

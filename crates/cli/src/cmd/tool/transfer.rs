@@ -6,12 +6,18 @@ use super::signals::catch_signals;
 use super::target::{At, split};
 use super::values;
 use super::work::{Counted, Line};
-use quire::archive::{BuildOptions, ImportOptions, Size, Source, build, export_dir_with, export_tar, import};
+use crate::text::printable_name;
+use quire::archive::{
+    BuildOptions, ExportOptions, ImportOptions, Size, Source, build, export_dir_with, export_tar_with, import,
+};
 use quire::{CreateOptions, FileSystem, Timestamp};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Bytes of the smallest image that `mke2fs` gives a journal of blocks of 4 KiB.
+const SMALL_BYTES: u64 = 8 << 20;
 
 /// What an import changes on the way.
 #[derive(clap::Args, Clone)]
@@ -31,7 +37,7 @@ struct Rewrite {
     /// Names that begin with .wh. in a tar hide what is there, as in layers of OCI images
     #[arg(long)]
     whiteouts: bool,
-    /// The image to take from an OCI layout that holds several
+    /// The image to take from an OCI layout: the one that has this name (org.opencontainers.image.ref.name)
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
     /// The time of the image and of what is made, and the latest of objects, in seconds since 1970
@@ -71,6 +77,9 @@ impl Rewrite {
 /// that a build that fails or is killed leaves nothing. The same input, --uuid and --source-date-epoch give the same
 /// bytes, on any machine. An image that is replaced must not be in use. In a source directory the image itself is left
 /// out.
+///
+/// The image has a journal, unless -O ^has_journal is given: without one, changes of the image are not whole after a
+/// crash. A journal needs 2 MiB. An image below 8 MiB has blocks of 1 KiB, others of 4 KiB.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire create rootfs.img --from rootfs.tar.zst --size min+20%
@@ -118,8 +127,9 @@ pub(crate) fn create(args: &CreateArgs) -> ExitCode {
         create = args.uuid.map_or(create.clone(), |u| create.uuid(u));
         create = args.rewrite.time().map_or(create.clone(), |t| create.time(t));
         create = args.inodes.map_or(create.clone(), |n| create.inodes(n));
-        if matches!(args.size, Size::Bytes(_)) {
-            create = create.block_size(4096);
+        if let Size::Bytes(bytes) = args.size {
+            // As `mke2fs` by itself: an image that is too small for a journal of large blocks has small ones.
+            create = create.block_size(if bytes < SMALL_BYTES { 1024 } else { 4096 });
         }
         catch_signals();
         let source = args.from.as_deref().map(source).transpose()?;
@@ -138,7 +148,8 @@ pub(crate) fn create(args: &CreateArgs) -> ExitCode {
 /// Put a tree into an image: a directory, a tar archive or an OCI layout.
 ///
 /// What has the same name is replaced, directories are merged. All of the tree is there, or nothing: an import that
-/// does not fit into one transaction is refused, unless --in-steps permits to write it piece by piece.
+/// does not fit into one transaction is refused, unless --in-steps permits to write it piece by piece. An image without
+/// a journal gets it piece by piece, too.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire import rootfs.img:/opt app.tar.gz --owner 0:0
@@ -209,7 +220,8 @@ fn hint(e: quire::Error) -> Failure {
 
 /// Write a tree of an image to a tar archive or into a directory.
 ///
-/// A device or a FIFO that has the archive's name is written to; a file is replaced when the new one is complete.
+/// A device or a FIFO that has the archive's name is written to; a file is replaced when the new one is complete. Tar
+/// has no sockets: each is named on standard error, and the archive is made without it.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quire export rootfs.img rootfs.tar
@@ -239,7 +251,7 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
             catch_signals();
             // A reader that goes has no whole archive: that is no success, as it is where lines are printed.
             let failed = |e: std::io::Error| Failure::host(quire::Error::host("standard output", &e));
-            return archive(&fs, &path, Stream::stdout()?, failed);
+            return archive(&fs, args, Stream::stdout()?, failed);
         }
         check_not_image(&fs, &args.dest)?;
         // An open of a FIFO waits for its reader: a signal ends the process there.
@@ -247,9 +259,9 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
         catch_signals();
         let failed = |e: std::io::Error| Failure::host(quire::Error::host(&args.dest, &e));
         match dest {
-            Destination::Special(stream) => archive(&fs, &path, stream, failed),
+            Destination::Special(stream) => archive(&fs, args, stream, failed),
             Destination::File(new) => {
-                archive(&fs, &path, new.file(), failed)?;
+                archive(&fs, args, new.file(), failed)?;
                 Ok(new.finish()?)
             }
         }
@@ -259,13 +271,19 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
 
 fn archive(
     fs: &FileSystem,
-    path: impl AsRef<Path>,
+    args: &ExportArgs,
     out: impl Write,
     failed: impl Fn(std::io::Error) -> Failure,
 ) -> Result<(), Failure> {
+    let (image, path) = split(&args.target);
     let line = Line::new("exporting");
+    let shown = line.clone();
+    let options = ExportOptions::new().on_left_out(move |socket| {
+        let (image, socket) = (printable_name(&image), printable_name(socket));
+        shown.print_above(&format!("quire: export: {image}:{socket}: socket ignored"));
+    });
     let mut out = std::io::BufWriter::with_capacity(1 << 20, Counted { out, line: &line, bytes: 0 });
-    export_tar(fs, path, &mut out).map_err(|e| match e.path() {
+    export_tar_with(fs, path, &mut out, &options).map_err(|e| match e.path() {
         None if e.is_of_host() => failed(std::io::Error::from_raw_os_error(e.errno())),
         _ => e.into(),
     })?;

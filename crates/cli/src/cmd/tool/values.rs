@@ -1,20 +1,7 @@
 //! Values of options: sizes, modes, owners, times.
 
+pub(crate) use crate::text::size;
 use quire::{MAX_LABEL_BYTES, SetMetadata, Timestamp};
-
-/// Bytes, with an optional suffix K, M, G or T (powers of 1024).
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let bad = || format!("{text:?} is no size: a number with K, M, G or T behind it is expected");
-    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
-        Some(b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        Some(b'G') => (&text[..text.len() - 1], 30),
-        Some(b'T') => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    let n: u64 = digits.parse().map_err(|_| bad())?;
-    n.checked_mul(1 << shift).ok_or_else(bad)
-}
 
 /// The name of a volume: the superblock has so much room for it.
 pub(crate) fn label(text: &str) -> Result<String, String> {
@@ -210,6 +197,11 @@ pub(crate) fn iso(t: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
+/// A time as ISO 8601 in UTC, with nanoseconds.
+pub(crate) fn iso_nanos(t: Timestamp) -> String {
+    format!("{}.{:09}Z", iso(t).trim_end_matches('Z'), t.nanos)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,10 +210,13 @@ mod tests {
     fn sizes_and_times_are_read_and_written() {
         assert_eq!((size("12"), size("2g"), size("3K")), (Ok(12), Ok(2 << 30), Ok(3072)));
         assert!(size("x").is_err() && size("").is_err() && size("99999999999T").is_err());
+        assert_eq!(size("8388607T"), Ok(8_388_607 << 40));
+        assert!(size("8388608T").is_err() && size("16777215T").is_err() && size("18446744073709551615").is_err());
         assert_eq!([0, 1023, 1024, 1536, 10 << 20].map(human), ["0", "1023", "1.0K", "1.5K", "10M"]);
         assert_eq!(time("@1.25"), Ok(Timestamp::new(1, 250_000_000)));
         assert_eq!(iso(Timestamp::new(951_782_400, 0)), "2000-02-29T00:00:00Z");
         assert_eq!(iso(Timestamp::new(-1, 0)), "1969-12-31T23:59:59Z");
+        assert_eq!(iso_nanos(Timestamp::new(-1, 5)), "1969-12-31T23:59:59.000000005Z");
     }
 
     #[test]

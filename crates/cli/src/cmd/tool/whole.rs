@@ -1,7 +1,7 @@
 //! What works on whole images: `quire clone`, `quire check`.
 
 use super::failure::{Failure, finish};
-use super::host_file::identity;
+use super::host_file::{identity, image_metadata};
 use super::signals;
 use super::work;
 use crate::exit;
@@ -47,8 +47,7 @@ pub(crate) fn clone(args: &CloneArgs) -> ExitCode {
 
 fn clone_image(args: &CloneArgs) -> Result<(), Failure> {
     let control = args.mount.as_ref().map(|dir| mount_of(dir, &args.image)).transpose()?;
-    let host = |e: std::io::Error| Failure::host(Error::host(&args.image, &e));
-    let mode = std::fs::metadata(&args.image).map_err(host)?.mode();
+    let mode = image_metadata(&args.image)?.mode();
     let new = NewFile::unless_exists(&args.copy, mode).map_err(Failure::host)?;
     let refused = |e: ControlError| Failure::Failed(e.to_string());
     if let Some(control) = &control {
@@ -187,8 +186,8 @@ const CHECK_HINT: &str = "unmount it, or check a copy (quire clone --mount DIR I
 
 /// What `e2fsck` says of an image, and its exit code.
 fn check_image(image: &Path) -> Result<(String, u8), Failure> {
-    let host = |e: std::io::Error| Failure::host(Error::host(image, &e));
-    let file = File::open(image).map_err(host)?;
+    image_metadata(image)?;
+    let file = File::open(image).map_err(|e| Failure::host(Error::host(image, &e)))?;
     lock_out_writers(image, &file, CHECK_HINT)?;
     // In a name e2fsck takes what is behind `?` as options, and `LABEL=` and `UUID=` as other devices.
     let is_plain = !image.as_os_str().as_bytes().iter().any(|b| b"?=".contains(b));

@@ -92,6 +92,11 @@ impl Line {
         }
     }
 
+    /// Prints something on standard error, above the line.
+    pub(super) fn print_above(&self, text: &str) {
+        self.0.suspend(|| writeln!(io::stderr(), "{text}").ok());
+    }
+
     pub(super) fn bytes(&self, n: u64) {
         if !self.0.is_hidden() {
             self.0.set_prefix(HumanBytes(n).to_string());
