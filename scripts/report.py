@@ -111,7 +111,8 @@ def table(name):
     sentence = lambda text: text[:1].upper() + text[1:].removesuffix(".") + "."
     notes = [sentence(data["note"])] if "note" in data else []
     about = [f"**{data['title']}.**", *notes, sentence("; ".join(facts))]
-    return wrap(" ".join(about)) + ["", "```", *wrap(data["command"], " \\"), "```", "", *rows]
+    commands = [part for command in data["command"].splitlines() for part in wrap(command, " \\")]
+    return wrap(" ".join(about)) + ["", "```", *commands, "```", "", *rows]
 
 
 def wrap(text, more=""):

@@ -67,12 +67,13 @@ pub const STUDIES: [Study; 24] = [
         "joj-mounts",
         Paper::Joj,
         "The same on mounts, beside the kernel's ext4",
-        [20, 240, 5000],
+        [20, 240, 2000],
         joj_mounts,
     )),
     study("djfs-randwrite", Paper::Djfs, "Random writes", [40, 300, 6000], randwrite::study),
     computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [20, 115, 900], |e| {
-        table1::study(&tpcc(e, &[Journal::Persist, Journal::Wal]))
+        let plan = tpcc(e, &[Journal::Persist, Journal::Wal]);
+        table1::study(&studies::tpcc::Plan { transactions: e.pick(100, 1500, 5000), ..plan })
     })),
     computing(study("djfs-tpcc", Paper::Djfs, "TPC-C on SQLite, and by the latency of NVRAM", [45, 690, 4800], |e| {
         studies::tpcc::study(&tpcc(e, &[Journal::Persist, Journal::Wal]), true)
@@ -200,8 +201,9 @@ fn joj_mounts(effort: Effort) -> Result<Findings> {
             vec!["own".parse()?, "ssd".parse()?],
         ),
         mounters: quire.chain(kernel).collect::<Result<_>>()?,
-        rounds: effort.pick(1, 3, 5),
-        small: effort.pick(30, 100, 10_000),
+        rounds: effort.pick(1, 3, 3),
+        // The paper's 10,000 rows are as many transactions then, each of three flushes or more: some five hours.
+        small: effort.pick(30, 100, 1000),
         large: effort.pick(1000, 3000, 10_000),
         page: PAGE_OF_2013,
         of_paper: effort.pick(Vec::new(), of_paper()?, of_paper()?),

@@ -254,7 +254,7 @@ enum What {
     },
     /// One of DJFS' studies of TPC-C, with all its sizes; prints tables
     ///
-    /// Example: quire-lab tpcc-study table1 --warehouses 1 --divide 10 --transactions 1000 --on-devices 100
+    /// Example: quire-lab tpcc-study table1 --warehouses 1 --divide 10 --transactions 1000
     TpccStudy {
         what: TpccFigure,
         #[command(flatten)]
@@ -310,7 +310,7 @@ struct TpccStudy {
     /// How many, where the journal is in NVRAM
     #[arg(long, default_value_t = 20_000)]
     transactions: u64,
-    /// How many, where it is on a device
+    /// How many, where it is on a device; of table 1 as many as in NVRAM
     #[arg(long, default_value_t = 2000)]
     on_devices: u64,
     /// Rounds of what the processor bounds in calibrations; medians are shown

@@ -54,6 +54,14 @@ impl FromStr for Kind {
     }
 }
 
+impl Kind {
+    /// A flush is no free one. What the machine's own disk does is not known.
+    #[must_use]
+    pub fn flush_takes_time(&self) -> bool {
+        !matches!(self, Kind::Modelled { model, .. } if model.flush.is_zero() && model.flush_ns_per_dirty_kib == 0)
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -340,5 +348,11 @@ mod tests {
             assert_eq!(name.parse::<Kind>().unwrap().to_string(), name);
         }
         assert!("floppy".parse::<Kind>().unwrap_err().to_string().contains("hdd7200"));
+    }
+
+    #[test]
+    fn a_flush_takes_time_unless_the_model_says_that_it_takes_none() {
+        let takes = |name: &str| name.parse::<Kind>().unwrap().flush_takes_time();
+        assert_eq!(["own", "ssd", "intel311", "emmc", "hdd15k"].map(takes), [true, true, true, false, false]);
     }
 }

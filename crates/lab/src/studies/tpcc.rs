@@ -129,8 +129,8 @@ impl Plan {
         let mut f = self.assumed_of_mix();
         f.assume(format!(
             "drive: model samsung840 (write 50 us, 130 MB/s, flush 2 ms and 1 us to each dirty \
-             KiB; all of it assumed); journals of {} MiB; {} transactions in NVRAM, {} on \
-             devices",
+             KiB; 130 MB/s is the data sheet's of the paper's 120 GB, the rest is assumed); journals of {} MiB; {} \
+             transactions in NVRAM, {} on devices",
             self.journal_mib, self.transactions, self.on_devices
         ));
         f.assume(format!("{} GiB of memory for pages and blocks (the paper's machine: 8 GB)", CACHE >> 30));

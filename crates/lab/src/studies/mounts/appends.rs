@@ -38,6 +38,8 @@ pub(super) struct Appends {
 
 /// What the streams did: their writes, and the latencies of these, in milliseconds.
 pub(super) struct Done {
+    /// In seconds, [`Appends::time`]. All may be done before the last second is over, which is in their rates.
+    pub(super) time: f64,
     pub(super) writes: u64,
     pub(super) latency: Spread,
 }
@@ -101,7 +103,7 @@ impl Appends {
             threads.into_iter().map(|t| t.join().expect("a stream panicked")).collect::<Result<Vec<Vec<f64>>>>()
         })?;
         let latencies = latencies.concat();
-        Ok(Done { writes: latencies.len() as u64, latency: Spread::of(latencies) })
+        Ok(Done { time: self.time.as_secs_f64(), writes: latencies.len() as u64, latency: Spread::of(latencies) })
     }
 
     /// One stream, from when to when after `start` its writes begin.

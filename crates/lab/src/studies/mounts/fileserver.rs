@@ -208,7 +208,8 @@ impl Rates {
         (format!("{} / {}", two.0, two.1), Self::ratio(&self.measured, two))
     }
 
-    /// The same by what may be dirty, then with what else may be assumed.
+    /// The same with what else may be assumed, then by what may be dirty: of two that serve as many claims the first is
+    /// the cause, and an option of the kernel's has a mechanism of its own.
     fn swept(&self, two: Two) -> Vec<f64> {
         let own = [two.0, two.1].iter().all(|name| name.starts_with("quire "));
         self.swept_by(own, |rates| Self::ratio(rates, two))
@@ -225,7 +226,7 @@ impl Rates {
         };
         let by_memory = self.swept.iter().map(|(_, rates)| rates);
         let otherwise = self.otherwise.iter().map(|(what, rates)| without(what, rates));
-        by_memory.chain(otherwise).map(figure).collect()
+        otherwise.chain(by_memory).map(figure).collect()
     }
 
     /// An empty figure of the ratios that are swept, and these.
@@ -259,7 +260,7 @@ impl Rates {
     fn claims(&self) -> Vec<Claim> {
         let by_memory =
             self.swept.iter().map(|(times, _)| format!("{} times as much that may be dirty", shown(*times)));
-        let values: Vec<String> = by_memory.chain(self.otherwise.iter().map(|(what, _)| (*what).to_owned())).collect();
+        let values: Vec<String> = self.otherwise.iter().map(|(what, _)| (*what).to_owned()).chain(by_memory).collect();
         with_one_value(ASSUMED, &values, self.by_claim())
     }
 

@@ -162,8 +162,9 @@ fn of_flushes(
     measured: &Ratios,
 ) -> (Vec<Claim>, Vec<ByRatios>) {
     let grows_there = growing(&cases(&[Protection::Wal]), plan);
-    let without = devices.iter().filter_map(|device| device.figure4.as_ref());
-    let without = without.map(|of| claims::minor_without_flushes(&of.times, &grows_there));
+    let without = devices.iter().filter_map(|device| Some((&device.kind, device.figure4.as_ref()?)));
+    let without = without
+        .map(|(kind, of)| kind.flush_takes_time().then(|| claims::minor_without_flushes(&of.times, &grows_there)));
     let minor = of_figure4.iter().map(|[minor, ..]| minor.clone()).zip(without).collect();
     let of_all = claims::of_all(measured, plan.on());
     let (minor, of_all) = claims::without_flushes(minor, of_all, measured, &growing(&cases(&PROTECTIONS), plan));

@@ -19,6 +19,9 @@ const LEAVES: &str = "quire ext4-journal";
 /// 2.6.18 did.
 const JOURNALS: [&str; 2] = [JOURNAL, LEAVES];
 
+/// Where Postmark is.
+const OF_POSTMARK: &str = "figure 5a, on mounts";
+
 /// What may be otherwise for Postmark.
 #[derive(Clone, Copy, Debug)]
 struct OfPostmark {
@@ -79,22 +82,40 @@ pub(super) fn of_programs(rounds: &Rounds<f64>) -> Vec<Claim> {
     let (values, others): (Vec<_>, Vec<_>) = OfPostmark::others().into_iter().unzip();
     let with: Vec<_> = others.into_iter().map(|of| of_postmark(rounds, of)).collect();
     let why = format!("{HOME_AT_FSYNC}; {}", postmark::BELOW_THRESHOLD);
-    let mut claims = with_one_row(&why, &values, postmark_claims(&of_postmark(rounds, OfPostmark::HERE)), &with);
+    let mut claims = vec![highest(rounds)];
+    claims.extend(with_one_row(&why, &values, postmark_claims(&of_postmark(rounds, OfPostmark::HERE)), &with));
     let (values, others): (Vec<_>, Vec<_>) = OfServer::others().into_iter().unzip();
     let with: Vec<_> = others.into_iter().map(|of| of_server(rounds, of)).collect();
     let why = format!("{HOME_AT_FSYNC}; {}", server::BESIDE_THE_DISK);
     claims.extend(with_one_row(&why, &values, server_claims(&of_server(rounds, OfServer::HERE)), &with));
+    claims.push(least_traffic(rounds));
     claims
 }
 
-/// What the claims of figure 5a are of.
+/// Why the highest rate is another: no option of data journaling touches it.
+const HIGHEST: &str = "the paper prints the rate without its request size, its machine and kernel are of another time, and \
+     here a modelled disk stands for its disks";
+
+/// Of figure 5a the highest rate.
+fn highest(rounds: &Rounds<f64>) -> Claim {
+    let rate = |phase| rounds.median(WASTELESS, phase, of);
+    Claim::about(
+        OF_POSTMARK,
+        "wasteless journaling gets as high as 738 transactions a second",
+        "quire wasteless, the higher of both request sizes",
+        rate(POSTMARKS[0]).max(rate(POSTMARKS[1])),
+        ("738", ABOUT),
+    )
+    .supposedly(HIGHEST)
+}
+
+/// What the claims of figure 5a that compare modes are of.
 fn of_postmark(rounds: &Rounds<f64>, OfPostmark { journal, requests }: OfPostmark) -> Vec<f64> {
     let rate = |name, phase| rounds.median(name, phase, of);
     let [small, page] = requests;
     let least = |ratio: &dyn Fn(usize) -> f64| ratio(small).min(ratio(page));
     let of_selective = |phase| rate(SELECTIVE, phase) / rate(journal, phase);
     vec![
-        rate(WASTELESS, small).max(rate(WASTELESS, page)),
         least(&|n| rate(WASTELESS, n) / rate(ORDERED, n).max(rate(journal, n))),
         least(&|n| rate(WASTELESS, n) / rate(SELECTIVE, n)),
         least(&|n| rate(SELECTIVE, n) / rate(ORDERED, n)),
@@ -104,28 +125,21 @@ fn of_postmark(rounds: &Rounds<f64>, OfPostmark { journal, requests }: OfPostmar
 }
 
 fn postmark_claims(figures: &[f64]) -> Vec<Claim> {
-    let at = "figure 5a, on mounts";
+    let at = OF_POSTMARK;
     let below = "selective lies below data journaling";
     vec![
-        Claim::about(
-            at,
-            "wasteless journaling gets as high as 738 transactions a second",
-            "quire wasteless, the higher of both request sizes",
-            figures[0],
-            ("738", ABOUT),
-        ),
         Claim::above(
             at,
             "across request sizes wasteless is faster than ordered and data journaling",
             "the least of quire wasteless / the faster of kernel ordered, kernel journal",
-            figures[1],
+            figures[0],
             1.0,
         ),
         Claim::above(
             at,
             "across request sizes wasteless is faster than selective",
             "the least of quire wasteless / quire selective, by more than rounds differ",
-            figures[2],
+            figures[1],
             1.0 + SCATTER,
         )
         .because_within(1.0 - SCATTER..=1.0 + SCATTER * 1.1, postmark::BELOW_THRESHOLD),
@@ -133,15 +147,15 @@ fn postmark_claims(figures: &[f64]) -> Vec<Claim> {
             at,
             "selective lies above ordered",
             "the least of quire selective / kernel ordered",
-            figures[3],
+            figures[2],
             1.0,
         ),
-        Claim::below(at, &format!("{below}: requests of a page"), "quire selective / kernel journal", figures[4], 1.0),
+        Claim::below(at, &format!("{below}: requests of a page"), "quire selective / kernel journal", figures[3], 1.0),
         Claim::below(
             at,
             &format!("{below}: requests of less than a page"),
             "quire selective / kernel journal",
-            figures[5],
+            figures[4],
             1.0,
         ),
     ]
@@ -217,6 +231,18 @@ fn claims_of_rates(at: &str, figures: [f64; 4]) -> [Claim; 4] {
         )
         .because_within(TIED, server::BELOW_THRESHOLD),
     ]
+}
+
+/// The caption of figure 5d. No option of the kernel's ordered mode or of the server touches it.
+fn least_traffic(rounds: &Rounds<f64>) -> Claim {
+    let bytes = |name| rounds.median(name, SERVERS[0], written);
+    Claim::below(
+        "figure 5d, caption, on mounts",
+        server::LESS_THAN_OTHERS,
+        "all bytes, the more of both / the fewer of kernel ordered, kernel journal",
+        bytes(SELECTIVE).max(bytes(WASTELESS)) / bytes(ORDERED).min(bytes(JOURNAL)),
+        1.0,
+    )
 }
 
 fn server_claims(figures: &[f64]) -> Vec<Claim> {
@@ -310,6 +336,7 @@ mod tests {
             ("selective lies below wasteless", differs),
             ("42 % less", held),
             ("selective writes less", differs),
+            ("less traffic than the others", not),
         ] {
             assert_eq!(verdict(&claims, says), expected, "{says}");
         }
