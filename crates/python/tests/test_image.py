@@ -462,6 +462,8 @@ def is_interrupted(call):
         return True
 
 
+# Whoever starts the tests in the background has the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 tree, out = sys.argv[1:]
 last = fill_until_an_import_lasts()
 with quire.Image.create(out + "/image", "4G") as image:
