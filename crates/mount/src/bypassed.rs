@@ -19,7 +19,7 @@ pub(crate) struct Bypassed(Mutex<NumberMap<Ino, Timestamp>>);
 impl Bypassed {
     /// The file is about to be written past the cache; `mtime` gives its modification time.
     pub(crate) fn note<E>(&self, ino: Ino, mtime: impl FnOnce() -> Result<Timestamp, E>) -> Result<(), E> {
-        // The call takes no lock of ours, and requests of one file come one after the other.
+        // Who writes at the same time has put the earlier time in before its write, and that one stays.
         if !lock(&self.0).contains_key(&ino) {
             let known = mtime()?;
             lock(&self.0).entry(ino).or_insert(known);

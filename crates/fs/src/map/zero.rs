@@ -15,13 +15,8 @@ use quire_layout::{FileBlock, Ino};
 /// # Errors
 /// Corrupt; miss.
 pub(crate) fn zero_tail(op: &mut Op<'_>, ino: Ino, inode: &Inode, at: u64) -> Result<()> {
-    let (bs, size) = (op.sb().block_size(), inode.size());
-    match bs.file_block(size) {
-        Some(last) if at > size && !size.is_multiple_of(bs.bytes64()) => {
-            put_zeros(op, ino, inode, last, size, (u64::from(last.0) + 1) << bs.bits())
-        }
-        _ => Ok(()),
-    }
+    let size = inode.size();
+    if at > size { clear_tail(op, ino, inode, size) } else { Ok(()) }
 }
 
 /// Zeroes bytes of one block as part of the operation, if the block holds data.
