@@ -70,7 +70,7 @@ pub const STUDIES: [Study; 24] = [
         [20, 240, 2000],
         joj_mounts,
     )),
-    study("djfs-randwrite", Paper::Djfs, "Random writes", [40, 300, 6000], randwrite::study),
+    study("djfs-randwrite", Paper::Djfs, "Random writes", [40, 300, 8000], randwrite::study),
     computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [20, 220, 800], |e| {
         let plan = tpcc(e, &[Journal::Persist, Journal::Wal]);
         table1::study(&studies::tpcc::Plan { transactions: e.pick(100, 1500, 5000), ..plan })

@@ -36,7 +36,7 @@ use quire_journal::recover::Progress;
 use quire_layout::Ino;
 use quire_layout::features::{Access, compat, incompat};
 use quire_layout::inode::GOOD_OLD_SIZE;
-use quire_layout::superblock::{self, Superblock};
+use quire_layout::superblock::Superblock;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
@@ -211,11 +211,6 @@ impl Place<'_> {
 
     fn superblock(&self, device: &Arc<impl BlockDevice + 'static>) -> Result<Superblock, MountError> {
         let failed = |source: quire_fs::Error| MountError::Volume { image: self.image.clone(), source };
-        let size = u64::try_from(superblock::SIZE).expect("1024");
-        if device.info().size < superblock::OFFSET + size {
-            let what = "too small for a superblock: not an ext4 file system".to_owned();
-            return Err(MountError::Image { image: self.image.clone(), what });
-        }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let sb = quire_fs::first_superblock(&Devices::one(device.clone()), &clock).map_err(failed)?;
         sb.features().access().map_err(|e| failed(e.into()))?;

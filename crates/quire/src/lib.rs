@@ -83,6 +83,7 @@ pub use fs::{FileSystem, Info};
 pub use metadata::{FileType, Metadata, Timestamp, Usage};
 pub use new_file::{CompleteFile, NewFile};
 pub use options::OpenOptions;
+pub use partition::find as find_partition;
 pub use quire_device::BlockDevice;
 pub use set_metadata::SetMetadata;
 pub use update::Update;

@@ -9,11 +9,20 @@ const MAX_GPT_ENTRIES: u32 = 1024;
 /// Logical partitions that are looked at, so that a chain that goes in a circle ends.
 const MAX_LOGICAL: u32 = 128;
 
-/// Start and length of partition `n` (from 1), in bytes.
+/// Start and length of partition `n` of a disk image (from 1, as the kernel counts), in bytes. For programs that read the
+/// image themselves; [`OpenOptions::partition`](crate::OpenOptions::partition) opens the file system in one.
 ///
 /// # Errors
-/// No partition table, no such partition, I/O.
-pub(crate) fn find(image: &mut (impl Read + Seek), n: u32) -> Result<(u64, u64)> {
+/// Invalid: no partition table, no such partition, or the table cannot be read.
+///
+/// # Examples
+/// ```no_run
+/// let mut disk = std::fs::File::open("sdcard.img")?;
+/// let (start, bytes) = quire::find_partition(&mut disk, 2)?;
+/// println!("partition 2: {bytes} bytes from byte {start} on");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn find(image: &mut (impl Read + Seek), n: u32) -> Result<(u64, u64)> {
     let first = sector(image, 0)?;
     if first[510..] != [0x55, 0xAA] {
         return Err(bad("the image has no partition table"));

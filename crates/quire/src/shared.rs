@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use quire_device::MemDevice;
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{Devices, Options, Volume};
-use quire_layout::{Ino, superblock};
+use quire_layout::Ino;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process;
@@ -240,10 +240,6 @@ impl Drop for Shared {
 }
 
 fn mount(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>, options: &Options) -> Result<Volume> {
-    let end_of_superblock = superblock::OFFSET + u64::try_from(superblock::SIZE).expect("1024");
-    if device.info().size < end_of_superblock {
-        return Err(Error::new(ErrorKind::NotExt4, "too small for a superblock: not an ext4 file system"));
-    }
     let volume = Volume::open(Devices::one(device.clone()), clock.clone(), options.clone())?;
     // Who edits an image is its owner, and may fill it.
     Ok(volume.with_reserve(true))

@@ -1,5 +1,6 @@
 //! `quire dump`: what is in an image, for people who debug.
 
+use super::at::At;
 use crate::exit;
 use clap::Subcommand;
 use quire_device::nvram::{NvramMap, NvramOptions};
@@ -28,9 +29,8 @@ use std::process::ExitCode;
 pub(crate) struct Args {
     /// The image file or block device
     image: PathBuf,
-    /// Where the file system starts in the image: bytes, with K, M, G or T
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::text::size)]
-    offset: u64,
+    #[command(flatten)]
+    at: At,
     #[command(subcommand)]
     what: What,
 }
@@ -62,9 +62,8 @@ const NAME: &str = "dump";
 const MAX_EXTENTS: usize = 4096;
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let how =
-        OpenOptions { read_only: true, offset: args.offset, lock: false, direct: false, ..OpenOptions::default() };
-    let device: Arc<dyn BlockDevice> = match FileDevice::open(&args.image, how) {
+    let how = OpenOptions { read_only: true, lock: false, direct: false, ..OpenOptions::default() };
+    let device: Arc<dyn BlockDevice> = match args.at.device(&args.image, how) {
         Ok(device) => Arc::new(device),
         Err(e) => return exit::fail(NAME, exit::FAILURE, e),
     };

@@ -1,13 +1,13 @@
 //! `quire info`: what an image is.
 
+use super::at::At;
 use crate::exit;
 use crate::text::printable;
 use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Clock, FileDevice, OpenOptions, Region, SystemClock};
+use quire_device::{BlockDevice, Clock, OpenOptions, SystemClock};
 use quire_fs::Devices;
 use quire_layout::features::Access;
-use quire_layout::recognise;
-use quire_layout::superblock::{self, OnError, Superblock, default_opts, state};
+use quire_layout::superblock::{OnError, Superblock, default_opts, state};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,9 +27,8 @@ pub(crate) struct Args {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// Where the file system starts in the image: bytes, with K, M, G or T
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::text::size)]
-    offset: u64,
+    #[command(flatten)]
+    at: At,
 }
 
 const NAME: &str = "info";
@@ -69,9 +68,8 @@ struct Info {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let how =
-        OpenOptions { read_only: true, offset: args.offset, lock: false, direct: false, ..OpenOptions::default() };
-    let device = match FileDevice::open(&args.image, how) {
+    let how = OpenOptions { read_only: true, lock: false, direct: false, ..OpenOptions::default() };
+    let device = match args.at.device(&args.image, how) {
         Ok(device) => Arc::new(device) as Arc<dyn BlockDevice>,
         Err(e) => return exit::fail(NAME, exit::FAILURE, e),
     };
@@ -95,19 +93,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// The superblock; one that is torn is shown as it will be mended, also from the journal.
 pub(crate) fn read(device: &Arc<dyn BlockDevice>) -> Result<Superblock, String> {
-    recognise_image(&**device)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     quire_fs::first_superblock(&Devices::one(device.clone()), &clock).map_err(|e| e.to_string())
-}
-
-/// Refuses what is no file system at all.
-pub(crate) fn recognise_image(device: &dyn BlockDevice) -> Result<(), String> {
-    let too_small = superblock::OFFSET + u64::try_from(superblock::SIZE).expect("1024");
-    if device.info().size < too_small {
-        return Err("too small for a superblock: not an ext4 file system".to_owned());
-    }
-    let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock).map_err(|e| e.to_string())?;
-    recognise(&raw).map_err(|e| e.to_string())
 }
 
 fn collect(sb: &Superblock, journal: Option<super::journal::JournalInfo>) -> Info {

@@ -1,5 +1,6 @@
 //! The subcommands, one to a file.
 
+pub(crate) mod at;
 pub(crate) mod control;
 pub(crate) mod dump;
 pub(crate) mod generate;

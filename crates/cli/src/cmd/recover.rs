@@ -1,5 +1,6 @@
 //! `quire recover`: replays the journal and finishes what was interrupted.
 
+use super::at::At;
 use crate::exit::{self, fsck};
 use crate::progress::Bar;
 use crate::undo::UndoDevice;
@@ -52,9 +53,8 @@ pub(crate) struct Args {
     /// too
     #[arg(long, conflicts_with_all = ["dry_run", "undo"])]
     discard_nvram: bool,
-    /// Where the file system starts in the image: bytes, with K, M, G or T
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::text::size)]
-    offset: u64,
+    #[command(flatten)]
+    at: At,
 }
 
 const NAME: &str = "recover";
@@ -151,14 +151,10 @@ fn has_orphans(sb: &Superblock) -> bool {
 }
 
 fn recover(args: &Args) -> Result<Outcome, String> {
-    let open = |path: &Path, offset| {
-        let how = OpenOptions { read_only: args.dry_run, offset, ..OpenOptions::default() };
-        FileDevice::open(path, how).map_err(|e| e.to_string())
-    };
-    let fs: Arc<dyn BlockDevice> = Arc::new(open(&args.image, args.offset)?);
-    super::info::recognise_image(&*fs).map_err(|e| format!("{}: {e}", args.image.display()))?;
+    let how = OpenOptions { read_only: args.dry_run, ..OpenOptions::default() };
+    let fs: Arc<dyn BlockDevice> = Arc::new(args.at.device(&args.image, how)?);
     let journal = match &args.journal_path {
-        Some(path) => Some(Arc::new(open(path, 0)?) as Arc<dyn BlockDevice>),
+        Some(path) => Some(Arc::new(FileDevice::open(path, how).map_err(|e| e.to_string())?) as Arc<dyn BlockDevice>),
         None => None,
     };
     let nvram = match &args.nvram {
@@ -186,7 +182,8 @@ fn recover(args: &Args) -> Result<Outcome, String> {
     if devices.journal.is_some() {
         return Err("--undo works for journals inside the image only".to_owned());
     }
-    let undo = UndoDevice::new(devices.fs.clone(), path, needs.sb.block_size(), args.offset);
+    let (offset, _) = args.at.range(&args.image).map_err(|e| e.to_string())?;
+    let undo = UndoDevice::new(devices.fs.clone(), path, needs.sb.block_size(), offset);
     let undo = Arc::new(undo.map_err(|e| format!("{}: {e}", path.display()))?);
     let done = work(args, &Devices::one(undo.clone()), &needs)?;
     undo.finish().map_err(|e| format!("{}: {e}", path.display()))?;

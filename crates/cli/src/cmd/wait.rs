@@ -1,12 +1,13 @@
 //! `quire wait`: returns when an image is not in use any more.
 
+use super::at::At;
 use crate::exit;
 use quire_device::{BlockDevice, FileDevice, OpenError, OpenOptions, Region};
 use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,9 +25,8 @@ Example:
 pub(crate) struct Args {
     /// The image file or block device
     pub image: PathBuf,
-    /// Where the file system starts in the image: bytes, with K, M, G or T
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::text::size)]
-    pub offset: u64,
+    #[command(flatten)]
+    pub at: At,
     /// Give up after so many seconds
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
@@ -41,30 +41,48 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let until = args.timeout.and_then(|s| Instant::now().checked_add(Duration::from_secs(s)));
     let fail = |code, what: String| exit::fail(NAME, code, what);
     loop {
-        match open(&args.image, args.offset) {
+        match open(args) {
             Ok(device) => {
                 return match unclean(&device) {
                     None => ExitCode::SUCCESS,
                     Some(why) => fail(exit::FAILURE, format!("{}: {why}", args.image.display())),
                 };
             }
-            Err(busy @ OpenError::Busy { .. }) if until.is_some_and(|u| Instant::now() >= u) => {
-                return fail(exit::USAGE, busy.to_string());
+            Err(Unopened::Busy(why)) if until.is_some_and(|u| Instant::now() >= u) => {
+                return fail(exit::USAGE, why);
             }
-            Err(OpenError::Busy { .. }) => std::thread::sleep(RETRY),
-            Err(e) => return fail(exit::FAILURE, e.to_string()),
+            Err(Unopened::Busy(_)) => std::thread::sleep(RETRY),
+            Err(Unopened::Failed(why)) => return fail(exit::FAILURE, why),
+        }
+    }
+}
+
+/// Why the image is not open, with its name.
+enum Unopened {
+    Busy(String),
+    Failed(String),
+}
+
+impl From<OpenError> for Unopened {
+    fn from(e: OpenError) -> Self {
+        match e {
+            OpenError::Busy { .. } => Unopened::Busy(e.to_string()),
+            e => Unopened::Failed(e.to_string()),
         }
     }
 }
 
 /// Opens the image as one that nobody else writes.
-fn open(image: &Path, offset: u64) -> Result<FileDevice, OpenError> {
-    let how = OpenOptions { read_only: true, offset, ..OpenOptions::default() };
+fn open(args: &Args) -> Result<FileDevice, Unopened> {
+    let image = &args.image;
     // A daemon that still writes holds a lease: the time limit is ours, not the host's.
-    match rustix::fs::open(image, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
-        Err(Errno::AGAIN) => Err(OpenError::Busy { path: image.to_owned(), holder: quire_device::Holder::Unknown }),
-        _ => FileDevice::open(image, how),
+    let probe = rustix::fs::open(image, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+    if matches!(probe, Err(Errno::AGAIN)) {
+        return Err(OpenError::Busy { path: image.clone(), holder: quire_device::Holder::Unknown }.into());
     }
+    let (offset, size) = args.at.range(image).map_err(|e| Unopened::Failed(e.to_string()))?;
+    let how = OpenOptions { read_only: true, offset, size, ..OpenOptions::default() };
+    Ok(FileDevice::open(image, how)?)
 }
 
 /// Why the image is not clean, if it is not.

@@ -180,8 +180,10 @@ fn what_is_no_image_is_named_as_what_it_is() {
         let expected = format!("quire: {}: {dir}: a directory, not an image\n", args[0]);
         assert_eq!(said(&mut quire(args)), (code, expected));
     }
-    let too_small = "too small for a superblock: not an ext4 file system";
-    for args in [["ls", &small], ["df", &small], ["info", &small]] {
+    let too_small = "not an ext4 file system: too small for a superblock";
+    for command in ["ls", "df", "info", "recover", "mount"] {
+        let mut args = vec![command, &small];
+        args.extend((command == "mount").then_some(&*dir));
         let (_, words) = said(&mut quire(&args));
         assert_eq!(words, format!("quire: {}: {small}: {too_small}\n", args[0]));
     }

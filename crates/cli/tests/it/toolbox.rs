@@ -291,11 +291,11 @@ fn commands_work_on_a_partition_and_at_an_offset() {
     ok(&mut quire(&["mkdir", "--partition", "1", &p.at("/in")]));
     assert_eq!(ok(&mut quire(&["ls", "--offset", "1M", &p.at("/")])), "in\nlost+found\n");
     let image = p.image().display().to_string();
-    for args in [&["info"][..], &["wait"], &["recover", "--dry-run"]] {
-        ok(quire(args).args(["--offset", "1M", &image]));
-    }
-    assert!(ok(&mut quire(&["dump", "--offset", "1M", &image, "dir", "/"])).contains("in"));
     for at in [["--offset", "1M"], ["--partition", "1"]] {
+        for args in [&["info"][..], &["wait"], &["recover", "--dry-run"]] {
+            ok(quire(args).args(at).arg(&image));
+        }
+        assert!(ok(quire(&["dump"]).args(at).args([&image, "dir", "/"])).contains("in"));
         ok(quire(&["diff", &image, &image]).args(at));
     }
     let (code, text) = said(&mut quire(&["ls", &p.at("/")]));

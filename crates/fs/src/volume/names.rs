@@ -6,7 +6,7 @@ use super::manner::{commit_if, manner, run};
 use crate::data::{DiskAttr, write_back_pending};
 use crate::dir::DirItem;
 use crate::engine::Misses;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::{Attr, Inherit, New};
 use crate::names::{self, Attributes, RenameFlags};
 use crate::txn::Op;
@@ -167,14 +167,21 @@ fn list(
     sink: &mut dyn FnMut(DirItem<'_>, Option<Attr>) -> bool,
 ) -> Result<()> {
     let (d, mut manner) = (&volume.inner.data, manner(volume));
-    loop {
-        let ((found, next), _) = volume.inner.engine.run_as(manner, |op| {
+    let collect = |manner, cookie, which| {
+        volume.inner.engine.run_as(manner, |op| {
             let (found, next) = names::collect(op, dir, cookie, which)?;
             // Whether something is pending must be asked while the operation is under way.
             let attrs: Vec<_> = found.items.iter().map(|i| i.attr.as_deref().map(|a| DiskAttr::new(d, *a))).collect();
-            Ok(((found, attrs), next))
-        })?;
-        let (found, attrs) = found;
+            Ok((found, attrs, next))
+        })
+    };
+    loop {
+        let collected = match collect(manner, cookie, which) {
+            // An inode that the device cannot read does not hide the names beside it; its own lookup returns the error.
+            Err(Error::Journal(quire_journal::Error::Device(_))) if which.is_some() => collect(manner, cookie, None),
+            collected => collected,
+        };
+        let ((found, attrs, next), _) = collected?;
         let mut wanted = true;
         for (item, attr) in found.items.iter().zip(attrs) {
             wanted = wanted && sink(found.shown(item), attr.map(|a| a.with_pending(d)));

@@ -3,7 +3,7 @@
 use crate::config::Route;
 use crate::records;
 use crate::testing::TestVolume;
-use crate::{Cred, Devices, Error, New, NewKind, Options, Volume, WriteFlags};
+use crate::{Attributes, Cred, Devices, Error, New, NewKind, Options, Volume, WriteFlags};
 use quire_device::sync::Arc;
 use quire_device::{ErrorKind, IoOp, SystemClock};
 use quire_layout::superblock::{OnError, state};
@@ -83,6 +83,23 @@ fn a_bad_sector_that_is_only_read_ahead_fails_no_name() {
     assert!(device.hits() > 0 && errors(&v) == 0, "{} reads failed, {} errors", device.hits(), errors(&v));
     assert_eq!(v.lookup(dir, &name(59)).expect_err("it is in the bad block, or behind it").errno(), 5);
     assert_eq!(errors(&v), 1);
+}
+
+/// An inode that cannot be read does not hide the other names of its directory.
+#[test]
+fn a_bad_sector_under_an_inode_hides_no_name_from_a_listing() {
+    let (image, window, first) = image_and_window();
+    let (v, device) = with_bad_block(&image, window, Options::default());
+    let mut names = Vec::new();
+    let listed = v.readdir_plus(Ino::ROOT, 0, Attributes::All, &mut |item, attr| {
+        names.push((item.ino, attr.is_some()));
+        true
+    });
+    listed.expect("the directory itself can be read");
+    assert!(device.hits() > 0, "no inode of the bad block was looked at");
+    let bad = u64::from(first_inode(first).0)..u64::from(first_inode(first + 1).0);
+    assert!(names.iter().all(|(ino, known)| !known || !bad.contains(&u64::from(ino.0))), "{names:?}");
+    assert_eq!(names.len(), 100 + 3, "with lost+found and the two dots: {names:?}");
 }
 
 #[test]

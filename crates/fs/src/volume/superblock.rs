@@ -6,13 +6,17 @@ use quire_device::{BlockDevice, Buf, FlushGate, Mutant, Region};
 use quire_journal::Format;
 use quire_layout::features::{compat, incompat, ro_compat};
 use quire_layout::superblock::{self, Superblock, state};
-use quire_layout::{BlockSize, Corrupt, Structure, Unsupported, recognise};
+use quire_layout::{BlockSize, Corrupt, NotExt4, Structure, Unsupported, recognise};
 
 /// Smallest write that covers the superblock on a device with sectors of more than 1 KiB, in bytes.
 const LARGE_SECTOR_WRITE: u64 = 2048;
 
 /// Reads the primary superblock. A tear between its sectors is mended in memory.
 pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+    let end = superblock::OFFSET + u64::try_from(superblock::SIZE).expect("1024");
+    if device.info().size < end {
+        return Err(NotExt4::TooSmall.into());
+    }
     let raw = device.read(superblock::OFFSET, superblock::SIZE, Region::Superblock)?;
     recognise(&raw)?;
     if Mutant::TornSuperblockRefused.is_on() {

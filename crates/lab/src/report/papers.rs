@@ -70,8 +70,8 @@ fn row(paper: Paper, what: &'static str, by: &By, runs: &[Run]) -> Row {
     match by {
         Test(name) => fixed(format!("test `{name}`"), Some(Verdict::Held), "held", ""),
         Less(name, what) => fixed(format!("test `{name}`"), Some(Verdict::Differs), "differs", what),
-        Elsewhere(verdict, result, place) => fixed("measured apart".into(), Some(*verdict), result, place),
-        Not(why) => fixed(String::new(), None, "not possible here", why),
+        Elsewhere(command, verdict, result, place) => fixed(format!("`{command}`"), Some(*verdict), result, place),
+        Not(studies, why) => fixed(names(studies), None, "not possible here", why),
         Claims(at, studies) => {
             let (verdict, result, causes) = judged(at, studies, runs);
             Row { causes, ..fixed(names(studies), verdict, &result, "") }
@@ -169,7 +169,7 @@ fn in_a_cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Claim, Effort, Findings, Host, Program};
+    use crate::results::{ABOUT, Claim, Effort, Findings, Host, Program};
 
     fn run(study: &str, claims: Vec<Claim>) -> Run {
         Run {
@@ -260,13 +260,18 @@ mod tests {
             row[2][n].as_f64().unwrap()
         };
         let rates = ["kernel:ordered", "kernel:journal", "quire:wasteless", "quire:selective"].map(rate);
-        let claims = crate::studies::mounts::applications::of_rates("figure 5c", rates).to_vec();
-        let (verdict, result, _) = judged("figure 5c", &["gluster"], &[run("gluster", claims)]);
-        let elsewhere = ITEMS.iter().find_map(|(_, _, by)| match by {
-            Elsewhere(verdict, result, _) => Some((Some(*verdict), (*result).to_owned())),
-            _ => None,
-        });
-        assert_eq!(elsewhere, Some((verdict, result)));
+        let mut claims = crate::studies::mounts::applications::of_rates("figure 5c", rates).to_vec();
+        claims.push(Claim::about("section 1", "wasteless doubles it", "", rates[2] / rates[0], (2.0, ABOUT)));
+        let runs = [run("gluster", claims)];
+        let elsewhere = |of: &str| {
+            let row = ITEMS.iter().find(|(_, what, by)| what.starts_with(of) && matches!(by, Elsewhere(..)));
+            let Some((_, _, Elsewhere(_, verdict, result, _))) = row else { panic!("no row of {of}") };
+            (Some(*verdict), (*result).to_owned())
+        };
+        for at in ["figure 5c", "section 1"] {
+            let (verdict, result, _) = judged(at, &["gluster"], &runs);
+            assert_eq!(elsewhere(at), (verdict, result), "{at}");
+        }
     }
 
     /// Whether a source below `dir` defines a function of this name.

@@ -124,6 +124,8 @@ const SUPPOSED: &str = "the cause is supposed, and not measured: ";
 const WHICH_EXPLAINS: &str = " (which explains ";
 /// What begins the range of a calibration behind a cause.
 const BY_IT: &str = "; by it the figure goes from ";
+/// The same where it does not go anywhere.
+const STAYS: &str = "; by it the figure does not change";
 
 impl Claim {
     fn new(at: &str, says: &str, what: String, measured: f64, side: Side, limit: Number) -> Self {
@@ -227,9 +229,13 @@ impl Claim {
     /// The cause is a parameter that is assumed, and no value of it serves this claim: these are its figures.
     #[must_use]
     pub(crate) fn calibrated_in_vain(mut self, sweep: &[f64], why: &str) -> Self {
-        let [least, most] = ends(sweep.iter().copied().chain(self.measured));
+        let [least, most] = ends(sweep.iter().copied().chain(self.measured)).map(shown);
         self.explains = Some(NOTHING);
-        self.why = Some(format!("{why}{BY_IT}{} to {} (calibration)", shown(least), shown(most)));
+        self.why = Some(match (sweep.iter().any(|figure| figure.is_finite()), least == most) {
+            (false, _) => why.into(),
+            (true, true) => format!("{why}{STAYS} (calibration)"),
+            (true, false) => format!("{why}{BY_IT}{least} to {most} (calibration)"),
+        });
         self.judged()
     }
 
@@ -326,7 +332,7 @@ impl Claim {
     pub fn shared_cause(&self) -> Option<String> {
         let cause = self.cause()?;
         let alone = |cause: &str| {
-            let ends = [WHICH_EXPLAINS, BY_IT].iter().filter_map(|begin| cause.find(begin));
+            let ends = [WHICH_EXPLAINS, BY_IT, STAYS].iter().filter_map(|begin| cause.find(begin));
             cause[..ends.min().unwrap_or(cause.len())].to_owned()
         };
         Some(match self.unexplained() {

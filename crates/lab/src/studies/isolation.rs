@@ -13,6 +13,7 @@ use quire_fs::{Profile, WriteFlags};
 use quire_layout::Ino;
 use quire_testkit::Model;
 
+use super::device::of_model;
 use crate::results::{Claim, Figure, Findings};
 use crate::rig::{Body, Plan, Rig};
 use crate::stats::{Spread, float};
@@ -205,7 +206,8 @@ impl Table {
             Some(if let Some(why) = cause { claim.because_within(2.0..=(raw + file) / raw, why) } else { claim })
         };
         let claims = self.p99.iter().filter_map(of).collect();
-        Findings { assumptions: vec![assumed], figures: vec![self.figure], claims, ..Findings::default() }
+        let assumptions = std::iter::once(assumed).chain(of_model(&self.device)).collect();
+        Findings { assumptions, figures: vec![self.figure], claims, ..Findings::default() }
     }
 
     fn assumed(&self) -> String {

@@ -10,9 +10,11 @@
 //! - [`latency`]: one small durable write, journaled in NVRAM; in memory, through library, FUSE and kernel.
 //! - [`randwrite`]: DJFS' random writes, with an fsync never to always.
 //! - [`figure10`]: what DJFS' base images cost the page cache.
+//! - `device`: what the models take, in words.
 //! - [`tpcc`], [`table1`]: DJFS' TPC-C on SQLite on the library ([`crate::work::vfs`]): how fast, and what the journal
 //!   does.
 
+mod device;
 pub mod figure10;
 pub mod fileserver;
 pub mod isolation;

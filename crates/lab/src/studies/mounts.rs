@@ -24,11 +24,9 @@ pub mod randwrite;
 pub mod requests;
 pub mod streams;
 
-use std::time::Duration;
-
 use anyhow::Result;
-use quire_testkit::Model;
 
+use super::device::of_model;
 use crate::mounter::{Mounter, Who};
 use crate::results::{Effort, Figure, Findings, Point};
 use crate::stats::Spread;
@@ -145,34 +143,9 @@ fn swept(mut figure: Figure, series: &str, paper: f64, values: &[(&str, f64)]) -
     figure
 }
 
-/// What a model's operations take.
-fn in_words(m: Model) -> String {
-    let us = |time: Duration| format!("{} us", time.as_micros());
-    let mut words = Vec::new();
-    if let Some(head) = m.head {
-        words.push(format!("a move of the head to the next track takes {}", us(head.near)));
-        words.push(format!("over a third of the disk {}", us(head.seek)));
-        words.push(format!("a turn {}, a track has {} KiB", us(head.turn), head.track >> 10));
-    }
-    if !m.write.is_zero() || m.head.is_none() {
-        words.push(format!("a write takes {}", us(m.write)));
-    }
-    if m.write_ns_per_kib > 0 {
-        words.push(format!("a KiB {} ns", m.write_ns_per_kib));
-    }
-    if !m.scattered.is_zero() {
-        words.push(format!("a write elsewhere {} more", us(m.scattered)));
-    }
-    words.push(format!("a flush {}", us(m.flush)));
-    if m.flush_ns_per_dirty_kib > 0 {
-        words.push(format!("and {} ns to each KiB written since the last", m.flush_ns_per_dirty_kib));
-    }
-    words.join(", ")
-}
-
 /// What all of these studies assume.
 fn assume(findings: &mut Findings, effort: Effort, model: &str) {
-    findings.assume(format!("the model {model}: {}", Model::named(model).map_or(String::new(), in_words)));
+    findings.assumptions.extend(of_model(model));
     findings.assume(
         "mounts in real time on a device that is served to the kernel over FUSE, with a loop device on it; journals \
          are on the device; processors (their number is below), FUSE and the loop device take their time, which virtual time leaves \
@@ -214,17 +187,6 @@ mod tests {
         assert_eq!(of("quire:profile=wasteless,commit_mode=barrier"), "quire wasteless");
         assert_eq!((of("quire"), of("kernel:data=writeback")), ("quire".to_owned(), WRITEBACK.to_owned()));
         assert_eq!(ON_ANOTHER_DEVICE.map(of), [EXTERNAL, "quire external"]);
-    }
-
-    #[test]
-    fn a_model_is_described_by_what_its_operations_take() {
-        let of = |name| in_words(Model::named(name).unwrap());
-        assert_eq!(
-            of("samsung840,flush=4000"),
-            "a write takes 50 us, a KiB 7700 ns, a flush 4000 us, and 1000 ns to each KiB written since the last"
-        );
-        assert!(of("hdd15k").contains("a turn 4000 us") && of("hdd15k").ends_with("a flush 0 us"), "{}", of("hdd15k"));
-        assert!(of("intel311").contains("a write elsewhere 80 us more"));
     }
 
     #[test]

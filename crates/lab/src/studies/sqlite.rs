@@ -22,15 +22,16 @@ use cases::{Case, PROTECTIONS, cases, of_paper};
 use claims::Others;
 use devices::Both;
 use joint::OnDevice;
-use plan::{IMAGE_MIB, Series};
+use plan::{IMAGE_MIB, On, Series};
 pub use plan::{KERNEL_JOURNAL, Plan, STOCK_JOURNAL, STOCK_ORDERED, Wanted};
 use ratios::Ratios;
 use rounds::{Disk, Times, means, rounds};
 
 use anyhow::{Result, ensure};
 
+use super::device::of_model;
 use crate::mounter::Mounter;
-use crate::results::{Figure, Findings, Point};
+use crate::results::{ABOUT, Claim, Figure, Findings, Point};
 use crate::served::{Asked, Kind, Looped};
 use crate::stats::{Spread, float};
 use crate::work::sqlite::{Protection, STEPS};
@@ -93,14 +94,14 @@ fn assume_devices(plan: &Plan, f: &mut Findings) {
             "devices: the machine's own, and a modelled SSD (the paper: a tablet's eMMC, an Intel 311, whose models are \
              tried as well: joj-mounts-devices)",
         );
+        f.assumptions.extend(["intel311", "emmc"].into_iter().filter_map(of_model));
     }
+    f.assumptions.extend(plan.kinds.iter().filter_map(|kind| of_model(&kind.to_string())));
     if plan.on_library {
         f.assume(
-            "intel311: 105 MB/s by its data sheet; assumed: 60 us a write, elsewhere 80 us more on the bus, a flush of \
-             20 us, as of a drive that keeps no data in a volatile cache; emmc, assumed: 300 us a write, elsewhere \
-             100 us more, 15 MB/s, and no flush, because Linux 3.1's driver for eMMC answers one without a command to \
-             the card; what a write elsewhere takes is assumed: data journaling's worst case is the paper's with it on \
-             intel311, and not on emmc",
+            "intel311's bandwidth is its data sheet's, the rest is assumed, the flush as of a drive that keeps no data in \
+             a volatile cache; emmc is assumed, its flush takes no time, because Linux 3.1's driver for eMMC answers one \
+             without a command to the card",
         );
         f.assume(
             "ext4-none does not flush at fdatasync, because ext4_sync_file of Linux 3.1 does not without a journal",
@@ -134,6 +135,7 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
         }
         Disk::Looped(_) => None,
     };
+    f.claims.extend(stable(kind, &measured.times, plan.rounds, plan.on()));
     f.claims.extend(claims::of_quire(kind, mounters, &cases, &means));
     f.claims.extend(logs::of_protections(kind, &cases, &means, plan.on()));
     let figure4 = if plan.figure4 { Some(figure4::measured(plan, kind, &disk, dir.path(), f)?) } else { None };
@@ -145,6 +147,16 @@ fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -
         means,
         figure4,
     })
+}
+
+/// The error bars of figures 2 and 3: most tests show stable results. One round has none.
+fn stable(kind: &Kind, times: &Times, rounds: usize, on: On) -> Option<Claim> {
+    let all: Vec<Spread> = times.iter().flatten().map(|rounds| Spread::of(rounds.clone())).collect();
+    let stable = all.iter().filter(|of| of.deviation <= of.mean * ABOUT).count();
+    let at = if on == On::Models { "figures 2 and 3, error bars" } else { "figures 2 and 3, error bars, on mounts" };
+    let what = format!("{kind}: tests whose standard deviation is at most a tenth of the mean, parts of {}", all.len());
+    let part = float(stable as u64) / float(all.len() as u64);
+    (rounds > 1).then(|| Claim::above(at, "most tests show stable results", what, part, 0.5))
 }
 
 /// A series' name in figures.
@@ -197,6 +209,18 @@ fn traffic(kind: &Kind, series: &[Series], traffic: &[Option<Asked>]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Verdict;
+
+    #[test]
+    fn more_than_half_of_the_tests_have_to_be_stable() {
+        let times = |unstable: usize| -> Times {
+            let of = |n: usize| if n < unstable { vec![1.0, 2.0] } else { vec![1.0, 1.05] };
+            vec![(0..6).map(of).collect()]
+        };
+        let verdict = |unstable, rounds| stable(&Kind::Own, &times(unstable), rounds, On::Mounts).map(|c| c.verdict);
+        assert_eq!(verdict(2, 2), Some(Verdict::Held));
+        assert_eq!((verdict(3, 2), verdict(0, 1)), (Some(Verdict::NotHeld), None));
+    }
 
     #[test]
     fn twelve_cases_to_a_device_and_their_means_by_size() {

@@ -40,10 +40,11 @@ const PRINTED_DELTA: [&str; 2] = ["6.7", "22.1"];
 /// What is counted.
 const ROWS: [&str; 4] = ["flushes", "FUA writes", "journal metadata", "journal data"];
 
-/// The columns of [`ways::EXTERNAL`], [`ways::NVJ`] and [`ways::DJFS`].
+/// The columns of [`ways::EXTERNAL`], [`ways::NVJ`], [`ways::DJFS`] and [`ways::DJFS4`].
 const EXTERNAL: usize = 2;
 const NVJ: usize = 3;
 const DJFS: usize = 4;
+const DJFS4: usize = 5;
 /// The rows of flushes, of FUA writes, and of what is logged beside the journal's metadata.
 const FLUSHES: usize = 0;
 const FUA: usize = 1;
@@ -164,6 +165,7 @@ impl Half {
                     (1, FUA) => ticks.swept(claim, self.journal, commits_to_ordered),
                     (NVJ, DATA) => ticks.swept(claim, self.journal, nvj_to_ordered),
                     (DJFS, DATA) => ticks.swept(claim, self.journal, djfs_to_ordered),
+                    (DJFS4, DATA) => ticks.swept(claim, self.journal, djfs4_to_ordered),
                     _ => claim.into(),
                 }
             }));
@@ -172,6 +174,7 @@ impl Half {
                 let what = format!("{mode}, {}: average delta, %", column.0.name);
                 let (at, delta) = ("table 1, text of section VI.2", self.counted[n].delta);
                 let claim = Claim::about(at, &says, what, delta, (PRINTED_DELTA[half], ABOUT));
+                let delta_of = if n == DJFS { delta_of_djfs } else { delta_of_djfs4 };
                 claims.push(ticks.swept(claim, self.journal, delta_of));
             }
         }
@@ -233,26 +236,34 @@ fn named_ticks() -> Vec<String> {
     TICKS[FIRST_TICK..].iter().copied().map(named).collect()
 }
 
-/// With each of [`TICKS`]: what ordered, full journaling, an external journal, NVJ and DJFS count.
-type Counted = [Counts; 5];
+/// With each of [`TICKS`]: what each of [`COLUMNS`] counts.
+type Counted = [Counts; COLUMNS.len()];
 type ByTick = [Counted; TICKS.len()];
 
 /// What is logged by the tick of inode times, with each of SQLite's journals.
 struct Ticks(Vec<(Journal, ByTick)>);
 
 /// NVJ's data in per cent of ordered's.
-fn nvj_to_ordered([ordered, _, _, nvj, _]: &Counted) -> f64 {
+fn nvj_to_ordered([ordered, _, _, nvj, ..]: &Counted) -> f64 {
     share(nvj.rows[DATA], ordered.rows[DATA])
 }
 
-/// DJFS' data in per cent of ordered's.
-fn djfs_to_ordered([ordered, .., djfs]: &Counted) -> f64 {
+/// DJFS' data in per cent of ordered's, with two regions and with four.
+fn djfs_to_ordered([ordered, .., djfs, _]: &Counted) -> f64 {
     share(djfs.rows[DATA], ordered.rows[DATA])
 }
 
-/// DJFS' average delta.
-fn delta_of([.., djfs]: &Counted) -> f64 {
+fn djfs4_to_ordered([ordered, .., djfs4]: &Counted) -> f64 {
+    share(djfs4.rows[DATA], ordered.rows[DATA])
+}
+
+/// DJFS' average delta, with two regions and with four.
+fn delta_of_djfs([.., djfs, _]: &Counted) -> f64 {
     djfs.delta
+}
+
+fn delta_of_djfs4([.., djfs4]: &Counted) -> f64 {
+    djfs4.delta
 }
 
 /// Full journaling's data and commits in per cent of ordered's.
@@ -309,7 +320,8 @@ impl Ticks {
                     Some(before) => [by_tick[before][0], by_tick[before][1], by_tick[before][2]],
                     None => [count(ways::ORDERED)?, count(ways::JOURNAL)?, count(ways::EXTERNAL)?],
                 };
-                by_tick[n] = [ordered, on_device, external, count(ways::NVJ)?, count(ways::DJFS)?];
+                let [nvj, djfs, djfs4] = [count(ways::NVJ)?, count(ways::DJFS)?, count(ways::DJFS4)?];
+                by_tick[n] = [ordered, on_device, external, nvj, djfs, djfs4];
             }
             all.push((journal, by_tick));
         }
@@ -323,15 +335,17 @@ impl Ticks {
             "ext4-journal: FUA writes",
             "djfs: data",
             "djfs: average delta, % of a block",
+            "djfs4: data",
+            "djfs4: average delta, % of a block",
         ];
         let figure = |(journal, by_tick): &(Journal, ByTick)| {
             let (mode, half) = (journal.name(), half_of(*journal));
             let title = format!("{mode}: data and commits by how long inode times stand still (calibration)");
             let id = format!("djfs-t1-{}-tick", mode.to_lowercase());
             let mut figure = Figure::bars(&id, "table 1", title, "tick", "% of ext4-ordered").of_series(series);
-            let printed = [(1, DATA), (NVJ, DATA), (1, FUA), (DJFS, DATA)].map(|(n, row)| printed(n, half, row));
+            let known = [(1, DATA), (NVJ, DATA), (1, FUA), (DJFS, DATA)].map(|(n, row)| printed(n, half, row));
             for ((tick, computing), counts) in TICKS.iter().zip(by_tick) {
-                let [ordered, journal, _, nvj, djfs] = counts;
+                let [ordered, journal, _, nvj, djfs, djfs4] = counts;
                 let percent = |of: &Counts, row: usize| share(of.rows[row], ordered.rows[row]);
                 let place = match (tick.is_zero(), *computing) {
                     (true, _) => "exact".to_owned(),
@@ -339,8 +353,9 @@ impl Ticks {
                     (false, times) => format!("{tick:?}, computing x {times}"),
                 };
                 let values = [percent(journal, DATA), percent(nvj, DATA), percent(journal, FUA), percent(djfs, DATA)];
-                figure.place(&place, values.into_iter().chain([djfs.delta]));
-                let printed = printed.into_iter().chain([printed_delta(half)]);
+                figure.place(&place, values.into_iter().chain([djfs.delta, percent(djfs4, DATA), djfs4.delta]));
+                let deltas = [printed_delta(half), printed(DJFS4, half, DATA), printed_delta(half)];
+                let printed = known.into_iter().chain(deltas);
                 series.iter().zip(printed).for_each(|(series, value)| figure.printed(&place, series, value));
             }
             figure
@@ -374,14 +389,17 @@ mod tests {
             }
             assert_eq!(cell(column, "PERSIST", 0, FUA, 99.3).verdict == held, column.1[0][FUA] != "0");
         }
-        assert_eq!([COLUMNS[NVJ].0.name, COLUMNS[DJFS].0.name], [ways::NVJ.name, ways::DJFS.name]);
+        let names = [NVJ, DJFS, DJFS4].map(|n| COLUMNS[n].0.name);
+        assert_eq!(names, [ways::NVJ.name, ways::DJFS.name, ways::DJFS4.name]);
     }
 
-    /// Ordered, full journaling in either place, NVJ and DJFS: what they log, and DJFS' average delta.
+    /// Ordered, full journaling in either place, NVJ and DJFS with two and with four regions: what they log, and DJFS'
+    /// average delta.
     fn counted(journal: f64, nvj: f64, delta: f64) -> Counted {
         let counts = |data, delta| Counts { rows: [1.0, 1.0, 1.0, data], delta };
         let on_device = counts(journal, 0.0);
-        [counts(100.0, 0.0), on_device, on_device, counts(nvj, 0.0), counts(22.0, delta)]
+        let djfs = counts(22.0, delta);
+        [counts(100.0, 0.0), on_device, on_device, counts(nvj, 0.0), djfs, djfs]
     }
 
     /// The paper's 239.8 and 274.6 with the same tick; with another one each.
@@ -415,7 +433,7 @@ mod tests {
             let group = [
                 (data(1, 290.0), journal_to_ordered as fn(&_) -> f64),
                 (data(NVJ, 150.0), nvj_to_ordered),
-                (delta, delta_of),
+                (delta, delta_of_djfs),
             ];
             let group = group.into_iter().map(|(claim, of)| ticks.swept(claim, Journal::Persist, of));
             let claims = with_one_value(TICK_ASSUMED, &named_ticks(), group.collect());

@@ -2,7 +2,8 @@
 
 use super::action::{Action, Paths, perform};
 use super::failure::finish;
-use super::target::{At, common_image};
+use super::target::{common_image, open};
+use crate::cmd::at::At;
 use super::{change, copy, list, show};
 use std::io::Write;
 use std::path::Path;
@@ -103,7 +104,7 @@ pub(crate) fn run(tool: Tool) -> ExitCode {
         Err(e) => return finish(name, Path::new(""), Err(e)),
     };
     let done = || {
-        let fs = at.open(&image, action.writes())?;
+        let fs = open(at, &image, action.writes())?;
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
         perform(&fs, &*action, &mut out)?;
         out.flush()?;

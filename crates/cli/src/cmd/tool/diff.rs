@@ -2,7 +2,8 @@
 
 use super::failure::Failure;
 use super::list::{hex_unless_text, json, type_name};
-use super::target::{At, split};
+use super::target::{open, split};
+use crate::cmd::at::At;
 use crate::text::write_name;
 use quire::{FileSystem, Links, Metadata, WalkEntry};
 use serde::Serialize;
@@ -63,7 +64,7 @@ pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
     let ((old, old_path), (new, new_path)) = (split(&args.old), split(&args.new));
     let done = || {
         let open = |image: &PathBuf, path: &OsStr| {
-            let fs = args.at.open(image, false)?;
+            let fs = open(args.at, image, false)?;
             Ok::<_, Failure>(Side { image: image.clone(), dir: fs.open_dir(path)?, _fs: fs })
         };
         let a = open(&old, &old_path).map_err(|e| (old.clone(), e))?;

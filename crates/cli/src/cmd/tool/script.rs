@@ -4,7 +4,8 @@ use super::action::Action;
 use super::commands::Line;
 use super::failure::{Failure, finish};
 use super::host_file::Unfinished;
-use super::target::At;
+use super::target::open;
+use crate::cmd::at::At;
 use crate::text::printable_name;
 use clap::Parser;
 use quire::FileSystem;
@@ -49,7 +50,7 @@ const NAME: &str = "script";
 pub(crate) fn script(args: &ScriptArgs) -> ExitCode {
     let done = || {
         let lines = read(args.file.as_deref())?;
-        let fs = args.at.open(&args.image, true)?;
+        let fs = open(args.at, &args.image, true)?;
         let done = run(&fs, args, &lines);
         let closed = fs.close();
         done?;

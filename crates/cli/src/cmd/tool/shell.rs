@@ -5,7 +5,8 @@ use super::complete::ImageCompleter;
 use super::failure::{Failure, finish};
 use super::place::{OWN_COMMANDS, Place};
 use super::script;
-use super::target::At;
+use super::target::open;
+use crate::cmd::at::At;
 use crate::text::{printable_name, write_name};
 use clap::CommandFactory;
 use clap::error::ErrorKind as UsageKind;
@@ -49,7 +50,7 @@ const MAX_HISTORY_LINES: usize = 1000;
 /// Commands that work where the shell is, if no path is given.
 const OF_A_PLACE: &[&str] = &["ls", "tree", "stat", "du", "df", "find"];
 pub(crate) fn shell(args: &ShellArgs) -> ExitCode {
-    let place = match args.at.open(&args.image, !args.read_only) {
+    let place = match open(args.at, &args.image, !args.read_only) {
         Ok(fs) => Place::new(fs),
         Err(e) => return finish(NAME, &args.image, Err(e)),
     };

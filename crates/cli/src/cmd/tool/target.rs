@@ -2,30 +2,16 @@
 
 use super::action::Action;
 use super::failure::Failure;
+use crate::cmd::at::At;
 use crate::text::printable_name;
-use quire::{FileSystem, OpenOptions};
+use quire::FileSystem;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Where in the image the file system lies.
-#[derive(clap::Args, Clone, Copy, Debug, Default)]
-pub(crate) struct At {
-    /// The file system is in this partition of the image, counted from 1 (GPT or MBR)
-    #[arg(long, value_name = "N", conflicts_with = "offset", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) partition: Option<u32>,
-    /// Where the file system starts in the image: bytes, with K, M, G or T
-    #[arg(long, value_name = "BYTES", value_parser = super::values::size)]
-    pub(crate) offset: Option<u64>,
-}
-
-impl At {
-    /// Opens an image, to be changed or only read.
-    pub(crate) fn open(self, image: &PathBuf, writes: bool) -> Result<FileSystem, Failure> {
-        let options = OpenOptions::new().read_only(!writes).offset(self.offset.unwrap_or(0));
-        let options = self.partition.map_or(options.clone(), |n| options.partition(n));
-        options.open(image).map_err(Failure::host)
-    }
+/// Opens the file system of an image, to be changed or only read.
+pub(crate) fn open(at: At, image: &Path, writes: bool) -> Result<FileSystem, Failure> {
+    at.open(image, writes).map_err(Failure::host)
 }
 
 /// Splits `IMG:PATH`, of any bytes. Without a colon the path is the root. The name of an image may have colons, if no

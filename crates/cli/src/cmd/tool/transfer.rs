@@ -3,7 +3,8 @@
 use super::failure::{Failure, finish};
 use super::host_file::{Destination, Stream, check_not_image, check_regular};
 use super::signals::catch_signals;
-use super::target::{At, split};
+use super::target::{open, split};
+use crate::cmd::at::At;
 use super::values;
 use super::work::{Counted, Line};
 use crate::text::printable_name;
@@ -174,7 +175,7 @@ pub(crate) fn import_tree(args: &ImportArgs) -> ExitCode {
     let (image, path) = split(&args.target);
     let done = || {
         let source = source(&args.source)?;
-        let fs = args.at.open(&image, true)?;
+        let fs = open(args.at, &image, true)?;
         catch_signals();
         let line = Line::new("importing");
         let options = line.watch(args.rewrite.options()).leave_out(&image);
@@ -240,7 +241,7 @@ pub(crate) struct ExportArgs {
 pub(crate) fn export(args: &ExportArgs) -> ExitCode {
     let (image, path) = split(&args.target);
     let done = || {
-        let fs = args.at.open(&image, false)?;
+        let fs = open(args.at, &image, false)?;
         let is_dir = args.dest.is_dir() || args.dest.as_os_str().as_encoded_bytes().ends_with(b"/");
         if is_dir {
             catch_signals();

@@ -178,6 +178,9 @@ fn assume_sizes(f: &mut Findings, divide: u32, journal_mib: u64, [persist, wal]:
          {wal_in_nvram} transactions",
     ));
     f.assume(
+        "rates are of all transactions a second; of the paper's tpmC, New-Orders a minute, so few transactions hold another          part than many",
+    );
+    f.assume(
         "data to the journal are the bytes that reach it on the device but a block of each write, the descriptor or \
          the commit block: NVRAM's are in djfs-table1; a write with FUA is counted as a write and a flush",
     );

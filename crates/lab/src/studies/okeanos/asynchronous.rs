@@ -15,6 +15,8 @@ const CALL: f64 = 5.0;
 const CALLS: [f64; 2] = [1.0, 20.0];
 /// The modes that wasteless and selective are compared with.
 const BASELINES: [usize; 2] = [ORDERED, JOURNAL];
+/// What is drawn of both.
+const SHARES: [&str; 2] = ["the longer of both / ext4-ordered", "the longer of both / ext4-journal"];
 /// "Two orders of magnitude": a hundred times, up to where the next one begins.
 const TWO_ORDERS: (f64, f64) = (0.001, 0.01);
 
@@ -46,8 +48,9 @@ pub fn asynchronous(effort: Effort) -> Result<Findings> {
         lower(&mut least, parts);
         swept.by_call(name, &outcomes);
     }
+    let of_calls = swept.figure();
     let (figure, with_less) = by_memory(effort, &mut swept)?;
-    let mut f = Findings { figures: vec![latency, figure], ..Findings::default() };
+    let mut f = Findings { figures: vec![latency, of_calls, figure], ..Findings::default() };
     assumed(&mut f);
     f.assume(format!(
         "1 GiB of memory for data (the paper's server has 3 GB in all); the calibration has less; a call takes \
@@ -77,14 +80,22 @@ impl Swept {
         let parts = |call| BASELINES.map(|than| shorter(outcomes, than, call));
         self.0.extend(CALLS.map(|call| (format!("a call of {call} us, {streams}"), parts(call))));
     }
+
+    /// What has been tried so far: other times of a call.
+    fn figure(&self) -> Figure {
+        let title = "Latency of asynchronous writes by what a call takes (calibration)";
+        let figure = Figure::bars("okeanos-async-call", "section 6", title, "with", "times");
+        let mut figure = figure.of_series(SHARES).logarithmic();
+        self.0.iter().for_each(|(with, parts)| figure.place(with, *parts));
+        figure
+    }
 }
 
 /// Asynchronous streams of 1 Mbit/s by the memory for data, and the least parts of all of it.
 fn by_memory(effort: Effort, swept: &mut Swept) -> Result<(Figure, [f64; 2])> {
     let title = "Latency of asynchronous writes by memory, 40 streams of 1 Mbit/s (calibration)";
-    let series = ["the longer of both / ext4-ordered", "the longer of both / ext4-journal"];
     let mut figure =
-        Figure::lines("okeanos-async-memory", "section 6", title, "memory, MiB", "times").of_series(series);
+        Figure::lines("okeanos-async-memory", "section 6", title, "memory, MiB", "times").of_series(SHARES);
     let mut least = [f64::INFINITY; 2];
     let sizes: &[u64] = effort.pick(&[16, 64], &[16, 32, 64, 128, 256], &[16, 32, 64, 128, 256, 512]);
     for mib in sizes {

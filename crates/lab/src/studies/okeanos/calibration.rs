@@ -27,15 +27,20 @@ pub struct ByRun {
     pub parts: Vec<[f64; 2]>,
 }
 
-/// The figure by how many blocks lie side by side, empty, and the numbers to try. The least is what ext3 reserves first
-/// for a file (`EXT3_DEFAULT_RESERVE_BLOCKS`).
+/// The figure by how many blocks lie side by side, empty, and the numbers to try; the names are those of ordered, data
+/// journaling, wasteless and selective. The least number is what ext3 reserves first for a file
+/// (`EXT3_DEFAULT_RESERVE_BLOCKS`).
 #[must_use]
-pub fn figure_of_runs(id: &str, effort: Effort, count: u64) -> (Figure, &'static [u64]) {
+pub fn figure_of_runs(
+    id: &str,
+    effort: Effort,
+    count: u64,
+    [ordered, journal, wasteless, selective]: [&str; 4],
+) -> (Figure, &'static [u64]) {
     let runs: &[u64] = effort.pick(&[8, 32], &[8, 16, 32], &[8, 16, 32, 64]);
-    let series = [ORDERED, SELECTIVE].map(|mode| SERIES[mode].0);
     let title = format!("Latency by the blocks that lie side by side, {count} streams of 1 Mbit/s (calibration)");
-    let y = "times the higher of ext4-journal, wasteless";
-    (Figure::lines(id, "figure 4c", title, "blocks", y).of_series(series).logarithmic(), runs)
+    let y = format!("times the higher of {journal}, {wasteless}");
+    (Figure::lines(id, "figure 4c", title, "blocks", &y).of_series([ordered, selective]).logarithmic(), runs)
 }
 
 impl ByRun {
@@ -65,11 +70,12 @@ impl ByRun {
 /// # Errors
 /// A file system failed.
 pub fn of_run(effort: Effort, count: u64, time: Duration) -> Result<ByRun> {
-    let (mut figure, runs) = figure_of_runs("okeanos-4c-run", effort, count);
+    let modes = [ORDERED, JOURNAL, WASTELESS, SELECTIVE];
+    let (mut figure, runs) = figure_of_runs("okeanos-4c-run", effort, count, modes.map(|mode| SERIES[mode].0));
     let mut parts = Vec::new();
     for run in runs {
         let streams = Streams { run: Some(*run), spread: PERIOD, ..Streams::new(count, MBIT, time) };
-        let outcomes = of_modes([ORDERED, JOURNAL, WASTELESS, SELECTIVE], streams)?;
+        let outcomes = of_modes(modes, streams)?;
         let row = [ORDERED, SELECTIVE].map(|mode| times_the_others(&outcomes, mode));
         figure.place(run, row);
         parts.push(row);

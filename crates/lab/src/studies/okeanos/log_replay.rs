@@ -19,7 +19,7 @@ use crate::stage::{Durability, Stage};
 use crate::stats::Spread;
 
 /// `innodb_flush_log_at_trx_commit`, the paper's name for it, and the calls to the log.
-const METHODS: [(u8, &str, &str); 3] = [
+pub(in super::super) const METHODS: [(u8, &str, &str); 3] = [
     (1, "Cmt/Disk", include_str!("innodb-log-1.trace")),
     (0, "Prd/Disk", include_str!("innodb-log-0.trace")),
     (2, "Cmt/Cache", include_str!("innodb-log-2.trace")),
@@ -44,7 +44,7 @@ pub struct Trace {
 impl Trace {
     /// Of lines `MICROSECONDS write OFFSET LENGTH`, `MICROSECONDS flush`, and last `MICROSECONDS end`; `#` begins a
     /// comment.
-    fn parse(text: &str) -> Result<Self> {
+    pub(in super::super) fn parse(text: &str) -> Result<Self> {
         let mut trace = Trace { calls: Vec::new(), length: Duration::ZERO, size: 0 };
         for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();

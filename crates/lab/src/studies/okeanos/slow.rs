@@ -43,7 +43,7 @@ pub fn slow(effort: Effort) -> Result<Findings> {
     );
     f.assume(
         "\"several metrics\": three, the traffic to the journal, that to the file system, and the latency; each is of the \
-         number of streams at which it is best (\"up to\")",
+         number of streams, and of when they begin, at which it is best (\"up to\")",
     );
     let of_traffic = traffic(effort, &mut f)?;
     let of_home = home(effort, &mut f)?;
@@ -134,8 +134,9 @@ fn traffic(effort: Effort, f: &mut Findings) -> Result<[f64; 2]> {
     f.figures.extend([journal, latency, begin]);
     f.claims.extend(journal_claims(&rows, &together));
     let ours = |values: &[f64]| values[WASTELESS].min(values[SELECTIVE]);
-    let to_the_journal = rows.iter().map(|row| row.rates[JOURNAL] / ours(&row.rates));
-    let of_latency = rows.iter().map(|row| row.latencies[ORDERED] / ours(&row.latencies));
+    let all = || rows.iter().chain(&together);
+    let to_the_journal = all().map(|row| row.rates[JOURNAL] / ours(&row.rates));
+    let of_latency = all().map(|row| row.latencies[ORDERED] / ours(&row.latencies));
     Ok([most(to_the_journal), most(of_latency)])
 }
 

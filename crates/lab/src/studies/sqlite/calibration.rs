@@ -8,6 +8,7 @@ use quire_testkit::Model;
 
 use super::cases::{Case, PROTECTIONS, cases, of_paper, ratio};
 use super::claims::{insert_to_best, of_sizes, small_update};
+use super::logs::large_log;
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
 use super::ratios::{Ratios, worst};
@@ -15,7 +16,7 @@ use super::sets::{self, Counts, Times};
 use crate::mounter::Mounter;
 use crate::results::{Figure, shown};
 use crate::served::Kind;
-use crate::stats::float;
+use crate::stats::{float, mean};
 use crate::work::sqlite::{PAGE, PAGE_OF_2013};
 
 /// Rows of the cases, half of the study's but at most so many: ratios are all that is wanted.
@@ -34,13 +35,15 @@ const SCATTERED: [f64; 4] = [0.0, 0.25, 2.0, 4.0];
 const BYTES: [f64; 3] = [0.5, 2.0, 4.0];
 const WRITES: [f64; 2] = [0.5, 2.0];
 /// What the figures of a device show.
-const SERIES: [&str; 6] = [
+const SERIES: [&str; 8] = [
     "large inserts with a rollback journal / best, joj",
     "worst case, stock ordered",
     "worst case, stock journal",
     "worst case, single-io",
     "worst case, joj",
     "small updates with a rollback journal, joj",
+    "mean, joj",
+    "large with a write-ahead log, joj / single-io",
 ];
 /// The ratios of a device of which something else is assumed.
 #[derive(Clone)]
@@ -196,7 +199,7 @@ fn ratios(times: &Times) -> Ratios {
 }
 
 /// What the figures show of it.
-fn drawn(of: &Ratios) -> [f64; 6] {
+fn drawn(of: &Ratios) -> [f64; SERIES.len()] {
     let cases = cases(&PROTECTIONS);
     [
         insert_to_best(&cases, &of.joj),
@@ -205,6 +208,8 @@ fn drawn(of: &Ratios) -> [f64; 6] {
         worst(&of.single),
         worst(&of.joj),
         small_update(&cases, &of.joj),
+        mean(&of.joj),
+        large_log(&cases, of),
     ]
 }
 

@@ -45,17 +45,24 @@ fn of_logs(at: &str, kind: &Kind, cases: &[Case], of: &Ratios) -> Vec<ByRatios> 
     let mut claims = vec![ByRatios::new(almost, faster)];
     for (protection, says, what, ratios) in SUITS {
         for (operations, size) in OPERATIONS.into_iter().zip(["small", "large"]) {
-            let which: Vec<bool> =
-                cases.iter().map(|c| (c.protection, c.operations) == (protection, operations)).collect();
-            let of_size = move |r: &Ratios| {
-                let all = ratios(r);
-                mean(&all.iter().zip(&which).filter(|(_, is_one)| **is_one).map(|(r, _)| *r).collect::<Vec<_>>())
-            };
+            let own = cases.to_vec();
+            let of_size = move |r: &Ratios| mean_of(&own, &ratios(r), protection, operations);
             let (says, what) = (format!("{says}: {size} transactions"), format!("{kind}: {what}, mean of its cases"));
             claims.push(ByRatios::new(Claim::below(at, &says, what, of_size(of), 1.0), of_size));
         }
     }
     claims
+}
+
+/// The mean of the cases with this log and so many operations.
+fn mean_of(cases: &[Case], all: &[f64], protection: Protection, operations: u64) -> f64 {
+    let which = cases.iter().zip(all).filter(|(c, _)| (c.protection, c.operations) == (protection, operations));
+    mean(&which.map(|(_, ratio)| *ratio).collect::<Vec<_>>())
+}
+
+/// How long a large transaction with a write-ahead log takes if that is ordered, in parts of single-I/O's time.
+pub(super) fn large_log(cases: &[Case], of: &Ratios) -> f64 {
+    mean_of(cases, &ratio(&of.joj, &of.single), Protection::Wal, OPERATIONS[1])
 }
 
 /// Why ordered journaling may be the slower one on mounts. Most cases have it, so the others are no measure of it.
@@ -75,11 +82,8 @@ pub(super) fn of_logs_on_mounts(kind: &Kind, cases: &[Case], [own, kernel]: [&Ra
 
 /// What the paper says of transactions with a write-ahead log and with a rollback journal: times of all series.
 pub(super) fn of_protections(kind: &Kind, cases: &[Case], means: &[Vec<f64>], on: On) -> Option<Claim> {
-    let mean_of = |times: &[f64], protection: Protection| {
-        let small = cases.iter().zip(times).filter(|(c, _)| c.protection == protection && c.operations == 1);
-        mean(&small.map(|(_, time)| *time).collect::<Vec<_>>())
-    };
-    let parts = means.iter().map(|times| mean_of(times, Protection::Wal) / mean_of(times, Protection::Delete));
+    let small = |times: &[f64], protection| mean_of(cases, times, protection, OPERATIONS[0]);
+    let parts = means.iter().map(|times| small(times, Protection::Wal) / small(times, Protection::Delete));
     let most = parts.fold(0.0, f64::max);
     let at = if on == On::Models { "section 3.1" } else { "section 3.1, on mounts" };
     let says = "a write-ahead log is faster at commits than a rollback journal, by fewer syncs";

@@ -1,8 +1,15 @@
-//! Where the applications stand among the phases that are measured on a mount, and what is read of a phase.
+//! Where the applications stand among the phases that are measured on a mount, their sizes, and what is read of a
+//! phase.
 
 use super::super::super::okeanos::server::BESIDE;
 use super::super::bed::Measured;
 use crate::stats::float;
+
+/// Bytes of Postmark's requests: of less than a page, and of a page.
+pub(super) const REQUESTS: [usize; 2] = [1024, 4096];
+
+/// Bytes of an instance's log at most: all of them fit into Quire's cache of 64 MiB.
+pub(super) const LOG: u64 = 512 << 10;
 
 /// Instances of InnoDB; with the last number the paper's ordered mode falls behind.
 pub(super) const INSTANCES: [u64; 2] = [16, 64];
@@ -17,6 +24,11 @@ pub(super) const LOGS: [usize; 2] = [7, 8];
 /// What the application says: a rate or a time.
 pub(super) fn of(m: &Measured<f64>) -> f64 {
     m.of
+}
+
+/// Reads of the device.
+pub(super) fn reads(m: &Measured<f64>) -> f64 {
+    float(m.asked.reads)
 }
 
 /// Bytes to the journal, in MB.

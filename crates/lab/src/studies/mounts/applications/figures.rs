@@ -1,0 +1,38 @@
+//! The figures of the applications on mounts: a place for each mount.
+
+use super::super::WASTELESS;
+use super::super::bed::Rounds;
+use super::phases::{REQUESTS, of};
+use crate::results::Figure;
+
+/// A figure with a place for each mount and a series for each of these, empty.
+pub(super) fn bars(id: &str, of: &str, title: &str, y: &str, series: &[String]) -> Figure {
+    let title = format!("{title}, mounts");
+    let figure = Figure::bars(&format!("okeanos-{id}-mounts"), of, title, "mount", y);
+    figure.logarithmic().of_series(series.iter().map(|name| &**name))
+}
+
+/// Figure 5a: transactions a second of these phases, which have requests of each of [`REQUESTS`].
+pub(super) fn of_postmark(id: &str, title: &str, rounds: &Rounds<f64>, phases: [usize; 2]) -> Figure {
+    let requests = REQUESTS.map(|bytes| format!("requests of {bytes} B"));
+    let mut figure = bars(id, "figure 5a", title, "transactions/s", &requests);
+    // The paper prints the highest rate, and not of which size.
+    let rates = phases.map(|phase| rounds.median(WASTELESS, phase, of));
+    figure.printed(WASTELESS, &requests[usize::from(rates[1] > rates[0])], 738.0);
+    rounds.drawn(figure, &phases, of).turned("request size")
+}
+
+/// Figure 5b of a method of InnoDB's: the time of a flush in these phases, each of so many instances. The title says
+/// what is `special` of it.
+pub(super) fn of_logs(
+    (method, name, _): &(u8, &str, &str),
+    special: &str,
+    rounds: &Rounds<f64>,
+    phases: &[(usize, u64)],
+) -> Figure {
+    let (phases, instances): (Vec<_>, Vec<_>) =
+        phases.iter().map(|(phase, count)| (*phase, format!("{count} instances"))).unzip();
+    let title = format!("{name} (method {method}): mean time to flush the log{special}");
+    let figure = bars(&format!("5b-{method}"), "figure 5b", &title, "s", &instances);
+    rounds.drawn(figure, &phases, of).turned("load")
+}
