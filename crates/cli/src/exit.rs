@@ -23,9 +23,14 @@ pub(crate) mod fsck {
 
 /// Says what went wrong, as `quire: COMMAND: what`.
 pub(crate) fn fail(command: &str, code: u8, what: impl Display) -> ExitCode {
-    // A standard error that is gone is no reason to fail otherwise than said.
-    writeln!(std::io::stderr(), "quire: {command}: {what}").ok();
+    tell(command, what);
     code.into()
+}
+
+/// Says something on standard error, as `quire: COMMAND: what`. One that is gone or full is no reason to fail, or to
+/// fail otherwise than said.
+pub(crate) fn tell(command: &str, what: impl Display) {
+    writeln!(std::io::stderr(), "quire: {command}: {what}").ok();
 }
 
 /// Prints what a command found, and ends with `code`. If standard output cannot take it, it says so and ends with

@@ -3,6 +3,7 @@
 use crate::text::text_of;
 use crate::{cmd, exit};
 use std::ffi::{OsStr, OsString};
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,11 +44,11 @@ pub(crate) fn run(version: &str) -> ExitCode {
         Ok(Call::Mount(args)) => cmd::mount::run(&args),
         // fuse2fs says both on standard error, and ends so.
         Ok(Call::Help) => {
-            eprint!("{USAGE}");
+            stderr().write_all(USAGE.as_bytes()).ok();
             ExitCode::FAILURE
         }
         Ok(Call::Version) => {
-            eprintln!("fuse2fs (quire {version})");
+            writeln!(stderr(), "fuse2fs (quire {version})").ok();
             ExitCode::SUCCESS
         }
         Err(what) => exit::fail("fuse2fs", exit::USAGE, format_args!("{what}\nSee 'fuse2fs -h' for usage")),

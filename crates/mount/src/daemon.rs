@@ -30,8 +30,8 @@ impl Readiness {
         File::from(self.0).write_all(&[code]).ok();
     }
 
-    /// Tells that the mount answers, and lets go of the terminal and of the caller's working directory, as daemon(3)
-    /// does. All paths of the mount are absolute or open by now.
+    /// Tells that the mount answers, and lets go of the caller's session and process group, of its terminal and of its
+    /// working directory, as daemon(3) does. All paths of the mount are absolute or open by now.
     ///
     /// # Errors
     /// `/` cannot be entered, or `/dev/null` not opened.
@@ -46,6 +46,7 @@ impl Readiness {
 fn detach() -> Result<(), Errno> {
     use rustix::fs::{Mode, OFlags};
     rustix::process::set_parent_process_death_signal(None)?;
+    rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     // It makes room where the limit of descriptors leaves none: the caller's pipes must not stay open.
     // SAFETY: nobody reads standard input in a daemon, and no owned descriptor has its number.
@@ -60,8 +61,11 @@ fn detach() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Splits off a daemon in a session of its own; the caller's process waits for what it tells. Only while there is one
-/// thread.
+/// Splits off a daemon; the caller's process waits for what it tells. Only while there is one thread.
+///
+/// The daemon stays in the caller's process group until the mount answers ([`Readiness::detach_and_tell`]). While an
+/// automount is pending, autofs lets only the process group of the program that mounts look at the directory
+/// (`x-systemd.automount`; autofs_oz_mode() in Linux), and makes every other process wait for the mount.
 ///
 /// # Errors
 /// No process or pipe can be had.
@@ -72,7 +76,6 @@ pub fn fork() -> Result<Forked, Errno> {
         -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN)),
         0 => {
             drop(reader);
-            rustix::process::setsid()?;
             // Who interrupts the process that waits interrupts the mount.
             rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
             Ok(Forked::Daemon(Readiness(writer)))

@@ -21,6 +21,7 @@ use crate::policy::BUSY_MOUNT_TIMEOUT;
 use crate::remount::Remounter;
 use crate::sandbox::SandboxError;
 use crate::sandbox::apply::{self, Files};
+use crate::sandbox::broker;
 use crate::server::Server;
 use crate::session::Session;
 use crate::watch::Watch;
@@ -130,7 +131,8 @@ impl Live {
             return Err(e.into());
         }
         let background = self.server.volume.maintenance().spawn_background();
-        let remounter = Arc::new(Remounter::new(self.options.clone(), self.server.clone(), self.dir.clone()));
+        let device = self.entry.as_ref().map(|e| e.device.clone());
+        let remounter = Arc::new(Remounter::new(self.options.clone(), self.server.clone(), device));
         // Before the first request is answered: who sees the mount can ask it.
         let listener = self.listen(remounter.clone());
         self.session.spawn()?;
@@ -139,6 +141,8 @@ impl Live {
         self.stop_by_signal(stopping.clone());
         let (watch, _openers) = (self.watch(), self.openers());
         tracing::info!("{} mounted on {}", self.image.display(), self.dir.display());
+        // From here on neither process looks at the directory before the caller has been told.
+        broker::leave_session();
         ready();
         let ended = self.wait(&stopping);
         remounter.end();

@@ -85,6 +85,8 @@ impl Attach<'_> {
         let mut kind = format!("fuse.quire.{}", self.label);
         if let Some(block_size) = self.fuseblk {
             kind = format!("fuseblk.quire.{}", self.label);
+            // The kernel takes no block size beyond its page's here. That of a file comes with its attributes.
+            let block_size = block_size.min(rustix::param::page_size());
             data.push_str(&format!(",blksize={block_size}"));
         }
         let data = CString::new(data).map_err(|_| Errno::INVAL)?;

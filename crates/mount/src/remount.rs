@@ -16,7 +16,6 @@ use crate::policy::REMOUNT_TIMEOUT;
 use crate::server::Server;
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_fs::{Atime, RuntimeOptions};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const LOOK: Duration = Duration::from_millis(10);
@@ -27,18 +26,19 @@ pub(crate) struct Remounter {
     /// What the superblock says of options that the mount says nothing of.
     usual: RuntimeOptions,
     server: Arc<Server>,
-    dir: PathBuf,
+    /// The device number of the file system, as mountinfo has it, where that is known.
+    device: Option<String>,
     tuning: Mutex<Option<HostTuning>>,
 }
 
 impl Remounter {
     /// With the options of the mount.
-    pub(crate) fn new(options: MountOptions, server: Arc<Server>, dir: PathBuf) -> Self {
+    pub(crate) fn new(options: MountOptions, server: Arc<Server>, device: Option<String>) -> Self {
         let usual = server.volume.maintenance().options();
-        Remounter { options: Mutex::new(options), usual, server, dir, tuning: Mutex::new(None) }
+        Remounter { options: Mutex::new(options), usual, server, device, tuning: Mutex::new(None) }
     }
 
-    /// Changes on the host what the options ask for. The mount has to answer: its directory is looked at.
+    /// Changes on the host what the options ask for.
     ///
     /// # Errors
     /// No thread could be started.
@@ -54,7 +54,7 @@ impl Remounter {
     fn tune(&self, wanted: bool) -> std::io::Result<()> {
         let mut tuning = lock(&self.tuning);
         if wanted && tuning.is_none() {
-            *tuning = Some(HostTuning::start(&self.dir, self.server.clone())?);
+            *tuning = Some(HostTuning::start(self.device.as_deref(), self.server.clone())?);
         } else if let Some(tuned) = tuning.take_if(|_| !wanted) {
             tuned.undo();
         }

@@ -18,7 +18,7 @@ use crate::live::{Live, Stops};
 use crate::lock_file::LockFile;
 use crate::meter::Meter;
 use crate::mountinfo::{MountEntry, Mounts};
-use crate::mounting::{self, Attach};
+use crate::mounting::{self, Attach, AttachError};
 use crate::options::{MountOptions, WritePath};
 use crate::sandbox;
 use crate::server::{ServeOptions, Server};
@@ -37,6 +37,7 @@ use quire_layout::Ino;
 use quire_layout::features::{Access, compat, incompat};
 use quire_layout::inode::GOOD_OLD_SIZE;
 use quire_layout::superblock::Superblock;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
@@ -116,11 +117,13 @@ fn mount_point(mount: &Mount) -> Result<PathBuf, MountError> {
         Err(Errno::NOTCONN | Errno::CONNABORTED) => return Err(MountError::DeadMount(dir)),
         Err(source) => return Err(MountError::Path { path: dir, source }),
     }
-    // Attributes may be remembered from when it was alive.
-    if let Err(Errno::NOTCONN | Errno::CONNABORTED) = rustix::fs::statvfs(&dir) {
-        return Err(MountError::DeadMount(dir));
+    // Attributes may be remembered from when it was alive. statfs(2) of the path would begin an automount there, and so
+    // would an open with O_DIRECTORY.
+    let place = rustix::fs::open(&dir, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    match place.and_then(rustix::fs::fstatfs) {
+        Err(Errno::NOTCONN | Errno::CONNABORTED) => Err(MountError::DeadMount(dir)),
+        _ => Ok(dir),
     }
-    Ok(dir)
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, MountError> {
@@ -159,7 +162,7 @@ impl Place<'_> {
         }
     }
 
-    /// Block devices are mounted as such by root.
+    /// Block devices are mounted as such by root, if the kernel lets it.
     fn is_fuseblk(&self) -> Result<bool, MountError> {
         use rustix::fs::FileType;
         let stat =
@@ -283,7 +286,8 @@ impl Place<'_> {
         self.start(channel, opened)
     }
 
-    /// A block device: looked at and tested for being free, then claimed by the kernel, then opened.
+    /// A block device: looked at and tested for being free, then claimed by the kernel, then opened. Root of a user
+    /// namespace or of a container may not have the kernel claim it: the device is then served as an image file is.
     fn on_block_device(self, progress: &mut dyn FnMut(Progress)) -> Result<Live, MountError> {
         let (sb, read_only) = {
             let device = counted(self.open(true)?);
@@ -293,7 +297,10 @@ impl Place<'_> {
             (sb, read_only)
         };
         let choices = self.options.for_volume(&sb, "")?.choices();
-        let channel = self.attach(choices, read_only, Some(sb.block_size().bytes()))?;
+        let channel = match self.attach(choices, read_only, Some(sb.block_size().bytes())) {
+            Err(MountError::Attach { source: AttachError::Mount(Errno::PERM), .. }) => return self.on_file(progress),
+            attached => attached?,
+        };
         let opened = self.open(false).and_then(|device| self.volume(counted(device), &sb, progress));
         match opened {
             Ok(opened) => self.start(channel, opened),

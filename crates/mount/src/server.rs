@@ -36,8 +36,8 @@ pub(crate) enum Answer {
     Gives(Ino),
     /// As `Gives`, and the kernel has the file open.
     Opens { ino: Ino, writes: bool },
-    /// As `Reply`, and what the kernel remembers of this inode's attributes is wrong. Only for requests on an open
-    /// file: the kernel keeps its inode meanwhile.
+    /// As `Reply`, and what the kernel remembers of this inode's attributes is wrong. Only for requests on this inode
+    /// whose caller waits for the reply: the kernel keeps the inode meanwhile.
     Spoils(Ino),
     /// As `Reply`, and what the kernel remembers of open files' data must not be read any more. Not from a worker.
     StopsAll,

@@ -156,10 +156,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Err(e) => return exit::fail(NAME, exit::USAGE, e),
     };
     for (option, why) in &options.ignored {
-        eprintln!("quire: {NAME}: {option} is ignored: {why}");
+        exit::tell(NAME, format_args!("{option} is ignored: {why}"));
     }
     if options.nvram_simulated {
-        eprintln!("quire: {NAME}: warning: {}", quire_mount::SIMULATED_NVRAM);
+        exit::tell(NAME, format_args!("warning: {}", quire_mount::SIMULATED_NVRAM));
     }
     if options.remount {
         return remount(args);
@@ -221,7 +221,7 @@ fn start_broker(options: &MountOptions) {
     if options.sandbox != SandboxChoice::Off
         && let Err(e) = broker_process::start()
     {
-        eprintln!("quire: {NAME}: no broker for the sandbox: {e}");
+        exit::tell(NAME, format_args!("no broker for the sandbox: {e}"));
     }
 }
 

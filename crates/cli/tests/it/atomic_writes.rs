@@ -417,3 +417,25 @@ fn transactions_that_sqlite_acknowledged_survive_a_kill_of_the_daemon() {
     }
     assert!(killed >= 4 && rows > 100, "{killed} rounds had transactions, {rows} in all");
 }
+
+/// Also root's, whose other privileges stay.
+#[test]
+fn an_atomic_write_takes_the_files_capabilities_with_its_commit() {
+    needs_mounts();
+    crate::common::needs_root();
+    needs_tools(&["setcap", "getcap"]);
+    let place = Place::new("64M", &[]);
+    let m = place.mount("");
+    std::fs::write(m.path("f"), vec![1; 8192]).unwrap();
+    let file = open_atomic(&m.path("f"));
+    ok(tool("setcap").arg("cap_net_raw+ep").arg(m.path("f")));
+    let capabilities = || ok(tool("getcap").arg(m.path("f")));
+    plain::<START>(&file).unwrap();
+    file.write_all_at(&[2; 10], 5).unwrap();
+    assert!(capabilities().contains("cap_net_raw"), "before the commit");
+    plain::<COMMIT>(&file).unwrap();
+    assert_eq!(capabilities(), "", "after the commit");
+    drop(file);
+    m.unmount();
+    place.check();
+}

@@ -1,12 +1,15 @@
 //! The control socket: bounded clients, slow ones and dead ones, and a mount that can be asked whatever its file system
 //! does (P2, H4).
 
-use crate::common::{Place, needs_mounts, needs_root, ok, quire, said, text, wait_until};
+use crate::common::{
+    Place, copy_program, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool, wait_until,
+};
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The socket of what is mounted at `dir`.
@@ -108,4 +111,80 @@ fn a_directory_of_another_file_system_is_no_quire_mount() {
     assert!(code == 32 && words.contains("not a Quire mount"), "{code}: {words}");
     let (code, words) = said(&mut quire(&["stats", "/does/not/exist"]));
     assert!(code == 32 && words.contains("No such file"), "{code}: {words}");
+}
+
+/// Root may not look into a user's mount, but it may administer it. What a program has written, and the kernel still
+/// holds, is in a clone of a mount.
+#[test]
+fn root_administers_a_users_mount_that_it_may_not_enter() {
+    needs_mounts();
+    needs_root();
+    needs_tools(&["setpriv", "fusermount3"]);
+    const USER: u32 = 65534;
+    let place = Place::new("40M", &["-E", "root_owner=65534:65534"]);
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    for path in [place.image(), place.mnt()] {
+        chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let program = place.path("quire");
+    copy_program(&program);
+    let by_user = || {
+        let mut c = tool("setpriv");
+        c.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        c
+    };
+    let (image, dir, copy) = (place.image(), place.mnt(), place.path("copy"));
+    ok(by_user().arg(&program).args(["mount", text(&image), text(&dir)]));
+    let entered = fs::read_dir(&dir).is_ok();
+    // A program that keeps its file open.
+    let script = "exec 3>$0; echo written >&3; echo done; read line";
+    let mut writer = by_user();
+    writer.args(["sh", "-c", script]).arg(dir.join("f")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut writer = writer.spawn().unwrap();
+    writer.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+    let (image, dir) = (text(&image), text(&dir));
+    let commands: [&[&str]; 5] = [
+        &["clone", "--mount", dir, image, text(&copy)],
+        &["sync", dir],
+        &["freeze", dir],
+        &["thaw", dir],
+        &["resize", dir, "80M"],
+    ];
+    let answers = commands.map(|command| (command[0], said(&mut quire(command))));
+    drop(writer.stdin.take());
+    writer.wait().unwrap();
+    ok(by_user().arg(&program).args(["umount", dir]));
+    if entered {
+        skip("this kernel lets root into every FUSE mount");
+    }
+    let mut expected = commands.map(|command| (command[0], (0, String::new())));
+    if !crate::permissions::may_use_resources() {
+        // The daemon has been asked.
+        expected[4].1 = (32, format!("quire: resize: {dir}: resize: Operation not permitted\n"));
+    }
+    assert_eq!(answers, expected);
+    assert!(ok(tool("debugfs").args(["-R", "cat /f"]).arg(&copy)).contains("written"), "in the clone");
+    place.check();
+}
+
+/// Users reach the socket of root's mount by a directory that root's umask may not close to them.
+#[test]
+fn the_directory_of_roots_sockets_is_open_whatever_the_callers_umask() {
+    needs_mounts();
+    needs_root();
+    needs_tools(&["unshare"]);
+    let place = Place::new("16M", &[]);
+    let alone = |script: &str| {
+        let mut c = tool("unshare");
+        c.args(["-m", "sh", "-euc", script, env!("CARGO_BIN_EXE_quire"), text(&place.image()), text(&place.mnt())]);
+        c
+    };
+    if said(&mut alone("mount -t tmpfs tmpfs /run")).0 != 0 {
+        skip("no mount namespaces");
+    }
+    let mode = ok(&mut alone(
+        "mount -t tmpfs tmpfs /run; umask 077; \"$0\" mount $1 $2; stat -c %a /run/quire; \"$0\" umount $2",
+    ));
+    assert_eq!(mode, "755\n");
+    place.check();
 }

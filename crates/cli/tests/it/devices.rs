@@ -1,8 +1,12 @@
 //! Block devices and images as the host has them: write-protected, mounted already, asked where a file lies.
 
-use crate::common::{Place, check, needs_mounts, needs_root, ok, quire, said, skip, text, tool};
+use crate::common::{
+    Place, check, copy_program, needs_mounts, needs_root, needs_tools, ok, quire, said, skip, text, tool,
+};
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::process::Command;
 
 /// A loop device on an image; given back when dropped.
 pub(crate) struct Loop(pub(crate) String);
@@ -35,6 +39,66 @@ fn a_write_protected_device_is_mounted_read_only() {
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert!(m.path("lost+found").is_dir());
     m.unmount();
+}
+
+/// The kernel claims a device for blocks of up to a page only; the blocks of the file system are Quire's own business.
+#[test]
+fn a_device_with_blocks_larger_than_a_page_is_mounted() {
+    needs_mounts();
+    needs_root();
+    let place = Place::new("512M", &["-b", "65536"]);
+    let device = Loop::new(&[], &place.image());
+    let m = place.mount_image(Path::new(&device.0), "");
+    let content: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+    fs::write(m.path("f"), &content).unwrap();
+    ok(tool("sync").arg("-f").arg(m.dir()));
+    m.unmount();
+    let m = place.mount_image(Path::new(&device.0), "");
+    let found = fs::read(m.path("f")).unwrap();
+    m.unmount();
+    drop(device);
+    place.check();
+    assert!(found == content, "{} bytes were written, {} found", content.len(), found.len());
+}
+
+/// The kernel claims no device for root of a user namespace; Quire then holds it by itself.
+#[test]
+fn root_of_a_user_namespace_mounts_a_device_that_it_may_open() {
+    needs_mounts();
+    needs_root();
+    needs_tools(&["setpriv", "unshare"]);
+    const USER: &str = "1000";
+    // An image whose root belongs to root of the namespace.
+    let place = Place::new("16M", &[]);
+    fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path("quire");
+    copy_program(&program);
+    let in_namespace = |script: &str| -> Command {
+        let mut c = tool("setpriv");
+        c.args(["--reuid", USER, "--regid", USER, "--clear-groups", "unshare", "-Urm", "sh", "-euc", script]);
+        c
+    };
+    if said(&mut in_namespace("mount -t tmpfs tmpfs /run")).0 != 0 {
+        skip("no user namespaces");
+    }
+    let device = Loop::new(&[], &place.image());
+    // A node of the test's own: that of the system keeps its mode.
+    let (node, number) = (place.path("node"), rustix::fs::stat(&device.0).unwrap().st_rdev);
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &node, rustix::fs::FileType::BlockDevice, mode, number).unwrap();
+    chown(&node, Some(1000), None).unwrap();
+    // Its control socket is not to be found by others, nor left behind.
+    let script = format!(
+        "mount -t tmpfs tmpfs /run; {quire} mount {node} {dir}; echo kept >{dir}/file; cat {dir}/file; \
+         {quire} umount {dir}",
+        quire = text(&program),
+        node = text(&node),
+        dir = text(&place.mnt())
+    );
+    let (code, words) = said(&mut in_namespace(&script));
+    drop(device);
+    assert_eq!((code, words.as_str()), (0, "kept\n"));
+    place.check();
 }
 
 #[test]

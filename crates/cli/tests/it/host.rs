@@ -67,6 +67,26 @@ fn the_daemon_does_not_stay_in_its_callers_directory() {
     place.check();
 }
 
+/// The session of a process: field 6 of `/proc/PID/stat` (proc_pid_stat(5)).
+fn session_of(pid: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(3)?.parse().ok()).expect("a session")
+}
+
+/// A signal to the caller's process group, as Ctrl-C sends it, reaches neither of them.
+#[test]
+fn the_daemon_and_its_broker_do_not_stay_in_their_callers_session() {
+    needs_mounts();
+    let place = Place::new("16M", &[]);
+    let m = place.mount("");
+    let daemon = u32::try_from(m.pid).unwrap();
+    let children = fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children")).unwrap();
+    let broker = children.split_whitespace().next().map(|pid| pid.parse().unwrap());
+    let sessions = [Some(daemon), broker].map(|pid| pid.map(session_of));
+    m.unmount();
+    assert_eq!(sessions, [Some(daemon), broker], "the sessions of the daemon and its broker");
+}
+
 /// `ulimit -f` of the shell that mounts: a write beyond it fails, and the daemon goes on.
 #[test]
 fn a_write_beyond_the_limit_of_file_sizes_is_an_error_and_no_end() {

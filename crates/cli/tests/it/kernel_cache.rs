@@ -2,11 +2,11 @@
 //! shown as a hole, or used after it has changed.
 
 use crate::common::{Place, needs_mounts, needs_root, needs_tools, ok, said, text, tool};
-use rustix::fs::{IFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{IFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -41,6 +41,34 @@ fn a_program_that_a_user_has_overwritten_runs_without_its_owners_rights() {
         m.unmount();
     }
     place.check();
+}
+
+/// The space of a file after it was made, after it has got an attribute that needs a block, and after it has lost it.
+fn blocks_with_an_attribute(options: &str) {
+    needs_mounts();
+    let place = Place::new("32M", &["-b", "4096"]);
+    let m = place.mount(options);
+    let path = m.path("f");
+    File::create(&path).unwrap();
+    let blocks = || fs::metadata(&path).unwrap().blocks();
+    let before = blocks();
+    rustix::fs::setxattr(&path, "user.large", &[b'v'; 3000], XattrFlags::empty()).unwrap();
+    let with = blocks();
+    rustix::fs::removexattr(&path, "user.large").unwrap();
+    let after = blocks();
+    m.unmount();
+    place.check();
+    assert_eq!((before, with, after), (0, 8, 0), "st_blocks without, with and again without the attribute");
+}
+
+#[test]
+fn the_space_of_an_attribute_shows_at_once() {
+    blocks_with_an_attribute("");
+}
+
+#[test]
+fn the_space_of_an_attribute_shows_at_once_with_writethrough() {
+    blocks_with_an_attribute("writethrough");
 }
 
 /// Another process copies a file whose data the kernel has not handed over yet.

@@ -4,6 +4,7 @@
 extern crate quire_testkit;
 
 mod atomic_writes;
+mod automount;
 mod bytes_logged;
 mod chattr;
 mod clients;

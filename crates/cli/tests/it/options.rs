@@ -22,6 +22,19 @@ fn an_ignored_option_is_said_in_one_line() {
 }
 
 #[test]
+fn a_warning_that_standard_error_does_not_take_is_no_reason_not_to_mount() {
+    needs_mounts();
+    let p = Place::new("16M", &[]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut mount = quire(&["mount", "-o", "lazytime", text(&p.image()), text(&p.mnt())]);
+    let code = mount.stderr(full).status().unwrap().code();
+    let mounted = p.mnt().join("lost+found").is_dir();
+    said(&mut quire(&["umount", text(&p.mnt())]));
+    assert_eq!((code, mounted), (Some(0), true));
+    p.check();
+}
+
+#[test]
 fn nosymfollow_holds_or_the_mount_fails() {
     needs_mounts();
     let p = Place::new("16M", &[]);

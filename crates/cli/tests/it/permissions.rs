@@ -24,7 +24,7 @@ const EVERYBODY: [Who; 5] = [Who::Root, Who::Owner, Who::Stranger, Who::BoundedR
 const OWNER: &str = "1000";
 
 /// Root of a container may lack this capability.
-fn may_use_resources() -> bool {
+pub(crate) fn may_use_resources() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|l| l.strip_prefix("CapEff:")).map(str::trim).unwrap_or_default();

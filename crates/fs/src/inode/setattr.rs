@@ -91,8 +91,8 @@ fn change(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, set: &SetAttr) -> Result
     Ok(())
 }
 
-/// Removes set-user-id, set-group-id and capabilities, as a write or a change of owner must. The caller writes the
-/// inode.
+/// Removes set-user-id, set-group-id and capabilities, as a write or a change of owner must, or capabilities alone. The
+/// caller writes the inode.
 ///
 /// # Errors
 /// Corrupt; no space (a shared attribute block); miss.
@@ -100,6 +100,8 @@ pub(crate) fn drop_privileges(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, what
     let program = inode.mode() & GROUP_EXECUTE != 0;
     let gone = match what {
         Privileges::Keep => return Ok(()),
+        Privileges::DropCapabilities if !xattr::may_have_capabilities(op, ino, inode) => return Ok(()),
+        Privileges::DropCapabilities => 0,
         Privileges::Drop if !program => SETUID,
         Privileges::Drop | Privileges::DropAll => SETUID | SETGID,
     };

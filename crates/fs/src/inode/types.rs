@@ -78,6 +78,8 @@ pub enum SetTime {
 pub enum Privileges {
     #[default]
     Keep,
+    /// Removes capabilities alone: whoever changes the file may set the ids.
+    DropCapabilities,
     /// Removes set-user-id, set-group-id if the group may execute the file, and capabilities.
     Drop,
     /// Removes set-group-id in any case, because the caller is not in the file's group.

@@ -133,12 +133,25 @@ pub(crate) fn set(
     if block_changed { block::write(op, ino, inode, &attrs.block) } else { Ok(()) }
 }
 
+/// The name of a file's capabilities in their namespace.
+const CAPABILITY: &[u8] = b"capability";
+
+/// False where the inode alone shows that the file has no capabilities, because it has no block of attributes for them.
+/// Those that cannot be read give nothing to anybody.
+pub(crate) fn may_have_capabilities(op: &Op<'_>, ino: Ino, inode: &Inode) -> bool {
+    let is_inline = || {
+        let inline = xattr::decode_inline(ino, inode, ValueInodes::of(op.sb().features()));
+        inline.is_ok_and(|attrs| attrs.iter().any(|x| x.is(Namespace::SECURITY, CAPABILITY)))
+    };
+    inode.xattr_block().is_some() || is_inline()
+}
+
 /// Removes the file's capabilities, as a write or a change of owner must. The caller writes the inode.
 ///
 /// # Errors
 /// Corrupt; no space (the block was shared); miss.
 pub(crate) fn drop_capabilities(op: &mut Op<'_>, ino: Ino, inode: &mut Inode) -> Result<()> {
-    let none = Xattr::new(Namespace::SECURITY, b"capability", b"");
+    let none = Xattr::new(Namespace::SECURITY, CAPABILITY, b"");
     match set(op, ino, inode, &none, true, XattrFlags::Any) {
         Err(Error::NoData) => Ok(()),
         done => done,

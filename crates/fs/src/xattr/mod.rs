@@ -15,6 +15,6 @@ mod inline_data;
 mod tests;
 
 pub use attrs::XattrFlags;
-pub(crate) use attrs::{MAX_VALUE, drop_capabilities, get, list, set};
+pub(crate) use attrs::{MAX_VALUE, drop_capabilities, get, list, may_have_capabilities, set};
 pub(crate) use block::release;
 pub(crate) use inline_data::{clear_inline_data, set_inline_tail};

@@ -184,13 +184,7 @@ const ASSUMED: &str = "how much data dies in memory before it is written follows
 /// What the claims of both figures are of.
 fn figures(rates: &Each) -> [f64; 5] {
     let [journal, ordered, writeback, rfj] = [JOURNAL, ORDERED, WRITEBACK, RFJ].map(|mode| rates[mode]);
-    [
-        ordered.min(writeback) / journal,
-        writeback / ordered.max(journal),
-        rfj / journal,
-        rfj / ordered,
-        rfj / writeback,
-    ]
+    [ordered.min(writeback) / journal, writeback / ordered.max(journal), rfj / journal, rfj / ordered, rfj / writeback]
 }
 
 /// With the rates of other memory, and of sizes of whole blocks.

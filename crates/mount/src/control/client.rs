@@ -48,12 +48,11 @@ impl Control {
     pub fn open(dir: &Path) -> Result<(Control, About), ControlError> {
         let failed = |e: std::io::Error| ControlError::Open { path: dir.to_owned(), source: errno(&e) };
         let mounts = Mounts::read().map_err(failed)?;
-        let absolute = std::path::absolute(dir).map_err(failed)?;
-        let mount = match mounts.quire_on(&absolute) {
+        let mount = match at_mount_point(&mounts, dir).map_err(failed)? {
             Some(mount) => mount,
             None => {
                 let path = dir.canonicalize().map_err(failed)?;
-                let found = mounts.quire_on(&path).or_else(|| mounts.containing(&path).filter(|m| m.is_quire()));
+                let found = mounts.containing(&path).filter(|m| m.is_quire());
                 found.ok_or_else(|| ControlError::NotQuire(dir.to_owned()))?
             }
         };
@@ -67,6 +66,13 @@ impl Control {
             Err(ControlError::Refused { source, .. }) => Err(control.unreachable(source)),
             Err(e) => Err(e),
         }
+    }
+
+    /// True for a directory on which Quire has mounted something, told without asking the file system there, which may
+    /// be frozen, hung or another user's.
+    #[must_use]
+    pub fn is_mount_point(dir: &Path) -> bool {
+        Mounts::read().is_ok_and(|mounts| at_mount_point(&mounts, dir).is_ok_and(|found| found.is_some()))
     }
 
     /// Asks each place where the socket may be.
@@ -182,11 +188,14 @@ impl Control {
     }
 
     /// The kernel hands over the pages that it holds. syncfs(2), where it reaches the mount, has it begin with all of
-    /// them; since Linux 6.18 it does not wait for them on FUSE, as the daemon does.
+    /// them; since Linux 6.18 it does not wait for them on FUSE, as the daemon does. Root may not look into a user's
+    /// mount without `allow_other`, and does without.
     fn write_cached(&self, what: &'static str) -> Result<(), ControlError> {
         if self.cover.is_none() {
-            let refused = |source| ControlError::Refused { what, source };
-            rustix::fs::syncfs(self.root().map_err(refused)?).map_err(refused)?;
+            match self.root().and_then(rustix::fs::syncfs) {
+                Ok(()) | Err(Errno::ACCESS) => {}
+                Err(source) => return Err(ControlError::Refused { what, source }),
+            }
         }
         self.tell(what, Request::WriteBack)
     }
@@ -234,6 +243,14 @@ impl Control {
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer)?;
         Ok(serde_json::from_str(&answer).ok())
+    }
+}
+
+/// The Quire mount on a directory, by its name as it is given or without links.
+fn at_mount_point<'m>(mounts: &'m Mounts, dir: &Path) -> std::io::Result<Option<&'m MountEntry>> {
+    match mounts.quire_on(&std::path::absolute(dir)?) {
+        Some(mount) => Ok(Some(mount)),
+        None => Ok(mounts.quire_on(&dir.canonicalize()?)),
     }
 }
 

@@ -79,8 +79,11 @@ impl Drop for SocketFile {
 
 /// Makes a directory, or sees that it is ours and that nobody else can change it.
 fn own(dir: &Path, mode: u32) -> Result<(), Errno> {
-    match rustix::fs::mkdir(dir, Mode::from_raw_mode(mode)) {
-        Ok(()) | Err(Errno::EXIST) => {}
+    let mode = Mode::from_raw_mode(mode);
+    match rustix::fs::mkdir(dir, mode) {
+        // Whatever the caller's umask.
+        Ok(()) => rustix::fs::chmod(dir, mode)?,
+        Err(Errno::EXIST) => {}
         Err(e) => return Err(e),
     }
     let stat = rustix::fs::lstat(dir)?;

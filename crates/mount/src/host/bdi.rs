@@ -10,7 +10,6 @@
 
 use crate::policy::DIRTY_BYTES_BESIDE_COMMITS;
 use quire_device::sync::atomic::{AtomicU64, Ordering};
-use rustix::fs::Stat;
 use std::path::{Path, PathBuf};
 
 const READ_AHEAD: &[(&str, &str)] = &[("read_ahead_kb", "3072")];
@@ -38,11 +37,10 @@ struct Entry {
 }
 
 impl Bdi {
-    /// The entry of what is mounted on `dir` and answers. A FUSE mount's readahead and its share of dirty memory are
-    /// small by default.
-    pub(crate) fn of(dir: &Path) -> Self {
-        let found = rustix::fs::stat(dir).ok().and_then(|stat| entry_of(&stat));
-        let entry = found.map(|dir| {
+    /// The entry of the mount of this device number, as mountinfo has it. A FUSE mount's readahead and its share of
+    /// dirty memory are small by default.
+    pub(crate) fn of(device: Option<&str>) -> Self {
+        let entry = device.and_then(entry_of).map(|dir| {
             let settings = READ_AHEAD.iter().chain(LARGE_SHARE.iter().rev());
             let before = settings.filter_map(|(file, _)| Some((*file, std::fs::read_to_string(dir.join(file)).ok()?)));
             let before = before.collect();
@@ -83,8 +81,8 @@ impl Bdi {
 }
 
 /// A block device's mount has an entry besides the device's own.
-fn entry_of(stat: &Stat) -> Option<PathBuf> {
-    let number = format!("/sys/class/bdi/{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+fn entry_of(device: &str) -> Option<PathBuf> {
+    let number = format!("/sys/class/bdi/{device}");
     [format!("{number}-fuseblk"), number].into_iter().map(PathBuf::from).find(|p| p.exists())
 }
 

@@ -10,7 +10,6 @@ use bdi::Bdi;
 use halt_poll::HaltPoll;
 use quire_device::sync::atomic::{AtomicBool, Ordering};
 use quire_device::sync::{Arc, thread};
-use std::path::Path;
 
 /// A thread that tunes the host for a mount. Dropped when the session is over: the mount's own settings go with it.
 pub(crate) struct HostTuning {
@@ -20,15 +19,14 @@ pub(crate) struct HostTuning {
 }
 
 impl HostTuning {
-    /// Begins to tune for what is mounted on `dir`.
+    /// Begins to tune for the mount of this device number, as mountinfo has it.
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn start(dir: &Path, server: Arc<Server>) -> std::io::Result<HostTuning> {
+    pub(crate) fn start(device: Option<&str>, server: Arc<Server>) -> std::io::Result<HostTuning> {
         let over = Arc::new(AtomicBool::new(false));
         let (ends, halt_poll) = (over.clone(), HaltPoll::open());
-        // The entry is asked for now: a stat, which the mount answers.
-        let bdi = Arc::new(Bdi::of(dir));
+        let bdi = Arc::new(Bdi::of(device));
         let sets = bdi.clone();
         let work = move || tune(&server, &halt_poll, &sets, &ends);
         let thread = thread::Builder::new().name("quire-tune".to_owned()).spawn(work)?;

@@ -72,7 +72,13 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
     let flags = OFlags::from_bits_retain(b.u32()?);
     b.skip(4)?;
     let before = attr_before_write(s.volume_for(h), ino, offset, u64::from(size))?;
-    let privileges = privileges(s, h, ino, bits & write_bits::KILL_SUIDGID != 0)?;
+    let deferred = bits & write_bits::CACHE != 0;
+    let privileges = match privileges(s, h, ino, bits & write_bits::KILL_SUIDGID != 0)? {
+        // FUSE_HANDLE_KILLPRIV_V2: capabilities go with any write, root's as well. Before the kernel takes a write into
+        // its cache, it removes them itself.
+        Privileges::Keep if !deferred => Privileges::DropCapabilities,
+        privileges => privileges,
+    };
     let sync = flags.contains(OFlags::SYNC) || before.flags & flags::SYNC != 0;
     let how = WriteFlags {
         // The kernel has resolved where the end is.
@@ -80,10 +86,10 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
         sync,
         dsync: flags.contains(O_DSYNC),
         privileges,
-        deferred: bits & write_bits::CACHE != 0,
+        deferred,
         // The kernel's writeback cache has its own, and sends them. Without it, pages come that were stored into
         // through a mapping, and nobody has set a time.
-        keep_times: bits & write_bits::CACHE != 0 && s.has(init::WRITEBACK_CACHE),
+        keep_times: deferred && s.has(init::WRITEBACK_CACHE),
         caller_syncs: true,
     };
     if handle & HANDLE_BYPASSES != 0 && s.has(init::WRITEBACK_CACHE) {
@@ -115,7 +121,7 @@ pub(crate) fn write(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>)
     out.u32(n)?;
     out.u32(0)?;
     // The kernel must not run a program with privileges that it has lost.
-    let lost = privileges != Privileges::Keep && before.mode & SET_IDS != 0;
+    let lost = privileges >= Privileges::Drop && before.mode & SET_IDS != 0;
     let stored = how.deferred && !how.keep_times;
     let answer = if lost || stored { Answer::Spoils(ino) } else { Answer::Reply };
     Ok(if n > 0 && (how.sync || how.dsync) { answer.when_durable(ino, None, !how.sync) } else { answer })

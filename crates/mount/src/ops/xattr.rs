@@ -6,14 +6,16 @@ use crate::server::{Answer, Server, ino_of};
 use crate::wire::abi::{ACL_KILL_SGID, init};
 use crate::wire::{Body, Header, Out};
 use quire_fs::{JournalingMode, SetAttr, XattrFlags};
+use quire_layout::Ino;
 use quire_layout::inode::mode;
 use rustix::io::Errno;
 
 /// Says whether the data of one file is journaled.
 const JOURNAL_ATTRIBUTE: &[u8] = b"user.quire.journal";
 
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 /// The attributes with a file's ACLs.
-const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+const ACLS: [&[u8]; 2] = [ACCESS_ACL, b"system.posix_acl_default"];
 
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
@@ -64,19 +66,28 @@ pub(crate) fn setxattr(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answe
     if name == JOURNAL_ATTRIBUTE && value == JournalingMode::Journal.to_string().as_bytes() {
         s.demand(h, Capability::SysResource)?;
     }
-    let by = s.first_change(h);
+    let (space, by) = (s.volume_for(h).getattr(ino)?.sectors, s.first_change(h));
     by.xattrs().set(ino, name, value, how)?;
-    if kill_sgid {
+    // The kernel says so of both ACLs, but a default ACL does not decide who may use the directory itself.
+    if kill_sgid && name == ACCESS_ACL {
         let perm = s.volume.getattr(ino)?.mode & !mode::FMT & !0o2000;
         s.volume.setattr(ino, &SetAttr { mode: Some(perm), ..SetAttr::default() })?;
     }
-    Ok(Answer::Reply.after_commit(&by, None))
+    Ok(changed(s, ino, space).after_commit(&by, None))
 }
 
 pub(crate) fn removexattr(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
-    let (ino, by) = (ino_of(h.node)?, s.first_change(h));
+    let ino = ino_of(h.node)?;
+    let (space, by) = (s.volume_for(h).getattr(ino)?.sectors, s.first_change(h));
     by.xattrs().remove(ino, b.name()?)?;
-    Ok(Answer::Reply.after_commit(&by, None))
+    Ok(changed(s, ino, space).after_commit(&by, None))
+}
+
+/// The answer to a change of extended attributes, given the space that the file took before. The kernel believes that
+/// the change time alone is new, so it would show the earlier `st_blocks`.
+fn changed(s: &Server, ino: Ino, space: u64) -> Answer {
+    let same = s.volume.getattr(ino).is_ok_and(|now| now.sectors == space);
+    if same { Answer::Reply } else { Answer::Spoils(ino) }
 }
 
 fn sized(value: &[u8], size: u32, out: &mut Out<'_>) -> Result<Answer, Fail> {

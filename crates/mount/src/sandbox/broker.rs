@@ -26,6 +26,8 @@ pub(super) enum Request {
     Sync,
     /// Unmount, lazily.
     Detach,
+    /// Leave the caller's session and process group.
+    LeaveSession,
     /// Of the thread for callers: `/proc/PID/status`.
     Status(u32),
     /// Of the thread for callers: the device and inode number of its user namespace.
@@ -140,6 +142,14 @@ pub(super) fn adopt(id: u64, device: &str) {
     if let Some(links) = LINKS.get() {
         // A broker that has gone is noticed when it is needed.
         links.mounts.ask(&Request::Adopt { id, device: device.to_owned() }).ok();
+    }
+}
+
+/// The broker leaves the caller's session: the mount answers.
+pub(crate) fn leave_session() {
+    if let Some(links) = LINKS.get() {
+        // A broker that has gone is noticed when it is needed.
+        links.mounts.ask(&Request::LeaveSession).ok();
     }
 }
 

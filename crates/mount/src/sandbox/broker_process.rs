@@ -1,7 +1,9 @@
 //! The broker's own side: a process that answers the daemon's requests until its daemon ends.
 //!
-//! *Guarantees*: it has no descriptor but its three sockets and `/dev/null`, is in a session of its own, and does not
-//! end by the signals that end a mount: those are the daemon's, which then asks it to unmount.
+//! *Guarantees*: it has no descriptor but its three sockets and `/dev/null`, and does not end by the signals that end a
+//! mount: those are the daemon's, which then asks it to unmount. It is in the caller's process group until the mount
+//! answers, because it may have to unmount while an automount is pending (see `daemon::fork`), and then in a session of
+//! its own.
 
 use super::broker::{LINKS, Link, Links, Reply, Request, receive, send};
 use crate::caller;
@@ -40,7 +42,6 @@ pub fn start() -> io::Result<()> {
 }
 
 fn serve(callers: UnixStream, memory: UnixStream, mounts: UnixStream) -> io::Result<()> {
-    rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     daemon::hold_stops();
     rustix::thread::set_name(c"quire-broker").ok();
@@ -121,6 +122,10 @@ fn answer_of_mounts(adopted: &mut Option<(u64, String)>, request: Request) -> Re
             *adopted = Some((id, device));
             Reply::Done
         }
+        (Request::LeaveSession, _) => match rustix::process::setsid() {
+            Ok(_) => Reply::Done,
+            Err(e) => Reply::Refused(e.raw_os_error()),
+        },
         (Request::Sync, Some((id, device))) => {
             reply(ours(*id, device).and_then(|at| daemon::sync_in_child(&at.mount_point).map_err(DetachError::Kernel)))
         }

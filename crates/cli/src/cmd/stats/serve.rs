@@ -29,7 +29,7 @@ pub(super) fn run(to: &str, metrics: impl Fn() -> String + Send + Sync + 'static
     if to.contains('/') {
         return match unix(Path::new(to)) {
             Ok(socket) => {
-                eprintln!("quire: stats: serving /metrics on {to}");
+                exit::tell("stats", format_args!("serving /metrics on {to}"));
                 accept(&served, || socket.accept().map(|(stream, _)| stream))
             }
             Err(e) => failed(e),
@@ -38,7 +38,7 @@ pub(super) fn run(to: &str, metrics: impl Fn() -> String + Send + Sync + 'static
     let address = if to.parse::<u16>().is_ok() { format!("127.0.0.1:{to}") } else { to.to_owned() };
     match TcpListener::bind(&address).and_then(|socket| Ok((socket.local_addr()?, socket))) {
         Ok((at, socket)) => {
-            eprintln!("quire: stats: serving http://{at}/metrics");
+            exit::tell("stats", format_args!("serving http://{at}/metrics"));
             accept(&served, || socket.accept().map(|(stream, _)| stream))
         }
         Err(e) => failed(e),

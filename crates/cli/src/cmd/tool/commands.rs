@@ -3,8 +3,8 @@
 use super::action::{Action, Paths, perform};
 use super::failure::finish;
 use super::target::{common_image, open};
-use crate::cmd::at::At;
 use super::{change, copy, list, show};
+use crate::cmd::at::At;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;

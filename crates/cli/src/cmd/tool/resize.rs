@@ -11,6 +11,7 @@ use super::{signals, work};
 use crate::cmd::control;
 use crate::exit;
 use quire::{Error, ErrorKind, FileSystem, NewFile};
+use quire_mount::Control;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -50,7 +51,8 @@ fn new_size(text: &str) -> Result<NewSize, String> {
 }
 
 pub(crate) fn resize(args: &ResizeArgs) -> ExitCode {
-    if args.image.is_dir() {
+    // Root may not look into a user's mount.
+    if Control::is_mount_point(&args.image) || args.image.is_dir() {
         let NewSize::Bytes(bytes) = args.size else {
             let why = format_args!("{}: a mounted volume can only grow", args.image.display());
             return exit::fail("resize", exit::FAILURE, why);

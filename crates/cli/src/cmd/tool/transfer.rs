@@ -4,9 +4,9 @@ use super::failure::{Failure, finish};
 use super::host_file::{Destination, Stream, check_not_image, check_regular};
 use super::signals::catch_signals;
 use super::target::{open, split};
-use crate::cmd::at::At;
 use super::values;
 use super::work::{Counted, Line};
+use crate::cmd::at::At;
 use crate::text::printable_name;
 use quire::archive::{
     BuildOptions, ExportOptions, ImportOptions, Size, Source, build, export_dir_with, export_tar_with, import,

@@ -5,6 +5,7 @@ mod listings;
 mod model;
 pub(crate) mod objects;
 mod orphan;
+mod privileges;
 mod threads;
 
 use crate::data::WriteFlags;

@@ -12,8 +12,8 @@ use super::super::streams::{KBIT, MBIT, PERIOD};
 use super::appends::{Appends, Done};
 use super::bed::{Bed, Measured, Rounds, sync};
 use super::{
-    FAST_COMMIT, HOME_AT_FSYNC, JOURNAL, NONE, OF_OKEANOS, ORDERED, SELECTIVE, WASTELESS, assume, mounters,
-    only, rounds_of,
+    FAST_COMMIT, HOME_AT_FSYNC, JOURNAL, NONE, OF_OKEANOS, ORDERED, SELECTIVE, WASTELESS, assume, mounters, only,
+    rounds_of,
 };
 use crate::mounter::Mounter;
 use crate::results::{ABOUT, Claim, Effort, Figure, Findings, with_one_row, with_one_value};
