@@ -172,6 +172,9 @@ pub(crate) struct Core {
     committing: Option<Committing>,
     /// The committing transaction's records have been chosen: until it ends, no chain of deltas may be passed (Q6).
     pub chosen: bool,
+    /// A checkpoint that ends chains waits for that transaction: those that choose later begin new ones, and are not
+    /// waited for (J15).
+    pub ending_chains: bool,
     /// A delta may be written over images whose chains begin with this transaction or later: the first of the region
     /// (V6).
     pub chain_from: Option<Tid>,
@@ -201,6 +204,7 @@ impl Core {
             running: Running::new(first),
             committing: None,
             chosen: false,
+            ending_chains: false,
             chain_from: None,
             stale: BTreeMap::new(),
             keep_bases: 0,
@@ -265,13 +269,14 @@ impl Core {
     /// What the records of the committing transaction may be written over, block by block. From now to its end
     /// checkpoints leave chains of deltas as they are.
     pub(crate) fn choose_bases(&mut self, txn: &InFlight, is_durable: impl Fn(Epoch) -> bool) -> Vec<Option<Base>> {
-        self.chosen = true;
+        let ends = self.ending_chains;
+        self.chosen = !ends;
         self.unflushed.forget_durable(&is_durable);
         let mut at_home = std::mem::take(&mut self.committing.as_mut().expect("a commit is under way").bases);
         let mut base_of = |b: &BlockNo| match self.live.get(b) {
             Some(l) => {
                 let kept = Mutant::NvramStateKept.is_on();
-                let chains = !l.whole_next || Mutant::StaleBase.is_on() || kept;
+                let chains = !(l.whole_next || ends) || Mutant::StaleBase.is_on() || kept;
                 let here = self.chain_from.is_none_or(|first| l.chain.at_or_after(first)) || kept;
                 let image = self.stale.get(b).unwrap_or(&l.image).clone();
                 Some(Base { image, in_log: true, chains: chains && here })

@@ -265,7 +265,8 @@ impl Journal {
         self.shared.write_runs_home(runs).inspect_err(|e| self.shared.abort(e))
     }
 
-    /// Writes everything committed home and frees its log space.
+    /// Writes everything home that is committed when it begins, and frees its log space. It ends, however many commits
+    /// come meanwhile (J15).
     ///
     /// # Errors
     /// As [`Journal::checkpoint_step`].

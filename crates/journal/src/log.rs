@@ -1,11 +1,13 @@
 //! The log on its device: where it begins and ends, its superblock, and writes into it.
 //!
 //! Guarantees: space is used again only after the superblock that frees it is durable (J7); the superblock says
-//! that the log is not empty before the first transaction in it can be durable (J8).
+//! that the log is not empty before the first transaction in it can be durable (J8); where the file system has fast
+//! commits, their area is left alone (J14).
 //!
 //! ```text
 //!        first          tail                       head              end
 //! jsb |    | free ...    | oldest txn ... newest txn | free ...        |
+//! jsb |    |             | oldest txn ... newest txn | free ...        | fast commits |       goes back when it is empty
 //! ```
 
 use crate::error::Error;
@@ -16,7 +18,8 @@ use quire_cache::Image;
 use quire_device::sync::{Arc, Mutex, lock};
 use quire_device::{Buf, FlushGate, Io, Mutant, Region};
 use quire_layout::checksum::Known;
-use quire_layout::jbd2::{JournalSuperblock, LogFormat};
+use quire_layout::jbd2::superblock::incompat;
+use quire_layout::jbd2::{JournalFeatures, JournalSuperblock, LogFormat};
 use quire_layout::qlog::{Signature, signature};
 use quire_layout::{BlockSize, LogBlock, Tid};
 use std::sync::OnceLock;
@@ -36,6 +39,8 @@ pub struct Log {
     superblock_at: LogBlock,
     first: LogBlock,
     end: LogBlock,
+    /// It goes on at `first` when it comes to `end`. False: it goes back there when it is empty.
+    is_circular: bool,
     /// For a log of Quire's: the features that its records need.
     quire: Option<u32>,
     /// The memory that holds the transactions, if they are not here.
@@ -103,10 +108,8 @@ impl Log {
             return Err(bad("longer than its inode or device"));
         }
         sb.set_our_features(wide);
+        check_len(&sb)?;
         let (first, end) = (sb.first(), sb.end());
-        if end.0 - first.0 < MIN_LOG_BLOCKS / 2 {
-            return Err(Error::TooSmall { blocks: sb.len() });
-        }
         let format = sb.log_format()?;
         let position = Position { head: first, tail: first, used: 0, epoch: 0 };
         let block = Buf::copy_of(block);
@@ -118,6 +121,7 @@ impl Log {
             superblock_at,
             first,
             end,
+            is_circular: true,
             quire: None,
             nvram: None,
             position: Mutex::new(position),
@@ -134,6 +138,17 @@ impl Log {
     /// Puts the transactions into a memory; the superblock here names it while it holds any.
     pub fn set_nvram(&mut self, nvram: NvramLog) {
         self.nvram = Some(nvram);
+    }
+
+    /// Leaves the area of fast commits alone, because the file system has them: a kernel that mounts it takes the last
+    /// blocks of the journal for them, and writes on at the head that it finds (J14). Whoever replays the log learns of
+    /// no such area, since the journal's superblock has the feature only while the kernel writes: a reader goes on at
+    /// the first block when it comes to the journal's last. So the log does not go round. A journal without room for
+    /// both is used whole, because no kernel mounts that file system.
+    pub fn spare_fast_commits(&mut self) {
+        let Some(area) = fast_commit_area(&lock(&self.superblock).sb) else { return };
+        self.end = area;
+        self.is_circular = false;
     }
 
     /// For checksums of whole blocks; made when a log of Quire's first needs it.
@@ -157,9 +172,15 @@ impl Log {
         self.end.0 - self.first.0 - 1
     }
 
-    /// Blocks that are free now.
+    /// Blocks that are free at the head now.
     pub(crate) fn free(&self) -> u32 {
-        self.capacity() - self.used()
+        let p = *lock(&self.position);
+        if self.is_circular || p.used == 0 { self.capacity() - p.used } else { self.end.0 - 1 - p.head.0 }
+    }
+
+    /// Blocks that a checkpoint has to free where `blocks` are needed at the head.
+    pub(crate) fn to_free(&self, blocks: u32) -> u32 {
+        if self.is_circular { blocks.saturating_sub(self.free()) } else { u32::MAX }
     }
 
     /// Blocks that hold transactions.
@@ -229,18 +250,26 @@ impl Log {
     /// Before the first transaction in an empty log: the superblock says where it begins (J8). Complete on return; the
     /// flush before the commit block makes it durable. For a log of Quire's it says that, too, and is durable on
     /// return: whoever meets a record of ours has been warned (Q8). Epochs begin at `now`, later than those of any
-    /// earlier use of the log.
+    /// earlier use of the log. A log that does not go round begins at its first block again.
     pub(crate) fn open_at_head(&self, tid: Tid, now: Duration) -> Result<(), Error> {
         let (head, used) = {
-            let p = lock(&self.position);
+            let mut p = lock(&self.position);
+            if !self.is_circular && p.used == 0 {
+                (p.head, p.tail) = (self.first, self.first);
+            }
             (p.head, p.used)
         };
         let mut s = lock(&self.superblock);
-        if used > 0 || s.sb.start().is_some() {
+        let before = s.sb.start();
+        if used > 0 || before.is_some_and(|start| self.is_circular || start == head) {
             return Ok(());
         }
         s.sb.set_start(Some(head));
         s.sb.set_sequence(tid);
+        if before.is_some() {
+            // Its signature stands.
+            return self.write_superblock(&mut s, self.quire.is_some());
+        }
         let Some(incompat) = self.quire else { return self.write_superblock(&mut s, false) };
         if let Some(nvram) = &self.nvram {
             // The label first: a reader of the superblock finds the label that it names (V5).
@@ -335,4 +364,19 @@ impl Log {
         self.gate.device().run(vec![Io::Write { at, data, region: Region::LogSuperblock, fua }])?;
         Ok(())
     }
+}
+
+/// Refuses a journal whose log would be too short to work with.
+pub(crate) fn check_len(sb: &JournalSuperblock) -> Result<(), Error> {
+    let is_too_small = sb.len() - sb.first().0 < MIN_LOG_BLOCKS / 2;
+    if is_too_small { Err(Error::TooSmall { blocks: sb.len() }) } else { Ok(()) }
+}
+
+/// Where the kernel has fast commits in this journal, in a file system with the feature. `None`: it has no room for
+/// them beside a log (`jbd2_journal_initialize_fast_commit`).
+fn fast_commit_area(sb: &JournalSuperblock) -> Option<LogBlock> {
+    let mut with = sb.clone();
+    let f = sb.features();
+    with.set_features(JournalFeatures { incompat: f.incompat | incompat::FAST_COMMIT, ..f });
+    Some(with.end()).filter(|area| area.0 >= MIN_LOG_BLOCKS && area.0 > sb.first().0)
 }

@@ -9,14 +9,14 @@ mod setup;
 
 use quire_device::sync::{Arc, Mutex, lock, thread};
 use quire_device::{BlockDevice, Buf, Io, Region};
-use quire_journal::{Journal, Lead};
+use quire_journal::{Checkpoint, Journal, Lead, LogChoices, Record};
 use quire_layout::Tid;
 use quire_layout::jbd2::{BlockKind, Header};
 #[cfg(feature = "mutants")]
 use quire_testkit::interleave::finds;
 use quire_testkit::interleave::{below, explore};
-use quire_testkit::{Image, PowerLossDevice, PowerLossOptions};
-use setup::{BS, Hooked, home, image, journal, put, recover};
+use quire_testkit::{Image, NvramModel, PowerLossDevice, PowerLossOptions};
+use setup::{BS, HOMES, Hooked, LOG_BLOCKS, home, image, journal, nvram_journal, put, recover, unrecovered};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -227,6 +227,38 @@ fn reuse() {
 #[test]
 fn a_freed_block_is_its_next_owners() {
     explore(3000, reuse);
+}
+
+/// Q6, V6, J15: checkpoints of everything beside commits of deltas, in a log in NVRAM with regions. After a crash no
+/// chain lacks its beginning.
+fn chains() {
+    const FS: [u8; 16] = [9; 16];
+    let (d, memory) = (device(), Arc::new(NvramModel::new(vec![0; 96 << 10])));
+    let choices = LogChoices::in_nvram(Record::Delta, Checkpoint::Regions(2));
+    let j = Arc::new(nvram_journal(d.clone(), memory.clone(), FS, choices));
+    let theirs = j.clone();
+    let commits = thread::spawn(move || {
+        for fill in 1..=3 {
+            let tid = put(&theirs, home(0), fill);
+            theirs.commit(tid).unwrap();
+        }
+    });
+    let checkpoints = thread::spawn(move || (0..2).for_each(|_| j.checkpoint_now().unwrap()));
+    join(vec![commits, checkpoints]);
+    let seed = below(1 << 20);
+    let left = Arc::new(PowerLossDevice::from_image(d.crash(seed).image, PowerLossOptions::default()));
+    let there: Arc<dyn BlockDevice> = left.clone();
+    let stored = Arc::new(NvramModel::new(memory.crash_point().crash(seed)));
+    let log = unrecovered(&there).with_nvram(Some(stored), FS);
+    let plan = log.scan(u64::from(LOG_BLOCKS) + HOMES, &mut |_| {}).unwrap();
+    assert!(!plan.is_damaged(), "{plan}");
+    log.replay(plan, &there, None, &mut |_| {}).unwrap();
+    assert_eq!(byte(&left.live(), 0), 3);
+}
+
+#[test]
+fn a_checkpoint_beside_commits_of_deltas_leaves_no_chain_without_its_beginning() {
+    explore(1000, chains);
 }
 
 /// J6: whoever commits, nothing of a transaction is written before the commit block of the one before.

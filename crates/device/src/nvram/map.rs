@@ -1,8 +1,9 @@
 //! A file or device mapped into memory.
 //!
 //! Guarantees: unless it is said to be simulated, the mapping was made with `MAP_SYNC`, so that what the processor has
-//! written back is durable, file metadata included; otherwise it is refused, with the reason. A file has one user
-//! (flock). A file that becomes shorter while it is mapped is an error ([`Nvram::is_lost`]), and no end of the process.
+//! written back is durable, file metadata included; otherwise it is refused, with the reason. A memory has one user
+//! (M12): a file or `/dev/dax*` is locked with flock, a block device is claimed with `O_EXCL`. A file that becomes
+//! shorter while it is mapped is an error ([`Nvram::is_lost`]), and no end of the process.
 
 use super::loss::Watched;
 use super::store::{WriteBack, fence};
@@ -10,7 +11,7 @@ use super::{Nvram, NvramStats, WORD, lines};
 use crate::busy::retry_while_busy;
 use crate::holder::{self, Holder};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
@@ -87,15 +88,9 @@ impl NvramMap {
     /// It is none, in use, too small, or cannot be opened or mapped.
     pub fn open(path: impl AsRef<Path>, options: NvramOptions) -> Result<Self, NvramError> {
         let path = path.as_ref();
-        let failed = |what| move |e: Errno| NvramError::Io { path: path.to_owned(), what, source: e.into() };
         let write = !options.read_only;
-        let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | if write { OFlags::RDWR } else { OFlags::RDONLY };
-        if options.simulated && options.size.is_some() && write {
-            flags |= OFlags::CREATE;
-        }
-        let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed("open"))?;
-        let stat = rustix::fs::fstat(&fd).map_err(failed("fstat"))?;
-        let size = lock_and_size(path, &fd, &stat, options)?;
+        let (fd, stat) = open_and_lock(path, options)?;
+        let size = size_of(path, &fd, &stat, options)?;
         let wanted = options.size.unwrap_or(size);
         if size < wanted || wanted < Self::MIN {
             return Err(NvramError::TooSmall {
@@ -176,16 +171,44 @@ impl NvramMap {
     }
 }
 
-/// Locks memory that will be written, and says how large it is.
-fn lock_and_size(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat, options: NvramOptions) -> Result<u64, NvramError> {
+/// Opens memory. What will be written is locked.
+fn open_and_lock(path: &Path, options: NvramOptions) -> Result<(OwnedFd, Stat), NvramError> {
+    let failed = |what| move |e: Errno| NvramError::Io { path: path.to_owned(), what, source: e.into() };
     let write = !options.read_only;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {
-            if write {
-                lock(path, fd, stat)?;
-            }
-            file_size(path, fd, stat, options)
+    // The claim is a part of the open, and to O_CREAT that flag means something else.
+    let device = rustix::fs::stat(path).ok().filter(|s| write && is_block_device(s));
+    let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | if write { OFlags::RDWR } else { OFlags::RDONLY };
+    if device.is_some() {
+        flags |= OFlags::EXCL;
+    } else if options.simulated && options.size.is_some() && write {
+        flags |= OFlags::CREATE;
+    }
+    let fd = match (retry_while_busy(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)), device) {
+        (Err(Errno::BUSY), Some(stat)) => {
+            let holder = holder::device_holder(stat.st_rdev);
+            return Err(NvramError::Busy { path: path.to_owned(), holder });
         }
+        (opened, _) => opened.map_err(failed("open"))?,
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(failed("fstat"))?;
+    if write && device.is_none() {
+        if is_block_device(&stat) {
+            // It took the place of something else just now, and is not claimed.
+            return Err(NvramError::WrongType(path.to_owned()));
+        }
+        lock(path, &fd, &stat)?;
+    }
+    Ok((fd, stat))
+}
+
+fn is_block_device(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
+}
+
+/// Bytes of opened memory.
+fn size_of(path: &Path, fd: &OwnedFd, stat: &Stat, options: NvramOptions) -> Result<u64, NvramError> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => file_size(path, fd, stat, options),
         FileType::BlockDevice => rustix::fs::seek(fd, rustix::fs::SeekFrom::End(0)).map_err(|e| NvramError::Io {
             path: path.to_owned(),
             what: "size",
@@ -197,7 +220,7 @@ fn lock_and_size(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat, options: Nv
 }
 
 /// One user at a time.
-fn lock(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat) -> Result<(), NvramError> {
+fn lock(path: &Path, fd: &OwnedFd, stat: &Stat) -> Result<(), NvramError> {
     match retry_while_busy(|| rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive)) {
         Err(Errno::WOULDBLOCK) => Err(NvramError::Busy { path: path.to_owned(), holder: holder::lock_holder(stat) }),
         Err(e) if !matches!(e, Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {
@@ -209,7 +232,7 @@ fn lock(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat) -> Result<(), NvramE
 
 /// The size of a file; a simulated one gets the blocks that it needs, or a store into a hole of a full host would kill
 /// us.
-fn file_size(path: &Path, fd: &OwnedFd, stat: &rustix::fs::Stat, options: NvramOptions) -> Result<u64, NvramError> {
+fn file_size(path: &Path, fd: &OwnedFd, stat: &Stat, options: NvramOptions) -> Result<u64, NvramError> {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     if !options.simulated || options.read_only {
         return Ok(size);
@@ -315,6 +338,17 @@ mod tests {
         let mut again = [0; 16];
         m.read(4200, &mut again);
         assert_eq!(again, [7; 16]);
+    }
+
+    /// M12. No host of tests has a `/dev/dax*`: what is no memory is locked before its size is asked for.
+    #[test]
+    fn a_character_device_has_one_user() {
+        let open = || NvramMap::open("/dev/full", NvramOptions::default());
+        let other = std::fs::File::open("/dev/full").unwrap();
+        rustix::fs::flock(&other, FlockOperation::LockExclusive).unwrap();
+        assert!(matches!(open(), Err(NvramError::Busy { .. })));
+        drop(other);
+        assert!(matches!(open(), Err(NvramError::WrongType(_))));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! FileDevice on block devices and odd hosts. Needs root, loop devices and mkfs.ext4; skipped otherwise.
 
+use quire_device::nvram::{Nvram, NvramError, NvramMap, NvramOptions};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, ErrorKind, FileDevice, Holder, Io, OpenError, OpenOptions, Region};
 use quire_testkit::{needs_root, skip};
@@ -128,6 +129,27 @@ fn a_disk_has_one_owner() {
     assert_eq!((dev.info().size, dev.info().logical_sector, dev.is_direct()), (16 << 20, 512, true));
     assert!(matches!(holder(l.open()), Holder::Process { pid, .. } if pid == std::process::id()));
     assert!(Command::new("mount").args([&l.dev, "/mnt"]).output().is_ok_and(|o| !o.status.success()));
+}
+
+/// M12.
+#[test]
+fn a_memory_on_a_block_device_has_one_user() {
+    needs_loop_devices();
+    let l = Loop::new(4 << 20, &[]);
+    let how = NvramOptions { simulated: true, size: Some(2 << 20), ..NvramOptions::default() };
+    let memory = NvramMap::open(&l.dev, how).unwrap();
+    assert_eq!(memory.size(), 2 << 20);
+    let holder_of_memory = |how| match NvramMap::open(&l.dev, how) {
+        Err(NvramError::Busy { holder, .. }) => Some(holder),
+        Err(e) => panic!("{e}"),
+        Ok(_) => None,
+    };
+    let pid = std::process::id();
+    assert!(matches!(holder_of_memory(how), Some(Holder::Process { pid: held_by, .. }) if held_by == pid));
+    assert!(matches!(holder(l.open()), Holder::Process { pid: held_by, .. } if held_by == pid));
+    assert_eq!(holder_of_memory(NvramOptions { read_only: true, ..how }), None, "looking on is possible");
+    drop(memory);
+    assert_eq!(holder_of_memory(how), None);
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! Mount, crash, recover, unmount: the image is always what its flags say.
 
+use super::image_tests::debugfs;
+use super::recovery::JournalError;
 use crate::testing::{TestVolume, tie_to_log};
-use crate::{Cred, Devices, New, NewKind, Options, SetAttr, SetTime, Volume, WriteFlags};
+use crate::{Choices, Cred, Devices, Error, New, NewKind, Options, Profile, Route};
+use crate::{SetAttr, SetTime, Volume, WriteFlags};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, SystemClock};
+use quire_journal::NvramProblem;
 use quire_layout::features::incompat;
+use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::superblock::{Superblock, state};
 use quire_layout::{Corrupt, Ino};
-use quire_testkit::MemDevice;
-use quire_testkit::{fsck, mke2fs, run};
+use quire_testkit::{MemDevice, NvramModel, fsck, mke2fs, run};
 
 fn superblock(image: &[u8]) -> Superblock {
     Superblock::decode(&image[1024..]).unwrap()
@@ -161,4 +165,83 @@ fn a_read_only_mount_finishes_what_a_crash_left() {
         t.volume.close().unwrap();
         assert!(t.device.snapshot() == recovered, "a read-only mount wrote");
     }
+}
+
+/// Why a mount of an image that needs recovery is refused. The image is as it was (O3).
+fn refused_before_replay(crashed: Vec<u8>, memory: Option<Arc<NvramModel>>, profile: Profile) -> Error {
+    assert!(needs_recovery(&crashed));
+    let device = Arc::new(MemDevice::new(crashed.clone()));
+    let devices = Devices { nvram: memory.map(|m| m as Arc<_>), ..Devices::one(device.clone()) };
+    let opened = Volume::open(devices, Arc::new(SystemClock), Options::default().with(profile.choices()));
+    assert!(device.snapshot() == crashed, "a refused mount has changed the image");
+    opened.err().expect("it was mounted")
+}
+
+/// An image whose last mount has committed a change, and crashed.
+fn crashed() -> Vec<u8> {
+    let t = TestVolume::new("16M", &["-t", "ext4"]);
+    touch_root(&t.volume, 1_000_000_007);
+    t.volume.maintenance().commit().unwrap();
+    t.device.snapshot()
+}
+
+/// The journal's superblock in an image of blocks of 1 KiB.
+fn journal_superblock(image: &[u8]) -> usize {
+    let is_first = |block: &[u8]| block.starts_with(&[0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 4]);
+    image.chunks(1024).position(is_first).expect("a journal") * 1024
+}
+
+#[test]
+fn a_mount_without_the_memory_for_its_log_is_refused_before_the_replay() {
+    let e = refused_before_replay(crashed(), None, Profile::Djfs);
+    assert!(matches!(e, Error::Invalid(_)), "{e}");
+}
+
+#[test]
+fn a_memory_that_is_too_small_is_refused_before_the_replay() {
+    let memory = Arc::new(NvramModel::new(vec![0; 64 << 10]));
+    let e = refused_before_replay(crashed(), Some(memory), Profile::Djfs4);
+    assert!(matches!(e, Error::Journal(JournalError::Nvram(NvramProblem::TooSmall { .. }))), "{e}");
+}
+
+#[test]
+fn a_memory_that_another_image_needs_is_refused_before_the_replay() {
+    let memory = Arc::new(NvramModel::new(vec![0; 8 << 20]));
+    let other = Devices::one(Arc::new(MemDevice::new(mke2fs("16M", &["-t", "ext4"])))).with_nvram(memory.clone());
+    let options = Options::default().with(Profile::Djfs.choices());
+    let volume = Volume::open(other, Arc::new(SystemClock), options).unwrap();
+    touch_root(&volume, 1_000_000_007);
+    volume.maintenance().commit().unwrap();
+    let e = refused_before_replay(crashed(), Some(memory), Profile::Djfs);
+    assert!(matches!(e, Error::Journal(JournalError::Nvram(NvramProblem::Needed { same: false, .. }))), "{e}");
+}
+
+#[test]
+fn a_journal_that_is_too_small_is_refused_before_the_replay() {
+    let image = mke2fs("16M", &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]);
+    let zeros = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(zeros.path(), [0; 1024]).unwrap();
+    let write = format!("jw -b 14000 {}", zeros.path().display());
+    let mut dirty = debugfs(&image, &["jo", &write, "jc"]);
+    let length = journal_superblock(&dirty) + 0x10;
+    dirty[length..length + 4].copy_from_slice(&400u32.to_be_bytes());
+    let e = refused_before_replay(dirty, None, Profile::Ext4Ordered);
+    assert!(matches!(e, Error::Journal(JournalError::TooSmall { blocks: 400 })), "{e}");
+}
+
+/// J14.
+#[test]
+fn the_blocks_of_the_kernels_fast_commits_are_no_part_of_the_log() {
+    let image = mke2fs("16M", &["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "size=2"]);
+    let t = TestVolume::on(image, Options::default().with(Choices::of_route(Route::Ordered)));
+    touch_root(&t.volume, 1_000_000_007);
+    t.volume.maintenance().commit().unwrap();
+    let capacity = t.volume.maintenance().journal_stats().log_capacity;
+    t.check();
+    let left = t.device.snapshot();
+    let at = journal_superblock(&left);
+    let len = u64::from(JournalSuperblock::decode(&left[at..]).unwrap().len());
+    let number = u32::from_be_bytes(left[at + 0x54..at + 0x58].try_into().unwrap());
+    let fast_commits = if number == 0 { 256 } else { u64::from(number) };
+    assert_eq!(capacity, len - fast_commits - 2);
 }

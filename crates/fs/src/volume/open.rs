@@ -27,7 +27,6 @@ use crate::tables::Pool;
 use quire_device::sync::{Arc, Mutex};
 use quire_device::{BlockDevice, Clock, FlushGate, Pace, Paced, Region};
 use quire_journal::recover::Progress;
-use quire_journal::{Format, Log};
 use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock, state};
 use quire_layout::{Corrupt, Unsupported};
@@ -122,6 +121,9 @@ impl Opening<'_> {
         };
         // What a mount needs has been read before the first write.
         let outlook = preview::look(devices, pending.as_ref(), clock, &before)?;
+        if read_only.is_none() && outlook.only_read.is_none() {
+            recovery::check_log(pending.as_deref(), devices, &before, options.choices())?;
+        }
         let mut sb = before.clone();
         let mut log = None;
         if !options.no_load {
@@ -132,7 +134,7 @@ impl Opening<'_> {
             let clean = clean.filter(|_| read_only.is_none());
             log = clean.map(|c| recovery::open_log(c, &gate, &sb)).transpose()?;
             if read_only.is_none() {
-                self.put_in_nvram(log.as_mut(), &sb)?;
+                recovery::put_in_nvram(log.as_mut(), devices, &sb, options.choices())?;
             }
         }
         let was_valid = sb.state() & state::VALID != 0;
@@ -172,15 +174,6 @@ impl Opening<'_> {
         } else {
             by_feature
         })
-    }
-
-    fn put_in_nvram(&self, log: Option<&mut Log>, sb: &Superblock) -> Result<()> {
-        let choices = self.options.choices();
-        if choices.log() != Ok(Some(Format::Nvram)) {
-            return Ok(());
-        }
-        let log = log.ok_or_else(|| Unsupported::new("a journal in NVRAM for a file system without has_journal"))?;
-        recovery::put_in_nvram(log, self.devices, sb, choices)
     }
 }
 

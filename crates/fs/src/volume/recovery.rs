@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::map;
 use crate::records;
 use quire_device::sync::Arc;
-use quire_device::{Buf, Clock, FlushGate};
+use quire_device::{Buf, Clock, FlushGate, Nvram};
 pub(super) use quire_journal::Error as JournalError;
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::{CleanLog, Plan, Progress, UnrecoveredLog, open_external};
@@ -236,21 +236,54 @@ pub(super) fn open_log(clean: CleanLog, gate: &Arc<FlushGate>, sb: &Superblock) 
         geometry.device().preallocate(bs.offset(run.home), u64::from(run.len) << bs.bits())?;
     }
     let log_gate = if external { Arc::new(FlushGate::new(clean.geometry().device().clone())) } else { gate.clone() };
-    let (log, _) = clean.into_log(log_gate, sb.features().has_incompat(incompat::BIT64))?;
+    let (mut log, _) = clean.into_log(log_gate, sb.features().has_incompat(incompat::BIT64))?;
+    if sb.features().has_compat(compat::FAST_COMMIT) {
+        log.spare_fast_commits();
+    }
     Ok(log)
 }
 
-/// Puts a log that is opened for writing into the memory that was named for it.
+/// Whether [`open_log`] and [`put_in_nvram`] will find what they need when the journal has been replayed. Writes
+/// nothing (O3).
 ///
 /// # Errors
-/// Invalid: no memory was named, it is too small, or it holds another log that is needed.
-pub(super) fn put_in_nvram(log: &mut Log, devices: &Devices, sb: &Superblock, choices: Choices) -> Result<()> {
-    let Some(layout) = NvramLayout::of(choices.of_log(), sb.block_size()) else { return Ok(()) };
-    let Some(memory) = &devices.nvram else {
-        return Err(Error::Invalid("commit_mode=nvram needs a memory: name it with nvram=PATH"));
-    };
-    log.set_nvram(NvramLog::take(memory.clone(), sb.uuid(), layout)?);
+/// As those two.
+pub(super) fn check_log(pending: Option<&Pending>, devices: &Devices, sb: &Superblock, choices: Choices) -> Result<()> {
+    if let Some(pending) = pending {
+        pending.log.check_len()?;
+    }
+    let Some((memory, layout)) = memory_for(pending.is_some(), devices, sb, choices)? else { return Ok(()) };
+    let replayed = pending.and_then(|p| p.log.needs_nvram());
+    Ok(NvramLog::check_fit(&**memory, sb.uuid(), layout, replayed)?)
+}
+
+/// Puts a log that is opened for writing, if there is one, into the memory that was named for it.
+///
+/// # Errors
+/// Unsupported: the file system has no journal. Invalid: no memory was named, it is too small, or it holds another log
+/// that is needed.
+pub(super) fn put_in_nvram(log: Option<&mut Log>, devices: &Devices, sb: &Superblock, choices: Choices) -> Result<()> {
+    let memory = memory_for(log.is_some(), devices, sb, choices)?;
+    if let (Some(log), Some((memory, layout))) = (log, memory) {
+        log.set_nvram(NvramLog::take(memory.clone(), sb.uuid(), layout)?);
+    }
     Ok(())
+}
+
+/// The memory that the log is put into, and how it is laid out there. `None`: the log is not in NVRAM.
+fn memory_for<'d>(
+    has_log: bool,
+    devices: &'d Devices,
+    sb: &Superblock,
+    choices: Choices,
+) -> Result<Option<(&'d Arc<dyn Nvram>, NvramLayout)>> {
+    let Some(layout) = NvramLayout::of(choices.of_log(), sb.block_size()) else { return Ok(None) };
+    if !has_log {
+        return Err(Unsupported::new("a journal in NVRAM for a file system without has_journal").into());
+    }
+    let memory = devices.nvram.as_ref();
+    let memory = memory.ok_or(Error::Invalid("commit_mode=nvram needs a memory: name it with nvram=PATH"))?;
+    Ok(Some((memory, layout)))
 }
 
 /// Gives up a log in NVRAM that is lost, when the user has decided so. The file system is marked as having errors,

@@ -39,15 +39,16 @@ impl Shared {
     /// The images to write, and the floor under which freed blocks may be reused meanwhile (J9), taken at one moment: a
     /// commit takes out what it revokes under the core's lock before it raises `durable`. An error once the journal is
     /// aborted: a transaction whose write failed may stand whole behind the last durable one, with deltas over images
-    /// that the tail would pass (Q11).
-    pub(crate) fn begin_home_writes(&self, upto: Tid) -> Result<Vec<(BlockNo, Image)>, Error> {
+    /// that the tail would pass (Q11). Unless all that is passed `is_left`, the commit under way may write a delta over
+    /// an image whose chain would end here, and is waited for (Q6).
+    pub(crate) fn begin_home_writes(&self, upto: Tid, is_left: bool) -> Result<Vec<(BlockNo, Image)>, Error> {
         let mut core = lock(&self.core);
-        // A commit under way may write a delta over an image whose chain would end here. It holds no lock that we hold.
-        // With regions no chain leaves its region, and none that is under way begins in one that is passed (V6).
-        let regions = self.config.choices.by_regions();
-        while core.chosen && !regions && self.config.choices.record == Record::Delta {
+        // That commit holds no lock that this thread holds.
+        core.ending_chains = !is_left && self.config.choices.record == Record::Delta;
+        while core.ending_chains && core.chosen {
             core = wait(&self.unchosen, core);
         }
+        core.ending_chains = false;
         if let Some(e) = core.aborted.as_ref().filter(|_| !Mutant::TailAfterAbort.is_on()) {
             return Err(Error::Aborted(Box::new(e.clone())));
         }

@@ -5,7 +5,8 @@
 //! gets the number of the next transaction with the same flush (V7), so that an older copy of the image is told from
 //! this one.
 //!
-//! Commits go on meanwhile in the next region.
+//! Commits go on meanwhile in the next region. A checkpoint that passes transactions of the region in use waits for the
+//! commit that has chosen its bases (Q6).
 
 use super::shared::Shared;
 use crate::error::Error;
@@ -140,10 +141,9 @@ impl NvramSpace<'_> {
         if self.by_regions() { self.pass(NvramLog::filled) } else { self.pass(|n| n.up_to(upto)) }
     }
 
-    /// Everything committed goes home.
+    /// Everything that is committed when it begins goes home. The region in use is passed, too, and not left.
     pub(super) fn empty(&self) -> Result<(), Error> {
-        while self.pass(|n| n.oldest(u64::MAX))? {}
-        Ok(())
+        self.pass(|n| n.oldest(u64::MAX)).map(drop)
     }
 
     fn pass(&self, choose: impl Fn(&NvramLog) -> Option<Target>) -> Result<bool, Error> {
@@ -151,7 +151,7 @@ impl NvramSpace<'_> {
         let Some(target) = choose(self.nvram) else { return Ok(false) };
         let begun = self.shared.config.clock.monotonic();
         let next = target.upto.next();
-        let homes = self.shared.begin_home_writes(target.upto)?;
+        let homes = self.shared.begin_home_writes(target.upto, target.is_left)?;
         if Mutant::NvramFreedEarly.is_on() {
             self.nvram.free(target.tail, next);
         }

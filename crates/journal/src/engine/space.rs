@@ -38,12 +38,12 @@ impl LogSpace<'_> {
         self.log.free() < blocks || self.pins_too_much()
     }
 
-    /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare. It is enough if
-    /// the background has made the room meanwhile (J13).
+    /// Checkpoints until `blocks` log blocks are free; then a quarter of the log, so that it is rare; all of a log that
+    /// does not go round. It is enough if the background has made the room meanwhile (J13).
     pub(super) fn make_room(&self, blocks: u32) -> Result<(), Error> {
         let is_short = || self.log.free() < blocks;
         while is_short() {
-            let want = blocks.saturating_sub(self.log.free()).max(self.log.capacity() / CHECKPOINT_PART);
+            let want = self.log.to_free(blocks).max(self.log.capacity() / CHECKPOINT_PART);
             let moved = self.pass(|| is_short().then(|| self.choose(want))?)?;
             assert!(moved || !is_short(), "a log without transactions has room for one");
         }
@@ -86,7 +86,7 @@ impl LogSpace<'_> {
         let _one_at_a_time = lock(&self.shared.checkpointing);
         let Some(target) = choose() else { return Ok(false) };
         let begun = self.shared.config.clock.monotonic();
-        let homes = self.shared.begin_home_writes(target.upto)?;
+        let homes = self.shared.begin_home_writes(target.upto, false)?;
         let written = self.shared.write_home(&homes);
         self.shared.end_home_writes(&homes);
         written?;

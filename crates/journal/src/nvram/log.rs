@@ -53,6 +53,64 @@ impl NvramLayout {
         };
         Some(NvramLayout { block_size, regions, whole_blocks: choices.record == Record::Block, incompat })
     }
+
+    /// The label of an empty log that is laid out so in a memory of `size` bytes, after the label `old`.
+    ///
+    /// # Errors
+    /// The memory is too small.
+    fn label(self, size: u64, uuid: [u8; 16], fs_uuid: [u8; 16], old: Option<Label>) -> Result<Label, Error> {
+        let label = Label {
+            granule: if self.whole_blocks { u32::try_from(self.block_size.bytes()).expect("64 KiB") } else { LINE },
+            incompat: self.incompat,
+            uuid,
+            fs_uuid,
+            epoch: old.map_or(0, |l| l.epoch),
+            sequence: old.map_or(0, |l| l.sequence),
+            size: size.min(label::LARGEST),
+            regions: u32::from(self.regions.max(1)),
+            block_size: self.block_size,
+            tail: 0,
+            tid: Tid(0),
+        };
+        if most_blocks(&label) < LEAST_BLOCKS {
+            return Err(NvramProblem::TooSmall { have: label.size, regions: label.regions }.into());
+        }
+        Ok(label)
+    }
+}
+
+/// Bytes of the largest transaction.
+fn longest(label: &Label) -> u64 {
+    // Where the tail goes round, a transaction leaves most of the log to others.
+    if label.regions > 1 { label.region_len() } else { label.region_len() / 4 }
+}
+
+/// Blocks that the largest transaction may hold.
+fn most_blocks(label: &Label) -> usize {
+    let in_bytes = |bytes: u64| {
+        let each = label.block_size.bytes() + 64;
+        usize::try_from(bytes.saturating_sub(4 * u64::from(label.granule) + 2048)).unwrap_or(usize::MAX) / each
+    };
+    let all = in_bytes(longest(label));
+    // Half a region, so that little is left unused at its end; but not too few.
+    if label.regions > 1 { in_bytes(longest(label) / 2).max(all.min(128)) } else { all }
+}
+
+/// The label of a memory that may be taken, and its slot; no label where nothing is. The log in the memory `replayed`
+/// counts as empty.
+fn free_label(
+    memory: &dyn Nvram,
+    fs_uuid: [u8; 16],
+    replayed: Option<[u8; 16]>,
+) -> Result<(Option<Label>, usize), Error> {
+    match read_label(memory) {
+        Ok((old, _)) if replayed != Some(old.uuid) && Walk::new(memory, old).holds_any() => {
+            Err(NvramProblem::Needed { uuid: old.fs_uuid, same: old.fs_uuid == fs_uuid }.into())
+        }
+        Ok((old, slot)) => Ok((Some(old), slot)),
+        Err(_) if is_blank(memory) => Ok((None, 1)),
+        Err(_) => Err(NvramProblem::SomethingElse.into()),
+    }
 }
 
 /// A log in NVRAM that holds nothing that any image needs, or what the running volume has put there.
@@ -119,38 +177,26 @@ impl NvramLog {
     /// # Errors
     /// It is too small, holds something else, or a log that some image needs.
     pub fn take(memory: Arc<dyn Nvram>, fs_uuid: [u8; 16], layout: NvramLayout) -> Result<Self, Error> {
-        let (old, slot) = match read_label(&*memory) {
-            Ok((old, slot)) => {
-                if Walk::new(&*memory, old).holds_any() {
-                    return Err(NvramProblem::Needed { uuid: old.fs_uuid, same: old.fs_uuid == fs_uuid }.into());
-                }
-                (Some(old), slot)
-            }
-            Err(_) if is_blank(&*memory) => (None, 1),
-            Err(_) => return Err(NvramProblem::SomethingElse.into()),
-        };
-        let label = Label {
-            granule: if layout.whole_blocks { u32::try_from(layout.block_size.bytes()).expect("64 KiB") } else { LINE },
-            incompat: layout.incompat,
-            uuid: old.map_or_else(|| memory.fresh_uuid(), |l| l.uuid),
-            fs_uuid,
-            epoch: old.map_or(0, |l| l.epoch),
-            sequence: old.map_or(0, |l| l.sequence),
-            size: memory.size().min(label::LARGEST),
-            regions: u32::from(layout.regions.max(1)),
-            block_size: layout.block_size,
-            tail: 0,
-            tid: Tid(0),
-        };
-        let placed = VecDeque::new();
-        let log = NvramLog {
-            memory,
-            state: Mutex::new(State { label, slot, head: 0, placed, stats: NvramLogStats::default() }),
-        };
-        if log.most_blocks() < LEAST_BLOCKS {
-            return Err(NvramProblem::TooSmall { have: label.size, regions: label.regions }.into());
-        }
-        Ok(log)
+        let (old, slot) = free_label(&*memory, fs_uuid, None)?;
+        let uuid = old.map_or_else(|| memory.fresh_uuid(), |l| l.uuid);
+        let label = layout.label(memory.size(), uuid, fs_uuid, old)?;
+        let state = State { label, slot, head: 0, placed: VecDeque::new(), stats: NvramLogStats::default() };
+        Ok(NvramLog { memory, state: Mutex::new(state) })
+    }
+
+    /// Whether [`NvramLog::take`] will find the memory fit when the log in the memory `replayed` has been replayed.
+    /// Stores nothing.
+    ///
+    /// # Errors
+    /// As [`NvramLog::take`].
+    pub fn check_fit(
+        memory: &dyn Nvram,
+        fs_uuid: [u8; 16],
+        layout: NvramLayout,
+        replayed: Option<[u8; 16]>,
+    ) -> Result<(), Error> {
+        let (old, _) = free_label(memory, fs_uuid, replayed)?;
+        layout.label(memory.size(), [0; 16], fs_uuid, old).map(drop)
     }
 
     /// # Errors
@@ -171,21 +217,12 @@ impl NvramLog {
 
     /// Bytes of the largest transaction.
     pub(crate) fn longest(&self) -> u64 {
-        let label = self.label();
-        // Where the tail goes round, a transaction leaves most of the log to others.
-        if label.regions > 1 { label.region_len() } else { label.region_len() / 4 }
+        longest(&self.label())
     }
 
     /// Blocks that the largest transaction may hold.
     pub(crate) fn most_blocks(&self) -> usize {
-        let label = self.label();
-        let in_bytes = |bytes: u64| {
-            let each = label.block_size.bytes() + 64;
-            usize::try_from(bytes.saturating_sub(4 * u64::from(label.granule) + 2048)).unwrap_or(usize::MAX) / each
-        };
-        let longest = in_bytes(self.longest());
-        // Half a region, so that little is left unused at its end; but not too few.
-        if label.regions > 1 { in_bytes(self.longest() / 2).max(longest.min(128)) } else { longest }
+        most_blocks(&self.label())
     }
 
     /// Begins a use of the log with transaction `tid`: durable on return. The journal's superblock names it next (V5).

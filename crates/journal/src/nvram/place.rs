@@ -17,6 +17,8 @@ pub(crate) enum Fit {
 pub(crate) struct Target {
     pub upto: Tid,
     pub tail: u64,
+    /// It is all that a region holds which the head has left: no commit under way has a chain there (V6).
+    pub is_left: bool,
 }
 
 impl NvramLog {
@@ -67,7 +69,7 @@ impl NvramLog {
             return None;
         }
         let upto = s.placed.iter().take_while(|p| p.start < end).last()?.tid;
-        Some(Target { upto, tail: end })
+        Some(Target { upto, tail: end, is_left: true })
     }
 
     /// The oldest transactions, of at least so many bytes.
@@ -89,6 +91,7 @@ impl State {
     /// What passes the `n`th transaction and those before it.
     fn passing(&self, n: usize) -> Option<Target> {
         let upto = self.placed.get(n)?.tid;
-        Some(Target { upto, tail: self.placed.get(n + 1).map_or(self.head, |p| p.start) })
+        let tail = self.placed.get(n + 1).map_or(self.head, |p| p.start);
+        Some(Target { upto, tail, is_left: false })
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn plan_of_blocks(log: &UnrecoveredLog, found: Found, home_blocks: u6
         failed_commit: found.failed_commit,
         fast_commits: found.fast_commits,
         log_blocks: log.superblock.end().0 - log.superblock.first().0,
-        last_used: found.end,
+        last_used: found.last_used,
         chains: BTreeMap::new(),
         ready: None,
         nvram_end: None,

@@ -79,7 +79,7 @@ impl UnrecoveredLog {
         let last_used = match self.superblock.quire()? {
             Some(s) if s.in_nvram().is_some() => Ok(self.superblock.sequence()),
             Some(s) => runs::RunScan::new(&self, start, &s).run(progress).map(|f| f.last_used),
-            None => scan::Scan::new(&self, start).run(progress).map(|f| f.end),
+            None => scan::Scan::new(&self, start).run(progress).map(|f| f.last_used),
         };
         let end = last_used.unwrap_or(self.superblock.sequence());
         clean::empty_log(self, end.next(), Damage::default(), &mut None)

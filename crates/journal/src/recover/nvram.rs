@@ -7,12 +7,24 @@ use super::progress::{Phase, Progress};
 use super::runs::{FoundRuns, Logged, RunAt, revoke};
 use super::unrecovered::{LogMemory, UnrecoveredLog};
 use crate::error::{Error, NvramProblem};
-use crate::nvram::{Walk, read_label};
+use crate::nvram::{Walk, forget, read_label};
 use quire_device::Nvram;
 use quire_layout::nvlog::{Head, LINE, Label};
 use quire_layout::qlog::ranges::{ENTRY, decode_table};
 use quire_layout::qlog::{Kind, RECORD, Record, Signature};
 use quire_layout::{BlockSize, Corrupt, LogBlock, Structure, Tid};
+
+impl LogMemory {
+    /// Gives up what the memory holds of a damaged log whose image needs nothing of it any more, durably: transaction
+    /// `next` is that image's next one. Without this the transaction where the log breaks off, and those behind it,
+    /// would be taken for needed (V11).
+    pub(super) fn give_up(&self, next: Tid) -> Result<(), Error> {
+        match read_label(&*self.memory) {
+            Ok((label, _)) if label.fs_uuid == self.fs_uuid && next.at_or_after(label.tid) => forget(&*self.memory),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl UnrecoveredLog {
     /// The memory that a signature names, and its label (V5).

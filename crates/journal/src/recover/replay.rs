@@ -1,6 +1,6 @@
 //! The third pass: images go home.
 
-use super::clean::{CleanLog, Damage, empty_log, superblock_place};
+use super::clean::{CleanLog, DAMAGED, Damage, empty_log, superblock_place};
 use super::images::Made;
 use super::plan::{Plan, Planned};
 use super::progress::{Phase, Progress};
@@ -31,6 +31,10 @@ impl UnrecoveredLog {
     ) -> Result<CleanLog, Error> {
         plan.check_supported()?;
         if self.is_clean() {
+            // The power went when a damaged log had been emptied, and the memory that held it was yet to be given up.
+            if let Some(memory) = self.nvram.as_ref().filter(|_| self.superblock.errno() == DAMAGED) {
+                memory.give_up(self.superblock.sequence())?;
+            }
             return Ok(self.into_clean().expect("it is clean"));
         }
         let total = u64::try_from(plan.images.len()).expect("bounded by the log");
@@ -59,7 +63,13 @@ impl UnrecoveredLog {
             crate::nvram::move_tail(&*memory.memory, end, plan.end)?;
         }
         let damage = Damage { bad: plan.bad, failed_commit: plan.failed_commit };
-        empty_log(self, plan.last_used.next(), damage, &mut undo)
+        let next = plan.last_used.next();
+        let gives_up = self.nvram.clone().filter(|_| plan.nvram_end.is_some() && !damage.is_none());
+        let clean = empty_log(self, next, damage, &mut undo)?;
+        if let Some(memory) = gives_up {
+            memory.give_up(next)?;
+        }
+        Ok(clean)
     }
 
     /// Writes home what the records of a log of Quire's make. Bad images are left out: the plan reports them.

@@ -28,6 +28,8 @@ pub(super) struct Found {
     pub(super) start: Tid,
     /// The first transaction that is not replayed.
     pub(super) end: Tid,
+    /// The last number that the log may hold.
+    pub(super) last_used: Tid,
     /// Where the log ends: one past its last commit block.
     pub(super) head: LogBlock,
     pub(super) transactions: u32,
@@ -95,6 +97,7 @@ impl<'a> Scan<'a> {
             found: Found {
                 start: tid,
                 end: tid,
+                last_used: tid,
                 head: start,
                 transactions: 0,
                 images: Vec::new(),
@@ -116,6 +119,7 @@ impl<'a> Scan<'a> {
             }
         }
         self.cut_off();
+        self.find_last_used()?;
         self.scan_fast_commits()?;
         progress(Progress { phase: Phase::Scan, done: total, total });
         Ok(self.found)
@@ -270,6 +274,27 @@ impl<'a> Scan<'a> {
         self.found.revokes.truncate(self.committed.revokes);
         self.found.transactions = self.committed.transactions;
         self.found.head = self.committed.head;
+    }
+
+    /// The number after the last transaction counts as used. Where the log breaks off, so do all later ones that stand
+    /// anywhere in it: they were durable once, match their checksums, and would pass for what is written next (R10).
+    fn find_last_used(&mut self) -> Result<(), Error> {
+        self.found.last_used = self.found.end;
+        if self.found.failed_commit.is_none() {
+            return Ok(());
+        }
+        let sb = &self.log.superblock;
+        for n in sb.first().0..sb.end().0 {
+            let block = match self.window.block(LogBlock(n)) {
+                Err(Error::Device(_)) => continue,
+                block => block?,
+            };
+            let later = |h: &Header| h.tid.after(self.found.end) && h.tid.after(self.found.last_used);
+            if let Some(header) = Header::decode(block).filter(later) {
+                self.found.last_used = header.tid;
+            }
+        }
+        Ok(())
     }
 
     /// Counts the fast commits after the last transaction. The block between log and area is not used.

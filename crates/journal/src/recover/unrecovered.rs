@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::geometry::LogGeometry;
+use crate::log::check_len;
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Nvram, Region};
 use quire_layout::jbd2::{JournalSuperblock, LogFormat};
@@ -68,6 +69,12 @@ impl UnrecoveredLog {
     pub fn with_home(mut self, home: Arc<dyn BlockDevice>) -> Self {
         self.home = Some(home);
         self
+    }
+
+    /// # Errors
+    /// The engine cannot write to this log when it is recovered: it is too small.
+    pub fn check_len(&self) -> Result<(), Error> {
+        check_len(&self.superblock)
     }
 
     /// True if the log is one of Quire's.

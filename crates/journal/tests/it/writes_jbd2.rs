@@ -21,9 +21,13 @@ fn tool(name: &str, args: &[&str]) -> String {
 }
 
 fn image(block_size: &str) -> Image {
+    image_with(block_size, "^fast_commit")
+}
+
+fn image_with(block_size: &str, feature: &str) -> Image {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
-    tool("mke2fs", &["-q", "-F", "-t", "ext4", "-b", block_size, "-J", "size=8", path, "64M"]);
+    tool("mke2fs", &["-q", "-F", "-t", "ext4", "-b", block_size, "-O", feature, "-J", "size=8", path, "64M"]);
     let blocks = Command::new("debugfs").args(["-R", "blocks <8>", path]).stdin(Stdio::null()).output().unwrap();
     let log = String::from_utf8_lossy(&blocks.stdout).split_whitespace().map(|n| BlockNo(n.parse().unwrap())).collect();
     let bytes = std::fs::read(path).unwrap();
@@ -50,7 +54,10 @@ fn journal(i: &Image) -> (Arc<MemDevice>, Journal) {
     let at = i.block_size.offset(i.log[0]);
     let block = device.read(at, i.block_size.bytes(), quire_device::Region::LogSuperblock).unwrap();
     let map = LogMap::new(runs).unwrap();
-    let log = Log::open(gate.clone(), map, LogBlock(0), &block, i.block_size, true).unwrap();
+    let mut log = Log::open(gate.clone(), map, LogBlock(0), &block, i.block_size, true).unwrap();
+    if Superblock::decode(&i.bytes[1024..]).unwrap().features().has_compat(features::compat::FAST_COMMIT) {
+        log.spare_fast_commits();
+    }
     let config = JournalConfig::new(i.block_size, Arc::new(SystemClock), 4 << 20);
     (device, Journal::with_log(gate, log, config))
 }
@@ -135,26 +142,36 @@ fn a_revoked_block_is_not_replayed() {
 
 #[test]
 fn a_full_log_is_checkpointed_and_wraps() {
-    let i = image("4096");
+    is_checkpointed(&image("4096"));
+}
+
+/// J14: e2fsck finds all of a log that goes back to its first block before it comes to the journal's end.
+#[test]
+fn a_full_log_beside_fast_commits_is_checkpointed_and_begins_anew() {
+    is_checkpointed(&image_with("4096", "fast_commit"));
+}
+
+/// A log runs full again and again, and e2fsck replays it now and then.
+fn is_checkpointed(i: &Image) {
     let len = i.block_size.bytes();
-    let (device, j) = journal(&i);
+    let (device, j) = journal(i);
     let rounds = 40u64;
     for round in 0..rounds {
         for n in 0..200u64 {
-            put(&j, free_block(&i, n + round % 7), len, |b| b.fill(u8::try_from(round).unwrap() + 1));
+            put(&j, free_block(i, n + round % 7), len, |b| b.fill(u8::try_from(round).unwrap() + 1));
         }
         j.commit_all().unwrap();
         if round % 11 == 3 {
             let after = replayed(&device.snapshot());
-            let last = free_block(&i, 199 + round % 7);
-            assert!(block_of(&after, &i, last).iter().all(|b| u64::from(*b) == round + 1));
+            let last = free_block(i, 199 + round % 7);
+            assert!(block_of(&after, i, last).iter().all(|b| u64::from(*b) == round + 1));
         }
     }
     let s = j.stats();
     assert!(s.checkpoints > 2 && s.memory.never_written_home > 4000, "{s:?}");
     j.empty_log().unwrap();
     let end = device.snapshot();
-    assert!(block_of(&end, &i, free_block(&i, 50)).iter().all(|b| u64::from(*b) == rounds));
+    assert!(block_of(&end, i, free_block(i, 50)).iter().all(|b| u64::from(*b) == rounds));
     let s = j.stats();
     assert_eq!((s.log_used, s.memory.live, s.memory.in_log), (0, 0, 0));
 }

@@ -1,13 +1,11 @@
 //! A log in NVRAM and its image, at different times and with strangers; regions that fill up, and the figures of all
 //! that.
 
-use super::setup::{BS, HOMES, LOG_BLOCKS, home, image, put, unrecovered};
-use quire_device::sync::Arc;
-use quire_device::{BlockDevice, Counted, FlushGate, Nvram, SystemClock};
-use quire_journal::recover::Plan;
-use quire_journal::{
-    Checkpoint, Error, Journal, JournalConfig, LogChoices, NvramLayout, NvramLog, NvramProblem, Record,
-};
+use super::setup::{BS, HOMES, Hooked, LOG_BLOCKS, home, image, nvram_journal, put, unrecovered};
+use quire_device::sync::{Arc, Mutex, lock};
+use quire_device::{BlockDevice, Counted, Nvram};
+use quire_journal::recover::{Plan, list_nvram};
+use quire_journal::{Checkpoint, Error, Journal, LogChoices, NvramLayout, NvramLog, NvramProblem, Record};
 use quire_layout::nvlog::{LINE, head};
 use quire_layout::qlog::RECORD;
 use quire_layout::{BlockSize, Tid};
@@ -22,14 +20,7 @@ fn journal(
     record: Record,
     checkpoint: Checkpoint,
 ) -> Journal {
-    let device: Arc<dyn BlockDevice> = device.clone();
-    let gate = Arc::new(FlushGate::new(device.clone()));
-    let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
-    let (mut log, _) = clean.into_log(gate.clone(), true).unwrap();
-    let choices = LogChoices::in_nvram(record, checkpoint);
-    log.set_nvram(NvramLog::take(memory.clone(), FS, NvramLayout::of(choices, BlockSize::K1).unwrap()).unwrap());
-    let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), 1 << 20);
-    Journal::with_log(gate, log, JournalConfig { choices, ..config })
+    nvram_journal(device.clone(), memory.clone(), FS, LogChoices::in_nvram(record, checkpoint))
 }
 
 fn memory() -> Arc<NvramModel> {
@@ -200,6 +191,63 @@ fn a_block_that_changes_twice_in_a_transaction_is_one_delta() {
     let after = j.stats();
     let logged = (after.whole_records - before.whole_records, after.delta_records - before.delta_records);
     assert_eq!(logged, (0, 1));
+}
+
+/// Whether the memory may be taken for the next mount of this file system.
+fn take(memory: &Arc<NvramModel>) -> Result<(), Error> {
+    let layout = NvramLayout::of(LogChoices::in_nvram(Record::Delta, Checkpoint::Regions(2)), BlockSize::K1).unwrap();
+    NvramLog::take(memory.clone(), FS, layout).map(drop)
+}
+
+/// A disk and its memory after a crash, with three transactions in the memory; the second is damaged.
+fn damaged() -> (Image, Arc<NvramModel>) {
+    let (disk, memory) = (device(Image::from_bytes(&image(Tid(1)))), memory());
+    let j = journal(&disk, &memory, Record::Delta, Checkpoint::Regions(2));
+    (0..3).for_each(|n| {
+        commit(&j, n, 1);
+    });
+    let (label, found, _) = list_nvram(&*memory, 3).unwrap();
+    let mut stored = memory.live();
+    stored[usize::try_from(label.place(found[1].position)).unwrap() + head::LEN] ^= 1;
+    (disk.live(), Arc::new(NvramModel::new(stored)))
+}
+
+/// Recovers what is whole.
+fn recover_damaged(disk: &Arc<dyn BlockDevice>, memory: &Arc<NvramModel>) -> Plan {
+    let log = unrecovered(disk).with_nvram(Some(memory.clone()), FS);
+    let plan = log.scan(u64::from(LOG_BLOCKS) + HOMES, &mut |_| {}).unwrap();
+    log.replay(plan.clone(), disk, None, &mut |_| {}).unwrap();
+    plan
+}
+
+/// V11.
+#[test]
+fn a_memory_whose_damaged_log_was_recovered_is_free_for_the_next_mount() {
+    let (left, memory) = damaged();
+    let disk = device(left);
+    let plan = recover_damaged(&(disk.clone() as Arc<dyn BlockDevice>), &memory);
+    assert_eq!((plan.transactions, plan.failed_commit), (1, Some(Tid(2))), "{plan}");
+    let j = journal(&disk, &memory, Record::Delta, Checkpoint::Regions(2));
+    commit(&j, 0, 2);
+    assert_eq!(scan(&disk.live(), Some(memory.live()), FS).unwrap().transactions, 1);
+}
+
+/// V11, R1: the power goes when the journal is empty and the memory is as it was.
+#[test]
+fn a_damaged_memory_that_a_power_cut_left_is_given_up_by_the_next_recovery() {
+    let (left, memory) = damaged();
+    let mut bytes = image(Tid(1));
+    left.read(0, &mut bytes);
+    let disk = Arc::new(Hooked::new(MemDevice::new(bytes)));
+    let last = Arc::new(Mutex::new(Vec::new()));
+    let (out, theirs) = (last.clone(), memory.clone());
+    disk.hook(move |_| *lock(&out) = theirs.live());
+    let there: Arc<dyn BlockDevice> = disk.clone();
+    recover_damaged(&there, &memory);
+    let memory = Arc::new(NvramModel::new(lock(&last).clone()));
+    assert!(matches!(take(&memory), Err(Error::Nvram(NvramProblem::Needed { same: true, .. }))));
+    assert_eq!(recover_damaged(&there, &memory).transactions, 0);
+    take(&memory).unwrap();
 }
 
 /// What recovery makes of a disk and its memory, whose power may go meanwhile.

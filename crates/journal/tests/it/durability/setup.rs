@@ -1,10 +1,10 @@
 //! A journal on an image of its own, without a file system around it, and a device that calls back.
 
 use quire_device::sync::{Arc, Mutex, lock};
-use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, FlushGate, Io, SystemClock, Ticket};
+use quire_device::{BlockDevice, DeviceError, DeviceInfo, Done, FlushGate, Io, Nvram, SystemClock, Ticket};
 use quire_journal::geometry::LogGeometry;
 use quire_journal::recover::UnrecoveredLog;
-use quire_journal::{CommitMode, Journal, JournalConfig, LogChoices, LogRun, Record};
+use quire_journal::{CommitMode, Journal, JournalConfig, LogChoices, LogRun, NvramLayout, NvramLog, Record};
 use quire_layout::jbd2::JournalSuperblock;
 use quire_layout::{BlockNo, BlockSize, LogBlock, Tid};
 use quire_testkit::{PowerLossDevice, PowerLossOptions};
@@ -59,6 +59,21 @@ pub(crate) fn styled(device: Arc<dyn BlockDevice>, cache: u64, choices: LogChoic
     let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
     let (log, _) = clean.into_log(gate.clone(), true).unwrap();
     let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), cache);
+    Journal::with_log(gate, log, JournalConfig { choices, ..config })
+}
+
+/// As [`styled`], with the log in a memory.
+pub(crate) fn nvram_journal(
+    device: Arc<dyn BlockDevice>,
+    memory: Arc<dyn Nvram>,
+    fs: [u8; 16],
+    choices: LogChoices,
+) -> Journal {
+    let gate = Arc::new(FlushGate::new(device.clone()));
+    let clean = unrecovered(&device).into_clean().unwrap_or_else(|_| panic!("an empty log"));
+    let (mut log, _) = clean.into_log(gate.clone(), true).unwrap();
+    log.set_nvram(NvramLog::take(memory, fs, NvramLayout::of(choices, BlockSize::K1).unwrap()).unwrap());
+    let config = JournalConfig::new(BlockSize::K1, Arc::new(SystemClock), 1 << 20);
     Journal::with_log(gate, log, JournalConfig { choices, ..config })
 }
 

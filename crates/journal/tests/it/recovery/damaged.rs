@@ -1,12 +1,16 @@
 //! Damaged logs: the same judgement as e2fsck's.
 
 use super::forge::{Forge, Kind, What};
-use super::judge::{Dirty, differing_blocks, journal_runs, recover_with_e2fsck, recover_with_ours, superblock};
+use super::judge::{
+    Dirty, differing_blocks, home_blocks, journal_runs, open_on, recover_with_e2fsck, recover_with_ours, superblock,
+};
 use super::seeds::seeds;
+use quire_device::BlockDevice;
+use quire_device::sync::Arc;
 use quire_journal::recover::BadReason;
 use quire_layout::jbd2::Checksums;
 use quire_layout::{LogBlock, Tid};
-use quire_testkit::Rng;
+use quire_testkit::{MemDevice, Rng};
 
 /// What was done to the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +99,27 @@ fn damaged_logs_are_judged_as_e2fsck_does() {
     let seen = outcomes.map(AtomicU32::into_inner);
     println!("refused, broken off, images skipped, undamaged: {seen:?}");
     assert!(std::env::var_os("QUIRE_SEED").is_some() || seen.iter().all(|n| *n > 0), "{seen:?}");
+}
+
+/// R10: behind a commit that does not match stand whole transactions. What the engine writes next has none of their
+/// numbers.
+#[test]
+fn numbers_that_stand_behind_the_damage_are_not_used_again() {
+    let mut f = Forge::new(Kind::plain("1024", Checksums::V3, true), 2040, Tid(5));
+    let home = f.free_block(0);
+    for n in 1..=4 {
+        f.images(&[(home, vec![n; 1024])], true);
+        f.commit(1);
+    }
+    let second = f.written.iter().find(|w| w.1 == Tid(6) && w.2 == What::Commit).unwrap().0;
+    f.block_mut(second)[0x11] ^= 1;
+    let d = f.dirty();
+    let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(d.image.clone()));
+    let log = open_on(&d, device.clone(), None).log.unwrap();
+    let plan = log.scan(home_blocks(&*device, superblock(&d.image).block_size()), &mut |_| {}).unwrap();
+    assert_eq!((plan.end, plan.failed_commit), (Tid(6), Some(Tid(6))));
+    let clean = log.replay(plan, &device, None, &mut |_| {}).unwrap();
+    assert_eq!(clean.next_tid(), Tid(9), "the last one that stands there is 8");
 }
 
 /// R8: a bad image is skipped, and its block gets the last good one, unless a revoke took that away.
