@@ -1,6 +1,6 @@
 //! Errors of the file system: typed, each with one errno.
 
-use quire_device::{DeviceError, ErrorKind};
+use quire_device::{DeviceError, ErrorKind, IoOp};
 use quire_journal as journal;
 use quire_layout::{BlockNo, Corrupt, Ino, NotExt4, Tid, Unsupported};
 
@@ -109,6 +109,15 @@ mod errno {
 }
 
 impl Error {
+    /// True if what the disk has is damaged or cannot be read: what lies elsewhere may be sound.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Error::Corrupt(_) => true,
+            Error::Device(e) | Error::Journal(journal::Error::Device(e)) => e.op == IoOp::Read,
+            _ => false,
+        }
+    }
+
     /// The Linux error number for this error.
     #[must_use]
     pub fn errno(&self) -> i32 {

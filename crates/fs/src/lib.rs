@@ -61,7 +61,7 @@ pub use space::shortage_for_tests as shortage;
 pub use volume::{
     Admitted, Background, DeviceRead, Devices, FileUpdate, InodeFlags, Inspect, Limits, Maintenance, Outlook, Phase,
     ReadBegun, Shutdown, StatFs, Status, Step, Stop, Volume, VolumeBatch, VolumeLatencies, Xattrs, append,
-    attr_before_write, begin_read, commit_left, commit_then, create_alone, finish_orphans, first_superblock,
+    attr_before_write, begin_read, closed, commit_left, commit_then, create_alone, finish_orphans, first_superblock,
     fsync_then, leaving_commits, load_then, look, peek, read_to_change, recovery, sync_then, without_waiting,
 };
 pub use xattr::XattrFlags;

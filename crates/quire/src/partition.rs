@@ -9,8 +9,8 @@ const MAX_GPT_ENTRIES: u32 = 1024;
 /// Logical partitions that are looked at, so that a chain that goes in a circle ends.
 const MAX_LOGICAL: u32 = 128;
 
-/// Start and length of partition `n` of a disk image (from 1, as the kernel counts), in bytes. For programs that read the
-/// image themselves; [`OpenOptions::partition`](crate::OpenOptions::partition) opens the file system in one.
+/// Start and length of partition `n` of a disk image (from 1, as the kernel counts), in bytes. For programs that read
+/// the image themselves; [`OpenOptions::partition`](crate::OpenOptions::partition) opens the file system in one.
 ///
 /// # Errors
 /// Invalid: no partition table, no such partition, or the table cannot be read.

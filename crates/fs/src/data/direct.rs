@@ -16,14 +16,14 @@ use super::context::Data;
 use super::failure::data_failed;
 use super::file::File;
 use super::flags::{WriteDone, WriteFlags};
-use super::pages::Times;
-use super::writeback::{Collected, Destination, Piece, claim_hole, must_be_journaled, record, write_back};
+use super::pages::{FileState, Times};
+use super::writeback::{Collected, Destination, Piece, claim_hole, must_be_journaled, record, unreserve, write_back};
 use crate::error::{Error, Result};
 use crate::inode::flags::is_sync;
 use crate::inode::journaling_mode::is_journaled_file;
 use crate::inode::live;
-use crate::map::{Mapping, can_count};
-use crate::space;
+use crate::map::{Mapping, can_count, tree_blocks};
+use crate::space::{self, Reservation};
 use crate::tables::Pool;
 use crate::txn::Op;
 use quire_device::Region;
@@ -37,6 +37,8 @@ struct Plan {
     size: Option<u64>,
     /// The inode asks for durable writes.
     sync: bool,
+    /// Nodes that the extent tree may need; they are reserved until the blocks are in it.
+    tree: u64,
 }
 
 /// Writes a request directly, if it can go this way; `None`: nothing has happened.
@@ -74,7 +76,7 @@ pub(super) fn write_direct(
     }
     let batch = d.files.begin_batch();
     let Some((registered, mut s)) = file.try_direct(first..last.plus(1)) else { return Ok(None) };
-    let Some(plan) = d.engine.run_as(pool, |op| plan(op, file.ino, r, flags))?.0 else {
+    let Some(plan) = d.engine.run_as(pool, |op| plan(op, file.ino, &s, r, flags))?.0 else {
         drop(s);
         return Ok(None);
     };
@@ -110,6 +112,7 @@ fn write_and_record(d: &Data, ino: Ino, r: Request<'_>, plan: Plan) -> Result<()
     let written = written.map(|()| epoch).map_err(Error::from);
     let mut collected = [Collected::direct(ino, plan.pieces, plan.size, written)];
     record(d, &mut collected);
+    unreserve(d, Reservation { data: 0, map: plan.tree });
     let [collected] = collected;
     match collected.into_error() {
         Some(e) => {
@@ -121,7 +124,7 @@ fn write_and_record(d: &Data, ino: Ino, r: Request<'_>, plan: Plan) -> Result<()
 }
 
 /// Checks that the write is allowed, and chooses its blocks. `None`: it has to go another way.
-fn plan(op: &mut Op<'_>, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<Option<Plan>> {
+fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFlags) -> Result<Option<Plan>> {
     let mut inode = live(op, ino)?;
     check_file(&inode)?;
     let (size, end) = (inode.size(), r.at + r.data.len() as u64);
@@ -142,10 +145,13 @@ fn plan(op: &mut Op<'_>, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<
     lose_privileges(op, ino, &mut inode, flags.privileges)?;
     let holes = map.iter().filter_map(|(_, run)| if let Mapping::Hole { len } = run { Some(*len) } else { None });
     let new: u64 = holes.map(u64::from).sum();
-    if map.iter().any(|(_, run)| run.written().is_none()) && !can_count(op, &inode, r.data.len() >> bs.bits()) {
+    let changes_map = map.iter().any(|(_, run)| run.written().is_none());
+    if changes_map && !can_count(op, &inode, r.data.len() >> bs.bits()) {
         return Ok(None);
     }
-    space::reserve(op, new, op.pool())?;
+    // What is registered as under way counts this request.
+    let tree = if changes_map { tree_blocks(bs, &inode, s.entries()) } else { 0 };
+    space::reserve(op, Reservation { data: new, map: tree }, op.pool())?;
     let (mut pieces, mut first, mut next_goal) = (Vec::new(), 0, None);
     for (mut at, run) in map {
         let mut left = run.len();
@@ -161,8 +167,8 @@ fn plan(op: &mut Op<'_>, ino: Ino, r: Request<'_>, flags: WriteFlags) -> Result<
             (first, at, left) = (first + count, at.plus(len), left - len);
         }
     }
-    space::unreserve(op, new);
-    Ok(Some(Plan { pieces, size: (end > size).then_some(end), sync: is_sync(&inode) }))
+    space::unreserve(op, Reservation::data(new));
+    Ok(Some(Plan { pieces, size: (end > size).then_some(end), sync: is_sync(&inode), tree }))
 }
 
 /// True if a run of blocks may be written in place.

@@ -24,6 +24,7 @@ mod fsync;
 mod inline;
 mod journaled;
 mod pages;
+mod preallocated;
 mod read;
 mod reservations;
 mod seek;
@@ -52,7 +53,7 @@ pub(crate) use fsync::{begin_fsync, begin_sync, end_fsync, end_sync, fsync, sync
 pub(crate) use read::{Intent, read};
 pub use seek::{FileExtent, Seek};
 pub(crate) use seek::{extents, seek};
-pub(crate) use settle::{DiskAttr, drop_pages, write_back_pending};
+pub(crate) use settle::{DiskAttr, closed, drop_pages, write_back_pending};
 pub(crate) use staged::Staged;
 pub(crate) use truncate::truncate;
 pub(crate) use update::{begin_update, can_update, commit_update, end_update, stage};

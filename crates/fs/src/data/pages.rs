@@ -9,11 +9,38 @@
 //! - F1: a page is newer than the disk; readers see it;
 //! - F3: bytes of a page past the end of the file are zero.
 
+use crate::tables::Reservation;
 use quire_cache::Image;
 use quire_layout::FileBlock;
-use quire_layout::inode::Timestamp;
+use quire_layout::inode::{Inode, Time, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+/// What the writeback of a page does to the file's map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::data) enum MapChange {
+    /// Nothing: the page's block holds data, or the batch that has collected the page changes the map.
+    None,
+    /// Its block is unwritten and becomes written. The first one of a run of such pages stands for the whole run, which
+    /// cuts one extent in three, or one at each end.
+    Convert { first: bool },
+    /// The page has no block yet; one is reserved.
+    Insert,
+}
+
+impl MapChange {
+    /// Extents that the map gets with it, at most.
+    pub(in crate::data) fn entries(self) -> u64 {
+        match self {
+            MapChange::None | MapChange::Convert { first: false } => 0,
+            MapChange::Convert { first: true } => ENTRIES_OF_CONVERSION,
+            MapChange::Insert => 1,
+        }
+    }
+}
+
+/// Extents that the map gets at most when a run of unwritten blocks becomes written.
+pub(in crate::data) const ENTRIES_OF_CONVERSION: u64 = 2;
 
 /// One block of a file that is newer than the disk.
 #[derive(Clone)]
@@ -21,8 +48,7 @@ pub(in crate::data) struct Page {
     pub image: Image,
     /// Changed since writeback last collected it. A page that is not dirty is under writeback.
     pub dirty: bool,
-    /// A block is reserved for the page, because it has none on disk yet.
-    pub reserved: bool,
+    pub change: MapChange,
     /// The page belongs to an update sequence that is journaled (`selective`).
     pub logged: bool,
 }
@@ -34,11 +60,40 @@ pub(in crate::data) struct Times {
     pub ctime: Timestamp,
 }
 
-/// Pages that a truncate has taken out of a file, and the file's reservations of pointer blocks, until it is certain
-/// that they go.
+impl Times {
+    /// Puts them into an inode, which holds what it has room for. A later change of the inode counts, too.
+    pub(in crate::data) fn put(&self, inode: &mut Inode) {
+        inode.set_time(Time::Modify, self.mtime);
+        let ctime = inode.time(Time::Change).unwrap_or_default().max(self.ctime);
+        inode.set_time(Time::Change, ctime);
+    }
+}
+
+/// Pages that a truncate has taken out of a file, and what the file has reserved for its map, until it is certain that
+/// they go.
 pub(in crate::data) struct Behind {
     pages: BTreeMap<FileBlock, Page>,
+    map: MapBlocks,
+}
+
+/// Blocks reserved for a file's map.
+#[derive(Default)]
+struct MapBlocks {
+    /// Pointer blocks that an indirect map may need for the pages without a block, each by the slots that lead to it.
     pointers: BTreeSet<Vec<usize>>,
+    /// The number of nodes that an extent tree may need.
+    tree: u64,
+}
+
+impl MapBlocks {
+    fn count(&self) -> u64 {
+        self.pointers.len() as u64 + self.tree
+    }
+
+    fn add(&mut self, more: MapBlocks) {
+        self.pointers.extend(more.pointers);
+        self.tree += more.tree;
+    }
 }
 
 impl Behind {
@@ -51,13 +106,17 @@ impl Behind {
         self.pages.values().filter(|p| p.dirty).count()
     }
 
-    fn reserved_pages(&self) -> usize {
-        self.pages.values().filter(|p| p.reserved).count()
+    fn without_block(&self) -> usize {
+        self.pages.values().filter(|p| p.change == MapChange::Insert).count()
     }
 
-    /// The number of blocks reserved for data and for pointer blocks.
-    pub(in crate::data) fn reserved(&self) -> u64 {
-        (self.reserved_pages() + self.pointers.len()) as u64
+    fn entries(&self) -> u64 {
+        self.pages.values().map(|p| p.change.entries()).sum()
+    }
+
+    /// What is reserved.
+    pub(in crate::data) fn reserved(&self) -> Reservation {
+        Reservation { data: self.without_block() as u64, map: self.map.count() }
     }
 }
 
@@ -67,11 +126,13 @@ pub(in crate::data) struct FileState {
     pages: BTreeMap<FileBlock, Page>,
     /// Pages that are `dirty`.
     dirty: usize,
-    /// Pages that are `reserved`.
-    reserved: usize,
-    /// Pointer blocks that an indirect map may need for the reserved pages, each by the slots that lead to it. One
-    /// block is reserved for each. (For extent trees the allocator keeps a reserve.)
-    pointers: BTreeSet<Vec<usize>>,
+    /// Dirty pages without a block.
+    without_block: usize,
+    /// Extents that the map gets at most when the dirty pages are written back.
+    entries: u64,
+    /// The same of the pages that a batch has collected.
+    entries_under_way: u64,
+    map: MapBlocks,
     /// The pending size in bytes; `None` if the inode on disk has the size.
     pub size: Option<u64>,
     pub times: Option<Times>,
@@ -119,7 +180,7 @@ impl FileState {
 
     /// The number of dirty pages whose blocks exist.
     pub(in crate::data) fn overwrites(&self) -> usize {
-        self.dirty - self.reserved
+        self.dirty - self.without_block
     }
 
     /// The first dirty page.
@@ -135,22 +196,34 @@ impl FileState {
 
     /// The number of data blocks reserved for dirty pages.
     pub(in crate::data) fn reserved(&self) -> u64 {
-        self.reserved as u64
+        self.without_block as u64
+    }
+
+    /// Extents that the map gets at most by all that is pending or under way: pages, a batch, direct writes.
+    pub(in crate::data) fn entries(&self) -> u64 {
+        let direct = |d: &Range<FileBlock>| u64::from(d.end.0 - d.start.0) + ENTRIES_OF_CONVERSION;
+        self.entries + self.entries_under_way + self.direct.iter().map(direct).sum::<u64>()
     }
 
     /// True if a block is reserved for the pointer block that these slots lead to.
     pub(in crate::data) fn has_pointers(&self, slots: &[usize]) -> bool {
-        self.pointers.contains(slots)
+        self.map.pointers.contains(slots)
     }
 
-    pub(in crate::data) fn add_pointers(&mut self, more: BTreeSet<Vec<usize>>) {
-        self.pointers.extend(more);
+    /// Nodes reserved for the extent tree.
+    pub(in crate::data) fn tree(&self) -> u64 {
+        self.map.tree
     }
 
-    /// Takes the reservations of pointer blocks once no page needs them any more; returns how many the caller must give
+    /// These have been reserved for the map.
+    pub(in crate::data) fn add_map(&mut self, pointers: BTreeSet<Vec<usize>>, tree: u64) {
+        self.map.add(MapBlocks { pointers, tree });
+    }
+
+    /// Takes what is reserved for the map once no page needs it any more; returns how many blocks the caller must give
     /// back.
-    pub(in crate::data) fn take_pointers(&mut self) -> u64 {
-        if self.reserved > 0 { 0 } else { std::mem::take(&mut self.pointers).len() as u64 }
+    pub(in crate::data) fn take_map(&mut self) -> u64 {
+        if self.entries > 0 { 0 } else { std::mem::take(&mut self.map).count() }
     }
 
     pub(in crate::data) fn page(&self, b: FileBlock) -> Option<&Page> {
@@ -170,19 +243,30 @@ impl FileState {
         Some(&mut p.image)
     }
 
-    /// Adds a dirty page where there is none.
-    pub(in crate::data) fn add_page(&mut self, b: FileBlock, image: Image, reserved: bool) {
-        let old = self.pages.insert(b, Page { image, dirty: true, reserved, logged: false });
+    /// Adds a dirty page where there is none. What its change of the map takes is reserved.
+    pub(in crate::data) fn add_page(&mut self, b: FileBlock, image: Image, change: MapChange) {
+        let old = self.pages.insert(b, Page { image, dirty: true, change, logged: false });
         assert!(old.is_none(), "{b} has a page already");
         self.dirty += 1;
-        self.reserved += usize::from(reserved);
+        self.count(change);
     }
 
-    /// A block has been reserved for this dirty page, which had none.
-    pub(in crate::data) fn reserve_page(&mut self, b: FileBlock) {
-        let p = self.pages.get_mut(&b).filter(|p| p.dirty && !p.reserved);
-        p.expect("dirty and not reserved").reserved = true;
-        self.reserved += 1;
+    fn count(&mut self, change: MapChange) {
+        self.without_block += usize::from(change == MapChange::Insert);
+        self.entries += change.entries();
+    }
+
+    fn discount(&mut self, change: MapChange) {
+        self.without_block -= usize::from(change == MapChange::Insert);
+        self.entries -= change.entries();
+    }
+
+    /// The batch that has collected this page, which is dirty again, has not changed the map; what it takes is reserved
+    /// again.
+    pub(in crate::data) fn change_again(&mut self, b: FileBlock, change: MapChange) {
+        let p = self.pages.get_mut(&b).filter(|p| p.dirty && p.change == MapChange::None);
+        p.expect("dirty, and collected before").change = change;
+        self.count(change);
     }
 
     /// Marks the update sequence that this page has begun as journaled.
@@ -192,18 +276,27 @@ impl FileState {
         }
     }
 
-    /// Collects up to `max` dirty pages from `from` on, with their reservations.
+    /// Collects up to `max` dirty pages from `from` on. Returns also how many blocks are reserved for their data.
     pub(in crate::data) fn collect_dirty(&mut self, from: FileBlock, max: usize) -> (Vec<(FileBlock, Image)>, u64) {
-        let mut reserved = 0usize;
+        let (mut without_block, mut entries) = (0, 0);
         let mut collected = Vec::with_capacity(max.min(self.dirty));
         for (b, p) in self.pages.range_mut(from..).filter(|(_, p)| p.dirty).take(max) {
             collected.push((*b, p.image.clone()));
             p.dirty = false;
-            reserved += usize::from(std::mem::take(&mut p.reserved));
+            let change = std::mem::replace(&mut p.change, MapChange::None);
+            without_block += usize::from(change == MapChange::Insert);
+            entries += change.entries();
         }
         self.dirty -= collected.len();
-        self.reserved -= reserved;
-        (collected, reserved as u64)
+        self.without_block -= without_block;
+        self.entries -= entries;
+        self.entries_under_way += entries;
+        (collected, without_block as u64)
+    }
+
+    /// The batch has changed the map, or has failed.
+    pub(in crate::data) fn batch_recorded(&mut self) {
+        self.entries_under_way = 0;
     }
 
     /// Writeback of a page has ended: the page leaves, unless it was changed meanwhile. Returns true if it left.
@@ -215,35 +308,35 @@ impl FileState {
         clean
     }
 
-    /// Takes out the pages from `from` on. With them go all reservations of pointer blocks: the pages before may be
-    /// written back meanwhile, and those that were taken out need them if they come back.
+    /// Takes out the pages from `from` on. With them goes all that is reserved for the map: the pages before may be
+    /// written back meanwhile, and those that were taken out need it if they come back.
     pub(in crate::data) fn take_out(&mut self, from: FileBlock) -> Behind {
-        let behind = Behind { pages: self.pages.split_off(&from), pointers: std::mem::take(&mut self.pointers) };
+        let behind = Behind { pages: self.pages.split_off(&from), map: std::mem::take(&mut self.map) };
         self.dirty -= behind.dirty();
-        self.reserved -= behind.reserved_pages();
+        self.without_block -= behind.without_block();
+        self.entries -= behind.entries();
         behind
     }
 
-    /// Brings back what was taken out. Returns the number of reservations that the caller must give back, because no
-    /// page needs them.
-    pub(in crate::data) fn put_back(&mut self, behind: Behind) -> u64 {
+    /// Brings back what was taken out. Returns what the caller must give back, because no page needs it.
+    pub(in crate::data) fn put_back(&mut self, behind: Behind) -> Reservation {
         self.dirty += behind.dirty();
-        self.reserved += behind.reserved_pages();
+        self.without_block += behind.without_block();
+        self.entries += behind.entries();
         self.pages.extend(behind.pages);
-        self.pointers.extend(behind.pointers);
-        self.take_pointers()
+        self.map.add(behind.map);
+        Reservation { data: 0, map: self.take_map() }
     }
 
-    /// Drops the pages from `from` to before `to`. Returns their number and their reservations.
-    pub(in crate::data) fn drop_range(&mut self, from: FileBlock, to: FileBlock) -> (usize, u64) {
-        let gone: Vec<_> = self.range(from, to).map(|(b, p)| (b, p.dirty, p.reserved)).collect();
-        let mut reservations = 0;
-        for (b, dirty, reserved) in &gone {
+    /// Drops the pages from `from` to before `to`. Returns their number and what was reserved for them.
+    pub(in crate::data) fn drop_range(&mut self, from: FileBlock, to: FileBlock) -> (usize, Reservation) {
+        let gone: Vec<_> = self.range(from, to).map(|(b, p)| (b, p.dirty, p.change)).collect();
+        let before = self.without_block;
+        for (b, dirty, change) in &gone {
             self.pages.remove(b);
             self.dirty -= usize::from(*dirty);
-            reservations += usize::from(*reserved);
+            self.discount(*change);
         }
-        self.reserved -= reservations;
-        (gone.len(), reservations as u64 + self.take_pointers())
+        (gone.len(), Reservation { data: (before - self.without_block) as u64, map: self.take_map() })
     }
 }

@@ -20,6 +20,16 @@ pub(crate) fn write_back_pending(d: &Data, ino: Ino) -> Result<()> {
     order_after_data(d, ino)
 }
 
+/// A program has closed a file that it may have written. Where the file was cut to nothing before, its new content
+/// joins a transaction now and not when it is old, as with ext4 (`auto_da_alloc`), because a program that replaces a
+/// file's content in this way would find it empty after a crash (F30).
+pub(crate) fn closed(d: &Data, ino: Ino) {
+    if d.files.take_emptied(ino) && d.engine.write_gate.check().is_ok() {
+        // The file remembers the error.
+        write_back(d, ino, true, d.log_limit()).ok();
+    }
+}
+
 /// Orders the operations that follow after the data of this file that was written in place. This includes data that no
 /// record names, because it was overwritten without pages or by an earlier batch (F10, Q5).
 ///
@@ -123,14 +133,17 @@ fn add_pending(d: &Data, attr: &mut Attr) {
     let ino = attr.ino;
     let file = d.files.find(ino);
     let s = file.as_ref().map(|f| f.lock());
-    let Ok(now) = d.engine.run(|op| Ok(Attr::of(op.sb(), ino, &records::inode(op, ino)?))) else { return };
+    let times = s.as_ref().and_then(|s| s.times);
+    let now = d.engine.run(|op| {
+        let mut inode = records::inode(op, ino)?;
+        // As the inode will tell them: it may hold whole seconds alone.
+        times.into_iter().for_each(|times| times.put(&mut inode));
+        Ok(Attr::of(op.sb(), ino, &inode))
+    });
+    let Ok(now) = now else { return };
     (attr.size, attr.sectors, attr.mtime, attr.ctime) = (now.size, now.sectors, now.mtime, now.ctime);
     let Some(s) = s else { return };
     attr.size = s.size.unwrap_or(attr.size);
-    if let Some(times) = s.times {
-        attr.mtime = times.mtime;
-        attr.ctime = attr.ctime.max(times.ctime);
-    }
     attr.sectors += s.reserved() * (u64::from(attr.block_size) / 512);
 }
 

@@ -17,10 +17,10 @@ use quire_device::sync::{Arc, Condvar, Mutex, lock, wait};
 use quire_device::{Epoch, FlushGate};
 use quire_layout::Ino;
 use quire_layout::number_map::NumberMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-/// Entries of `unflushed` at which the table first removes those that are durable.
+/// Entries of `unflushed` and `emptied` at which the table first removes those that it does not need.
 const PRUNE_AT: usize = 1024;
 
 /// The files of a volume.
@@ -52,6 +52,9 @@ struct Table {
     prune_at: usize,
     last_written: Option<Epoch>,
     errors: NumberMap<Ino, Error>,
+    /// Files that were cut to nothing and not closed since.
+    emptied: HashSet<Ino>,
+    prune_emptied_at: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -202,6 +205,23 @@ impl Files {
         }
     }
 
+    /// A file was cut to nothing.
+    pub(super) fn emptied(&self, ino: Ino) {
+        let mut t = lock(&self.table);
+        let Table { files, emptied, prune_emptied_at, .. } = &mut *t;
+        emptied.insert(ino);
+        // Those that nobody has open to write are never closed.
+        if emptied.len() > PRUNE_AT.max(*prune_emptied_at) {
+            emptied.retain(|ino| files.contains_key(ino));
+            *prune_emptied_at = 2 * emptied.len();
+        }
+    }
+
+    /// A file is being closed. True if it was cut to nothing before.
+    pub(super) fn take_emptied(&self, ino: Ino) -> bool {
+        lock(&self.table).emptied.remove(&ino)
+    }
+
     /// Keeps the first error of an inode (F6).
     pub(super) fn set_error(&self, ino: Ino, e: &Error) {
         lock(&self.table).errors.entry(ino).or_insert_with(|| e.clone());
@@ -216,11 +236,12 @@ impl Files {
         lock(&self.table).errors.values().next().cloned()
     }
 
-    /// Forgets the errors and flush epochs of an inode that is being freed.
+    /// Forgets what is known of an inode that is being freed.
     pub(super) fn forget(&self, ino: Ino) {
         let mut t = lock(&self.table);
         t.errors.remove(&ino);
         t.unflushed.remove(&ino);
+        t.emptied.remove(&ino);
     }
 }
 

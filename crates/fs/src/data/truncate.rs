@@ -99,6 +99,9 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
     };
     drop_behind(d, &behind);
     s.size = None;
+    if size == 0 {
+        d.files.emptied(ino);
+    }
     if whole { Ok(()) } else { end_shrink(d, ino, from) }
 }
 

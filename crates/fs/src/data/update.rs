@@ -16,9 +16,9 @@ use super::checks::{check_change, check_file, max_size, touch};
 use super::context::Data;
 use super::inline::leave_inode;
 use super::journaled::put_data;
+use super::preallocated::or_in_written;
 use super::settle::settle_pages;
 use super::staged::Staged;
-use super::writeback::or_after_writeback;
 use crate::error::{Error, Result};
 use crate::inode::{Privileges, drop_privileges, live};
 use crate::records;
@@ -106,7 +106,7 @@ pub(crate) fn commit_update(d: &Data, pool: Pool, ino: Ino, staged: &Staged) -> 
         }
         return Ok(());
     }
-    match or_after_writeback(d, || join(d, pool, ino, &extents, staged.privileges)) {
+    match or_in_written(d, ino, &extents, false, || join(d, pool, ino, &extents, staged.privileges)) {
         Err(Error::Journal(quire_journal::Error::TooLarge { .. })) => Err(Error::UpdateFull { limit: most_blocks(d) }),
         joined => joined,
     }

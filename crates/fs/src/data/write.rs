@@ -21,15 +21,16 @@ use super::flags::{WriteDone, WriteFlags};
 use super::fsync::fsync;
 use super::inline::leave_inode;
 use super::journaled::write_journaled;
-use super::pages::{FileState, Times};
-use super::reservations::pointers_of;
-use super::writeback::{limit_writer, or_after_writeback, unreserve, write_back};
+use super::pages::{FileState, MapChange, Times};
+use super::preallocated::or_in_written;
+use super::reservations::{pointers_of, tree_of, without_block};
+use super::writeback::{limit_writer, unreserve, write_back};
 use crate::error::{Error, Result};
 use crate::inode::flags::is_sync;
 use crate::inode::journaling_mode::is_journaled_file;
 use crate::inode::live;
 use crate::map::{self, Mapping};
-use crate::space;
+use crate::space::{self, Reservation};
 use crate::tables::Pool;
 use crate::txn::Op;
 use quire_cache::Image;
@@ -49,12 +50,14 @@ struct Plan {
     journaled: bool,
     /// The inode asks for durable writes.
     sync: bool,
-    /// File blocks without a block on disk; the write has reserved one for each.
-    unmapped: HashSet<FileBlock>,
+    /// File blocks without a page whose writeback changes the map; what that takes is reserved.
+    changes: BTreeMap<FileBlock, MapChange>,
     /// Blocks without a page whose update sequence is journaled (`selective`).
     logged: HashSet<FileBlock>,
-    /// Pointer blocks that the mapping of these may need; the write has reserved one for each.
+    /// Pointer blocks that the map may need for these; the write has reserved one for each.
     pointers: BTreeSet<Vec<usize>>,
+    /// Nodes that an extent tree may need, as many as the write has reserved.
+    tree: u64,
     /// Blocks without a page that are written in part.
     edges: Vec<(FileBlock, Base)>,
     /// The last block of a file that grows behind it, if that block has no page.
@@ -62,9 +65,10 @@ struct Plan {
 }
 
 impl Plan {
-    /// The number of blocks that the write has reserved.
-    fn reserved(&self) -> u64 {
-        (self.unmapped.len() + self.pointers.len()) as u64
+    /// What the write has reserved.
+    fn reserved(&self) -> Reservation {
+        let data = without_block(&self.changes).count() as u64;
+        Reservation { data, map: self.pointers.len() as u64 + self.tree }
     }
 }
 
@@ -93,7 +97,7 @@ fn write_parts(d: &Data, pool: Pool, ino: Ino, offset: u64, data: &[u8], flags: 
         let part = &data[done..data.len().min(done + d.request_bytes())];
         let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
         let r = Request { at, data: part };
-        match or_after_writeback(d, || write_part(d, pool, ino, r, flags)) {
+        match or_in_written(d, ino, &[r], flags.append, || write_part(d, pool, ino, r, flags)) {
             Ok(w) => {
                 done += w.bytes;
                 end = w.end;
@@ -130,7 +134,7 @@ fn write_part(d: &Data, pool: Pool, ino: Ino, r: Request<'_>, flags: WriteFlags)
         unreserve(d, plan.reserved());
         return Err(e);
     }
-    s.add_pointers(plan.pointers);
+    s.add_map(plan.pointers, plan.tree);
     if r.end() > plan.size {
         s.size = Some(r.end());
     }
@@ -213,14 +217,14 @@ fn write_pages(d: &Data, ino: Ino, s: &mut FileState, r: Request<'_>, plan: &Pla
             }
             None => Arc::new(Buf::copy_of(bytes)),
         };
-        s.add_page(b, image, plan.unmapped.contains(&b));
+        s.add_page(b, image, plan.changes.get(&b).copied().unwrap_or(MapChange::None));
         if plan.logged.contains(&b) {
             s.log_page(b);
         }
         added += 1;
     }
     if let Some((b, (image, true))) = tail {
-        s.add_page(b, image, false);
+        s.add_page(b, image, MapChange::None);
         // Zeros behind the old end are an update of less than a block.
         if d.engine.context.route.write_threshold().is_some() {
             s.log_page(b);
@@ -250,9 +254,10 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
         size,
         journaled: is_journaled_file(op, ino, &inode)?,
         sync: is_sync(&inode),
-        unmapped: HashSet::new(),
+        changes: BTreeMap::new(),
         logged: HashSet::new(),
         pointers: BTreeSet::new(),
+        tree: 0,
         edges: Vec::new(),
         tail: None,
     };
@@ -262,42 +267,39 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     lose_privileges(op, ino, &mut inode, flags.privileges)?;
     let bs = op.sb().block_size();
     let first = bs.file_block(at).ok_or(Error::TooLarge)?;
-    let new = find_blocks(op, ino, &inode, s, Request { at, data: &r.data[..len] }, &mut plan)?;
+    find_blocks(op, ino, &inode, s, Request { at, data: &r.data[..len] }, &mut plan)?;
     let behind =
         bs.file_block(size).filter(|b| !size.is_multiple_of(bs.bytes64()) && *b < first && s.page(*b).is_none());
     if let Some(b) = behind {
         let run = map::lookup(op, ino, &inode, b, 1)?;
         plan.tail = run.written().map(|_| (b, base_of(op, &run, 0)));
     }
-    plan.pointers = pointers_of(bs, &inode, s, &plan.unmapped);
+    plan.pointers = pointers_of(bs, &inode, s, without_block(&plan.changes));
+    plan.tree = tree_of(bs, &inode, s, plan.changes.values().map(|c| c.entries()).sum());
     // Pages beyond that would be lost by their writeback.
-    if new > 0 && !map::can_count(op, &inode, s.pages() + new) {
+    if !plan.changes.is_empty() && !map::can_count(op, &inode, s.pages() + plan.changes.len()) {
         return Err(Error::TooLarge);
     }
     space::reserve(op, plan.reserved(), op.pool())?;
     Ok(plan)
 }
 
-/// Finds where the blocks of a request are that have no page; returns for how many the map must change.
-fn find_blocks(
-    op: &mut Op<'_>,
-    ino: Ino,
-    inode: &Inode,
-    s: &FileState,
-    r: Request<'_>,
-    plan: &mut Plan,
-) -> Result<usize> {
+/// Finds where the blocks of a request are that have no page, and for which of them the map must change.
+fn find_blocks(op: &mut Op<'_>, ino: Ino, inode: &Inode, s: &FileState, r: Request<'_>, plan: &mut Plan) -> Result<()> {
     let bs = op.sb().block_size();
     let block = |at: u64| bs.file_block(at).ok_or(Error::TooLarge);
     let (first, last) = (block(r.at)?, block(r.end() - 1)?);
-    let mut new = 0;
     for (b, run) in runs(op, ino, inode, first, last.plus(1))? {
         for n in (0..run.len()).filter(|n| s.page(b.plus(*n)).is_none()) {
             let b = b.plus(n);
-            if matches!(run, Mapping::Hole { .. }) {
-                plan.unmapped.insert(b);
+            match run {
+                Mapping::Hole { .. } => drop(plan.changes.insert(b, MapChange::Insert)),
+                Mapping::Mapped { unwritten: true, .. } => {
+                    let first = !is_converted_before(s, &plan.changes, b);
+                    plan.changes.insert(b, MapChange::Convert { first });
+                }
+                Mapping::Mapped { .. } => {}
             }
-            new += usize::from(run.written().is_none());
             let start = u64::from(b.0) << bs.bits();
             let (from, to) = (r.at.max(start), r.end().min(start + bs.bytes64()));
             let index = |n: u64| usize::try_from(n - r.at).expect("inside the request");
@@ -310,7 +312,14 @@ fn find_blocks(
             }
         }
     }
-    Ok(new)
+    Ok(())
+}
+
+/// True if the page before this block goes to an unwritten block, too: both are of one run.
+fn is_converted_before(s: &FileState, changes: &BTreeMap<FileBlock, MapChange>, b: FileBlock) -> bool {
+    let Some(before) = b.0.checked_sub(1).map(FileBlock) else { return false };
+    let change = changes.get(&before).copied().or_else(|| s.page(before).map(|p| p.change));
+    matches!(change, Some(MapChange::Convert { .. }))
 }
 
 /// F17: true if an update of a block with these bytes begins or continues a journaled sequence (`policy::RoutePolicy`).

@@ -4,7 +4,7 @@
 
 use super::blocks::{Base, base_of, load_base};
 use super::context::Data;
-use super::pages::FileState;
+use super::pages::{FileState, MapChange};
 use crate::error::Result;
 use crate::map;
 use crate::records;
@@ -31,7 +31,8 @@ pub(super) fn zero_behind(d: &Data, ino: Ino, s: &mut FileState, size: u64) -> R
     zero_bytes(d, ino, s, b, size, end)
 }
 
-/// Zeroes bytes of one block of a file whose data is not journaled: in its page, if the block holds data.
+/// Zeroes bytes of one block of a file whose data is not journaled: in its page, if the block holds data. The page then
+/// holds zeros behind the file's end, too.
 ///
 /// # Errors
 /// Corrupt; I/O.
@@ -40,20 +41,21 @@ pub(super) fn zero_bytes(d: &Data, ino: Ino, s: &mut FileState, b: FileBlock, fr
     let index = |at: u64| usize::try_from(at - start).expect("within a block");
     let range = index(from)..index(to);
     if s.page(b).is_none() {
-        let base = d.engine.run(|op| {
+        let (base, size) = d.engine.run(|op| {
             let inode = records::inode(op, ino)?;
             let run = map::lookup(op, ino, &inode, b, 1)?;
-            Ok(base_of(op, &run, 0))
+            Ok((base_of(op, &run, 0), s.size.unwrap_or(inode.size())))
         })?;
         if let Base::Zeros = base {
             return Ok(());
         }
-        let (image, _) = load_base(d, ino, b, &base, u64::MAX)?;
-        if image[range.clone()].iter().all(|b| *b == 0) {
+        // A page holds zeros behind the end of the file, also where the block does not.
+        let (image, was_cut) = load_base(d, ino, b, &base, size)?;
+        if !was_cut && image[range.clone()].iter().all(|b| *b == 0) {
             lock(&d.files.clean).insert(ino, b, image);
             return Ok(());
         }
-        s.add_page(b, image, false);
+        s.add_page(b, image, MapChange::None);
         d.files.count_pages(1);
     }
     let image = s.page_mut(b).expect("just added");

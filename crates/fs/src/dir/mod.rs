@@ -20,6 +20,8 @@ mod inline;
 mod inline_block;
 mod insert;
 mod item;
+mod listing;
+mod long_hash;
 mod lookup;
 mod name_search;
 mod read;

@@ -3,7 +3,7 @@
 use super::mapping::{Mapping, Removed};
 use super::rules::{Legal, charge};
 use crate::error::Result;
-use crate::space::{self, Pool, Request, Run};
+use crate::space::{self, Request, Run};
 use crate::txn::Op;
 use crate::txn::block_kinds as kinds;
 use quire_cache::Image;
@@ -179,7 +179,8 @@ fn make_leaf(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, at: FileBlock, near: 
             return Ok(last);
         }
         let below = BlockNo(1 << 32);
-        let run = space::alloc_with(op, &Request { below, ..Request::new(near, 1, Pool::Reserved) })?;
+        let pool = op.map_pool();
+        let run = space::alloc_with(op, &Request { below, ..Request::new(near, 1, pool) })?;
         charge(op, ino, inode, 1)?;
         op.block_new(run.start, kinds::INDIRECT_BLOCK)?;
         set_pointer(op, inode, last.block, last.slot, Some(run.start))?;

@@ -14,6 +14,7 @@
 //! *Relies on*: the caller, whose inode all functions change, writes it with [`crate::records::put_inode`] before the
 //! operation ends. If a function fails, the inode may be half changed, and the caller must fail the operation, too.
 
+mod bound;
 mod extents;
 mod goal;
 mod indirect;
@@ -28,6 +29,7 @@ mod tests;
 mod tree;
 mod zero;
 
+pub(crate) use bound::tree_blocks;
 pub(crate) use goal::goal;
 pub(crate) use insert::{allocate, convert_written, insert, mark_unwritten};
 pub(crate) use lookup::{extents, lookup};

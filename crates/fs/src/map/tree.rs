@@ -5,7 +5,7 @@
 
 use super::rules::{Legal, charge, seed};
 use crate::error::{Error, Result};
-use crate::space::{self, Pool};
+use crate::space;
 use crate::txn::Op;
 use crate::txn::block_kinds as kinds;
 use quire_layout::extent::{self, ENTRY, Extent, Index, MAX_DEPTH, Node, NodeMut};
@@ -204,7 +204,8 @@ pub(super) fn make_room(
 
 /// A fresh block for a node.
 fn new_block(op: &mut Op<'_>, ino: Ino, inode: &mut Inode, near: BlockNo) -> Result<BlockNo> {
-    let run = space::alloc_blocks(op, near, 1, Pool::Reserved)?;
+    let pool = op.map_pool();
+    let run = space::alloc_blocks(op, near, 1, pool)?;
     charge(op, ino, inode, 1)?;
     Ok(run.start)
 }

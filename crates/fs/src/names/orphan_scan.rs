@@ -1,8 +1,8 @@
 //! The orphans that the last mount left: found, and freed or truncated.
 //!
 //! *Guarantees* N2 (docs/invariants.md): a corrupt list or orphan file is a typed error; a cycle ends the walk. Finding
-//! writes nothing, so that a mount can do it before it marks the image as in use. An orphan that is itself damaged
-//! stays recorded, and the others are finished.
+//! writes nothing, so that a mount can do it before it marks the image as in use. An orphan that is itself damaged, or
+//! cannot be read, stays recorded, and the others are finished.
 
 use super::evict::{finish_truncate, free};
 use super::orphan;
@@ -40,10 +40,11 @@ pub(crate) fn find_orphans(engine: &Engine) -> Result<Orphans> {
     Ok(Orphans(found))
 }
 
-/// Frees or truncates the orphans that [`find_orphans`] has found. One that is damaged is left as it is.
+/// Frees or truncates the orphans that [`find_orphans`] has found. One that is damaged or cannot be read is left as it
+/// is.
 ///
 /// # Errors
-/// I/O; an aborted journal. Finished work stays.
+/// An aborted journal. Finished work stays.
 pub(crate) fn finish_orphans(engine: &Engine, found: &Orphans) -> Result<OrphanReport> {
     let changes = found.0.iter().map(|(ino, place)| (*ino, Some(*place))).collect();
     engine.tables().orphans.apply(changes);
@@ -52,8 +53,10 @@ pub(crate) fn finish_orphans(engine: &Engine, found: &Orphans) -> Result<OrphanR
         match finish_orphan(engine, *ino) {
             Ok(true) => report.deleted += 1,
             Ok(false) => report.truncated += 1,
-            // The error is in the superblock already, and the record of the inode is whole.
-            Err(error @ Error::Corrupt(_)) => tracing::error!(%ino, %error, "a deleted or truncated file is left"),
+            // The error is in the superblock already, unless it is of file data, and the record of the inode is whole.
+            Err(error) if error.is_damage() && engine.journal.failure().is_none() => {
+                tracing::error!(%ino, %error, "a deleted or truncated file is left");
+            }
             // What `errors=` says about the damage of the one before.
             Err(Error::ReadOnly(_)) if engine.journal.failure().is_none() => break,
             Err(e) => return Err(e),

@@ -31,7 +31,7 @@ mod shortage;
 mod tests;
 mod trim;
 
-pub(crate) use crate::tables::{Pool, Run};
+pub(crate) use crate::tables::{Pool, Reservation, Run};
 pub(crate) use blocks::start;
 pub(crate) use blocks::{Goal, Request, alloc_blocks, alloc_with, free_blocks, want_bitmaps};
 pub(crate) use claim::{Claim, claim, drop_claim, mark_claimed};

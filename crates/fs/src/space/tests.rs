@@ -209,13 +209,14 @@ fn long_runs_go_round(size: &str) {
 fn a5_reservations_can_be_allocated() {
     let t = TestVolume::new("16M", &["-t", "ext4", "-m", "0"]);
     let room = t.volume.run(|op| Ok(op.tables().space.space(op.sb(), false).available)).unwrap();
-    t.volume.run(|op| reserve(op, room - 10, Pool::User)).unwrap();
-    assert!(matches!(t.volume.run(|op| reserve(op, 11, Pool::User)), Err(Error::NoSpace)));
+    let data = Reservation::data;
+    t.volume.run(|op| reserve(op, data(room - 10), Pool::User)).unwrap();
+    assert!(matches!(t.volume.run(|op| reserve(op, data(11), Pool::User)), Err(Error::NoSpace)));
     let runs = take_all(&t, 100, Pool::User);
     assert_eq!(runs.iter().map(|r| r.len).sum::<u32>(), 10);
     t.volume
         .run(|op| {
-            unreserve(op, room - 10);
+            unreserve(op, data(room - 10));
             Ok(())
         })
         .unwrap();

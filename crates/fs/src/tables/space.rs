@@ -5,6 +5,7 @@
 //!
 //! *Relies on*: the metadata mutex, which guards the table.
 
+use super::reservation::{Reservation, ReservationChange};
 use super::zones::Zones;
 use crate::error::Result;
 use quire_device::sync::Arc;
@@ -41,7 +42,10 @@ pub enum Pool {
     User,
     /// May use root's reserve: root, and the user and group that the superblock or the mount names.
     Root,
-    /// Any free block: for space that the caller has reserved, and for tree blocks whose allocation must not fail.
+    /// May use root's reserve and the metadata reserve, and leaves what is reserved for delayed allocation: blocks of
+    /// maps for which nothing was reserved, so that a full disk can still be emptied.
+    Metadata,
+    /// Any free block: what the caller has reserved.
     Reserved,
 }
 
@@ -119,7 +123,7 @@ pub(crate) struct SpaceTable {
     discarding: Option<Tid>,
     free: u64,
     free_inodes: u64,
-    reserved: u64,
+    reserved: Reservation,
     root_reserve: u64,
     metadata_reserve: u64,
     /// As the superblock says; else the zones and what lies before the first group.
@@ -156,7 +160,7 @@ struct Unread {
 pub(crate) struct SpaceDelta {
     /// Change of available blocks.
     pub(crate) available: i64,
-    pub(crate) reserved: i64,
+    pub(crate) reserved: ReservationChange,
     pub(crate) freed: Vec<Run>,
     pub(crate) claimed: Vec<Run>,
     pub(crate) unclaimed: Vec<Run>,
@@ -340,7 +344,7 @@ impl SpaceTable {
         std::mem::take(&mut self.distrust.new)
     }
 
-    pub(crate) fn reserved(&self) -> u64 {
+    pub(crate) fn reserved(&self) -> Reservation {
         self.reserved
     }
 
@@ -353,13 +357,14 @@ impl SpaceTable {
     #[must_use]
     pub(crate) fn space(&self, sb: &Superblock, minix_df: bool) -> Space {
         let overhead = if minix_df { 0 } else { self.overhead.unwrap_or_else(|| self.first + self.zones.total()) };
-        let free = self.free.saturating_sub(self.reserved + self.claimed());
+        let free = self.free.saturating_sub(self.reserved.data + self.claimed());
+        // Without extents the kernel reserves nothing for trees, and tells so.
         let has_extents = sb.features().has_incompat(incompat::EXTENTS);
+        let kept_for_maps = self.reserved.map.max(if has_extents { self.metadata_reserve } else { 0 });
         Space {
             blocks: sb.blocks_count().saturating_sub(overhead),
             free,
-            // Without extents the kernel reserves nothing for trees, and tells so.
-            available: free.saturating_sub(self.root_reserve + if has_extents { self.metadata_reserve } else { 0 }),
+            available: free.saturating_sub(self.root_reserve + kept_for_maps),
             inodes: u64::from(sb.inodes_count()),
             free_inodes: self.free_inodes,
         }
@@ -462,7 +467,7 @@ impl SpaceTable {
                 _ => self.freed.push_back((tid, d.freed)),
             }
         }
-        self.reserved = self.reserved.saturating_add_signed(d.reserved);
+        self.reserved = self.reserved.changed(d.reserved);
         self.stream = d.stream.or(self.stream);
         self.spread = self.spread.wrapping_add(d.spread);
     }

@@ -100,6 +100,12 @@ impl<'v> Op<'v> {
         self.terms.pool
     }
 
+    /// The account on which it takes blocks of a file's map: the one that it has reserved them on, or none.
+    #[must_use]
+    pub(crate) fn map_pool(&self) -> Pool {
+        if self.terms.pool == Pool::Reserved { Pool::Reserved } else { Pool::Metadata }
+    }
+
     /// The in-memory tables. An operation changes them only through [`Deferred`], or where they are hints.
     pub(crate) fn tables(&self) -> &Tables {
         &self.tables

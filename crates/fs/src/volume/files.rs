@@ -114,6 +114,15 @@ fn sync_if(inner: &Inner, sync: bool, ino: Ino) -> Result<()> {
     if sync { data::fsync(&inner.data, ino, false) } else { Ok(()) }
 }
 
+/// Says that a program has closed a file that it had open to write: what replaces a content that was cut off is written
+/// back (F30). An error of that is told by the next fsync.
+pub fn closed(volume: &Volume, ino: Ino) {
+    // On a volume that is frozen, or is being, all is written back.
+    if let Ok(_pass) = volume.inner.try_enter() {
+        data::closed(&volume.inner.data, ino);
+    }
+}
+
 /// Measures one call of fsync.
 struct Took(Duration);
 

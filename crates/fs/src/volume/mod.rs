@@ -53,7 +53,9 @@ pub use crate::engine::Phase;
 pub use attrs::InodeFlags;
 pub use background::{Background, Step, Stop};
 pub use devices::Devices;
-pub use files::{DeviceRead, ReadBegun, append, begin_read, commit_then, fsync_then, read_to_change, sync_then};
+pub use files::{
+    DeviceRead, ReadBegun, append, begin_read, closed, commit_then, fsync_then, read_to_change, sync_then,
+};
 pub use foresight::attr_before_write;
 pub use handle::{Admitted, Status, Volume, VolumeBatch};
 pub use inspect::Inspect;

@@ -27,9 +27,9 @@ use crate::tables::Pool;
 use quire_device::sync::{Arc, Mutex};
 use quire_device::{BlockDevice, Clock, FlushGate, Pace, Paced, Region};
 use quire_journal::recover::Progress;
+use quire_layout::Unsupported;
 use quire_layout::features::incompat;
 use quire_layout::superblock::{self, Superblock, state};
-use quire_layout::{Corrupt, Unsupported};
 
 impl Volume {
     /// Mounts the file system on a device, or on two: replays its journal, marks it in use, and ends what orphans need.
@@ -204,9 +204,10 @@ fn end_orphans(engine: &Engine, found: &Orphans) -> Result<()> {
 
 /// Makes a mount read-only that cannot use the record of orphans, because it must not add to it. The image is not
 /// marked as in use; that it has an error is all that is written, and only a flag changes (O1).
-fn leave_orphans(engine: &Engine, mut sb: Superblock, damage: &Corrupt) -> Result<()> {
+fn leave_orphans(engine: &Engine, mut sb: Superblock, damage: &Error) -> Result<()> {
     tracing::error!("{damage}");
-    engine.write_gate.turn_read_only(&format!("the record of orphans is corrupt ({damage}): run e2fsck"));
+    let is = if matches!(damage, Error::Corrupt(_)) { "is corrupt" } else { "cannot be read" };
+    engine.write_gate.turn_read_only(&format!("the record of orphans {is} ({damage}): run e2fsck"));
     if sb.state() & state::ERROR == 0 {
         sb.set_state(sb.state() | state::ERROR);
         write_superblock(engine.journal.gate(), &mut sb)?;

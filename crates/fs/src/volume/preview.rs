@@ -101,12 +101,13 @@ impl BlockDevice for AsMounted {
 pub struct Outlook {
     /// Why Quire will not write to the image, if there is a reason in its features.
     pub(super) only_read: Option<String>,
-    pub(super) orphans: Result<Orphans, Corrupt>,
+    /// The error: why their record cannot be used.
+    pub(super) orphans: Result<Orphans>,
 }
 
 impl Outlook {
-    /// Why Quire only reads the image, if it does: the features that it does not write, or a corrupt record of
-    /// orphans.
+    /// Why Quire only reads the image, if it does: the features that it does not write, or a record of orphans that is
+    /// corrupt or cannot be read.
     #[must_use]
     pub fn why_read_only(&self) -> Option<String> {
         self.only_read.clone().or_else(|| self.orphans.as_ref().err().map(ToString::to_string))
@@ -141,9 +142,8 @@ pub fn look(
     assemble::load_space(&engine)?;
     engine.run(check_root)?;
     let orphans = match names::find_orphans(&engine) {
-        Ok(found) => Ok(found),
-        Err(Error::Corrupt(c)) => Err(c),
-        Err(e) => return Err(e),
+        Err(e) if !e.is_damage() => return Err(e),
+        found => found,
     };
     Ok(Outlook { only_read, orphans })
 }

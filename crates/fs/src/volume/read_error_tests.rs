@@ -1,6 +1,7 @@
 //! Sectors that cannot be read: what lies in one fails, and nothing that is only read together with it.
 
 use crate::config::Route;
+use crate::names::begin_cut;
 use crate::records;
 use crate::testing::TestVolume;
 use crate::{Attributes, Cred, Devices, Error, New, NewKind, Options, Volume, WriteFlags};
@@ -141,5 +142,101 @@ fn file_data_that_cannot_be_read_is_no_error_of_the_file_system() {
         assert!(matches!(cut, Err(Error::Device(_))), "{route:?}: {cut:?}");
         assert_eq!(v.read(ino, 1024, &mut [0; 10]).expect_err("a bad sector").errno(), 5, "{route:?}");
         assert_eq!((errors(&v), v.status().read_only), (0, None), "{route:?}");
+    }
+}
+
+/// Where a device has a bad sector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bad {
+    /// Under the bytes behind the end of a file whose truncate a crash has ended.
+    Tail,
+    /// Under its inode.
+    Inode,
+    /// Under a node of its extent tree.
+    Node,
+    /// Nowhere.
+    Nothing,
+}
+
+/// An image with two files whose truncates a crash has ended; where the first of them is, and the inodes of both.
+fn image_with_orphans(orphan_file: bool, bad: Bad) -> (Vec<u8>, BlockNo, [Ino; 2]) {
+    let feature = if orphan_file { "orphan_file" } else { "^orphan_file" };
+    let t = TestVolume::new("16M", &["-t", "ext4", "-b", "1024", "-I", "256", "-O", feature]);
+    let inos: Vec<Ino> = (0..100)
+        .map(|n| t.volume.create(Ino::ROOT, format!("f{n}").as_bytes(), &new(NewKind::File)).expect("create").ino)
+        .collect();
+    // The one with the bad sector lies in another block of the inode table.
+    let [first, second] = [inos[90], inos[5]];
+    for ino in [first, second] {
+        (0..100).for_each(|n| {
+            t.volume.write(ino, 2 * n * BLOCK, &[1; 100], WriteFlags::default()).expect("write");
+        });
+    }
+    t.check();
+    let t = TestVolume::on(t.device.snapshot(), Options::default());
+    let found = t.volume.run(|op| {
+        let inode = records::inode(op, first)?;
+        let table = records::group(op, GroupNo(0))?.inode_table();
+        let root = quire_layout::extent::Node::new(inode.block_area());
+        Ok((table.plus(u64::from(first.0 - 1) / PER_BLOCK), root.index(0).child))
+    });
+    let (table, node) = found.expect("its inode");
+    let tail = BlockNo(t.volume.inspect().place(first, 10).expect("its map").expect("a block"));
+    for ino in [second, first] {
+        let cut = t.volume.run(|op| {
+            let mut inode = records::inode(op, ino)?;
+            inode.set_size(10 * BLOCK + 50);
+            begin_cut(op, ino, &mut inode)
+        });
+        cut.expect("it is recorded");
+    }
+    t.volume.sync().expect("sync");
+    let bad = match bad {
+        Bad::Tail | Bad::Nothing => tail,
+        Bad::Inode => table,
+        Bad::Node => node,
+    };
+    (t.device.snapshot(), bad, [first, second])
+}
+
+/// N2: a bad sector under one orphan neither keeps the image from being mounted nor the other orphans from being
+/// finished. Where it hides the rest of the list, the volume is only read.
+fn mounts_with_a_bad_sector_under_an_orphan(orphan_file: bool, bad: Bad) {
+    let (image, at, [first, second]) = image_with_orphans(orphan_file, bad);
+    let hides = bad == Bad::Inode && !orphan_file;
+    for read_only in [false, true] {
+        // What the log has of these blocks comes home first.
+        let device = Arc::new(Faulty::new(MemDevice::new(image.clone())));
+        let range = at.0 * BLOCK..(at.0 + 1) * BLOCK;
+        let fault = Fault::always(IoOp::Read, FaultKind::Error(ErrorKind::Io)).within(range);
+        if bad != Bad::Nothing {
+            device.inject(fault);
+        }
+        let case = format!("{bad:?}, {orphan_file}, {read_only}");
+        let options = Options { read_only, on_error: Some(OnError::Continue), ..Options::default() };
+        let opened = Volume::open(Devices::one(device.clone()), Arc::new(SystemClock), options);
+        let v = opened.unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert_eq!(device.hits() > 0, bad != Bad::Nothing, "{case}: {} reads failed", device.hits());
+        assert_eq!(v.status().read_only.is_some(), read_only || hides, "{case}: {:?}", v.status().read_only);
+        let whole = |ino| v.inspect().extents(ino, 1000).map(|runs| runs.iter().any(|e| e.at.0 > 11));
+        assert_eq!(whole(second).expect("it is sound"), hides, "{case}: it is not finished");
+        if bad != Bad::Inode && bad != Bad::Node {
+            assert_eq!(whole(first).expect("its map is sound"), bad == Bad::Tail, "{case}");
+        }
+        v.close().ok();
+        // Once it can be read, the next mount finishes it.
+        device.heal();
+        let again = TestVolume::on(device.inner().snapshot(), Options::default());
+        assert!(again.volume.inspect().extents(first, 1000).expect("sound").iter().all(|e| e.at.0 < 11), "{case}");
+        again.check();
+    }
+}
+
+#[test]
+fn a_bad_sector_under_an_orphan_does_not_stop_the_mount() {
+    for orphan_file in [false, true] {
+        for bad in [Bad::Tail, Bad::Inode, Bad::Node, Bad::Nothing] {
+            mounts_with_a_bad_sector_under_an_orphan(orphan_file, bad);
+        }
     }
 }

@@ -148,8 +148,12 @@ pub(crate) fn open(s: &Server, h: &Header, b: &mut Body<'_>, out: &mut Out<'_>) 
 pub(crate) fn release(s: &Server, h: &Header, b: &mut Body<'_>) -> Result<Answer, Fail> {
     s.updates.close(b.u64()?);
     let ino = ino_of(h.node)?;
-    if writes(OFlags::from_bits_retain(b.u32()?)) && s.writers.closed(ino) {
+    let wrote = writes(OFlags::from_bits_retain(b.u32()?));
+    if wrote && s.writers.closed(ino) {
         s.refused.forget(ino);
+    }
+    if wrote {
+        quire_fs::closed(&s.volume, ino);
     }
     s.openers.closed(ino);
     Ok(Answer::Reply)

@@ -8,6 +8,7 @@ mod crash;
 mod direct;
 mod errors;
 mod external_log;
+mod full_disk;
 mod journal_flag;
 mod model;
 mod nvram;

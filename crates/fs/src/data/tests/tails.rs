@@ -21,12 +21,22 @@ fn last_block(b: &Bench) -> u64 {
 #[test]
 fn what_lies_behind_the_end_is_never_shown() {
     type Grow = fn(&Volume);
-    let grow: [(&str, Grow); 6] = [
+    let grow: [(&str, Grow); 8] = [
         ("write behind the end", |v| {
             assert_eq!(v.write(file(0), 20_000, &[1; 10], WriteFlags::default()).unwrap(), 10)
         }),
         ("write in the last block", |v| {
             assert_eq!(v.write(file(0), 3000, &[1; 10], WriteFlags::default()).unwrap(), 10)
+        }),
+        ("write behind the end after a punch", |v| {
+            v.fallocate(file(0), Falloc::PunchHole, 100, 50).unwrap();
+            v.write(file(0), 100, &[7; 50], WriteFlags::default()).unwrap();
+            v.write(file(0), 20_000, &[1; 10], WriteFlags::default()).unwrap();
+        }),
+        ("write in the last block after a punch", |v| {
+            v.fallocate(file(0), Falloc::PunchHole, 100, 50).unwrap();
+            v.write(file(0), 100, &[7; 50], WriteFlags::default()).unwrap();
+            v.write(file(0), 3000, &[1; 10], WriteFlags::default()).unwrap();
         }),
         ("append", |v| {
             let append = WriteFlags { append: true, ..WriteFlags::default() };

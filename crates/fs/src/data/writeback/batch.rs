@@ -22,6 +22,7 @@ use crate::data::pages::FileState;
 use crate::data::reservations::keep_reserved;
 use crate::error::Result;
 use crate::policy::{FILES_PER_OPERATION, KEEP_CLEAN_PAGES};
+use crate::space::Reservation;
 use quire_device::Mutant;
 use quire_device::sync::lock;
 use quire_layout::FileBlock;
@@ -65,13 +66,14 @@ pub(super) fn finish(d: &Data, s: &mut FileState, mut c: Collected) -> Result<()
         }
     }
     d.files.count_pages(-left);
-    let reserved = c.reserved + c.pointers;
+    s.batch_recorded();
+    let reserved = Reservation { data: c.reserved, map: c.map };
     let kept = match error {
-        None => Ok(0),
+        None => Ok(Reservation::default()),
         Some(_) => keep_reserved(d, c.ino, s, &blocks, reserved),
     };
     // A page whose block cannot be looked up meets that again in its own writeback, and tells it.
-    unreserve(d, reserved - kept.unwrap_or(0));
+    unreserve(d, reserved - kept.unwrap_or_default());
     if s.times == c.times {
         s.times = None;
     }

@@ -92,8 +92,8 @@ pub(in crate::data) struct Collected {
     pub pages: Vec<CollectedPage>,
     /// Blocks reserved for data; claims replace the reservation. What of them is dropped is reserved again.
     pub(super) reserved: u64,
-    /// Blocks reserved for pointer blocks; given back when the map has what it needs.
-    pub(super) pointers: u64,
+    /// Blocks reserved for the map; given back when it has what it needs.
+    pub(super) map: u64,
     /// The size that the inode gets with these pages.
     pub(super) size: Option<u64>,
     /// The times that the inode gets with these pages.
@@ -128,7 +128,7 @@ impl Collected {
             ino,
             pages: Vec::new(),
             reserved: 0,
-            pointers: 0,
+            map: 0,
             size: None,
             times: None,
             pieces: Vec::new(),
@@ -233,6 +233,5 @@ pub(super) fn collect(
         d.files.unqueue(s);
     }
     let any = !pages.is_empty() || times.is_some() || (whole && size.is_some());
-    let pointers = s.take_pointers();
-    any.then_some(Collected { pages, reserved, pointers, size, times, journaled, ..Collected::nothing(ino) })
+    any.then(|| Collected { pages, reserved, map: s.take_map(), size, times, journaled, ..Collected::nothing(ino) })
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::policy::JOURNALED_BLOCKS_PER_PIECE;
 use crate::records;
-use crate::space::{self, Goal, Pool, Request};
+use crate::space::{self, Goal, Pool, Request, Reservation};
 use crate::txn::Op;
 use quire_device::Mutant;
 use quire_layout::inode::Inode;
@@ -34,8 +34,8 @@ pub(super) fn place(d: &Data, group: &mut [Collected]) {
 }
 
 /// Gives reserved blocks back.
-pub(in crate::data) fn unreserve(d: &Data, blocks: u64) {
-    if blocks > 0 {
+pub(in crate::data) fn unreserve(d: &Data, blocks: Reservation) {
+    if !blocks.is_nothing() {
         let given = d.engine.run(|op| {
             space::unreserve(op, blocks);
             Ok(())
@@ -74,7 +74,7 @@ fn place_file(op: &mut Op<'_>, c: &Collected, transaction_limit: usize) -> Resul
         pieces.push(Piece { at: *at, first, len, to, journaled, new_data: false });
         first += len;
     }
-    space::unreserve(op, c.reserved);
+    space::unreserve(op, Reservation::data(c.reserved));
     log_new_data(&mut pieces, c.log_limit, transaction_limit);
     Ok(pieces)
 }

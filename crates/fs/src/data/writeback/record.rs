@@ -4,6 +4,7 @@
 //! - F8: extents and size join a transaction only when the data that they expose is complete, so that the flush before
 //!   the commit makes the data durable first. No reader ever sees what a block held before;
 //! - F3: a size joins no earlier than zeros behind the old end that went in place before;
+//! - F13: blocks of the map are taken from what is reserved;
 //! - F16: where requests are whole, overwritten blocks join one transaction with the extents and the size.
 
 use super::collect::{Collected, Destination, Piece};
@@ -12,9 +13,8 @@ use crate::error::{Error, Result};
 use crate::map;
 use crate::policy::RECORDS_PER_OPERATION;
 use crate::records;
-use crate::space::{self, Claim};
+use crate::space::{self, Claim, Pool};
 use crate::txn::Op;
-use quire_layout::inode::Time;
 
 /// Puts a group of files into the running transaction. Errors stay in what was collected.
 pub(in crate::data) fn record(d: &Data, group: &mut [Collected]) {
@@ -31,7 +31,7 @@ pub(in crate::data) fn record(d: &Data, group: &mut [Collected]) {
     let todo: Vec<&mut Collected> = group.iter_mut().filter(|c| c.error.is_none() && c.needs_record()).collect();
     let cost = |c: &Collected| c.pieces.iter().map(Piece::cost).sum::<usize>() + 1;
     if todo.iter().map(|c| cost(c)).sum::<usize>() <= RECORDS_PER_OPERATION {
-        let all = d.engine.run(|op| todo.iter().try_for_each(|c| record_file(op, c, 0, c.pieces.len())));
+        let all = run(d, |op| todo.iter().try_for_each(|c| record_file(op, c, 0, c.pieces.len())));
         if all.is_ok() {
             return;
         }
@@ -45,10 +45,15 @@ pub(in crate::data) fn record(d: &Data, group: &mut [Collected]) {
     }
 }
 
+/// Runs an operation that takes blocks of the map from what is reserved (F13).
+fn run(d: &Data, f: impl FnMut(&mut Op<'_>) -> Result<()>) -> Result<()> {
+    d.engine.run_as(Pool::Reserved, f).map(|((), _)| ())
+}
+
 /// Records one file in one operation (F16). Only if its new blocks lie in so many places that no transaction has room
 /// for the bitmaps, it takes several, those of the log first.
 fn record_whole(d: &Data, c: &mut Collected) {
-    match d.engine.run(|op| record_file(op, c, 0, c.pieces.len())) {
+    match run(d, |op| record_file(op, c, 0, c.pieces.len())) {
         Err(Error::Journal(quire_journal::Error::TooLarge { .. })) => record_in_parts(d, c),
         Err(e) => {
             c.error = Some(e);
@@ -69,7 +74,7 @@ fn record_in_parts(d: &Data, c: &mut Collected) {
             cost += c.pieces[to].cost();
             to += 1;
         }
-        if let Err(e) = d.engine.run(|op| record_file(op, c, from, to)) {
+        if let Err(e) = run(d, |op| record_file(op, c, from, to)) {
             c.error = Some(e);
             c.reserved += drop_claims(d, c, &c.pieces[from..]);
         }
@@ -135,9 +140,7 @@ fn record_file(op: &mut Op<'_>, c: &Collected, from: usize, to: usize) -> Result
         inode.set_size(size);
     }
     if let Some(times) = c.times.filter(|_| to == c.pieces.len()) {
-        inode.set_time(Time::Modify, times.mtime);
-        let ctime = inode.time(Time::Change).unwrap_or_default().max(times.ctime);
-        inode.set_time(Time::Change, ctime);
+        times.put(&mut inode);
     }
     // Overwritten blocks alone change nothing in the inode.
     if inode != before {

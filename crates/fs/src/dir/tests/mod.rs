@@ -5,6 +5,7 @@ mod hash_versions;
 mod inline;
 mod kernel;
 mod listing;
+mod long_hash;
 mod model;
 
 use super::blocks::Dir;

@@ -1,5 +1,6 @@
 //! Map tests: random changes against a model that maps block by block, on images of mke2fs, judged by e2fsck.
 
+mod bound;
 mod damage;
 mod full_disk;
 mod kernel;

@@ -104,7 +104,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
         |dir, n| ready(dir, n, all[n], &trace),
         |n, ready| run(all[n], ready, &trace),
     )?;
-    let mut f = Findings { figures: figures(&rounds, &all), ..Findings::default() };
+    let mut f = Findings { figures: drawn(&rounds, &all), ..Findings::default() };
     f.claims.extend(claims::of_programs(&rounds));
     f.claims.extend(claims::of_logs(&rounds, METHODS[0].1, LOGS[1]));
     assume(&mut f, effort, "hdd15k");
@@ -174,7 +174,7 @@ fn assume_applications(f: &mut Findings, all: &[Application]) {
     );
 }
 
-fn figures(rounds: &Rounds<f64>, all: &[Application]) -> Vec<Figure> {
+fn drawn(rounds: &Rounds<f64>, all: &[Application]) -> Vec<Figure> {
     let beside = server::BESIDE.map(|ms| format!("{ms} ms beside the disk"));
     let title = format!("Data server, {PROCESSES} processes (beside the disk: calibration)");
     let rate = bars("5c", "figure 5c", &title, "MB/s", &beside);
