@@ -261,6 +261,30 @@ fn a_checkpoint_beside_commits_of_deltas_leaves_no_chain_without_its_beginning()
     explore(1000, chains);
 }
 
+/// J15: what was committed before a checkpoint of everything is at home after it, as it was or newer, also where a
+/// commit beside it has the block again.
+fn everything() {
+    let d = device();
+    let j = Arc::new(journal(Arc::new(Shared(d.clone())), 1 << 20));
+    let tid = put(&j, home(0), 1);
+    j.commit(tid).unwrap();
+    let beside = {
+        let j = j.clone();
+        thread::spawn(move || {
+            let tid = put(&j, home(0), 2);
+            j.commit(tid).unwrap();
+        })
+    };
+    j.checkpoint_now().unwrap();
+    assert!(byte(&d.live(), 0) >= 1, "it is not at home");
+    beside.join().unwrap();
+}
+
+#[test]
+fn a_checkpoint_of_everything_leaves_no_block_to_a_later_commit() {
+    explore(1000, everything);
+}
+
 /// J6: whoever commits, nothing of a transaction is written before the commit block of the one before.
 fn serial() {
     let d = device();

@@ -47,6 +47,7 @@ fn detach() -> Result<(), Errno> {
     use rustix::fs::{Mode, OFlags};
     rustix::process::set_parent_process_death_signal(None)?;
     rustix::process::setsid()?;
+    heed_terminal(true);
     rustix::process::chdir("/")?;
     // It makes room where the limit of descriptors leaves none: the caller's pipes must not stay open.
     // SAFETY: nobody reads standard input in a daemon, and no owned descriptor has its number.
@@ -76,6 +77,7 @@ pub fn fork() -> Result<Forked, Errno> {
         -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN)),
         0 => {
             drop(reader);
+            heed_terminal(false);
             // Who interrupts the process that waits interrupts the mount.
             rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
             Ok(Forked::Daemon(Readiness(writer)))
@@ -176,6 +178,19 @@ fn in_child(calls: impl FnOnce() -> libc::c_int) -> Result<(), Errno> {
         Some(0) => Ok(()),
         Some(errno) => Err(Errno::from_raw_os_error(errno)),
         None => Err(Errno::INTR),
+    }
+}
+
+/// Signals by which a terminal ends or stops the processes of a group at once. A daemon that has not let go of the
+/// group yet must not stop, because others may wait for its mount, nor end without taking the mount back.
+const OF_TERMINAL: [libc::c_int; 4] = [libc::SIGQUIT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+
+/// Whether they do what they do by default, or nothing. Processes that are started inherit it.
+fn heed_terminal(is_heeded: bool) {
+    let disposition = if is_heeded { libc::SIG_DFL } else { libc::SIG_IGN };
+    for signal in OF_TERMINAL {
+        // SAFETY: no handler is set, and none was.
+        unsafe { libc::signal(signal, disposition) };
     }
 }
 

@@ -151,7 +151,9 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     }
     // What is registered as under way counts this request.
     let tree = if changes_map { tree_blocks(bs, &inode, s.entries()) } else { 0 };
-    space::reserve(op, Reservation { data: new, map: tree }, op.pool())?;
+    if changes_map {
+        space::reserve(op, Reservation { data: new, map: tree }, op.pool())?;
+    }
     let (mut pieces, mut first, mut next_goal) = (Vec::new(), 0, None);
     for (mut at, run) in map {
         let mut left = run.len();

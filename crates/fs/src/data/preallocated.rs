@@ -41,7 +41,12 @@ pub(super) fn or_in_written<T>(
     mut attempt: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     match or_after_writeback(d, &mut attempt) {
-        Err(Error::NoSpace) if make_written(d, ino, requests, append)? => attempt(),
+        Err(Error::NoSpace) => match make_written(d, ino, requests, append) {
+            Ok(true) => attempt(),
+            // The extent has more blocks in the log than one transaction holds; it stays unwritten.
+            Ok(false) | Err(Error::Journal(quire_journal::Error::TooLarge { .. })) => Err(Error::NoSpace),
+            Err(e) => Err(e),
+        },
         done => done,
     }
 }

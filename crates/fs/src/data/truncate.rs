@@ -49,6 +49,9 @@ pub(crate) fn truncate(d: &Data, ino: Ino, size: u64) -> Result<bool> {
     } else {
         grow(d, ino, &mut s, &found, size)?
     }
+    if size == 0 {
+        d.files.emptied(ino);
+    }
     Ok(found.sync)
 }
 
@@ -99,9 +102,6 @@ fn shrink(d: &Data, ino: Ino, s: &mut FileState, found: &Found, size: u64) -> Re
     };
     drop_behind(d, &behind);
     s.size = None;
-    if size == 0 {
-        d.files.emptied(ino);
-    }
     if whole { Ok(()) } else { end_shrink(d, ino, from) }
 }
 

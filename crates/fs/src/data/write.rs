@@ -280,7 +280,10 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     if !plan.changes.is_empty() && !map::can_count(op, &inode, s.pages() + plan.changes.len()) {
         return Err(Error::TooLarge);
     }
-    space::reserve(op, plan.reserved(), op.pool())?;
+    // Also where enough is reserved for the map: nodes that batches have taken since are no longer free.
+    if !plan.changes.is_empty() {
+        space::reserve(op, plan.reserved(), op.pool())?;
+    }
     Ok(plan)
 }
 

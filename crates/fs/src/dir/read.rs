@@ -103,7 +103,10 @@ fn read_one_block(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_
 
 fn read_indexed(op: &mut Op<'_>, dir: &Dir, inode: &Inode, to: &mut Listing<'_, '_>) -> Result<Option<u64>> {
     let from = to.cookie - AFTER_DOTDOT;
-    let start = u32::try_from((from >> 32).min(0x7FFF_FFFF)).expect("31 bits") << 1;
+    // No name has the largest hash.
+    let Some(start) = u32::try_from(from >> 32).ok().filter(|half| *half < 0x7FFF_FFFF).map(|half| half << 1) else {
+        return Ok(None);
+    };
     let mut path = Path::to(op, dir, inode, |_| start)?;
     if path.next_hash() == Some(start | 1) && long_hash::is_long(op, dir, inode, start)? {
         return long_hash::read(op, dir, inode, start, to);

@@ -88,27 +88,34 @@ pub(crate) fn free(engine: &Engine, ino: Ino) -> Result<()> {
 /// # Errors
 /// Corrupt; I/O; read-only.
 pub(crate) fn finish_truncate(engine: &Engine, ino: Ino) -> Result<()> {
-    let (budget, mut done) = (engine.step_budget(), false);
-    while !done {
-        done = engine.run(|op| {
-            let mut inode = records::inode(op, ino)?;
-            if inode.links() == 0 {
-                return Ok(true);
-            }
-            let from = op.sb().block_size().blocks_for(inode.size());
-            if inode.is_file() && has_map(op, &inode) {
-                if !remove_blocks(op, ino, &mut inode, from, budget)? {
-                    records::put_inode(op, ino, &mut inode)?;
-                    return Ok(false);
-                }
-                map::clear_tail(op, ino, &inode, inode.size())?;
-            }
-            orphan::remove(op, ino, &mut inode)?;
-            records::put_inode(op, ino, &mut inode)?;
-            Ok(true)
-        })?;
+    let budget = engine.step_budget();
+    // First, and by itself: where the last block cannot be read, nothing is mapped behind it at least.
+    while !engine.run(|op| unmap_behind(op, ino, budget))? {}
+    engine.run(|op| {
+        let mut inode = records::inode(op, ino)?;
+        if inode.links() == 0 {
+            return Ok(());
+        }
+        if inode.is_file() && has_map(op, &inode) {
+            map::clear_tail(op, ino, &inode, inode.size())?;
+        }
+        orphan::remove(op, ino, &mut inode)?;
+        records::put_inode(op, ino, &mut inode)
+    })
+}
+
+/// Unmaps some of the blocks behind the end of a file that has links; true if none is left.
+fn unmap_behind(op: &mut Op<'_>, ino: Ino, budget: usize) -> Result<bool> {
+    let mut inode = records::inode(op, ino)?;
+    if inode.links() == 0 || !inode.is_file() || !has_map(op, &inode) {
+        return Ok(true);
     }
-    Ok(())
+    let (before, from) = (inode.clone(), op.sb().block_size().blocks_for(inode.size()));
+    let whole = remove_blocks(op, ino, &mut inode, from, budget)?;
+    if inode != before {
+        records::put_inode(op, ino, &mut inode)?;
+    }
+    Ok(whole)
 }
 
 /// N3: the inode has no links and no references, and is not freed yet.

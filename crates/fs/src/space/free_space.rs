@@ -16,9 +16,6 @@ pub(super) fn ensure(op: &mut Op<'_>, blocks: u64, pool: Pool) -> Result<u64> {
 
 /// Checks that so many blocks may be reserved.
 pub(super) fn ensure_reservable(op: &mut Op<'_>, r: Reservation, pool: Pool) -> Result<()> {
-    if r.is_nothing() {
-        return Ok(());
-    }
     if shortage::strikes() {
         return Err(Error::NoSpace);
     }

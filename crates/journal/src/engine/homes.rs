@@ -20,6 +20,22 @@ pub(crate) fn runs_of(sorted: &[BlockNo]) -> impl Iterator<Item = &[BlockNo]> {
     sorted.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|r| r.chunks(BLOCKS_TO_A_TRANSFER))
 }
 
+/// What a checkpoint writes home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Homes {
+    /// What the transactions that it passes need there.
+    Needed,
+    /// Whatever is committed: who waits for a block at home may find it in a later transaction already.
+    All,
+}
+
+impl Homes {
+    /// Up to which transaction, where the checkpoint passes those up to `passed`.
+    pub(super) fn upto(self, passed: Tid) -> Option<Tid> {
+        (self == Homes::Needed).then_some(passed)
+    }
+}
+
 impl Shared {
     /// Reads blocks, in order, from their homes. Neighbours are read at once.
     pub(crate) fn read_home(&self, sorted: &[BlockNo]) -> Result<Vec<(BlockNo, Image)>, Error> {
@@ -40,8 +56,9 @@ impl Shared {
     /// commit takes out what it revokes under the core's lock before it raises `durable`. An error once the journal is
     /// aborted: a transaction whose write failed may stand whole behind the last durable one, with deltas over images
     /// that the tail would pass (Q11). Unless all that is passed `is_left`, the commit under way may write a delta over
-    /// an image whose chain would end here, and is waited for (Q6).
-    pub(crate) fn begin_home_writes(&self, upto: Tid, is_left: bool) -> Result<Vec<(BlockNo, Image)>, Error> {
+    /// an image whose chain would end here, and is waited for (Q6). Without `upto` they are of all that is committed at
+    /// that moment: then every block that was committed before the call is at home afterwards, as it was or newer.
+    pub(crate) fn begin_home_writes(&self, upto: Option<Tid>, is_left: bool) -> Result<Vec<(BlockNo, Image)>, Error> {
         let mut core = lock(&self.core);
         // That commit holds no lock that this thread holds.
         core.ending_chains = !is_left && self.config.choices.record == Record::Delta;
@@ -54,7 +71,8 @@ impl Shared {
         }
         let mut commit = lock(&self.commits);
         commit.checkpoint_floor = Some(commit.durable);
-        Ok(core.home_writes(upto))
+        let upto = upto.or_else(|| core.committed.back().map(|c| c.tid));
+        Ok(upto.map_or_else(Vec::new, |upto| core.home_writes(upto)))
     }
 
     /// The commit that chose bases for its deltas has ended: home writes go on.

@@ -8,6 +8,7 @@
 //! Commits go on meanwhile in the next region. A checkpoint that passes transactions of the region in use waits for the
 //! commit that has chosen its bases (Q6).
 
+use super::homes::Homes;
 use super::shared::Shared;
 use crate::error::Error;
 use crate::log::Log;
@@ -70,9 +71,9 @@ impl NvramSpace<'_> {
     /// For a commit that finds no space: frees the oldest region, or a little of a log with one region.
     fn reclaim(&self) -> Result<bool, Error> {
         if self.by_regions() {
-            return self.pass(NvramLog::filled);
+            return self.pass(Homes::Needed, NvramLog::filled);
         }
-        self.pass(|n| {
+        self.pass(Homes::Needed, |n| {
             let most = n.oldest(n.label().capacity() / LAZY_SHARE)?;
             let batch = lock(&self.shared.core).oldest_in_need(LAZY_BATCH, most.upto);
             batch.and_then(|last| n.up_to(last)).or(Some(most))
@@ -110,9 +111,9 @@ impl NvramSpace<'_> {
     /// The oldest filled region, or a share of a log with one region.
     fn pass_some(&self) -> Result<bool, Error> {
         if self.by_regions() {
-            self.pass(NvramLog::filled)
+            self.pass(Homes::Needed, NvramLog::filled)
         } else {
-            self.pass(|n| n.oldest(n.label().capacity() / LAZY_SHARE))
+            self.pass(Homes::Needed, |n| n.oldest(n.label().capacity() / LAZY_SHARE))
         }
     }
 
@@ -138,20 +139,21 @@ impl NvramSpace<'_> {
     /// there was none.
     pub(super) fn pass_closed_by(&self, time: Duration) -> Result<bool, Error> {
         let Some((upto, _)) = lock(&self.shared.core).closed_by(time, u32::MAX) else { return Ok(false) };
-        if self.by_regions() { self.pass(NvramLog::filled) } else { self.pass(|n| n.up_to(upto)) }
+        let some = Homes::Needed;
+        if self.by_regions() { self.pass(some, NvramLog::filled) } else { self.pass(some, |n| n.up_to(upto)) }
     }
 
     /// Everything that is committed when it begins goes home. The region in use is passed, too, and not left.
     pub(super) fn empty(&self) -> Result<(), Error> {
-        self.pass(|n| n.oldest(u64::MAX)).map(drop)
+        self.pass(Homes::All, |n| n.oldest(u64::MAX)).map(drop)
     }
 
-    fn pass(&self, choose: impl Fn(&NvramLog) -> Option<Target>) -> Result<bool, Error> {
+    fn pass(&self, which: Homes, choose: impl Fn(&NvramLog) -> Option<Target>) -> Result<bool, Error> {
         let _one_at_a_time = lock(&self.shared.checkpointing);
         let Some(target) = choose(self.nvram) else { return Ok(false) };
         let begun = self.shared.config.clock.monotonic();
         let next = target.upto.next();
-        let homes = self.shared.begin_home_writes(target.upto, target.is_left)?;
+        let homes = self.shared.begin_home_writes(which.upto(target.upto), target.is_left)?;
         if Mutant::NvramFreedEarly.is_on() {
             self.nvram.free(target.tail, next);
         }

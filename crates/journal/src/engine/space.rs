@@ -11,6 +11,7 @@
 //!                                ──> flush ──> log superblock with the new tail, FUA ──> records are dead
 //! ```
 
+use super::homes::Homes;
 use super::shared::Shared;
 use crate::error::Error;
 use crate::log::Log;
@@ -44,7 +45,7 @@ impl LogSpace<'_> {
         let is_short = || self.log.free() < blocks;
         while is_short() {
             let want = self.log.to_free(blocks).max(self.log.capacity() / CHECKPOINT_PART);
-            let moved = self.pass(|| is_short().then(|| self.choose(want))?)?;
+            let moved = self.pass(Homes::Needed, || is_short().then(|| self.choose(want))?)?;
             assert!(moved || !is_short(), "a log without transactions has room for one");
         }
         Ok(())
@@ -54,7 +55,8 @@ impl LogSpace<'_> {
     /// and a quarter, the commit writes some of the log home.
     pub(super) fn relieve_memory(&self) -> Result<(), Error> {
         let quarter = self.log.capacity() / CHECKPOINT_PART;
-        while self.pins_too_much() && self.pass(|| self.pins_too_much().then(|| self.choose(quarter))?)? {}
+        let choose = || self.pins_too_much().then(|| self.choose(quarter))?;
+        while self.pins_too_much() && self.pass(Homes::Needed, choose)? {}
         Ok(())
     }
 
@@ -70,23 +72,28 @@ impl LogSpace<'_> {
 
     /// Passes the oldest transactions until `want` log blocks are freed, or all. False if there were none.
     pub(super) fn checkpoint(&self, want: u32) -> Result<bool, Error> {
-        self.pass(|| self.choose(want))
+        self.pass(Homes::Needed, || self.choose(want))
+    }
+
+    /// Passes all transactions that are committed when it begins, and writes all home that is committed then.
+    pub(super) fn empty(&self) -> Result<(), Error> {
+        self.pass(Homes::All, || self.choose(u32::MAX)).map(drop)
     }
 
     /// Passes transactions that were closed by `time`, at most a quarter of the log at once, so that others get the
     /// device between two steps. False if there were none.
     pub(super) fn checkpoint_closed_by(&self, time: Duration) -> Result<bool, Error> {
-        self.pass(|| {
+        self.pass(Homes::Needed, || {
             let (upto, blocks) = lock(&self.shared.core).closed_by(time, self.log.capacity() / CHECKPOINT_PART)?;
             Some(Target { upto, blocks })
         })
     }
 
-    fn pass(&self, choose: impl Fn() -> Option<Target>) -> Result<bool, Error> {
+    fn pass(&self, which: Homes, choose: impl Fn() -> Option<Target>) -> Result<bool, Error> {
         let _one_at_a_time = lock(&self.shared.checkpointing);
         let Some(target) = choose() else { return Ok(false) };
         let begun = self.shared.config.clock.monotonic();
-        let homes = self.shared.begin_home_writes(target.upto, false)?;
+        let homes = self.shared.begin_home_writes(which.upto(target.upto), false)?;
         let written = self.shared.write_home(&homes);
         self.shared.end_home_writes(&homes);
         written?;

@@ -30,7 +30,7 @@ impl Damage {
 }
 
 /// `s_errno` for a log that was damaged: EUCLEAN.
-pub(super) const DAMAGED: i32 = -117;
+const DAMAGED: i32 = -117;
 
 /// A journal whose log is empty, durably.
 #[derive(Debug)]

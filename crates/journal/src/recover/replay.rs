@@ -1,6 +1,6 @@
 //! The third pass: images go home.
 
-use super::clean::{CleanLog, DAMAGED, Damage, empty_log, superblock_place};
+use super::clean::{CleanLog, Damage, empty_log, superblock_place};
 use super::images::Made;
 use super::plan::{Plan, Planned};
 use super::progress::{Phase, Progress};
@@ -32,7 +32,7 @@ impl UnrecoveredLog {
         plan.check_supported()?;
         if self.is_clean() {
             // The power went when a damaged log had been emptied, and the memory that held it was yet to be given up.
-            if let Some(memory) = self.nvram.as_ref().filter(|_| self.superblock.errno() == DAMAGED) {
+            if let Some(memory) = self.nvram.as_ref().filter(|_| self.superblock.errno() != 0) {
                 memory.give_up(self.superblock.sequence())?;
             }
             return Ok(self.into_clean().expect("it is clean"));
