@@ -141,6 +141,23 @@ fn a_file_that_is_replaced_and_closed_is_not_empty_after_a_crash() {
     }
 }
 
+/// F30, where the content was in the inode.
+#[test]
+fn a_file_in_its_inode_that_is_replaced_and_closed_is_not_empty_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), [1; 50]).unwrap();
+    let image = mke2fs("16M", &["-t", "ext4", "-O", "inline_data", "-I", "256", "-d", dir.path().to_str().unwrap()]);
+    let b = Bench::on(image, options(Route::Ordered));
+    let v = &b.volume;
+    let ino = v.lookup(Ino::ROOT, b"f").unwrap().ino;
+    v.truncate(ino, 0).unwrap();
+    v.engine().commit_all().unwrap();
+    v.write(ino, 0, &[2; 6000], WriteFlags::default()).unwrap();
+    crate::closed(v, ino);
+    v.engine().commit_all().unwrap();
+    assert!(b.read_after_a_crash(ino, 7000) == [2; 6000]);
+}
+
 #[test]
 fn extents_tell_of_delayed_unwritten_and_written_runs() {
     let b = bench(Route::Ordered);
@@ -279,7 +296,7 @@ fn a_batch_of_journaled_writes_is_all_or_nothing() {
     assert_eq!(sizes, [9000, 14_000]);
 }
 
-/// Data that lies in the inode is read; such images are read-only.
+/// Data that lies in the inode is read.
 #[test]
 fn inline_data_is_read() {
     let dir = tempfile::tempdir().unwrap();
