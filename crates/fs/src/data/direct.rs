@@ -149,9 +149,10 @@ fn plan(op: &mut Op<'_>, ino: Ino, s: &FileState, r: Request<'_>, flags: WriteFl
     if changes_map && !can_count(op, &inode, r.data.len() >> bs.bits()) {
         return Ok(None);
     }
-    // What is registered as under way counts this request.
-    let tree = if changes_map { tree_blocks(bs, &inode, s.entries()) } else { 0 };
+    let mut tree = 0;
     if changes_map {
+        // What is registered as under way counts this request.
+        tree = tree_blocks(bs, &inode, s.entries());
         space::reserve(op, Reservation { data: new, map: tree }, op.pool())?;
     }
     let (mut pieces, mut first, mut next_goal) = (Vec::new(), 0, None);
