@@ -183,7 +183,7 @@ fn drawn(rounds: &Rounds<f64>, all: &[Application]) -> Vec<Figure> {
     let bytes = bars("5d", "figure 5d", &title, "MB", &["to the journal", "all"].map(String::from));
     vec![
         of_postmark("5a", "Postmark", rounds, POSTMARKS),
-        of_logs(&METHODS[0], "", rounds, &[(LOGS[0], INSTANCES[0]), (LOGS[1], INSTANCES[1])]),
+        of_logs(&METHODS[0], "", rounds, LOGS.into_iter().zip(INSTANCES.map(|count| format!("{count} instances")))),
         rounds.drawn(rate, &SERVERS, of).turned("computing"),
         rounds.drawn_by(bytes, SERVERS[0], &[journal, written]),
         bytes_by_beside(rounds),

@@ -75,7 +75,8 @@ impl Trace {
     }
 
     /// The same calls in a part of the time: a server that writes so many times as much.
-    fn faster(&self, times: u32) -> Self {
+    #[must_use]
+    pub fn faster(&self, times: u32) -> Self {
         let calls = self.calls.iter().map(|(at, call)| (*at / times, *call)).collect();
         Trace { calls, length: self.length / times, size: self.size }
     }
@@ -298,7 +299,7 @@ fn loads(effort: Effort) -> &'static [u32] {
 }
 
 /// Why flushes take less time here.
-const LOAD: &str = "how far a mode falls behind follows from how much the server writes; the trace is of another \
+pub(in super::super) const LOAD: &str = "how far a mode falls behind follows from how much the server writes; the trace is of another \
      server than the paper's";
 
 /// "Hundreds of seconds", and "substantially".

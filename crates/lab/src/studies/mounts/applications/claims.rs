@@ -6,6 +6,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::super::super::okeanos::log_replay::LOAD;
 use super::super::super::okeanos::{postmark, server};
 use super::super::bed::{Measured, Rounds};
 use super::super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SCATTER, SELECTIVE, WASTELESS};
@@ -179,17 +180,31 @@ fn postmark_claims(figures: &[f64]) -> Vec<Claim> {
 const READS: &str = "by the device's count a write waits for a read of the block of which it is a part, which the \
      paper's file system has in the page cache; ext4-journal here logs the same bytes with hardly a read";
 
-/// Figure 5b by one of InnoDB's methods, in a phase of the most instances. Where wasteless reads no more than
-/// ext4-journal, reads are no cause.
-pub(super) fn of_logs(rounds: &Rounds<f64>, method: &str, phase: usize) -> Vec<Claim> {
-    let time = |name| rounds.median(name, phase, of);
-    let claim = Claim::at_most(
+/// Figure 5b: what a flush takes with the most instances.
+fn half_at_most(method: &str, by_ordered: f64) -> Claim {
+    Claim::at_most(
         "figure 5b, on mounts",
         "wasteless substantially reduces the time to flush the log (to a half at most)",
         format!("{method}, {} instances: quire wasteless / kernel ordered", INSTANCES[1]),
-        time(WASTELESS) / time(ORDERED),
+        by_ordered,
         0.5,
-    );
+    )
+}
+
+/// Figure 5b by one of InnoDB's methods, in phases of which the first is of the trace's server and each other one of a
+/// server that writes so many times as much.
+pub(super) fn of_loads(rounds: &Rounds<f64>, method: &str, loads: &[u32]) -> Vec<Claim> {
+    let by_ordered = |phase| rounds.median(WASTELESS, phase, of) / rounds.median(ORDERED, phase, of);
+    let others: Vec<_> = loads[1..].iter().map(|load| format!("{load} times as much written")).collect();
+    let rows: Vec<_> = (1..loads.len()).map(|phase| [by_ordered(phase)]).collect();
+    with_one_row(LOAD, &others, [half_at_most(method, by_ordered(0))], &rows)
+}
+
+/// Figure 5b by the method that flushes at each commit, in a phase of the most instances. Where wasteless reads no more
+/// than ext4-journal, reads are no cause.
+pub(super) fn of_logs(rounds: &Rounds<f64>, method: &str, phase: usize) -> Vec<Claim> {
+    let time = |name| rounds.median(name, phase, of);
+    let claim = half_at_most(method, time(WASTELESS) / time(ORDERED));
     if rounds.median(WASTELESS, phase, reads) <= rounds.median(LEAVES, phase, reads) {
         return vec![claim];
     }
@@ -375,6 +390,19 @@ mod tests {
         assert_eq!(verdict(&of(0.9, 2)), Verdict::NotHeld, "it has no more reads");
         assert_eq!(verdict(&of(0.4, 9)), Verdict::Held);
         assert_eq!(verdict(&[(ORDERED, 3.0, 0), (WASTELESS, 1.0, 0)]), Verdict::Held);
+    }
+
+    #[test]
+    fn flushes_of_the_other_methods_differ_where_a_server_that_writes_more_has_them() {
+        let measured = |seconds: f64| Measured { of: seconds, asked: Asked::default(), seconds: 1.0 };
+        let mount = |name: &str, by_load: [f64; 2]| (name.to_owned(), vec![by_load.map(measured).into()]);
+        let verdict = |wasteless| {
+            let rounds = Rounds::of(vec![mount(ORDERED, [1.0, 10.0]), mount(WASTELESS, wasteless)]);
+            of_loads(&rounds, "method", &[1, 4])[0].verdict
+        };
+        assert_eq!(verdict([0.5, 9.0]), Verdict::Held);
+        assert_eq!(verdict([2.0, 4.0]), Verdict::Differs);
+        assert_eq!(verdict([2.0, 9.0]), Verdict::NotHeld);
     }
 
     #[test]

@@ -22,17 +22,16 @@ pub(super) fn of_postmark(id: &str, title: &str, rounds: &Rounds<f64>, phases: [
     rounds.drawn(figure, &phases, of).turned("request size")
 }
 
-/// Figure 5b of a method of InnoDB's: the time of a flush in these phases, each of so many instances. The title says
-/// what is `special` of it.
+/// Figure 5b of a method of InnoDB's: the time of a flush in these phases, each with the name of its series. The title
+/// says what is `special` of it.
 pub(super) fn of_logs(
     (method, name, _): &(u8, &str, &str),
     special: &str,
     rounds: &Rounds<f64>,
-    phases: &[(usize, u64)],
+    phases: impl IntoIterator<Item = (usize, String)>,
 ) -> Figure {
-    let (phases, instances): (Vec<_>, Vec<_>) =
-        phases.iter().map(|(phase, count)| (*phase, format!("{count} instances"))).unzip();
+    let (phases, series): (Vec<_>, Vec<_>) = phases.into_iter().unzip();
     let title = format!("{name} (method {method}): mean time to flush the log{special}");
-    let figure = bars(&format!("5b-{method}"), "figure 5b", &title, "s", &instances);
+    let figure = bars(&format!("5b-{method}"), "figure 5b", &title, "s", &series);
     rounds.drawn(figure, &phases, of).turned("load")
 }

@@ -2,7 +2,8 @@
 //! round of a few seconds and on a file system of its own.
 //!
 //! The instances begin at moments that are spread over the trace, so together they have each part of it. A flush counts
-//! from when it is due. The ratio of two modes is measured, but not what a flush takes in the paper's run of 500 s.
+//! from when it is due. The ratio of two modes is measured, but not what a flush takes in the paper's run of 500 s. The
+//! same calls in a part of the time are a server that writes more (calibration).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,18 +32,22 @@ fn logs(dir: &Path, trace: &Trace, instances: u64) -> Result<Logs> {
 /// Measures both with the most instances; adds their figures and claims.
 pub(super) fn add(f: &mut Findings, bed: &Bed, mounters: &[Mounter], effort: Effort) -> Result<()> {
     let (instances, time) = (INSTANCES[1], Duration::from_secs(effort.pick(2, 6, 20)));
+    // How many times as much the server writes as that of the trace. What is held is of the first.
+    let loads: &[u32] = effort.pick(&[1, 4], &[1, 4], &[1, 2, 4, 8]);
     for method in &METHODS[1..] {
         let (_, name, text) = *method;
         let trace = Trace::parse(text)?.within(LOG);
         let rounds = bed.rounds_of_ready(
             1,
             mounters,
-            &[()],
-            |dir, ()| logs(dir, &trace, instances),
-            |(), (stage, files): Logs| Ok(replay_at_once(&stage, &files, &trace, time)?.late.mean),
+            loads,
+            |dir, _| logs(dir, &trace, instances),
+            |load, (stage, files): Logs| Ok(replay_at_once(&stage, &files, &trace.faster(load), time)?.late.mean),
         )?;
-        f.figures.push(of_logs(method, &format!(", {} s", time.as_secs()), &rounds, &[(0, instances)]));
-        f.claims.extend(claims::of_logs(&rounds, name, 0));
+        let special = format!(", {} s (what the server writes: calibration)", time.as_secs());
+        let series: Vec<_> = loads.iter().map(|load| format!("{instances} instances, {load} times as much")).collect();
+        f.figures.push(of_logs(method, &special, &rounds, series.into_iter().enumerate()));
+        f.claims.extend(claims::of_loads(&rounds, name, loads));
     }
     f.assume(format!(
         "InnoDB's other methods, Prd/Disk and Cmt/Cache, which flush about once a second: one round, without a \
