@@ -22,9 +22,9 @@ use crate::stage::Directory;
 /// A directory, and the instances' logs in it.
 type Logs = (Directory, Vec<PathBuf>);
 
-/// Makes them.
-fn logs(dir: &Path, trace: &Trace, instances: u64) -> Result<Logs> {
-    let stage = Directory::make(dir.join("logs"))?;
+/// Makes those for a server that writes so many times as much.
+fn logs(dir: &Path, load: u32, trace: &Trace, instances: u64) -> Result<Logs> {
+    let stage = Directory::make(dir.join(format!("logs-{load}")))?;
     let files = prepare(&stage, trace, instances)?;
     Ok((stage, files))
 }
@@ -41,7 +41,7 @@ pub(super) fn add(f: &mut Findings, bed: &Bed, mounters: &[Mounter], effort: Eff
             1,
             mounters,
             loads,
-            |dir, _| logs(dir, &trace, instances),
+            |dir, load| logs(dir, load, &trace, instances),
             |load, (stage, files): Logs| Ok(replay_at_once(&stage, &files, &trace.faster(load), time)?.late.mean),
         )?;
         let special = format!(", {} s (what the server writes: calibration)", time.as_secs());
