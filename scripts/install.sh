@@ -15,7 +15,8 @@ pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
 [ -x "$QUIRE" ] || die "$QUIRE is missing: run make first"
 "$QUIRE" man "$pages"
-cp packaging/man/*.[1-8] "$pages"
+# The prefix where the program will be.
+for page in packaging/man/*.[1-8]; do sed "s|@PREFIX@|${BINDIR%/bin}|" "$page" >"$pages/${page##*/}"; done
 
 if [ "${1:-}" = --remove ]; then
 	rm -f "$DESTDIR$PREFIX/bin/quire" "$DESTDIR$helpers/mount.quire" "$DESTDIR$helpers/mount.fuse.quire" "$DESTDIR$helpers/mount.fuseblk.quire" \

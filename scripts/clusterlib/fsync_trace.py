@@ -17,6 +17,7 @@ from .latency import quantile
 from .stores import KINDS, Store
 
 TRACING = Path("/sys/kernel/tracing")
+CONNECTIONS = Path("/sys/fs/fuse/connections")
 STORE_MIB = 1792
 STREAM_MIB = 1024
 STREAM_SECONDS = 300.0
@@ -32,7 +33,7 @@ ROUNDING = 1e-5
 TITLE = "Where an fdatasync of a log waits beside a stream of 1 GiB on the same mount"
 NOTE = (
     "Milliseconds, mean / p99 of the fdatasyncs. A page of the log waits in the kernel's queue of background requests "
-    "behind the pages of the stream (8 are in flight at once); then Quire serves its WRITE, and the FSYNC."
+    "behind the pages of the stream{in_flight}; then Quire serves its WRITE, and the FSYNC."
 )
 COLUMNS = ["fdatasync", "WRITE waits in the kernel", "WRITE is served", "FSYNC is served", "fdatasyncs"]
 
@@ -119,9 +120,17 @@ def connection_of(directory):
     return os.major(device) << 20 | os.minor(device)
 
 
+def limit_of(connection):
+    """Background requests that the kernel sends at once on a connection, in brackets; "" where it does not tell."""
+    try:
+        return f" ({(CONNECTIONS / str(connection) / 'max_background').read_text().strip()} are in flight at once)"
+    except OSError:
+        return ""
+
+
 def trace(host, kinds=None):
     """Measures; returns the data of bench/results/etcd-fsync.json."""
-    rows, facts = [], results.describe_host(host.dir)
+    rows, facts, in_flight = [], results.describe_host(host.dir), ""
     for kind in kinds or ["quire", "quire:tune=host", "quire:writethrough"]:
         if KINDS[kind][0] != "quire":
             raise Failure(f"{kind} has no FUSE requests")
@@ -129,7 +138,8 @@ def trace(host, kinds=None):
         store.mount()
         with Traced() as traced:
             times = syncs_beside_stream(host, store.dir)
-            requests = traced.requests(connection_of(store.dir))
+            connection = connection_of(store.dir)
+            requests, in_flight = traced.requests(connection), limit_of(connection)
         store.unmount()
         store.detach()
         known = [p for p in (parts(*t, requests) for t in times) if p]
@@ -142,5 +152,6 @@ def trace(host, kinds=None):
         print(" | ".join(rows[-1]), flush=True)
     return {
         "title": TITLE, "date": results.today(), "build": results.build(), "host": facts,
-        "command": "sudo scripts/clusters.py fsync", "columns": COLUMNS, "note": NOTE, "rows": rows,
+        "command": "sudo scripts/clusters.py fsync", "columns": COLUMNS, "rows": rows,
+        "note": NOTE.format(in_flight=in_flight),
     }

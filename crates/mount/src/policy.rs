@@ -104,7 +104,8 @@ pub(crate) const LENT_WHILE_SERVING: u32 = 1;
 /// headers take 16 MiB. Beyond it requests wait in the kernel until one of these is answered.
 pub(crate) const MAX_ENTRIES: usize = 4096;
 
-/// Queues at most: a thread waits at each. A host that may have more CPUs is served over /dev/fuse.
+/// Queues at most: a thread waits at each. A host that may have more CPUs is refused `transport=uring`; `auto` takes
+/// `/dev/fuse` on every host.
 pub(crate) const MAX_QUEUES: usize = 128;
 
 /// Payload buffers of a mount that keep their memory after a large request (1 MiB each). Giving it back and touching
