@@ -36,6 +36,13 @@ pub enum AttachError {
     Mount(Errno),
 }
 
+/// Whether an error of a call on a mount says that its daemon is dead. Over rings, the kernel breaks the connection a
+/// moment after the process has ended: until then it fails to copy a request into memory that is gone (`EFAULT`).
+#[must_use]
+pub fn is_dead(error: Errno) -> bool {
+    matches!(error, Errno::NOTCONN | Errno::CONNABORTED | Errno::FAULT)
+}
+
 /// What to attach where.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attach<'a> {

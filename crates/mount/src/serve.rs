@@ -114,14 +114,14 @@ fn mount_point(mount: &Mount) -> Result<PathBuf, MountError> {
     match rustix::fs::stat(&dir) {
         Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {}
         Ok(_) => return Err(MountError::NotDirectory(dir)),
-        Err(Errno::NOTCONN | Errno::CONNABORTED) => return Err(MountError::DeadMount(dir)),
+        Err(source) if mounting::is_dead(source) => return Err(MountError::DeadMount(dir)),
         Err(source) => return Err(MountError::Path { path: dir, source }),
     }
     // Attributes may be remembered from when it was alive. statfs(2) of the path would begin an automount there, and so
     // would an open with O_DIRECTORY.
     let place = rustix::fs::open(&dir, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     match place.and_then(rustix::fs::fstatfs) {
-        Err(Errno::NOTCONN | Errno::CONNABORTED) => Err(MountError::DeadMount(dir)),
+        Err(source) if mounting::is_dead(source) => Err(MountError::DeadMount(dir)),
         _ => Ok(dir),
     }
 }

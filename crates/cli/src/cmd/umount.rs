@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             Served { process: watch(about.pid), about, is_told: true }
         }
         // It is gone, or going as we asked.
-        Err(ControlError::Open { source: Errno::NOTCONN | Errno::CONNABORTED, .. }) => return dead(args),
+        Err(ControlError::Open { source, .. }) if mounting::is_dead(source) => return dead(args),
         Err(ControlError::NoSocket { image, .. }) => without_socket(image),
         Err(e) => return exit::fail(NAME, exit::FAILURE, e),
     };

@@ -99,7 +99,7 @@ impl Control {
     fn unreachable(&self, source: Errno) -> ControlError {
         let dir = self.mount.mount_point.clone();
         match rustix::fs::statfs(&dir) {
-            Err(source @ (Errno::NOTCONN | Errno::CONNABORTED)) => ControlError::Open { path: dir, source },
+            Err(source) if mounting::is_dead(source) => ControlError::Open { path: dir, source },
             _ => ControlError::NoSocket { dir, image: self.mount.source.clone(), source },
         }
     }
