@@ -504,8 +504,8 @@ int quire_file_open(const struct quire_fs *fs,
                     struct quire_file **file);
 
 /*
- Ends the handle. What was written stays in memory until it is synced or the file system is closed. NULL does
- nothing.
+ Ends the handle. What was written stays in memory until it is synced or the file system is closed, except what
+ replaces the content of a file that was cut to nothing: it is written to the image here. NULL does nothing.
 
  # Safety
  file is null or open, and not used afterwards.
@@ -586,7 +586,8 @@ int quire_fstat(const struct quire_file *file, struct quire_stat *stat);
 int quire_opendir(const struct quire_fs *fs, const char *name, struct quire_dir **dir);
 
 /*
- The next entry, without "." and "..". 1, or 0 at the end, or a negative errno.
+ The next entry, without "." and "..". 1, or 0 at the end, or a negative errno: the object cannot be read. The next
+ call goes on behind it.
 
  # Safety
  dir is open, entry a place for the result.

@@ -54,8 +54,8 @@ pub unsafe extern "C" fn quire_file_open(
     })
 }
 
-/// Ends the handle. What was written stays in memory until it is synced or the file system is closed. NULL does
-/// nothing.
+/// Ends the handle. What was written stays in memory until it is synced or the file system is closed, except what
+/// replaces the content of a file that was cut to nothing: it is written to the image here. NULL does nothing.
 ///
 /// # Safety
 /// `file` is null or open, and not used afterwards.

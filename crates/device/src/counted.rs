@@ -376,4 +376,8 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
     fn grow(&self, size: u64) -> Result<(), DeviceError> {
         self.inner.grow(size)
     }
+
+    fn unlock(&self) {
+        self.inner.unlock();
+    }
 }

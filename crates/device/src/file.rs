@@ -344,4 +344,9 @@ impl BlockDevice for FileDevice {
         self.size.fetch_max(size, Ordering::AcqRel);
         Ok(())
     }
+
+    /// The claim on a block device (`O_EXCL`) cannot be given up: it ends with the last descriptor of the open file.
+    fn unlock(&self) {
+        open::unlock(&self.host);
+    }
 }

@@ -274,6 +274,10 @@ pub trait BlockDevice: Send + Sync {
             _ => Err(DeviceError { op: IoOp::Write, at: size - len, len, kind: ErrorKind::OutOfRange, errno: 0 }),
         }
     }
+
+    /// Gives up the lock that keeps others off the device, if there is one, also where a process that was forked has
+    /// the same open file. Only after the last transfer, by the process that has opened the device.
+    fn unlock(&self) {}
 }
 
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
@@ -306,5 +310,8 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn grow(&self, size: u64) -> Result<(), DeviceError> {
         (**self).grow(size)
+    }
+    fn unlock(&self) {
+        (**self).unlock();
     }
 }

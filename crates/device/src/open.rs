@@ -3,7 +3,8 @@
 //! An image has one writer (M3). A file is locked with flock (shared for read-only), a block device is claimed with
 //! `O_EXCL`, and a file that the kernel uses through a loop device is not opened for writing. A loop device's file is
 //! locked with the device, so that it has one writer on both ways (H6). A file that was replaced during the wait for
-//! its lock is opened again by its name.
+//! its lock is opened again by its name. A lock of flock(2) belongs to the open file, which a forked child shares: who
+//! is done with a device gives it up (`unlock`) instead of waiting for the last descriptor's end.
 
 use crate::buf::{Buf, SECTOR};
 use crate::busy::retry_while_busy;
@@ -244,6 +245,15 @@ fn lock_backing(device: &Path, rdev: u64, how: OpenOptions) -> Result<Option<Own
         Err(Errno::WOULDBLOCK) => Err(OpenError::Busy { path: device.to_owned(), holder: holder::lock_holder(&stat) }),
         Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
         other => other.map(|()| Some(fd)).map_err(|e| failure(&file, "flock", e)),
+    }
+}
+
+/// Gives up the locks of an opened file, and of the file behind a loop device, on all of their descriptors.
+pub(crate) fn unlock(host: &Host) {
+    let file = Some(&host.fd).filter(|_| !host.block_device);
+    for fd in file.into_iter().chain(&host.backing) {
+        // On a host without locks there was nothing to give up.
+        rustix::fs::flock(fd, FlockOperation::Unlock).ok();
     }
 }
 

@@ -168,6 +168,10 @@ impl BlockDevice for Paced {
     fn grow(&self, size: u64) -> Result<(), DeviceError> {
         self.device.grow(size)
     }
+
+    fn unlock(&self) {
+        self.device.unlock();
+    }
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]

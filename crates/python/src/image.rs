@@ -1,7 +1,7 @@
 //! Images: open, make, and what is done by path.
 
 use crate::detached::Detached;
-use crate::errors::{closed, run};
+use crate::errors::{closed, exception, run};
 use crate::file::RawFile;
 use crate::values::{Info, Stat, Usage, timestamp};
 use pyo3::exceptions::PyValueError;
@@ -156,11 +156,25 @@ impl Image {
         Ok(Stat::of(&m))
     }
 
-    /// Names and what is known of them, in the order of names.
-    fn read_dir(&self, py: Python<'_>, path: PathBuf) -> PyResult<Vec<(OsString, Stat)>> {
+    /// The names of a directory, in their order.
+    fn names(&self, py: Python<'_>, path: PathBuf) -> PyResult<Vec<OsString>> {
         let fs = self.fs()?;
-        let entries = run(py, || fs.read_dir(&path))?;
-        Ok(entries.into_iter().map(|e| (e.name, Stat::of(&e.metadata))).collect())
+        run(py, || fs.names(&path))
+    }
+
+    /// Names and what is known of them, or the exception that says why that cannot be read, in the order of names.
+    fn read_dir<'p>(&self, py: Python<'p>, path: PathBuf) -> PyResult<Vec<(OsString, Bound<'p, PyAny>)>> {
+        let fs = self.fs()?;
+        let entries = run(py, || fs.read_dir_each(&path))?;
+        let mut shown = Vec::with_capacity(entries.len());
+        for (name, metadata) in entries {
+            let known = match metadata {
+                Ok(m) => Bound::new(py, Stat::of(&m))?.into_any(),
+                Err(e) => exception(py, &e).into_value(py).into_bound(py).into_any(),
+            };
+            shown.push((name, known));
+        }
+        Ok(shown)
     }
 
     #[pyo3(signature = (path, *, create = false, create_new = false, truncate = false, mode = 0o644))]

@@ -3,14 +3,16 @@
 use crate::errors::exception;
 use crate::image::{Image, uuid};
 use crate::source::{PathOrFile, PyFile, Raised};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use quire::CreateOptions;
 use quire::archive::{self, BuildOptions, ExportOptions, ImportOptions, Size};
 use quire::{Error, ErrorKind, FileSystem, NewFile};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of an archive that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
@@ -26,9 +28,31 @@ pub(crate) struct Choices {
     reference: Option<String>,
 }
 
-fn options(choices: &Choices, raised: &Raised) -> ImportOptions {
+/// Attributes that an import has left out, in words.
+#[derive(Clone, Default)]
+struct LeftOut(Arc<Mutex<Vec<String>>>);
+
+impl LeftOut {
+    /// Warns of each, when the import is done.
+    fn warn(&self, py: Python<'_>) -> PyResult<()> {
+        let told = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for text in told.into_iter().filter_map(|text| CString::new(text).ok()) {
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+        }
+        Ok(())
+    }
+}
+
+fn options(choices: &Choices, raised: &Raised, left_out: &LeftOut) -> ImportOptions {
     let (uid, gid) = choices.owner.unwrap_or_default();
-    let mut options = ImportOptions::new().on_progress(raised.watch()).owner(uid, gid).whiteouts(choices.whiteouts);
+    let told = left_out.clone();
+    let left_out = move |name: &std::ffi::OsStr, path: &Path| {
+        let text =
+            format!("{}: attribute {} is left out: ext4 does not store it there", path.display(), name.display());
+        told.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    };
+    let options = ImportOptions::new().on_progress(raised.watch()).on_left_out(left_out);
+    let mut options = options.owner(uid, gid).whiteouts(choices.whiteouts);
     if choices.remove_permissions != 0 {
         options = options.remove_permissions(choices.remove_permissions);
     }
@@ -83,9 +107,11 @@ pub(crate) fn build_image(
         create = create.time(quire::Timestamp::new(secs, 0));
     }
     let raised = Raised::default();
-    let build = BuildOptions { size: self::size(&size)?, create, import: options(&choices, &raised) };
+    let left_out = LeftOut::default();
+    let build = BuildOptions { size: self::size(&size)?, create, import: options(&choices, &raised, &left_out) };
     let source = source.source(py, &raised)?;
     let done = raised.run(py, || archive::build(&path, Some(source), &build))?;
+    left_out.warn(py)?;
     Ok((done.objects, done.bytes))
 }
 
@@ -111,9 +137,11 @@ fn export_file(fs: &FileSystem, from: &Path, to: &Path, options: &ExportOptions)
 impl Image {
     /// Brings a directory, a tar archive or an OCI layout below `to`. Objects and bytes that it has written.
     fn import_tree(&self, py: Python<'_>, to: PathBuf, source: PathOrFile, choices: Choices) -> PyResult<(u64, u64)> {
-        let raised = Raised::default();
-        let (fs, source, options) = (self.fs()?, source.source(py, &raised)?, options(&choices, &raised));
+        let (raised, left_out) = (Raised::default(), LeftOut::default());
+        let (fs, source) = (self.fs()?, source.source(py, &raised)?);
+        let options = options(&choices, &raised, &left_out);
         let done = raised.run(py, || archive::import(&fs, &to, source, &options))?;
+        left_out.warn(py)?;
         Ok((done.objects, done.bytes))
     }
 

@@ -46,3 +46,60 @@ def test_a_forked_child_leaves_the_image_alone(tmp_path, does):
     with quire.Image(path) as image:
         names = set(image.listdir("/"))
     assert names == {"lost+found", "before", "n0", "n1", "n2", "n3", "n4"}
+
+
+BATCH = """
+import errno, os, shutil, signal, sys
+import quire
+path, does = sys.argv[1:]
+image = quire.Image.create(path, "16M")
+image.write_text("/before", "1")
+image.sync()
+batch = image.batch()
+batch.__enter__()
+image.write_text("/of-the-batch", "x")
+before = open(path, "rb").read()
+child = os.fork()
+if child == 0:
+    refused = None
+    try:
+        if does == "commit":
+            batch.__exit__(None, None, None)
+        if does == "rollback":
+            batch.__exit__(ValueError, ValueError("undone"), None)
+    except OSError as error:
+        refused = error.errno
+    sys.exit(refused != (None if does == "nothing" else errno.ESTALE))
+assert os.waitpid(child, 0)[1] == 0
+assert open(path, "rb").read() == before, "the child has written to the image"
+batch.__exit__(None, None, None)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("does", ["nothing", "commit", "rollback"])
+def test_a_forked_child_leaves_the_batch_to_its_parent(tmp_path, does):
+    path = tmp_path / "image"
+    done = subprocess.run([sys.executable, "-c", BATCH, path, does], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    with quire.Image(path) as image:
+        names = set(image.listdir("/"))
+    assert names == {"lost+found", "before", "of-the-batch"}
+
+
+def test_a_closed_image_can_be_opened_while_a_forked_child_lives(tmp_path):
+    path = tmp_path / "image"
+    image = quire.Image.create(path, "16M")
+    ended, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(end)
+        os.read(ended, 1)
+        os._exit(0)
+    try:
+        image.close()
+        quire.Image(path).close()
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
+        os.close(ended)

@@ -1,9 +1,11 @@
 """quire:// as fsspec sees it, by fsspec's own tests of file systems and by pandas."""
 
 import errno
+import os
 import pickle
 import re
 import shutil
+import subprocess
 
 import pytest
 
@@ -63,6 +65,33 @@ if hasattr(abstract, "AbstractPipeTests"):
 def path(tmp_path):
     quire.Image.create(tmp_path / "disk.img", "16M").close()
     return tmp_path / "disk.img"
+
+
+def test_ls_beside_a_damaged_and_a_removed_entry(path, monkeypatch):
+    with quire.Image(path) as image:
+        image.mkdir("/d")
+        for name in ("a", "bad", "c"):
+            image.write_text(f"/d/{name}", name)
+        image.symlink("a", "/d/link")
+        image.symlink("x" * 100, "/d/lost")
+        inode = image.stat("/d/bad").st_ino
+    env = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+    for change in (f"sif <{inode}> mode 0", "sif /d/lost block[0] 0", "sif /d/lost size 0"):
+        subprocess.run(["debugfs", "-w", "-R", change, path], check=True, capture_output=True, env=env)
+    with QuireFileSystem(fo=str(path), mode="r") as fs:
+        types = {entry["name"]: entry["type"] for entry in fs.ls("/d")}
+        assert types == {"/d/a": "file", "/d/bad": "other", "/d/c": "file", "/d/link": "link", "/d/lost": "other"}
+        assert {"name": "/d/bad", "size": 0, "type": "other"} in fs.ls("/d")
+        assert fs.ls("/d", detail=False) == list(types)
+        assert fs.ls("/d/a", detail=False) == ["/d/a"]
+        assert "/d/c" in fs.find("/d")
+
+        def is_gone(path):
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
+
+        # The links are removed between the listing and the look at their targets.
+        monkeypatch.setattr(fs.image, "readlink", is_gone)
+        assert [entry["name"] for entry in fs.ls("/d")] == ["/d/a", "/d/bad", "/d/c"]
 
 
 def test_urls_name_files_in_images(path):

@@ -74,6 +74,54 @@ def test_bad_arguments_of_open_leave_the_file_as_it_was(image, arguments):
     assert image.read_text("/f") == "kept" and not image.exists("/new")
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda image: image.write_bytes("/f", "text"),
+        lambda image: image.write_bytes("/f", None),
+        lambda image: image.write_text("/f", b"bytes"),
+        lambda image: image.write_text("/f", "\udc80"),
+        lambda image: image.write_text("/f", "\xe4", encoding="ascii"),
+        lambda image: image.write_text("/f", "text", encoding="none"),
+    ],
+)
+def test_what_cannot_be_written_leaves_the_file_as_it_was(image, write):
+    image.write_bytes("/f", b"kept")
+    with pytest.raises((TypeError, ValueError, LookupError)):
+        write(image)
+    assert image.read_bytes("/f") == b"kept"
+
+
+@pytest.mark.parametrize("how", [{}, {"newline": "\r\n"}, {"encoding": "utf-16"}, {"encoding": "ascii", "errors": "replace"}])
+def test_write_text_writes_what_the_built_in_open_does(image, tmp_path, how):
+    text = "a\nb\xe4\n"
+    assert image.write_text("/f", text, **how) == len(text)
+    with open(tmp_path / "f", "w", **{"encoding": "utf-8", **how}) as file:
+        file.write(text)
+    assert image.read_bytes("/f") == (tmp_path / "f").read_bytes()
+
+
+def test_a_damaged_inode_hides_no_name_beside_it(tmp_path):
+    path = tmp_path / "image"
+    with quire.Image.create(path, "16M") as image:
+        image.mkdir("/d")
+        for name in ("a", "bad", "c"):
+            image.write_text(f"/d/{name}", name)
+        inode = image.stat("/d/bad").st_ino
+    env = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+    subprocess.run(["debugfs", "-w", "-R", f"sif <{inode}> mode 0", path], check=True, capture_output=True, env=env)
+    with quire.Image(path, read_only=True) as image:
+        assert image.listdir("/d") == ["a", "bad", "c"]
+        with image.scandir("/d") as entries:
+            a, bad, c = entries
+        assert (a.stat().st_size, bad.name, c.stat().st_size) == (1, "bad", 1)
+        for ask in (bad.stat, bad.inode, bad.is_symlink, bad.is_file):
+            with pytest.raises(quire.CorruptError) as caught:
+                ask()
+            assert caught.value.filename == "/d/bad"
+        assert list(image.walk("/d")) == [("/d", [], ["a", "bad", "c"])]
+
+
 def test_errors_are_those_of_the_operating_system(image):
     image.mkdir("/d")
     image.write_text("/d/f", "text")
@@ -481,3 +529,14 @@ def test_ctrl_c_ends_long_work_before_it_is_done(tmp_path):
     out.mkdir()
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, tree, out], capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines() == ["True False"] * 4, done.stderr
+
+
+def test_an_import_warns_of_an_attribute_that_ext4_does_not_store(image, tmp_path):
+    archive = tmp_path / "mac.tar"
+    with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("f")
+        member.pax_headers = {"SCHILY.xattr.com.apple.quarantine": "1"}
+        tar.addfile(member)
+    with pytest.warns(UserWarning, match="f: attribute com.apple.quarantine is left out"):
+        image.import_tree(archive)
+    assert image.listxattr("/f") == []

@@ -4,14 +4,14 @@
 //! join one transaction of the journal, which stays open until [`Batch::commit`]; what they write goes either through
 //! that transaction or into blocks that nothing durable refers to. A batch that one transaction cannot hold is refused,
 //! and rolled back like one that was dropped: everything that is not durable is given up, and the image is opened
-//! again, as after a crash (B2).
+//! again, as after a crash (B2). A child that was forked during a batch can neither commit it nor roll it back (M3).
 //!
 //! *Relies on*: the transaction is not closed while it is held (`Volume::begin_batch`); blocks that a batch frees are
 //! not used again before it is durable (A2); overwritten data goes through the journal (`Route::Overwrite`, F16).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
-use quire_fs::{Phase, Volume, VolumeBatch};
+use quire_fs::{FileUpdate, Phase, Volume, VolumeBatch};
 use std::ops::Deref;
 
 self_cell::self_cell!(
@@ -44,9 +44,8 @@ impl Batch {
             if let Some(why) = volume.status().read_only {
                 return Err(Error::new(ErrorKind::ReadOnly, format!("read-only: {why}")));
             }
-            if !fs.info().journal {
-                let why = "a batch needs a journal, and this file system has none";
-                return Err(Error::new(ErrorKind::Unsupported, why));
+            if !FileUpdate::is_supported(&volume) {
+                return Err(Error::new(ErrorKind::Unsupported, without_log(fs)));
             }
             // A rollback gives up what is not durable: nothing from before the batch.
             volume.sync()?;
@@ -65,9 +64,10 @@ impl Batch {
     ///
     /// # Errors
     /// Batch too large, no space: nothing has changed. I/O while the transaction is written: the file system is then
-    /// read-only, and the next open finds all changes or none.
+    /// read-only, and the next open finds all changes or none. Stale: this process was forked from the one that has
+    /// begun the batch, whose batch it stays.
     pub fn commit(mut self) -> Result<()> {
-        let Some(held) = self.held.take() else { return Ok(()) };
+        let Some(held) = self.take()? else { return Ok(()) };
         let volume = held.borrow_owner().clone();
         if let Err(e) = volume.maintenance().write_back() {
             self.held = Some(held);
@@ -83,18 +83,41 @@ impl Batch {
     /// Undoes everything since the batch began. Open files and directories, except the root, are stale afterwards.
     ///
     /// # Errors
-    /// The image cannot be opened again; the file system is then closed.
+    /// The image cannot be opened again; the file system is then closed. Stale: as with [`Batch::commit`].
     pub fn rollback(mut self) -> Result<()> {
         self.give_up()
     }
 
+    /// What holds the transaction, unless the batch has ended.
+    ///
+    /// # Errors
+    /// Of another process.
+    fn take(&mut self) -> Result<Option<Held>> {
+        let Some(held) = self.held.take() else { return Ok(None) };
+        if let Err(e) = self.fs.shared().check_process() {
+            // To drop it could write, or wait for a lock that another thread of the parent had.
+            std::mem::forget(held);
+            return Err(e);
+        }
+        Ok(Some(held))
+    }
+
     fn give_up(&mut self) -> Result<()> {
-        let Some(held) = self.held.take() else { return Ok(()) };
+        let Some(held) = self.take()? else { return Ok(()) };
         // The gate keeps others out, and nothing commits by itself: what the transaction holds is lost with the volume.
         drop(held);
         let done = self.fs.shared().reopen();
         self.fs.shared().end();
         done
+    }
+}
+
+/// Why there is no batch.
+fn without_log(fs: &FileSystem) -> &'static str {
+    if fs.info().journal {
+        "a batch needs the journal, and this file system was opened without it"
+    } else {
+        "a batch needs a journal, and this file system has none"
     }
 }
 
@@ -124,7 +147,8 @@ impl FileSystem {
     /// [`BatchTooLarge`](ErrorKind::BatchTooLarge), and nothing has happened.
     ///
     /// # Errors
-    /// Unsupported: the file system has no journal. Read-only. Busy: this thread has begun one already. What was
+    /// Unsupported: the file system has no journal, or was opened
+    /// [without it](crate::OpenOptions::without_journal). Read-only. Busy: this thread has begun one already. What was
     /// changed before the batch could not be made durable.
     pub fn batch(&self) -> Result<Batch> {
         Batch::begin(self)
@@ -155,8 +179,59 @@ impl Deref for Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        if let Err(error) = self.give_up() {
+        let given_up = self.give_up();
+        // Of another process: nothing was rolled back, and nothing had to be.
+        if let (Err(error), Ok(())) = (given_up, self.fs.shared().check_process()) {
             tracing::error!(%error, "a batch was rolled back, and the image cannot be opened again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::create::CreateOptions;
+    use crate::process::tests::as_forked_child;
+    use quire_device::MemDevice;
+    use std::sync::Arc;
+
+    /// How a child ends a batch that its parent has begun.
+    type End = fn(Batch) -> Result<()>;
+
+    fn check_inherited_batch(end: End) -> Result<()> {
+        let made = CreateOptions::new().size(16 << 20).in_memory().unwrap();
+        made.write("/over", vec![1; 100_000]).unwrap();
+        let device = Arc::new(MemDevice::new(made.into_bytes().unwrap().unwrap()));
+        let fs = FileSystem::options().open_device(device.clone()).unwrap();
+        let batch = fs.batch().unwrap();
+        batch.write("/new", vec![2; 100_000]).unwrap();
+        batch.open_file("/over").unwrap().write_at(&[3; 8192], 0).unwrap();
+        let before = device.snapshot();
+        let done = as_forked_child(|| {
+            let done = end(batch);
+            drop(fs);
+            done
+        });
+        assert!(device.snapshot() == before, "the child has written to the image");
+        done
+    }
+
+    #[test]
+    fn commit_by_a_forked_child_is_refused_and_writes_nothing() {
+        assert_eq!(check_inherited_batch(Batch::commit).unwrap_err().kind(), ErrorKind::Stale);
+    }
+
+    #[test]
+    fn rollback_by_a_forked_child_is_refused_and_writes_nothing() {
+        assert_eq!(check_inherited_batch(Batch::rollback).unwrap_err().kind(), ErrorKind::Stale);
+    }
+
+    #[test]
+    fn drop_by_a_forked_child_writes_nothing() {
+        check_inherited_batch(|batch| {
+            drop(batch);
+            Ok(())
+        })
+        .unwrap();
     }
 }

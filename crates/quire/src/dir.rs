@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result, from_io};
 use crate::file::{File, FileOptions};
+use crate::listing::{Listed, listed, names};
 use crate::metadata::{FileType, Metadata};
 use crate::resolve::{Found, Place, is_child_of, make_at, resolve};
 use crate::shared::InodeRef;
@@ -108,8 +109,7 @@ impl Dir {
     /// Not found; exists; not a regular file; no space; read-only; corrupt; I/O.
     pub fn open_with(&self, path: impl AsRef<Path>, options: FileOptions) -> Result<File> {
         let path = path.as_ref();
-        let place = self.place(path, !options.create_new)?;
-        File::open_at(place, options).map_err(|e| e.at(path))
+        File::open(|| self.place(path, !options.create_new), options).map_err(|e| e.at(path))
     }
 
     /// All bytes of a file.
@@ -284,20 +284,9 @@ impl Dir {
             Some(node) if node.is_type(mode::DIR) => Dir { inode: node.inode.clone() },
             _ => return self.remove_file(path),
         };
-        place.named().and_then(|_| dir.is_child_of(&place.dir)).map_err(|e| e.at(path))?;
+        place.named().and_then(|_| check_child(&dir, &place.dir)).map_err(|e| e.at(path))?;
         dir.clear(path)?;
         self.remove_dir(path)
-    }
-
-    fn is_child_of(&self, dir: &InodeRef) -> Result<()> {
-        is_child_of(&dir.call()?.volume, self.inode.ino, dir.ino)
-    }
-
-    /// Opens a directory of this one, which its own `..` must name.
-    fn open_child(&self, name: &OsString) -> Result<Dir> {
-        let next = self.open_dir(name)?;
-        next.is_child_of(&self.inode).map_err(|e| e.at(name))?;
-        Ok(next)
     }
 
     /// Removes everything in this directory, whose path is `path`. The way down is a list, not the stack: trees may be
@@ -308,7 +297,7 @@ impl Dir {
         while let Some((dir, below)) = way.last_mut() {
             match below.last() {
                 Some(name) => {
-                    let next = dir.open_child(name).map_err(|e| e.below(&at))?;
+                    let next = open_child(dir, name).map_err(|e| e.below(&at))?;
                     at.push(name);
                     let below = next.remove_files().map_err(|e| e.below(&at))?;
                     way.push((next, below));
@@ -352,23 +341,30 @@ impl Dir {
     /// The names in this directory with their metadata, without `.` and `..`, sorted.
     ///
     /// # Errors
-    /// Corrupt; I/O.
+    /// Corrupt; I/O: the directory, or an inode that a name in it means.
     pub fn entries(&self) -> Result<Vec<DirEntry>> {
-        let mut names: Vec<(quire_layout::Ino, Vec<u8>)> = Vec::new();
-        let call = self.inode.call()?;
-        call.volume.readdir(self.inode.ino, 0, &mut |item| {
-            if item.name != b"." && item.name != b".." {
-                names.push((item.ino, item.name.to_vec()));
-            }
-            true
-        })?;
-        names.sort_by(|a, b| a.1.cmp(&b.1));
-        let with_metadata = names.into_iter().map(|(ino, name)| {
-            let name = OsString::from_vec(name);
-            let attr = call.volume.getattr(ino).map_err(|e| Error::from(e).at(&name))?;
-            Ok(DirEntry { name, metadata: Metadata::of(&attr) })
-        });
-        with_metadata.collect()
+        let entry = |(name, metadata): Listed| Ok(DirEntry { name, metadata: metadata? });
+        listed(&self.inode)?.into_iter().map(entry).collect()
+    }
+
+    /// As [`Dir::read_dir`], with an error in the place of metadata that cannot be read: a damaged inode hides none of
+    /// the names beside it.
+    ///
+    /// # Errors
+    /// Not found; not a directory; corrupt; I/O: the directory.
+    pub fn read_dir_each(&self, path: impl AsRef<Path>) -> Result<Vec<(OsString, Result<Metadata>)>> {
+        let path = path.as_ref();
+        let all = listed(&self.open_dir(path)?.inode).map_err(|e| e.at(path))?;
+        Ok(all.into_iter().map(|(name, metadata)| (name, metadata.map_err(|e| e.below(path)))).collect())
+    }
+
+    /// The names in a directory, without `.` and `..`, sorted. It reads no inode but the directory's.
+    ///
+    /// # Errors
+    /// As [`Dir::read_dir_each`].
+    pub fn names(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
+        let path = path.as_ref();
+        names(&self.open_dir(path)?.inode).map_err(|e| e.at(path))
     }
 
     /// Makes the names in this directory durable. In a batch, that is left to the batch's commit.
@@ -376,7 +372,7 @@ impl Dir {
     /// # Errors
     /// Something could not be written, now or earlier.
     pub fn sync_all(&self) -> Result<()> {
-        if self.inode.shared.is_in_batch() {
+        if self.inode.shared.is_in_batch()? {
             return Ok(());
         }
         Ok(self.inode.call()?.volume.fsync(self.inode.ino, false)?)
@@ -404,4 +400,19 @@ impl Dir {
             Err(e) => Err(e),
         }
     }
+}
+
+/// Checks that a directory which was found in `above` lies there by its own `..`, too.
+///
+/// # Errors
+/// Those of [`is_child_of`]; stale.
+fn check_child(dir: &Dir, above: &InodeRef) -> Result<()> {
+    is_child_of(&above.call()?.volume, dir.inode.ino, above.ino)
+}
+
+/// Opens a directory of `dir`, which its own `..` must name.
+fn open_child(dir: &Dir, name: &OsString) -> Result<Dir> {
+    let next = dir.open_dir(name)?;
+    check_child(&next, &dir.inode).map_err(|e| e.at(name))?;
+    Ok(next)
 }

@@ -4,7 +4,9 @@
 //! one has its name, so that no other program writes to what is about to go.
 
 use crate::error::{Error, ErrorKind, Result};
-use quire_device::FileDevice;
+use crate::process::Process;
+use quire_device::sync::Arc;
+use quire_device::{BlockDevice, FileDevice};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -50,7 +52,22 @@ struct Place {
     /// What has the name.
     old: Option<Metadata>,
     may_replace: bool,
-    held: Option<Box<FileDevice>>,
+    held: Option<Held>,
+}
+
+/// The image that is replaced, locked.
+struct Held {
+    device: Arc<FileDevice>,
+    process: Process,
+}
+
+impl Drop for Held {
+    /// Gives the lock up, also where a forked child has the same open file. That child leaves it alone (M3).
+    fn drop(&mut self) {
+        if self.process.check().is_ok() {
+            self.device.unlock();
+        }
+    }
 }
 
 /// A [`NewFile`] that is written and closed, and waits for its name: any number of them may wait.
@@ -95,7 +112,7 @@ impl NewFile {
         NewFile::begin(path, mode, held.is_some(), held)
     }
 
-    fn begin(path: &Path, mode: u32, may_replace: bool, held: Option<Box<FileDevice>>) -> Result<NewFile> {
+    fn begin(path: &Path, mode: u32, may_replace: bool, held: Option<Held>) -> Result<NewFile> {
         let host = |e: io::Error| Error::host(path, &e);
         let (real, old) = match std::fs::metadata(path) {
             Ok(m) if m.is_file() => (path.canonicalize().map_err(host)?, Some(m)),
@@ -215,10 +232,41 @@ impl CompleteFile {
 ///
 /// # Errors
 /// Busy: it is in use. Permission denied: it may not be written.
-fn hold_image(path: &Path) -> Result<Option<Box<FileDevice>>> {
+fn hold_image(path: &Path) -> Result<Option<Held>> {
     if !std::fs::metadata(path).is_ok_and(|m| m.is_file()) {
         return Ok(None);
     }
     let how = quire_device::OpenOptions { direct: false, ..quire_device::OpenOptions::default() };
-    Ok(Some(Box::new(FileDevice::open(path, how)?)))
+    let device = Arc::new(FileDevice::open(path, how)?);
+    Ok(Some(Held { device, process: Process::current() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::as_forked_child;
+
+    /// A file that is being replaced by an image, and its open file as a forked child has it.
+    fn replacement() -> (tempfile::TempDir, PathBuf, NewFile, Arc<FileDevice>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let new = NewFile::image(&path, 0o666).unwrap();
+        let kept = new.place.held.as_ref().unwrap().device.clone();
+        (dir, path, new, kept)
+    }
+
+    #[test]
+    fn image_whose_replacement_was_given_up_is_free_while_a_forked_child_has_its_descriptor() {
+        let (_dir, path, new, _kept) = replacement();
+        drop(new);
+        drop(hold_image(&path).unwrap());
+    }
+
+    #[test]
+    fn replacement_that_a_forked_child_drops_leaves_the_image_locked() {
+        let (_dir, path, new, _kept) = replacement();
+        as_forked_child(|| drop(new));
+        assert_eq!(hold_image(&path).map(drop).unwrap_err().kind(), ErrorKind::Busy);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
-use crate::metadata::Timestamp;
+use crate::metadata::{Timestamp, check_owner};
 use crate::partition;
 use crate::shared::{HostFile, Opened};
 use quire_device::MemDevice;
@@ -140,8 +140,10 @@ impl OpenOptions {
     pub fn open(self, path: impl AsRef<Path>) -> Result<FileSystem> {
         let path = path.as_ref();
         let opened = || {
+            // No error comes between the lock and the file system that gives it up.
+            self.check()?;
             let device = self.device(path)?;
-            FileSystem::new(Opened { image: HostFile::at(path), ..self.opened(device, None) })
+            FileSystem::new(Opened { image: HostFile::at(path), owns_lock: true, ..self.opened(device, None) })
         };
         opened().map_err(|e: Error| e.at(path))
     }
@@ -151,6 +153,7 @@ impl OpenOptions {
     /// # Errors
     /// No ext4; unsupported feature; corrupt; invalid: no such partition, or no such owner.
     pub fn open_bytes(self, image: impl Into<Vec<u8>>) -> Result<FileSystem> {
+        self.check()?;
         let mut image: Vec<u8> = image.into();
         if self.offset != 0 || self.partition.is_some() || self.size.is_some() {
             let (start, len) = match self.partition {
@@ -167,12 +170,19 @@ impl OpenOptions {
     }
 
     /// Opens a device of the caller's: one in a test, or one that reaches its bytes by other means. Offset, size and
-    /// partition do not apply. Keeping others off the bytes is the caller's business.
+    /// partition do not apply. Keeping others off the bytes is the caller's business: a lock on the device stays.
     ///
     /// # Errors
     /// No ext4; unsupported feature; corrupt; invalid: no such owner; I/O.
     pub fn open_device(self, device: Arc<dyn BlockDevice>) -> Result<FileSystem> {
+        self.check()?;
         FileSystem::new(self.opened(device, None))
+    }
+
+    /// # Errors
+    /// Invalid: no such owner.
+    fn check(&self) -> Result<()> {
+        check_owner(Some(self.owner.0), Some(self.owner.1))
     }
 
     fn opened(&self, device: Arc<dyn BlockDevice>, memory: Option<Arc<MemDevice>>) -> Opened {
@@ -186,7 +196,8 @@ impl OpenOptions {
             (true, true) => Profile::Auto.choices(),
         };
         let options = Options { read_only: self.read_only, cache_bytes: self.cache_bytes, ..Options::default() };
-        Opened { device, memory, clock, options: options.with(choices), owner: self.owner, image: None }
+        let (options, owner) = (options.with(choices), self.owner);
+        Opened { device, memory, clock, options, owner, image: None, owns_lock: false }
     }
 
     fn device(&self, path: &Path) -> Result<Arc<dyn BlockDevice>> {
@@ -201,18 +212,28 @@ impl OpenOptions {
         let how =
             quire_device::OpenOptions { read_only: self.read_only, offset, size, direct: self.direct, lock: true };
         let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(path, how)?);
-        if self.read_only && is_dirty(&device) {
-            drop(device);
-            let how = quire_device::OpenOptions { read_only: false, ..how };
-            return match FileDevice::open(path, how) {
-                Ok(device) => Ok(Arc::new(device)),
-                Err(e) => {
-                    let why = format!("the image is dirty and must be recovered first, but cannot be written: {e}");
-                    Err(Error::new(ErrorKind::ReadOnly, why))
-                }
-            };
+        if self.read_only && is_dirty(&device) { open_to_recover(device, path, how) } else { Ok(device) }
+    }
+}
+
+/// Opens an image for writing that was opened for reading, and is dirty.
+///
+/// # Errors
+/// Read-only.
+fn open_to_recover(
+    device: Arc<dyn BlockDevice>,
+    path: &Path,
+    how: quire_device::OpenOptions,
+) -> Result<Arc<dyn BlockDevice>> {
+    // A child that was forked meanwhile has the same open file, which keeps the lock after the drop.
+    device.unlock();
+    drop(device);
+    match FileDevice::open(path, quire_device::OpenOptions { read_only: false, ..how }) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(e) => {
+            let why = format!("the image is dirty and must be recovered first, but cannot be written: {e}");
+            Err(Error::new(ErrorKind::ReadOnly, why))
         }
-        Ok(device)
     }
 }
 
@@ -237,5 +258,69 @@ impl Clock for FixedTime {
 
     fn sleep(&self, d: Duration) {
         SystemClock.sleep(d);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::create::CreateOptions;
+    use std::path::PathBuf;
+
+    fn image() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        CreateOptions::new().size(4 << 20).create(&path).unwrap().close().unwrap();
+        (dir, path)
+    }
+
+    /// True if another open of the image is refused because it is locked.
+    fn is_locked(path: &Path) -> bool {
+        FileSystem::open(path).is_err_and(|e| e.kind() == ErrorKind::Busy)
+    }
+
+    /// A device of the caller's.
+    fn locked(path: &Path) -> Arc<dyn BlockDevice> {
+        Arc::new(FileDevice::open(path, quire_device::OpenOptions::default()).unwrap())
+    }
+
+    #[test]
+    fn close_leaves_the_lock_of_a_device_of_the_callers() {
+        let (_dir, path) = image();
+        let device = locked(&path);
+        FileSystem::options().open_device(device.clone()).unwrap().close().unwrap();
+        assert!(is_locked(&path));
+        drop(device);
+        assert!(!is_locked(&path));
+    }
+
+    #[test]
+    fn failed_open_leaves_the_lock_of_a_device_of_the_callers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zeros");
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+        let device = locked(&path);
+        assert!(FileSystem::options().open_device(device.clone()).is_err());
+        assert!(is_locked(&path));
+        drop(device);
+        assert!(!is_locked(&path));
+    }
+
+    /// An error behind it would have to give up the lock.
+    #[test]
+    fn owner_is_checked_before_the_image_is_opened() {
+        let refused = FileSystem::options().owner(u32::MAX, 0).open("/no/such/image").map(drop).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    }
+
+    /// M3. `kept` is the open file as a forked child has it.
+    #[test]
+    fn dirty_image_is_opened_for_writing_while_a_forked_child_has_its_descriptor() {
+        let (_dir, path) = image();
+        let how = quire_device::OpenOptions { read_only: true, ..Default::default() };
+        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&path, how).unwrap());
+        let kept = device.clone();
+        assert!(!open_to_recover(device, &path, how).unwrap().info().read_only);
+        drop(kept);
     }
 }

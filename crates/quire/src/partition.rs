@@ -3,7 +3,15 @@
 use crate::error::{Error, ErrorKind, Result};
 use std::io::{Read, Seek, SeekFrom};
 
+/// Bytes of a sector, by which an MBR counts.
 const SECTOR: u64 = 512;
+/// Bytes of a sector, by which a GPT counts: its header is in the second sector, of one size or the other.
+const GPT_SECTORS: [u64; 2] = [SECTOR, 4096];
+/// Bytes of a GPT's header, and of an entry, that are looked at.
+const GPT_HEADER: usize = 92;
+const GPT_ENTRY: usize = 128;
+/// The type of the entry of an MBR that protects a GPT.
+const PROTECTIVE: u8 = 0xEE;
 /// Entries of a GPT that are looked at; every known tool makes 128.
 const MAX_GPT_ENTRIES: u32 = 1024;
 /// Logical partitions that are looked at, so that a chain that goes in a circle ends.
@@ -24,10 +32,12 @@ const MAX_LOGICAL: u32 = 128;
 /// ```
 pub fn find(image: &mut (impl Read + Seek), n: u32) -> Result<(u64, u64)> {
     let first = sector(image, 0)?;
+    // Any of the four, as in Linux: a hybrid MBR has it where it likes.
+    let has_gpt = (0..4).any(|i| entry(&first, i).kind == PROTECTIVE);
     if first[510..] != [0x55, 0xAA] {
         return Err(bad("the image has no partition table"));
     }
-    let found = if entry(&first, 0).kind == 0xEE { gpt(image, n)? } else { mbr(image, &first, n)? };
+    let found = if has_gpt { gpt(image, n)? } else { mbr(image, &first, n)? };
     found.filter(|(_, len)| *len > 0).ok_or_else(|| bad(&format!("the image has no partition {n}")))
 }
 
@@ -35,12 +45,17 @@ fn bad(why: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, why)
 }
 
-fn sector(image: &mut (impl Read + Seek), n: u64) -> Result<[u8; 512]> {
-    let mut bytes = [0; 512];
-    let at = n.checked_mul(SECTOR).ok_or_else(|| bad("the partition table leads out of the image"))?;
-    let read = image.seek(SeekFrom::Start(at)).and_then(|_| image.read_exact(&mut bytes));
+/// What the image has at a byte.
+fn at<const N: usize>(image: &mut (impl Read + Seek), byte: Option<u64>) -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let byte = byte.ok_or_else(|| bad("the partition table leads out of the image"))?;
+    let read = image.seek(SeekFrom::Start(byte)).and_then(|_| image.read_exact(&mut bytes));
     read.map_err(|e| bad(&format!("the partition table cannot be read: {e}")))?;
     Ok(bytes)
+}
+
+fn sector(image: &mut (impl Read + Seek), n: u64) -> Result<[u8; 512]> {
+    at(image, n.checked_mul(SECTOR))
 }
 
 /// An entry of an MBR or of an extended boot record.
@@ -88,23 +103,30 @@ fn mbr(image: &mut (impl Read + Seek), first: &[u8; 512], n: u32) -> Result<Opti
 }
 
 fn gpt(image: &mut (impl Read + Seek), n: u32) -> Result<Option<(u64, u64)>> {
-    let header = sector(image, 1)?;
-    if &header[..8] != b"EFI PART" {
-        return Err(bad("the image has a protective MBR, but no GPT"));
-    }
+    let (header, sector) = gpt_header(image)?;
     let (table, count, size) = (le64(&header, 72), le32(&header, 80), u64::from(le32(&header, 84)));
-    if n == 0 || n > count.min(MAX_GPT_ENTRIES) || !(128..=SECTOR).contains(&size) || !SECTOR.is_multiple_of(size) {
+    if n == 0 || n > count.min(MAX_GPT_ENTRIES) || !(128..=sector).contains(&size) || !sector.is_multiple_of(size) {
         return Ok(None);
     }
-    let byte = u64::from(n - 1) * size;
-    let record = sector(image, table.saturating_add(byte / SECTOR))?;
-    let e = &record[usize::try_from(byte % SECTOR).expect("less than a sector")..][..128];
-    let (first, last) = (le64(e, 32), le64(e, 40));
+    let byte = table.checked_mul(sector).and_then(|start| start.checked_add(u64::from(n - 1) * size));
+    let e: [u8; GPT_ENTRY] = at(image, byte)?;
+    let (first, last) = (le64(&e, 32), le64(&e, 40));
     let bytes = || {
-        let len = last.checked_sub(first)?.checked_add(1)?.checked_mul(SECTOR)?;
-        Some((first.checked_mul(SECTOR)?, len))
+        let len = last.checked_sub(first)?.checked_add(1)?.checked_mul(sector)?;
+        Some((first.checked_mul(sector)?, len))
     };
     Ok(bytes().filter(|_| e[..16] != [0; 16]))
+}
+
+/// The header of the GPT, and the bytes of a sector.
+fn gpt_header(image: &mut (impl Read + Seek)) -> Result<([u8; GPT_HEADER], u64)> {
+    for sector in GPT_SECTORS {
+        let header: [u8; GPT_HEADER] = at(image, Some(sector))?;
+        if &header[..8] == b"EFI PART" {
+            return Ok((header, sector));
+        }
+    }
+    Err(bad("the image has a protective MBR, but no GPT"))
 }
 
 #[cfg(test)]
@@ -150,21 +172,48 @@ mod tests {
         assert!(find(&mut Cursor::new(&image), 4000).is_err());
     }
 
+    /// A GPT behind an MBR with these entries: its partition 2 has so many sectors from one on.
+    fn gpt_image(entries: &[(usize, u8, u32, u32)], sector: usize, first: u64, len: u64) -> Vec<u8> {
+        let mut image = mbr_image(entries, 64 * sector / 512);
+        let header = &mut image[sector..];
+        header[..8].copy_from_slice(b"EFI PART");
+        header[72..80].copy_from_slice(&2u64.to_le_bytes());
+        header[80..84].copy_from_slice(&128u32.to_le_bytes());
+        header[84..88].copy_from_slice(&128u32.to_le_bytes());
+        let e = &mut image[2 * sector + 128..];
+        e[0] = 1;
+        e[32..40].copy_from_slice(&first.to_le_bytes());
+        e[40..48].copy_from_slice(&(first + len - 1).to_le_bytes());
+        image
+    }
+
     #[test]
     fn a_partition_of_a_gpt_is_found_and_nonsense_is_refused() {
-        let mut image = mbr_image(&[(0, 0xEE, 1, 63)], 64);
-        image[512..520].copy_from_slice(b"EFI PART");
-        image[512 + 72..512 + 80].copy_from_slice(&2u64.to_le_bytes());
-        image[512 + 80..512 + 84].copy_from_slice(&128u32.to_le_bytes());
-        image[512 + 84..512 + 88].copy_from_slice(&128u32.to_le_bytes());
-        let e = 1024 + 128;
-        image[e] = 1;
-        image[e + 32..e + 40].copy_from_slice(&40u64.to_le_bytes());
-        image[e + 40..e + 48].copy_from_slice(&49u64.to_le_bytes());
+        let mut image = gpt_image(&[(0, 0xEE, 1, 63)], 512, 40, 10);
         assert_eq!(find(&mut Cursor::new(&image), 2).unwrap(), (40 * 512, 10 * 512));
         assert!(find(&mut Cursor::new(&image), 1).is_err());
+        let e = 1024 + 128;
         image[e + 40..e + 48].copy_from_slice(&u64::MAX.to_le_bytes());
         assert!(find(&mut Cursor::new(&image), 2).is_err());
         assert!(find(&mut Cursor::new(&[0; 100]), 1).is_err());
+    }
+
+    #[test]
+    fn a_gpt_counts_whichever_entry_of_a_hybrid_mbr_protects_it() {
+        for i in 0..4 {
+            let others = (0..4).filter(|other| *other != i).map(|other| (other, 0x83, 50, 5));
+            let entries: Vec<_> = others.chain([(i, 0xEE, 1, 39)]).collect();
+            let image = gpt_image(&entries, 512, 40, 10);
+            assert_eq!(find(&mut Cursor::new(&image), 2).unwrap(), (40 * 512, 10 * 512), "entry {i}");
+        }
+    }
+
+    #[test]
+    fn a_gpt_of_a_disk_with_sectors_of_4_kib_is_found_and_counts_by_them() {
+        let mut image = gpt_image(&[(0, 0xEE, 1, 63)], 4096, 40, 10);
+        assert_eq!(find(&mut Cursor::new(&image), 2).unwrap(), (40 * 4096, 10 * 4096));
+        image[4096] = 0;
+        let error = find(&mut Cursor::new(&image), 2).unwrap_err();
+        assert_eq!(error.to_string(), "the image has a protective MBR, but no GPT");
     }
 }

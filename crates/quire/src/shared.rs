@@ -6,16 +6,17 @@
 //! beginning to its end, so that no rollback comes between its steps; a call may make others inside.
 //!
 //! M3: a process that was forked has a copy of the volume, and no say in the image: its calls are refused, and what it
-//! drops or closes writes nothing. Else two would log to one image, and the first to end would mark it clean.
+//! drops or closes writes nothing. Else two would log to one image, and the first to end would mark it clean. A close
+//! gives up the image's lock also where such a process has the same open file.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::process::Process;
 use quire_device::MemDevice;
 use quire_device::{BlockDevice, Clock};
 use quire_fs::{Devices, Options, Volume};
 use quire_layout::Ino;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -28,6 +29,8 @@ pub(crate) struct Opened {
     pub(crate) owner: (u32, u32),
     /// Where the image lies, if it lies on the host.
     pub(crate) image: Option<HostFile>,
+    /// The library has opened the device, and so has locked it.
+    pub(crate) owns_lock: bool,
 }
 
 /// A file of the host, whatever its name.
@@ -64,8 +67,9 @@ pub(crate) struct Shared {
     /// Owner and group of new objects.
     pub(crate) owner: (u32, u32),
     pub(crate) image: Option<HostFile>,
-    /// The process that has opened it.
-    process: u32,
+    /// The device's lock ends with the file system. That of a device of the caller's is the caller's.
+    owns_lock: bool,
+    process: Process,
 }
 
 struct State {
@@ -93,7 +97,8 @@ pub(crate) struct Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if self.counted {
+        // The state of a forked child counts for nothing, and its lock may be held for ever.
+        if self.counted && self.shared.check_process().is_ok() {
             self.shared.lock().calls -= 1;
             self.shared.ended.notify_all();
         }
@@ -102,11 +107,11 @@ impl Drop for Call {
 
 impl Shared {
     pub(crate) fn open(opened: Opened) -> Result<Arc<Self>> {
-        let Opened { device, clock, options, owner, image, .. } = opened;
-        let volume = Some(mount(&device, &clock, &options)?);
-        let state = State { volume, device: Some(device), epoch: 0, calls: 0, batch: None };
-        let (state, ended, process) = (Mutex::new(state), Condvar::new(), process::id());
-        Ok(Arc::new(Shared { state, ended, clock, options, owner, image, process }))
+        let Opened { device, clock, options, owner, image, owns_lock, .. } = opened;
+        let volume = mount(&device, &clock, &options).inspect_err(|_| unlock_if(owns_lock, &device))?;
+        let state = State { volume: Some(volume), device: Some(device), epoch: 0, calls: 0, batch: None };
+        let (state, ended, process) = (Mutex::new(state), Condvar::new(), Process::current());
+        Ok(Arc::new(Shared { state, ended, clock, options, owner, image, owns_lock, process }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -117,9 +122,8 @@ impl Shared {
     /// # Errors
     /// This process was forked from the one that has the file system. It must not wait for a lock that another thread
     /// of that one had.
-    fn check_process(&self) -> Result<()> {
-        let is_ours = self.process == process::id();
-        is_ours.then_some(()).ok_or_else(|| Error::new(ErrorKind::Stale, "another process has opened the image"))
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.process.check()
     }
 
     /// Admits a call.
@@ -179,16 +183,21 @@ impl Shared {
     }
 
     /// True if the calling thread is inside a batch.
-    pub(crate) fn is_in_batch(&self) -> bool {
-        self.lock().batch == Some(thread::current().id())
+    ///
+    /// # Errors
+    /// Of another process.
+    pub(crate) fn is_in_batch(&self) -> Result<bool> {
+        self.check_process()?;
+        Ok(self.lock().batch == Some(thread::current().id()))
     }
 
     /// Gives up everything that is not durable, as a crash would, and opens the image again, which recovers it. Only
     /// inside a batch.
     ///
     /// # Errors
-    /// It cannot be opened; the file system is then closed.
+    /// It cannot be opened; the file system is then closed. Of another process: nothing is done.
     pub(crate) fn reopen(&self) -> Result<()> {
+        self.check_process()?;
         let mut s = self.lock();
         s.volume = None;
         s.epoch += 1;
@@ -206,7 +215,9 @@ impl Shared {
         self.check_process()?;
         let (volume, device) = self.begin_close()?;
         let done = volume.map_or(Ok(()), |v| v.close().map_err(Error::from));
-        drop(device);
+        if let Some(device) = device {
+            unlock_if(self.owns_lock, &device);
+        }
         done
     }
 
@@ -243,6 +254,14 @@ fn mount(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>, options: &Option
     let volume = Volume::open(Devices::one(device.clone()), clock.clone(), options.clone())?;
     // Who edits an image is its owner, and may fill it.
     Ok(volume.with_reserve(true))
+}
+
+/// Gives up the lock of a device that the library has opened. A child that was forked meanwhile has the same open file,
+/// which keeps the lock after the drop.
+fn unlock_if(owns_lock: bool, device: &Arc<dyn BlockDevice>) {
+    if owns_lock {
+        device.unlock();
+    }
 }
 
 fn closed() -> Error {
@@ -287,5 +306,60 @@ impl Drop for InodeRef {
         if let Ok(call) = self.call() {
             call.volume.forget(self.ino, 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::create::CreateOptions;
+    use crate::error::{ErrorKind, Result};
+    use crate::process::tests::as_forked_child;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    /// Longer than any call takes.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// Another thread of the parent may have held the lock during the fork, and no thread of the child gives it back.
+    #[test]
+    fn sync_and_freeze_of_a_forked_child_are_refused_without_the_lock() {
+        let fs = CreateOptions::new().size(4 << 20).in_memory().unwrap();
+        let file = fs.create_file("/f").unwrap();
+        let calls: [&(dyn Fn() -> Result<()> + Sync); 4] =
+            [&|| fs.sync(), &|| fs.freeze(), &|| file.sync_all(), &|| fs.root().sync_all()];
+        for (n, call) in calls.into_iter().enumerate() {
+            let held = fs.shared().lock();
+            let told = thread::scope(|s| {
+                let (tell, told) = mpsc::channel();
+                s.spawn(move || tell.send(as_forked_child(call)));
+                let told = told.recv_timeout(PATIENCE);
+                drop(held);
+                told
+            });
+            let refused = told.unwrap_or_else(|_| panic!("call {n} waits for the lock")).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Stale, "call {n}");
+        }
+    }
+
+    /// As above: a child that is forked during a call ends it when it unwinds.
+    #[test]
+    fn call_ends_in_a_forked_child_without_the_lock() {
+        let fs = CreateOptions::new().size(4 << 20).in_memory().unwrap();
+        let call = fs.shared().call().unwrap();
+        let mut held = fs.shared().lock();
+        let ended = thread::scope(|s| {
+            let (tell, ended) = mpsc::channel();
+            s.spawn(move || {
+                as_forked_child(|| drop(call));
+                tell.send(())
+            });
+            let ended = ended.recv_timeout(PATIENCE);
+            // The parent's end of the call.
+            held.calls -= 1;
+            drop(held);
+            ended
+        });
+        ended.expect("it waits for the lock");
     }
 }

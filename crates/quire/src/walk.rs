@@ -3,8 +3,9 @@
 //! *Guarantees*: it ends, also in a corrupt image. Memory grows with the names in the directories from the start down
 //! to the one that is read, and not with the rest of the tree.
 
-use crate::dir::{Dir, DirEntry};
+use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::listing::{Listed, listed};
 use crate::metadata::Metadata;
 use crate::resolve::{child, is_child_of};
 use quire_layout::inode::mode;
@@ -51,14 +52,15 @@ struct Level {
     dir: Dir,
     /// Bytes of [`Walk::path`] that are its path.
     path_len: usize,
-    left: std::vec::IntoIter<DirEntry>,
+    left: std::vec::IntoIter<Listed>,
     /// Directories in it that were entered.
     met: HashSet<u32>,
 }
 
 impl Dir {
-    /// Walks over a tree. A directory that cannot be read yields an error, and the walk goes on behind it. So does one
-    /// that is below itself, or has two names, in a corrupt image: each directory is walked once, where its `..` leads.
+    /// Walks over a tree. An object that cannot be read yields an error, and the walk goes on behind it. So does a
+    /// directory that is below itself, or has two names, in a corrupt image: each directory is walked once, where its
+    /// `..` leads.
     ///
     /// # Errors
     /// Not found; corrupt; I/O: of the start.
@@ -78,19 +80,43 @@ impl Walk {
         }
     }
 
+    /// The directory that has the name which [`Iterator::next`] has returned last, and this name: what is asked of it
+    /// there takes no longer in a deep tree. `None` for the start. Only directly after it.
+    ///
+    /// ```
+    /// # use quire::CreateOptions;
+    /// # let fs = CreateOptions::new().size(4 << 20).in_memory()?;
+    /// fs.create_dir_all("/etc/apt")?;
+    /// fs.write("/etc/apt/list", "deb")?;
+    /// let mut walk = fs.walk("/etc")?;
+    /// while let Some(entry) = walk.next() {
+    ///     let entry = entry?;
+    ///     if let Some((dir, name)) = walk.place_of(&entry).filter(|_| entry.metadata.is_file()) {
+    ///         assert_eq!(dir.read(name)?, b"deb");
+    ///     }
+    /// }
+    /// # Ok::<(), quire::Error>(())
+    /// ```
+    #[must_use]
+    pub fn place_of<'w>(&'w self, entry: &'w WalkEntry) -> Option<(&'w Dir, &'w OsStr)> {
+        let above = self.way.get(entry.depth.checked_sub(1)?)?;
+        Some((&above.dir, entry.path.file_name()?))
+    }
+
     fn leave(&mut self) {
         self.way.pop();
         self.path.truncate(self.way.last().map_or(0, |above| above.path_len));
     }
 
     /// The next name on the way.
-    fn advance(&mut self) -> Option<WalkEntry> {
+    fn advance(&mut self) -> Option<Result<WalkEntry>> {
         loop {
             let depth = self.way.len();
-            if let Some(DirEntry { name, metadata }) = self.way.last_mut()?.left.next() {
-                let mut path = PathBuf::from(OsStr::from_bytes(&self.path));
-                path.push(name);
-                return Some(WalkEntry { path, depth, metadata });
+            if let Some((name, metadata)) = self.way.last_mut()?.left.next() {
+                let above = Path::new(OsStr::from_bytes(&self.path));
+                let path = above.join(name);
+                let entry = metadata.map(|metadata| WalkEntry { path, depth, metadata });
+                return Some(entry.map_err(|e| e.below(above)));
             }
             self.leave();
         }
@@ -107,7 +133,7 @@ impl Walk {
             _ => self.root.open_dir(&entry.path)?,
         };
         self.check(&dir, entry.metadata.ino)?;
-        let left = dir.entries().map_err(|e| e.below(&entry.path))?.into_iter();
+        let left = listed(&dir.inode).map_err(|e| e.below(&entry.path))?.into_iter();
         self.path = entry.path.as_os_str().as_bytes().to_vec();
         self.way.push(Level { dir, path_len: self.path.len(), left, met: HashSet::new() });
         Ok(())
@@ -128,7 +154,10 @@ impl Iterator for Walk {
     fn next(&mut self) -> Option<Self::Item> {
         let entry = match self.start.take() {
             Some(start) => start,
-            None => self.advance()?,
+            None => match self.advance()? {
+                Ok(entry) => entry,
+                Err(e) => return Some(Err(e)),
+            },
         };
         if entry.metadata.is_dir()
             && let Err(e) = self.enter(&entry)

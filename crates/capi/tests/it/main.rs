@@ -5,6 +5,7 @@ extern crate quire_testkit;
 
 mod arguments;
 mod header;
+mod listing;
 mod program;
 
 fn main() -> std::process::ExitCode {

@@ -18,8 +18,13 @@ pub(crate) struct At {
 impl At {
     /// Opens the file system, to be changed or only read.
     pub(crate) fn open(self, image: &Path, writes: bool) -> quire::Result<FileSystem> {
+        self.options(writes).open(image)
+    }
+
+    /// How the file system is opened, to be changed or only read.
+    pub(crate) fn options(self, writes: bool) -> quire::OpenOptions {
         let options = FileSystem::options().read_only(!writes).offset(self.offset.unwrap_or(0));
-        self.partition.map_or(options.clone(), |n| options.partition(n)).open(image)
+        self.partition.map_or(options.clone(), |n| options.partition(n))
     }
 
     /// Opens its bytes as `how` says, but for where they are.

@@ -25,7 +25,7 @@ use std::process::ExitCode;
                          block size)
   adaptive_default=MODE  adaptive: journal (default) or ordered
   journal_rule=P=M[,..]  adaptive: mode M for names like P (default: SQLite's
-                         names)
+                         names); none: no rule
   profile=NAME           all of record, commit_mode, checkpoint and data: auto,
                          rfj, joj, selective, wasteless, single-io, nvj, djfs,
                          djfs4, ext4-none, ext4-writeback, ext4-ordered or
@@ -43,19 +43,20 @@ use std::process::ExitCode;
   commit=SECONDS         commit a transaction that has been open for so long,
                          busy or not (default 5)
   max_batch_time=US      a commit waits for callers that are about to come, so
-                         long at most (default 15000); min_batch_time=US
-                         is what a commit's time counts as at least
+                         long at most (default 15000; below 500 none waits);
+                         min_batch_time=US is what a commit's time counts as at
+                         least
   checkpoint_age=SECS    write home what the log holds for so long, so that
                          recovery is short (default 30; 0: only when log space
                          or memory is needed)
   cache_size=BYTES       memory for blocks (default 64M, at least 4M)
-  writethrough           each write request reaches Quire at once; writeback:
-                         through the kernel's cache (default, but with selective
-                         and wasteless)
+  writethrough           each write request reaches Quire at once (default with
+                         data=selective, record=range=data, profile=database);
+                         writeback: through the kernel's cache (default else)
   slow_ms=MS             log requests that take so long, with what they waited
                          for (default: none)
   atomic_writes=WHICH    files that SQLite can update without its journal: asked
-                         (default), all or off
+                         (default), all (default with profile=database) or off
   transport=WAY          how requests come: dev (auto, the default) or uring
                          (the kernel must allow it)
   readers=N              workers that take requests from /dev/fuse at once, at

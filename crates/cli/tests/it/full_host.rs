@@ -1,6 +1,7 @@
 //! A host that takes no more, an image that becomes shorter under its mount, sockets of daemons that were killed.
 
-use crate::common::{Mounted, Place, needs_mounts, needs_root, ok, quire, said, text, tool, wait_until};
+use crate::common::{Mounted, Place, needs_mounts, needs_root, needs_tools, ok, quire, said, text, tool, wait_until};
+use crate::trees::Scratch;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -157,4 +158,29 @@ fn times_of_reads_and_flags_are_the_same_after_an_unmount() {
     assert_eq!(times(&m.path("f")), flagged);
     m.unmount();
     place.check();
+}
+
+/// The file of a shell's `>` takes whole pages until its file system is full. In an archive of empty files each is the
+/// end of an entry.
+#[test]
+fn an_export_into_a_file_of_a_full_host_leaves_no_archive_that_looks_whole() {
+    needs_root();
+    needs_tools(&["mke2fs", "tar"]);
+    let s = Scratch::new();
+    let (image, host) = (s.text("image"), s.path("host"));
+    fs::create_dir(s.path("tree")).unwrap();
+    for n in 0..400 {
+        fs::write(s.path(&format!("tree/{n}")), "").unwrap();
+    }
+    let date = ["--source-date-epoch", "1700000000", "--size", "16M"];
+    ok(quire(&["create", &image, "--from", &s.text("tree")]).args(date));
+    fs::create_dir(&host).unwrap();
+    ok(tool("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&host));
+    let archive = host.join("tar");
+    let (code, words) = said(quire(&["export", &image, "-"]).stdout(File::create(&archive).unwrap()));
+    let tar = said(tool("tar").arg("-tf").arg(&archive));
+    let len = fs::metadata(&archive).unwrap().len();
+    ok(tool("umount").arg(&host));
+    assert!(code == 1 && words.contains("No space left"), "{code}: {words}");
+    assert!(len > 40_000 && tar.0 != 0, "tar takes {len} bytes: {}", tar.1);
 }

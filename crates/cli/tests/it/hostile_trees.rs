@@ -2,7 +2,7 @@
 
 use crate::common::{needs_tools, ok, quire, said, tool};
 use crate::trees::{Scratch, fsck, make_tree};
-use quire_testkit::tar::{header, link, padded, pax};
+use quire_testkit::tar::{entry, header, link, padded, pax};
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
@@ -60,7 +60,8 @@ fn a_hard_link_to_nowhere_is_refused_also_a_second_time() {
 #[test]
 fn a_hard_link_that_leaves_the_root_is_refused() {
     is_refused(&link("a", b'1', "../etc/passwd"), "leave the root");
-    is_refused(&link("a", b'1', "/etc/passwd"), "leave the root");
+    is_refused(&link("a", b'1', "/../etc/passwd"), "leave the root");
+    is_refused(&link("a", b'1', "/etc/passwd"), "a hard link to etc/passwd, which is not there");
 }
 
 #[test]
@@ -159,4 +160,21 @@ fn memory_does_not_grow_with_the_number_of_entries() {
     assert!(peak < LIMIT_KIB, "{peak} KiB for {entries} entries");
     println!("{entries} entries: {peak} KiB");
     fsck(&s.path("image"));
+}
+
+#[test]
+fn a_deep_path_is_imported_with_bounded_memory_at_the_default_size() {
+    needs_tools(&["mke2fs", "tar"]);
+    // Where each directory has its whole path in memory, this one takes 20 GiB.
+    const LIMIT_KIB: &str = "3000000";
+    let s = Scratch::new();
+    let (image, tar) = (s.text("image"), s.text("deep.tar"));
+    let path = format!("{}f", "a/".repeat(30_000));
+    let archive = [entry("././@LongLink", b'L', path.as_bytes()), entry("f", b'0', b"deep"), vec![0; 1024]];
+    std::fs::write(&tar, archive.concat()).unwrap();
+    let shell = r#"ulimit -v "$1"; shift; exec "$@""#;
+    let program = quire(&[]).get_program().to_owned();
+    ok(tool("sh").args(["-c", shell, "sh", LIMIT_KIB]).arg(program).args(["create", &image, "--from", &tar]));
+    assert_eq!(ok(&mut quire(&["cat", &format!("{image}:/{path}")])), "deep");
+    fsck(Path::new(&image));
 }

@@ -1,9 +1,9 @@
 //! SIGINT and SIGTERM during long work: nothing half done is left at the host or in an image.
 
-use crate::common::{needs_tools, ok, quire, tool, wait_until};
+use crate::common::{needs_tools, ok, quire, said, text, tool, wait_until};
 use crate::trees::{Scratch, fsck, make_tree};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -183,4 +183,167 @@ fn a_signal_ends_an_export_into_a_directory() {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(names(&s.path("out")).len() < 20_000, "it was not over");
+}
+
+/// An image whose archive has nothing but headers: wherever it is cut behind a block, it looks whole.
+fn of_headers(s: &Scratch) -> String {
+    std::fs::create_dir(s.path("tree")).unwrap();
+    for n in 0..400 {
+        std::fs::write(s.path(&format!("tree/{n}")), "").unwrap();
+    }
+    let image = s.text("image");
+    // Whole seconds need no record of their own.
+    let date = ["--source-date-epoch", "1700000000", "--size", "16M"];
+    ok(quire(&["create", &image, "--from", &s.text("tree")]).args(date));
+    image
+}
+
+/// What a pipe has got is refused, here and by GNU tar.
+fn is_no_archive(s: &Scratch, got: &[u8], why: &str) {
+    std::fs::write(s.path("cut.tar"), got).unwrap();
+    let (code, words) = said(&mut quire(&["create", &s.text("copy"), "--from", &s.text("cut.tar"), "--size", "16M"]));
+    assert!(code == 1 && words.contains("in the middle of"), "{why}, {} bytes: {code}: {words}", got.len());
+    let (code, words) = said(tool("tar").args(["-tf", &s.text("cut.tar")]));
+    assert!(code != 0, "{why}, {} bytes: tar takes it: {words}", got.len());
+}
+
+fn export_is_cut(signal: Signal) {
+    needs_tools(&["mke2fs", "tar"]);
+    let s = Scratch::new();
+    let image = of_headers(&s);
+    for bytes in [0, 5000, 20_000] {
+        let mut child = quire(&["export", &image, "-"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut pipe = child.stdout.take().unwrap();
+        let mut got = vec![0; bytes];
+        pipe.read_exact(&mut got).unwrap();
+        // Until the pipe is full.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(child.try_wait().unwrap().is_none(), "it waits for its reader");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap();
+        pipe.read_to_end(&mut got).unwrap();
+        assert!(got.len() > 20_000 + bytes, "{} bytes came", got.len());
+        is_no_archive(&s, &got, &format!("{bytes} bytes were read before"));
+    }
+}
+
+#[test]
+fn an_export_to_a_pipe_that_is_killed_leaves_no_archive_that_looks_whole() {
+    export_is_cut(Signal::KILL);
+}
+
+#[test]
+fn an_export_to_a_pipe_that_is_terminated_leaves_no_archive_that_looks_whole() {
+    export_is_cut(Signal::TERM);
+}
+
+#[test]
+fn an_export_that_is_killed_before_much_is_read_leaves_no_empty_archive() {
+    needs_tools(&["mke2fs", "tar"]);
+    let s = Scratch::new();
+    let image = of_headers(&s);
+    ok(tool("mkfifo").arg(s.path("fifo")));
+    let mut child = quire(&["export", &image, &s.text("fifo")]).stderr(Stdio::null()).spawn().unwrap();
+    let mut pipe = std::fs::File::open(s.path("fifo")).unwrap();
+    let mut got = vec![0; 1];
+    pipe.read_exact(&mut got).unwrap();
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    pipe.read_to_end(&mut got).unwrap();
+    is_no_archive(&s, &got, "a byte was read before");
+}
+
+/// A script on an image with a file `/big`, which is signalled once it waits for what comes through a FIFO.
+fn script_is_interrupted(signal: Signal) {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let image = large(&s);
+    let before = ok(&mut quire(&["tree", &image]));
+    std::fs::create_dir(s.path("out")).unwrap();
+    ok(tool("mkfifo").arg(s.path("fifo")));
+    let lines = format!("mkdir /new\nget /big {}\nput {} /other\n", s.text("out/big"), s.text("fifo"));
+    std::fs::write(s.path("script"), lines).unwrap();
+    let mut child = quire(&["script", &image, &s.text("script")]).stderr(Stdio::piped()).spawn().unwrap();
+    let fifo = std::fs::File::options().write(true).open(s.path("fifo")).unwrap();
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    crate::common::is_within(std::time::Duration::from_secs(2), || child.try_wait().unwrap().is_some());
+    // A script that has not noticed would go on with the end of the file.
+    drop(fifo);
+    let out = child.wait_with_output().unwrap();
+    let words = String::from_utf8(out.stderr).unwrap();
+    let expected = format!("quire: script: {}:3: interrupted\n", s.text("script"));
+    assert_eq!((out.status.code(), words), (Some(130), expected));
+    assert_eq!(names(&s.path("out")), [""; 0], "the file of `get`, and its temporary one");
+    assert_eq!(ok(&mut quire(&["tree", &image])), before);
+    fsck(Path::new(&image));
+}
+
+#[test]
+fn an_interrupted_script_leaves_the_image_and_the_host_as_before_also_behind_a_get() {
+    script_is_interrupted(Signal::INT);
+}
+
+#[test]
+fn a_terminated_script_leaves_the_image_and_the_host_as_before_also_behind_a_get() {
+    script_is_interrupted(Signal::TERM);
+}
+
+/// Commands that do not look for signals themselves follow.
+#[test]
+fn a_script_that_is_signalled_between_its_commands_does_not_commit() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let image = of_headers(&s);
+    let before = ok(&mut quire(&["tree", &image]));
+    std::fs::create_dir(s.path("out")).unwrap();
+    let lines = format!("mkdir /new\nget /0 {}\n{}", s.text("out/0"), "find / --name none\n".repeat(2000));
+    std::fs::write(s.path("script"), lines).unwrap();
+    let mut c = quire(&["script", &image, &s.text("script")]);
+    let child = c.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // What `get` does last is to set the time.
+    let date = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    let is_got =
+        |name: &String| std::fs::metadata(s.path("out").join(name)).is_ok_and(|m| m.modified().unwrap() == date);
+    wait_until("the file of `get`", || names(&s.path("out")).iter().any(is_got));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let out = child.wait_with_output().unwrap();
+    let words = String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.code() == Some(130) && words.ends_with(": interrupted\n"), "{:?}: {words}", out.status);
+    assert_eq!(names(&s.path("out")), [""; 0]);
+    assert_eq!(ok(&mut quire(&["tree", &image])), before);
+}
+
+/// The file of the first `get` has no name yet, and gets none.
+#[test]
+fn a_signal_ends_a_script_that_waits_for_the_reader_of_a_fifo() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let image = large(&s);
+    std::fs::create_dir(s.path("out")).unwrap();
+    ok(tool("mkfifo").arg(s.path("fifo")));
+    let lines = format!("get /big {}\nget /big {}\n", s.text("out/big"), s.text("fifo"));
+    std::fs::write(s.path("script"), lines).unwrap();
+    let child = quire(&["script", &image, &s.text("script")]).stderr(Stdio::null()).spawn().unwrap();
+    ends_soon(child, Signal::TERM);
+    assert_eq!(names(&s.path("out")), [""; 0]);
+}
+
+#[test]
+fn a_signal_ends_a_piped_shell_that_waits_for_a_line_also_behind_a_get() {
+    needs_tools(&["mke2fs"]);
+    let s = Scratch::new();
+    let image = large(&s);
+    for (n, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
+        let got = s.path(&format!("got{n}"));
+        for line in ["mkdir -p /new\n".to_owned(), format!("get /big {}\n", text(&got))] {
+            let mut c = quire(&["shell", &image]);
+            let mut child = c.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+            let mut pipe = child.stdin.take().unwrap();
+            pipe.write_all(line.as_bytes()).unwrap();
+            wait_until("the file of `get`", || !line.starts_with("get") || got.exists());
+            ends_soon(child, signal);
+            drop(pipe);
+        }
+    }
+    fsck(Path::new(&image));
 }

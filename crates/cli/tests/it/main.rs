@@ -43,6 +43,7 @@ mod setid;
 mod shell;
 mod shutdown;
 mod signals;
+mod sources;
 mod start;
 mod tool_errors;
 mod toolbox;

@@ -154,3 +154,32 @@ fn a_terminal_has_completion_history_and_goes_on_after_an_error() {
     assert!(ok(&mut quire(&["ls", &image])).contains("here2"), "{said}");
     p.check();
 }
+
+/// Ctrl-C, which the terminal makes a signal, ends a `get`. The shell goes on.
+#[test]
+fn a_terminals_shell_goes_on_after_a_get_that_was_interrupted() {
+    let p = place();
+    needs_tools(&["script"]);
+    let image = p.image().display().to_string();
+    std::fs::write(p.path("big"), vec![7; 4 << 20]).unwrap();
+    ok(&mut quire(&["put", text(&p.path("big")), &format!("{image}:/big")]));
+    ok(tool("mkfifo").arg(p.path("fifo")));
+    // A reader that reads nothing.
+    let reader = std::fs::File::options().read(true).write(true).open(p.path("fifo")).unwrap();
+    let command = format!("{} shell {image}", env!("CARGO_BIN_EXE_quire"));
+    let mut script = tool("script");
+    script.args(["-qec", &command, "/dev/null"]).env("QUIRE_HISTORY", "").env("TERM", "xterm");
+    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut keyboard = script.stdin.take().unwrap();
+    for keys in ["ls\r", &format!("get /big {}\r", text(&p.path("fifo"))), "\u{3}", "mkdir /after\r", "exit\r"] {
+        keyboard.write_all(keys.as_bytes()).unwrap();
+        keyboard.flush().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    let out = script.wait_with_output().unwrap();
+    drop((keyboard, reader));
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && said.contains("interrupted"), "{:?}: {said}", out.status);
+    assert!(ok(&mut quire(&["ls", &image])).contains("after"), "{said}");
+    p.check();
+}

@@ -246,3 +246,25 @@ fn a_time_limit_beyond_the_clock_is_none() {
     let img = image(&s, "img");
     assert_eq!(ok(&mut quire(&["wait", "--timeout", "18446744073709551615", &img])), "");
 }
+
+#[test]
+fn ls_lists_what_is_beside_a_damaged_inode_and_fails() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    let at = |path: &str| format!("{img}:{path}");
+    fs::write(s.path("f"), "x").unwrap();
+    ok(&mut quire(&["mkdir", &at("/d")]));
+    ["a", "bad", "c"].iter().for_each(|name| drop(ok(&mut quire(&["put", &s.text("f"), &at(&format!("/d/{name}"))]))));
+    ok(tool("debugfs").args(["-w", "-R", "sif /d/bad mode 0", &img]));
+    let damage = |words: &str| words.contains(&format!("quire: ls: {img}:/d/bad: corrupt"));
+    let (code, words) = said(&mut quire(&["ls", &at("/d")]));
+    assert!(code == 1 && words.starts_with("a\nbad\nc\n") && damage(&words), "{code}: {words}");
+    let (code, words) = said(&mut quire(&["ls", "-l", &at("/d"), &at("/")]));
+    let line = |name: &str| words.lines().find(|line| line.ends_with(&format!(" {name}"))).map(str::len);
+    assert!(code == 1 && damage(&words) && words.contains("lost+found"), "{code}: {words}");
+    assert!(line("a").is_some() && line("a") == line("c") && line("bad") == line("a").map(|len| len + 2), "{words}");
+    let out = quire(&["ls", "--json", &at("/d")]).output().unwrap();
+    let items: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let paths: Vec<_> = items.as_array().unwrap().iter().map(|item| item["path"].as_str().unwrap()).collect();
+    assert_eq!((out.status.code(), paths), (Some(1), vec!["/d/a", "/d/c"]));
+}

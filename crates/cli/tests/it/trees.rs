@@ -2,6 +2,7 @@
 //! as judges.
 
 use crate::common::{needs_root, needs_tools, ok, quire, said, skip, tool};
+use quire_testkit::tar::{entry, pax};
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Scratch(tempfile::TempDir);
@@ -171,7 +172,7 @@ fn names_that_leave_the_root_are_refused_and_the_image_stays_as_it_was() {
     ok(&mut quire(&["mkdir", &format!("{image}:/dir")]));
     std::fs::write(s.path("f"), "x").unwrap();
     let before = ok(&mut quire(&["tree", &image]));
-    for transform in ["s,^,../,", "s,^,/abs/,", "s,^,a/../../,"] {
+    for transform in ["s,^,../,", "s,^,/../,", "s,^,a/../../,"] {
         let tar = s.text("evil.tar");
         ok(tool("tar").arg("-C").arg(s.0.path()).args(["-P", "--transform", transform, "-cf", &tar, "f"]));
         let (code, text) = said(&mut quire(&["import", &format!("{image}:/dir"), &tar]));
@@ -192,6 +193,27 @@ fn names_that_leave_the_root_are_refused_and_the_image_stays_as_it_was() {
     std::fs::write(&tar, &whole[..700]).unwrap();
     assert_eq!(said(&mut quire(&["import", &image, &tar])).0, 1);
     assert_eq!(ok(&mut quire(&["tree", &image])), before);
+}
+
+#[test]
+fn names_with_a_slash_in_front_are_imported_below_the_root_of_the_import() {
+    needs_tools(&["mke2fs", "tar"]);
+    let s = Scratch::new();
+    let (image, tar, tree) = (s.text("image"), s.text("absolute.tar"), s.text("tree"));
+    let make = r#"mkdir "$1"; echo data >"$1/f"; ln "$1/f" "$1/hard"; ln -s /etc/passwd "$1/soft""#;
+    ok(tool("sh").args(["-ec", make, "sh", &tree]));
+    ok(tool("tar").args(["-P", "-cf", &tar, &tree]));
+    for command in
+        [&["create", &image, "--from", &tar, "--size", "16M"][..], &["import", &format!("{image}:/lost+found"), &tar]]
+    {
+        ok(&mut quire(command));
+    }
+    for top in ["", "/lost+found"] {
+        let at = |name: &str| format!("{image}:{top}{tree}/{name}");
+        assert_eq!(ok(&mut quire(&["cat", &at("f"), &at("hard")])), "data\ndata\n");
+        assert!(ok(&mut quire(&["ls", "-l", &at("soft")])).contains("-> /etc/passwd"));
+    }
+    fsck(Path::new(&image));
 }
 
 #[test]
@@ -316,4 +338,21 @@ fn images_are_cloned_compared_checked_and_resized() {
     assert_eq!(ok(&mut quire(&["ls", &b])), "d\nlost+found\nnew\n");
     ok(tool("debugfs").args(["-w", "-R", "sif /d links_count 7", &b]));
     assert_eq!(said(&mut quire(&["check", &b])).0, 4);
+}
+
+#[test]
+fn an_attribute_that_ext4_does_not_store_is_told_once_and_left_out() {
+    needs_tools(&["mke2fs", "tar"]);
+    let s = Scratch::new();
+    let (image, tar) = (s.text("image"), s.text("mac.tar"));
+    let of = |name: &str| [pax(&[("SCHILY.xattr.com.apple.quarantine", "1")]), entry(name, b'0', b"data")].concat();
+    std::fs::write(&tar, [of("a"), of("b")].concat()).unwrap();
+    for args in [&["create", &image, "--from", &tar][..], &["import", &image, &tar]] {
+        let (code, text) = said(&mut quire(args));
+        let told =
+            format!("quire: {}: a: attribute com.apple.quarantine ignored: ext4 does not store it there", args[0]);
+        assert_eq!((code, text.matches("ignored").count()), (0, 1), "{args:?}: {text}");
+        assert!(text.contains(&told), "{args:?}: {text}");
+    }
+    fsck(Path::new(&image));
 }

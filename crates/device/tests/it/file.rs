@@ -7,6 +7,7 @@ use quire_device::{
 };
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::mpsc;
@@ -252,6 +253,31 @@ fn a_second_writer_is_refused_and_told_who_holds_the_image() {
     let _a = FileDevice::open(f.path(), RO).unwrap();
     let _b = FileDevice::open(f.path(), RO).unwrap();
     assert!(matches!(FileDevice::open(f.path(), rw()), Err(OpenError::Busy { .. })));
+}
+
+/// A descriptor of the open file that a device of this process has on `path`, as a forked child has it.
+fn inherited(path: &Path) -> OwnedFd {
+    let own = fs::read_dir("/proc/self/fd").unwrap().map(|e| e.unwrap());
+    let of_path = own.filter(|e| fs::read_link(e.path()).is_ok_and(|to| to == path));
+    let numbers: Vec<i32> = of_path.map(|e| e.file_name().to_str().unwrap().parse().unwrap()).collect();
+    let [number] = numbers[..] else { panic!("{} descriptors of {}", numbers.len(), path.display()) };
+    // SAFETY: the device of the calling test has it open.
+    unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap()
+}
+
+/// M3.
+#[test]
+fn unlocked_image_is_free_while_a_forked_child_has_its_descriptor() {
+    let f = image(1 << 20);
+    let path = f.into_temp_path();
+    for how in [rw(), RO] {
+        let dev = FileDevice::open(&path, how).unwrap();
+        let kept = inherited(&path);
+        dev.unlock();
+        drop(dev);
+        drop(FileDevice::open(&path, rw()).unwrap_or_else(|e| panic!("read_only={}: {e}", how.read_only)));
+        drop(kept);
+    }
 }
 
 /// M3. Who waits for the lock of a file that is replaced meanwhile gets the new file, and not one without a name, whose

@@ -52,7 +52,7 @@ struct Table {
     prune_at: usize,
     last_written: Option<Epoch>,
     errors: NumberMap<Ino, Error>,
-    /// Files that were cut to nothing and not closed since.
+    /// Files that were cut to nothing and not closed since: all that are referenced, and some that were.
     emptied: HashSet<Ino>,
     prune_emptied_at: usize,
 }
@@ -205,16 +205,19 @@ impl Files {
         }
     }
 
-    /// A file was cut to nothing.
-    pub(super) fn emptied(&self, ino: Ino) {
+    /// A file was cut to nothing. True if there are many: the caller then calls [`Files::prune_emptied`].
+    pub(super) fn emptied(&self, ino: Ino) -> bool {
         let mut t = lock(&self.table);
-        let Table { files, emptied, prune_emptied_at, .. } = &mut *t;
-        emptied.insert(ino);
-        // Those that nobody has open to write are never closed.
-        if emptied.len() > PRUNE_AT.max(*prune_emptied_at) {
-            emptied.retain(|ino| files.contains_key(ino));
-            *prune_emptied_at = 2 * emptied.len();
-        }
+        t.emptied.insert(ino);
+        t.emptied.len() > PRUNE_AT.max(t.prune_emptied_at)
+    }
+
+    /// Forgets the files that were cut and are not referenced: no handle is left that will be closed. The others are at
+    /// most as many as the referenced inodes.
+    pub(super) fn prune_emptied(&self, is_referenced: impl Fn(&Ino) -> bool) {
+        let mut t = lock(&self.table);
+        t.emptied.retain(is_referenced);
+        t.prune_emptied_at = 2 * t.emptied.len();
     }
 
     /// A file is being closed. True if it was cut to nothing before.
@@ -309,6 +312,23 @@ mod tests {
         files.written(Ino(12), later);
         files.written(Ino(12), earlier);
         assert_eq!((files.unflushed(Ino(12)), files.last_written()), (Some(later), Some(later)));
+    }
+
+    /// F30, and bounded memory.
+    #[test]
+    fn cut_files_are_known_as_long_as_they_are_referenced() {
+        const REFERENCED: u32 = 1100;
+        let gate = Arc::new(FlushGate::new(Arc::new(MemDevice::new(vec![0; 4096]))));
+        let files = Files::new(&CacheShares::new(1 << 20, 4096), gate);
+        let mut most = 0;
+        for n in 0..20_000 {
+            if files.emptied(Ino(n)) {
+                files.prune_emptied(|ino| ino.0 < REFERENCED);
+            }
+            most = most.max(lock(&files.table).emptied.len());
+        }
+        assert!((0..REFERENCED).all(|n| files.take_emptied(Ino(n))), "a referenced file was forgotten");
+        assert!(most <= 2 * REFERENCED as usize + 1, "{most} files");
     }
 
     /// F4: of users that leave together, one finds itself the last.

@@ -49,8 +49,10 @@ pub(crate) fn truncate(d: &Data, ino: Ino, size: u64) -> Result<bool> {
     } else {
         grow(d, ino, &mut s, &found, size)?
     }
-    if size == 0 {
-        d.files.emptied(ino);
+    if size == 0 && d.files.emptied(ino) {
+        // The tables' lock before that of the files, as in an operation.
+        let tables = d.engine.tables();
+        d.files.prune_emptied(|ino| tables.refs.contains_key(ino));
     }
     Ok(found.sync)
 }

@@ -16,6 +16,7 @@ and each process opens the image for itself.
 
 import datetime
 import errno
+import io
 import os
 import pathlib
 import shutil
@@ -183,21 +184,30 @@ class QuireFileSystem(AbstractFileSystem):
         return self._details(path, stat)
 
     def _entry(self, entry):
-        """Details of an entry of a directory. A link has the type ``link``, so that no walk follows it."""
-        stat = entry.stat(follow_symlinks=False)
-        if entry.is_symlink():
-            return self._link_details(entry.path, stat, follow=False)
-        return self._details(entry.path, stat)
+        """Details of an entry of a directory. A link has the type ``link``, so that no walk follows it.
+
+        An entry that cannot be read has the type ``other``. ``None``: it was removed meanwhile.
+        """
+        try:
+            stat = entry.stat(follow_symlinks=False)
+            if entry.is_symlink():
+                return self._link_details(entry.path, stat, follow=False)
+            return self._details(entry.path, stat)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return {"name": entry.path, "size": 0, "type": "other"}
 
     def ls(self, path, detail=True, **kwargs):
+        """The entries of a directory, or the file itself. An entry that cannot be read hides no other one."""
         path = self._strip_protocol(path)
-        stat = self.image.stat(path)
-        if modes.S_ISDIR(stat.st_mode):
-            with self.image.scandir(path) as entries:
-                found = [self._entry(e) for e in entries]
-        else:
-            found = [self.info(path)]
-        return found if detail else [entry["name"] for entry in found]
+        if not modes.S_ISDIR(self.image.stat(path).st_mode):
+            return [self.info(path)] if detail else [path]
+        if not detail:
+            return [os.path.join(path, name) for name in self.image.listdir(path)]
+        with self.image.scandir(path) as entries:
+            found = [self._entry(entry) for entry in entries]
+        return [details for details in found if details is not None]
 
     def exists(self, path, **kwargs):
         return self.image.exists(self._strip_protocol(path))
@@ -328,7 +338,11 @@ class QuireFileSystem(AbstractFileSystem):
     def open(self, path, mode="rb", *args, **kwargs):
         """As fsspec's. What it puts around a file for text or compression is written by :meth:`close`, too."""
         file = super().open(path, mode, *args, **kwargs)
-        return file if "r" in mode and "+" not in mode else self.image._track(file)
+        if "r" in mode and "+" not in mode:
+            return file
+        if isinstance(file, (io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper)):
+            return self.image._track(file)
+        return self.image._track_compressor(file)
 
     def _open(self, path, mode="rb", block_size=None, **kwargs):
         path = self._strip_protocol(path)

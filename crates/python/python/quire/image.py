@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import os
 import stat as modes
 import threading
@@ -23,6 +24,11 @@ def _bytes(size):
         return int(number.rstrip("KMGT") if factor > 1 else number) * factor
     except ValueError:
         raise ValueError(f"{size!r}: a size such as 64M is expected") from None
+
+
+def _is_closed(file):
+    """False also for a compressor of fsspec that does not tell."""
+    return getattr(file, "closed", False)
 
 
 def _choices(owner, remove_permissions, whiteouts, latest_time, reference):
@@ -63,7 +69,10 @@ def build(
 
 
 class DirEntry:
-    """What :meth:`Image.scandir` yields: as ``os.DirEntry``."""
+    """What :meth:`Image.scandir` yields: as ``os.DirEntry``.
+
+    Where the inode cannot be read, the methods raise the error, and the entry still has its name.
+    """
 
     __slots__ = ("_image", "_stat", "name", "path")
 
@@ -79,13 +88,18 @@ class DirEntry:
     def __repr__(self):
         return f"<DirEntry {self.name!r}>"
 
+    def _lstat(self):
+        if isinstance(self._stat, OSError):
+            raise self._stat
+        return self._stat
+
     def inode(self):
-        return self._stat.st_ino
+        return self._lstat().st_ino
 
     def stat(self, *, follow_symlinks=True):
         if follow_symlinks and self.is_symlink():
             return self._image.stat(self.path)
-        return self._stat
+        return self._lstat()
 
     def _is(self, test, follow_symlinks):
         try:
@@ -100,7 +114,7 @@ class DirEntry:
         return self._is(modes.S_ISREG, follow_symlinks)
 
     def is_symlink(self):
-        return modes.S_ISLNK(self._stat.st_mode)
+        return modes.S_ISLNK(self._lstat().st_mode)
 
 
 class Image:
@@ -123,6 +137,9 @@ class Image:
         self.name = name
         # Files that may have data in a buffer.
         self._buffered = weakref.WeakSet()
+        # Files above them that write an end when they are closed, and those of them that have no weak references.
+        self._compressors = weakref.WeakSet()
+        self._kept_compressors = []
         self._buffered_lock = threading.RLock()
 
     @classmethod
@@ -172,9 +189,20 @@ class Image:
 
     def _track(self, file):
         """Has :meth:`close` write what this file buffers; returns the file."""
-        # Some compressors of fsspec have no weak references.
-        with self._buffered_lock, contextlib.suppress(TypeError):
+        with self._buffered_lock:
             self._buffered.add(file)
+        return file
+
+    def _track_compressor(self, file):
+        """Has :meth:`close` close this file, which compresses for one that is tracked; returns the file."""
+        before = None
+        with self._buffered_lock:
+            try:
+                self._compressors.add(file)
+            except TypeError:
+                # What is dropped dies after the lock: its end may write.
+                before = self._kept_compressors
+                self._kept_compressors = [*(other for other in before if not _is_closed(other)), file]
         return file
 
     def _flush(self):
@@ -183,11 +211,16 @@ class Image:
             return
         with self._buffered_lock:
             files = list(self._buffered)
+            compressors = [*self._compressors, *self._kept_compressors]
+        # From the top down: a decoder may lie above a compressor, which lies above a buffer.
+        steps = [(file, "flush") for file in files if isinstance(file, io.TextIOBase)]
+        steps += [(file, "close") for file in compressors]
+        steps += [(file, "flush") for file in files if not isinstance(file, io.TextIOBase)]
         failed = None
-        for file in files:
+        for file, step in steps:
             try:
-                if not file.closed:
-                    file.flush()
+                if not _is_closed(file):
+                    getattr(file, step)()
             except ValueError:
                 # Its buffer was detached, or another thread has closed it.
                 pass
@@ -256,16 +289,23 @@ class Image:
             return file.readall()
 
     def write_bytes(self, path, data):
-        with self.open(path, "wb", buffering=0) as file:
-            return file.write(data)
+        # Before the file is emptied: data may be no bytes.
+        with memoryview(data).cast("B") as view, self.open(path, "wb", buffering=0) as file:
+            return file.write(view)
 
     def read_text(self, path, encoding="utf-8", errors=None):
         with self.open(path, "r", encoding=encoding, errors=errors) as file:
             return file.read()
 
     def write_text(self, path, text, encoding="utf-8", errors=None, newline=None):
-        with self.open(path, "w", encoding=encoding, errors=errors, newline=newline) as file:
-            return file.write(text)
+        check(parse_mode("w"), -1, encoding, errors, newline)
+        # Before the file is emptied: text may be no text, or have characters that the encoding has not.
+        encoded = io.BytesIO()
+        encoder = io.TextIOWrapper(encoded, encoding or "utf-8", errors, newline)
+        count = encoder.write(text)
+        encoder.flush()
+        self.write_bytes(path, encoded.getvalue())
+        return count
 
     def truncate(self, path, size):
         with self.open(path, "r+b", buffering=0) as file:
@@ -274,7 +314,7 @@ class Image:
     # Directories.
 
     def listdir(self, path="/"):
-        return [name for name, _ in self._image.read_dir(path)]
+        return self._image.names(path)
 
     @contextlib.contextmanager
     def scandir(self, path="/"):
@@ -447,8 +487,8 @@ class Image:
         """Brings a directory, a tar archive (a path, or an open binary file) or an OCI layout below the directory ``to``.
 
         The image itself is left out of a directory that has it. An exception of the file object reaches the caller.
-        ``owner`` is ``(uid, gid)`` for all objects, either of them ``None`` to keep it. Returns how many objects and
-        bytes were written.
+        ``owner`` is ``(uid, gid)`` for all objects, either of them ``None`` to keep it. An attribute that ext4 does not
+        store is left out with a ``UserWarning``. Returns how many objects and bytes were written.
         """
         choices = _choices(owner, remove_permissions, whiteouts, latest_time, reference)
         return self._image.import_tree(to, source, choices)

@@ -79,7 +79,7 @@ pub fn build(path: impl AsRef<Path>, source: Option<Source>, options: &BuildOpti
     options.import.check()?;
     let new = NewFile::image(path, 0o666)?;
     let at = new.temporary_path();
-    let import = options.import.clone().leave_out(path).leave_out(at);
+    let import = options.import.telling_anew().leave_out(path).leave_out(at);
     let options = &BuildOptions { import, create: options.create.clone(), size: options.size };
     let done = match (options.size, source) {
         (Size::Bytes(bytes), source) => fill(at, source, &options.create.clone().size(bytes), &options.import),

@@ -6,6 +6,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+/// Bytes of a path. Each of its names takes many times its length in memory (I2).
+const MAX_PATH_BYTES: usize = 1 << 20;
+/// Bytes of a longer one that its error shows.
+const SHOWN_BYTES: usize = 100;
+
 /// A path inside of the tree that is imported: names without `/`, `.` and `..`. Empty: the tree's root.
 pub(super) type Names = Vec<Vec<u8>>;
 
@@ -73,14 +78,16 @@ pub(super) trait Sink {
     fn layer(&mut self) {}
 }
 
-/// The names of a path, as a tar or a whiteout has it.
+/// The names of a path, as a tar or a whiteout has it. A `/` in front of it means nothing, as to GNU tar: the path
+/// begins at the tree's root.
 ///
 /// # Errors
-/// Outside root: absolute, or with `..`.
+/// Outside root: with `..`. Bad input: a zero byte in it, or longer than [`MAX_PATH_BYTES`].
 pub(super) fn names(path: &[u8]) -> Result<Names> {
-    let leaves = |why| Err(Error::new(ErrorKind::OutsideRoot, why).at(shown(path)));
-    if path.first() == Some(&b'/') {
-        return leaves("an absolute name would leave the root of the import");
+    if path.len() > MAX_PATH_BYTES {
+        let beginning = [&path[..SHOWN_BYTES], b"..."].concat();
+        let why = format!("a path of {} bytes, and {MAX_PATH_BYTES} are read", path.len());
+        return Err(Error::new(ErrorKind::BadInput, why).at(shown(&beginning)));
     }
     if path.contains(&0) {
         return Err(Error::new(ErrorKind::BadInput, "a name has a zero byte").at(shown(path)));
@@ -88,7 +95,8 @@ pub(super) fn names(path: &[u8]) -> Result<Names> {
     let parts = path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".");
     let names: Names = parts.map(<[u8]>::to_vec).collect();
     if names.iter().any(|n| n == b"..") {
-        return leaves("a name with .. would leave the root of the import");
+        let why = "a name with .. would leave the root of the import";
+        return Err(Error::new(ErrorKind::OutsideRoot, why).at(shown(path)));
     }
     Ok(names)
 }

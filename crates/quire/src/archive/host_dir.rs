@@ -4,6 +4,7 @@
 //! *Relies on*: nobody changes the directory meanwhile. Symbolic links in it are entries, and never followed.
 
 use super::entry::{Data, Entry, Kind, Names, NoData, Sink};
+use super::image_xattrs;
 use crate::error::{Error, Result};
 use crate::metadata::{FileType, Timestamp};
 use crate::shared::HostFile;
@@ -120,7 +121,8 @@ fn kind(path: &Path, m: &Metadata) -> Result<Kind> {
     })
 }
 
-/// All extended attributes that the host shows. A host without any is fine.
+/// All extended attributes that the host shows. A host without any is fine. Of those that ext4 does not store only the
+/// names are read.
 fn xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let host = |e: Errno| Error::host(path, &e.into());
     let mut list = vec![0; 4096];
@@ -134,9 +136,16 @@ fn xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     };
     let mut found = Vec::new();
     for name in list[..len].split(|b| *b == 0).filter(|n| !n.is_empty()) {
-        let mut value = vec![0; 65_536];
-        let len = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value).map_err(host)?;
-        value.truncate(len);
+        let mut value = Vec::new();
+        if image_xattrs::is_stored(name) {
+            value = vec![0; 65_536];
+            let read = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value);
+            let len = read.map_err(|e| {
+                let e = std::io::Error::from(e);
+                Error::of_io(&e, format!("attribute {}: {e}", String::from_utf8_lossy(name))).at(path)
+            })?;
+            value.truncate(len);
+        }
         found.push((name.to_vec(), value));
     }
     found.sort();

@@ -6,7 +6,9 @@
 //! of inodes.
 
 use super::acl_text;
-use super::entry::{Data, Entry, Kind, Names, Sink, joined};
+use super::entry::{Data, Entry, Kind, Sink, joined};
+use super::image_xattrs;
+use super::known_dirs::KnownDirs;
 use super::options::ImportOptions;
 use super::progress::Progress;
 use super::source::Source;
@@ -16,7 +18,7 @@ use crate::fs::FileSystem;
 use crate::metadata::{Timestamp, check_owner, permission_bits};
 use crate::resolve::is_child_of;
 use crate::shared::Call;
-use quire_fs::{Attr, Cred, New, NewKind, SetAttr, SetTime, Volume, WriteFlags, XattrFlags, create_alone};
+use quire_fs::{Attr, Cred, New, NewKind, SetAttr, SetTime, Volume, WriteFlags, create_alone};
 use quire_layout::Ino;
 use quire_layout::inode::mode;
 use std::collections::{HashMap, HashSet};
@@ -26,8 +28,6 @@ use std::path::Path;
 const COPY_BYTES: usize = 1 << 20;
 /// Symbolic links on the way to one name.
 const MAX_SYMLINKS: usize = 40;
-/// Directories whose inodes are remembered.
-const MAX_KNOWN_DIRS: usize = 100_000;
 /// The attributes that are ACLs.
 const ACLS: [&[u8]; 2] = [acl_text::RECORDS[0].1, acl_text::RECORDS[1].1];
 
@@ -48,8 +48,8 @@ pub(super) struct Importer<'c> {
     root: Ino,
     options: &'c ImportOptions,
     buf: Vec<u8>,
-    /// Directories by their names, so that each is looked up once. Emptied when something that may be one is replaced.
-    dirs: HashMap<Names, Ino>,
+    /// Emptied when something that may be one is replaced.
+    dirs: KnownDirs,
     /// Times of directories, which are set when nothing more is put into them.
     times: HashMap<Ino, (Timestamp, Option<Timestamp>)>,
     /// Inodes of the layer that is read.
@@ -68,7 +68,7 @@ impl<'c> Importer<'c> {
             root,
             options,
             buf: vec![0; COPY_BYTES],
-            dirs: HashMap::new(),
+            dirs: KnownDirs::default(),
             times: HashMap::new(),
             layer: HashSet::new(),
             whiteouts: options.whiteouts,
@@ -109,9 +109,9 @@ impl<'c> Importer<'c> {
     fn dir(&mut self, names: &[Vec<u8>], make: bool) -> Result<Ino> {
         let Some((last, above)) = names.split_last() else { return Ok(self.root) };
         if let Some(ino) = self.dirs.get(names) {
-            return Ok(*ino);
+            return Ok(ino);
         }
-        let parent = if above.is_empty() { Some(self.root) } else { self.dirs.get(above).copied() };
+        let parent = if above.is_empty() { Some(self.root) } else { self.dirs.get(above) };
         let known = match parent {
             Some(parent) => match self.lookup(parent, last)? {
                 Some(attr) if attr.mode & mode::FMT == mode::DIR => Some(attr.ino),
@@ -121,10 +121,7 @@ impl<'c> Importer<'c> {
             None => None,
         };
         let ino = known.map_or_else(|| self.walk(names, make), Ok)?;
-        if self.dirs.len() >= MAX_KNOWN_DIRS {
-            self.dirs.clear();
-        }
-        self.dirs.insert(names.to_vec(), ino);
+        self.dirs.insert(names, ino);
         Ok(ino)
     }
 
@@ -367,13 +364,14 @@ impl<'c> Importer<'c> {
             self.volume.setattr(ino, &set)?;
         }
         for (name, value) in &entry.xattrs {
-            let done = self.volume.xattrs().set(ino, name, value, XattrFlags::Any);
-            done.map_err(|e| {
-                let e = Error::from(e);
-                Error::new(e.kind(), format!("attribute {}: {e}", String::from_utf8_lossy(name)))
-            })?;
+            if image_xattrs::is_stored_for(name, &entry.kind) {
+                image_xattrs::set(&self.volume, ino, name, value)?;
+            } else {
+                self.options.left_out_xattrs.tell(name, || joined(&entry.path));
+            }
         }
-        if entry.xattrs.iter().any(|(name, _)| name == ACLS[0]) {
+        // A link has no access ACL, and its permissions do not change.
+        if !matches!(entry.kind, Kind::Symlink(_)) && entry.xattrs.iter().any(|(name, _)| name == ACLS[0]) {
             self.remove_permissions(ino)?;
         }
         if entry.kind == Kind::Dir {
@@ -458,15 +456,16 @@ fn outside() -> Error {
 /// Owners, permissions, times, links, devices, extended attributes with ACLs and capabilities, and holes are kept.
 /// Nothing is taken from the directories of the image: no group, no inode flags, no default ACL. A directory that is
 /// merged has the ACLs of the source afterwards. A directory that is read may have the file of the image in it: it is
-/// left out.
+/// left out. So are extended attributes that ext4 does not store ([`ImportOptions::on_left_out`]). A `/` in front of
+/// names and of targets of hard links in an archive is dropped, as by GNU tar.
 ///
 /// # Errors
 /// Bad input: a malformed archive, or an ACL in it with a name and no number. Outside root: a name or a link in it
-/// leads out of the directory. Not found, not a directory: `to`. Invalid: an owner or a device that ext4 does not have.
-/// No space; unsupported (an attribute that ext4 does not store); read-only; corrupt; I/O.
+/// leads out of the directory. Not found, not a directory: `to`. Invalid: an owner or a device that ext4 does not have,
+/// or attributes for which it has no room. No space; read-only; corrupt; I/O.
 pub fn import(fs: &FileSystem, to: impl AsRef<Path>, mut source: Source, options: &ImportOptions) -> Result<Imported> {
     let dir = fs.open_dir(to)?;
-    import_into(&dir, &mut source, options)
+    import_into(&dir, &mut source, &options.telling_anew())
 }
 
 pub(super) fn import_into(dir: &Dir, source: &mut Source, options: &ImportOptions) -> Result<Imported> {

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 const MAX_JSON: u64 = 16 << 20;
 /// Indexes inside of indexes.
 const MAX_NESTED: usize = 4;
+/// Docker's type of an index, which layouts of its images have. Its manifests and layers are read as those of OCI.
+const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
 fn bad(path: &Path, why: impl Into<String>) -> Error {
     Error::new(ErrorKind::BadInput, why).of_host(path)
@@ -54,12 +56,17 @@ fn manifest(layout: &Path, mut reference: Option<&str>) -> Result<ImageManifest>
         // A name is of the layout's own index: one inside of it holds an image for each kind of machine.
         let chosen = choose(&path, &index, reference.take())?.clone();
         path = blob(layout, &chosen)?;
-        if *chosen.media_type() != MediaType::ImageIndex {
+        if !is_index(&chosen) {
             return json(&path, Some(&chosen));
         }
         index = json(&path, Some(&chosen))?;
     }
     Err(bad(&path, "too many indexes inside of each other"))
+}
+
+fn is_index(d: &Descriptor) -> bool {
+    let name: &str = d.media_type().as_ref();
+    *d.media_type() == MediaType::ImageIndex || name == DOCKER_INDEX
 }
 
 /// The manifest that is meant: of those with the name, or of all without one, the only one, or the only one for Linux

@@ -1,10 +1,11 @@
 //! What an import changes on the way.
 
-use super::progress::{LeftOut, Progress, Watch};
+use super::progress::{LeftOut, LeftOutNames, Progress, Watch};
 use crate::error::Result;
 use crate::metadata::{Timestamp, check_owner};
 use crate::shared::HostFile;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -21,6 +22,7 @@ pub struct ImportOptions {
     pub(super) reference: Option<String>,
     /// Files of the host that a directory may have, and that stay out.
     pub(super) left_out: Vec<HostFile>,
+    pub(super) left_out_xattrs: LeftOutNames,
     pub(super) watch: Watch,
 }
 
@@ -94,6 +96,39 @@ impl ImportOptions {
     /// ```
     pub fn on_progress(self, told: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
         ImportOptions { watch: Watch::new(told), ..self }
+    }
+
+    /// Calls `told` with the name of an extended attribute that the image cannot have, and with the path in the source
+    /// of the first object that has it. Those of other systems are left out (`com.apple.*`, `system.nfs4_acl`,
+    /// `btrfs.compression`), and those that ext4 has for other objects only, such as `user.*` of a symbolic link. An
+    /// import tells of each name once, and of 100 names at most. Without this call a warning goes to the log.
+    ///
+    /// ```
+    /// use quire::CreateOptions;
+    /// use quire::archive::{ImportOptions, Source};
+    /// use std::{ffi::OsStr, path::Path, sync::mpsc::channel};
+    /// # let mut pax = tar::Builder::new(Vec::new());
+    /// # pax.append_pax_extensions([("SCHILY.xattr.com.apple.provenance", &b"1"[..])]).unwrap();
+    /// # let mut header = tar::Header::new_ustar();
+    /// # header.set_size(0);
+    /// # pax.append_data(&mut header, "Info.plist", std::io::empty()).unwrap();
+    /// # let archive = std::io::Cursor::new(pax.into_inner().unwrap());
+    /// let fs = CreateOptions::new().size(16 << 20).in_memory()?;
+    /// let (told, left_out) = channel();
+    /// let tell = move |name: &OsStr, path: &Path| told.send((name.to_owned(), path.to_owned())).unwrap();
+    /// let options = ImportOptions::new().on_left_out(tell);
+    /// quire::archive::import(&fs, "/", Source::Stream(Box::new(archive)), &options)?;
+    /// let (name, path) = left_out.try_iter().next().unwrap();
+    /// assert_eq!((name.as_os_str(), &*path), (OsStr::new("com.apple.provenance"), Path::new("Info.plist")));
+    /// # Ok::<(), quire::Error>(())
+    /// ```
+    pub fn on_left_out(self, told: impl Fn(&OsStr, &Path) + Send + Sync + 'static) -> Self {
+        ImportOptions { left_out_xattrs: LeftOutNames::new(told), ..self }
+    }
+
+    /// For an import that tells of what it leaves out, whatever an earlier one has told.
+    pub(super) fn telling_anew(&self) -> Self {
+        ImportOptions { left_out_xattrs: self.left_out_xattrs.anew(), ..self.clone() }
     }
 
     /// # Errors

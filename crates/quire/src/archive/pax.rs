@@ -1,18 +1,13 @@
 //! PAX records: `length key=value`, where values may hold any bytes.
 
-use super::acl_text;
 use super::entry::Kind;
+use super::pax_xattrs::{Form, Found, Record, parse, texts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Timestamp;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-/// What begins the key of an extended attribute.
-const XATTR: &[u8] = b"SCHILY.xattr.";
-/// The record in which GNU tar has the label of SELinux, and its attribute.
-const SELINUX: (&str, &[u8]) = ("RHT.security.selinux", b"security.selinux");
-
-/// Bytes of the records of all global headers: each entry is compared with them.
+/// Bytes of the records of all global headers: each entry has what they say.
 const MAX_GLOBAL: usize = 256 << 10;
 
 /// The records of one extended header, in order.
@@ -20,12 +15,22 @@ const MAX_GLOBAL: usize = 256 << 10;
 pub(super) struct Pax {
     records: Vec<Record>,
     /// Records of global headers: one counts unless there is a record of its key in `records`.
-    global: Rc<Vec<Record>>,
+    global: Rc<GlobalRecords>,
 }
 
 /// The records of the global headers so far, which are about all entries behind them.
 #[derive(Default)]
-pub(super) struct Global(Rc<Vec<Record>>);
+pub(super) struct Global(Rc<GlobalRecords>);
+
+#[derive(Clone, Default)]
+struct GlobalRecords {
+    /// By key.
+    values: HashMap<Vec<u8>, Vec<u8>>,
+    /// The attributes that they have, by form and key. Parsed once; an error counts if the attribute does.
+    attributes: BTreeMap<(Form, Vec<u8>), Result<Option<Record>>>,
+    /// Bytes of keys and values.
+    bytes: usize,
+}
 
 impl Global {
     /// Takes the records of a further header, which replace those of the same keys. What can only be about one entry
@@ -35,16 +40,25 @@ impl Global {
     /// Bad input: all of them are too large.
     pub(super) fn add(&mut self, header: Pax) -> Result<()> {
         let is_of_one = |key: &[u8]| [b"path".as_slice(), b"linkpath", b"size"].contains(&key);
-        let mut new = header.records;
-        new.retain(|(key, _)| !is_of_one(key) && !key.starts_with(b"GNU.sparse."));
-        let records = Rc::make_mut(&mut self.0);
-        {
-            let keys: HashSet<&[u8]> = new.iter().map(|(key, _)| key.as_slice()).collect();
-            records.retain(|(key, _)| !keys.contains(key.as_slice()));
+        let all = Rc::make_mut(&mut self.0);
+        for (key, value) in header.records {
+            if is_of_one(&key) || key.starts_with(b"GNU.sparse.") {
+                continue;
+            }
+            if let Some(form) = Form::of(&key) {
+                let parsed = parse(form, &key, &value);
+                all.attributes.insert((form, key.clone()), parsed);
+            }
+            let key_bytes = key.len();
+            all.bytes += key_bytes + value.len();
+            if let Some(old) = all.values.insert(key, value) {
+                all.bytes -= key_bytes + old.len();
+            }
+            if all.bytes > MAX_GLOBAL {
+                return Err(bad("the global headers are too large"));
+            }
         }
-        records.extend(new);
-        let bytes: usize = records.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if bytes > MAX_GLOBAL { Err(bad("the global headers are too large")) } else { Ok(()) }
+        Ok(())
     }
 }
 
@@ -59,9 +73,6 @@ pub(super) fn parse_decimal(digits: &[u8]) -> Option<u64> {
     }
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
-
-/// A key or name and its value.
-pub(super) type Record = (Vec<u8>, Vec<u8>);
 
 /// The last value of a key among these records.
 fn last_of<'r>(records: &'r [Record], key: &str) -> Option<&'r [u8]> {
@@ -81,32 +92,6 @@ pub(super) fn encode(records: &[Record]) -> Vec<u8> {
         data.extend([len.to_string().as_bytes(), b" ", key, b"=", value, b"\n"].concat());
     }
     data
-}
-
-/// The key of an extended attribute. Because a key ends at its first `=`, GNU tar writes one in a name as `%3D`, and
-/// `%` as `%25`.
-pub(super) fn xattr_key(name: &[u8]) -> Vec<u8> {
-    let mut key = XATTR.to_vec();
-    for b in name {
-        match b {
-            b'%' => key.extend(b"%25"),
-            b'=' => key.extend(b"%3D"),
-            b => key.push(*b),
-        }
-    }
-    key
-}
-
-/// The name in a key behind its prefix: as GNU tar reads it, any other `%` is one.
-fn xattr_name(mut rest: &[u8]) -> Vec<u8> {
-    let mut name = Vec::new();
-    while let Some((first, tail)) = rest.split_first() {
-        let escaped = [(b"%25", b'%'), (b"%3D", b'=')].into_iter().find(|(code, _)| rest.starts_with(*code));
-        let (b, behind) = escaped.map_or((*first, tail), |(_, b)| (b, &rest[3..]));
-        name.push(b);
-        rest = behind;
-    }
-    name
 }
 
 impl Pax {
@@ -131,7 +116,8 @@ impl Pax {
 
     /// The last value of a key counts; an empty one takes it back.
     fn get(&self, key: &str) -> Option<&[u8]> {
-        last_of(&self.records, key).or_else(|| last_of(&self.global, key)).filter(|v| !v.is_empty())
+        let of_all = || self.global.values.get(key.as_bytes()).map(Vec::as_slice);
+        last_of(&self.records, key).or_else(of_all).filter(|v| !v.is_empty())
     }
 
     pub(super) fn number(&self, key: &str) -> Result<Option<u64>> {
@@ -185,69 +171,48 @@ impl Pax {
     }
 
     /// All extended attributes of an object of this kind: those with their bytes, and ACLs and the label of SELinux,
-    /// which have records of their own. The bytes win.
+    /// which have records of their own. The bytes win, and what the entry's own records say.
     ///
-    /// An access ACL that says no more than the permission bits is left out, because GNU tar gives one to each object.
+    /// # Errors
+    /// Bad input: a record is malformed; the names are longer than Linux has them.
     pub(super) fn attributes(&self, kind: &Kind) -> Result<Vec<Record>> {
-        let mut found = self.own_attributes(kind)?;
-        if self.global.is_empty() {
-            return Ok(found);
-        }
-        let own: HashSet<&[u8]> = self.records.iter().map(|(key, _)| key.as_slice()).collect();
-        let rest = self.global.iter().filter(|(key, _)| !own.contains(key.as_slice())).cloned().collect();
-        for (name, value) in (Pax { records: rest, ..Pax::default() }).own_attributes(kind)? {
-            if found.iter().all(|(known, _)| *known != name) {
-                found.push((name, value));
-            }
-        }
-        Ok(found)
-    }
-
-    /// The attributes that the records say without those of global headers.
-    fn own_attributes(&self, kind: &Kind) -> Result<Vec<Record>> {
-        let own = |key: &str| last_of(&self.records, key).filter(|v| !v.is_empty());
-        let mut found = self.xattrs()?;
-        let acls = match kind {
-            Kind::Dir => &acl_text::RECORDS[..],
-            // A link has no ACL.
-            Kind::Symlink(_) | Kind::HardLink(_) => &[],
-            Kind::File(_) | Kind::Node(..) => &acl_text::RECORDS[..1],
-        };
-        for (key, name) in acls {
-            let text = own(key).filter(|_| found.iter().all(|(known, _)| known != name));
-            let Some(acl) = text.map(acl_text::parse).transpose()? else { continue };
-            if !acl.is_minimal() || *name != acl_text::RECORDS[0].1 {
-                found.push((name.to_vec(), acl.to_xattr()));
-            }
-        }
-        let (key, name) = SELINUX;
-        if let Some(label) = own(key).filter(|_| found.iter().all(|(known, _)| known != name)) {
-            // The kernel stores it with the zero at its end, tar without.
-            let label = label.strip_suffix(b"\0").unwrap_or(label);
-            found.push((name.to_vec(), [label, b"\0"].concat()));
-        }
-        Ok(found)
-    }
-
-    /// Extended attributes: `SCHILY.xattr.NAME` (`=` and `%` in the name percent-encoded) with the value,
-    /// `LIBARCHIVE.xattr.NAME` (name percent-encoded) with the value in base 64. The first form wins, as its bytes are
-    /// exact.
-    fn xattrs(&self) -> Result<Vec<Record>> {
-        let mut found: Vec<Record> = Vec::new();
-        let mut put = |name: Vec<u8>, value: Vec<u8>, replace: bool| match found.iter_mut().find(|(n, _)| *n == name) {
-            Some(known) if replace => known.1 = value,
-            Some(_) => {}
-            None => found.push((name, value)),
-        };
+        let mut found = Found::default();
         for (key, value) in &self.records {
-            if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
-                let malformed = || bad("a LIBARCHIVE.xattr record is malformed");
-                put(percent_decoded(name).ok_or_else(malformed)?, base64(value).ok_or_else(malformed)?, false);
-            } else if let Some(name) = key.strip_prefix(XATTR) {
-                put(xattr_name(name), value.clone(), true);
+            if let Some(form @ (Form::Bytes | Form::Base64)) = Form::of(key)
+                && let Some(attribute) = parse(form, key, value)?
+            {
+                found.put(attribute, form == Form::Bytes)?;
             }
         }
-        Ok(found)
+        for (key, name) in texts(kind) {
+            if !found.has(name)
+                && let Some(text) = last_of(&self.records, key)
+                && let Some(attribute) = parse(Form::Text, key.as_bytes(), text)?
+            {
+                found.put(attribute, false)?;
+            }
+        }
+        if !self.global.attributes.is_empty() {
+            self.add_global(kind, &mut found)?;
+        }
+        Ok(found.into_list())
+    }
+
+    /// Adds the attributes that only global headers have.
+    fn add_global(&self, kind: &Kind, found: &mut Found) -> Result<()> {
+        let own: HashSet<&[u8]> = self.records.iter().map(|(key, _)| key.as_slice()).collect();
+        for ((form, key), parsed) in &self.global.attributes {
+            let is_of_kind = || texts(kind).iter().any(|(text, name)| text.as_bytes() == key && !found.has(name));
+            if own.contains(key.as_slice()) || *form == Form::Text && !is_of_kind() {
+                continue;
+            }
+            match parsed {
+                Ok(Some((name, value))) if !found.has(name) => found.put((name.clone(), value.clone()), false)?,
+                Ok(_) => {}
+                Err(e) => return Err(e.clone()),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -267,44 +232,6 @@ fn parse_time(text: &[u8]) -> Option<Timestamp> {
     })
 }
 
-fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut rest = text;
-    while let Some((first, tail)) = rest.split_first() {
-        if *first == b'%' {
-            let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
-            out.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            out.push(*first);
-            rest = tail;
-        }
-    }
-    Some(out)
-}
-
-/// Base 64 (RFC 4648), with or without padding.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    let (mut bits, mut count, mut out) = (0_u32, 0, Vec::new());
-    for b in text.iter().take_while(|b| **b != b'=') {
-        let value = match b {
-            b'A'..=b'Z' => b - b'A',
-            b'a'..=b'z' => b - b'a' + 26,
-            b'0'..=b'9' => b - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push(u8::try_from(bits >> count & 0xFF).expect("eight bits"));
-        }
-    }
-    Some(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,22 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn names_of_attributes_go_through_a_key_whatever_bytes_they_have() {
-        for name in [&b"user.a=b"[..], b"user.100%", b"user.%3D", b"user.%25=%", b"user.\xff\xfe"] {
-            let key = xattr_key(name);
-            assert!(!key.contains(&b'='), "{key:?}");
-            let pax = Pax::parse(&encode(&[(key, b"v".to_vec())])).unwrap();
-            assert_eq!(pax.xattrs().unwrap(), [(name.to_vec(), b"v".to_vec())]);
-        }
-        let pax = Pax::parse(&record("SCHILY.xattr.user.%41%3d%", b"v")).unwrap();
-        assert_eq!(pax.xattrs().unwrap(), [(b"user.%41%3d%".to_vec(), b"v".to_vec())], "GNU tar encodes no others");
-    }
-
-    #[test]
     fn values_may_hold_line_ends_and_zeros() {
         let bytes = [record("SCHILY.xattr.security.capability", b"\x01\n\0="), record("mtime", b"-1.25")].concat();
         let pax = Pax::parse(&bytes).unwrap();
-        assert_eq!(pax.xattrs().unwrap(), [(b"security.capability".to_vec(), b"\x01\n\0=".to_vec())]);
+        let capability = (b"security.capability".to_vec(), b"\x01\n\0=".to_vec());
+        assert_eq!(pax.attributes(&Kind::File(0)).unwrap(), [capability]);
         assert_eq!(pax.time("mtime").unwrap(), Some(Timestamp::new(-2, 750_000_000)));
     }
 
@@ -372,9 +288,50 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_libarchive_are_decoded() {
-        let pax = Pax::parse(&record("LIBARCHIVE.xattr.user.a%3Db", b"aGVsbG8")).unwrap();
-        assert_eq!(pax.xattrs().unwrap(), [(b"user.a=b".to_vec(), b"hello".to_vec())]);
+    fn a_label_is_an_attribute_unless_it_is_empty_or_there_are_bytes() {
+        let label = &[record("RHT.security.selinux", b"label")][..];
+        let attributes = |own: &[Vec<u8>], global: &[Vec<u8>]| over(own, global).attributes(&Kind::File(0)).unwrap();
+        let expected = [(b"security.selinux".to_vec(), b"label\0".to_vec())];
+        assert_eq!(attributes(label, &[]), expected);
+        assert_eq!(attributes(&[], label), expected);
+        assert!(attributes(&[record("RHT.security.selinux", b"")], label).is_empty());
+        let bytes = [record("SCHILY.xattr.security.selinux", b"bytes"), label.concat()];
+        assert_eq!(attributes(&[], &bytes), [(b"security.selinux".to_vec(), b"bytes".to_vec())]);
+    }
+
+    #[test]
+    fn a_malformed_global_attribute_counts_only_for_entries_that_have_none_of_its_key() {
+        let global = [record("LIBARCHIVE.xattr.user.a", b"!"), record("SCHILY.acl.default", b"nonsense")];
+        let own = record("LIBARCHIVE.xattr.user.a", b"aGVsbG8");
+        assert!(over(&[], &global).attributes(&Kind::File(0)).is_err());
+        let of_file = over(std::slice::from_ref(&own), &global).attributes(&Kind::File(0)).unwrap();
+        assert_eq!(of_file, [(b"user.a".to_vec(), b"hello".to_vec())]);
+        assert!(over(&[own], &global).attributes(&Kind::Dir).is_err(), "only directories have default ACLs");
+    }
+
+    /// In a quadratic time each of these takes minutes.
+    const SOON: std::time::Duration = std::time::Duration::from_secs(10);
+
+    #[test]
+    fn attributes_without_bound_are_refused_in_time() {
+        let start = std::time::Instant::now();
+        let many: Vec<u8> = (0..150_000).flat_map(|n| record(&format!("SCHILY.xattr.{n}"), b"")).collect();
+        let error = Pax::parse(&many).unwrap().attributes(&Kind::File(0)).unwrap_err();
+        assert_eq!(error.to_string(), "the names of its attributes have more than 65536 bytes");
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn many_global_attributes_are_parsed_once_for_many_entries() {
+        let start = std::time::Instant::now();
+        let header: Vec<u8> = (0..6_000).flat_map(|n| record(&format!("LIBARCHIVE.xattr.{n}"), b"aGVsbG8")).collect();
+        let mut global = Global::default();
+        global.add(Pax::parse(&header).unwrap()).unwrap();
+        for _ in 0..1_000 {
+            let pax = Pax::parse(&record("uid", b"7")).unwrap().over(&global);
+            assert_eq!((pax.attributes(&Kind::Dir).unwrap().len(), pax.number("uid").unwrap()), (6_000, Some(7)));
+        }
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     }
 
     #[test]

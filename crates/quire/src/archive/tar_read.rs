@@ -9,6 +9,7 @@
 //! of all global headers by [`Global`], maps of sparse files by [`MAX_RANGES`].
 
 use super::entry::{Data, Entry, Kind, NoData, Sink, names, shown};
+use super::gzip::{self, Gzip};
 use super::pax::{Global, Pax, parse_decimal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{FileType, Timestamp};
@@ -22,6 +23,8 @@ const MAX_EXTENDED: u64 = 4 << 20;
 const MAX_RANGES: usize = 1 << 20;
 /// Bytes that tell how a stream is compressed.
 const MAGIC_BYTES: u64 = 10;
+/// A directory with a list of its names as data: of archives that GNU tar makes with `--listed-incremental`.
+const GNU_DIRECTORY: EntryType = EntryType::__Nonexhaustive(b'D');
 
 fn bad(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::BadInput, why)
@@ -52,7 +55,7 @@ pub(super) fn decompressed<'r>(input: impl Read + 'r) -> Result<Box<dyn Read + '
     }
     let whole = std::io::Cursor::new(magic).chain(input);
     Ok(if gzip {
-        Box::new(BufReader::with_capacity(1 << 18, flate2::read::MultiGzDecoder::new(whole)))
+        Box::new(BufReader::with_capacity(1 << 18, Gzip::new(whole)))
     } else if zstd {
         Box::new(zstd::stream::read::Decoder::new(whole).map_err(|e| input_error(&e))?)
     } else {
@@ -146,7 +149,7 @@ fn one(
     stream.begin(stored)?;
     let mut sparse = None;
     let kind = match header.entry_type() {
-        EntryType::Directory => Kind::Dir,
+        EntryType::Directory | GNU_DIRECTORY => Kind::Dir,
         EntryType::Symlink => Kind::Symlink(link),
         EntryType::Link => Kind::HardLink(names(&link)?),
         EntryType::Char => Kind::Node(FileType::CharDevice, device(header)?),
@@ -249,8 +252,11 @@ impl Stream<'_> {
         self.begun = true;
         if block.iter().all(|b| *b == 0) {
             // The rest is padding; a writer on the other side of a pipe must not fail.
-            std::io::copy(self.input, &mut std::io::sink()).map_err(|e| input_error(&e))?;
-            return Ok(None);
+            return match std::io::copy(self.input, &mut std::io::sink()) {
+                Err(e) if !gzip::is_garbage(&e) => Err(input_error(&e)),
+                // As with gzip and tar it does not matter what follows a whole archive.
+                _ => Ok(None),
+            };
         }
         let mut header = Header::new_old();
         header.as_mut_bytes().copy_from_slice(&block);

@@ -1,13 +1,15 @@
 //! Trees out of an image as a tar archive in PAX format.
 //!
 //! *Guarantees*: an export that fails leaves no archive that looks whole. It ends in the middle of an entry, because
-//! most programs take an archive that only lacks the two blocks of zeros at its end.
+//! most programs take an archive that only lacks the two blocks of zeros at its end. Within each 4096 bytes of an
+//! archive (what a pipe takes as a whole) there is data, in which a writer that may be killed can stop.
 
 use super::acl_text;
 use super::entry::shown;
 use super::export::Linked;
 use super::options::ExportOptions;
-use super::pax::{Record, encode, xattr_key};
+use super::pax::encode;
+use super::pax_xattrs::{Record, xattr_key};
 use super::progress::{Done, LeftOut};
 use crate::attrs::Links;
 use crate::dir::Dir;
@@ -23,6 +25,9 @@ use tar::{EntryType, Header};
 
 /// The name of the entry that an archive ends with after a failure.
 const FAILED: &[u8] = b"the export has failed";
+/// Entries in a row that are a header and nothing else. With the padding in front of them and the header of a record
+/// behind them they take 4096 bytes, which is what a pipe takes as a whole (PIPE_BUF).
+const MAX_BARE: u32 = 6;
 
 /// Writes a tree as a tar archive: names relative to `from`, in the order of their bytes; owners as numbers; times in
 /// nanoseconds, extended attributes, ACLs and holes as PAX records (`SCHILY.xattr`, `SCHILY.acl`, `GNU.sparse` 1.0).
@@ -60,7 +65,7 @@ pub fn export_tar_with(
     let dir = fs.open_dir(from)?;
     let done = Done::new(&options.watch);
     let out = tar::Builder::new(Output { out, in_entry: false, failed: false });
-    let mut tar = TarWriter { out, dir: &dir, done: &done, linked: Linked::default() };
+    let mut tar = TarWriter { out, dir: &dir, done: &done, linked: Linked::default(), bare: 0 };
     let written = tar.tree(from, &options.left_out);
     if written.is_err() {
         tar.out.get_mut().tear();
@@ -113,31 +118,39 @@ impl Write for Output<'_> {
     }
 }
 
+/// A directory and a name in it.
+type Place<'w> = (&'w Dir, &'w OsStr);
+
 struct TarWriter<'w> {
     out: tar::Builder<Output<'w>>,
     dir: &'w Dir,
     done: &'w Done<'w>,
     linked: Linked,
+    /// Entries since the last one with data or records.
+    bare: u32,
 }
 
 impl TarWriter<'_> {
     /// All objects, and the end.
     fn tree(&mut self, from: &Path, left_out: &LeftOut) -> Result<()> {
-        for e in self.dir.walk(".")? {
+        let mut walk = self.dir.walk(".")?;
+        while let Some(e) = walk.next() {
             let e = e?;
             self.done.objects(1)?;
             if e.metadata.file_type() == FileType::Socket {
                 left_out.tell(&from.join(e.path.strip_prefix(".").unwrap_or(&e.path)));
                 continue;
             }
-            let done = self.object(&e.path, &e.metadata);
+            let place = walk.place_of(&e).unwrap_or((self.dir, OsStr::new(".")));
+            let done = self.object(place, &e.path, &e.metadata);
             // What the host says is about the archive.
-            done.map_err(|error| if error.is_of_host() { error } else { error.at(from.join(&e.path)) })?;
+            done.map_err(|error| if error.is_of_host() { error } else { error.with_path(from.join(&e.path)) })?;
         }
         self.out.finish().map_err(output)
     }
 
-    fn object(&mut self, path: &Path, m: &Metadata) -> Result<()> {
+    /// An object, which is looked up in its directory by its last name: a path may be deep.
+    fn object(&mut self, place: Place<'_>, path: &Path, m: &Metadata) -> Result<()> {
         let name = path.strip_prefix(".").unwrap_or(path).to_owned();
         let mut pax = Vec::new();
         let mut header = Header::new_ustar();
@@ -152,7 +165,7 @@ impl TarWriter<'_> {
             (FileType::File, _) => EntryType::Regular,
             (FileType::Dir, _) => EntryType::Directory,
             (FileType::Symlink, _) => {
-                link = Some(self.dir.read_link(path)?.as_bytes().to_vec());
+                link = Some(place.0.read_link(place.1)?.as_bytes().to_vec());
                 EntryType::Symlink
             }
             (FileType::CharDevice, _) => EntryType::Char,
@@ -172,7 +185,7 @@ impl TarWriter<'_> {
             header.set_device_minor(m.device.1).map_err(output)?;
         }
         if first.is_none() {
-            self.attributes(path, &mut pax)?;
+            attributes(place, &mut pax)?;
         }
         let mut stored = name.as_os_str().as_bytes().to_vec();
         if stored.is_empty() {
@@ -189,30 +202,15 @@ impl TarWriter<'_> {
             }
         }
         if kind == EntryType::Regular {
-            return self.file(path, &stored, header, pax);
+            return self.file(place, &stored, header, pax);
         }
         header.set_size(0);
         self.put(header, &stored, pax, &mut std::io::empty())
     }
 
-    /// Extended attributes, as bytes. ACLs as text, too: `tar --acls` reads no other form.
-    fn attributes(&self, path: &Path, pax: &mut Vec<Record>) -> Result<()> {
-        for attribute in self.dir.xattrs(path, Links::NoFollow)? {
-            let value = self.dir.xattr(path, Links::NoFollow, &attribute)?;
-            let record = acl_text::RECORDS.iter().find(|(_, name)| attribute.as_bytes() == *name);
-            if let Some((key, _)) = record
-                && let Some(acl) = Acl::from_xattr(&value)
-            {
-                pax.push(((*key).into(), acl_text::text(&acl).into_bytes()));
-            }
-            pax.push((xattr_key(attribute.as_bytes()), value));
-        }
-        Ok(())
-    }
-
     /// A file; one with holes in PAX's sparse format 1.0: the map in front of the data.
-    fn file(&mut self, path: &Path, name: &[u8], mut header: Header, mut pax: Vec<Record>) -> Result<()> {
-        let file = self.dir.open_file(path)?;
+    fn file(&mut self, place: Place<'_>, name: &[u8], mut header: Header, mut pax: Vec<Record>) -> Result<()> {
+        let file = place.0.open_file(place.1)?;
         // Not that of the directory's listing: a writer beside the export may have changed the file since.
         let len = file.metadata()?.size;
         let mut ranges = Vec::new();
@@ -257,6 +255,13 @@ impl TarWriter<'_> {
                 pax.insert(0, ("path".into(), name.to_vec()));
             }
         }
+        let is_bare = pax.is_empty() && header.entry_size().is_ok_and(|size| size == 0);
+        self.bare = if is_bare { self.bare + 1 } else { 0 };
+        if self.bare > MAX_BARE {
+            // What the header says, too.
+            pax.push(("mtime".into(), header.mtime().map_err(output)?.to_string().into_bytes()));
+            self.bare = 0;
+        }
         self.out.get_mut().in_entry = true;
         if !pax.is_empty() {
             // The crate's own way takes keys in UTF-8 only.
@@ -272,6 +277,21 @@ impl TarWriter<'_> {
         self.out.get_mut().in_entry = false;
         Ok(())
     }
+}
+
+/// Extended attributes, as bytes. ACLs as text, too: `tar --acls` reads no other form.
+fn attributes((dir, name): Place<'_>, pax: &mut Vec<Record>) -> Result<()> {
+    for attribute in dir.xattrs(name, Links::NoFollow)? {
+        let value = dir.xattr(name, Links::NoFollow, &attribute)?;
+        let record = acl_text::RECORDS.iter().find(|(_, name)| attribute.as_bytes() == *name);
+        if let Some((key, _)) = record
+            && let Some(acl) = Acl::from_xattr(&value)
+        {
+            pax.push(((*key).into(), acl_text::text(&acl).into_bytes()));
+        }
+        pax.push((xattr_key(attribute.as_bytes()), value));
+    }
+    Ok(())
 }
 
 /// A number that the header holds, or a PAX record.

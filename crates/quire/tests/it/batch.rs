@@ -131,6 +131,16 @@ fn without_a_journal_there_is_no_batch() {
 }
 
 #[test]
+fn image_opened_without_its_journal_has_no_batch() {
+    let (_dir, path) = image(16 << 20, &[]);
+    let fs = FileSystem::options().without_journal().open(&path).unwrap();
+    let refused = fs.batch().map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    assert!(refused.to_string().contains("opened without it"), "{refused}");
+    fs.write("/f", "single changes work").unwrap();
+}
+
+#[test]
 fn other_threads_wait_for_a_batch_and_do_not_see_half_of_it() {
     let fs = scratch();
     let batch = fs.batch().unwrap();

@@ -10,6 +10,10 @@ use std::path::Path;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
+/// What Docker calls the two.
+const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+
 /// A layout that is being made.
 struct Layout {
     dir: tempfile::TempDir,
@@ -91,6 +95,20 @@ fn a_reference_takes_the_image_of_that_name_and_no_other() {
     assert_eq!(l.take(&[plain], None), Ok("plain".to_owned()));
     assert_eq!(l.take(&[one], None), Ok("one".to_owned()));
     assert!(l.take(&all, None).unwrap_err().ends_with("name one by its reference"));
+}
+
+#[test]
+fn an_index_and_a_manifest_of_docker_are_read_as_those_of_oci() {
+    let l = Layout::new();
+    let docker = |mut image: Value| {
+        image["mediaType"] = DOCKER_MANIFEST.into();
+        image
+    };
+    let (ours, other) = (of_machine(docker(l.image("ours")), here()), of_machine(docker(l.image("other")), "pdp11"));
+    assert_eq!(l.take(std::slice::from_ref(&ours), None), Ok("ours".to_owned()));
+    let mut list = l.nested(&[other, ours]);
+    list["mediaType"] = DOCKER_INDEX.into();
+    assert_eq!(l.take(&[list], None), Ok("ours".to_owned()));
 }
 
 #[test]

@@ -76,6 +76,20 @@ fn tar_export_of_a_file_that_shrinks_under_it_is_an_error_and_no_whole_archive()
     assert!(error.to_string().contains("the archive ends in the middle of an entry"), "{error}");
 }
 
+/// Where each object is looked up from the top, this takes minutes.
+#[test]
+fn tar_export_of_a_deep_tree_looks_each_object_up_in_its_directory() {
+    let fs = quire::CreateOptions::new().size(128 << 20).in_memory().unwrap();
+    let mut dir = fs.create_dir("/deep").unwrap();
+    for _ in 0..10_000 {
+        dir = dir.create_dir("d").unwrap();
+    }
+    dir.write("f", "deep").unwrap();
+    let start = std::time::Instant::now();
+    export_tar(&fs, "/deep", &mut io::sink()).unwrap();
+    assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
 #[test]
 fn failed_tar_export_between_two_entries_leaves_an_archive_that_readers_refuse() {
     let (_dir, path) = crate::common::image(16 << 20, &[]);

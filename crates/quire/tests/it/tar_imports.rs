@@ -123,3 +123,90 @@ fn a_compression_that_is_not_read_is_named_with_its_program() {
     let fs = imported([entry("BZh9-is-a-name", b'0', b"data"), end()].concat()).unwrap();
     assert_eq!(fs.read("/BZh9-is-a-name").unwrap(), b"data");
 }
+
+/// kaniko's layers have an entry `/` and such targets, and `tar -P` keeps the `/` of each name.
+#[test]
+fn a_slash_in_front_of_a_name_or_of_a_hard_links_target_means_the_root_of_the_import() {
+    let root = with(header("/", b'5', 0), &[(100, &b"0000700"[..])]);
+    let archive = [
+        root,
+        entry("//d/", b'5', b""),
+        entry("/d/f", b'0', b"data"),
+        link("/hard", b'1', "/d/f"),
+        link("soft", b'2', "/d/f"),
+        link("d/../hard", b'1', "d/f"),
+    ];
+    let fs = scratch();
+    fs.create_dir("/to").unwrap();
+    let source = |archive: &[Vec<u8>]| {
+        let bytes = [archive.concat(), end()].concat();
+        Source::Stream(Box::new(std::io::Cursor::new(bytes)))
+    };
+    import(&fs, "/to", source(&archive[..5]), &ImportOptions::new()).unwrap();
+    assert_eq!((fs.read("/to/hard").unwrap(), fs.metadata("/to/d/f").unwrap().links), (b"data".to_vec(), 2));
+    assert_eq!(fs.read_link("/to/soft").unwrap(), "/d/f", "a symbolic link has the target that it had");
+    assert_eq!(fs.metadata("/to").unwrap().permissions(), 0o700);
+    assert!(!fs.exists("/d").unwrap());
+    for evil in [archive[5].clone(), entry("/../f", b'0', b""), link("g", b'1', "/../d/f")] {
+        let error = import(&fs, "/to", source(&[evil]), &ImportOptions::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutsideRoot, "{error}");
+    }
+    fsck_bytes(&fs.into_bytes().unwrap().unwrap());
+}
+
+#[test]
+fn a_path_longer_than_the_limit_is_refused_with_its_beginning() {
+    let long = "name/".repeat((1 << 20) / 5 + 1);
+    let archive = [entry("././@LongLink", b'L', long.as_bytes()), entry("f", b'0', b""), end()];
+    let error = imported(archive.concat()).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+    let text = error.to_string();
+    assert!(text.ends_with("...: a path of 1048580 bytes, and 1048576 are read") && text.len() < 200, "{text}");
+}
+
+/// `tar --listed-incremental` gives a directory the names in it as data.
+#[test]
+fn a_directory_of_an_incremental_archive_is_one_and_its_list_is_skipped() {
+    let names = b"Yf\0Dsub\0\0".repeat(100);
+    let archive = [entry("d/", b'D', &names), entry("d/sub/", b'D', b"\0"), entry("d/f", b'0', b"data"), end()];
+    let fs = imported(archive.concat()).unwrap();
+    assert!(fs.metadata("/d").unwrap().is_dir() && fs.metadata("/d/sub").unwrap().is_dir());
+    assert_eq!(fs.read("/d/f").unwrap(), b"data");
+}
+
+#[test]
+fn what_follows_a_whole_archive_is_ignored_as_gzip_and_tar_do() {
+    let plain = [entry("f", b'0', b"data"), end()].concat();
+    let pack = |bytes: &[u8]| {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut out, bytes).unwrap();
+        out.finish().unwrap()
+    };
+    let packed = pack(&plain);
+    let zeros = vec![0; 10_000];
+    for behind in [&b""[..], &zeros, b"garbage", &[&zeros[..], b"garbage"].concat(), &packed] {
+        for archive in [&plain, &packed] {
+            let fs =
+                imported([&archive[..], behind].concat()).unwrap_or_else(|e| panic!("{} behind: {e}", behind.len()));
+            assert_eq!(fs.read("/f").unwrap(), b"data");
+        }
+    }
+    // Members one after the other are one archive.
+    let (first, second) = plain.split_at(700);
+    assert_eq!(imported([pack(first), pack(second), zeros].concat()).unwrap().read("/f").unwrap(), b"data");
+}
+
+#[test]
+fn garbage_before_the_end_of_an_archive_is_an_error() {
+    let mut packed = Vec::new();
+    let plain = [entry("f", b'0', b"data"), entry("g", b'0', b"data"), end()].concat();
+    for part in [&plain[..1024], &plain[1024..]] {
+        let mut out = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
+        std::io::Write::write_all(&mut out, part).unwrap();
+        packed = out.finish().unwrap();
+        packed.extend(b"garbage");
+    }
+    let error = imported(packed).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+    assert!(error.to_string().ends_with("what follows the compressed data is not gzip"), "{error}");
+}

@@ -4,7 +4,8 @@
 //! first file ──open, lock, recover──> in use by n files ──last file closed──> clean image, lock given up
 //! ```
 //! *Guarantees* (S3): an image is open while a file in it is, and no longer; who opens it while it is being closed
-//! waits. The library's lock on the image keeps other processes out meanwhile.
+//! waits. The library's lock on the image keeps other processes out meanwhile. A child that was forked meanwhile leaves
+//! alone what it has inherited, and opens images for itself: the library refuses it those of its parent (M3).
 
 use crate::node::Nodes;
 use quire::{Error, ErrorKind, FileSystem, Result};
@@ -25,9 +26,13 @@ pub(super) struct Image {
     pub(super) promises: crate::storage::Promises,
 }
 
-/// A place for an image: its lock is held while the image is opened or closed.
-#[derive(Default)]
-struct Place(Mutex<Filled>);
+/// A place for an image.
+struct Place {
+    /// The process that has made it. Of another one a child has but a copy, whose lock may be held for ever.
+    process: u32,
+    /// Held while the image is opened or closed.
+    filled: Mutex<Filled>,
+}
 
 #[derive(Default)]
 struct Filled {
@@ -43,8 +48,8 @@ fn places() -> MutexGuard<'static, BTreeMap<Vec<u8>, Arc<Place>>> {
 
 /// Where the name of an open image ends in a full name.
 pub(super) fn longest_open(name: &[u8]) -> Option<usize> {
-    let fits = |image: &Vec<u8>| name.get(image.len()) == Some(&b'/') && name.starts_with(image);
-    places().keys().filter(|image| fits(image)).map(Vec::len).max()
+    let fits = |image: &[u8]| name.get(image.len()) == Some(&b'/') && name.starts_with(image);
+    places().iter().filter(|(image, place)| place.is_ours() && fits(image)).map(|(image, _)| image.len()).max()
 }
 
 /// What a use of an image needs.
@@ -69,7 +74,8 @@ impl Image {
         let info = fs.info();
         let promises = crate::storage::Promises {
             whole_write_bytes: info.atomic_write_bytes.unwrap_or(0),
-            safe_append: info.journal,
+            // Updates need the log, too; an image may have a journal that is not used.
+            safe_append: info.atomic_updates,
             updates: info.atomic_updates,
             subpage_reads: true,
         };
@@ -78,8 +84,40 @@ impl Image {
 }
 
 impl Place {
+    fn new(filled: Filled) -> Arc<Self> {
+        Arc::new(Place { process: std::process::id(), filled: Mutex::new(filled) })
+    }
+
     fn filled(&self) -> MutexGuard<'_, Filled> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.filled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False: this process was forked from the one that has made it.
+    fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// The place of an image, which is made if there is none. A place that the parent of this process has made is
+    /// replaced, and neither locked nor dropped.
+    ///
+    /// # Errors
+    /// Not found, stale: a file system that this process has not adopted.
+    fn of(name: &[u8]) -> Result<Arc<Self>> {
+        let mut places = places();
+        let known = places.get(name);
+        if let Some(place) = known.filter(|place| place.is_ours()) {
+            return Ok(place.clone());
+        }
+        if name.first() == Some(&ADOPTED) {
+            let (kind, why) = match known {
+                Some(_) => (ErrorKind::Stale, "another process has adopted the file system of this name"),
+                None => (ErrorKind::NotFound, "no file system of this name is adopted"),
+            };
+            return Err(Error::new(kind, why).at(OsStr::from_bytes(name)));
+        }
+        let place = Place::new(Filled::default());
+        std::mem::forget(places.insert(name.to_vec(), place.clone()));
+        Ok(place)
     }
 }
 
@@ -90,18 +128,9 @@ impl Use {
     /// Not found; busy: another process has it, or a connection of this process has it for reading only; no ext4;
     /// corrupt; I/O.
     pub(super) fn of(name: &[u8], need: Need) -> Result<Use> {
-        let adopted = name.first() == Some(&ADOPTED);
         loop {
-            let place = match places().get(name) {
-                Some(place) => place.clone(),
-                None if adopted => {
-                    let e = Error::new(ErrorKind::NotFound, "no file system of this name is adopted");
-                    return Err(e.at(OsStr::from_bytes(name)));
-                }
-                None => Arc::new(Place::default()),
-            };
-            // Enter it first, so that two threads wait for one another here and not at the image's lock.
-            let place = places().entry(name.to_vec()).or_insert(place).clone();
+            // The place comes first, so that two threads wait for one another here and not at the image's lock.
+            let place = Place::of(name)?;
             let mut filled = place.filled();
             // Who closed it meanwhile has taken the place out of the table.
             if !places().get(name).is_some_and(|p| Arc::ptr_eq(p, &place)) {
@@ -141,6 +170,11 @@ impl Use {
 
     fn leave(&mut self) -> Result<()> {
         let Some(image) = self.image.take() else { return Ok(()) };
+        if !self.place.is_ours() {
+            // It is counted, and ends, in the parent of this process.
+            std::mem::forget(image);
+            return Ok(());
+        }
         let mut filled = self.place.filled();
         filled.files -= 1;
         if filled.files > 0 || self.name.first() == Some(&ADOPTED) {
@@ -179,7 +213,10 @@ fn open(name: &[u8], write: bool) -> Result<Arc<Image>> {
 
 /// A file system that the program has brought, while it is known as `@NAME`.
 #[must_use = "dropping it ends the name"]
-pub struct Adopted(Vec<u8>);
+pub struct Adopted {
+    name: Vec<u8>,
+    place: Arc<Place>,
+}
 
 /// Makes a file system known to the VFS as the image `@NAME`: one in memory, on a device of the program's, or one that
 /// the program has open itself. Databases in it are `file:@NAME/PATH?vfs=quire`.
@@ -196,15 +233,82 @@ pub fn adopt(name: &str, fs: FileSystem) -> Result<Adopted> {
     let whole = [&[ADOPTED], name.as_bytes()].concat();
     let filled = Filled { image: Some(Image::new(fs, false)), files: 0 };
     let mut places = places();
-    if places.contains_key(&whole) {
+    if places.get(&whole).is_some_and(|place| place.is_ours()) {
         return Err(Error::new(ErrorKind::Exists, "a file system of this name is adopted").at(name));
     }
-    places.insert(whole.clone(), Arc::new(Place(Mutex::new(filled))));
-    Ok(Adopted(whole))
+    let place = Place::new(filled);
+    std::mem::forget(places.insert(whole.clone(), place.clone()));
+    Ok(Adopted { name: whole, place })
 }
 
 impl Drop for Adopted {
     fn drop(&mut self) {
-        places().remove(&self.0);
+        // A child has but a copy of the table, which may have a name of its own in the place of this one.
+        if !self.place.is_ours() {
+            return;
+        }
+        let mut places = places();
+        let known = places.get(&self.name).is_some_and(|place| Arc::ptr_eq(place, &self.place));
+        let ended = known.then(|| places.remove(&self.name));
+        // With the place may go the file system's last handle, which closes it.
+        drop(places);
+        drop(ended);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_device::{DeviceError, DeviceInfo, Done, Io, MemDevice, Ticket};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    /// Longer than any close takes.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn memory() -> MemDevice {
+        MemDevice::new(quire_testkit::mke2fs("4M", &["-t", "ext4"]))
+    }
+
+    /// A device whose driver uses the table, as one that reaches its bytes by a database does.
+    struct Looks(MemDevice);
+
+    impl quire::BlockDevice for Looks {
+        fn info(&self) -> DeviceInfo {
+            self.0.info()
+        }
+
+        fn submit(&self, batch: Vec<Io>) -> Ticket {
+            assert_eq!(longest_open(b"none"), None);
+            self.0.submit(batch)
+        }
+
+        fn wait(&self, ticket: Ticket) -> std::result::Result<Done, DeviceError> {
+            self.0.wait(ticket)
+        }
+    }
+
+    #[test]
+    fn file_system_whose_name_ends_is_closed_without_the_tables_lock() {
+        let fs = FileSystem::options().open_device(Arc::new(Looks(memory()))).unwrap();
+        let adopted = adopt("looks", fs).unwrap();
+        let (tell, ended) = mpsc::channel();
+        thread::spawn(move || {
+            drop(adopted);
+            tell.send(())
+        });
+        ended.recv_timeout(PATIENCE).expect("the close waits for the table");
+    }
+
+    /// A child has adopted a file system by a name of its parent's, and drops what it has inherited.
+    #[test]
+    fn name_of_a_child_stays_when_it_drops_that_of_its_parent() {
+        let fs = FileSystem::options().open_device(Arc::new(memory())).unwrap();
+        let own = adopt("inherited", fs.clone()).unwrap();
+        let filled = Mutex::new(Filled { image: Some(Image::new(fs, false)), files: 0 });
+        let place = Arc::new(Place { process: !std::process::id(), filled });
+        drop(Adopted { name: own.name.clone(), place });
+        assert!(Place::of(&own.name).is_ok());
     }
 }

@@ -83,6 +83,25 @@ fn an_image_without_a_journal_keeps_databases_with_sqlites_own() {
     assert_eq!(rows, 2);
 }
 
+/// What the VFS promises of the database's file.
+fn characteristics(db: &Connection) -> c_int {
+    let mut file: *mut ffi::sqlite3_file = std::ptr::null_mut();
+    assert_eq!(control(db, ffi::SQLITE_FCNTL_FILE_POINTER, (&raw mut file).cast()), ffi::SQLITE_OK);
+    // SAFETY: it is the file of an open database, which has the methods of the VFS.
+    unsafe { ((*(*file).pMethods).xDeviceCharacteristics.expect("every VFS has it"))(file) }
+}
+
+#[test]
+fn an_image_that_is_opened_without_its_journal_promises_no_safe_append() {
+    let with = Named::in_memory(16);
+    assert_ne!(characteristics(&with.open("/a.db")) & ffi::SQLITE_IOCAP_SAFE_APPEND, 0);
+    let fs = FileSystem::options().without_journal().open_bytes(image_bytes(16)).unwrap();
+    assert!(fs.info().journal);
+    let without = Named::new(fs);
+    let crash_safe = ffi::SQLITE_IOCAP_SAFE_APPEND | ffi::SQLITE_IOCAP_BATCH_ATOMIC | ffi::SQLITE_IOCAP_ATOMIC64K;
+    assert_eq!(characteristics(&without.open("/a.db")) & crash_safe, 0);
+}
+
 #[test]
 fn a_dirty_image_is_recovered_by_a_reader_and_refused_where_it_cannot_be_written() {
     let (dir, image) = image_file(16);

@@ -8,6 +8,7 @@ mod common;
 mod control;
 mod cuts;
 mod defects;
+mod forks;
 mod kill;
 mod power;
 mod shell;

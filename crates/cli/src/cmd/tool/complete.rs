@@ -78,12 +78,10 @@ fn names(place: &Place, word: &str) -> Vec<Pair> {
     let word = unescape(word, QUOTE).into_owned();
     let (above, begun) = word.rfind('/').map_or(("", word.as_str()), |at| word.split_at(at + 1));
     let absolute = place.absolute(if above.is_empty() { "." } else { above });
-    let Ok(entries) = place.fs().open_dir(&absolute).and_then(|dir| Ok((dir.entries()?, dir))) else {
-        return Vec::new();
-    };
-    let (entries, dir) = entries;
-    let fitting = entries.iter().filter_map(|e| {
-        let name = e.name.to_str()?;
+    let fs = place.fs();
+    let (Ok(dir), Ok(all)) = (fs.open_dir(&absolute), fs.names(&absolute)) else { return Vec::new() };
+    let fitting = all.iter().filter_map(|name| {
+        let name = name.to_str()?;
         // Names that begin with a dot only for a word that does; none that a terminal would take for commands.
         (!name.contains(char::is_control)
             && name.starts_with(begun)
@@ -144,6 +142,19 @@ mod tests {
         place.enter("etc").unwrap();
         assert_eq!(completed(&place, "rm -r netw"), ["rm -r network/"]);
         assert_eq!(completed(&place, "ls ../e"), ["ls ../etc/"]);
+    }
+
+    #[test]
+    fn names_beside_a_damaged_inode_are_completed() {
+        let host = tempfile::tempdir().unwrap();
+        let image = host.path().join("image");
+        let fs = quire::CreateOptions::new().size(16 << 20).create(&image).unwrap();
+        ["/net-a", "/net-bad"].iter().for_each(|name| fs.write(name, "").unwrap());
+        let ino = fs.metadata("/net-bad").unwrap().ino;
+        fs.close().unwrap();
+        quire_testkit::run("debugfs", &["-w", "-R", &format!("sif <{ino}> mode 0"), image.to_str().unwrap()]);
+        let place = Place::new(quire::FileSystem::options().read_only(true).open(&image).unwrap());
+        assert_eq!(completed(&place, "ls /net"), ["ls /net-a", "ls /net-bad"]);
     }
 
     #[test]

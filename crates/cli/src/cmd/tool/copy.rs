@@ -2,8 +2,9 @@
 
 use super::action::{Action, Out};
 use super::failure::Failure;
-use super::host_file::{Destination, Unfinished, check_not_image};
+use super::host_file::{Destination, Stream, Unfinished, check_not_image};
 use super::show::COPY_BYTES;
+use super::signals::is_stopped;
 use super::values::{self, ModeChange, set_owner};
 use crate::text::printable_name;
 
@@ -11,8 +12,9 @@ use quire::{FileOptions, FileSystem, Links, Metadata, NewFile, SetMetadata, Time
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -59,9 +61,9 @@ impl Action for Get {
         check_not_image(fs, &dest)?;
         made.check(&dest)?;
         let m = file.metadata()?;
-        // An open of a FIFO waits for its reader: a signal ends the process there.
-        let to = Destination::open(&dest, m.permissions())?;
         super::signals::catch_signals();
+        // An open of a FIFO waits for its reader: a signal ends that, too.
+        let to = Destination::open(&dest, m.permissions())?;
         match to {
             Destination::File(new) => {
                 get_file(&file, &m, &new, &dest)?;
@@ -145,8 +147,6 @@ impl Action for Put {
     }
 
     fn run(&self, fs: &FileSystem, _: &mut Out<'_>) -> Result<(), Failure> {
-        let failed = |e: std::io::Error| Failure::host(quire::Error::host(&self.source, &e));
-        let stdin = self.source.as_os_str() == "-";
         let path = self.destination(fs)?;
         let old = fs.metadata(&path).ok();
         if old.is_some_and(|m| !m.is_file()) {
@@ -157,17 +157,13 @@ impl Action for Put {
         if self.parents {
             fs.create_dir_all(dir)?;
         }
+        let failed = |e: std::io::Error| Failure::host(quire::Error::host(&self.source, &e));
+        let (mut source, m) = Source::open(&self.source).map_err(failed)?;
         let temporary = dir.join(format!(".quire-put.{}", std::process::id()));
         // Users know the name that it gets.
         let named = |e: quire::Error| if e.path() == Some(&temporary) { e.with_path(&path) } else { e };
         let file = fs.open_with(&temporary, FileOptions::new().create_new(true)).map_err(named)?;
-        let host = if stdin { None } else { Some(open_host(&self.source).map_err(failed)?) };
-        let m = host.as_ref().map(File::metadata).transpose().map_err(failed)?;
-        let done = match &host {
-            Some(host) => copy_sparse(host, &file, m.as_ref().map_or(0, MetadataExt::size)),
-            None => copy_stream(&mut std::io::stdin().lock(), &file),
-        };
-        if let Err(e) = done {
+        if let Err(e) = source.copy_to(&file) {
             drop(file);
             fs.remove_file(&temporary).map_err(named)?;
             return Err(e.failure(&self.source, &path));
@@ -190,16 +186,42 @@ impl Action for Put {
     }
 }
 
-/// A file of the host; a pipe or directory is refused by name later.
-fn open_host(path: &Path) -> std::io::Result<File> {
-    let file = File::options().read(true).custom_flags(0).open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::IsADirectory,
-            "is a directory; `quire import` takes trees",
-        ));
+/// What is copied into the image.
+enum Source {
+    /// A regular file, which may have holes.
+    File(File),
+    /// Standard input, a pipe or a device.
+    Stream(Stream),
+}
+
+impl Source {
+    /// Opens a file of the host, and tells what is known of it; `-` is standard input, of which nothing is.
+    ///
+    /// # Errors
+    /// Those of open(2). It is a directory.
+    fn open(path: &Path) -> std::io::Result<(Source, Option<std::fs::Metadata>)> {
+        if path.as_os_str() == "-" {
+            return Ok((Source::Stream(Stream::stdin()?), None));
+        }
+        let m = std::fs::metadata(path)?;
+        if m.is_dir() {
+            let why = "is a directory; `quire import` takes trees";
+            return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, why));
+        }
+        if !m.is_file() {
+            return Ok((Source::Stream(Stream::from_path(path)?), Some(m)));
+        }
+        let file = File::open(path)?;
+        let m = file.metadata()?;
+        Ok((Source::File(file), Some(m)))
     }
-    Ok(file)
+
+    fn copy_to(&mut self, to: &quire::File) -> Result<(), CopyError> {
+        match self {
+            Source::File(file) => copy_sparse(file, to),
+            Source::Stream(stream) => copy_range(stream, to, 0..u64::MAX, &mut vec![0; COPY_BYTES]).map(drop),
+        }
+    }
 }
 
 impl Put {
@@ -247,6 +269,7 @@ fn copy_attributes(fs: &FileSystem, from: &Path, to: &Path) -> quire::Result<()>
 enum CopyError {
     Host(std::io::Error),
     Image(quire::Error),
+    Interrupted,
 }
 
 impl CopyError {
@@ -254,50 +277,63 @@ impl CopyError {
         match self {
             CopyError::Host(e) => Failure::host(quire::Error::host(source, &e)),
             CopyError::Image(e) => e.at(path).into(),
+            CopyError::Interrupted => Failure::Interrupted,
         }
     }
 }
 
-fn copy_stream(from: &mut impl Read, to: &quire::File) -> Result<(), CopyError> {
-    let mut buf = vec![0; COPY_BYTES];
-    let mut at = 0;
-    loop {
-        match from.read(&mut buf).map_err(CopyError::Host)? {
-            0 => return Ok(()),
-            n => {
+/// Copies what is read up to the end of a range, or to the end of the file; tells where that is.
+fn copy_range(from: &mut impl Read, to: &quire::File, range: Range<u64>, buf: &mut [u8]) -> Result<u64, CopyError> {
+    let mut at = range.start;
+    while at < range.end {
+        if is_stopped() {
+            return Err(CopyError::Interrupted);
+        }
+        let want = buf.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
+        match from.read(&mut buf[..want]) {
+            Ok(0) => break,
+            Ok(n) => {
                 to.write_at(&buf[..n], at).map_err(CopyError::Image)?;
                 at += n as u64;
             }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(CopyError::Host(e)),
         }
     }
+    Ok(at)
 }
 
-/// Copies the data of a file, not its holes.
-fn copy_sparse(from: &File, to: &quire::File, size: u64) -> Result<(), CopyError> {
-    use rustix::fs::{SeekFrom, seek};
-    if !from.metadata().map_err(CopyError::Host)?.is_file() {
-        return copy_stream(&mut &*from, to);
-    }
-    to.set_len(size).map_err(CopyError::Image)?;
+/// Copies the data of a file, not its holes, up to the end that reading finds: a file of /proc or /sys has another size
+/// than the host tells, and so has one that another process cuts meanwhile.
+fn copy_sparse(mut from: &File, to: &quire::File) -> Result<(), CopyError> {
     let mut buf = vec![0; COPY_BYTES];
     let mut at = 0;
-    while at < size {
-        let start = match seek(from, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            Err(rustix::io::Errno::NXIO) => return Ok(()),
-            Err(_) => at, // The host cannot tell: all is data.
-        };
-        let end = seek(from, SeekFrom::Hole(start)).unwrap_or(size);
-        at = start;
-        while at < end {
-            let want = buf.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            let n = from.read_at(&mut buf[..want], at).map_err(CopyError::Host)?;
-            if n == 0 {
-                return Ok(());
-            }
-            to.write_at(&buf[..n], at).map_err(CopyError::Image)?;
-            at += n as u64;
+    let len = loop {
+        let range = next_data(from, at).map_err(CopyError::Host)?;
+        let end = copy_range(&mut from, to, range.clone(), &mut buf)?;
+        if end == range.start && end < range.end {
+            // Nothing follows but a hole, as far as the file reaches now.
+            break from.metadata().map_err(CopyError::Host)?.size().clamp(at, end);
         }
-    }
-    Ok(())
+        if end < range.end {
+            break end;
+        }
+        at = end;
+    };
+    to.set_len(len).map_err(CopyError::Image)
+}
+
+/// The next range of data from `at` on, where the file is left to be read. What the host cannot tell is data; `at` is
+/// where the last range has ended.
+fn next_data(from: &File, at: u64) -> std::io::Result<Range<u64>> {
+    use rustix::fs::{SeekFrom, seek};
+    let start = match seek(from, SeekFrom::Data(at)) {
+        Ok(start) if start >= at => start,
+        // Only a hole is left, or the size is wrong.
+        Err(rustix::io::Errno::NXIO) => seek(from, SeekFrom::End(0)).unwrap_or(at).max(at),
+        _ => return Ok(at..u64::MAX),
+    };
+    let end = seek(from, SeekFrom::Hole(start)).ok().filter(|end| *end > start);
+    seek(from, SeekFrom::Start(start))?;
+    Ok(start..end.unwrap_or(u64::MAX))
 }

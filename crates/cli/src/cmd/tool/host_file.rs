@@ -11,12 +11,15 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// How long a wait for the other side of a pipe goes on without a look at signals.
 const SIGNAL_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How often a FIFO is looked at until it has a reader.
+const FIFO_CHECK: Duration = Duration::from_millis(20);
 /// Symbolic links on the way to one file (path_resolution(7)).
 const MAX_SYMLINKS: usize = 40;
 /// What a pipe that can be written takes without a wait (pipe(7), PIPE_BUF).
@@ -40,10 +43,26 @@ impl Destination {
         }
         // Behind what a shell has written to the file of `>` already.
         let append = regular && descriptor;
-        let flags = OFlags::NOCTTY.bits().cast_signed();
-        let file = File::options().write(true).append(append).custom_flags(flags).open(path);
-        let file = file.map_err(|e| Failure::host(Error::host(path, &e)))?;
-        Ok(Destination::Special(Stream::new(file.into())))
+        Ok(Destination::Special(Stream::new(open_to_write(path, append)?.into())))
+    }
+}
+
+/// Opens what exists. A FIFO that has no reader is waited for, but not after a signal.
+fn open_to_write(path: &Path, append: bool) -> Result<File, Failure> {
+    let is_fifo = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo());
+    let flags = if is_fifo { OFlags::NOCTTY | OFlags::NONBLOCK } else { OFlags::NOCTTY };
+    let mut options = File::options();
+    options.write(true).append(append).custom_flags(flags.bits().cast_signed());
+    loop {
+        match options.open(path) {
+            Err(e) if is_fifo && Errno::from_io_error(&e) == Some(Errno::NXIO) => {
+                if is_stopped() {
+                    return Err(Failure::Interrupted);
+                }
+                std::thread::sleep(FIFO_CHECK);
+            }
+            opened => return opened.map_err(|e| Failure::host(Error::host(path, &e))),
+        }
     }
 }
 
@@ -169,7 +188,8 @@ pub(super) fn identity(path: &Path) -> io::Result<quire_mount::FileIdentity> {
     Ok(quire_mount::FileIdentity::of(&rustix::fs::stat(path)?))
 }
 
-/// Standard input or output, a pipe or a device: a signal ends the work also while the other side is waited for.
+/// Standard input or output, a pipe, a device or an open file: a signal ends the work also while the other side of a
+/// pipe is waited for.
 pub(super) struct Stream {
     file: File,
     /// How much is written at once: of a pipe, what it takes without a wait.
@@ -199,6 +219,23 @@ impl Stream {
     /// It is closed.
     pub(super) fn stdout() -> io::Result<Stream> {
         Ok(Stream::new(io::stdout().as_fd().try_clone_to_owned()?))
+    }
+
+    /// # Errors
+    /// The process has too many open files.
+    pub(super) fn file(file: &File) -> io::Result<Stream> {
+        Ok(Stream::new(file.try_clone()?.into()))
+    }
+
+    /// Takes back the last bytes that were written, if this is a regular file that ends with them. Elsewhere it does
+    /// nothing.
+    ///
+    /// # Errors
+    /// Those of ftruncate(2).
+    pub(super) fn take_back(&self, bytes: u64) -> io::Result<()> {
+        let m = self.file.metadata()?;
+        let is_end = m.is_file() && (&self.file).stream_position()? == m.len();
+        if is_end && bytes > 0 { self.file.set_len(m.len().saturating_sub(bytes)) } else { Ok(()) }
     }
 
     /// Opens a FIFO or a device without waiting for its writer.

@@ -92,6 +92,9 @@ fn long_line(m: &Metadata, human_sizes: bool) -> String {
     format!("{mode} {links:>3} {:>5} {:>5} {size:>10} {modified} ", m.uid, m.gid)
 }
 
+/// A line of `ls -l` up to the name, where the inode cannot be read.
+const UNKNOWN_LINE: &str = "??????????   ?     ?     ?          ?                    ? ";
+
 /// `-rwxr-xr-x`.
 pub(super) fn letters(m: &Metadata) -> String {
     let p = m.permissions();
@@ -138,6 +141,7 @@ impl Action for Ls {
 
     fn run(&self, fs: &FileSystem, out: &mut Out<'_>) -> Result<(), Failure> {
         let mut items = Vec::new();
+        let mut failed = None;
         for path in &self.paths {
             let m = fs.symlink_metadata(path)?;
             let is_dir = m.is_dir() || (m.is_symlink() && !self.long && fs.metadata(path).is_ok_and(|m| m.is_dir()));
@@ -146,23 +150,49 @@ impl Action for Ls {
             }
             if is_dir && !self.directory {
                 let dir = fs.open_dir(path)?;
-                for e in dir.entries()? {
-                    // As JSON each has its whole path, because several directories make one list.
-                    if self.json {
-                        items.push(Item::new(fs, &Path::new(path).join(&e.name), &e.metadata)?);
-                        continue;
-                    }
-                    self.one(&dir, Path::new(&e.name), &e.metadata, &mut items, out)?;
+                for (name, m) in fs.read_dir_each(path)? {
+                    let listed = match m {
+                        // As JSON each has its whole path, because several directories make one list.
+                        Ok(m) if self.json => self.one(fs, &Path::new(path).join(name), &m, &mut items, out),
+                        Ok(m) => self.one(&dir, Path::new(&name), &m, &mut items, out),
+                        Err(e) => self.unreadable(&name, out).and(Err(e.into())),
+                    };
+                    keep_first(&mut failed, listed)?;
                 }
             } else {
                 self.one(fs, Path::new(path), &m, &mut items, out)?;
             }
         }
-        if self.json { json(&items, out) } else { Ok(()) }
+        if self.json {
+            json(&items, out)?;
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Has a listing go on behind an error of one object, and keeps the first. Other failures end it.
+fn keep_first(first: &mut Option<Failure>, listed: Result<(), Failure>) -> Result<(), Failure> {
+    match listed {
+        Err(e @ Failure::Image(_)) if !e.is_interrupted() => {
+            first.get_or_insert(e);
+            Ok(())
+        }
+        other => other,
     }
 }
 
 impl Ls {
+    /// A name whose inode cannot be read. As JSON it is left out.
+    fn unreadable(&self, name: &OsStr, out: &mut Out<'_>) -> Result<(), Failure> {
+        if self.json {
+            return Ok(());
+        }
+        if self.long {
+            out.write_all(UNKNOWN_LINE.as_bytes())?;
+        }
+        Ok(write_name(out, name, "\n")?)
+    }
+
     fn one(
         &self,
         dir: &Dir,
@@ -178,11 +208,14 @@ impl Ls {
         if self.long {
             out.write_all(long_line(m, self.human).as_bytes())?;
         }
-        if self.long && m.is_symlink() {
+        let target = if self.long && m.is_symlink() { dir.read_link(path).map(Some) } else { Ok(None) };
+        if let Ok(Some(target)) = &target {
             write_name(out, path, " -> ")?;
-            return Ok(write_name(out, &dir.read_link(path)?, "\n")?);
+            write_name(out, target, "\n")?;
+        } else {
+            write_name(out, path, "\n")?;
         }
-        Ok(write_name(out, path, "\n")?)
+        Ok(target.map(drop)?)
     }
 }
 

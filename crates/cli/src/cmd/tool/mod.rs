@@ -6,6 +6,7 @@
 //! several transactions if one cannot hold all, and leave a consistent image between them.
 
 mod action;
+mod archive_output;
 mod change;
 mod commands;
 mod complete;

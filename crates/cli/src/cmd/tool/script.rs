@@ -5,6 +5,7 @@ use super::commands::Line;
 use super::failure::{Failure, finish};
 use super::host_file::Unfinished;
 use super::target::open;
+use super::{signals, work};
 use crate::cmd::at::At;
 use crate::text::printable_name;
 use clap::Parser;
@@ -48,6 +49,7 @@ pub(crate) struct ScriptArgs {
 const NAME: &str = "script";
 
 pub(crate) fn script(args: &ScriptArgs) -> ExitCode {
+    signals::end_at_once();
     let done = || {
         let lines = read(args.file.as_deref())?;
         let fs = open(args.at, &args.image, true)?;
@@ -126,14 +128,18 @@ fn run(fs: &FileSystem, args: &ScriptArgs, text: &[u8]) -> Result<(), Stopped> {
             let why = format!("{}: this script replaces it, at its end", printable_name(source));
             return Err(Stopped::At(*n, Failure::Failed(why)));
         }
-        action.run_unfinished(&batch, &mut printed, &mut made).map_err(|e| Stopped::At(*n, e))?;
+        // A `get` has signals wait for a look, because files that have no names yet are to be taken away.
+        let done = work::check().and_then(|()| action.run_unfinished(&batch, &mut printed, &mut made));
+        done.map_err(|e| Stopped::At(*n, e))?;
     }
+    work::check()?;
     if args.dry_run {
         batch.rollback()?
     } else {
         batch.commit()?
     };
     made.finish()?;
+    signals::end_at_once();
     let mut out = std::io::stdout().lock();
     out.write_all(&printed).and_then(|()| out.flush()).map_err(Failure::Output)?;
     Ok(())

@@ -6,6 +6,7 @@ use super::failure::{Failure, finish};
 use super::place::{OWN_COMMANDS, Place};
 use super::script;
 use super::target::open;
+use super::{signals, work};
 use crate::cmd::at::At;
 use crate::text::{printable_name, write_name};
 use clap::CommandFactory;
@@ -97,9 +98,11 @@ impl Write for Printed {
 /// Lines of a pipe or file: the first error ends them.
 fn piped(args: &ShellArgs, place: &Place) -> ExitCode {
     let mut out = Printed::default();
+    signals::end_at_once();
     for (n, line) in io::stdin().lock().split(b'\n').enumerate() {
         let done = match line {
-            Ok(line) => run(place, &line, true, &mut out),
+            // A signal may have come when the line was just done.
+            Ok(line) => run(place, &line, true, &mut out).and_then(|goes_on| work::check().map(|()| goes_on)),
             Err(e) => Err(Failure::host(quire::Error::host("standard input", &e))),
         };
         match done {
@@ -132,11 +135,14 @@ fn interactive(args: &ShellArgs, place: &Place) -> ExitCode {
     let name = printable_name(args.image.file_name().unwrap_or(args.image.as_os_str()));
     let ended = loop {
         match editor.readline(&format!("{name}:{}> ", printable_name(place.here()))) {
-            Ok(line) => match run(place, line.as_bytes(), false, &mut io::stdout()) {
-                Ok(true) => {}
-                Ok(false) => break ExitCode::SUCCESS,
-                Err(e) => drop(writeln!(io::stderr(), "{}", e.message(&args.image))),
-            },
+            Ok(line) => {
+                signals::forget_signals();
+                match run(place, line.as_bytes(), false, &mut io::stdout()) {
+                    Ok(true) => {}
+                    Ok(false) => break ExitCode::SUCCESS,
+                    Err(e) => drop(writeln!(io::stderr(), "{}", e.message(&args.image))),
+                }
+            }
             // Ctrl-C drops the line, Ctrl-D ends the shell.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break ExitCode::SUCCESS,
@@ -163,7 +169,6 @@ fn history_file() -> Option<PathBuf> {
 
 /// Runs one line; false: it ends the shell. `is_piped`: standard input is that of the lines.
 fn run(place: &Place, line: &[u8], is_piped: bool, out: &mut dyn Write) -> Result<bool, Failure> {
-    super::signals::forget_signals();
     let words = script::words(line)?;
     let mut out = io::BufWriter::new(out);
     let texts: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
@@ -187,7 +192,10 @@ fn run(place: &Place, line: &[u8], is_piped: bool, out: &mut dyn Write) -> Resul
                 for name in action.names() {
                     *name = place.absolute(&name);
                 }
-                perform(place.fs(), &*action, &mut out)?;
+                let done = perform(place.fs(), &*action, &mut out);
+                // After a `get`, which leaves nothing half done any more.
+                signals::end_at_once();
+                done?;
             }
             Err(e) if e.kind() == UsageKind::DisplayHelp => help_of(command, &mut out)?,
             Err(e) => return Err(Failure::Usage(script::usage(&e))),

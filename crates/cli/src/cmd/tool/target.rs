@@ -4,7 +4,7 @@ use super::action::Action;
 use super::failure::Failure;
 use crate::cmd::at::At;
 use crate::text::printable_name;
-use quire::FileSystem;
+use quire::{FileSystem, Timestamp};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,12 @@ use std::path::{Path, PathBuf};
 /// Opens the file system of an image, to be changed or only read.
 pub(crate) fn open(at: At, image: &Path, writes: bool) -> Result<FileSystem, Failure> {
     at.open(image, writes).map_err(Failure::host)
+}
+
+/// Opens the file system of an image to be changed; what is changed gets this time, or else the clock's.
+pub(crate) fn open_at_time(at: At, image: &Path, time: Option<Timestamp>) -> Result<FileSystem, Failure> {
+    let options = at.options(true);
+    time.map_or(options.clone(), |t| options.time(t)).open(image).map_err(Failure::host)
 }
 
 /// Splits `IMG:PATH`, of any bytes. Without a colon the path is the root. The name of an image may have colons, if no

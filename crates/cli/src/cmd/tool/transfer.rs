@@ -1,9 +1,10 @@
 //! `quire create`, `quire import`, `quire export`: whole trees.
 
+use super::archive_output::ArchiveOutput;
 use super::failure::{Failure, finish};
 use super::host_file::{Destination, Stream, check_not_image, check_regular};
 use super::signals::catch_signals;
-use super::target::{open, split};
+use super::target::{open, open_at_time, split};
 use super::values;
 use super::work::{Counted, Line};
 use crate::cmd::at::At;
@@ -41,9 +42,17 @@ struct Rewrite {
     /// The image to take from an OCI layout: the one that has this name (org.opencontainers.image.ref.name)
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
-    /// The time of the image and of what is made, and the latest of objects, in seconds since 1970
-    #[arg(long, env = "SOURCE_DATE_EPOCH", value_name = "SECONDS")]
-    source_date_epoch: Option<u32>,
+    /// The time of the image and of what is made, and the latest of objects, in seconds since 1970; empty is as not set
+    #[arg(long, env = "SOURCE_DATE_EPOCH", value_name = "SECONDS", value_parser = epoch)]
+    source_date_epoch: Option<Epoch>,
+}
+
+/// Seconds since 1970; `None`: the text is empty, as in the environment of a build that sets no time.
+#[derive(Clone, Copy)]
+struct Epoch(Option<u32>);
+
+fn epoch(text: &str) -> Result<Epoch, std::num::ParseIntError> {
+    if text.is_empty() { Ok(Epoch(None)) } else { text.parse().map(|secs| Epoch(Some(secs))) }
 }
 
 fn pair(text: &str) -> Result<(u32, u32), String> {
@@ -58,7 +67,8 @@ fn octal(text: &str) -> Result<u32, String> {
 
 impl Rewrite {
     fn time(&self) -> Option<Timestamp> {
-        self.source_date_epoch.map(|secs| Timestamp::new(secs.into(), 0))
+        let secs = self.source_date_epoch.and_then(|epoch| epoch.0)?;
+        Some(Timestamp::new(secs.into(), 0))
     }
 
     fn options(&self) -> ImportOptions {
@@ -120,6 +130,15 @@ fn size(text: &str) -> Result<Size, String> {
     values::size(text).map(Size::Bytes)
 }
 
+/// Options that tell a user of attributes that stay out, as tar does.
+fn telling(command: &'static str, line: &Line, options: ImportOptions) -> ImportOptions {
+    let shown = line.clone();
+    options.on_left_out(move |name, path| {
+        let (name, path) = (printable_name(name), printable_name(path));
+        shown.print_above(&format!("quire: {command}: {path}: attribute {name} ignored: ext4 does not store it there"));
+    })
+}
+
 pub(crate) fn create(args: &CreateArgs) -> ExitCode {
     let done = || {
         check_regular(&args.image, "mkfs.ext4 formats a device")?;
@@ -135,7 +154,8 @@ pub(crate) fn create(args: &CreateArgs) -> ExitCode {
         catch_signals();
         let source = args.from.as_deref().map(source).transpose()?;
         let line = Line::new("creating");
-        let options = BuildOptions { size: args.size, create, import: line.watch(args.rewrite.options()) };
+        let import = telling("create", &line, line.watch(args.rewrite.options()));
+        let options = BuildOptions { size: args.size, create, import };
         // The image is not there yet: a path of an error is one of the source, or of the host.
         let built = build(&args.image, source, &options).map(drop);
         built.map_err(|e| match args.from.as_deref().map(|from| of_source(e.clone(), from)) {
@@ -175,10 +195,10 @@ pub(crate) fn import_tree(args: &ImportArgs) -> ExitCode {
     let (image, path) = split(&args.target);
     let done = || {
         let source = source(&args.source)?;
-        let fs = open(args.at, &image, true)?;
+        let fs = open_at_time(args.at, &image, args.rewrite.time())?;
         catch_signals();
         let line = Line::new("importing");
-        let options = line.watch(args.rewrite.options()).leave_out(&image);
+        let options = telling("import", &line, line.watch(args.rewrite.options())).leave_out(&image);
         if args.in_steps || !fs.info().journal {
             import(&fs, &path, source, &options).map_err(|e| of_source(e, &args.source))?;
         } else {
@@ -262,7 +282,7 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
         match dest {
             Destination::Special(stream) => archive(&fs, args, stream, failed),
             Destination::File(new) => {
-                archive(&fs, args, new.file(), failed)?;
+                archive(&fs, args, Stream::file(new.file()).map_err(failed)?, failed)?;
                 Ok(new.finish()?)
             }
         }
@@ -273,7 +293,7 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
 fn archive(
     fs: &FileSystem,
     args: &ExportArgs,
-    out: impl Write,
+    out: Stream,
     failed: impl Fn(std::io::Error) -> Failure,
 ) -> Result<(), Failure> {
     let (image, path) = split(&args.target);
@@ -283,10 +303,16 @@ fn archive(
         let (image, socket) = (printable_name(&image), printable_name(socket));
         shown.print_above(&format!("quire: export: {image}:{socket}: socket ignored"));
     });
-    let mut out = std::io::BufWriter::with_capacity(1 << 20, Counted { out, line: &line, bytes: 0 });
-    export_tar_with(fs, path, &mut out, &options).map_err(|e| match e.path() {
+    let mut out = ArchiveOutput::new(Counted { out, line: &line, bytes: 0 });
+    let exported = export_tar_with(fs, path, &mut out, &options).map_err(|e| match e.path() {
         None if e.is_of_host() => failed(std::io::Error::from_raw_os_error(e.errno())),
         _ => e.into(),
-    })?;
-    out.flush().map_err(failed)
+    });
+    let done = exported.and_then(|()| out.finish().map_err(failed));
+    if done.is_err() {
+        // The failure before it is the one to tell.
+        out.flush().ok();
+        out.get_ref().out.take_back(out.surplus()).ok();
+    }
+    done
 }
