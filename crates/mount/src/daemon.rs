@@ -25,8 +25,9 @@ pub enum Forked {
 pub struct Readiness(OwnedFd);
 
 impl Readiness {
-    /// Tells the waiting process with which code to exit.
+    /// Tells the waiting process with which code to exit. Its end does not interrupt the daemon any more.
     pub fn tell(self, code: u8) {
+        rustix::process::set_parent_process_death_signal(None).ok();
         File::from(self.0).write_all(&[code]).ok();
     }
 
