@@ -38,14 +38,17 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("does", ["nothing", "close", "write"])
-def test_a_forked_child_leaves_the_image_alone(tmp_path, does):
-    path = tmp_path / "image"
-    done = subprocess.run([sys.executable, "-c", PARENT, path, does], timeout=60)
+def names_after(script, path, does):
+    """The names in the root of an image that a process has made, and whose end was a SIGKILL."""
+    done = subprocess.run([sys.executable, "-c", script, path, does], timeout=60)
     assert done.returncode == -signal.SIGKILL
     with quire.Image(path) as image:
-        names = set(image.listdir("/"))
-    assert names == {"lost+found", "before", "n0", "n1", "n2", "n3", "n4"}
+        return set(image.listdir("/"))
+
+
+@pytest.mark.parametrize("does", ["nothing", "close", "write"])
+def test_a_forked_child_leaves_the_image_alone(tmp_path, does):
+    assert names_after(PARENT, tmp_path / "image", does) == {"lost+found", "before", "n0", "n1", "n2", "n3", "n4"}
 
 
 BATCH = """
@@ -79,12 +82,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("does", ["nothing", "commit", "rollback"])
 def test_a_forked_child_leaves_the_batch_to_its_parent(tmp_path, does):
-    path = tmp_path / "image"
-    done = subprocess.run([sys.executable, "-c", BATCH, path, does], timeout=60)
-    assert done.returncode == -signal.SIGKILL
-    with quire.Image(path) as image:
-        names = set(image.listdir("/"))
-    assert names == {"lost+found", "before", "of-the-batch"}
+    assert names_after(BATCH, tmp_path / "image", does) == {"lost+found", "before", "of-the-batch"}
 
 
 def test_a_closed_image_can_be_opened_while_a_forked_child_lives(tmp_path):
