@@ -305,7 +305,8 @@ enum Place {
 }
 
 fn where_it_is(entry: Option<&MountEntry>) -> Place {
-    let Some((entry, mounts)) = entry.zip(Mounts::read().ok()) else { return Place::Gone };
+    let unknown = |e: &std::io::Error| tracing::error!("/proc/self/mountinfo: {e}; where the mount is is not known");
+    let Some((entry, mounts)) = entry.zip(Mounts::read().inspect_err(unknown).ok()) else { return Place::Gone };
     match (mounts.by_id(entry.id, &entry.device), mounts.child_of(entry.id)) {
         (Some(_), Some(child)) => Place::Hidden(child.kind.clone()),
         (Some(now), None) => Place::At(now.mount_point.clone()),

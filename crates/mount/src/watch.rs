@@ -69,7 +69,13 @@ struct Watched {
 impl Watched {
     /// Does what the mount asks for as it is now.
     fn look(&mut self) -> Looked {
-        let Ok(mounts) = Mounts::read() else { return Looked::There };
+        let mounts = match Mounts::read() {
+            Ok(mounts) => mounts,
+            Err(e) => {
+                tracing::error!("/proc/self/mountinfo: {e}; what others do to the mount is not seen");
+                return Looked::There;
+            }
+        };
         let Some(now) = mounts.by_id(self.entry.id, &self.entry.device) else {
             self.gone();
             return Looked::Gone;
@@ -125,9 +131,12 @@ impl Watched {
         if self.server.volume.status().phase != Phase::Frozen || self.server.is_remounted_read_only() {
             return;
         }
-        if let Ok(()) = self.server.volume.maintenance().thaw() {
-            tracing::warn!("{} was frozen; thawed because it was unmounted", self.entry.mount_point.display());
-            self.session.answer_thawed();
+        let dir = self.entry.mount_point.display();
+        match self.server.volume.maintenance().thaw() {
+            Ok(()) => tracing::warn!("{dir} was frozen; thawed because it was unmounted"),
+            Err(e) => tracing::error!("{dir} was unmounted, but cannot be thawed: {e}"),
         }
+        // Whoever has ended the freeze: nothing stays kept.
+        self.session.answer_thawed();
     }
 }

@@ -253,6 +253,13 @@ impl Drop for Mounted {
         if !self.over {
             let lazy: &[&str] = if is_root() { &["umount", "-l"] } else { &["fusermount3", "-u", "-z"] };
             tool(lazy[0]).args(&lazy[1..]).arg(&self.dir).output().ok();
+            // A failed test may have threads that wait for the daemon; no signal ends such a wait.
+            if std::thread::panicking()
+                && self.is_alive()
+                && let Some(pid) = rustix::process::Pid::from_raw(self.pid)
+            {
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
+            }
         }
     }
 }

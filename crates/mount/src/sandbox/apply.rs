@@ -5,6 +5,8 @@ use super::{HELD, SandboxChoice, SandboxError, SandboxStats, broker, calls, thre
 use crate::mountinfo::MountEntry;
 use landlock::{LandlockStatus, RulesetCreated, RulesetStatus};
 use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use std::sync::OnceLock;
 
 /// Whether a sandbox that must hold can hold: looked at before anything is touched.
 ///
@@ -82,8 +84,24 @@ fn rules(files: &Files) -> Result<(RulesetCreated, OwnedFd), SandboxError> {
     copy.map(|fd| (ruleset, fd)).ok_or_else(|| failed("this kernel has none, or does not use it"))
 }
 
+/// `/proc/self`, open. A rule is for an inode, and the kernel makes a new one for a process's directory after it has
+/// dropped the old one from its cache. It keeps what is open.
+static OWN_PROC: OnceLock<OwnedFd> = OnceLock::new();
+
+fn keep_own_proc() -> Result<(), SandboxError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::open("/proc/self", flags, Mode::empty()) {
+        Ok(dir) => drop(OWN_PROC.set(dir)),
+        // Without it there is nothing to read, and no rule.
+        Err(rustix::io::Errno::NOENT) => {}
+        Err(e) => return Err(failed(e)),
+    }
+    Ok(())
+}
+
 /// Confines all threads; the kernel's version of Landlock.
 pub(super) fn landlock(files: &Files) -> Result<i32, SandboxError> {
+    keep_own_proc()?;
     let (ruleset, descriptor) = rules(files)?;
     threads::restrict_others(&descriptor).map_err(failed)?;
     let status = ruleset.restrict_self().map_err(failed)?;
