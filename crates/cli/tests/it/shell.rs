@@ -1,7 +1,8 @@
 //! `quire shell`: lines of a pipe, and of a terminal.
 
-use crate::common::{Place, needs_tools, ok, quire, text, tool};
-use std::io::Write;
+use crate::common::{Place, needs_tools, ok, quire, text, tool, wait_until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{Read, Write};
 use std::process::{Output, Stdio};
 
 fn place() -> Place {
@@ -171,15 +172,26 @@ fn a_terminals_shell_goes_on_after_a_get_that_was_interrupted() {
     script.args(["-qec", &command, "/dev/null"]).env("QUIRE_HISTORY", "").env("TERM", "xterm");
     let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut keyboard = script.stdin.take().unwrap();
-    for keys in ["ls\r", &format!("get /big {}\r", text(&p.path("fifo"))), "\u{3}", "mkdir /after\r", "exit\r"] {
-        keyboard.write_all(keys.as_bytes()).unwrap();
-        keyboard.flush().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(500));
-    }
-    let out = script.wait_with_output().unwrap();
-    drop((keyboard, reader));
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && said.contains("interrupted"), "{:?}: {said}", out.status);
+    let mut types = |keys: &str| keyboard.write_all(keys.as_bytes()).unwrap();
+    types(&format!("get /big {}\r", text(&p.path("fifo"))));
+    let has_come = || poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0;
+    wait_until("what get writes", has_come);
+    types("\u{3}");
+    let (mut terminal, mut said) = (script.stdout.take().unwrap(), String::new());
+    let mut reads = |until: &str| {
+        let start = said.len();
+        while !said[start..].contains(until) {
+            let mut byte = [0];
+            assert_eq!(terminal.read(&mut byte).unwrap(), 1, "{said}");
+            said.push(char::from(byte[0]));
+        }
+    };
+    ["interrupted", "image:/> "].into_iter().for_each(&mut reads);
+    types("mkdir /after\r");
+    ["after", "image:/> "].into_iter().for_each(&mut reads);
+    types("exit\r");
+    let status = script.wait().unwrap();
+    assert!(status.success(), "{status:?}: {said}");
     assert!(ok(&mut quire(&["ls", &image])).contains("after"), "{said}");
     p.check();
 }
