@@ -91,6 +91,31 @@ fn check(options: &str, pages: Pages) {
     assert!(log <= (OVERWRITES + metadata) * BLOCK, "{log} bytes of log");
 }
 
+/// A write of the threshold's size or more goes in place, and the log has its metadata at most.
+#[test]
+fn selective_writes_large_overwrites_in_place() {
+    needs_mounts();
+    let place = Place::new("128M", &["-b", "4096"]);
+    let size = 2 * usize::try_from(BLOCK).unwrap();
+    let all = u64::try_from(size).unwrap() * OVERWRITES;
+    let m = place.mount("");
+    fs::write(m.path("f"), vec![1; usize::try_from(all).unwrap()]).unwrap();
+    m.unmount();
+    let m = place.mount("profile=selective,noatime");
+    let f = OpenOptions::new().write(true).open(m.path("f")).unwrap();
+    let before = figures(m.dir());
+    for n in 0..OVERWRITES {
+        f.write_all_at(&vec![2; size], n * 2 * BLOCK).unwrap();
+        f.sync_data().unwrap();
+    }
+    let [_, ranges, log, data] = std::array::from_fn(|n| figures(m.dir())[n] - before[n]);
+    drop(f);
+    m.unmount();
+    assert_eq!((data, ranges), (all, 0), "bytes in place, records of ranges");
+    assert!(log <= all / 2, "{log} bytes of log: of {OVERWRITES} inodes");
+    place.check();
+}
+
 macro_rules! overwrites {
     ($($name:ident: $options:literal, $pages:ident;)+) => {
         $(#[test]
