@@ -99,9 +99,9 @@ fn assume_devices(plan: &Plan, f: &mut Findings) {
     f.assumptions.extend(plan.kinds.iter().filter_map(|kind| of_model(&kind.to_string())));
     if plan.on_library {
         f.assume(
-            "intel311's bandwidth is its data sheet's, the rest is assumed, the flush as of a drive that keeps no data in \
-             a volatile cache; emmc is assumed, its flush takes no time, because Linux 3.1's driver for eMMC answers one \
-             without a command to the card",
+            "intel311's bandwidth is its data sheet's, and no other is a cause (joj-intel311-by-bytes shows others); \
+             the rest is assumed, the flush as of a drive that keeps no data in a volatile cache; emmc is assumed, its \
+             flush takes no time, because Linux 3.1's driver for eMMC answers one without a command to the card",
         );
         f.assume(
             "ext4-none does not flush at fdatasync, because ext4_sync_file of Linux 3.1 does not without a journal",

@@ -12,7 +12,7 @@ use super::logs::large_log;
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
 use super::ratios::{Ratios, worst};
-use super::sets::{self, Counts, Times};
+use super::sets::{self, Counts, Times, per_kib};
 use crate::mounter::Mounter;
 use crate::results::{Figure, shown};
 use crate::served::Kind;
@@ -58,7 +58,7 @@ pub(super) struct Other {
 /// What an operation may compute on the paper's machines beside what it does here, in ms.
 const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
 
-/// The figures of a device by what its operations take.
+/// The figures of a device by what its operations take, and the ratios on those models that may be the device.
 ///
 /// # Errors
 /// A file system failed.
@@ -102,7 +102,9 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
             };
             figure.place(&place, drawn(&ratios));
             let name = format!("{} {place} ms", x.trim_end_matches(", ms"));
-            swept.push(Other { name, page: plan.page, ratios });
+            if sets::may_be_bytes(kind, &model, other) {
+                swept.push(Other { name, page: plan.page, ratios });
+            }
         }
         figures.push(figure);
     }
@@ -164,11 +166,6 @@ pub(super) fn of_figure4(
 pub(super) fn on_short_flush(plan: &Plan, series: &Series, model: Model) -> Result<(String, Vec<f64>)> {
     let model = Model { flush: FLUSHES[0], ..model };
     Ok((format!(", flush {:?}", model.flush), on_library::one(plan, series, model)?))
-}
-
-/// So many times a time in nanoseconds.
-fn per_kib(ns: u64, times: f64) -> u64 {
-    u64::try_from(Duration::from_nanos(ns).mul_f64(times).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What a set of costs is.

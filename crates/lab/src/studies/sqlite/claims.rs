@@ -238,9 +238,10 @@ pub(super) fn of_printed(kind: &Kind, cases: &[Case], of: &Ratios) -> Vec<ByRati
 }
 
 /// Why a figure of a modelled memory may be another.
-pub(super) const ASSUMED: &str = "what a flush, a scattered write and a byte take of the devices is assumed, and how \
-     large SQLite's pages are; they weigh the number of writes against the bytes (joj-emmc-sets and joj-intel311-sets: \
-     of hundreds of sets of these costs, how many of a device's claims hold at once)";
+pub(super) const ASSUMED: &str = "what a write, a write elsewhere and a flush take of the devices is assumed, what a \
+     byte takes of the eMMC (the Intel 311's data sheet says it), and how large SQLite's pages are; they weigh the \
+     number of writes against the bytes (joj-emmc-sets and joj-intel311-sets: of hundreds of sets of these costs, how \
+     many of a device's claims hold at once)";
 
 /// A ratio to `ext4-none` in large inserts with a rollback journal, in parts of the least of all cases.
 pub(super) fn insert_to_best(cases: &[Case], joj: &[f64]) -> f64 {
