@@ -58,8 +58,7 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     f.assume("averages over cases are arithmetic means; those of Quire's own aims are geometric");
     f.assume(
         "printed per cent: a tenth of them more or less; \"almost an order of magnitude\": 9 to 10 times; \"almost always\": \
-         in all cases but one in ten; \"minor\": 6 %, the paper's figure; cases without a growing log are a cause where \
-         they are half of the cases at least, and a count of them is of as many as all",
+         in all cases but one in ten; \"minor\": 6 %, the paper's figure",
     );
     f.assume(format!(
         "all journals of Quire commit by a checksum, as the paper's mounts (journal_async_commit): stock ordered is \

@@ -126,8 +126,10 @@ pub(super) fn claims(plan: &Plan, mounters: &[Mounter], devices: &[OnDevice], of
     let measured = all(&vec![None; devices.len()]);
     let of_each: Vec<_> =
         devices.iter().map(|device| logs::of_device(&device.kind, &cases, &device.ratios, on)).collect();
-    let (mut of_figure4, of_all) = of_flushes(plan, of_figure4(plan, mounters, devices), devices, &measured);
+    let mut of_figure4 = of_flushes(plan, of_figure4(plan, mounters, devices), devices);
     if on == On::Mounts {
+        let grows = growing(&cases, plan);
+        let of_all = claims::without_flushes(claims::of_all(&measured, on), &measured, &grows);
         let of_all = claims::on_devices(of_all, of_paper);
         return of_figure4.into_iter().chain(of_each.into_iter().flat_map(claims::alone)).chain(of_all).collect();
     }
@@ -154,22 +156,15 @@ pub(super) fn claims(plan: &Plan, mounters: &[Mounter], devices: &[OnDevice], of
     of_figure4
 }
 
-/// Figure 4's claims and those of all cases, with the flush of a growing log as their cause.
-fn of_flushes(
-    plan: &Plan,
-    of_figure4: Vec<[Claim; 3]>,
-    devices: &[OnDevice],
-    measured: &Ratios,
-) -> (Vec<Claim>, Vec<ByRatios>) {
-    let grows_there = growing(&cases(&[Protection::Wal]), plan);
-    let without = devices.iter().filter_map(|device| Some((&device.kind, device.figure4.as_ref()?)));
-    let without = without
-        .map(|(kind, of)| kind.flush_takes_time().then(|| claims::minor_without_flushes(&of.times, &grows_there)));
-    let minor = of_figure4.iter().map(|[minor, ..]| minor.clone()).zip(without).collect();
-    let of_all = claims::of_all(measured, plan.on());
-    let (minor, of_all) = claims::without_flushes(minor, of_all, measured, &growing(&cases(&PROTECTIONS), plan));
-    let of_figure4 = minor.into_iter().zip(of_figure4).flat_map(|(minor, [_, small, large])| [minor, small, large]);
-    (of_figure4.collect(), of_all)
+/// The first of figure 4's claims, of what full protection adds, by the flush of a growing log, where a flush takes time.
+fn of_flushes(plan: &Plan, of_figure4: Vec<[Claim; 3]>, devices: &[OnDevice]) -> Vec<Claim> {
+    let grows = growing(&cases(&[Protection::Wal]), plan);
+    let measured = devices.iter().filter_map(|device| Some((&device.kind, device.figure4.as_ref()?)));
+    let judged = |((kind, of), [minor, small, large]): ((&Kind, &Figure4), [Claim; 3])| match kind.flush_takes_time() {
+        true => [claims::by_flushes(minor, claims::minor_without_flushes(&of.times, &grows)), small, large],
+        false => [minor, small, large],
+    };
+    measured.zip(of_figure4).flat_map(judged).collect()
 }
 
 #[cfg(test)]
