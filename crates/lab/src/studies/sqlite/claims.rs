@@ -299,8 +299,10 @@ pub(super) fn minor_without_flushes(of: &[Vec<f64>], growing: &[bool]) -> f64 {
 }
 
 /// Why protection costs more, beside none.
-pub(super) const COMPUTES: &str = "without protection a transaction only computes, by calls of a library in one process (on mounts, \
-     of today's kernel); how long it took on the paper's machines, of 1 and 2 GHz, and what a flush takes there, is not known";
+pub(super) const COMPUTES: &str = "without protection a transaction only computes, by calls of a library in one \
+     process (on mounts, of today's kernel); how long it took on the paper's machines, of 1 and 2 GHz, and what a \
+     flush takes there, is not known; one guess is added to the times that were measured on all devices, by arithmetic \
+     and without a run";
 
 #[cfg(test)]
 mod tests {
