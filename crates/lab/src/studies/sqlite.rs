@@ -58,8 +58,7 @@ pub fn study(plan: &Plan) -> Result<Findings> {
     f.assume("averages over cases are arithmetic means; those of Quire's own aims are geometric");
     f.assume(
         "printed per cent: a tenth of them more or less; \"almost an order of magnitude\": 9 to 10 times; \"almost always\": \
-         in all cases but one in ten; \"minor\": 6 %, the paper's figure; cases without a growing log are a cause where \
-         they are half of the cases at least, and a count of them is of as many as all",
+         in all cases but one in ten; \"minor\": 6 %, the paper's figure",
     );
     f.assume(format!(
         "all journals of Quire commit by a checksum, as the paper's mounts (journal_async_commit): stock ordered is \
@@ -99,9 +98,9 @@ fn assume_devices(plan: &Plan, f: &mut Findings) {
     f.assumptions.extend(plan.kinds.iter().filter_map(|kind| of_model(&kind.to_string())));
     if plan.on_library {
         f.assume(
-            "intel311's bandwidth is its data sheet's, the rest is assumed, the flush as of a drive that keeps no data in \
-             a volatile cache; emmc is assumed, its flush takes no time, because Linux 3.1's driver for eMMC answers one \
-             without a command to the card",
+            "intel311's bandwidth is its data sheet's, and no other is a cause (joj-intel311-by-bytes shows others); \
+             the rest is assumed, the flush as of a drive that keeps no data in a volatile cache; emmc is assumed, its \
+             flush takes no time, because Linux 3.1's driver for eMMC answers one without a command to the card",
         );
         f.assume(
             "ext4-none does not flush at fdatasync, because ext4_sync_file of Linux 3.1 does not without a journal",

@@ -12,7 +12,7 @@ use super::logs::large_log;
 use super::on_library;
 use super::plan::{Plan, STOCK_JOURNAL, STOCK_ORDERED, Series};
 use super::ratios::{Ratios, worst};
-use super::sets::{self, Counts, Times};
+use super::sets::{self, Counts, Times, per_kib};
 use crate::mounter::Mounter;
 use crate::results::{Figure, shown};
 use crate::served::Kind;
@@ -56,9 +56,9 @@ pub(super) struct Other {
 }
 
 /// What an operation may compute on the paper's machines beside what it does here, in ms.
-const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
+pub(super) const COMPUTING: [f64; 6] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0];
 
-/// The figures of a device by what its operations take.
+/// The figures of a device by what its operations take, and the ratios on those models that may be the device.
 ///
 /// # Errors
 /// A file system failed.
@@ -102,7 +102,9 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
             };
             figure.place(&place, drawn(&ratios));
             let name = format!("{} {place} ms", x.trim_end_matches(", ms"));
-            swept.push(Other { name, page: plan.page, ratios });
+            if sets::may_be_bytes(kind, &model, other) {
+                swept.push(Other { name, page: plan.page, ratios });
+            }
         }
         figures.push(figure);
     }
@@ -119,12 +121,12 @@ pub(super) fn of_device(plan: &Plan, kind: &Kind, model: Model) -> Result<(Vec<F
     Ok((figures, swept))
 }
 
-/// What an operation may compute besides, and on which device.
-pub(super) struct Computing {
-    /// In words.
-    pub value: String,
-    /// Milliseconds of an operation, on the study's own device.
-    pub beside: Option<f64>,
+/// Milliseconds of a transaction in each case, with full protection and with none.
+pub(super) struct FullAndNone {
+    /// What tells them from the study's own, in words; of those nothing.
+    pub name: String,
+    pub full: Vec<f64>,
+    pub none: Vec<f64>,
 }
 
 /// The times of the cases if an operation takes so many milliseconds more.
@@ -133,42 +135,28 @@ pub(super) fn computing(cases: &[Case], times: &[f64], ms: f64) -> Vec<f64> {
 }
 
 /// What full protection costs by what an operation computes besides: small transactions (their mean) and large ones
-/// (the worst). `full` are the milliseconds of a transaction in each case, by the name of
-/// the device; `none` those without protection.
-pub(super) fn of_figure4(
-    kind: &Kind,
-    cases: &[Case],
-    full: &[(String, Vec<f64>)],
-    none: &[f64],
-) -> (Figure, Vec<Computing>) {
-    let title = format!("{kind}: what protection costs by what an operation computes besides (calibration)");
-    let series = full.iter().flat_map(|(device, _)| ["small, mean", "large, worst"].map(|of| format!("{of}{device}")));
+/// (the worst).
+pub(super) fn of_figure4(kind: &Kind, cases: &[Case], measured: &[FullAndNone]) -> Figure {
+    let title =
+        format!("{kind}: what protection costs by what an operation computes besides (calibration, arithmetic)");
+    let series =
+        measured.iter().flat_map(|with| ["small, mean", "large, worst"].map(|of| format!("{of}{}", with.name)));
     let mut figure =
         Figure::lines(&format!("joj-4-{kind}-computing"), "figure 4", title, "ms an operation", "full / none")
             .of_series(series)
             .logarithmic();
-    let mut swept = Vec::new();
     for ms in COMPUTING {
         let with = |times: &[f64]| computing(cases, times, ms);
-        let values = full.iter().map(|(_, full)| of_sizes(cases, &ratio(&with(full), &with(none))));
+        let values = measured.iter().map(|of| of_sizes(cases, &ratio(&with(&of.full), &with(&of.none))));
         figure.place(shown(ms), values.flatten());
-        swept.extend(full.iter().map(|(device, _)| Computing {
-            value: format!("{} ms more to an operation{device}", shown(ms)),
-            beside: device.is_empty().then_some(ms),
-        }));
     }
-    (figure, swept)
+    figure
 }
 
 /// A series of figure 4 on the model with the shortest flush that is swept, and the device's name in figures.
 pub(super) fn on_short_flush(plan: &Plan, series: &Series, model: Model) -> Result<(String, Vec<f64>)> {
     let model = Model { flush: FLUSHES[0], ..model };
     Ok((format!(", flush {:?}", model.flush), on_library::one(plan, series, model)?))
-}
-
-/// So many times a time in nanoseconds.
-fn per_kib(ns: u64, times: f64) -> u64 {
-    u64::try_from(Duration::from_nanos(ns).mul_f64(times).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What a set of costs is.

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::calibration::{self, FullAndNone};
 use super::cases::{Case, cases};
 use super::joint::Figure4;
 use super::plan::{self, Plan, Series};
 use super::rounds::{Disk, Measured, means, rounds};
-use super::{calibration, claims};
 use crate::mounter::Mounter;
 use crate::results::{Figure, Findings, Point};
 use crate::served::Kind;
@@ -26,7 +26,7 @@ const QUIRE: [(&str, &str, Protection); 3] = [
 const KERNEL: [(&str, Protection); 2] =
     [("application: WAL on kernel none", Protection::Wal), ("none: on kernel none", Protection::None)];
 
-/// Measures it on one device, with its figures and the claims beside the kernel.
+/// Measures it on one device, with its figures.
 ///
 /// # Errors
 /// A file system failed.
@@ -41,18 +41,19 @@ pub(super) fn measured(plan: &Plan, kind: &Kind, disk: &Disk, dir: &Path, f: &mu
     f.figures.extend(figures(kind, &names, &of_log, &measured));
     let mut times: Vec<Vec<f64>> = (0..series.len()).map(|who| means(&measured.times, who)).collect();
     let kernels = times.split_off(QUIRE.len());
-    if let [application, none] = &kernels[..] {
-        let of = [times[0].clone(), application.clone(), none.clone()];
-        let of_device = claims::of_figure4(kind, claims::figures4(&of_log, &of));
-        f.claims.extend(of_device.into_iter().map(claims::of_kernel));
-    }
-    let mut full = vec![(String::new(), times[0].clone())];
+    let beside_kernel = match &kernels[..] {
+        [application, none] => Some(vec![times[0].clone(), application.clone(), none.clone()]),
+        _ => None,
+    };
+    let pair = |name: String, full: &[f64], none: &[f64]| FullAndNone { name, full: full.into(), none: none.into() };
+    let mut by_computing = vec![pair(String::new(), &times[0], &times[2])];
     if let Disk::Library(model) = disk {
-        full.push(calibration::on_short_flush(plan, &series[0], *model)?);
+        let (name, full) = calibration::on_short_flush(plan, &series[0], *model)?;
+        by_computing.push(pair(name, &full, &times[2]));
     }
-    let (figure, computing) = calibration::of_figure4(kind, &of_log, &full, &times[2]);
-    f.figures.push(figure);
-    Ok(Figure4 { times, computing })
+    by_computing.extend(beside_kernel.iter().map(|of| pair(", beside the kernel".into(), &of[0], &of[2])));
+    f.figures.push(calibration::of_figure4(kind, &of_log, &by_computing));
+    Ok(Figure4 { times, beside_kernel })
 }
 
 /// One for each size of a transaction.

@@ -3,14 +3,14 @@
 //! *Guarantees*: a claim's cause in what is assumed is one model of each device and one size of SQLite's pages, with
 //! which no claim is lost that holds with the study's ([`with_one_value`]).
 
-use super::calibration::{Computing, Other, computing};
+use super::calibration::{COMPUTING, Other, computing};
 use super::cases::{PROTECTIONS, cases, growing};
 use super::claims::{self, ByRatios, Others};
 use super::logs;
 use super::plan::{On, Plan};
 use super::ratios::Ratios;
 use crate::mounter::Mounter;
-use crate::results::{Claim, with_one_row, with_one_value};
+use crate::results::{Claim, shown, with_one_row, with_one_value};
 use crate::served::Kind;
 use crate::work::sqlite::Protection;
 
@@ -55,13 +55,36 @@ pub(super) struct OnDevice {
 pub(super) struct Figure4 {
     /// Milliseconds of a transaction in each case with a write-ahead log: full protection, the database's, none.
     pub times: Vec<Vec<f64>>,
-    pub computing: Vec<Computing>,
+    /// The same with the kernel's ext4 without a journal for Quire's, if that ran.
+    pub beside_kernel: Option<Vec<Vec<f64>>>,
 }
 
 impl OnDevice {
     /// The ratios, or those of another model.
     fn with(&self, other: Option<usize>) -> &Ratios {
         other.map_or(&self.ratios, |n| &self.on_others[n].ratios)
+    }
+
+    /// The cases' times if an operation takes so many milliseconds more.
+    fn longer(&self, ms: f64) -> Vec<Vec<f64>> {
+        let all = cases(&PROTECTIONS);
+        self.means.iter().map(|times| computing(&all, times, ms)).collect()
+    }
+
+    /// Figure 4's claims if an operation takes so many milliseconds more, without causes: by Quire's ext4 without a
+    /// journal, then by the kernel's; each with the figure of its first in the cases in which the log takes no new
+    /// blocks.
+    fn figure4(&self, ms: f64, grows: &[bool]) -> Vec<([Claim; 3], f64)> {
+        let of_log = cases(&[Protection::Wal]);
+        let claims = |times: &Vec<Vec<f64>>| {
+            let longer: Vec<Vec<f64>> = times.iter().map(|times| computing(&of_log, times, ms)).collect();
+            let claims = claims::of_figure4(&self.kind, claims::figures4(&of_log, &longer));
+            (claims, claims::minor_without_flushes(&longer, grows))
+        };
+        let Some(Figure4 { times, beside_kernel }) = &self.figure4 else { return Vec::new() };
+        let kernels = beside_kernel.as_ref().map(claims);
+        let kernels = kernels.map(|(claims, without)| (claims.map(claims::of_kernel), without));
+        std::iter::once(claims(times)).chain(kernels).collect()
     }
 }
 
@@ -83,36 +106,27 @@ fn unjudged(plan: &Plan, mounters: &[Mounter], times: &[(&Kind, Vec<Vec<f64>>)])
     claims
 }
 
-/// Figure 4's claims on each device, with what an operation computes as a cause if all other claims about its time hold
-/// with it that hold without. The first of each, of what full protection adds, is still to be judged.
+/// Figure 4's claims on each device. Their cause is one guess of what an operation computes on all devices, if all
+/// other claims about its time hold with it that hold without; that of what full protection adds is the flush of a
+/// growing log, where a flush takes time.
 pub(super) fn of_figure4(plan: &Plan, mounters: &[Mounter], devices: &[OnDevice]) -> Vec<[Claim; 3]> {
-    let (all, of_log) = (cases(&PROTECTIONS), cases(&[Protection::Wal]));
-    // The times of all devices if an operation on the nth takes so much longer.
-    let times = |nth: usize, ms: f64| -> Vec<(&Kind, Vec<Vec<f64>>)> {
-        let of = |n: usize, device: &OnDevice| {
-            let longer = |times: &Vec<f64>| if n == nth { computing(&all, times, ms) } else { times.clone() };
-            device.means.iter().map(longer).collect()
-        };
-        devices.iter().enumerate().map(|(n, device)| (&device.kind, of(n, device))).collect()
+    let grows = growing(&cases(&[Protection::Wal]), plan);
+    let all = |ms: f64| -> Vec<Claim> {
+        let of_figure4 = devices.iter().flat_map(|device| device.figure4(ms, &grows)).flat_map(|(claims, _)| claims);
+        let times: Vec<_> = devices.iter().map(|device| (&device.kind, device.longer(ms))).collect();
+        of_figure4.chain(unjudged(plan, mounters, &times)).collect()
     };
-    let of_device = |(n, device): (usize, &OnDevice)| {
-        let of = device.figure4.as_ref()?;
-        let others = unjudged(plan, mounters, &times(n, 0.0));
-        let row = |with: &Computing| -> Vec<f64> {
-            let Some(ms) = with.beside else { return vec![f64::NAN; 3 + others.len()] };
-            let longer: Vec<Vec<f64>> = of.times.iter().map(|times| computing(&of_log, times, ms)).collect();
-            let others = unjudged(plan, mounters, &times(n, ms));
-            let others = others.into_iter().map(|claim| claim.measured.unwrap_or(f64::NAN));
-            claims::figures4(&of_log, &longer).into_iter().chain(others).collect()
-        };
-        let rows: Vec<Vec<f64>> = of.computing.iter().map(row).collect();
-        let [minor, small, large] = claims::of_figure4(&device.kind, claims::figures4(&of_log, &of.times));
-        let values: Vec<String> = of.computing.iter().map(|with| with.value.clone()).collect();
-        let group = [minor.clone(), small, large].into_iter().chain(others.iter().cloned());
-        let mut judged = with_one_row(claims::COMPUTES, &values, group, &rows).into_iter().skip(1);
-        Some([minor, judged.next()?, judged.next()?])
-    };
-    devices.iter().enumerate().filter_map(of_device).collect()
+    let row = |ms: f64| all(ms).iter().map(|claim| claim.measured.unwrap_or(f64::NAN)).collect::<Vec<_>>();
+    let values = COMPUTING.map(|ms| format!("{} ms more to an operation on all devices", shown(ms)));
+    let judged = with_one_row(claims::COMPUTES, &values, all(0.0), &COMPUTING.map(row));
+    let here = devices.iter().flat_map(|device| {
+        let takes_time = device.kind.flush_takes_time();
+        device.figure4(0.0, &grows).into_iter().map(move |([minor, ..], without)| match takes_time {
+            true => claims::by_flushes(minor, without),
+            false => minor,
+        })
+    });
+    here.zip(judged.chunks_exact(3)).map(|(minor, of)| [minor, of[1].clone(), of[2].clone()]).collect()
 }
 
 /// Figure 4's claims, those of each device and those of all cases, with the models of all devices together as their one
@@ -126,8 +140,10 @@ pub(super) fn claims(plan: &Plan, mounters: &[Mounter], devices: &[OnDevice], of
     let measured = all(&vec![None; devices.len()]);
     let of_each: Vec<_> =
         devices.iter().map(|device| logs::of_device(&device.kind, &cases, &device.ratios, on)).collect();
-    let (mut of_figure4, of_all) = of_flushes(plan, of_figure4(plan, mounters, devices), devices, &measured);
+    let mut of_figure4: Vec<Claim> = of_figure4(plan, mounters, devices).into_iter().flatten().collect();
     if on == On::Mounts {
+        let grows = growing(&cases, plan);
+        let of_all = claims::without_flushes(claims::of_all(&measured, on), &measured, &grows);
         let of_all = claims::on_devices(of_all, of_paper);
         return of_figure4.into_iter().chain(of_each.into_iter().flat_map(claims::alone)).chain(of_all).collect();
     }
@@ -154,27 +170,11 @@ pub(super) fn claims(plan: &Plan, mounters: &[Mounter], devices: &[OnDevice], of
     of_figure4
 }
 
-/// Figure 4's claims and those of all cases, with the flush of a growing log as their cause.
-fn of_flushes(
-    plan: &Plan,
-    of_figure4: Vec<[Claim; 3]>,
-    devices: &[OnDevice],
-    measured: &Ratios,
-) -> (Vec<Claim>, Vec<ByRatios>) {
-    let grows_there = growing(&cases(&[Protection::Wal]), plan);
-    let without = devices.iter().filter_map(|device| Some((&device.kind, device.figure4.as_ref()?)));
-    let without = without
-        .map(|(kind, of)| kind.flush_takes_time().then(|| claims::minor_without_flushes(&of.times, &grows_there)));
-    let minor = of_figure4.iter().map(|[minor, ..]| minor.clone()).zip(without).collect();
-    let of_all = claims::of_all(measured, plan.on());
-    let (minor, of_all) = claims::without_flushes(minor, of_all, measured, &growing(&cases(&PROTECTIONS), plan));
-    let of_figure4 = minor.into_iter().zip(of_figure4).flat_map(|(minor, [_, small, large])| [minor, small, large]);
-    (of_figure4.collect(), of_all)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::cases::Case;
     use super::*;
+    use crate::results::Verdict::{self, Differs, Held, NotHeld};
 
     #[test]
     fn models_of_all_devices_are_tried_together_with_pages_of_one_size() {
@@ -187,25 +187,26 @@ mod tests {
 
     /// An operation of 0.3 ms, ten of 1000, which joj does in these parts of the time; what SQLite computes besides is
     /// what would make figure 4 the paper's.
-    fn computing_of_figure4(joj: f64) -> [Claim; 3] {
-        let (kind, all) = ("intel311".parse::<Kind>().unwrap(), cases(&PROTECTIONS));
+    fn device(name: &str, joj: f64) -> OnDevice {
+        let all = cases(&PROTECTIONS);
         let mounters: Vec<Mounter> = super::super::calibration::mounters().into();
         let of = |parts: f64| all.iter().map(|case| if case.operations == 1 { 0.3 } else { 10.0 } * parts).collect();
         let means: Vec<Vec<f64>> = [1.0, 1.0, 1.0, 1.0, joj].map(of).into();
-        let of_log = cases(&[Protection::Wal]);
         let times = [[0.3, 4.0], [0.3, 4.0], [0.005, 1.1]].map(|[small, large]| {
-            of_log.iter().map(|case| if case.operations == 1 { small } else { large }).collect::<Vec<f64>>()
+            let of = |case: &Case| if case.operations == 1 { small } else { large };
+            cases(&[Protection::Wal]).iter().map(of).collect::<Vec<f64>>()
         });
-        let full = [(String::new(), times[0].clone())];
-        let (_, computing) = super::super::calibration::of_figure4(&kind, &of_log, &full, &times[2]);
-        let device = OnDevice {
-            kind,
+        OnDevice {
+            kind: name.parse().unwrap(),
             ratios: Ratios::of_mounters(&mounters, &means),
             means,
             beside_kernel: Ratios::default(),
             on_others: Vec::new(),
-            figure4: Some(Figure4 { times: times.into(), computing }),
-        };
+            figure4: Some(Figure4 { times: times.into(), beside_kernel: None }),
+        }
+    }
+
+    fn judged(devices: &[OnDevice]) -> Vec<[Claim; 3]> {
         let plan = Plan {
             kinds: Vec::new(),
             mounters: Vec::new(),
@@ -218,14 +219,43 @@ mod tests {
             on_library: true,
             work: std::env::temp_dir(),
         };
-        of_figure4(&plan, &mounters, &[device]).remove(0)
+        of_figure4(&plan, &super::super::calibration::mounters(), devices)
+    }
+
+    fn verdicts(devices: &[OnDevice]) -> Vec<[Verdict; 3]> {
+        judged(devices).iter().map(|of| of.each_ref().map(|claim| claim.verdict)).collect()
     }
 
     #[test]
     fn what_an_operation_computes_is_a_cause_only_if_no_other_claim_is_lost_with_it() {
-        use crate::results::Verdict::{Differs, Held, NotHeld};
-        let verdicts = |joj| computing_of_figure4(joj).map(|claim| claim.verdict);
-        assert_eq!(verdicts(1.0), [Held, Differs, Differs]);
-        assert_eq!(verdicts(0.91), [Held, NotHeld, NotHeld], "joj is 9 % faster, and not with more to compute");
+        assert_eq!(verdicts(&[device("intel311", 1.0)]), [[Held, Differs, Differs]]);
+        assert_eq!(
+            verdicts(&[device("intel311", 0.91)]),
+            [[Held, NotHeld, NotHeld]],
+            "joj is 9 % faster, and not then"
+        );
+    }
+
+    #[test]
+    fn one_guess_of_what_an_operation_computes_is_for_all_devices() {
+        let two = |joj| verdicts(&[device("intel311", 1.0), device("emmc", joj)]);
+        assert_eq!(two(1.0), [[Held, Differs, Differs]; 2]);
+        assert_eq!(two(0.96), [[Held, NotHeld, NotHeld]; 2], "joj is 4 % faster on the other, and not with the guess");
+    }
+
+    #[test]
+    fn figure_4_beside_the_kernel_has_the_causes_of_figure_4() {
+        let mut slow = device("intel311", 1.0);
+        let of = slow.figure4.as_mut().unwrap();
+        let mut times = of.times.clone();
+        // The database's own takes a tenth less than full protection.
+        times[1].iter_mut().for_each(|ms| *ms *= 0.9);
+        of.beside_kernel = Some(times);
+        let claims = judged(&[slow]);
+        let [own, kernels] = &claims[..] else { panic!("two baselines") };
+        assert!(own.iter().all(|claim| claim.at == "figure 4"));
+        assert!(kernels.iter().all(|claim| claim.at == "figure 4, beside the kernel" && claim.why.is_some()));
+        assert_eq!(kernels.each_ref().map(|claim| claim.verdict), [NotHeld, Differs, Differs]);
+        assert_eq!(own[2].shared_cause(), kernels[2].shared_cause());
     }
 }

@@ -26,9 +26,26 @@ type Costs = [f64; 5];
 
 /// Parts and multiples of what is assumed of a write, and of a write elsewhere.
 const PARTS: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
-/// The same of a byte, which data sheets tell: eMMC of 2011 writes 7 to 30 MB/s, the Intel 311 writes 105 MB/s.
+/// The same of a byte of a memory whose data sheet is not known: eMMC of 2011 writes 7 to 30 MB/s.
 const PARTS_OF_BYTE: [f64; 3] = [0.5, 1.0, 2.0];
+/// The device whose data sheet tells what a byte takes: the Intel 311 writes 105 MB/s.
+const OF_KNOWN_BYTE: &str = "intel311";
 const SCATTERED: [f64; 8] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+
+/// The parts and multiples of what a byte takes that may be so.
+fn parts_of_byte(kind: &Kind) -> &'static [f64] {
+    if kind.to_string() == OF_KNOWN_BYTE { &[1.0] } else { &PARTS_OF_BYTE }
+}
+
+/// So many times a time in nanoseconds.
+pub(super) fn per_kib(ns: u64, times: f64) -> u64 {
+    u64::try_from(Duration::from_nanos(ns).mul_f64(times).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Whether a byte of this device may take what it takes on another model: no other may be a cause.
+pub(super) fn may_be_bytes(kind: &Kind, model: &Model, other: &Model) -> bool {
+    parts_of_byte(kind).iter().any(|part| per_kib(model.write_ns_per_kib, *part) == other.write_ns_per_kib)
+}
 
 fn costs(model: &Model) -> Costs {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -110,7 +127,7 @@ pub(super) fn judged(
     let count = |held: &[bool]| held.iter().filter(|held| **held).count();
     let mut at_once = vec![0; of_device.len() + 1];
     let mut best = (count(&kept), model);
-    for set in sets(model, flushes) {
+    for set in sets(kind, model, flushes) {
         let held = hold(&ratios(&counts.times(&costs(&set))));
         at_once[count(&held)] += 1;
         if loses_none(&kept, &held) && count(&held) > best.0 {
@@ -131,15 +148,14 @@ fn loses_none(here: &[bool], with: &[bool]) -> bool {
     here.iter().zip(with).all(|(here, with)| *with || !here)
 }
 
-fn sets(model: Model, flushes: &[Duration]) -> Vec<Model> {
-    let per_kib = |part: f64| Duration::from_nanos(model.write_ns_per_kib).mul_f64(part).as_nanos();
+fn sets(kind: &Kind, model: Model, flushes: &[Duration]) -> Vec<Model> {
     let mut all = Vec::new();
     for write in PARTS {
-        for byte in PARTS_OF_BYTE {
+        for byte in parts_of_byte(kind) {
             for scattered in SCATTERED {
                 all.extend(flushes.iter().map(|flush| Model {
                     write: model.write.mul_f64(write),
-                    write_ns_per_kib: u64::try_from(per_kib(byte)).unwrap_or(u64::MAX),
+                    write_ns_per_kib: per_kib(model.write_ns_per_kib, *byte),
                     scattered: model.scattered.mul_f64(scattered),
                     flush: *flush,
                     ..model
@@ -201,6 +217,22 @@ mod tests {
         });
         let found = Counts::of(&measured).0[0][0];
         assert!(found[3].abs() < 1e-9 && (found[0] - 2.0).abs() < 1e-2, "{found:?}");
+    }
+
+    #[test]
+    fn a_byte_takes_what_the_data_sheet_says_where_there_is_one() {
+        let [emmc, intel311] = ["emmc", "intel311"].map(|name| name.parse::<Kind>().unwrap());
+        let base = model(60, 9_750, 80, 20);
+        let bytes = |kind: &Kind| {
+            let all = sets(kind, base, &[Duration::ZERO]);
+            (all.len(), all.iter().all(|set| set.write_ns_per_kib == 9_750))
+        };
+        assert_eq!((bytes(&emmc), bytes(&intel311)), ((168, false), (56, true)));
+        let may_be = |kind, times| {
+            may_be_bytes(kind, &base, &Model { write_ns_per_kib: per_kib(base.write_ns_per_kib, times), ..base })
+        };
+        assert_eq!([0.5, 1.0, 2.0, 4.0].map(|times| may_be(&emmc, times)), [true, true, true, false]);
+        assert_eq!([0.5, 1.0, 2.0, 4.0].map(|times| may_be(&intel311, times)), [false, true, false, false]);
     }
 
     #[test]
