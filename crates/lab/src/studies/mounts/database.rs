@@ -1,21 +1,23 @@
 //! What DJFS' TPC-C on SQLite makes a journal do (table 1), and how fast it is (figures 8 and 9), on mounts: flushes
 //! and bytes to the journal for each transaction, in parts of the kernel's `data=ordered`.
 
+mod flushes;
+
 use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
 
-use super::super::table1::FULL_LATER;
+use self::flushes::{by_home, of_flushes_in_nvram, of_flushes_on_devices};
 use super::super::tpcc::grain;
 use super::bed::{Bed, Measured, Rounds};
 use super::nvram::{self, ByLatency, rate};
 use super::{
-    DJFS, DJFS4, DRIVE, EXTERNAL, FAST_DRIVE, JOURNAL, NONE, NVJ, OF_FLUSH, ORDERED, SLOW_DRIVE, assume,
-    assume_external, of_djfs, only, point_of_rounds, rounds_of, swept,
+    DJFS, DJFS4, DRIVE, EXTERNAL, FAST_DRIVE, JOURNAL, NVJ, OF_FLUSH, ORDERED, SLOW_DRIVE, assume, assume_external,
+    of_djfs, only, point_of_rounds, rounds_of, swept,
 };
 use crate::mounter::Mounter;
-use crate::results::{ABOUT, Claim, Effort, Figure, Findings, Verdict, shown, with_one_row};
+use crate::results::{ABOUT, Claim, Effort, Figure, Findings, shown, with_one_row};
 use crate::stats::{float, median};
 use crate::work::tpcc::{self, Grain, Journal, Limit, Report, Scale};
 
@@ -72,19 +74,6 @@ struct Runs {
 
 /// What flushes take on the drives of [`Runs::by_flush`] and on the one assumed between them, in ms.
 const FLUSHES: [&str; 3] = ["1", "2", "4"];
-
-/// Why full journaling's flushes are more than ordered's. An fsync without a journal is one flush, which is how fsyncs
-/// are counted.
-const HOME_FLUSH: &str = "an fsync of today's data=journal takes up to three flushes, the last behind the blocks that it \
-     writes home, and up to four with the journal on another device, by the count of those without a journal, which take \
-     one; ordered takes two at most, and so did the paper's kernel with either";
-/// Flushes of an fsync with full journaling at most, with its journal inside and on another device.
-const AT_MOST: [(&str, f64); 2] = [(JOURNAL, 3.0), (EXTERNAL, 4.0)];
-/// By as much the counts of two runs differ.
-const A_FSYNC_MORE: f64 = 1.005;
-/// Why DJFS' flushes may be another part of ordered's than the paper's.
-const ONE_FLUSH: &str =
-    "ordered has so few flushes in as many transactions that a single one, more or less, is this part";
 
 /// Bytes of a block of the journal.
 const JOURNAL_BLOCK: u64 = 4096;
@@ -149,19 +138,27 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let slow =
         nvram::latencies().map(|ns| measured(DRIVE, rounds_of(effort), &nvram::slower(&of_nvram, ns), &many[..1]));
     let by_latency = ByLatency::of(&runs.rounds, &runs.long, &slow.into_iter().collect::<Result<Vec<_>>>()?);
-    let mut f = Findings::default();
-    for (half, printed) in PRINTED.iter().enumerate() {
-        f.figures.extend(figures(&runs, half, printed));
-        f.figures.extend(calibration(&runs, half, printed));
-        f.claims.extend(of_flushes(&runs, half, printed));
-    }
-    f.claims.extend(of_times_and_bytes(&runs));
-    f.figures.push(by_latency.figure());
-    f.claims.extend(by_latency.claims());
+    let mut f = findings(&runs, &by_latency);
     assume(&mut f, effort, DRIVE);
     assume_sizes(&mut f, divide, journal_mib, transactions, in_nvram);
     assume_external(&mut f);
     Ok(f)
+}
+
+/// The figures, and the claims about them.
+fn findings(runs: &Runs, by_latency: &ByLatency) -> Findings {
+    let mut f = Findings::default();
+    for (half, printed) in PRINTED.iter().enumerate() {
+        f.figures.extend(figures(runs, half, printed));
+        f.figures.extend(calibration(runs, half, printed));
+        f.figures.push(by_home(&runs.rounds, half, printed));
+        f.claims.extend(of_flushes_in_nvram(runs, half, printed));
+    }
+    f.figures.push(by_latency.figure());
+    let of_rates: Vec<Claim> = of_times_and_bytes(runs).into_iter().chain(by_latency.claims()).collect();
+    f.claims.extend(of_flushes_on_devices(&runs.rounds, &of_rates));
+    f.claims.extend(of_rates);
+    f
 }
 
 /// What the runs are of; `in_nvram` are the transactions of which NVRAM's flushes are.
@@ -178,7 +175,8 @@ fn assume_sizes(f: &mut Findings, divide: u32, journal_mib: u64, [persist, wal]:
          {wal_in_nvram} transactions",
     ));
     f.assume(
-        "rates are of all transactions a second; of the paper's tpmC, New-Orders a minute, so few transactions hold another          part than many",
+        "rates are of all transactions a second; of the paper's tpmC, New-Orders a minute, so few transactions hold \
+         another part than many",
     );
     f.assume(
         "data to the journal are the bytes that reach it on the device but a block of each write, the descriptor or \
@@ -228,7 +226,7 @@ fn figures(runs: &Runs, half: usize, printed: &Printed) -> [Figure; 3] {
     let y = "% of the kernel's data=ordered";
     let share = |row: usize, what: &str, of: &dyn Fn(&str) -> Vec<f64>| {
         let id = format!("djfs-t1-mounts-{}-{row}", mode.to_lowercase());
-        let title = format!("{mode}: {what} to a transaction, mounts");
+        let title = format!("{mode}: {what} to a transaction, {}, mounts", grain(Grain::Statement));
         let mut figure = Figure::bars(&id, "table 1", title, "mount", y).of_series([y]);
         for name in rounds.names() {
             figure.place(name, [point_of_rounds(of(name))]);
@@ -351,39 +349,19 @@ fn of_times_and_bytes(runs: &Runs) -> Vec<Claim> {
     claims
 }
 
-/// Table 1's flushes.
-fn of_flushes(runs: &Runs, half: usize, printed: &Printed) -> Vec<Claim> {
-    let mode = printed.journal.name();
-    let claim = |(name, value): &(&str, &str)| {
-        let says = format!("flushes: {value} % of ordered's");
-        let what = format!("{mode}, {name}: flushes, %");
-        let measured = median(&flushed(runs, name, half));
-        let claim = Claim::about("table 1, on mounts", &says, what, measured, (*value, ABOUT));
-        if let Some((_, flushes)) = AT_MOST.iter().find(|(other, _)| other == name) {
-            let to_an_fsync = median(&flushed(runs, NONE, half));
-            return claim.because_within(number(value)..=flushes * to_an_fsync * A_FSYNC_MORE, HOME_FLUSH);
-        }
-        let transactions = runs.long.median(name, half, |m| float(m.of.transactions()));
-        let one = 100.0 / (runs.rounds.median(ORDERED, half, flushes) * transactions);
-        let by_one = claim.clone().because_within((number(value) - one).max(0.0)..=number(value) + one, ONE_FLUSH);
-        let is_fewer = by_one.verdict == Verdict::NotHeld && measured < number(value);
-        if is_fewer { claim.supposedly(FULL_LATER) } else { by_one }
-    };
-    printed.flushes.iter().map(claim).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::NONE;
     use super::*;
+    use crate::results::Verdict::{Differs, Held, NotHeld};
     use crate::served::Asked;
-    use Verdict::{Differs, Held, NotHeld};
     use std::time::Duration;
 
     /// So many transactions, so many a second, with so many flushes in all and blocks in the journal of each.
     #[derive(Clone, Copy)]
-    struct Run(u64, f64, u64, u64);
+    pub(super) struct Run(pub(super) u64, pub(super) f64, pub(super) u64, pub(super) u64);
 
-    fn rounds(all: &[(&str, Run)]) -> Rounds<Report> {
+    pub(super) fn rounds(all: &[(&str, Run)]) -> Rounds<Report> {
         let of = |Run(transactions, rate, flushes, blocks): Run| {
             let took = Duration::from_secs_f64(float(transactions) / rate);
             let committed = [transactions, 0, 0, 0, 0];
@@ -398,7 +376,7 @@ mod tests {
     }
 
     /// Three modes of the kernel's and DJFS, which is so many times as fast as the slowest.
-    fn series(times: f64, blocks: u64) -> [(&'static str, Run); 5] {
+    pub(super) fn series(times: f64, blocks: u64) -> [(&'static str, Run); 5] {
         let of = |rate, flushes, blocks| Run(1000, rate, flushes, blocks);
         [
             (NONE, of(3.0, 500, 0)),
@@ -409,7 +387,7 @@ mod tests {
         ]
     }
 
-    fn runs(times: [f64; 3], blocks: [u64; 2], long: &[(&str, Run)]) -> Runs {
+    pub(super) fn runs(times: [f64; 3], blocks: [u64; 2], long: &[(&str, Run)]) -> Runs {
         let on = |times| [rounds(&series(times, blocks[0])), rounds(&series(times, 0)[4..])];
         let ([here, djfs], by_flush) = (on(times[0]), [on(times[1]), on(times[2])]);
         let (free, coarse) = (rounds(&series(500.0, 0)), rounds(&series(1.0, blocks[1])));
@@ -424,30 +402,6 @@ mod tests {
         assert!((of(NVJ) - 1.0).abs() < 1e-9, "{}", of(NVJ));
         assert!((of(JOURNAL) - 100.0).abs() < 1e-9, "{}", of(JOURNAL));
         assert!(of(DJFS).abs() < 1e-9, "the rounds have none");
-    }
-
-    #[test]
-    fn a_flush_too_many_differs_where_it_is_a_single_one_or_the_third_of_an_fsync() {
-        let of = |journal: u64, nvj: u64, djfs: u64| {
-            let mut all = runs([50.0; 3], [30; 2], &[]);
-            let mut here = series(50.0, 30);
-            here[2].1 = Run(1000, 1.0, journal, 30);
-            here[1].1 = Run(1000, 2.0, 500, 10);
-            here[0].1 = Run(1000, 3.0, 280, 0);
-            all.rounds = rounds(&here);
-            let in_nvram = [(NVJ, nvj), (DJFS, djfs), (DJFS4, djfs)].map(|(name, n)| (name, Run(2000, 100.0, n, 0)));
-            all.long = rounds(&in_nvram);
-            let claims = of_flushes(&all, 0, &PRINTED[0]);
-            [JOURNAL, NVJ, DJFS].map(|name| {
-                let claim = claims.iter().find(|c| c.what.contains(&format!(", {name}:"))).expect("a claim");
-                claim.verdict
-            })
-        };
-        // 98 %; 0.4 % and 0.003 % are printed, and a flush in 2,000 transactions is 0.1 %.
-        assert_eq!(of(490, 4, 0), [Held, Held, Differs], "no flush is one less than printed");
-        assert_eq!(of(800, 3, 1), [Differs, Differs, Differs], "160 %; one flush in 2,000 transactions");
-        assert_eq!(of(840, 6, 2), [Differs, NotHeld, NotHeld], "three to an fsync are 168 %; two flushes");
-        assert_eq!(of(1000, 200, 200), [NotHeld; 3], "200 % are more than three to an fsync");
     }
 
     #[test]
