@@ -71,7 +71,7 @@ pub const STUDIES: [Study; 24] = [
         joj_mounts,
     )),
     study("djfs-randwrite", Paper::Djfs, "Random writes", [40, 300, 8000], randwrite::study),
-    computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [20, 220, 800], |e| {
+    computing(study("djfs-table1", Paper::Djfs, "What TPC-C on SQLite makes a journal do", [25, 260, 950], |e| {
         let plan = tpcc(e, &[Journal::Persist, Journal::Wal]);
         table1::study(&studies::tpcc::Plan { transactions: e.pick(100, 1500, 5000), ..plan })
     })),

@@ -45,9 +45,10 @@ const EXTERNAL: usize = 2;
 const NVJ: usize = 3;
 const DJFS: usize = 4;
 const DJFS4: usize = 5;
-/// The rows of flushes, of FUA writes, and of what is logged beside the journal's metadata.
+/// The rows of flushes, of FUA writes, of the journal's metadata, and of what is logged beside it.
 const FLUSHES: usize = 0;
 const FUA: usize = 1;
+const METADATA: usize = 2;
 const DATA: usize = 3;
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
@@ -90,14 +91,21 @@ fn share(part: f64, whole: f64) -> f64 {
 /// One of SQLite's journals.
 struct Half {
     journal: Journal,
-    /// In the order of [`COLUMNS`].
-    counted: Vec<Counts>,
+    counted: Counted,
     /// What full journaling logs of data if SQLite commits as the plan does not, in per cent of ordered's.
     by_grain: f64,
 }
 
 fn count(loaded: &Loaded, way: Way, on: Machine, journal: Journal, plan: &Plan) -> Result<Counts> {
     Ok(Counts::of(&loaded.run(way, on, journal, plan)?))
+}
+
+fn count_each(loaded: &Loaded, on: Machine, journal: Journal, plan: &Plan) -> Result<Counted> {
+    let mut all = Counted::default();
+    for (counts, (way, ..)) in all.iter_mut().zip(&COLUMNS) {
+        *counts = count(loaded, *way, on, journal, plan)?;
+    }
+    Ok(all)
 }
 
 /// The place of a journal in the paper's numbers.
@@ -115,7 +123,7 @@ fn other(grain: Grain) -> Grain {
 impl Half {
     fn measured(loaded: &Loaded, journal: Journal, plan: &Plan) -> Result<Self> {
         let on = Machine::with(Model::samsung_840());
-        let counted = COLUMNS.iter().map(|(way, ..)| count(loaded, *way, on, journal, plan)).collect::<Result<_>>()?;
+        let counted = count_each(loaded, on, journal, plan)?;
         let coarse = Plan { grain: other(plan.grain), ..plan.clone() };
         let data = |way| Ok::<_, anyhow::Error>(count(loaded, way, on, journal, &coarse)?.rows[DATA]);
         let by_grain = share(data(ways::JOURNAL)?, data(ways::ORDERED)?);
@@ -124,7 +132,7 @@ impl Half {
 
     /// Of a column, in per cent of ordered's.
     fn percent(&self, n: usize, row: usize) -> f64 {
-        share(self.counted[n].rows[row], self.counted[0].rows[row])
+        to_ordered(&self.counted, n, row)
     }
 
     fn figures(&self, plan: &Plan) -> Vec<Figure> {
@@ -158,24 +166,14 @@ impl Half {
         for (n, column) in COLUMNS.iter().enumerate().skip(1) {
             claims.extend((0..ROWS.len()).map(|row| {
                 let claim = cell(column, mode, half, row, self.percent(n, row));
-                let claim = if n >= NVJ && row == FLUSHES { claim.supposedly(FULL_LATER) } else { claim };
-                match (n, row) {
-                    (1, DATA) => ticks.swept(claim, self.journal, journal_to_ordered),
-                    (EXTERNAL, DATA) => ticks.swept(claim, self.journal, external_to_ordered),
-                    (1, FUA) => ticks.swept(claim, self.journal, commits_to_ordered),
-                    (NVJ, DATA) => ticks.swept(claim, self.journal, nvj_to_ordered),
-                    (DJFS, DATA) => ticks.swept(claim, self.journal, djfs_to_ordered),
-                    (DJFS4, DATA) => ticks.swept(claim, self.journal, djfs4_to_ordered),
-                    _ => claim.into(),
-                }
+                ticks.swept(claim, self.journal, |counted| to_ordered(counted, n, row))
             }));
             if n >= DJFS {
                 let says = format!("the average delta is {} % of a block", PRINTED_DELTA[half]);
                 let what = format!("{mode}, {}: average delta, %", column.0.name);
                 let (at, delta) = ("table 1, text of section VI.2", self.counted[n].delta);
                 let claim = Claim::about(at, &says, what, delta, (PRINTED_DELTA[half], ABOUT));
-                let delta_of = if n == DJFS { delta_of_djfs } else { delta_of_djfs4 };
-                claims.push(ticks.swept(claim, self.journal, delta_of));
+                claims.push(ticks.swept(claim, self.journal, |counted| counted[n].delta));
             }
         }
         claims
@@ -243,41 +241,9 @@ type ByTick = [Counted; TICKS.len()];
 /// What is logged by the tick of inode times, with each of SQLite's journals.
 struct Ticks(Vec<(Journal, ByTick)>);
 
-/// NVJ's data in per cent of ordered's.
-fn nvj_to_ordered([ordered, _, _, nvj, ..]: &Counted) -> f64 {
-    share(nvj.rows[DATA], ordered.rows[DATA])
-}
-
-/// DJFS' data in per cent of ordered's, with two regions and with four.
-fn djfs_to_ordered([ordered, .., djfs, _]: &Counted) -> f64 {
-    share(djfs.rows[DATA], ordered.rows[DATA])
-}
-
-fn djfs4_to_ordered([ordered, .., djfs4]: &Counted) -> f64 {
-    share(djfs4.rows[DATA], ordered.rows[DATA])
-}
-
-/// DJFS' average delta, with two regions and with four.
-fn delta_of_djfs([.., djfs, _]: &Counted) -> f64 {
-    djfs.delta
-}
-
-fn delta_of_djfs4([.., djfs4]: &Counted) -> f64 {
-    djfs4.delta
-}
-
-/// Full journaling's data and commits in per cent of ordered's.
-fn journal_to_ordered([ordered, journal, ..]: &Counted) -> f64 {
-    share(journal.rows[DATA], ordered.rows[DATA])
-}
-
-/// An external journal's data in per cent of ordered's.
-fn external_to_ordered([ordered, _, external, ..]: &Counted) -> f64 {
-    share(external.rows[DATA], ordered.rows[DATA])
-}
-
-fn commits_to_ordered([ordered, journal, ..]: &Counted) -> f64 {
-    share(journal.rows[FUA], ordered.rows[FUA])
+/// A cell: a column in per cent of ordered's.
+fn to_ordered(counted: &Counted, n: usize, row: usize) -> f64 {
+    share(counted[n].rows[row], counted[0].rows[row])
 }
 
 /// A tick in words.
@@ -299,13 +265,54 @@ fn printed_delta(half: usize) -> f64 {
     PRINTED_DELTA[half].parse().expect("a printed number")
 }
 
-/// Why journals in NVRAM may have fewer flushes.
-pub(super) const FULL_LATER: &str = "a journal in NVRAM flushes when its log or a region of it is full, and a transaction logs fewer \
-    bytes here";
-
-/// Why NVJ may log less here, and DJFS fewer small deltas.
+/// Why NVJ may log less and flush less often here, and DJFS have fewer small deltas.
 const TICK_ASSUMED: &str = "how long inode times stand still and how long computing takes is assumed: an overwrite \
-    within a tick logs no inode, and an inode's delta is a small one";
+    within a tick logs no inode, and an inode's delta is a small one; a journal in NVRAM flushes when its log or a \
+    region of it is full, the more often the more is logged";
+
+/// A tick as a place of a figure.
+fn place((tick, computing): (Duration, f64)) -> String {
+    match (tick.is_zero(), computing) {
+        (true, _) => "exact".to_owned(),
+        (false, 1.0) => format!("{tick:?}"),
+        (false, times) => format!("{tick:?}, computing x {times}"),
+    }
+}
+
+/// The cells of a figure of their own, some of which are too low for the other's axis: flushes, metadata, an external
+/// journal's others.
+const OTHERS: [(usize, usize); 12] = [
+    (1, FLUSHES),
+    (EXTERNAL, FLUSHES),
+    (NVJ, FLUSHES),
+    (DJFS, FLUSHES),
+    (DJFS4, FLUSHES),
+    (1, METADATA),
+    (EXTERNAL, METADATA),
+    (NVJ, METADATA),
+    (DJFS, METADATA),
+    (DJFS4, METADATA),
+    (EXTERNAL, FUA),
+    (EXTERNAL, DATA),
+];
+
+/// [`OTHERS`] by the tick, of one of SQLite's journals.
+fn others((journal, by_tick): &(Journal, ByTick)) -> Figure {
+    let (mode, half) = (journal.name(), half_of(*journal));
+    let title = format!(
+        "{mode}: flushes, journal metadata and an external journal by how long inode times stand still (calibration)"
+    );
+    let id = format!("djfs-t1-{}-tick-flushes", mode.to_lowercase());
+    let names = OTHERS.map(|(n, row)| format!("{}: {}", COLUMNS[n].0.name, ROWS[row]));
+    let mut figure =
+        Figure::bars(&id, "table 1", title, "tick", "% of ext4-ordered").of_series(names.clone()).logarithmic();
+    for (tick, counts) in TICKS.into_iter().zip(by_tick) {
+        let place = place(tick);
+        figure.place(&place, OTHERS.map(|(n, row)| to_ordered(counts, n, row)));
+        names.iter().zip(OTHERS).for_each(|(name, (n, row))| figure.printed(&place, name, printed(n, half, row)));
+    }
+    figure
+}
 
 impl Ticks {
     fn measured(loaded: &Loaded, plan: &Plan) -> Result<Self> {
@@ -314,14 +321,7 @@ impl Ticks {
             let mut by_tick = ByTick::default();
             for (n, (file_tick, computing)) in TICKS.into_iter().enumerate() {
                 let on = Machine { file_tick, computing, ..Machine::with(Model::samsung_840()) };
-                let count = |way| count(loaded, way, on, journal, plan);
-                // A device takes so much longer than computing that its commits are as many in a tick with any.
-                let [ordered, on_device, external] = match TICKS[..n].iter().position(|(tick, _)| *tick == file_tick) {
-                    Some(before) => [by_tick[before][0], by_tick[before][1], by_tick[before][2]],
-                    None => [count(ways::ORDERED)?, count(ways::JOURNAL)?, count(ways::EXTERNAL)?],
-                };
-                let [nvj, djfs, djfs4] = [count(ways::NVJ)?, count(ways::DJFS)?, count(ways::DJFS4)?];
-                by_tick[n] = [ordered, on_device, external, nvj, djfs, djfs4];
+                by_tick[n] = count_each(loaded, on, journal, plan)?;
             }
             all.push((journal, by_tick));
         }
@@ -345,26 +345,22 @@ impl Ticks {
             let mut figure = Figure::bars(&id, "table 1", title, "tick", "% of ext4-ordered").of_series(series);
             let known = [(1, DATA), (NVJ, DATA), (1, FUA), (DJFS, DATA)].map(|(n, row)| printed(n, half, row));
             for ((tick, computing), counts) in TICKS.iter().zip(by_tick) {
-                let [ordered, journal, _, nvj, djfs, djfs4] = counts;
-                let percent = |of: &Counts, row: usize| share(of.rows[row], ordered.rows[row]);
-                let place = match (tick.is_zero(), *computing) {
-                    (true, _) => "exact".to_owned(),
-                    (false, 1.0) => format!("{tick:?}"),
-                    (false, times) => format!("{tick:?}, computing x {times}"),
-                };
-                let values = [percent(journal, DATA), percent(nvj, DATA), percent(journal, FUA), percent(djfs, DATA)];
-                figure.place(&place, values.into_iter().chain([djfs.delta, percent(djfs4, DATA), djfs4.delta]));
+                let place = place((*tick, *computing));
+                let percent = |n, row| to_ordered(counts, n, row);
+                let values = [percent(1, DATA), percent(NVJ, DATA), percent(1, FUA), percent(DJFS, DATA)];
+                let of_djfs = [counts[DJFS].delta, percent(DJFS4, DATA), counts[DJFS4].delta];
+                figure.place(&place, values.into_iter().chain(of_djfs));
                 let deltas = [printed_delta(half), printed(DJFS4, half, DATA), printed_delta(half)];
                 let printed = known.into_iter().chain(deltas);
                 series.iter().zip(printed).for_each(|(series, value)| figure.printed(&place, series, value));
             }
             figure
         };
-        self.0.iter().map(figure).collect()
+        self.0.iter().flat_map(|of| [figure(of), others(of)]).collect()
     }
 
-    /// A claim of a figure that goes with the tick: a commit within one logs no inode, whose delta is a small one.
-    fn swept(&self, claim: Claim, journal: Journal, of: fn(&Counted) -> f64) -> Swept {
+    /// A claim with its figure by the tick. All cells are judged with each tick, because all are counted with it.
+    fn swept(&self, claim: Claim, journal: Journal, of: impl Fn(&Counted) -> f64) -> Swept {
         match self.0.iter().find(|(other, _)| *other == journal) {
             Some((_, by_tick)) => claim.swept(by_tick[FIRST_TICK..].iter().map(of)),
             None => claim.into(),
@@ -408,10 +404,10 @@ mod tests {
         let by_tick = |parts: [f64; 6]| parts.map(|part| counted(300.0, part * 100.0, 0.0));
         let verdicts = |persist, wal| {
             let ticks = Ticks(vec![(Journal::Persist, by_tick(persist)), (Journal::Wal, by_tick(wal))]);
-            assert_eq!(ticks.figures().len(), 2);
+            assert_eq!(ticks.figures().len(), 4, "two of each half");
             let nvj = [Journal::Persist, Journal::Wal].map(|journal| {
                 let claim = cell(&COLUMNS[NVJ], journal.name(), half_of(journal), DATA, 150.0);
-                ticks.swept(claim, journal, nvj_to_ordered)
+                ticks.swept(claim, journal, |counted| to_ordered(counted, NVJ, DATA))
             });
             let claims = with_one_value(TICK_ASSUMED, &named_ticks(), nvj.into());
             claims.iter().map(|claim| claim.verdict).collect::<Vec<_>>()
@@ -431,9 +427,9 @@ mod tests {
             let data = |n: usize, measured| cell(&COLUMNS[n], "PERSIST", 0, DATA, measured);
             let delta = Claim::about("table 1", "a delta", "djfs", 10.0, (PRINTED_DELTA[0], ABOUT));
             let group = [
-                (data(1, 290.0), journal_to_ordered as fn(&_) -> f64),
-                (data(NVJ, 150.0), nvj_to_ordered),
-                (delta, delta_of_djfs),
+                (data(1, 290.0), (|counted| to_ordered(counted, 1, DATA)) as fn(&Counted) -> f64),
+                (data(NVJ, 150.0), |counted| to_ordered(counted, NVJ, DATA)),
+                (delta, |counted| counted[DJFS].delta),
             ];
             let group = group.into_iter().map(|(claim, of)| ticks.swept(claim, Journal::Persist, of));
             let claims = with_one_value(TICK_ASSUMED, &named_ticks(), group.collect());
