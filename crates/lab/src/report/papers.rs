@@ -254,6 +254,7 @@ mod tests {
     fn the_row_of_glusterfs_is_what_was_measured_with_writes_of_the_papers_size() {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/gluster-hdd15k.json");
         let table: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(results).unwrap()).unwrap();
+        assert_eq!(table["command"], super::super::items::GLUSTER);
         let row = table["rows"].as_array().unwrap().iter().find(|row| row[0] == "1 KiB: writes").unwrap();
         let rate = |column: &str| {
             let n = table["columns"].as_array().unwrap().iter().position(|c| c == column).unwrap();
@@ -271,6 +272,18 @@ mod tests {
         for at in ["figure 5c", "section 1"] {
             let (verdict, result, _) = judged(at, &["gluster"], &runs);
             assert_eq!(elsewhere(at), (verdict, result), "{at}");
+        }
+    }
+
+    /// What the row of contribution (v) says of the data server alone.
+    #[test]
+    fn wasteless_is_more_than_three_times_as_fast_in_both_studies_of_the_data_server_alone() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/lab");
+        let runs = Run::load_all(&results).unwrap();
+        for study in ["okeanos-server", "okeanos-applications-mounts"] {
+            let claims = runs.iter().filter(|run| run.study == study).flat_map(|run| &run.findings.claims);
+            let mut ratios = claims.filter(|c| c.says.contains("almost doubles")).filter_map(|c| c.measured);
+            assert!(ratios.next().is_some_and(|ratio| ratio > 3.0), "{study}");
         }
     }
 
