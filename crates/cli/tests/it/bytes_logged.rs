@@ -31,6 +31,12 @@ fn figures(dir: &str) -> [u64; 4] {
     [record("whole_records"), record("range_records"), written("log"), written("data")]
 }
 
+/// By as much the [`figures`] have risen since.
+fn risen(dir: &str, before: [u64; 4]) -> [u64; 4] {
+    let after = figures(dir);
+    std::array::from_fn(|n| after[n] - before[n])
+}
+
 fn overwrite(f: &File, salt: u8) {
     for n in 0..OVERWRITES {
         let fill = u8::try_from(n % 100).unwrap() + salt;
@@ -57,7 +63,7 @@ fn cost_of_overwrites(options: &str, pages: Pages) -> [u64; 4] {
     }
     let before = figures(m.dir());
     overwrite(&f, 101);
-    let after = figures(m.dir());
+    let cost = risen(m.dir(), before);
     drop(f);
     for n in 0..OVERWRITES {
         let at = usize::try_from(n * STRIDE * BLOCK).unwrap() + 700;
@@ -75,7 +81,7 @@ fn cost_of_overwrites(options: &str, pages: Pages) -> [u64; 4] {
     let m = place.mount("ro");
     assert!(fs::read(m.path("f")).unwrap() == bytes, "{options}, {pages:?}");
     m.unmount();
-    std::array::from_fn(|n| after[n] - before[n])
+    cost
 }
 
 /// The blocks of the overwrites that were logged whole, and those written in place.
@@ -108,7 +114,7 @@ fn selective_writes_large_overwrites_in_place() {
         f.write_all_at(&vec![2; size], n * 2 * BLOCK).unwrap();
         f.sync_data().unwrap();
     }
-    let [_, ranges, log, data] = std::array::from_fn(|n| figures(m.dir())[n] - before[n]);
+    let [_, ranges, log, data] = risen(m.dir(), before);
     drop(f);
     m.unmount();
     assert_eq!((data, ranges), (all, 0), "bytes in place, records of ranges");

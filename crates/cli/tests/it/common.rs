@@ -238,10 +238,13 @@ impl Mounted {
         stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
     }
 
+    fn send(&self, signal: rustix::process::Signal) -> rustix::io::Result<()> {
+        rustix::process::kill_process(rustix::process::Pid::from_raw(self.pid).expect("a process"), signal)
+    }
+
     /// Sends a signal and waits for the daemon's end.
     pub fn end_by(mut self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(self.pid).expect("a process");
-        rustix::process::kill_process(pid, signal).expect("it is there");
+        self.send(signal).expect("it is there");
         wait_until("the daemon's end", || !self.is_alive());
         // After a kill the mount point is left for the test to take away.
         self.over = true;
@@ -254,11 +257,8 @@ impl Drop for Mounted {
             let lazy: &[&str] = if is_root() { &["umount", "-l"] } else { &["fusermount3", "-u", "-z"] };
             tool(lazy[0]).args(&lazy[1..]).arg(&self.dir).output().ok();
             // A failed test may have threads that wait for the daemon; no signal ends such a wait.
-            if std::thread::panicking()
-                && self.is_alive()
-                && let Some(pid) = rustix::process::Pid::from_raw(self.pid)
-            {
-                rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
+            if std::thread::panicking() {
+                self.send(rustix::process::Signal::KILL).ok();
             }
         }
     }
