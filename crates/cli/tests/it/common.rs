@@ -19,7 +19,7 @@ pub struct Place {
 pub fn tool(name: &str) -> Command {
     let mut c = Command::new(name);
     let path = std::env::var("PATH").unwrap_or_default();
-    c.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C").stdin(Stdio::null());
+    c.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C").env("SHELL", "/bin/sh").stdin(Stdio::null());
     // A daemon ends by a system call that its sandbox does not know, instead of going on without it.
     c.env("QUIRE_SANDBOX_VIOLATION", "kill");
     c

@@ -3,7 +3,8 @@
 use crate::common::{Place, needs_tools, ok, quire, text, tool, wait_until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
-use std::process::{Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 fn place() -> Place {
     needs_tools(&["mke2fs"]);
@@ -120,7 +121,17 @@ fn help_lists_the_commands_and_explains_each() {
     assert_eq!(typed(&p, &[], "help nothing\n").0, 2);
 }
 
-/// A terminal's lines, by script(1): names become whole by Tab, errors do not end the shell, lines are kept.
+/// The shell on a terminal, which script(1) gives it. Ctrl-C goes to every process of the terminal: `exec`, because
+/// dash would end with 130 for it, whatever the shell of the image returns.
+fn on_terminal(image: &str, history: &Path) -> Command {
+    let mut script = tool("script");
+    let shell = format!("exec {} shell {image}", env!("CARGO_BIN_EXE_quire"));
+    script.args(["-qec", &shell, "/dev/null"]).env("TERM", "xterm");
+    script.env("QUIRE_HISTORY", history).stdin(Stdio::piped()).stdout(Stdio::piped());
+    script
+}
+
+/// A terminal's lines: names become whole by Tab, errors do not end the shell, lines are kept.
 #[test]
 fn a_terminal_has_completion_history_and_goes_on_after_an_error() {
     let p = place();
@@ -128,11 +139,8 @@ fn a_terminal_has_completion_history_and_goes_on_after_an_error() {
     let image = p.image().display().to_string();
     ok(&mut quire(&["mkdir", "-p", &format!("{image}:/etc/network"), &format!("{image}:/var")]));
     let history = p.path("history");
-    let command = format!("{} shell {image}", env!("CARGO_BIN_EXE_quire"));
     let run = |keys: &str| {
-        let mut script = tool("script");
-        script.args(["-qec", &command, "/dev/null"]).env("QUIRE_HISTORY", &history).env("TERM", "xterm");
-        let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut script = on_terminal(&image, &history).spawn().unwrap();
         let mut keyboard = script.stdin.take().unwrap();
         for line in keys.split_inclusive('\r') {
             keyboard.write_all(line.as_bytes()).unwrap();
@@ -167,10 +175,7 @@ fn a_terminals_shell_goes_on_after_a_get_that_was_interrupted() {
     ok(tool("mkfifo").arg(p.path("fifo")));
     // A reader that reads nothing.
     let reader = std::fs::File::options().read(true).write(true).open(p.path("fifo")).unwrap();
-    let command = format!("{} shell {image}", env!("CARGO_BIN_EXE_quire"));
-    let mut script = tool("script");
-    script.args(["-qec", &command, "/dev/null"]).env("QUIRE_HISTORY", "").env("TERM", "xterm");
-    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut script = on_terminal(&image, Path::new("")).spawn().unwrap();
     let mut keyboard = script.stdin.take().unwrap();
     let mut types = |keys: &str| keyboard.write_all(keys.as_bytes()).unwrap();
     types(&format!("get /big {}\r", text(&p.path("fifo"))));
