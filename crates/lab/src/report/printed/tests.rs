@@ -70,7 +70,7 @@ const SHOWN: &[(&[&str], &[&str])] = &[
         &["two orders of magnitude"],
     ),
     (&["okeanos-recovery", "okeanos-recovery-mounts"], &["20 % less time"]),
-    (&["okeanos-5a-buffer"], &["738 transactions"]),
+    (&["okeanos-5a", "okeanos-5a-buffer", "okeanos-5a-mounts", "okeanos-5a-debian-mounts"], &["738 transactions"]),
     (&["okeanos-5b-0", "okeanos-5b-1", "okeanos-5b-2"], &["ordered hundreds"]),
     (&["okeanos-5b-0-mounts", "okeanos-5b-1-mounts", "okeanos-5b-2-mounts"], &["ordered hundreds"]),
     (&["okeanos-5b-0-call", "okeanos-5b-1-call", "okeanos-5b-2-call"], &["ordered hundreds"]),

@@ -193,9 +193,6 @@ pub fn study(effort: Effort) -> Result<Findings> {
         figure.place(request, row.iter().copied());
         rates.push(row);
     }
-    // The paper prints the highest rate, and not of which size.
-    let highest = sizes.iter().zip(&rates).max_by(|a, b| a.1[WASTELESS].total_cmp(&b.1[WASTELESS]));
-    figure.printed(highest.expect("a size").0, SERIES[WASTELESS].0, 738.0);
     let (of_buffer, buffered) = by_buffer(Work { buffered: true, ..work })?;
     let mut f = Findings { figures: vec![figure, of_buffer], ..Findings::default() };
     assume_disks(&mut f, Journal::Apart);
