@@ -65,6 +65,7 @@ const SHOWN: &[(&[&str], &[&str])] = &[
         &["okeanos-4c", "okeanos-4c-run", "okeanos-4c-mounts", "okeanos-4c-run-mounts", "okeanos-4c-disks-mounts"],
         &["orders of magnitude"],
     ),
+    (&["okeanos-4c-disks-run-mounts"], &["orders of magnitude"]),
     (
         &["okeanos-async", "okeanos-async-call", "okeanos-async-memory", "okeanos-async-mounts"],
         &["two orders of magnitude"],

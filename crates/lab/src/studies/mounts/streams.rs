@@ -1,14 +1,15 @@
 //! Okeanos' streams on mounts (figures 4a, 4b and 4c): threads that append to a file of their own once a second, each
 //! write `O_SYNC`.
 
-use std::path::Path;
+mod fast;
+
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::super::okeanos::calibration::{ByRun, ORDERS, figure_of_runs};
+use super::super::okeanos::calibration::ORDERS;
 use super::super::okeanos::series::INODE;
-use super::super::streams::{KBIT, MBIT, PERIOD};
+use super::super::streams::KBIT;
 use super::appends::{Appends, Done};
 use super::bed::{Bed, Measured, Rounds, sync};
 use super::{
@@ -39,58 +40,10 @@ fn slow_streams(count: usize, time: Duration) -> Appends {
     Appends::new(count, KBIT, time)
 }
 
-/// Okeanos' modes with the journal on a disk of its own, as the paper has it, and data journaling that leaves blocks in
-/// memory, as ext3 of Linux 2.6.18 did.
-const APART: [&str; 4] = [
-    "kernel:data=ordered,external",
-    "quire:profile=ext4-journal,external",
-    "quire:profile=wasteless,commit_mode=barrier,external",
-    "quire:profile=selective,commit_mode=barrier,external",
-];
+/// Data journaling that leaves blocks in memory, as ext3 of Linux 2.6.18 did.
 const OWN_JOURNAL: &str = "quire ext4-journal";
 /// What figure 4b is measured of.
 const OF_HOME: [&str; 7] = [NONE, ORDERED, JOURNAL, FAST_COMMIT, OWN_JOURNAL, WASTELESS, SELECTIVE];
-/// Ordered, data journaling, wasteless and selective, of which figure 4c's claims are.
-const OF_RUNS: [&str; 4] = [ORDERED, JOURNAL, WASTELESS, SELECTIVE];
-const ANOTHER_DISK: &str = "the journal on a disk of its own and data journaling that leaves blocks in memory";
-
-/// Figure 4c by how many blocks of a file lie side by side, of the most streams: one round.
-fn by_run(bed: &Bed, all: &[Mounter], streams: Appends, effort: Effort) -> Result<ByRun> {
-    let mounters = only(all, &OF_RUNS);
-    let (mut figure, runs) = figure_of_runs("okeanos-4c-run-mounts", effort, streams.count as u64, OF_RUNS);
-    let mut parts = Vec::new();
-    for blocks in runs {
-        let prepare = |dir: &Path| streams.create_in_runs(dir, *blocks);
-        let rounds = bed.rounds(1, &mounters, prepare, &[streams], |dir, streams| streams.run(dir))?;
-        let row = [ORDERED, SELECTIVE].map(|name| times_the_logs(&rounds, name, 0));
-        figure.place(blocks, row);
-        parts.push(row);
-    }
-    Ok(ByRun::new(figure, runs, parts))
-}
-
-/// The same claims' figures with the journal on a disk of its own ([`APART`]), by how many streams there are.
-fn apart_from_journal(bed: Bed, counts: &[usize], time: Duration) -> Result<(Figure, Vec<[f64; 2]>)> {
-    let mounters: Vec<Mounter> = APART.iter().map(|text| text.parse()).collect::<Result<_>>()?;
-    let streams: Vec<Appends> = counts.iter().map(|count| fast_streams(*count, time)).collect();
-    let create = |dir: &Path| streams.iter().try_for_each(|streams| streams.create(dir));
-    let bed = bed.with_journal_device("hdd15k")?;
-    let rounds = bed.rounds(1, &Mounter::available(&mounters)?, create, &streams, |dir, streams| streams.run(dir))?;
-    let title = "Latency with the journal on a disk of its own, streams of 1 Mbit/s (calibration)";
-    let y = "times the higher of quire ext4-journal, wasteless";
-    let figure = Figure::lines("okeanos-4c-disks-mounts", "figure 4c", title, "streams", y);
-    let mut figure = figure.of_series([ORDERED, SELECTIVE]).logarithmic();
-    let rows: Vec<[f64; 2]> = (0..counts.len())
-        .map(|phase| [ORDERED, SELECTIVE].map(|name| times(&rounds, name, [OWN_JOURNAL, WASTELESS], phase)))
-        .collect();
-    counts.iter().zip(&rows).for_each(|(count, row)| figure.place(count, *row));
-    Ok((figure, rows))
-}
-
-/// Those of 1 Mbit/s, which begin one after the other within a second.
-fn fast_streams(count: usize, time: Duration) -> Appends {
-    Appends { spread: PERIOD, ..Appends::new(count, MBIT, time) }
-}
 
 /// Figures 4a, 4b and 4c.
 ///
@@ -102,7 +55,9 @@ pub fn study(effort: Effort) -> Result<Findings> {
     // With a disk of their own for the data more are needed to fill it.
     let apart: &[usize] = effort.pick(&[20], &[40, 100, 200, 300], &[40, 100, 150, 200, 250, 300]);
     let (time, of_slow) = (Duration::from_secs(effort.pick(1, 3, 10)), Duration::from_secs(effort.pick(2, 6, 10)));
-    let of_fast = fast.iter().map(|n| fast_streams(*n, time));
+    // As many as in virtual time, with the journal on another disk and files in runs of blocks.
+    let both = effort.pick(20, 200, 200);
+    let of_fast = fast.iter().map(|n| fast::streams_of(*n, time));
     let streams: Vec<Appends> = slow.iter().map(|n| slow_streams(*n, of_slow)).chain(of_fast).collect();
     // An eighth of a MiB is more than a write of 125,000 bytes.
     let written = fast.iter().sum::<usize>().max(apart.iter().sum()) as u64 * time.as_secs() / 8;
@@ -121,14 +76,12 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let at_home = all_home(&bed, &all, until_home)?;
     let of_log = [JOURNAL, OWN_JOURNAL].map(|name| times_the_most(&rounds, name, slow.len() - 1));
     claims.extend(home_claims(&at_home, until_home.count, of_log));
-    let mut by_run = by_run(&bed, &all, streams[streams.len() - 1], effort)?;
-    let (of_disks, rows) = apart_from_journal(bed, apart, time)?;
-    let values = apart.iter().map(|count| format!("{ANOTHER_DISK}, {count} streams"));
-    by_run.with(values.zip(rows));
+    let (otherwise, of_otherwise) = fast::otherwise(bed, &all, (streams[streams.len() - 1], apart, both), effort)?;
     let of_fast: Vec<(usize, usize)> = (slow.len()..).zip(fast.iter().copied()).collect();
-    claims.extend(fast_claims(&rounds, &of_fast, &by_run));
+    claims.extend(fast::claims(&rounds, &of_fast, &otherwise));
     let mut f = Findings { figures, claims, ..Findings::default() };
-    f.figures.extend([figure_of_home(&at_home, until_home), by_run.figure, of_disks]);
+    f.figures.push(figure_of_home(&at_home, until_home));
+    f.figures.extend(of_otherwise);
     assume(&mut f, effort, "hdd15k");
     assume_streams(&mut f, [of_slow, time]);
     f.skipped.push(super::super::NILFS.into());
@@ -150,7 +103,7 @@ fn assume_streams(f: &mut Findings, times: [Duration; 2]) {
         times[1].as_secs()
     ));
     f.assume(
-        "in okeanos-4c-run-mounts files have space before, so many blocks of each in turn, and are appended to alike: an \
+        "in okeanos-4c-run-mounts and okeanos-4c-disks-run-mounts files have space before, so many blocks of each in turn, and are appended to alike: an \
          append there also makes an extent written",
     );
     f.assume(
@@ -309,16 +262,6 @@ fn times_ordered(rounds: &Rounds<Done>, phase: usize) -> f64 {
     most(rounds, phase, &[WASTELESS, SELECTIVE], journal_rate) / rounds.median(ORDERED, phase, journal_rate)
 }
 
-/// A mode's mean latency, in parts of the longer of data journaling's and wasteless's.
-fn times_the_logs(rounds: &Rounds<Done>, name: &str, phase: usize) -> f64 {
-    times(rounds, name, [JOURNAL, WASTELESS], phase)
-}
-
-/// A mode's mean latency, in parts of the longer of these.
-fn times(rounds: &Rounds<Done>, name: &str, of: [&str; 2], phase: usize) -> f64 {
-    rounds.median(name, phase, latency) / most(rounds, phase, &of, latency)
-}
-
 /// Selective's mean latency, in parts of wasteless'.
 fn apart(rounds: &Rounds<Done>, phase: usize) -> f64 {
     rounds.median(SELECTIVE, phase, latency) / rounds.median(WASTELESS, phase, latency)
@@ -354,21 +297,6 @@ fn home_claims(rounds: &Rounds<Done>, count: usize, of_log: [f64; 2]) -> Vec<Cla
     claims
 }
 
-/// Figure 4c, each claim of the number of streams of 1 Mbit/s at which it is strongest; `of` are the phases and the
-/// numbers.
-fn fast_claims(rounds: &Rounds<Done>, of: &[(usize, usize)], by_run: &ByRun) -> Vec<Claim> {
-    let claim = |says, name| {
-        let parts = of.iter().map(|(phase, count)| (times_the_logs(rounds, name, *phase), count));
-        let (part, count) = parts.max_by(|a, b| a.0.total_cmp(&b.0)).expect("streams of 1 Mbit/s");
-        let what = format!("{count} streams: {name} / the longer of kernel journal and quire wasteless");
-        Claim::at_least("figure 4c, on mounts", says, what, part, ORDERS)
-    };
-    by_run.judged([
-        claim("ordered's latency is orders of magnitude above data journaling's and wasteless's", ORDERED),
-        claim("selective's latency is orders of magnitude above theirs, too", SELECTIVE),
-    ])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,7 +305,7 @@ mod tests {
     use crate::stats::Spread;
 
     /// One round of these mounters: of each phase the bytes to the journal, and the mean latency in ms, of 100 writes.
-    fn rounds(of: &[(&str, &[(u64, f64)])]) -> Rounds<Done> {
+    pub(super) fn rounds(of: &[(&str, &[(u64, f64)])]) -> Rounds<Done> {
         rounds_in(of, 1.0)
     }
 
@@ -449,30 +377,5 @@ mod tests {
         assert_eq!(with(40_000, 1000, 1000, 9.0), [Held, NotHeld], "an order of magnitude is lost with it");
         assert_eq!(of(40_000, 20_000, 1000), [NotHeld, Differs]);
         assert_eq!(of(40_000, 0, 0), [NotHeld, NotHeld], "nothing went home");
-    }
-
-    #[test]
-    fn modes_with_the_journal_on_a_disk_of_its_own_keep_their_names() {
-        let names = APART.map(|text| super::super::label(&text.parse().unwrap()));
-        assert_eq!(names, [ORDERED, OWN_JOURNAL, WASTELESS, SELECTIVE]);
-    }
-
-    #[test]
-    fn claims_of_fast_streams_are_of_the_number_at_which_they_are_strongest() {
-        let all: [(&str, &[_]); 4] = [
-            (ORDERED, &[(0, 20.0), (0, 2000.0)]),
-            (JOURNAL, &[(0, 10.0), (0, 15.0)]),
-            (WASTELESS, &[(0, 9.0), (0, 20.0)]),
-            (SELECTIVE, &[(0, 12.0), (0, 10.0)]),
-        ];
-        let of = |selective| {
-            let (figure, runs) = figure_of_runs("f", Effort::Quick, 100, OF_RUNS);
-            fast_claims(&rounds(&all), &[(0, 40), (1, 100)], &ByRun::new(figure, &runs[..1], vec![[150.0, selective]]))
-        };
-        let claims = of(140.0);
-        let verdicts = |claims: &[Claim]| claims.iter().map(|c| c.verdict).collect::<Vec<_>>();
-        assert_eq!(verdicts(&claims), [Verdict::Held, Verdict::Differs]);
-        assert_eq!(verdicts(&of(14.0)), [Verdict::Held, Verdict::NotHeld]);
-        assert!(claims[0].what.starts_with("100 streams") && claims[1].what.starts_with("40 streams"));
     }
 }

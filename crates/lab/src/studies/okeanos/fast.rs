@@ -31,7 +31,8 @@ pub fn fast(effort: Effort) -> Result<Findings> {
         home.place(count, outcomes.iter().map(|o| per_second(o.traffic.fs, o.time)));
         parts.push((*count, MODES.map(|mode| times_the_others(&outcomes, mode))));
     }
-    let by_run = of_run(effort, CALIBRATED, time)?;
+    let of_claims = [0, 1].map(|n| strongest(&parts, n).0);
+    let by_run = of_run(effort, of_claims, time)?;
     let mut f = Findings { figures: vec![latency, home, by_run.figure.clone()], ..Findings::default() };
     assumed(&mut f);
     f.assume(format!(
@@ -39,24 +40,28 @@ pub fn fast(effort: Effort) -> Result<Findings> {
          strongest; streams begin one after the other within a second; \"orders of magnitude\": {ORDERS} times"
     ));
     f.assume(format!(
-        "an append gets its blocks side by side, as ext4 gives them to what is written back; in the calibration, of \
-         {CALIBRATED} streams, files have space before, so many blocks of each in turn, and are appended to alike"
+        "an append gets its blocks side by side, as ext4 gives them to what is written back; in the calibration, of as \
+         many streams as the claims ({} and {}), files have space before, so many blocks of each in turn, and are \
+         appended to alike",
+        of_claims[0], of_claims[1]
     ));
     f.claims = claims(&parts, &by_run);
     f.skipped.push(NILFS.into());
     Ok(f)
 }
 
-/// Streams of the calibration: with so many, ordered waits here for the disk.
-const CALIBRATED: u64 = 150;
 /// The modes of the claims.
 const MODES: [usize; 2] = [ORDERED, SELECTIVE];
+
+/// The number of streams at which the claim of a mode is strongest, with that number's parts.
+fn strongest(parts: &[(u64, [f64; 2])], mode: usize) -> (u64, [f64; 2]) {
+    *parts.iter().max_by(|a, b| a.1[mode].total_cmp(&b.1[mode])).expect("a number of streams")
+}
 
 /// Figure 4c, of each number of streams: ordered's and selective's latency in parts of the others'.
 fn claims(parts: &[(u64, [f64; 2])], by_run: &ByRun) -> Vec<Claim> {
     let claim = |says, n: usize| {
-        let strongest = parts.iter().max_by(|a, b| a.1[n].total_cmp(&b.1[n]));
-        let (count, parts) = strongest.expect("a number of streams");
+        let (count, parts) = strongest(parts, n);
         let what = format!("{count} streams: {} / the higher of both", SERIES[MODES[n]].0);
         Claim::at_least("figure 4c", says, what, parts[n], ORDERS)
     };
