@@ -74,6 +74,7 @@ const SHOWN: &[(&[&str], &[&str])] = &[
     (&["okeanos-5a", "okeanos-5a-buffer", "okeanos-5a-mounts", "okeanos-5a-debian-mounts"], &["738 transactions"]),
     (&["okeanos-5b-0", "okeanos-5b-1", "okeanos-5b-2"], &["ordered hundreds"]),
     (&["okeanos-5b-0-mounts", "okeanos-5b-1-mounts", "okeanos-5b-2-mounts"], &["ordered hundreds"]),
+    (&["okeanos-5b-1-load-mounts"], &["ordered hundreds"]),
     (&["okeanos-5b-0-call", "okeanos-5b-1-call", "okeanos-5b-2-call"], &["ordered hundreds"]),
     (&["okeanos-5b-0-load", "okeanos-5b-1-load", "okeanos-5b-2-load"], &["ordered hundreds"]),
     (&["okeanos-5c", "okeanos-5c-mounts"], &["almost doubles"]),

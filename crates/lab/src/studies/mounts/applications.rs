@@ -40,11 +40,16 @@ enum Application {
     Log { instances: u64, time: Duration },
 }
 
+/// The calls of InnoDB's logs.
+fn time_of_logs(effort: Effort) -> Duration {
+    Duration::from_secs(effort.pick(1, 2, 20))
+}
+
 /// All of them, by effort.
 fn applications(effort: Effort) -> Vec<Application> {
     let writes = effort.pick(78, 780, 5200);
     let transactions = effort.pick(50, 300, 2000);
-    let time = Duration::from_secs(effort.pick(1, 2, 20));
+    let time = time_of_logs(effort);
     let servers = server::BESIDE.map(|ms| {
         let beside = Duration::from_millis(ms);
         Application::Server(server::Work { processes: PROCESSES, writes, beside })
@@ -106,11 +111,10 @@ pub fn study(effort: Effort) -> Result<Findings> {
     )?;
     let mut f = Findings { figures: drawn(&rounds, &all), ..Findings::default() };
     f.claims.extend(claims::of_programs(&rounds));
-    f.claims.extend(claims::of_logs(&rounds, METHODS[0].1, LOGS[1]));
     assume(&mut f, effort, "hdd15k");
     assume_applications(&mut f, &all);
     debian::add(&mut f, &bed, &mounters, effort)?;
-    methods::add(&mut f, &bed, &mounters, effort)?;
+    methods::add(&mut f, &bed, &mounters, effort, (&rounds, time_of_logs(effort)))?;
     Ok(f)
 }
 
@@ -183,7 +187,12 @@ fn drawn(rounds: &Rounds<f64>, all: &[Application]) -> Vec<Figure> {
     let bytes = bars("5d", "figure 5d", &title, "MB", &["to the journal", "all"].map(String::from));
     vec![
         of_postmark("5a", "Postmark", rounds, POSTMARKS),
-        of_logs(&METHODS[0], "", rounds, LOGS.into_iter().zip(INSTANCES.map(|count| format!("{count} instances")))),
+        of_logs(
+            &METHODS[0],
+            ("", ""),
+            rounds,
+            LOGS.into_iter().zip(INSTANCES.map(|count| format!("{count} instances"))),
+        ),
         rounds.drawn(rate, &SERVERS, of).turned("computing"),
         rounds.drawn_by(bytes, SERVERS[0], &[journal, written]),
         bytes_by_beside(rounds),

@@ -321,8 +321,8 @@ mod tests {
         Rounds::of(of.iter().map(|(name, of)| ((*name).to_owned(), phases(of))).collect())
     }
 
-    /// What ordered, data journaling, one that leaves blocks in memory, wasteless and selective write home, in each of so
-    /// many phases.
+    /// What ordered, data journaling, one that leaves blocks in memory, wasteless and selective write home, in each of
+    /// so many phases.
     fn homes(of: [u64; 5], phases: usize) -> Rounds<Done> {
         let measured = |bytes| {
             let asked = Asked { written_bytes: bytes, ..Asked::default() };

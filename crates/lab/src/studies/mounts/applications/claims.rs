@@ -179,37 +179,78 @@ fn postmark_claims(figures: &[f64]) -> Vec<Claim> {
 /// Why wasteless takes longer on a mount than the log does.
 const READS: &str = "by the device's count a write waits for a read of the block of which it is a part, which the \
      paper's file system has in the page cache; ext4-journal here logs the same bytes with hardly a read";
+/// Data journaling for wasteless.
+const NO_READS: &str = "data journaling, which reads hardly a block";
 
-/// Figure 5b: what a flush takes with the most instances.
-fn half_at_most(method: &str, by_ordered: f64) -> Claim {
-    Claim::at_most(
-        "figure 5b, on mounts",
-        "wasteless substantially reduces the time to flush the log (to a half at most)",
-        format!("{method}, {} instances: quire wasteless / kernel ordered", INSTANCES[1]),
-        by_ordered,
-        0.5,
-    )
+/// Flushes of the log by one of InnoDB's methods, with the most instances.
+pub(super) struct OfMethod<'a> {
+    pub(super) name: &'a str,
+    /// What its claim is of: a phase of the trace's server.
+    pub(super) here: (&'a Rounds<f64>, usize),
+    /// In phases of which the first is of the trace's server, and each other one of a server that writes so many times
+    /// as much.
+    pub(super) by_load: &'a Rounds<f64>,
 }
 
-/// Figure 5b by one of InnoDB's methods, in phases of which the first is of the trace's server and each other one of a
-/// server that writes so many times as much.
-pub(super) fn of_loads(rounds: &Rounds<f64>, method: &str, loads: &[u32]) -> Vec<Claim> {
-    let by_ordered = |phase| rounds.median(WASTELESS, phase, of) / rounds.median(ORDERED, phase, of);
-    let others: Vec<_> = loads[1..].iter().map(|load| format!("{load} times as much written")).collect();
-    let rows: Vec<_> = (1..loads.len()).map(|phase| [by_ordered(phase)]).collect();
-    with_one_row(LOAD, &others, [half_at_most(method, by_ordered(0))], &rows)
+/// The mounts that its claim and that claim's causes are of.
+pub(super) const OF_LOGS: [&str; 3] = [ORDERED, LEAVES, WASTELESS];
+
+/// What may be otherwise for InnoDB.
+#[derive(Clone, Copy, Debug)]
+struct OfLog {
+    /// By what the server writes.
+    phase: usize,
+    without_reads: bool,
 }
 
-/// Figure 5b by the method that flushes at each commit, in a phase of the most instances. Where wasteless reads no more
-/// than ext4-journal, reads are no cause.
-pub(super) fn of_logs(rounds: &Rounds<f64>, method: &str, phase: usize) -> Vec<Claim> {
-    let time = |name| rounds.median(name, phase, of);
-    let claim = half_at_most(method, time(WASTELESS) / time(ORDERED));
-    if rounds.median(WASTELESS, phase, reads) <= rounds.median(LEAVES, phase, reads) {
-        return vec![claim];
+impl OfMethod<'_> {
+    fn phase(&self, phase: usize) -> (&Rounds<f64>, usize) {
+        if phase == 0 { self.here } else { (self.by_load, phase) }
     }
-    let without_reads = ["data journaling, which reads hardly a block".to_owned()];
-    with_one_row(READS, &without_reads, [claim], &[[time(LEAVES) / time(ORDERED)]])
+
+    /// Whether a write with wasteless waits for reads that data journaling has not.
+    fn reads_more(&self, phase: usize) -> bool {
+        let (rounds, phase) = self.phase(phase);
+        rounds.median(WASTELESS, phase, reads) > rounds.median(LEAVES, phase, reads)
+    }
+
+    /// What a flush takes with wasteless, in parts of ordered's. Without reads it takes what it does with data
+    /// journaling, if that has fewer.
+    fn by_ordered(&self, OfLog { phase, without_reads }: OfLog) -> f64 {
+        let name = if without_reads && self.reads_more(phase) { LEAVES } else { WASTELESS };
+        let (rounds, phase) = self.phase(phase);
+        rounds.median(name, phase, of) / rounds.median(ORDERED, phase, of)
+    }
+}
+
+/// Figure 5b, one claim to each method. What is otherwise is so of the one server, whatever the method, so all are
+/// judged together; where wasteless reads no more than data journaling, reads are no cause.
+pub(super) fn of_logs(methods: &[OfMethod<'_>], loads: &[u32]) -> Vec<Claim> {
+    let are_reads = methods.iter().any(|method| method.reads_more(0));
+    let all = [false, true].into_iter().filter(|without_reads| are_reads || !without_reads);
+    let all = all.flat_map(|without_reads| (0..loads.len()).map(move |phase| OfLog { phase, without_reads }));
+    let named = |of: OfLog| {
+        let load = format!("{} times as much written", loads[of.phase]);
+        let name = match (of.without_reads, of.phase) {
+            (false, _) => load,
+            (true, 0) => NO_READS.to_owned(),
+            (true, _) => format!("{load} and {NO_READS}"),
+        };
+        (name, of)
+    };
+    let (values, others): (Vec<_>, Vec<_>) = all.skip(1).map(named).unzip();
+    let row = |of: OfLog| methods.iter().map(|method| method.by_ordered(of)).collect::<Vec<_>>();
+    let claims = methods.iter().map(|method| {
+        Claim::at_most(
+            "figure 5b, on mounts",
+            "wasteless substantially reduces the time to flush the log (to a half at most)",
+            format!("{}, {} instances: quire wasteless / kernel ordered", method.name, INSTANCES[1]),
+            method.by_ordered(OfLog { phase: 0, without_reads: false }),
+            0.5,
+        )
+    });
+    let why = if are_reads { format!("{LOAD}; {READS}") } else { LOAD.to_owned() };
+    with_one_row(&why, &values, claims, &others.into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// What the claims of figures 5c and 5d are of.
@@ -382,27 +423,45 @@ mod tests {
         assert_eq!(verdict(&of_programs(&of(2.5)), "faster than selective"), not);
     }
 
-    #[test]
-    fn flushes_of_a_log_are_slower_by_reads_only_where_the_device_counts_them() {
-        let verdict = |of: &[(&str, f64, u64)]| of_logs(&rounds(of), "method", LOGS[1])[0].verdict;
-        let of = |wasteless, reads| [(ORDERED, 1.0, 0), (WASTELESS, wasteless, reads), (LEAVES, 0.1, 2)];
-        assert_eq!(verdict(&of(0.9, 9)), Verdict::Differs, "without the reads it is less than a half");
-        assert_eq!(verdict(&of(0.9, 2)), Verdict::NotHeld, "it has no more reads");
-        assert_eq!(verdict(&of(0.4, 9)), Verdict::Held);
-        assert_eq!(verdict(&[(ORDERED, 3.0, 0), (WASTELESS, 1.0, 0)]), Verdict::Held);
+    /// The verdicts of methods, each with its figures of ordered, wasteless and [`LEAVES`] by load (1 and 4 times), and
+    /// what a write with wasteless reads.
+    fn verdicts_of_logs(methods: &[([[f64; 2]; 3], u64)]) -> Vec<Verdict> {
+        let rounds_of = |([ordered, wasteless, leaves], of_wasteless): &([[f64; 2]; 3], u64)| {
+            let measured = |value: f64, reads: u64| Measured {
+                of: value,
+                asked: Asked { reads, ..Asked::default() },
+                seconds: 1.0,
+            };
+            let of = [(ORDERED, ordered, 0), (WASTELESS, wasteless, *of_wasteless), (LEAVES, leaves, 2)];
+            let mount = |(name, by_load, reads): (&str, &[f64; 2], u64)| {
+                (name.to_owned(), vec![by_load.map(|value| measured(value, reads)).into()])
+            };
+            Rounds::of(of.into_iter().map(mount).collect())
+        };
+        let all: Vec<Rounds<f64>> = methods.iter().map(rounds_of).collect();
+        let methods = all.iter().map(|rounds| OfMethod { name: "method", here: (rounds, 0), by_load: rounds });
+        of_logs(&methods.collect::<Vec<_>>(), &[1, 4]).iter().map(|claim| claim.verdict).collect()
     }
 
     #[test]
-    fn flushes_of_the_other_methods_differ_where_a_server_that_writes_more_has_them() {
-        let measured = |seconds: f64| Measured { of: seconds, asked: Asked::default(), seconds: 1.0 };
-        let mount = |name: &str, by_load: [f64; 2]| (name.to_owned(), vec![by_load.map(measured).into()]);
-        let verdict = |wasteless| {
-            let rounds = Rounds::of(vec![mount(ORDERED, [1.0, 10.0]), mount(WASTELESS, wasteless)]);
-            of_loads(&rounds, "method", &[1, 4])[0].verdict
+    fn flushes_of_a_log_are_slower_by_reads_only_where_the_device_counts_them() {
+        let verdict = |wasteless, reads| verdicts_of_logs(&[([[1.0, 1.0], [wasteless; 2], [0.1, 0.1]], reads)])[0];
+        assert_eq!(verdict(0.9, 9), Verdict::Differs, "without the reads it is less than a half");
+        assert_eq!(verdict(0.9, 2), Verdict::NotHeld, "it has no more reads");
+        assert_eq!(verdict(0.4, 9), Verdict::Held);
+    }
+
+    #[test]
+    fn flushes_of_all_methods_are_judged_by_one_server_that_writes_more() {
+        let of = |held: [f64; 2], differs: [f64; 2]| {
+            let methods = [held, differs].map(|wasteless| ([[1.0, 10.0], wasteless, [9.0; 2]], 2));
+            verdicts_of_logs(&methods)
         };
-        assert_eq!(verdict([0.5, 9.0]), Verdict::Held);
-        assert_eq!(verdict([2.0, 4.0]), Verdict::Differs);
-        assert_eq!(verdict([2.0, 9.0]), Verdict::NotHeld);
+        use Verdict::{Differs, Held, NotHeld};
+        assert_eq!(of([0.3, 4.0], [2.0, 4.0]), [Held, Differs]);
+        assert_eq!(of([0.3, 6.0], [2.0, 4.0]), [Held, NotHeld], "what held is lost with it");
+        assert_eq!(of([0.3, f64::NAN], [2.0, 4.0]), [Held, NotHeld], "what held is not measured with it");
+        assert_eq!(of([0.3, 4.0], [2.0, 9.0]), [Held, NotHeld]);
     }
 
     #[test]

@@ -20,15 +20,15 @@ pub(super) fn of_postmark(id: &str, title: &str, rounds: &Rounds<f64>, phases: [
 }
 
 /// Figure 5b of a method of InnoDB's: the time of a flush in these phases, each with the name of its series. The title
-/// says what is `special` of it.
+/// says what is `special` of it, as does what ends the id.
 pub(super) fn of_logs(
     (method, name, _): &(u8, &str, &str),
-    special: &str,
+    (of_id, special): (&str, &str),
     rounds: &Rounds<f64>,
     phases: impl IntoIterator<Item = (usize, String)>,
 ) -> Figure {
     let (phases, series): (Vec<_>, Vec<_>) = phases.into_iter().unzip();
     let title = format!("{name} (method {method}): mean time to flush the log{special}");
-    let figure = bars(&format!("5b-{method}"), "figure 5b", &title, "s", &series);
+    let figure = bars(&format!("5b-{method}{of_id}"), "figure 5b", &title, "s", &series);
     rounds.drawn(figure, &phases, of).turned("load")
 }

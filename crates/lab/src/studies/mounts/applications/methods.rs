@@ -1,5 +1,5 @@
 //! InnoDB's methods that flush its log about once a second, on mounts (figure 5b): Prd/Disk and Cmt/Cache, each in one
-//! round of a few seconds and on a file system of its own.
+//! round of a few seconds and on a file system of its own; and all three by what the server writes.
 //!
 //! The instances begin at moments that are spread over the trace, so together they have each part of it. A flush counts
 //! from when it is due. The ratio of two modes is measured, but not what a flush takes in the paper's run of 500 s. The
@@ -11,10 +11,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::super::super::okeanos::log_replay::{METHODS, Trace, prepare, replay_at_once};
-use super::super::bed::Bed;
+use super::super::bed::{Bed, Rounds};
+use super::super::only;
 use super::claims;
 use super::figures::of_logs;
-use super::phases::{INSTANCES, LOG};
+use super::phases::{INSTANCES, LOG, LOGS};
 use crate::mounter::Mounter;
 use crate::results::{Effort, Findings};
 use crate::stage::Directory;
@@ -29,31 +30,56 @@ fn logs(dir: &Path, load: u32, trace: &Trace, instances: u64) -> Result<Logs> {
     Ok((stage, files))
 }
 
-/// Measures both with the most instances; adds their figures and claims.
-pub(super) fn add(f: &mut Findings, bed: &Bed, mounters: &[Mounter], effort: Effort) -> Result<()> {
-    let (instances, time) = (INSTANCES[1], Duration::from_secs(effort.pick(2, 6, 20)));
+/// Measures a method by what the server writes, in calls of so long a time.
+fn by_load((bed, mounters): (&Bed, &[Mounter]), trace: &Trace, loads: &[u32], time: Duration) -> Result<Rounds<f64>> {
+    bed.rounds_of_ready(
+        1,
+        mounters,
+        loads,
+        |dir, load| logs(dir, load, trace, INSTANCES[1]),
+        |load, (stage, files): Logs| Ok(replay_at_once(&stage, &files, &trace.faster(load), time)?.late.mean),
+    )
+}
+
+/// Measures them with the most instances; adds their figures, and the claims of all three methods. That of Cmt/Disk is
+/// of these rounds, which took calls of so long a time; by what the server writes only the mounts of that claim are
+/// measured.
+pub(super) fn add(
+    f: &mut Findings,
+    bed: &Bed,
+    mounters: &[Mounter],
+    effort: Effort,
+    (of_each_commit, time_of_these): (&Rounds<f64>, Duration),
+) -> Result<()> {
+    let time = Duration::from_secs(effort.pick(2, 6, 20));
     // How many times as much the server writes as that of the trace. What is held is of the first.
     let loads: &[u32] = effort.pick(&[1, 4], &[1, 4], &[1, 2, 4, 8]);
-    for method in &METHODS[1..] {
-        let (_, name, text) = *method;
-        let trace = Trace::parse(text)?.within(LOG);
-        let rounds = bed.rounds_of_ready(
-            1,
-            mounters,
-            loads,
-            |dir, load| logs(dir, load, &trace, instances),
-            |load, (stage, files): Logs| Ok(replay_at_once(&stage, &files, &trace.faster(load), time)?.late.mean),
-        )?;
+    let of_claims = only(mounters, &claims::OF_LOGS);
+    let mut all = Vec::new();
+    for (n, method) in METHODS.iter().enumerate() {
+        let trace = Trace::parse(method.2)?.within(LOG);
+        let (mounters, time) = if n == 0 { (&of_claims[..], time_of_these) } else { (mounters, time) };
+        let rounds = by_load((bed, mounters), &trace, loads, time)?;
         let special = format!(", {} s (what the server writes: calibration)", time.as_secs());
-        let series: Vec<_> = loads.iter().map(|load| format!("{instances} instances, {load} times as much")).collect();
-        f.figures.push(of_logs(method, &special, &rounds, series.into_iter().enumerate()));
-        f.claims.extend(claims::of_loads(&rounds, name, loads));
+        let series = loads.iter().map(|load| format!("{} instances, {load} times as much", INSTANCES[1]));
+        let id = if n == 0 { "-load" } else { "" };
+        f.figures.push(of_logs(method, (id, &special), &rounds, series.enumerate()));
+        all.push((method.1, rounds));
     }
+    let methods = all.iter().enumerate().map(|(n, (name, rounds))| claims::OfMethod {
+        name,
+        here: if n == 0 { (of_each_commit, LOGS[1]) } else { (rounds, 0) },
+        by_load: rounds,
+    });
+    f.claims.extend(claims::of_logs(&methods.collect::<Vec<_>>(), loads));
     f.assume(format!(
         "InnoDB's other methods, Prd/Disk and Cmt/Cache, which flush about once a second: one round, without a \
-         spread; {instances} instances, the calls of {} s; the instances begin at moments spread over the 20 s of the \
-         trace, so together they have every part of it",
-        time.as_secs()
+         spread; {} instances, the calls of {} s; the instances begin at moments spread over the 20 s of the trace, so \
+         together they have every part of it; Cmt/Disk by what the server writes (okeanos-5b-1-load-mounts) is of one \
+         round, too, the calls of {} s",
+        INSTANCES[1],
+        time.as_secs(),
+        time_of_these.as_secs()
     ));
     Ok(())
 }
