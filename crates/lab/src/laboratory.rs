@@ -141,7 +141,7 @@ pub const STUDIES: [Study; 24] = [
         "rfj-mounts",
         Paper::Rfj,
         "A file server on mounts",
-        [60, 1300, 6900],
+        [75, 2000, 10_000],
         studies::mounts::fileserver::study,
     )),
     study("isolation", Paper::Quire, "One program's fsync beside another's stream", [8, 60, 105], isolated),

@@ -382,6 +382,7 @@ pub(super) const ITEMS: &[(Paper, &str, By)] = &[
         "a commit of ext3's ordered mode flushes other files' data, one of writeback does not",
         Test("a_commit_of_ordered_writes_other_files_data_and_one_of_writeback_leaves_it_until_it_is_old"),
     ),
+    (Paper::Rfj, "section 1: RFJ's write latency beside ordered's", Claims("section 1", &["rfj-fileserver"])),
     (
         Paper::Rfj,
         "figure 2: the modes of ext3 under a file server",

@@ -90,8 +90,22 @@ pub struct Outcome {
     /// Blocks that were written, and those of them that held data before.
     pub blocks: u64,
     pub overwritten: u64,
+    /// How long all operations took, without the processor's part.
+    pub waited: Duration,
     pub traffic: Traffic,
     pub time: Duration,
+}
+
+impl Outcome {
+    /// Operations a second.
+    pub(super) fn rate(&self) -> f64 {
+        float(self.operations) / self.time.as_secs_f64()
+    }
+
+    /// Mean of an operation, in ms.
+    pub(super) fn wait(&self) -> f64 {
+        self.waited.as_secs_f64() * 1e3 / float(self.operations)
+    }
 }
 
 /// A file of the set, and its size.
@@ -184,6 +198,7 @@ pub fn run(model: Model, profile: Profile, stock: Stock, server: Server) -> Resu
         sum.bytes += o.bytes;
         sum.blocks += o.blocks;
         sum.overwritten += o.overwritten;
+        sum.waited += o.waited;
     }
     rig.close()?;
     Ok(sum)
@@ -199,6 +214,7 @@ fn serve(rig: &Rig, files: &Files, name: &str, end: Duration, server: Server) ->
     let mut done = Outcome::default();
     let mut round = 0;
     while rig.world.monotonic() < end {
+        let start = rig.world.monotonic();
         let rewrites = server.rewrites > 0 && rng.below(100) < server.rewrites;
         if rewrites {
             let entry = files.take(&mut rng);
@@ -223,6 +239,7 @@ fn serve(rig: &Rig, files: &Files, name: &str, end: Duration, server: Server) ->
         files.give(entry);
         let operations = OPERATIONS - u64::from(rewrites);
         done.operations += operations;
+        done.waited += rig.world.monotonic() - start;
         rig.world.sleep(CPU * u32::try_from(operations)?);
         round += 1;
     }
@@ -273,12 +290,19 @@ pub(super) const ORDERED: usize = 1;
 pub(super) const WRITEBACK: usize = 2;
 pub(super) const RFJ: usize = 3;
 
-/// File operations a second of a mode.
-pub(super) fn rate(mode: usize, server: Server) -> Result<f64> {
+/// What comes of a mode.
+pub(super) fn serve_in(mode: usize, server: Server) -> Result<Outcome> {
     let (profile, stock) = MODES[mode];
     let o = run(DISK(), profile, stock, server)?;
-    let rate = float(o.operations) / o.time.as_secs_f64();
     let Server { dirty_percent, rewrites, .. } = server;
-    eprintln!("{profile}, {dirty_percent} % of the memory dirty, {rewrites} % rewrites: {rate:.0} operations/s");
-    Ok(rate)
+    let (rate, wait) = (o.rate(), o.wait());
+    eprintln!(
+        "{profile}, {dirty_percent} % of the memory dirty, {rewrites} % rewrites: {rate:.0} operations/s, of {wait:.2} ms"
+    );
+    Ok(o)
+}
+
+/// File operations a second of a mode.
+pub(super) fn rate(mode: usize, server: Server) -> Result<f64> {
+    Ok(serve_in(mode, server)?.rate())
 }

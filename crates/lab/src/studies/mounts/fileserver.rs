@@ -74,17 +74,21 @@ pub fn study(effort: Effort) -> Result<Findings> {
         ..Server::new(Duration::from_secs(effort.pick(1, 10, 60)))
     };
     let dirty = dirty_bytes(files);
-    let run_of = |server: Server, rounds: usize, mounters: &[Mounter], dirty: u64, journal_mib: u64| {
+    let run = |rounds: usize, mounters: &[Mounter], dirty: u64, journal_mib: u64| {
         let mut bed = Bed::new("hdd7200", server.mib + journal_mib, journal_mib)?;
         bed.limit_dirty(dirty);
-        let mounters: Vec<_> = mounters.iter().map(|m| which_may_keep(m, dirty)).collect();
-        bed.rounds(rounds, &mounters, |dir| fill(dir, server), &[()], |dir, ()| serve(dir, server))
+        let mut of = |server: Server, rounds: usize, mounters: Vec<Mounter>| {
+            let mounters: Vec<_> = mounters.iter().map(|m| which_may_keep(m, dirty)).collect();
+            bed.rounds(rounds, &mounters, |dir| fill(dir, server), &[()], |dir, ()| serve(dir, server))
+        };
+        let usual = of(server, rounds, mounters.to_vec())?;
+        let overwriting = of(Server { rewrites: 100, ..server }, 1, only(mounters, &OF_OVERWRITES))?;
+        anyhow::Ok(Served { usual, overwriting })
     };
-    let run = |rounds, mounters: &[Mounter], dirty, journal_mib| run_of(server, rounds, mounters, dirty, journal_mib);
     let journal = journal_mib(files);
     let mut mounters = mounters(&QUIRE)?;
     mounters.push(THIRD.parse()?);
-    let rounds = run(rounds_of(effort), &mounters, dirty, journal)?;
+    let measured = run(rounds_of(effort), &mounters, dirty, journal)?;
     let of_claims = only(&mounters, &OF_CLAIMS);
     let with_blocks: Vec<Mounter> = of_claims.iter().map(as_ext3).collect();
     let quarters = effort.pick(&QUARTERS[..0], &QUARTERS, &QUARTERS);
@@ -99,40 +103,16 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let otherwise = assumed.iter();
     let otherwise = otherwise.map(|(what, mounters, mib, rounds)| Ok((*what, run(*rounds, mounters, dirty, *mib)?)));
     let otherwise: Vec<_> = otherwise.collect::<Result<_>>()?;
-    let overwrites = run_of(Server { rewrites: 100, ..server }, 1, &only(&mounters, &OF_OVERWRITES), dirty, journal)?;
     let rate = |m: &Measured<u64>| float(m.of) / server.time.as_secs_f64();
     let title = format!("A file server of {} threads, {} s, mounts", server.threads, server.time.as_secs());
     let figure = Figure::bars("rfj-8-mounts", "figures 2 and 8", title, "mount", "operations/s");
-    let figure = rounds.drawn(figure.logarithmic().of_series(["operations/s"]), &[0], rate);
-    let rates = Rates::of(&rounds, &by_memory, &otherwise, rate);
-    let (by_overwrites, of_overwrites) = by_overwrites([&rounds, &overwrites], rate);
-    let figures = vec![figure, rates.by_memory(), rates.otherwise(), by_overwrites];
+    let figure = measured.usual.drawn(figure.logarithmic().of_series(["operations/s"]), &[0], rate);
+    let rates = Rates::of(&measured, &by_memory, &otherwise, rate);
+    let figures = vec![figure, rates.by_memory(), rates.otherwise(), rates.by_overwrites()];
     let mut f = Findings { figures, claims: rates.claims(), ..Findings::default() };
-    f.claims.extend(of_overwrites);
     assume(&mut f, effort, "hdd7200");
     assume_server(&mut f, server, dirty);
     Ok(f)
-}
-
-/// How many times as fast RFJ is as journal where no turn and where every turn overwrites a file, and what section 4.3
-/// says of it.
-fn by_overwrites(rounds: [&Rounds<u64>; 2], rate: impl Fn(&Measured<u64>) -> f64) -> (Figure, Vec<Claim>) {
-    let title = "by how many turns overwrite a file in place instead of making one, mounts";
-    let baselines = [JOURNAL, OWN_JOURNAL];
-    let names = baselines.map(|name| format!("{RFJ} / {name}"));
-    let [none, all] =
-        rounds.map(|rounds| baselines.map(|name| rounds.median(RFJ, 0, &rate) / rounds.median(name, 0, &rate)));
-    let figure =
-        Figure::bars("rfj-8-overwrites-mounts", "section 4.3", title, "turns that overwrite, %", "times as fast");
-    let mut figure = figure.of_series(names.each_ref().map(|name| &**name));
-    figure.place("0", none);
-    figure.place("100", all);
-    let claim = |n: usize| {
-        let (at, says) = ("section 4.3, on mounts", "with many overwrites RFJ gains less");
-        let what = format!("{}: every turn overwrites / none does", names[n]);
-        Claim::below(at, says, what, all[n] / none[n], 1.0)
-    };
-    (figure, vec![claim(0), claim(1)])
 }
 
 fn assume_server(f: &mut Findings, server: Server, dirty: u64) {
@@ -170,8 +150,58 @@ const AS_EXT3: &str = "blocks at the write (nodelalloc)";
 const LARGE: &str = "the paper's whole journal of 128 MB";
 const BOTH: &str = "both";
 
-/// Operations a second of what a claim is of, in the order of [`OF_CLAIMS`].
-type Each = [f64; OF_CLAIMS.len()];
+/// Rounds of the server, and one in which every turn overwrites.
+struct Served {
+    usual: Rounds<u64>,
+    overwriting: Rounds<u64>,
+}
+
+/// Operations a second.
+#[derive(Clone, Copy, Debug)]
+struct Each {
+    /// In the order of [`OF_CLAIMS`].
+    usual: [f64; OF_CLAIMS.len()],
+    /// Where every turn overwrites, in the order of [`OF_OVERWRITES`].
+    overwriting: [f64; OF_OVERWRITES.len()],
+}
+
+/// Two of [`OF_CLAIMS`].
+type Two = (&'static str, &'static str);
+
+/// What RFJ is compared with where every turn overwrites.
+const BASELINES: [&str; 2] = [JOURNAL, OWN_JOURNAL];
+/// What the figures of a sweep draw, beside RFJ's factors where every turn overwrites.
+const RATIOS: [Two; 4] = [(WRITEBACK, ORDERED), (RFJ, WRITEBACK), (RFJ, OWN_JOURNAL), (RFJ, JOURNAL)];
+
+impl Each {
+    fn of(served: &Served, rate: impl Fn(&Measured<u64>) -> f64) -> Self {
+        Each {
+            usual: OF_CLAIMS.map(|name| served.usual.median(name, 0, &rate)),
+            overwriting: OF_OVERWRITES.map(|name| served.overwriting.median(name, 0, &rate)),
+        }
+    }
+
+    fn ratio(&self, (a, b): Two) -> f64 {
+        let of = |name| self.usual[OF_CLAIMS.iter().position(|n| *n == name).expect("a name of OF_CLAIMS")];
+        of(a) / of(b)
+    }
+
+    /// How many times as fast RFJ is as a baseline where every turn overwrites.
+    fn overwriting(&self, baseline: &str) -> f64 {
+        let of =
+            |name| self.overwriting[OF_OVERWRITES.iter().position(|n| *n == name).expect("a name of OF_OVERWRITES")];
+        of(RFJ) / of(baseline)
+    }
+
+    /// What every turn's overwriting leaves of RFJ's factor.
+    fn left(&self, baseline: &'static str) -> f64 {
+        self.overwriting(baseline) / self.ratio((RFJ, baseline))
+    }
+
+    fn ratios(&self) -> impl IntoIterator<Item = f64> {
+        RATIOS.map(|two| self.ratio(two)).into_iter().chain(BASELINES.map(|name| self.overwriting(name)))
+    }
+}
 
 struct Rates {
     measured: Each,
@@ -181,39 +211,31 @@ struct Rates {
     otherwise: Vec<(&'static str, Each)>,
 }
 
-/// Two of [`OF_CLAIMS`].
-type Two = (&'static str, &'static str);
-
 impl Rates {
     fn of(
-        measured: &Rounds<u64>,
-        swept: &[(f64, Rounds<u64>)],
-        otherwise: &[(&'static str, Rounds<u64>)],
+        measured: &Served,
+        swept: &[(f64, Served)],
+        otherwise: &[(&'static str, Served)],
         rate: impl Fn(&Measured<u64>) -> f64,
     ) -> Self {
-        let of = |rounds: &Rounds<u64>| OF_CLAIMS.map(|name| rounds.median(name, 0, &rate));
+        let of = |served: &Served| Each::of(served, &rate);
         Rates {
             measured: of(measured),
-            swept: swept.iter().map(|(times, rounds)| (*times, of(rounds))).collect(),
-            otherwise: otherwise.iter().map(|(what, rounds)| (*what, of(rounds))).collect(),
+            swept: swept.iter().map(|(times, served)| (*times, of(served))).collect(),
+            otherwise: otherwise.iter().map(|(what, served)| (*what, of(served))).collect(),
         }
-    }
-
-    fn ratio(rates: &Each, (a, b): Two) -> f64 {
-        let of = |name| rates[OF_CLAIMS.iter().position(|n| *n == name).expect("a name of OF_CLAIMS")];
-        of(a) / of(b)
     }
 
     /// What a claim says it is of, and what it was.
     fn measured(&self, two: Two) -> (String, f64) {
-        (format!("{} / {}", two.0, two.1), Self::ratio(&self.measured, two))
+        (format!("{} / {}", two.0, two.1), self.measured.ratio(two))
     }
 
     /// The same with what else may be assumed, then by what may be dirty: of two that serve as many claims the first is
     /// the cause, and an option of the kernel's has a mechanism of its own.
     fn swept(&self, two: Two) -> Vec<f64> {
         let own = [two.0, two.1].iter().all(|name| name.starts_with("quire "));
-        self.swept_by(own, |rates| Self::ratio(rates, two))
+        self.swept_by(own, |rates| rates.ratio(two))
     }
 
     /// The same of any figure. Of Quire's own series, which an option of the kernel's ext4 does not touch, the figure
@@ -230,31 +252,41 @@ impl Rates {
         otherwise.chain(by_memory).map(figure).collect()
     }
 
-    /// An empty figure of the ratios that are swept, and these.
-    fn of_ratios(&self, id: &str, title: &str, x: &str) -> (Figure, [Two; 4]) {
-        let figure = Figure::lines(id, "figures 2 and 8", title, x, "times as fast").logarithmic();
-        let ratios = [(WRITEBACK, ORDERED), (RFJ, WRITEBACK), (RFJ, OWN_JOURNAL), (RFJ, JOURNAL)];
-        let names = ratios.map(|two| self.measured(two).0);
-        (figure.of_series(names.each_ref().map(|name| &**name)), ratios)
+    /// An empty figure of what is swept.
+    fn of_ratios(id: &str, title: &str, x: &str) -> Figure {
+        let figure = Figure::lines(id, "figures 2 and 8, section 4.3", title, x, "times as fast").logarithmic();
+        let usual = RATIOS.map(|(a, b)| format!("{a} / {b}"));
+        let overwriting = BASELINES.map(|name| format!("{RFJ} / {name}, every turn overwrites"));
+        let names: Vec<&str> = usual.iter().chain(&overwriting).map(|name| &**name).collect();
+        figure.of_series(names)
     }
 
     fn otherwise(&self) -> Figure {
         let title = "by when a block is given to data, and by the journal (calibration)";
-        let (mut figure, ratios) = self.of_ratios("rfj-8-mounts-otherwise", title, "with");
+        let mut figure = Self::of_ratios("rfj-8-mounts-otherwise", title, "with");
         let all = [("as measured", self.measured)].into_iter().chain(self.otherwise.iter().copied());
-        all.for_each(|(what, rates)| figure.place(what, ratios.map(|two| Self::ratio(&rates, two))));
+        all.for_each(|(what, rates)| figure.place(what, rates.ratios()));
         figure
     }
 
     fn by_memory(&self) -> Figure {
         let title = "by what may be dirty (calibration)";
-        let (mut figure, ratios) = self.of_ratios("rfj-8-mounts-memory", title, "times as much dirty");
+        let mut figure = Self::of_ratios("rfj-8-mounts-memory", title, "times as much dirty");
         let mut all = self.swept.clone();
         all.push((1.0, self.measured));
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for (times, rates) in all {
-            figure.place(shown(times), ratios.map(|two| Self::ratio(&rates, two)));
-        }
+        all.iter().for_each(|(times, rates)| figure.place(shown(*times), rates.ratios()));
+        figure
+    }
+
+    fn by_overwrites(&self) -> Figure {
+        let title = "by how many turns overwrite a file in place instead of making one, mounts";
+        let (id, x) = ("rfj-8-overwrites-mounts", "turns that overwrite, %");
+        let names = BASELINES.map(|name| format!("{RFJ} / {name}"));
+        let figure = Figure::bars(id, "section 4.3", title, x, "times as fast");
+        let mut figure = figure.of_series(names.each_ref().map(|name| &**name));
+        figure.place("0", BASELINES.map(|name| self.measured.ratio((RFJ, name))));
+        figure.place("100", BASELINES.map(|name| self.measured.overwriting(name)));
         figure
     }
 
@@ -274,13 +306,18 @@ impl Rates {
             Claim::above(at, says, what, measured, 1.0 + SCATTER).swept(self.swept(of))
         };
         let what = format!("the slower of {ORDERED} and {WRITEBACK} / {JOURNAL}");
-        let slower =
-            |rates: &Each| Self::ratio(rates, (ORDERED, JOURNAL)).min(Self::ratio(rates, (WRITEBACK, JOURNAL)));
+        let slower = |rates: &Each| rates.ratio((ORDERED, JOURNAL)).min(rates.ratio((WRITEBACK, JOURNAL)));
         let (of_journal, times) = self.measured((RFJ, JOURNAL));
         let (of_own, beside_own) = self.measured((RFJ, OWN_JOURNAL));
         let (of_writeback, same) = self.measured((RFJ, WRITEBACK));
         let fivefold = "RFJ is almost 5 times as fast as journal";
-        vec![
+        let overwriting = BASELINES.map(|name| {
+            let (at, says) = ("section 4.3, on mounts", "with many overwrites RFJ gains less");
+            let what = format!("{RFJ} / {name}: every turn overwrites / none does");
+            let swept = self.swept_by(name == OWN_JOURNAL, |rates| rates.left(name));
+            Claim::below(at, says, what, self.measured.left(name), 1.0).swept(swept)
+        });
+        let usual = vec![
             Claim::at_least(
                 two,
                 "ordered and writeback are much better than journal",
@@ -295,7 +332,8 @@ impl Rates {
             above(eight, "RFJ is faster than ordered", (RFJ, ORDERED)),
             Claim::about(eight, "RFJ has almost the same throughput as writeback", of_writeback, same, (1.0, ABOUT))
                 .swept(self.swept((RFJ, WRITEBACK))),
-        ]
+        ];
+        usual.into_iter().chain(overwriting).collect()
     }
 }
 
@@ -305,36 +343,53 @@ mod tests {
     use crate::results::Verdict;
     use crate::served::Asked;
 
+    /// Ordered, journal, writeback, RFJ, Quire's journal; where every turn overwrites, RFJ has no factor.
+    fn each(usual: [f64; 5]) -> Each {
+        Each { usual, overwriting: [100.0; 3] }
+    }
+
+    const MEASURED: [f64; 5] = [1000.0, 100.0, 900.0, 1500.0, 250.0];
+    /// Writeback is fastest, and RFJ a little faster than it.
+    const PAPERS: [f64; 5] = [1000.0, 100.0, 1150.0, 1200.0, 245.0];
+
+    fn rates(swept: Each, otherwise: &[(&'static str, Each)]) -> Rates {
+        Rates { measured: each(MEASURED), swept: vec![(4.0, swept)], otherwise: otherwise.to_vec() }
+    }
+
+    fn verdicts(swept: Each) -> Vec<Verdict> {
+        rates(swept, &[]).claims().into_iter().map(|claim| claim.verdict).collect()
+    }
+
     #[test]
     fn what_may_be_dirty_is_the_cause_where_another_amount_of_it_has_the_papers_number() {
         use Verdict::{Differs, Held, NotHeld};
-        // Ordered, journal, writeback, RFJ, Quire's journal.
-        let measured = [1000.0, 100.0, 900.0, 1500.0, 250.0];
-        let of = |swept: Each| {
-            let claims = Rates { measured, swept: vec![(4.0, swept)], otherwise: Vec::new() }.claims();
-            claims.into_iter().map(|claim| claim.verdict).collect::<Vec<_>>()
-        };
-        assert_eq!(of(measured), [Held, NotHeld, NotHeld, NotHeld, Held, NotHeld]);
-        assert_eq!(of([1000.0, 100.0, 1150.0, 1200.0, 245.0]), [Held, Differs, NotHeld, Differs, Held, Differs]);
-        let otherwise = vec![(AS_EXT3, [1000.0, 100.0, 1150.0, 1200.0, 245.0])];
-        let rates = Rates { measured, swept: vec![(4.0, measured)], otherwise };
-        assert_eq!(rates.claims().iter().filter(|claim| claim.verdict == Differs).count(), 2);
-        assert_eq!(rates.claims()[3].verdict, NotHeld, "neither of Quire's two series has the option");
-        assert_eq!(rates.otherwise().count(), 8);
+        let none = [Held, NotHeld, NotHeld, NotHeld, Held, NotHeld, Held, Held];
+        assert_eq!(verdicts(each(MEASURED)), none);
+        assert_eq!(verdicts(each(PAPERS)), [Held, Differs, NotHeld, Differs, Held, Differs, Held, Held]);
+        let by_blocks = rates(each(MEASURED), &[(AS_EXT3, each(PAPERS))]);
+        assert_eq!(by_blocks.claims().iter().filter(|claim| claim.verdict == Differs).count(), 2);
+        assert_eq!(by_blocks.claims()[3].verdict, NotHeld, "neither of Quire's two series has the option");
+        assert_eq!(by_blocks.otherwise().count(), 12);
         let loses = [1000.0, 900.0, 1150.0, 1200.0, 245.0];
-        assert_eq!(of(loses), [Held, NotHeld, NotHeld, NotHeld, Held, NotHeld], "ordered is not much faster with it");
+        assert_eq!(verdicts(each(loses)), none, "ordered is not much faster with it");
+        let gains = Each { overwriting: [100.0, 1300.0, 100.0], ..each(PAPERS) };
+        assert_eq!(verdicts(gains), none, "RFJ gains more with overwrites");
     }
 
     #[test]
     fn rfj_gains_less_with_overwrites_where_its_factor_is_smaller_by_more_than_a_tie() {
-        let rounds = |of: [u64; 3]| {
+        let rounds = |names: &[&str], of: &[u64]| {
             let measured = |n: u64| vec![vec![Measured { of: n, asked: Asked::default(), seconds: 1.0 }]];
-            Rounds::of(OF_OVERWRITES.iter().zip(of).map(|(name, n)| ((*name).to_owned(), measured(n))).collect())
+            Rounds::of(names.iter().zip(of).map(|(name, n)| ((*name).to_owned(), measured(*n))).collect())
         };
-        let (none, all) = (rounds([100, 500, 250]), rounds([100, 400, 200]));
-        let (figure, claims) = by_overwrites([&none, &all], |m| float(m.of));
-        assert_eq!(claims.iter().map(|c| c.verdict).collect::<Vec<_>>(), [Verdict::Held, Verdict::NotHeld]);
-        assert_eq!((figure.places.len(), figure.count()), (2, 4));
+        let served = Served {
+            usual: rounds(&OF_CLAIMS, &[1000, 100, 900, 500, 250]),
+            overwriting: rounds(&OF_OVERWRITES, &[100, 400, 200]),
+        };
+        let rates = Rates::of(&served, &[], &[], |m| float(m.of));
+        let claims = rates.claims();
+        assert_eq!([6, 7].map(|n: usize| claims[n].verdict), [Verdict::Held, Verdict::NotHeld]);
+        assert_eq!((rates.by_overwrites().places.len(), rates.by_overwrites().count()), (2, 4));
     }
 
     #[test]
