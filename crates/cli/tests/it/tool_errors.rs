@@ -248,7 +248,7 @@ fn a_time_limit_beyond_the_clock_is_none() {
 }
 
 #[test]
-fn ls_lists_what_is_beside_a_damaged_inode_and_fails() {
+fn listings_have_what_is_beside_a_damaged_inode_and_fail() {
     let s = Scratch::new();
     let img = image(&s, "img");
     let at = |path: &str| format!("{img}:{path}");
@@ -267,4 +267,20 @@ fn ls_lists_what_is_beside_a_damaged_inode_and_fails() {
     let items: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let paths: Vec<_> = items.as_array().unwrap().iter().map(|item| item["path"].as_str().unwrap()).collect();
     assert_eq!((out.status.code(), paths), (Some(1), vec!["/d/a", "/d/c"]));
+    let begins = [("find", "/d\n/d/a\n/d/c\n"), ("tree", "/d\n  a\n  c\n"), ("du", "12288\t/d\n")];
+    for (command, begin) in begins {
+        let (code, words) = said(&mut quire(&[command, &at("/d")]));
+        let begin = begin.replace("/d\n", &format!("{}\n", if command == "find" { "/d".to_owned() } else { at("/d") }));
+        let end = format!("quire: {command}: {img}:/d/bad: corrupt");
+        assert!(code == 1 && words.starts_with(&begin) && words.contains(&end), "{code}: {words}");
+    }
+}
+
+#[test]
+fn ls_lists_what_is_beside_a_path_that_does_not_exist_and_fails() {
+    let s = Scratch::new();
+    let img = image(&s, "img");
+    let at = |path: &str| format!("{img}:{path}");
+    let (code, words) = said(&mut quire(&["ls", "-d", &at("/none"), &at("/lost+found")]));
+    assert!(code == 1 && words.contains("/lost+found\n") && words.contains("/none: no such file"), "{code}: {words}");
 }

@@ -143,25 +143,8 @@ impl Action for Ls {
         let mut items = Vec::new();
         let mut failed = None;
         for path in &self.paths {
-            let m = fs.symlink_metadata(path)?;
-            let is_dir = m.is_dir() || (m.is_symlink() && !self.long && fs.metadata(path).is_ok_and(|m| m.is_dir()));
-            if self.paths.len() > 1 && is_dir && !self.directory && !self.json {
-                write_name(out, path, ":\n")?;
-            }
-            if is_dir && !self.directory {
-                let dir = fs.open_dir(path)?;
-                for (name, m) in fs.read_dir_each(path)? {
-                    let listed = match m {
-                        // As JSON each has its whole path, because several directories make one list.
-                        Ok(m) if self.json => self.one(fs, &Path::new(path).join(name), &m, &mut items, out),
-                        Ok(m) => self.one(&dir, Path::new(&name), &m, &mut items, out),
-                        Err(e) => self.unreadable(&name, out).and(Err(e.into())),
-                    };
-                    keep_first(&mut failed, listed)?;
-                }
-            } else {
-                self.one(fs, Path::new(path), &m, &mut items, out)?;
-            }
+            let listed = self.path(fs, path, &mut items, &mut failed, out);
+            keep_first(&mut failed, listed)?;
         }
         if self.json {
             json(&items, out)?;
@@ -171,7 +154,7 @@ impl Action for Ls {
 }
 
 /// Has a listing go on behind an error of one object, and keeps the first. Other failures end it.
-fn keep_first(first: &mut Option<Failure>, listed: Result<(), Failure>) -> Result<(), Failure> {
+pub(super) fn keep_first(first: &mut Option<Failure>, listed: Result<(), Failure>) -> Result<(), Failure> {
     match listed {
         Err(e @ Failure::Image(_)) if !e.is_interrupted() => {
             first.get_or_insert(e);
@@ -182,6 +165,36 @@ fn keep_first(first: &mut Option<Failure>, listed: Result<(), Failure>) -> Resul
 }
 
 impl Ls {
+    /// What is in a directory, or the object itself.
+    fn path(
+        &self,
+        fs: &FileSystem,
+        path: &OsStr,
+        items: &mut Vec<Item>,
+        failed: &mut Option<Failure>,
+        out: &mut Out<'_>,
+    ) -> Result<(), Failure> {
+        let m = fs.symlink_metadata(path)?;
+        let is_dir = m.is_dir() || (m.is_symlink() && !self.long && fs.metadata(path).is_ok_and(|m| m.is_dir()));
+        if self.paths.len() > 1 && is_dir && !self.directory && !self.json {
+            write_name(out, path, ":\n")?;
+        }
+        if !is_dir || self.directory {
+            return self.one(fs, Path::new(path), &m, items, out);
+        }
+        let dir = fs.open_dir(path)?;
+        for (name, m) in fs.read_dir_each(path)? {
+            let listed = match m {
+                // As JSON each has its whole path, because several directories make one list.
+                Ok(m) if self.json => self.one(fs, &Path::new(path).join(name), &m, items, out),
+                Ok(m) => self.one(&dir, Path::new(&name), &m, items, out),
+                Err(e) => self.unreadable(&name, out).and(Err(e.into())),
+            };
+            keep_first(failed, listed)?;
+        }
+        Ok(())
+    }
+
     /// A name whose inode cannot be read. As JSON it is left out.
     fn unreadable(&self, name: &OsStr, out: &mut Out<'_>) -> Result<(), Failure> {
         if self.json {
@@ -249,23 +262,32 @@ impl Action for Tree {
     }
 
     fn run(&self, fs: &FileSystem, out: &mut Out<'_>) -> Result<(), Failure> {
-        let mut items = Vec::new();
+        let (mut items, mut failed) = (Vec::new(), None);
         for e in fs.walk(&self.path)? {
-            let e = e?;
-            if self.levels.is_some_and(|l| e.depth > l) {
-                continue;
-            }
-            if self.json {
-                items.push(Item::new(fs, &e.path, &e.metadata)?);
-                continue;
-            }
-            let name = if e.depth == 0 { self.path.as_ref() } else { e.path.file_name().unwrap_or_default() };
-            let mark = if e.metadata.is_dir() && e.depth > 0 { "/" } else { "" };
-            write!(out, "{:1$}", "", 2 * e.depth)?;
-            write_name(out, name, mark)?;
-            writeln!(out)?;
+            let listed = e.map_err(Failure::from).and_then(|e| self.one(fs, &e, &mut items, out));
+            keep_first(&mut failed, listed)?;
         }
-        if self.json { json(&items, out) } else { Ok(()) }
+        if self.json {
+            json(&items, out)?;
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Tree {
+    fn one(&self, fs: &FileSystem, e: &WalkEntry, items: &mut Vec<Item>, out: &mut Out<'_>) -> Result<(), Failure> {
+        if self.levels.is_some_and(|l| e.depth > l) {
+            return Ok(());
+        }
+        if self.json {
+            items.push(Item::new(fs, &e.path, &e.metadata)?);
+            return Ok(());
+        }
+        let name = if e.depth == 0 { self.path.as_ref() } else { e.path.file_name().unwrap_or_default() };
+        let mark = if e.metadata.is_dir() && e.depth > 0 { "/" } else { "" };
+        write!(out, "{:1$}", "", 2 * e.depth)?;
+        write_name(out, name, mark)?;
+        Ok(writeln!(out)?)
     }
 }
 
@@ -314,6 +336,21 @@ impl Find {
             && self.perm.is_none_or(|p| m.permissions() & p == p)
             && self.larger.is_none_or(|l| m.is_file() && m.size > l)
     }
+
+    fn one(&self, fs: &FileSystem, e: &WalkEntry, items: &mut Vec<Item>, out: &mut Out<'_>) -> Result<(), Failure> {
+        if !self.fits(e) {
+            return Ok(());
+        }
+        if self.json {
+            items.push(Item::new(fs, &e.path, &e.metadata)?);
+        } else if self.print0 {
+            out.write_all(e.path.as_os_str().as_bytes())?;
+            out.write_all(b"\0")?;
+        } else {
+            write_name(out, &e.path, "\n")?;
+        }
+        Ok(())
+    }
 }
 
 impl Action for Find {
@@ -326,21 +363,14 @@ impl Action for Find {
         if let Some(t) = self.file_type.as_ref().filter(|t| !known.contains(&t.as_str())) {
             return Err(Failure::Usage(format!("--type {t}: one of {} is expected", known.join(", "))));
         }
-        let mut items = Vec::new();
+        let (mut items, mut failed) = (Vec::new(), None);
         for e in fs.walk(PathBuf::from(&self.path))? {
-            let e = e?;
-            if !self.fits(&e) {
-                continue;
-            }
-            if self.json {
-                items.push(Item::new(fs, &e.path, &e.metadata)?);
-            } else if self.print0 {
-                out.write_all(e.path.as_os_str().as_bytes())?;
-                out.write_all(b"\0")?;
-            } else {
-                write_name(out, &e.path, "\n")?;
-            }
+            let listed = e.map_err(Failure::from).and_then(|e| self.one(fs, &e, &mut items, out));
+            keep_first(&mut failed, listed)?;
         }
-        if self.json { json(&items, out) } else { Ok(()) }
+        if self.json {
+            json(&items, out)?;
+        }
+        failed.map_or(Ok(()), Err)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::action::{Action, Out};
 use super::failure::Failure;
-use super::list::{Item, hex_unless_text, json, letters, type_name};
+use super::list::{Item, hex_unless_text, json, keep_first, letters, type_name};
 use super::values::{human, iso_nanos};
 use crate::text::write_name;
 use quire::{FileSystem, Links, Metadata};
@@ -217,13 +217,19 @@ impl Action for Du {
     }
 
     fn run(&self, fs: &FileSystem, out: &mut Out<'_>) -> Result<(), Failure> {
-        let mut all = Vec::new();
+        let (mut all, mut failed) = (Vec::new(), None);
         for path in &self.paths {
             let mut seen = HashSet::new();
             let (shown, path_hex) = (path.to_string_lossy().into_owned(), hex_unless_text(path));
             let mut sum = DiskUse { path: shown, path_hex, allocated: 0, apparent: 0, objects: 0 };
             for e in fs.walk(path)? {
-                let m = e?.metadata;
+                let m = match e {
+                    Ok(e) => e.metadata,
+                    Err(e) => {
+                        keep_first(&mut failed, Err(e.into()))?;
+                        continue;
+                    }
+                };
                 if seen.insert(m.ino) {
                     sum.allocated += m.allocated;
                     sum.apparent += if m.is_file() { m.size } else { 0 };
@@ -233,14 +239,15 @@ impl Action for Du {
             all.push(sum);
         }
         if self.json {
-            return json(&all, out);
+            json(&all, out)?;
+        } else {
+            for (s, path) in all.iter().zip(&self.paths) {
+                let size = if self.human { human(s.allocated) } else { s.allocated.to_string() };
+                write!(out, "{size}\t")?;
+                write_name(out, path, "\n")?;
+            }
         }
-        for (s, path) in all.iter().zip(&self.paths) {
-            let size = if self.human { human(s.allocated) } else { s.allocated.to_string() };
-            write!(out, "{size}\t")?;
-            write_name(out, path, "\n")?;
-        }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 }
 
