@@ -77,7 +77,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let run = |rounds: usize, mounters: &[Mounter], dirty: u64, journal_mib: u64| {
         let mut bed = Bed::new("hdd7200", server.mib + journal_mib, journal_mib)?;
         bed.limit_dirty(dirty);
-        let mut of = |server: Server, rounds: usize, mounters: Vec<Mounter>| {
+        let of = |server: Server, rounds: usize, mounters: Vec<Mounter>| {
             let mounters: Vec<_> = mounters.iter().map(|m| which_may_keep(m, dirty)).collect();
             bed.rounds(rounds, &mounters, |dir| fill(dir, server), &[()], |dir, ()| serve(dir, server))
         };
