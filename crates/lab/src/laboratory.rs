@@ -136,7 +136,7 @@ pub const STUDIES: [Study; 24] = [
         [80, 1150, 5200],
         studies::mounts::applications::study,
     )),
-    study("rfj-fileserver", Paper::Rfj, "A file server", [40, 900, 10_000], fileserver::study),
+    study("rfj-fileserver", Paper::Rfj, "A file server", [40, 400, 4500], fileserver::study),
     mounted(study(
         "rfj-mounts",
         Paper::Rfj,
