@@ -47,6 +47,8 @@ const WRITEBACK: &str = "kernel writeback";
 /// Okeanos' modes on Quire, by their names in figures.
 const WASTELESS: &str = "quire wasteless";
 const SELECTIVE: &str = "quire selective";
+/// Data journaling that leaves blocks in memory, which the kernel's writes home at each fsync.
+const OWN_JOURNAL: &str = "quire ext4-journal";
 
 /// Data journaling on a device of its own, on the kernel's ext4 and on Quire, in DJFS' studies; the first by its name
 /// in figures.

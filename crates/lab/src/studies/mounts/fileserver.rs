@@ -12,7 +12,7 @@ use anyhow::Result;
 use self::load::{fill, serve};
 use super::super::fileserver::Server;
 use super::bed::{Bed, Measured, Rounds};
-use super::{JOURNAL, ORDERED, SCATTER, WRITEBACK, assume, mounters, only, rounds_of};
+use super::{JOURNAL, ORDERED, OWN_JOURNAL, SCATTER, WRITEBACK, assume, mounters, only, rounds_of};
 use crate::mounter::{Mounter, Who};
 use crate::results::{ABOUT, Claim, Effort, Figure, Findings, Swept, shown, with_one_value};
 use crate::stats::{float, mib};
@@ -21,7 +21,6 @@ use crate::stats::{float, mib};
 const THIRD: &str = "kernel:data=writeback";
 const QUIRE: [&str; 4] = ["profile=ext4-ordered", "profile=ext4-journal", "profile=rfj", "profile=auto"];
 const RFJ: &str = "quire rfj";
-const OWN_JOURNAL: &str = "quire ext4-journal";
 /// What is measured where every turn overwrites.
 const OF_OVERWRITES: [&str; 3] = [JOURNAL, RFJ, OWN_JOURNAL];
 /// What claims are of.

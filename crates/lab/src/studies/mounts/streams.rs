@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use self::fast::{latency, most};
 use super::super::okeanos::calibration::ORDERS;
 use super::super::okeanos::series::INODE;
 use super::super::streams::KBIT;
 use super::appends::{Appends, Done};
 use super::bed::{Bed, Measured, Rounds, sync};
 use super::{
-    FAST_COMMIT, HOME_AT_FSYNC, JOURNAL, NONE, OF_OKEANOS, ORDERED, SELECTIVE, WASTELESS, assume, mounters, only,
-    rounds_of,
+    FAST_COMMIT, HOME_AT_FSYNC, JOURNAL, NONE, OF_OKEANOS, ORDERED, OWN_JOURNAL, SELECTIVE, WASTELESS, assume,
+    mounters, only, rounds_of,
 };
 use crate::mounter::Mounter;
 use crate::results::{ABOUT, Claim, Effort, Figure, Findings, with_one_row};
@@ -40,8 +41,6 @@ fn slow_streams(count: usize, time: Duration) -> Appends {
     Appends::new(count, KBIT, time)
 }
 
-/// Data journaling that leaves blocks in memory, as ext3 of Linux 2.6.18 did.
-const OWN_JOURNAL: &str = "quire ext4-journal";
 const IN_MEMORY: &str = "data journaling that leaves blocks in memory (quire ext4-journal)";
 /// What figure 4b is measured of.
 const OF_HOME: [&str; 7] = [NONE, ORDERED, JOURNAL, FAST_COMMIT, OWN_JOURNAL, WASTELESS, SELECTIVE];
@@ -165,10 +164,6 @@ fn home(m: &Measured<Done>) -> f64 {
     float(m.asked.written_bytes - m.asked.journal_bytes) / float(m.of.writes)
 }
 
-fn latency(m: &Measured<Done>) -> f64 {
-    m.of.latency.mean
-}
-
 fn figures(rounds: &Rounds<Done>, slow: &[usize], fast: &[usize], times: [Duration; 2]) -> Vec<Figure> {
     let figure = |id: &str, of: &str, what: &str, y: &str, (rate, time, counts): (&str, Duration, &[usize])| {
         let title = format!("{what}, streams of {rate}, {} s, mounts", time.as_secs());
@@ -286,11 +281,6 @@ fn claims_of_shares(figures: [f64; 5], at: impl Fn(&str) -> String) -> [Claim; 5
             SEVERAL,
         ),
     ]
-}
-
-/// The most of these mounts.
-fn most(rounds: &Rounds<Done>, phase: usize, names: &[&str], of: fn(&Measured<Done>) -> f64) -> f64 {
-    names.iter().map(|name| rounds.median(name, phase, of)).fold(f64::NAN, f64::max)
 }
 
 /// NaN if one is.

@@ -9,16 +9,13 @@ use std::ops::RangeInclusive;
 use super::super::super::okeanos::log_replay::LOAD;
 use super::super::super::okeanos::{postmark, server};
 use super::super::bed::{Measured, Rounds};
-use super::super::{HOME_AT_FSYNC, JOURNAL, ORDERED, SCATTER, SELECTIVE, WASTELESS};
+use super::super::{HOME_AT_FSYNC, JOURNAL, ORDERED, OWN_JOURNAL, SCATTER, SELECTIVE, WASTELESS};
 use super::phases::{INSTANCES, POSTMARKS, SERVERS, journal, of, reads, written};
 use crate::results::{ABOUT, Claim, with_one_row};
 
-/// Data journaling which leaves blocks in memory at an fsync.
-const LEAVES: &str = "quire ext4-journal";
-
 /// Which data journaling the claims are about: the kernel's, or one that leaves blocks in memory, as ext3 of Linux
 /// 2.6.18 did.
-pub(super) const JOURNALS: [&str; 2] = [JOURNAL, LEAVES];
+pub(super) const JOURNALS: [&str; 2] = [JOURNAL, OWN_JOURNAL];
 
 /// Where Postmark is, the study's and Debian's.
 const OF_POSTMARK: &str = "figure 5a, on mounts";
@@ -42,9 +39,9 @@ impl OfPostmark {
         let of = |journal, requests| OfPostmark { journal, requests };
         let stdio = "a buffer of stdio";
         vec![
-            (LEAVES_IT.to_owned(), of(LEAVES, POSTMARKS)),
+            (LEAVES_IT.to_owned(), of(OWN_JOURNAL, POSTMARKS)),
             (stdio.to_owned(), of(JOURNAL, buffered)),
-            (format!("{LEAVES_IT} and {stdio}"), of(LEAVES, buffered)),
+            (format!("{LEAVES_IT} and {stdio}"), of(OWN_JOURNAL, buffered)),
         ]
     }
 }
@@ -65,7 +62,7 @@ impl OfServer {
         let all = JOURNALS.into_iter().flat_map(|journal| SERVERS.map(|phase| OfServer { journal, phase }));
         let named = |of: Self| {
             let beside = format!("{} ms beside the disk", server::BESIDE[of.phase]);
-            let name = match (of.journal == LEAVES, of.phase == SERVERS[0]) {
+            let name = match (of.journal == OWN_JOURNAL, of.phase == SERVERS[0]) {
                 (true, true) => LEAVES_IT.to_owned(),
                 (true, false) => format!("{LEAVES_IT} and {beside}"),
                 (false, _) => beside,
@@ -76,7 +73,7 @@ impl OfServer {
     }
 }
 
-/// [`LEAVES`] in words.
+/// [`OWN_JOURNAL`] in words.
 const LEAVES_IT: &str = "data journaling that leaves blocks in memory (quire ext4-journal)";
 
 /// Figures 5a, 5c and 5d: one cause for each program.
@@ -130,7 +127,7 @@ fn of_postmark(rounds: &Rounds<f64>, OfPostmark { journal, requests }: OfPostmar
 pub(super) fn of_debians_postmark(rounds: &Rounds<f64>, requests: [usize; 2]) -> Vec<Claim> {
     let figures = |journal| of_postmark(rounds, OfPostmark { journal, requests });
     let claims = wasteless_is_faster(OF_DEBIANS, &figures(JOURNAL));
-    with_one_row(HOME_AT_FSYNC, &[LEAVES_IT.to_owned()], claims, &[figures(LEAVES)])
+    with_one_row(HOME_AT_FSYNC, &[LEAVES_IT.to_owned()], claims, &[figures(OWN_JOURNAL)])
 }
 
 fn wasteless_is_faster(at: &str, figures: &[f64]) -> [Claim; 2] {
@@ -193,7 +190,7 @@ pub(super) struct OfMethod<'a> {
 }
 
 /// The mounts that its claim and that claim's causes are of.
-pub(super) const OF_LOGS: [&str; 3] = [ORDERED, LEAVES, WASTELESS];
+pub(super) const OF_LOGS: [&str; 3] = [ORDERED, OWN_JOURNAL, WASTELESS];
 
 /// What may be otherwise for InnoDB.
 #[derive(Clone, Copy, Debug)]
@@ -211,13 +208,13 @@ impl OfMethod<'_> {
     /// Whether a write with wasteless waits for reads that data journaling has not.
     fn reads_more(&self, phase: usize) -> bool {
         let (rounds, phase) = self.phase(phase);
-        rounds.median(WASTELESS, phase, reads) > rounds.median(LEAVES, phase, reads)
+        rounds.median(WASTELESS, phase, reads) > rounds.median(OWN_JOURNAL, phase, reads)
     }
 
     /// What a flush takes with wasteless, in parts of ordered's. Without reads it takes what it does with data
     /// journaling, if that has fewer.
     fn by_ordered(&self, OfLog { phase, without_reads }: OfLog) -> f64 {
-        let name = if without_reads && self.reads_more(phase) { LEAVES } else { WASTELESS };
+        let name = if without_reads && self.reads_more(phase) { OWN_JOURNAL } else { WASTELESS };
         let (rounds, phase) = self.phase(phase);
         rounds.median(name, phase, of) / rounds.median(ORDERED, phase, of)
     }
@@ -365,7 +362,7 @@ mod tests {
     /// Ordered, the kernel's and Quire's data journaling, wasteless and selective, of each phase.
     fn by_phase(of: [[f64; PHASES]; 5]) -> Rounds<f64> {
         let measured = |value: f64| Measured { of: value, asked: Asked::default(), seconds: 1.0 };
-        let names = [ORDERED, JOURNAL, LEAVES, WASTELESS, SELECTIVE];
+        let names = [ORDERED, JOURNAL, OWN_JOURNAL, WASTELESS, SELECTIVE];
         let rounds = names.into_iter().zip(of).map(|(name, of)| (name.to_owned(), vec![of.map(measured).into()]));
         Rounds::of(rounds.collect())
     }
@@ -398,7 +395,9 @@ mod tests {
     fn claims_compare_with_the_kernels_modes_and_a_tie_of_selective_and_wasteless_has_a_cause() {
         let of = |selective| {
             let kernel = [(ORDERED, 1.0, 9), (JOURNAL, 1.5, 100)];
-            rounds(&[&kernel[..], &[(LEAVES, 2.5, 100), (WASTELESS, 2.0, 58), (SELECTIVE, selective, 58)]].concat())
+            rounds(
+                &[&kernel[..], &[(OWN_JOURNAL, 2.5, 100), (WASTELESS, 2.0, 58), (SELECTIVE, selective, 58)]].concat(),
+            )
         };
         let verdict = |claims: &[Claim], says: &str| claims.iter().find(|c| c.says.contains(says)).unwrap().verdict;
         let (held, differs, not) = (Verdict::Held, Verdict::Differs, Verdict::NotHeld);
@@ -423,8 +422,8 @@ mod tests {
         assert_eq!(verdict(&of_programs(&of(2.5)), "faster than selective"), not);
     }
 
-    /// The verdicts of methods, each with its figures of ordered, wasteless and [`LEAVES`] by load (1 and 4 times), and
-    /// what a write with wasteless reads.
+    /// The verdicts of methods, each with its figures of ordered, wasteless and [`OWN_JOURNAL`] by load (1 and 4
+    /// times), and what a write with wasteless reads.
     fn verdicts_of_logs(methods: &[([[f64; 2]; 3], u64)]) -> Vec<Verdict> {
         let rounds_of = |([ordered, wasteless, leaves], of_wasteless): &([[f64; 2]; 3], u64)| {
             let measured = |value: f64, reads: u64| Measured {
@@ -432,7 +431,7 @@ mod tests {
                 asked: Asked { reads, ..Asked::default() },
                 seconds: 1.0,
             };
-            let of = [(ORDERED, ordered, 0), (WASTELESS, wasteless, *of_wasteless), (LEAVES, leaves, 2)];
+            let of = [(ORDERED, ordered, 0), (WASTELESS, wasteless, *of_wasteless), (OWN_JOURNAL, leaves, 2)];
             let mount = |(name, by_load, reads): (&str, &[f64; 2], u64)| {
                 (name.to_owned(), vec![by_load.map(|value| measured(value, reads)).into()])
             };
@@ -467,7 +466,7 @@ mod tests {
     #[test]
     fn debians_postmark_is_judged_by_the_kernels_data_journaling_or_one_that_leaves_blocks_in_memory() {
         let verdicts = |journal, selective| {
-            let of = [(ORDERED, 1.0, 0), (JOURNAL, journal, 0), (LEAVES, 1.5, 0), (WASTELESS, 2.0, 0)];
+            let of = [(ORDERED, 1.0, 0), (JOURNAL, journal, 0), (OWN_JOURNAL, 1.5, 0), (WASTELESS, 2.0, 0)];
             let claims = of_debians_postmark(&rounds(&[&of[..], &[(SELECTIVE, selective, 0)]].concat()), [0, 1]);
             assert!(claims.iter().all(|claim| claim.at == OF_DEBIANS));
             claims.iter().map(|claim| claim.verdict).collect::<Vec<_>>()

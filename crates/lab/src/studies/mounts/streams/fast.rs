@@ -9,9 +9,8 @@ use anyhow::Result;
 use super::super::super::okeanos::calibration::{ByRun, ORDERS, figure_of_runs};
 use super::super::super::streams::{MBIT, PERIOD};
 use super::super::appends::{Appends, Done};
-use super::super::bed::{Bed, Rounds};
-use super::super::{JOURNAL, ORDERED, SELECTIVE, WASTELESS, only};
-use super::{OWN_JOURNAL, latency, most};
+use super::super::bed::{Bed, Measured, Rounds};
+use super::super::{JOURNAL, ORDERED, OWN_JOURNAL, SELECTIVE, WASTELESS, only};
 use crate::mounter::Mounter;
 use crate::results::{Claim, Effort, Figure};
 
@@ -98,6 +97,16 @@ pub(super) fn otherwise(
     by_run_alone.with(with_both.values.into_iter().zip(with_both.parts));
     let figures = vec![by_run_alone.figure.clone(), of_disks, with_both.figure];
     Ok((by_run_alone, figures))
+}
+
+/// The mean of a write, in ms.
+pub(super) fn latency(m: &Measured<Done>) -> f64 {
+    m.of.latency.mean
+}
+
+/// The most of these mounts.
+pub(super) fn most(rounds: &Rounds<Done>, phase: usize, names: &[&str], of: fn(&Measured<Done>) -> f64) -> f64 {
+    names.iter().map(|name| rounds.median(name, phase, of)).fold(f64::NAN, f64::max)
 }
 
 /// A mode's mean latency, in parts of the longer of these.
