@@ -334,6 +334,8 @@ mod tests {
         let server = Server { threads: 5, files: 50, mib: 256, ..Server::new(Duration::from_secs(1)) };
         let once = run(DISK(), Profile::Rfj, Stock::LeavesData, server).unwrap();
         assert!(once.operations >= 30 && once.overwritten * 10 < once.blocks, "{once:?}");
+        let busy = once.waited + CPU * u32::try_from(once.operations).unwrap();
+        assert!((server.time * 5..=once.time * 5).contains(&busy), "all of the threads' time: {once:?}");
         assert_eq!(run(DISK(), Profile::Rfj, Stock::LeavesData, server).unwrap().traffic, once.traffic);
     }
 
