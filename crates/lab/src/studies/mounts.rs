@@ -49,6 +49,8 @@ const WASTELESS: &str = "quire wasteless";
 const SELECTIVE: &str = "quire selective";
 /// Data journaling that leaves blocks in memory, which the kernel's writes home at each fsync.
 const OWN_JOURNAL: &str = "quire ext4-journal";
+/// [`OWN_JOURNAL`] in words.
+const IN_MEMORY: &str = "data journaling that leaves blocks in memory (quire ext4-journal)";
 
 /// Data journaling on a device of its own, on the kernel's ext4 and on Quire, in DJFS' studies; the first by its name
 /// in figures.

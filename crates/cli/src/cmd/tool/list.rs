@@ -8,7 +8,7 @@ use quire::{Dir, FileSystem, FileType, Metadata, WalkEntry};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// One object, as `--json` shows it.
 #[derive(Serialize)]
@@ -164,6 +164,25 @@ pub(super) fn keep_first(first: &mut Option<Failure>, listed: Result<(), Failure
     }
 }
 
+/// Lists each object from a path down, also behind what cannot be read; the first error comes at the end.
+fn each_below(
+    fs: &FileSystem,
+    path: &OsStr,
+    is_json: bool,
+    out: &mut Out<'_>,
+    one: impl Fn(&WalkEntry, &mut Vec<Item>, &mut Out<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (mut items, mut failed) = (Vec::new(), None);
+    for e in fs.walk(path)? {
+        let listed = e.map_err(Failure::from).and_then(|e| one(&e, &mut items, out));
+        keep_first(&mut failed, listed)?;
+    }
+    if is_json {
+        json(&items, out)?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
 impl Ls {
     /// What is in a directory, or the object itself.
     fn path(
@@ -262,15 +281,7 @@ impl Action for Tree {
     }
 
     fn run(&self, fs: &FileSystem, out: &mut Out<'_>) -> Result<(), Failure> {
-        let (mut items, mut failed) = (Vec::new(), None);
-        for e in fs.walk(&self.path)? {
-            let listed = e.map_err(Failure::from).and_then(|e| self.one(fs, &e, &mut items, out));
-            keep_first(&mut failed, listed)?;
-        }
-        if self.json {
-            json(&items, out)?;
-        }
-        failed.map_or(Ok(()), Err)
+        each_below(fs, &self.path, self.json, out, |e, items, out| self.one(fs, e, items, out))
     }
 }
 
@@ -363,14 +374,6 @@ impl Action for Find {
         if let Some(t) = self.file_type.as_ref().filter(|t| !known.contains(&t.as_str())) {
             return Err(Failure::Usage(format!("--type {t}: one of {} is expected", known.join(", "))));
         }
-        let (mut items, mut failed) = (Vec::new(), None);
-        for e in fs.walk(PathBuf::from(&self.path))? {
-            let listed = e.map_err(Failure::from).and_then(|e| self.one(fs, &e, &mut items, out));
-            keep_first(&mut failed, listed)?;
-        }
-        if self.json {
-            json(&items, out)?;
-        }
-        failed.map_or(Ok(()), Err)
+        each_below(fs, &self.path, self.json, out, |e, items, out| self.one(fs, e, items, out))
     }
 }

@@ -14,8 +14,8 @@ use super::super::streams::KBIT;
 use super::appends::{Appends, Done};
 use super::bed::{Bed, Measured, Rounds, sync};
 use super::{
-    FAST_COMMIT, HOME_AT_FSYNC, JOURNAL, NONE, OF_OKEANOS, ORDERED, OWN_JOURNAL, SELECTIVE, WASTELESS, assume,
-    mounters, only, rounds_of,
+    FAST_COMMIT, HOME_AT_FSYNC, IN_MEMORY, JOURNAL, NONE, OF_OKEANOS, ORDERED, OWN_JOURNAL, SELECTIVE, WASTELESS,
+    assume, mounters, only, rounds_of,
 };
 use crate::mounter::Mounter;
 use crate::results::{ABOUT, Claim, Effort, Figure, Findings, with_one_row};
@@ -41,7 +41,6 @@ fn slow_streams(count: usize, time: Duration) -> Appends {
     Appends::new(count, KBIT, time)
 }
 
-const IN_MEMORY: &str = "data journaling that leaves blocks in memory (quire ext4-journal)";
 /// What figure 4b is measured of.
 const OF_HOME: [&str; 7] = [NONE, ORDERED, JOURNAL, FAST_COMMIT, OWN_JOURNAL, WASTELESS, SELECTIVE];
 

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use super::super::super::okeanos::log_replay::LOAD;
 use super::super::super::okeanos::{postmark, server};
 use super::super::bed::{Measured, Rounds};
-use super::super::{HOME_AT_FSYNC, JOURNAL, ORDERED, OWN_JOURNAL, SCATTER, SELECTIVE, WASTELESS};
+use super::super::{HOME_AT_FSYNC, IN_MEMORY, JOURNAL, ORDERED, OWN_JOURNAL, SCATTER, SELECTIVE, WASTELESS};
 use super::phases::{INSTANCES, POSTMARKS, SERVERS, journal, of, reads, written};
 use crate::results::{ABOUT, Claim, with_one_row};
 
@@ -39,9 +39,9 @@ impl OfPostmark {
         let of = |journal, requests| OfPostmark { journal, requests };
         let stdio = "a buffer of stdio";
         vec![
-            (LEAVES_IT.to_owned(), of(OWN_JOURNAL, POSTMARKS)),
+            (IN_MEMORY.to_owned(), of(OWN_JOURNAL, POSTMARKS)),
             (stdio.to_owned(), of(JOURNAL, buffered)),
-            (format!("{LEAVES_IT} and {stdio}"), of(OWN_JOURNAL, buffered)),
+            (format!("{IN_MEMORY} and {stdio}"), of(OWN_JOURNAL, buffered)),
         ]
     }
 }
@@ -63,8 +63,8 @@ impl OfServer {
         let named = |of: Self| {
             let beside = format!("{} ms beside the disk", server::BESIDE[of.phase]);
             let name = match (of.journal == OWN_JOURNAL, of.phase == SERVERS[0]) {
-                (true, true) => LEAVES_IT.to_owned(),
-                (true, false) => format!("{LEAVES_IT} and {beside}"),
+                (true, true) => IN_MEMORY.to_owned(),
+                (true, false) => format!("{IN_MEMORY} and {beside}"),
                 (false, _) => beside,
             };
             (name, of)
@@ -72,9 +72,6 @@ impl OfServer {
         all.skip(1).map(named).collect()
     }
 }
-
-/// [`OWN_JOURNAL`] in words.
-const LEAVES_IT: &str = "data journaling that leaves blocks in memory (quire ext4-journal)";
 
 /// Figures 5a, 5c and 5d: one cause for each program.
 pub(super) fn of_programs(rounds: &Rounds<f64>) -> Vec<Claim> {
@@ -127,7 +124,7 @@ fn of_postmark(rounds: &Rounds<f64>, OfPostmark { journal, requests }: OfPostmar
 pub(super) fn of_debians_postmark(rounds: &Rounds<f64>, requests: [usize; 2]) -> Vec<Claim> {
     let figures = |journal| of_postmark(rounds, OfPostmark { journal, requests });
     let claims = wasteless_is_faster(OF_DEBIANS, &figures(JOURNAL));
-    with_one_row(HOME_AT_FSYNC, &[LEAVES_IT.to_owned()], claims, &[figures(OWN_JOURNAL)])
+    with_one_row(HOME_AT_FSYNC, &[IN_MEMORY.to_owned()], claims, &[figures(OWN_JOURNAL)])
 }
 
 fn wasteless_is_faster(at: &str, figures: &[f64]) -> [Claim; 2] {
@@ -387,7 +384,7 @@ mod tests {
         let names: Vec<String> = OfPostmark::others().into_iter().map(|(name, _)| name).collect();
         assert_eq!((names.len(), &*names[1]), (3, "a buffer of stdio"));
         let names: Vec<String> = OfServer::others().into_iter().map(|(name, _)| name).collect();
-        assert_eq!((names.len(), &*names[0], &*names[4]), (9, "5 ms beside the disk", LEAVES_IT));
+        assert_eq!((names.len(), &*names[0], &*names[4]), (9, "5 ms beside the disk", IN_MEMORY));
         assert!(names[8].ends_with(" and 40 ms beside the disk"));
     }
 
