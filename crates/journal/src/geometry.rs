@@ -151,6 +151,12 @@ impl<'a> LogWindow<'a> {
         LogWindow { geometry, end, pieces: Vec::new(), before: Vec::new() }
     }
 
+    /// Reads the blocks that are asked for one by one: for who needs a few of them.
+    #[must_use]
+    pub fn without_reading_ahead(geometry: &'a LogGeometry) -> Self {
+        Self::new(geometry, LogBlock(0))
+    }
+
     /// A log block's bytes.
     ///
     /// # Errors
@@ -250,6 +256,17 @@ mod tests {
             (start..end).chain(start..end).for_each(|n| assert_eq!(w.block(LogBlock(n)).unwrap()[0], 0));
         }
         assert_eq!(counted.snapshot().region(Region::Log).reads.count, 4);
+    }
+
+    #[test]
+    fn who_needs_a_few_blocks_reads_only_those() {
+        let counted = Arc::new(Counted::new(MemDevice::new(vec![0; 4 << 20])));
+        let g = LogGeometry::internal(counted.clone(), BlockSize::K1, vec![run(0, 0, 4096)]).unwrap();
+        let mut w = LogWindow::without_reading_ahead(&g);
+        for n in [7, 3000, 7, 4095] {
+            w.block(LogBlock(n)).unwrap();
+        }
+        assert_eq!(counted.snapshot().region(Region::Log).reads.bytes, 3 << 10);
     }
 
     #[test]

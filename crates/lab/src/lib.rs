@@ -4,6 +4,7 @@
 //! the kernel's own ext4.
 //!
 //! - [`mounter`]: one way to mount an image with the kernel, with fuse2fs or with Quire, and to kill it.
+//! - [`interrupt`]: what a signal that ends a study leaves behind: nothing.
 //! - [`served`], [`power`]: devices under mounts, with a model's latency or with a power cut on demand.
 //! - [`work`]: the bank (SQLite), the storm (names), the appenders (bytes); each logs, outside of the mount, what was
 //!   acknowledged.
@@ -23,6 +24,7 @@ mod dirty_limit;
 pub mod heuristics;
 pub mod image;
 pub mod images;
+pub mod interrupt;
 pub mod judges;
 pub mod laboratory;
 pub mod mounter;

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::heuristics;
+use quire_lab::interrupt;
 use quire_lab::mounter::Mounter;
 use quire_lab::pages;
 use quire_lab::power;
@@ -431,10 +432,14 @@ fn main() -> Result<()> {
                 }
             }
         }
-        What::Sqlite(wanted) => println!("{}", sqlite::study(&wanted.plan()?)?.text()),
+        What::Sqlite(wanted) => {
+            interrupt::handle();
+            println!("{}", sqlite::study(&wanted.plan()?)?.text());
+        }
         What::Model { dir, device: (_, model), mib } => Served::new(model, mib << 20, &dir)?.wait()?,
         What::Power { image, dir } => power::serve(&image, &dir, std::io::BufReader::new(std::io::stdin()))?,
         What::Isolation { device: (name, model), rate, seconds, mounter, work: dir } => {
+            interrupt::handle();
             let work = isolation::Work { rate: rate * 1_000_000, time: Duration::from_secs(seconds) };
             println!("{}", isolation::study(&name, model, work)?.text());
             if !mounter.is_empty() {

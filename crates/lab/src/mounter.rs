@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cmd::{command, find, have, is_root, quire, run, say, wait_closely, wait_until};
+use crate::interrupt::Hold;
 
 /// Who mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,7 @@ pub struct Mounted {
     log: PathBuf,
     daemon: Option<Child>,
     gone: bool,
+    _hold: Hold,
 }
 
 impl Mounter {
@@ -176,7 +178,8 @@ impl Mounter {
     pub fn mount(&self, image: &Path, dir: &Path) -> Result<Mounted> {
         fs::create_dir_all(dir)?;
         let log = dir.with_extension("log");
-        let mut mounted = Mounted { who: self.who, dir: dir.to_owned(), log: log.clone(), daemon: None, gone: false };
+        let (who, _hold) = (self.who, Hold::new()?);
+        let mut mounted = Mounted { who, dir: dir.to_owned(), log: log.clone(), daemon: None, gone: false, _hold };
         if self.who == Who::Kernel {
             let looped = if fs::metadata(image)?.is_file() { "loop" } else { "rw" };
             let options = self.of_kernel(looped);

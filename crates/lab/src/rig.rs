@@ -23,6 +23,7 @@ use quire_layout::superblock::{self, Superblock};
 use quire_testkit::{MemDevice, Model, Modelled, VirtualThreads};
 
 use crate::cmd::{command, run, text};
+use crate::interrupt::Folder;
 use crate::stock::{self, JournalThread, Stock};
 
 /// A modelled device in memory whose operations are counted.
@@ -179,7 +180,7 @@ impl Rig {
     /// # Errors
     /// mke2fs is missing or refuses, the mount fails.
     pub fn new(plan: &Plan) -> Result<Self> {
-        let dir = tempfile::tempdir()?;
+        let dir = Folder::temporary("quire-rig-")?;
         Self::over(plan, images(plan, dir.path())?)
     }
 
@@ -215,8 +216,7 @@ impl Rig {
         let nvram = match plan.nvram {
             None => None,
             Some(line) => {
-                let memory = Path::new("/dev/shm");
-                let dir = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
+                let dir = Folder::in_memory("quire-nvram-")?;
                 let how =
                     NvramOptions { simulated: true, size: Some(plan.journal_mib << 20), ..NvramOptions::default() };
                 // The mapping stays when the file's name has gone.
@@ -329,7 +329,7 @@ impl Rig {
             // e2fsck wants to see the journal's device.
             return Ok(());
         }
-        let dir = tempfile::tempdir()?;
+        let dir = Folder::temporary("quire-rig-")?;
         let path = dir.path().join("image");
         self.memory[0].with_contents(|bytes| write_sparse(&path, bytes))?;
         crate::image::Image::open(&path).check_clean()

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result};
 
 use crate::cmd::{cpus, is_root};
+use crate::interrupt;
 use crate::laboratory::{Study, chosen};
 use crate::results::{Effort, Findings, Host, Program, Run, date};
 use crate::work::vfs::fix_computing;
@@ -60,6 +61,7 @@ impl How {
     /// # Errors
     /// As [`run`].
     pub fn run(self, wanted: Vec<String>) -> Result<()> {
+        interrupt::handle();
         let effort = if self.quick {
             Effort::Quick
         } else if self.full {

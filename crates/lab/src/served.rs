@@ -27,6 +27,7 @@ use quire_testkit::{MemDevice, Model, Modelled};
 
 use crate::cmd::{is_root, run_tool, text, wait_until};
 use crate::dirty_limit::DirtyLimit;
+use crate::interrupt::Hold;
 use crate::regions::Regions;
 
 /// How long a device may take to come or go.
@@ -187,16 +188,18 @@ fn counters(disk: &Counted<Modelled<MemDevice>>) -> String {
 struct Apart {
     process: Child,
     dir: PathBuf,
+    _hold: Hold,
 }
 
 impl Apart {
     /// Of the model of this name, in `dir`, which is made.
     fn new(name: &str, bytes: u64, dir: &Path) -> Result<Self> {
+        let hold = Hold::new()?;
         let mut model = Command::new(std::env::current_exe()?);
         model.args(["model", "--device", name, "--mib", &(bytes >> 20).to_string()]).arg(dir);
         // Not in our group: what ends us at the terminal must not end it under a mount.
         let process = model.process_group(0).stdin(Stdio::null()).spawn().with_context(|| format!("{model:?}"))?;
-        let mut apart = Apart { process, dir: dir.to_owned() };
+        let mut apart = Apart { process, dir: dir.to_owned(), _hold: hold };
         let mut ended = None;
         wait_until(LIMIT, || {
             ended = apart.process.try_wait().ok().flatten();
@@ -235,6 +238,7 @@ pub struct Looped {
     device: PathBuf,
     /// What it stands on, if that ends with it.
     model: Option<Apart>,
+    _hold: Hold,
 }
 
 impl Looped {
@@ -281,8 +285,9 @@ impl Looped {
     }
 
     fn attached(arguments: &[&str], model: Option<Apart>) -> Result<Self> {
+        let hold = Hold::new()?;
         let said = run_tool("losetup", ["--find", "--show"].iter().chain(arguments).copied())?;
-        let looped = Looped { device: PathBuf::from(said.trim()), model };
+        let looped = Looped { device: PathBuf::from(said.trim()), model, _hold: hold };
         DirtyLimit::forget(&looped.device)?;
         Ok(looped)
     }

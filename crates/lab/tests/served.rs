@@ -1,4 +1,5 @@
-//! A modelled device under the kernel's file system outlives the program that measures on it.
+//! A modelled device under the kernel's file system: it outlives the program that measures on it if that is killed, and
+//! is gone with the program if a signal lets it end.
 
 #[macro_use(test)]
 extern crate quire_testkit;
@@ -62,18 +63,45 @@ fn syncs(at: &Path) -> bool {
     ended.is_some_and(|status| status.success())
 }
 
-#[test]
-fn a_program_that_is_killed_takes_no_device_away() {
+/// A program that works on a mount below `dir`, in transactions of so many rows.
+fn at_work(dir: &Path, rows: &str) -> Left {
     needs_mounts();
     needs_root();
     needs_tools(&["losetup"]);
-    let dir = tempfile::tempdir().unwrap();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_quire-lab"));
-    lab.args(["sqlite", "--device", "ssd", "--rounds", "1", "--small", "100000", "--mounter", "kernel:data=ordered"]);
-    lab.arg("--work").arg(dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut left = Left { program: lab.spawn().unwrap(), dir: dir.path().to_owned() };
+    lab.args(["sqlite", "--device", "ssd", "--rounds", "1", "--small", rows, "--mounter", "kernel:data=ordered"]);
+    lab.arg("--work").arg(dir).stdout(Stdio::null()).stderr(Stdio::null());
+    let left = Left { program: lab.spawn().unwrap(), dir: dir.to_owned() };
     let begun = wait_until(LIMIT, || left.ext4().is_some_and(|at| at.read_dir().unwrap().count() > 1));
     assert!(begun, "no work on a mount: {:?}", left.mounts());
+    left
+}
+
+/// As timeout(1) does it: the signal comes twice.
+#[test]
+fn a_program_that_a_signal_ends_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut left = at_work(dir.path(), "2000");
+    for _ in 0..2 {
+        let program = rustix::process::Pid::from_child(&left.program);
+        rustix::process::kill_process(program, rustix::process::Signal::TERM).unwrap();
+    }
+    let mut ended = None;
+    wait_until(3 * LIMIT, || {
+        ended = left.program.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.and_then(|status| status.code()), Some(130));
+    assert_eq!(left.mounts(), []);
+    let loops = run_tool("losetup", ["--list", "--noheadings", "--output", "BACK-FILE"]).unwrap();
+    assert!(!loops.contains(text(dir.path())), "{loops}");
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0, "folders stay");
+}
+
+#[test]
+fn a_program_that_is_killed_takes_no_device_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut left = at_work(dir.path(), "100000");
     left.program.kill().unwrap();
     left.program.wait().unwrap();
     let at = left.ext4().expect("still mounted");

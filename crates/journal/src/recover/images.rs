@@ -38,12 +38,14 @@ fn needs_home(chain: &Chain) -> bool {
 }
 
 impl UnrecoveredLog {
-    /// Makes the images of some blocks, in their order. `bodies` need not be read again.
+    /// Makes the images of some blocks, in their order. `bodies` need not be read again; the others are read through
+    /// the window.
     pub(super) fn make_images(
         &self,
         home: &Arc<dyn BlockDevice>,
         chains: &[(BlockNo, &Chain)],
         bodies: &Bodies,
+        window: &mut LogWindow<'_>,
     ) -> Result<Vec<Made>, Error> {
         let mut images = self.bases(home, chains)?;
         let mut good = vec![true; chains.len()];
@@ -58,9 +60,8 @@ impl UnrecoveredLog {
         if self.needs_nvram().is_none() {
             order.sort_by_key(|(_, l)| place(l));
         }
-        let mut window = LogWindow::new(&self.geometry, self.superblock.end());
         for (n, logged) in order {
-            good[n] &= self.apply(&mut window, bodies, logged, &mut images[n])?;
+            good[n] &= self.apply(window, bodies, logged, &mut images[n])?;
         }
         let made = chains.iter().zip(images).zip(good).map(|(((b, chain), image), good)| {
             let last = chain.last().expect("never empty").record;

@@ -76,9 +76,10 @@ pub(super) fn plan_of_runs(log: &UnrecoveredLog, found: FoundRuns, home_blocks: 
     let home = log.home_device();
     let all: Vec<(BlockNo, &Chain)> = found.chains.iter().map(|(b, c)| (*b, c)).collect();
     let per_batch = IMAGES_AT_ONCE >> log.format.block_size.bits();
+    let mut window = LogWindow::new(&log.geometry, log.superblock.end());
     let mut written = Vec::new();
     for batch in all.chunks(per_batch) {
-        let made = log.make_images(&home, batch, &found.bodies)?;
+        let made = log.make_images(&home, batch, &found.bodies, &mut window)?;
         for ((b, chain), made) in batch.iter().zip(made) {
             let (at, tid) = (last(chain).run.start, last(chain).run.tid);
             match made {

@@ -80,7 +80,7 @@ pub struct Plan {
     pub(super) last_used: Tid,
     /// Of a log of Quire's: the records of each block that is written.
     pub(super) chains: BTreeMap<BlockNo, Chain>,
-    /// Their images, if they are few.
+    /// Their images, sorted by home, if they are few.
     pub(super) ready: Option<Vec<(BlockNo, Arc<Buf>)>>,
     /// Of a log in NVRAM: the position behind the last transaction.
     pub(super) nvram_end: Option<u64>,
@@ -118,6 +118,12 @@ impl Plan {
     #[must_use]
     pub fn image_of(&self, home: BlockNo) -> Option<&Planned> {
         self.images.binary_search_by_key(&home, |p| p.home).ok().map(|i| &self.images[i])
+    }
+
+    /// The image of one home block, if it was made when the log was judged.
+    pub(super) fn ready_image(&self, home: BlockNo) -> Option<&Arc<Buf>> {
+        let ready = self.ready.as_ref()?;
+        ready.binary_search_by_key(&home, |(b, _)| *b).ok().map(|i| &ready[i].1)
     }
 
     /// True if images are missing or the log broke off: the file system needs a full check after the replay. The

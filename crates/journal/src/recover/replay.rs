@@ -44,7 +44,8 @@ impl UnrecoveredLog {
         let bs = self.format.block_size;
         if self.is_quire() {
             let home = (home, &mut undo);
-            self.replay_runs(&mut plan, home, &mut |done| progress(Progress { phase: Phase::Replay, done, total }))?;
+            let told = &mut |done| progress(Progress { phase: Phase::Replay, done, total });
+            self.replay_runs(&mut plan, home, &mut window, told)?;
             plan.images.clear();
         }
         for chunk in plan.images.chunks(REPLAYED_AT_ONCE >> bs.bits()) {
@@ -77,6 +78,7 @@ impl UnrecoveredLog {
         &self,
         plan: &mut Plan,
         (home, undo): (&Arc<dyn BlockDevice>, &mut Option<&mut dyn Undo>),
+        window: &mut LogWindow<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), Error> {
         let bs = self.format.block_size;
@@ -88,7 +90,7 @@ impl UnrecoveredLog {
         let all: Vec<_> = plan.chains.iter().map(|(b, c)| (*b, c)).collect();
         let mut done = 0;
         for batch in all.chunks(IMAGES_AT_ONCE >> bs.bits()) {
-            let made = self.make_images(home, batch, &Bodies::default())?;
+            let made = self.make_images(home, batch, &Bodies::default(), window)?;
             let image = |((b, _), made): (&(BlockNo, _), Made)| match made {
                 Made::Image(image) => Some((*b, image)),
                 Made::AtHome | Made::Bad(_) => None,
@@ -114,19 +116,24 @@ impl UnrecoveredLog {
         Ok(Some(sb))
     }
 
-    /// The content that a replay would give a block.
+    /// The content that a replay would give a block. What the plan does not hold is read, and no more than that: the
+    /// next block that is asked for may stand anywhere.
     ///
     /// # Errors
     /// Device.
     pub fn image(&self, plan: &Plan, p: &Planned) -> Result<Buf, Error> {
+        if let Some(image) = plan.ready_image(p.home) {
+            return Ok(Buf::clone(image));
+        }
+        let mut window = LogWindow::without_reading_ahead(&self.geometry);
         if let Some(chain) = plan.chains.get(&p.home) {
-            let made = self.make_images(&self.home_device(), &[(p.home, chain)], &Bodies::default())?;
+            let chains = [(p.home, chain)];
+            let made = self.make_images(&self.home_device(), &chains, &Bodies::default(), &mut window)?;
             return Ok(match made.into_iter().next() {
                 Some(Made::Image(image)) => Buf::clone(&image),
                 _ => Buf::zeroed(self.format.block_size.bytes()),
             });
         }
-        let mut window = LogWindow::new(&self.geometry, p.log.plus(1));
         load(&mut window, p).map(|(_, image)| Buf::copy_of(&image))
     }
 }

@@ -16,6 +16,7 @@ use quire_layout::Ino;
 use super::mounts::KERNEL;
 use crate::cmd::{run_tool, text};
 use crate::image::Image;
+use crate::interrupt::Folder;
 use crate::mounter::Mounter;
 use crate::results::{Claim, Figure, Findings};
 use crate::served::Looped;
@@ -150,7 +151,7 @@ pub fn study(plan: &Plan) -> Result<Findings> {
 }
 
 fn one(plan: &Plan, way: Way) -> Result<Times> {
-    let dir = tempfile::Builder::new().prefix("quire-latency-").tempdir_in(&plan.memory)?;
+    let dir = Folder::new(&plan.memory, "quire-latency-")?;
     match way {
         Way::Library(profile) => in_library(plan, profile, dir.path()),
         Way::Fuse(profile, more) => {

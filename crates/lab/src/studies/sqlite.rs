@@ -30,6 +30,7 @@ use rounds::{Disk, Times, means, rounds};
 use anyhow::{Result, ensure};
 
 use super::device::of_model;
+use crate::interrupt::Folder;
 use crate::mounter::Mounter;
 use crate::results::{ABOUT, Claim, Figure, Findings, Point};
 use crate::served::{Asked, Kind, Looped};
@@ -113,7 +114,7 @@ fn assume_devices(plan: &Plan, f: &mut Findings) {
 }
 
 fn on_device(plan: &Plan, kind: &Kind, mounters: &[Mounter], f: &mut Findings) -> Result<OnDevice> {
-    let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
+    let dir = Folder::new(&plan.work, "quire-sqlite-")?;
     let disk = if plan.on_library {
         Disk::Library(on_library::device(kind)?)
     } else {

@@ -14,6 +14,7 @@ use rustix::fs::OFlags;
 use super::super::mounts::point_of_rounds;
 use super::{CHUNK, CHUNKS, FS_MIB, Into, KEPT, Outcome, RAW_MIB, Table, Work};
 use crate::cmd::{run_tool, text};
+use crate::interrupt::Folder;
 use crate::mounter::Mounter;
 use crate::results::Findings;
 use crate::served::{Kind, Looped};
@@ -37,7 +38,7 @@ const FILES: usize = 2;
 /// # Errors
 /// Not root; a file system failed.
 pub fn study(kind: &Kind, mounters: &[Mounter], work: Work, rounds: usize, dir: &Path) -> Result<Findings> {
-    let dir = tempfile::Builder::new().prefix("quire-isolation-").tempdir_in(dir)?;
+    let dir = Folder::new(dir, "quire-isolation-")?;
     let disk = Looped::new(kind, (FS_MIB + RAW_MIB) << 20, dir.path())?;
     let mounters = Mounter::available(mounters)?;
     let mut p99s = vec![[const { Vec::new() }; STREAMS.len()]; mounters.len()];

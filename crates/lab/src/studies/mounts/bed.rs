@@ -20,14 +20,12 @@ use super::journal_device::{JournalDevice, is_external};
 use super::{label, point_of_rounds};
 use crate::cmd::{run_tool, text};
 use crate::dirty_limit::DirtyLimit;
+use crate::interrupt::{self, Folder};
 use crate::mounter::{Mounted, Mounter};
 use crate::results::Figure;
 use crate::served::{Asked, Kind, Looped};
 use crate::stats::median;
 use crate::turns::turns;
-
-/// Where a simulated NVRAM lies: a tmpfs.
-const MEMORY: &str = "/dev/shm";
 
 /// What a phase of a workload came to.
 pub(super) struct Measured<T> {
@@ -39,7 +37,7 @@ pub(super) struct Measured<T> {
 pub(super) struct Bed {
     disk: Looped,
     journal: Option<JournalDevice>,
-    dir: tempfile::TempDir,
+    dir: Folder,
     journal_mib: u64,
     dirty_bytes: Option<u64>,
     inode_bytes: Option<&'static str>,
@@ -49,7 +47,7 @@ pub(super) struct Bed {
 impl Bed {
     /// A device of this model of so many MiB, for journals of so many, on it or in NVRAM.
     pub(super) fn new(model: &str, mib: u64, journal_mib: u64) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("quire-mounts-").tempdir()?;
+        let dir = Folder::temporary("quire-mounts-")?;
         let kind: Kind = model.parse()?;
         let disk = Looped::new(&kind, mib << 20, dir.path())?;
         Ok(Bed { disk, journal: None, dir, journal_mib, dirty_bytes: None, inode_bytes: None, format: "ext4" })
@@ -187,7 +185,7 @@ pub(super) struct Fresh<'a> {
     /// With all options.
     told: Mounter,
     /// Of a simulated NVRAM.
-    _memory: tempfile::TempDir,
+    _memory: Folder,
 }
 
 impl<'a> Fresh<'a> {
@@ -195,7 +193,7 @@ impl<'a> Fresh<'a> {
         bed.set_timed(false)?;
         bed.format(mounter)?;
         bed.set_timed(true)?;
-        let memory = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir())?;
+        let memory = Folder::in_memory("quire-nvram-")?;
         let mut told = bed.journal_of(mounter)?.map_or_else(|| mounter.clone(), |journal| journal.told_to(mounter));
         told = told.with("noatime");
         if is_journal_in_nvram(mounter) {
@@ -217,6 +215,7 @@ impl<'a> Fresh<'a> {
 
     /// Measures this work, and what it asks of the devices.
     pub(super) fn measured<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<Measured<T>> {
+        interrupt::check()?;
         let (before, began) = (self.bed.asked()?, Instant::now());
         let of = work()?;
         let (seconds, asked) = (began.elapsed().as_secs_f64(), self.bed.asked()?.since(before));

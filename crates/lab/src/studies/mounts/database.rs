@@ -16,6 +16,7 @@ use super::{
     DJFS, DJFS4, DRIVE, EXTERNAL, FAST_DRIVE, JOURNAL, NVJ, OF_FLUSH, ORDERED, SLOW_DRIVE, assume, assume_external,
     of_djfs, only, point_of_rounds, rounds_of, swept,
 };
+use crate::interrupt::Folder;
 use crate::mounter::Mounter;
 use crate::results::{ABOUT, Claim, Effort, Figure, Findings, shown, with_one_row};
 use crate::stats::{float, median};
@@ -101,8 +102,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let journal_mib = effort.pick(32, 128, 128);
     let in_nvram = effort.pick([50, 100], [2000, 5000], [10_000, 20_000]);
     let scale = Scale { page: 1024, ..Scale::divided(10, divide) };
-    let memory = Path::new("/dev/shm");
-    let loaded = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
+    let loaded = Folder::in_memory("quire-tpcc-")?;
     let db = loaded.path().join("loaded.db");
     tpcc::load(&db, Journal::Delete, scale, 1)?;
     let mib = 608 + (fs::metadata(&db)?.len() >> 20) * 3;

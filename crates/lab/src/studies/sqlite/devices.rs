@@ -8,6 +8,7 @@ use super::joint::OnDevice;
 use super::plan::{self, IMAGE_MIB, KERNEL_JOURNAL, Plan, STOCK_JOURNAL, Series};
 use super::ratios::{Ratios, worst};
 use super::rounds::{Disk, means, rounds};
+use crate::interrupt::Folder;
 use crate::mounter::Mounter;
 use crate::results::Figure;
 use crate::served::{Kind, Looped};
@@ -62,7 +63,7 @@ impl Devices {
             mounters.iter().map(|m| Series { mounter: m.clone(), protections: PROTECTIONS.to_vec() }).collect();
         let once = Plan { rounds: 1, small: plan.small.min(ROWS), ..plan.without_mounters() };
         let on = |kind: &Kind| {
-            let dir = tempfile::Builder::new().prefix("quire-sqlite-").tempdir_in(&plan.work)?;
+            let dir = Folder::new(&plan.work, "quire-sqlite-")?;
             let disk = Disk::Looped(Looped::new(kind, IMAGE_MIB << 20, dir.path())?);
             let times = rounds(&once, &series, &disk, dir.path())?.times;
             let means: Vec<Vec<f64>> = (0..mounters.len()).map(|who| means(&times, who)).collect();

@@ -9,6 +9,7 @@ use super::cases::cases;
 use super::plan::{self, NVRAM, Plan, Series};
 use super::{in_process, on_library};
 use crate::cmd::{run_tool, text};
+use crate::interrupt::{self, Folder};
 use crate::served::{Asked, Looped};
 use crate::stats::Spread;
 use crate::turns::turns;
@@ -80,7 +81,7 @@ fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &Path) -> Result<V
     if let Some(parameters) = parameters {
         return in_process::one(plan, series, &image, &parameters);
     }
-    let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
+    let memory = Folder::in_memory("quire-nvram-")?;
     let mut mounter = series.mounter.with("noatime");
     if NVRAM.iter().any(|profile| series.mounter.options.split(',').any(|o| o == *profile)) {
         let nvram = memory.path().join("nvram");
@@ -90,6 +91,7 @@ fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &Path) -> Result<V
     let mut times = Vec::new();
     for protection in &series.protections {
         for load in plan.loads(*protection) {
+            interrupt::check()?;
             times.extend(run(mounted.dir(), load)?);
         }
     }

@@ -15,6 +15,7 @@ use quire_testkit::{Model, VirtualThreads};
 use super::super::ways::{self, Place, Way};
 use crate::cmd::{command, run, text};
 use crate::image::Image;
+use crate::interrupt::{Folder, MEMORY};
 use crate::mounter::Mounter;
 use crate::rig::{Body, Rig, Traffic};
 use crate::work::tpcc::{self, Grain, Journal, Limit, Report, Scale};
@@ -100,8 +101,7 @@ pub(in crate::studies) struct Loaded {
 
 impl Loaded {
     pub(in crate::studies) fn new(plan: &Plan) -> Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let dir = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
+        let dir = Folder::in_memory("quire-tpcc-")?;
         let db = dir.path().join(DATABASE);
         eprintln!("loading {} warehouses", plan.scale.warehouses);
         tpcc::load(&db, Journal::Delete, plan.scale, 1)?;
@@ -202,7 +202,7 @@ impl Loaded {
 
     /// Transactions of New-Order a minute on tmpfs, and on a mount with everything in memory; in real time.
     pub(super) fn in_memory(&self, journal: Journal, plan: &Plan) -> Result<[f64; 2]> {
-        let dir = tempfile::tempdir_in("/dev/shm")?;
+        let dir = Folder::new(Path::new(MEMORY), "quire-tpcc-")?;
         let db = dir.path().join(DATABASE);
         let on = |db: &Path| -> Result<f64> {
             fs::write(db, &self.database)?;

@@ -13,7 +13,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use tempfile::TempDir;
 
 use super::super::super::okeanos::postmark::{LARGEST, SMALLEST};
 use super::super::bed::Bed;
@@ -21,6 +20,7 @@ use super::claims::of_debians_postmark;
 use super::figures::of_postmark;
 use super::phases::REQUESTS;
 use crate::cmd::{command, have, run_tool, say, text};
+use crate::interrupt::Folder;
 use crate::mounter::Mounter;
 use crate::results::{Effort, Findings};
 use crate::rig::Body;
@@ -28,6 +28,8 @@ use crate::stage::{Directory, Stage};
 use crate::stats::float;
 
 const PROGRAM: &str = "postmark";
+/// How a folder begins that is not on a mount.
+const FOLDER: &str = "quire-postmark-";
 
 /// What it prints if it made all transactions.
 const WHOLE: &str = "seconds of transactions";
@@ -100,7 +102,7 @@ impl Process {
 
 /// The first seeds with which a process does not run out of files, one for each process.
 fn seeds(work: Work) -> Result<Vec<u64>> {
-    let (dir, scripts) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let (dir, scripts) = (Folder::temporary(FOLDER)?, Folder::temporary(FOLDER)?);
     let mut found = Vec::new();
     for seed in 1..=MAX_SEEDS {
         let process = Process::new(dir.path().to_owned(), scripts.path(), work, seed)?;
@@ -119,14 +121,14 @@ struct Ready {
     stage: Directory,
     processes: Vec<Process>,
     work: Work,
-    _scripts: TempDir,
+    _scripts: Folder,
 }
 
 impl Ready {
     /// Makes a directory for each process.
     fn make(dir: &Path, work: Work, seeds: &[u64]) -> Result<Self> {
         let stage = Directory::make(dir.join(format!("requests-{}", work.request)))?;
-        let scripts = tempfile::tempdir()?;
+        let scripts = Folder::temporary(FOLDER)?;
         let process = |seed: &u64| {
             let own = stage.path().join(seed.to_string());
             std::fs::create_dir(&own)?;
