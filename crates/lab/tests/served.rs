@@ -81,7 +81,7 @@ fn at_work(dir: &Path, rows: &str) -> Left {
 #[test]
 fn a_program_that_a_signal_ends_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut left = at_work(dir.path(), "2000");
+    let mut left = at_work(dir.path(), "500");
     for _ in 0..2 {
         let program = rustix::process::Pid::from_child(&left.program);
         rustix::process::kill_process(program, rustix::process::Signal::TERM).unwrap();

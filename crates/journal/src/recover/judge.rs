@@ -53,7 +53,13 @@ fn check_home(log: &UnrecoveredLog, home: BlockNo, at: LogBlock, home_blocks: u6
 }
 
 /// Makes the plan of what the scan of a log of Quire's found: every image is made once and judged (Q7, R3).
-pub(super) fn plan_of_runs(log: &UnrecoveredLog, found: FoundRuns, home_blocks: u64) -> Result<Plan, Error> {
+/// The window may hold blocks of the log already.
+pub(super) fn plan_of_runs(
+    log: &UnrecoveredLog,
+    found: FoundRuns,
+    mut window: LogWindow<'_>,
+    home_blocks: u64,
+) -> Result<Plan, Error> {
     let mut plan = Plan {
         logged: found.logged,
         start: found.start,
@@ -76,7 +82,6 @@ pub(super) fn plan_of_runs(log: &UnrecoveredLog, found: FoundRuns, home_blocks: 
     let home = log.home_device();
     let all: Vec<(BlockNo, &Chain)> = found.chains.iter().map(|(b, c)| (*b, c)).collect();
     let per_batch = IMAGES_AT_ONCE >> log.format.block_size.bits();
-    let mut window = LogWindow::new(&log.geometry, log.superblock.end());
     let mut written = Vec::new();
     for batch in all.chunks(per_batch) {
         let made = log.make_images(&home, batch, &found.bodies, &mut window)?;

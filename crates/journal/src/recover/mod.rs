@@ -40,6 +40,7 @@ pub use undo::{SavedFrom, Undo};
 pub use unrecovered::UnrecoveredLog;
 
 use crate::error::Error;
+use crate::geometry::LogWindow;
 use quire_layout::Unsupported;
 
 impl UnrecoveredLog {
@@ -56,10 +57,12 @@ impl UnrecoveredLog {
         match self.superblock.quire()? {
             Some(signature) => {
                 if let Some(uuid) = signature.in_nvram() {
-                    return judge::plan_of_runs(self, self.scan_nvram(&signature, uuid, progress)?, home_blocks);
+                    let found = self.scan_nvram(&signature, uuid, progress)?;
+                    let window = LogWindow::new(&self.geometry, self.superblock.end());
+                    return judge::plan_of_runs(self, found, window, home_blocks);
                 }
-                let found = runs::RunScan::new(self, start, &signature).run(progress)?;
-                judge::plan_of_runs(self, found, home_blocks)
+                let (found, window) = runs::RunScan::new(self, start, &signature).run(progress)?;
+                judge::plan_of_runs(self, found, window, home_blocks)
             }
             None => judge::plan_of_blocks(self, scan::Scan::new(self, start).run(progress)?, home_blocks),
         }
@@ -78,7 +81,7 @@ impl UnrecoveredLog {
         let start = self.superblock.start().expect("not clean");
         let last_used = match self.superblock.quire()? {
             Some(s) if s.in_nvram().is_some() => Ok(self.superblock.sequence()),
-            Some(s) => runs::RunScan::new(&self, start, &s).run(progress).map(|f| f.last_used),
+            Some(s) => runs::RunScan::new(&self, start, &s).run(progress).map(|(f, _)| f.last_used),
             None => scan::Scan::new(&self, start).run(progress).map(|f| f.last_used),
         };
         let end = last_used.unwrap_or(self.superblock.sequence());

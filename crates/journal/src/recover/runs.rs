@@ -150,7 +150,8 @@ impl<'a> RunScan<'a> {
         }
     }
 
-    pub(super) fn run(mut self, progress: &mut dyn FnMut(Progress)) -> Result<FoundRuns, Error> {
+    /// Scans the log; also returns the window, which holds a small log whole.
+    pub(super) fn run(mut self, progress: &mut dyn FnMut(Progress)) -> Result<(FoundRuns, LogWindow<'a>), Error> {
         let total = u64::from(self.size());
         let mut told = 0;
         while let Some(head) = self.whole_run()? {
@@ -162,7 +163,7 @@ impl<'a> RunScan<'a> {
         }
         self.look_behind()?;
         progress(Progress { phase: Phase::Scan, done: total, total });
-        Ok(self.found)
+        Ok((self.found, self.window))
     }
 
     fn size(&self) -> u32 {
