@@ -268,6 +268,8 @@ impl<'a> RunScan<'a> {
     fn latest(&mut self, count: u32) -> Result<Option<Tid>, Error> {
         let (seed, bs) = (self.log.format.seed, self.log.format.block_size);
         let mut latest = None;
+        let end = self.log.superblock.end();
+        self.window.end_at(LogBlock(self.at.0.saturating_add(count)).min(end));
         for n in 0..count {
             let block = self.window.block(self.log.nth(self.at, n))?;
             let Some((head, _)) = Head::decode(seed, bs, block) else { continue };
@@ -275,6 +277,7 @@ impl<'a> RunScan<'a> {
                 latest = Some(latest.filter(|l: &Tid| l.after(head.tid)).unwrap_or(head.tid));
             }
         }
+        self.window.end_at(end);
         Ok(latest)
     }
 }

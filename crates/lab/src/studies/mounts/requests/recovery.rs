@@ -20,6 +20,10 @@ use crate::results::{Claim, Effort, Figure, Findings};
 /// Why the kernel's fast commits have no recovery here.
 const FAST_COMMITS: &str = "recovery with the kernel's fast commits: after EXT4_IOC_SHUTDOWN files that were appended to \
     with O_SYNC came back shorter (3,500 of 12,500 bytes were there in one run)";
+/// What a log that holds little does not make shorter (`strace quire mount`).
+const FIXED: &str = "whatever the log holds, a mount of Quire's after a power loss reads the descriptors, the journal's \
+    inode and its superblock once more than a clean one, and has three flushes more, one after the other; the fewer the \
+    streams, the larger is this part";
 /// Phases to each number of streams: the mount after the power loss, and the clean one.
 const PHASES: usize = 2;
 
@@ -125,7 +129,8 @@ fn claims(rounds: &Rounds<f64>, first: usize, counts: usize) -> [Claim; 2] {
         part([WASTELESS, SELECTIVE].map(|name| added(rounds, name, phases)), added(rounds, JOURNAL, phases))
     });
     let what = "what a power loss adds to a clean mount: the longer / kernel journal";
-    recovery::claims("section 6, recovery, on mounts", what, &parts.collect::<Vec<_>>())
+    let [tends, some] = recovery::claims("section 6, recovery, on mounts", what, &parts.collect::<Vec<_>>());
+    [tends.supposedly(FIXED), some]
 }
 
 #[cfg(test)]
