@@ -184,8 +184,8 @@ pub(super) struct Fresh<'a> {
     mounter: &'a Mounter,
     /// With all options.
     told: Mounter,
-    /// Of a simulated NVRAM.
-    _memory: Folder,
+    /// Of a simulated NVRAM, if it has one.
+    _memory: Option<Folder>,
 }
 
 impl<'a> Fresh<'a> {
@@ -193,10 +193,11 @@ impl<'a> Fresh<'a> {
         bed.set_timed(false)?;
         bed.format(mounter)?;
         bed.set_timed(true)?;
-        let memory = Folder::in_memory("quire-nvram-")?;
         let mut told = bed.journal_of(mounter)?.map_or_else(|| mounter.clone(), |journal| journal.told_to(mounter));
         told = told.with("noatime");
-        if is_journal_in_nvram(mounter) {
+        let is_in_nvram = is_journal_in_nvram(mounter);
+        let memory = is_in_nvram.then(|| Folder::in_memory("quire-nvram-")).transpose()?;
+        if let Some(memory) = &memory {
             let nvram = memory.path().join("nvram");
             let mib = bed.journal_mib;
             told = told.with(&format!("nvram={},nvram_simulated,nvram_size={mib}M", text(&nvram)));

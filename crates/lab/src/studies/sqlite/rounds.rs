@@ -81,9 +81,10 @@ fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &Path) -> Result<V
     if let Some(parameters) = parameters {
         return in_process::one(plan, series, &image, &parameters);
     }
-    let memory = Folder::in_memory("quire-nvram-")?;
     let mut mounter = series.mounter.with("noatime");
-    if NVRAM.iter().any(|profile| series.mounter.options.split(',').any(|o| o == *profile)) {
+    let is_in_nvram = NVRAM.iter().any(|profile| series.mounter.options.split(',').any(|o| o == *profile));
+    let memory = is_in_nvram.then(|| Folder::in_memory("quire-nvram-")).transpose()?;
+    if let Some(memory) = &memory {
         let nvram = memory.path().join("nvram");
         mounter = mounter.with(&format!("nvram={},nvram_simulated,nvram_size=128M", text(&nvram)));
     }
