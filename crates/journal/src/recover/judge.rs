@@ -1,19 +1,25 @@
 //! The second pass: what a replay would write, from what the scan found.
 
 use super::images::Made;
+use super::load::load_all;
 use super::plan::{BadBlock, Plan, Planned};
 use super::runs::{Chain, FoundRuns};
 use super::scan::Found;
 use super::unrecovered::UnrecoveredLog;
 use crate::error::Error;
 use crate::geometry::LogWindow;
-use crate::policy::IMAGES_AT_ONCE;
+use crate::policy::{IMAGES_AT_ONCE, REPLAYED_AT_ONCE};
 use quire_layout::jbd2::Revokes;
 use quire_layout::{BlockNo, Corrupt, LogBlock, Structure, Tid};
 use std::collections::BTreeMap;
 
-/// Makes the plan of what the scan found: the revoke pass.
-pub(super) fn plan_of_blocks(log: &UnrecoveredLog, found: Found, home_blocks: u64) -> Result<Plan, Error> {
+/// Makes the plan of what the scan found: the revoke pass. The window may hold blocks of the log already.
+pub(super) fn plan_of_blocks(
+    log: &UnrecoveredLog,
+    found: Found,
+    mut window: LogWindow<'_>,
+    home_blocks: u64,
+) -> Result<Plan, Error> {
     let mut plan = Plan {
         logged: u64::try_from(found.images.len() + found.bad.len()).expect("bounded by the log"),
         images: last_of_each(found.images),
@@ -33,11 +39,15 @@ pub(super) fn plan_of_blocks(log: &UnrecoveredLog, found: Found, home_blocks: u6
         nvram_end: None,
     };
     plan.bad.sort_by_key(|b| b.home);
-    apply_revokes(log, &found.revokes, &mut plan)?;
+    apply_revokes(log, &found.revokes, &mut window, &mut plan)?;
     plan.revoked = plan.images.iter().filter(|p| p.revoked).count().try_into().expect("bounded by the log");
     plan.images.retain(|p| !p.revoked);
     plan.bad.retain(|b| !b.revoked);
     plan.images.iter().try_for_each(|p| check_home(log, p.home, p.log, home_blocks))?;
+    if plan.images.len() <= REPLAYED_AT_ONCE >> log.format.block_size.bits() {
+        // What cannot be read fails the replay, and not a look at the log.
+        plan.ready = load_all(&mut window, &plan.images).ok();
+    }
     Ok(plan)
 }
 
@@ -123,8 +133,12 @@ fn last_of_each(mut images: Vec<Planned>) -> Vec<Planned> {
 
 /// R7: an image is revoked by a record of its own or of a later transaction. Only the last image of a block matters:
 /// what revokes it revokes the earlier ones.
-fn apply_revokes(log: &UnrecoveredLog, revokes: &[(LogBlock, Tid)], plan: &mut Plan) -> Result<(), Error> {
-    let mut window = LogWindow::new(&log.geometry, log.superblock.end());
+fn apply_revokes(
+    log: &UnrecoveredLog,
+    revokes: &[(LogBlock, Tid)],
+    window: &mut LogWindow<'_>,
+    plan: &mut Plan,
+) -> Result<(), Error> {
     for &(at, tid) in revokes {
         let block = window.block(at)?;
         let records = Revokes::new(&log.format, block).map_err(|e| log.geometry.locate_error(e, at))?;

@@ -22,6 +22,7 @@ mod clean;
 mod external;
 mod images;
 mod judge;
+mod load;
 mod nvram;
 mod plan;
 mod progress;
@@ -64,7 +65,10 @@ impl UnrecoveredLog {
                 let (found, window) = runs::RunScan::new(self, start, &signature).run(progress)?;
                 judge::plan_of_runs(self, found, window, home_blocks)
             }
-            None => judge::plan_of_blocks(self, scan::Scan::new(self, start).run(progress)?, home_blocks),
+            None => {
+                let (found, window) = scan::Scan::new(self, start).run(progress)?;
+                judge::plan_of_blocks(self, found, window, home_blocks)
+            }
         }
     }
 
@@ -82,7 +86,7 @@ impl UnrecoveredLog {
         let last_used = match self.superblock.quire()? {
             Some(s) if s.in_nvram().is_some() => Ok(self.superblock.sequence()),
             Some(s) => runs::RunScan::new(&self, start, &s).run(progress).map(|(f, _)| f.last_used),
-            None => scan::Scan::new(&self, start).run(progress).map(|f| f.last_used),
+            None => scan::Scan::new(&self, start).run(progress).map(|(f, _)| f.last_used),
         };
         let end = last_used.unwrap_or(self.superblock.sequence());
         clean::empty_log(self, end.next(), Damage::default(), &mut None)

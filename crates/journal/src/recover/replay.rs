@@ -2,6 +2,7 @@
 
 use super::clean::{CleanLog, Damage, empty_log, superblock_place};
 use super::images::Made;
+use super::load::{load, load_all};
 use super::plan::{Plan, Planned};
 use super::progress::{Phase, Progress};
 use super::runs::Bodies;
@@ -13,7 +14,6 @@ use crate::policy::{BLOCKS_TO_A_TRANSFER, IMAGES_AT_ONCE, REPLAYED_AT_ONCE};
 use quire_device::sync::Arc;
 use quire_device::{BlockDevice, Buf, Io, Region};
 use quire_layout::BlockNo;
-use quire_layout::jbd2::unescape;
 use quire_layout::superblock::Superblock;
 
 impl UnrecoveredLog {
@@ -38,23 +38,9 @@ impl UnrecoveredLog {
             return Ok(self.into_clean().expect("it is clean"));
         }
         let total = u64::try_from(plan.images.len()).expect("bounded by the log");
-        let mut done = 0;
-        plan.images.sort_unstable_by_key(|p| p.log);
-        let mut window = LogWindow::new(&self.geometry, self.superblock.end());
-        let bs = self.format.block_size;
-        if self.is_quire() {
-            let home = (home, &mut undo);
-            let told = &mut |done| progress(Progress { phase: Phase::Replay, done, total });
-            self.replay_runs(&mut plan, home, &mut window, told)?;
-            plan.images.clear();
-        }
-        for chunk in plan.images.chunks(REPLAYED_AT_ONCE >> bs.bits()) {
-            let mut blocks = chunk.iter().map(|p| load(&mut window, p)).collect::<Result<Vec<_>, _>>()?;
-            blocks.sort_unstable_by_key(|(at, _)| *at);
-            write_home(home, bs, &blocks, &mut undo)?;
-            done += u64::try_from(chunk.len()).expect("small");
+        self.images_home(&mut plan, home, &mut undo, &mut |done| {
             progress(Progress { phase: Phase::Replay, done, total });
-        }
+        })?;
         if plan.nvram_end.is_some() {
             self.expect_next(plan.end, &mut undo)?;
         }
@@ -73,32 +59,42 @@ impl UnrecoveredLog {
         Ok(clean)
     }
 
-    /// Writes home what the records of a log of Quire's make. Bad images are left out: the plan reports them.
-    fn replay_runs(
+    /// Writes home the images that were made when the log was judged, or makes them anew, some at a time. Bad images
+    /// are left out: the plan reports them.
+    fn images_home(
         &self,
         plan: &mut Plan,
-        (home, undo): (&Arc<dyn BlockDevice>, &mut Option<&mut dyn Undo>),
-        window: &mut LogWindow<'_>,
+        home: &Arc<dyn BlockDevice>,
+        undo: &mut Option<&mut dyn Undo>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), Error> {
         let bs = self.format.block_size;
-        if let Some(ready) = plan.ready.take() {
-            write_home(home, bs, &ready, undo)?;
-            progress(ready.len() as u64);
-            return Ok(());
-        }
-        let all: Vec<_> = plan.chains.iter().map(|(b, c)| (*b, c)).collect();
         let mut done = 0;
+        let mut go_home = |blocks: &[(BlockNo, Arc<Buf>)], of: usize| -> Result<(), Error> {
+            write_home(home, bs, blocks, undo)?;
+            done += u64::try_from(of).expect("bounded by the log");
+            progress(done);
+            Ok(())
+        };
+        if let Some(ready) = plan.ready.take() {
+            return go_home(&ready, ready.len());
+        }
+        let mut window = LogWindow::new(&self.geometry, self.superblock.end());
+        let all: Vec<_> = plan.chains.iter().map(|(b, c)| (*b, c)).collect();
         for batch in all.chunks(IMAGES_AT_ONCE >> bs.bits()) {
-            let made = self.make_images(home, batch, &Bodies::default(), window)?;
+            let made = self.make_images(home, batch, &Bodies::default(), &mut window)?;
             let image = |((b, _), made): (&(BlockNo, _), Made)| match made {
                 Made::Image(image) => Some((*b, image)),
                 Made::AtHome | Made::Bad(_) => None,
             };
             let blocks: Vec<(BlockNo, Arc<Buf>)> = batch.iter().zip(made).filter_map(image).collect();
-            write_home(home, bs, &blocks, undo)?;
-            done += batch.len() as u64;
-            progress(done);
+            go_home(&blocks, batch.len())?;
+        }
+        if !self.is_quire() {
+            plan.images.sort_unstable_by_key(|p| p.log);
+            for chunk in plan.images.chunks(REPLAYED_AT_ONCE >> bs.bits()) {
+                go_home(&load_all(&mut window, chunk)?, chunk.len())?;
+            }
         }
         Ok(())
     }
@@ -136,14 +132,6 @@ impl UnrecoveredLog {
         }
         load(&mut window, p).map(|(_, image)| Buf::copy_of(&image))
     }
-}
-
-fn load(window: &mut LogWindow<'_>, p: &Planned) -> Result<(BlockNo, Arc<Buf>), Error> {
-    let mut image = Buf::copy_of(window.block(p.log)?);
-    if p.escaped {
-        unescape(&mut image);
-    }
-    Ok((p.home, Arc::new(image)))
 }
 
 /// Writes blocks that are sorted by place, neighbours together.

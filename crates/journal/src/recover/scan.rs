@@ -109,7 +109,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    pub(super) fn run(mut self, progress: &mut dyn FnMut(Progress)) -> Result<Found, Error> {
+    /// Scans the log; also returns the window, which holds a small log whole.
+    pub(super) fn run(mut self, progress: &mut dyn FnMut(Progress)) -> Result<(Found, LogWindow<'a>), Error> {
         let total = u64::from(self.log_len());
         let mut told = 0;
         while self.step()? == Flow::On {
@@ -122,7 +123,7 @@ impl<'a> Scan<'a> {
         self.find_last_used()?;
         self.scan_fast_commits()?;
         progress(Progress { phase: Phase::Scan, done: total, total });
-        Ok(self.found)
+        Ok((self.found, self.window))
     }
 
     fn log_len(&self) -> u32 {

@@ -10,6 +10,7 @@ mod overlap;
 mod power;
 mod quire;
 mod quire_cases;
+mod reads;
 mod room;
 mod setup;
 mod suspended;
