@@ -83,5 +83,6 @@ pub(crate) const MAX_BODIES_IN_MEMORY: usize = 32 << 20;
 /// Bytes of images that are made of records at once.
 pub(crate) const IMAGES_AT_ONCE: usize = 32 << 20;
 
-/// Bytes of whole images that are read and written home at once.
+/// Bytes of whole images that are read and written home at once; a log that makes no more keeps them in memory from its
+/// judgement to its replay.
 pub(crate) const REPLAYED_AT_ONCE: usize = 8 << 20;
