@@ -1,11 +1,11 @@
 //! What a study holds outside of its process (mounts, loop devices, modelled devices, folders) when a signal ends it.
 //!
 //! *Guarantees*: once [`handle`] was called, SIGINT, SIGTERM and SIGHUP end the process with 130, and nothing that is
-//! held stays behind. That is at once while only folders are held. Mounts and devices ([`Hold`]) are taken away by who
-//! made them, in the order that this needs: the signal is an error to what asks for the next one or [`check`]s, and the
+//! held stays behind. That is at once while only folders are held. Mounts and devices (`Hold`) are taken away by who
+//! made them, in the order that this needs: the signal is an error to what asks for the next one or `check`s, and the
 //! process ends with the last of them. A later signal ends it at once, and leaves them.
 //!
-//! *Lock order*: [`FOLDERS`] is the last lock that is taken.
+//! *Lock order*: `FOLDERS` is the last lock that is taken.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,8 +10,8 @@ use quire_testkit::MemDevice;
 
 /// What block `n` is to be; some begin with the log's magic.
 fn content(n: u64) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..BS as u64).map(|i| (i * i * (n + 3) >> 3).to_le_bytes()[0]).collect();
-    if n % 5 == 0 {
+    let mut bytes: Vec<u8> = (0..BS as u64).map(|i| ((i * i * (n + 3)) >> 3).to_le_bytes()[0]).collect();
+    if n.is_multiple_of(5) {
         bytes[..4].copy_from_slice(&quire_layout::jbd2::MAGIC.to_be_bytes());
     }
     bytes
