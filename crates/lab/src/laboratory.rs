@@ -133,7 +133,7 @@ pub const STUDIES: [Study; 24] = [
         "okeanos-applications-mounts",
         Paper::Okeanos,
         "Postmark, InnoDB's log and a data server on mounts",
-        [80, 1150, 5200],
+        [130, 1300, 5200],
         studies::mounts::applications::study,
     )),
     study("rfj-fileserver", Paper::Rfj, "A file server", [40, 400, 4500], fileserver::study),

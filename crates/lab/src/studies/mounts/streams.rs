@@ -53,7 +53,7 @@ pub fn study(effort: Effort) -> Result<Findings> {
     let fast: &[usize] = effort.pick(&[20], &[40, 100], &[20, 40, 60, 100, 150]);
     // With a disk of their own for the data more are needed to fill it.
     let apart: &[usize] = effort.pick(&[20], &[40, 100, 200, 300], &[40, 100, 150, 200, 250, 300]);
-    let (time, of_slow) = (Duration::from_secs(effort.pick(1, 3, 10)), Duration::from_secs(effort.pick(2, 6, 10)));
+    let (time, of_slow) = (Duration::from_secs(effort.pick(1, 3, 10)), Duration::from_secs(effort.pick(1, 6, 10)));
     // As many as in virtual time, with the journal on another disk and files in runs of blocks.
     let both = effort.pick(20, 200, 200);
     let of_fast = fast.iter().map(|n| fast::streams_of(*n, time));

@@ -55,7 +55,7 @@ struct Work {
 impl Work {
     /// The paper's 500 files and 100 threads.
     fn new(effort: Effort, request: usize) -> Self {
-        Work { processes: effort.pick(10, 100, 100), files: 5, transactions: effort.pick(10, 15, 100), request }
+        Work { processes: effort.pick(4, 100, 100), files: 5, transactions: effort.pick(10, 15, 100), request }
     }
 
     /// The text of Postmark's command file. It names no location: files are in the directory where Postmark starts,

@@ -51,10 +51,12 @@ pub(super) fn add(
     effort: Effort,
     (of_each_commit, time_of_these): (&Rounds<f64>, Duration),
 ) -> Result<()> {
-    let time = Duration::from_secs(effort.pick(2, 6, 20));
+    let time = Duration::from_secs(effort.pick(1, 6, 20));
     // How many times as much the server writes as that of the trace. What is held is of the first.
     let loads: &[u32] = effort.pick(&[1, 4], &[1, 4], &[1, 2, 4, 8]);
     let of_claims = only(mounters, &claims::OF_LOGS);
+    // A quick run has ten minutes for all studies.
+    let mounters = effort.pick(&of_claims[..], mounters, mounters);
     let mut all = Vec::new();
     for (n, method) in METHODS.iter().enumerate() {
         let trace = Trace::parse(method.2)?.within(LOG);
