@@ -157,9 +157,9 @@ impl<'a> LogWindow<'a> {
         Self::new(geometry, LogBlock(0))
     }
 
-    /// From now on reads up to, and not past, `end`; returns the end so far.
-    pub(crate) fn end_at(&mut self, end: LogBlock) -> LogBlock {
-        std::mem::replace(&mut self.end, end)
+    /// From now on reads up to, and not past, `end`.
+    pub(crate) fn end_at(&mut self, end: LogBlock) {
+        self.end = end;
     }
 
     /// A log block's bytes.

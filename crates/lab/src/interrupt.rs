@@ -118,7 +118,7 @@ impl Drop for Hold {
 }
 
 /// A folder that is removed when it is dropped.
-pub(crate) struct Folder(Option<TempDir>);
+pub struct Folder(Option<TempDir>);
 
 impl Folder {
     /// In this directory; its name begins so.
@@ -144,11 +144,12 @@ impl Folder {
     ///
     /// # Errors
     /// It cannot be made.
-    pub(crate) fn in_memory(prefix: &str) -> Result<Self> {
+    pub fn in_memory(prefix: &str) -> Result<Self> {
         Self::new(Path::new(MEMORY), prefix).or_else(|_| Self::temporary(prefix))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.0.as_ref().expect("until it is dropped").path()
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::interrupt::MEMORY;
 use crate::mounter::Mounter;
 use crate::results::{Effort, Findings, Paper};
 use crate::served::Kind;
@@ -147,7 +148,7 @@ pub const STUDIES: [Study; 24] = [
     study("isolation", Paper::Quire, "One program's fsync beside another's stream", [8, 60, 105], isolated),
     mounted(study("isolation-mounts", Paper::Quire, "The same on mounts", [25, 240, 1300], isolated_mounts)),
     mounted(study("latency", Paper::Quire, "One small durable write", [2, 15, 20], |e| {
-        let memory = PathBuf::from("/dev/shm");
+        let memory = PathBuf::from(MEMORY);
         latency::study(&latency::Plan { rounds: e.pick(1, 3, 5), writes: e.pick(2000, 5000, 5000), memory })
     })),
 ];

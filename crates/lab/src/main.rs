@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use quire_lab::accept::{self, Selection, crash};
 use quire_lab::bench;
 use quire_lab::heuristics;
-use quire_lab::interrupt;
+use quire_lab::interrupt::{self, Folder};
 use quire_lab::mounter::Mounter;
 use quire_lab::pages;
 use quire_lab::power;
@@ -381,8 +381,7 @@ fn main() -> Result<()> {
             }
         }
         What::Powercut { options, seed, seconds, check_seconds } => {
-            let memory = std::path::Path::new("/dev/shm");
-            let dir = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
+            let dir = Folder::in_memory("quire-powercut-")?;
             let (work, check) = (Duration::from_secs_f64(seconds), Duration::from_secs(check_seconds));
             let plan = powercut::Plan { options, seed, work, check };
             let report = powercut::run(dir.path(), &plan).with_context(|| plan.again())?;

@@ -13,10 +13,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use quire_fs::{CommitMode, Profile};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cmd::{command, find, have, is_root, quire, run, say, wait_closely, wait_until};
-use crate::interrupt::Hold;
+use crate::cmd::{command, find, have, is_root, quire, run, say, text, wait_closely, wait_until};
+use crate::interrupt::{Folder, Hold};
 
 /// Who mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +98,26 @@ impl Mounter {
     pub fn with(&self, option: &str) -> Self {
         let options = if self.options.is_empty() { option.to_owned() } else { format!("{},{option}", self.options) };
         Self { who: self.who, options }
+    }
+
+    /// Whether its profile needs the memory of a journal in NVRAM.
+    #[must_use]
+    pub fn is_journal_in_nvram(&self) -> bool {
+        let profiles = self.options.split(',').filter_map(|option| option.strip_prefix("profile="));
+        profiles.filter_map(|name| name.parse::<Profile>().ok()).any(|p| p.choices().commit == CommitMode::Nvram)
+    }
+
+    /// The same with a simulated NVRAM of so many MiB, if its journal needs one, and the folder in which that lies.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub(crate) fn with_memory(&self, mib: u64) -> Result<(Self, Option<Folder>)> {
+        if !self.is_journal_in_nvram() {
+            return Ok((self.clone(), None));
+        }
+        let folder = Folder::in_memory("quire-nvram-")?;
+        let nvram = folder.path().join("nvram");
+        Ok((self.with(&format!("nvram={},nvram_simulated,nvram_size={mib}M", text(&nvram))), Some(folder)))
     }
 
     /// The feature that mke2fs is told (`-O`), for an image that it is going to mount.
@@ -426,5 +447,12 @@ mod tests {
         assert_eq!(of("kernel:none,noatime"), (Some("^has_journal"), "rw,noatime".to_owned()));
         assert_eq!(of("kernel:fast_commit,data=ordered"), (Some("fast_commit"), "rw,data=ordered".to_owned()));
         assert_eq!((of("kernel"), of("quire:none").0), ((None, "rw".to_owned()), None));
+    }
+
+    #[test]
+    fn profiles_with_a_journal_in_nvram_get_the_memory_and_others_do_not() {
+        let of = |text: &str| text.parse::<Mounter>().unwrap().is_journal_in_nvram();
+        assert!(["quire:profile=nvj", "quire:profile=djfs", "quire:noatime,profile=djfs4"].into_iter().all(of));
+        assert!(!["quire:profile=auto", "quire:profile=database", "kernel:none", "quire"].into_iter().any(of));
     }
 }

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::{Context, Outcome};
 use crate::cmd::have;
 use crate::images::{KINDS, Tally, judge, kinds, specimen};
+use crate::interrupt::MEMORY;
 use crate::mounter::Who;
 
 /// Images of a short run and of a full one.
@@ -15,8 +16,7 @@ const FULL: u64 = 320;
 /// Failures that are told before the run ends.
 const MAX_FAILURES: usize = 8;
 
-/// Where the images are made if there is so much memory for them: each is copied and flushed a dozen times.
-const MEMORY: &str = "/dev/shm";
+/// The images are made in memory if there is so much: each is copied and flushed a dozen times.
 const MIN_MEMORY: u64 = 1 << 30;
 
 fn in_memory() -> Option<&'static Path> {

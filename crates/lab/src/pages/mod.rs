@@ -26,6 +26,7 @@ pub use database::Database;
 pub use plan::{Plan, Report};
 
 use crate::cmd::{run_tool, text};
+use crate::interrupt::Folder;
 use crate::mounter::{Mounter, Who};
 
 /// Of so many cuts one at least tears a write; of fewer it need not.
@@ -57,11 +58,7 @@ pub fn main(plan: &Plan) -> Result<()> {
 /// # Errors
 /// As [`run`].
 pub fn in_memory(plan: &Plan) -> Result<Report> {
-    let memory = Path::new("/dev/shm");
-    let mut dir = tempfile::Builder::new();
-    let dir = dir.prefix("pages-");
-    let dir = if memory.is_dir() { dir.tempdir_in(memory)? } else { dir.tempdir()? };
-    run(dir.path(), plan)
+    run(Folder::in_memory("pages-")?.path(), plan)
 }
 
 /// Works, records, cuts and looks, in `dir`.

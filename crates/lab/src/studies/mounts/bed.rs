@@ -14,7 +14,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use quire_fs::{CommitMode, Profile};
 
 use super::journal_device::{JournalDevice, is_external};
 use super::{label, point_of_rounds};
@@ -193,16 +192,9 @@ impl<'a> Fresh<'a> {
         bed.set_timed(false)?;
         bed.format(mounter)?;
         bed.set_timed(true)?;
-        let mut told = bed.journal_of(mounter)?.map_or_else(|| mounter.clone(), |journal| journal.told_to(mounter));
-        told = told.with("noatime");
-        let is_in_nvram = is_journal_in_nvram(mounter);
-        let memory = is_in_nvram.then(|| Folder::in_memory("quire-nvram-")).transpose()?;
-        if let Some(memory) = &memory {
-            let nvram = memory.path().join("nvram");
-            let mib = bed.journal_mib;
-            told = told.with(&format!("nvram={},nvram_simulated,nvram_size={mib}M", text(&nvram)));
-        }
-        Ok(Fresh { bed, mounter, told, _memory: memory })
+        let told = bed.journal_of(mounter)?.map_or_else(|| mounter.clone(), |journal| journal.told_to(mounter));
+        let (told, _memory) = told.with("noatime").with_memory(bed.journal_mib)?;
+        Ok(Fresh { bed, mounter, told, _memory })
     }
 
     /// The mounter that it was made for.
@@ -228,12 +220,6 @@ impl<'a> Fresh<'a> {
 /// Makes everything on a mount durable.
 pub(super) fn sync(dir: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(std::fs::File::open(dir)?)?)
-}
-
-/// Whether a mounter's profile needs the memory of a journal in NVRAM.
-fn is_journal_in_nvram(mounter: &Mounter) -> bool {
-    let profiles = mounter.options.split(',').filter_map(|option| option.strip_prefix("profile="));
-    profiles.filter_map(|name| name.parse::<Profile>().ok()).any(|p| p.choices().commit == CommitMode::Nvram)
 }
 
 /// What each mounter came to: its name, and of each round the phases.
@@ -300,13 +286,6 @@ impl<T> Rounds<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn profiles_with_a_journal_in_nvram_get_the_memory_and_others_do_not() {
-        let of = |text: &str| is_journal_in_nvram(&text.parse().unwrap());
-        assert!(["quire:profile=nvj", "quire:profile=djfs", "quire:noatime,profile=djfs4"].into_iter().all(of));
-        assert!(!["quire:profile=auto", "quire:profile=database", "kernel:none", "quire"].into_iter().any(of));
-    }
 
     #[test]
     fn a_figure_has_the_medians_of_a_mounters_rounds_and_a_missing_mounter_has_none() {

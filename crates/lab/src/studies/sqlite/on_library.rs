@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use quire_device::Clock;
 use quire_device::sync::Arc;
-use quire_fs::{Error, Route};
+use quire_fs::{CommitMode, Error, Route};
 use quire_layout::Ino;
 use quire_testkit::Model;
 
-use super::plan::{IMAGE_MIB, NVRAM, Plan, Series};
+use super::plan::{IMAGE_MIB, Plan, Series};
 use crate::mounter::{Mounter, Who};
 use crate::rig::{self, Body, Rig};
 use crate::served::Kind;
@@ -47,7 +47,7 @@ fn plan_of(mounter: &Mounter, model: Model) -> Result<rig::Plan> {
         }
     }
     choices.log().map_err(|e| anyhow!("{mounter}: {e}"))?;
-    let in_nvram = NVRAM.contains(&mounter.options.as_str());
+    let in_nvram = choices.commit == CommitMode::Nvram;
     Ok(rig::Plan {
         mib: IMAGE_MIB,
         journal_mib: JOURNAL_MIB,

@@ -104,8 +104,8 @@ impl Wanted {
     }
 }
 
-/// Profiles that get an NVRAM in memory.
-pub(super) const NVRAM: [&str; 3] = ["profile=nvj", "profile=djfs", "profile=djfs4"];
+/// Size of the NVRAM that a mounter with its journal there gets.
+pub(super) const NVRAM_MIB: u64 = 128;
 /// Operations to a small and to a large transaction.
 pub(super) const OPERATIONS: [u64; 2] = [1, 1000];
 pub(super) const IMAGE_MIB: u64 = 1024;

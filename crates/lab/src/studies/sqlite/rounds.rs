@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use quire_testkit::Model;
 
 use super::cases::cases;
-use super::plan::{self, NVRAM, Plan, Series};
+use super::plan::{self, NVRAM_MIB, Plan, Series};
 use super::{in_process, on_library};
 use crate::cmd::{run_tool, text};
-use crate::interrupt::{self, Folder};
+use crate::interrupt;
 use crate::served::{Asked, Looped};
 use crate::stats::Spread;
 use crate::turns::turns;
@@ -81,13 +81,7 @@ fn on_mount(plan: &Plan, series: &Series, disk: &Looped, dir: &Path) -> Result<V
     if let Some(parameters) = parameters {
         return in_process::one(plan, series, &image, &parameters);
     }
-    let mut mounter = series.mounter.with("noatime");
-    let is_in_nvram = NVRAM.iter().any(|profile| series.mounter.options.split(',').any(|o| o == *profile));
-    let memory = is_in_nvram.then(|| Folder::in_memory("quire-nvram-")).transpose()?;
-    if let Some(memory) = &memory {
-        let nvram = memory.path().join("nvram");
-        mounter = mounter.with(&format!("nvram={},nvram_simulated,nvram_size=128M", text(&nvram)));
-    }
+    let (mounter, _memory) = series.mounter.with("noatime").with_memory(NVRAM_MIB)?;
     let mounted = mounter.mount(disk.device(), &dir.join("mnt"))?;
     let mut times = Vec::new();
     for protection in &series.protections {
